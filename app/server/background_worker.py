@@ -19,7 +19,7 @@ from app.server.worker_process import attempt, run_worker
 from app.services import Services, build_services
 from app.settings import Settings
 from app.storage.machine import COUNTED_GAP
-from app.uploads.housekeeping import SWEEP
+from app.uploads.housekeeping import LIBRARY, SWEEP
 
 DIGEST_SECONDS = 0.25
 """How often to look for published files without a digest, if anything has changed."""
@@ -27,6 +27,9 @@ DIGEST_SECONDS = 0.25
 FORGETTING_SECONDS = 3600.0
 """How often old entries of the audit log, old deliveries to webhooks, failed sign-ins and links are
 removed."""
+
+LIBRARY_SECONDS = 24 * 3600.0
+"""How often to look for files whose deletion was interrupted, besides when the worker starts."""
 
 DELIVERY_SECONDS = 0.5
 """How often to look for webhook events, if anything has changed."""
@@ -78,6 +81,12 @@ def forget(services: Services) -> None:
         attempt(leases.remove_old)
 
 
+def remove_deleted(services: Services) -> None:
+    """Remove files whose deletion was interrupted; one of several nodes does, hourly at most."""
+    if Leases(services.database).take(LIBRARY, FORGETTING_SECONDS):
+        services.housekeeping.remove_deleted()
+
+
 def _after_changes(services: Services, job: Callable[[], object]) -> Callable[[], object]:
     return after_changes(job, services.database.change_mark(), longest_seconds=QUIET_SECONDS)
 
@@ -94,14 +103,13 @@ def run(settings: Settings) -> None:
         (partial(sweep, services, pause), pause),
         (_after_changes(services, housekeeping.digest), DIGEST_SECONDS),
         (partial(forget, services), FORGETTING_SECONDS),
+        (partial(remove_deleted, services), LIBRARY_SECONDS),
         (_after_changes(services, identity.webhook_delivery.deliver_due), DELIVERY_SECONDS),
     ]
     threads = [
         threading.Thread(target=repeat, args=(job,), kwargs={"every": every, "stop": stop})
         for job, every in jobs
     ]
-    if Leases(services.database).take("library", FORGETTING_SECONDS):
-        attempt(housekeeping.remove_deleted)
     for thread in threads:
         thread.daemon = True  # A digest of a long file is begun again after a restart.
         thread.start()

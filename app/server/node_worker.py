@@ -30,8 +30,8 @@ from app.services import Services, build_services
 from app.settings import Settings
 
 BEAT_SECONDS = 1.0
-"""How often a node renews its lease and reads the others' reports. News reach all nodes within two
-of these."""
+"""How often a node renews its lease and reads the others' reports. News reaches all nodes within
+two beats."""
 
 END_SECONDS = 5.0
 """How long a database that does not answer may delay the end of this process."""

@@ -116,11 +116,7 @@ class WholeFiles:
             self._check_quota(scope.target(), source.remaining or room - FORM_BYTES)
         upload_id = parse_upload_id(self._new_id())
         try:
-            if room:
-                self._store.staging.reserve(upload_id, min(room, policy.max_length))
-            limit = policy.max_length + 1 if source.remaining is None else source.remaining
-            length = self._store.staging.receive(upload_id, source, limit, self._limits)
-            policy.check_length(length)
+            length = self._store_body(upload_id, source, room=room, policy=policy)
             if is_new and not told_bytes:
                 # Not twice: of the chunks of a file that are sent at the same time, the first to
                 # arrive takes the room of all.
@@ -136,6 +132,17 @@ class WholeFiles:
             length=length,
             sha256=self._begin_digest(upload_id, length),
         )
+
+    def _store_body(
+        self, upload_id: UploadId, source: BodySource, *, room: int, policy: UploadPolicy
+    ) -> int:
+        """Receive all of `source`, and return its length in bytes."""
+        if room:
+            self._store.staging.reserve(upload_id, min(room, policy.max_length))
+        limit = policy.max_length + 1 if source.remaining is None else source.remaining
+        length = self._store.staging.receive(upload_id, source, limit, self._limits)
+        policy.check_length(length)
+        return length
 
     def _check_quota(self, project: str, length: int) -> None:
         if length > CHECKED_FIRST_BYTES:

@@ -31,6 +31,9 @@ attempt to publish it waits for the first and is harmless."""
 SWEEP = "sweep"
 """The lease for checking the clocks: two nodes that do it would move the times twice."""
 
+LIBRARY = "library"
+"""The lease for `remove_deleted`."""
+
 START_SECONDS = 60.0
 """A server that dies while it checks the clocks keeps the others from sweeping for this long."""
 
@@ -226,8 +229,8 @@ class Housekeeping:
     def remove_deleted(self) -> None:
         """Remove published files of uploads that were cancelled or deleted.
 
-        Reads the whole library, so it runs only when the worker starts. Files without any record
-        are left alone.
+        Reads the whole library, so it runs when a worker starts, and once a day. Files without any
+        record are left alone.
         """
         self._remove_published(GONE)
 

@@ -59,7 +59,7 @@ def test_limits_of_a_sender_hold_over_several_projects(tmp_path: Path, on_server
         for number in range(5):
             sender = f"person:{length} {number}"
             scopes = [Scope(each.project, sender=sender, own=sender) for each in (ME, OTHERS)]
-            made = in_threads(8, lambda n: create(world, scopes[n % 2], length))  # noqa: B023 - ends here
+            made = in_threads(8, lambda n: create(world, scopes[n % 2], length))  # noqa: B023 - the threads end within the round
             assert sum(isinstance(each, Upload) for each in made) == most
 
 

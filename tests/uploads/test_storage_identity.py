@@ -138,7 +138,7 @@ def test_a_library_of_an_older_version_is_tied_to_the_kind_of_storage_that_has_i
     right.require()
 
 
-class SlowReader(BucketMark):
+class OvertakenMark(BucketMark):
     """Another library writes its mark between this one's reading and writing."""
 
     def write(self, text: str) -> None:
@@ -153,7 +153,7 @@ def test_of_two_new_libraries_that_start_in_one_prefix_at_once_one_is_refused(
         UploadRecords(in_file),
         SharedValues(in_file),
         place="s3://a",
-        mark=SlowReader(bucket),
+        mark=OvertakenMark(bucket),
         is_in_bucket=BucketCatalog(in_file).inventory.has_files,
         new_id=lambda: token_hex(16),
     )
@@ -195,6 +195,5 @@ def test_of_nodes_that_start_at_once_with_other_settings_only_those_with_one_of_
 def test_a_bucket_that_cannot_be_asked_is_not_refused(in_file: Database) -> None:
     with HostileStore([Step(error(403, "AccessDenied"))]) as store:
         identity(in_file, "s3://a", store.bucket(5)).require()
-    assert SharedValues(in_file).get(PLACE) is None, (
-        "a first start that could ask says where they are"
-    )
+    recorded = SharedValues(in_file).get(PLACE)
+    assert recorded is None, "nothing is recorded until the bucket has answered"

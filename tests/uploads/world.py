@@ -81,33 +81,22 @@ class World:
         self._expiry, self._counted_gap = expiry, counted_gap
         self._reservation = reservation
         self.events: list[UploadCompleted] = []
-        if database is None:
-            database = new_sqlite(folder / "sluice.db")
-            opened.append(database)
-        self.database = database
-        add_projects(database)
-        self.quotas = ProjectQuotas(database)
-        counts = MinuteCounts(folder / "minute-counts", self._seconds)
-        of_senders = SenderLimits(counts, **{**NO_LIMITS, **limits})
-        self.records = UploadRecords(database, observers=[self.quotas.observe, of_senders.observe])
+        self.database = database or new_database(folder)
+        add_projects(self.database)
+        self.quotas = ProjectQuotas(self.database)
+        self.records = self._new_records(folder, limits)
         self.store = store or self._new_store(checkpoints)
-        heard = [self.events.append, *listeners]
-        self.completion = Completion(
-            self.records, self.store, policy=self._policy, clock=lambda: self.now, listeners=heard
-        )
+        self.completion = self._new_completion(listeners)
         self.service = self._new_service()
         self.chunks = self._new_chunks()
         self.whole = self.new_whole_files()
-        self.library = VideoLibrary(
-            self.records,
-            self.store.library,
-            policy=self._policy,
-            clock=lambda: self.now,
-            let_group_read=(
-                self.store.library.let_group_read if isinstance(self.store, LocalStore) else None
-            ),
-        )
+        self.library = self._new_library()
         self.housekeeping = self.new_housekeeping(self.new_idle_clock())
+
+    def _new_records(self, folder: Path, limits: Mapping[str, int]) -> UploadRecords:
+        counts = MinuteCounts(folder / "minute-counts", self._seconds)
+        of_senders = SenderLimits(counts, **{**NO_LIMITS, **limits})
+        return UploadRecords(self.database, observers=[self.quotas.observe, of_senders.observe])
 
     def _new_store(self, checkpoints: Checkpoints | None) -> Store:
         """In a folder, or where the option `--storage` says."""
@@ -118,6 +107,15 @@ class World:
 
     def _seconds(self) -> float:
         return self.now.timestamp()
+
+    def _new_completion(self, listeners: Sequence[Listener]) -> Completion:
+        return Completion(
+            self.records,
+            self.store,
+            policy=self._policy,
+            clock=lambda: self.now,
+            listeners=[self.events.append, *listeners],
+        )
 
     def _new_service(self) -> UploadService:
         return UploadService(
@@ -138,6 +136,16 @@ class World:
             quotas=self.quotas,
             limits=LIMITS,
             clock=lambda: self.now,
+        )
+
+    def _new_library(self) -> VideoLibrary:
+        library = self.store.library if isinstance(self.store, LocalStore) else None
+        return VideoLibrary(
+            self.records,
+            self.store.library,
+            policy=self._policy,
+            clock=lambda: self.now,
+            let_group_read=None if library is None else library.let_group_read,
         )
 
     def new_whole_files(self) -> WholeFiles:
@@ -260,6 +268,13 @@ class World:
             return
         folder = self.videos if self.state(upload) is UploadState.COMPLETE else self.staging
         (folder / upload.id).unlink()
+
+
+def new_database(folder: Path) -> Database:
+    """A database file, which the end of the test closes."""
+    database = new_sqlite(folder / "sluice.db")
+    opened.append(database)
+    return database
 
 
 def add_projects(database: Database) -> None:
