@@ -138,7 +138,7 @@ def test_an_upload_may_be_as_large_as_a_file_can_be() -> None:
     most = (1 << 63) - 1
     settings = from_env({"SLUICE_MAX_UPLOAD_BYTES": str(most)})
     assert RangeSet().missing(settings.max_upload_bytes).total == most
-    with pytest.raises(SettingsError, match=f"SLUICE_MAX_UPLOAD_BYTES.*must be at most {most}"):
+    with pytest.raises(SettingsError, match=f"SLUICE_MAX_UPLOAD_BYTES.*must be 1 to {most}"):
         from_env({"SLUICE_MAX_UPLOAD_BYTES": str(most + 1)})
 
 
@@ -156,6 +156,18 @@ def test_an_invalid_secret_is_named_and_not_shown(variable: str, text: str) -> N
         from_env({**GOOD, variable: text})
     assert f"{variable}: " in str(caught.value)
     assert text not in str(caught.value)
+
+
+def test_secrets_are_not_shown_with_the_settings() -> None:
+    secrets = {
+        "SLUICE_DATABASE_URL": "postgresql://sluice:geheim-1@db.example/sluice",
+        "SLUICE_OIDC_CLIENT_SECRET": "geheim-2",
+        "SLUICE_SMTP_URL": "smtps://sluice:geheim-3@mail.example",
+        "SLUICE_SECURE_LINK_SECRET": "geheim4isLongEnoughForTheNginxInFront",
+    }
+    shown = repr(from_env({**GOOD, **secrets}))
+    assert "port=9000" in shown
+    assert "geheim" not in shown
 
 
 def test_a_time_beyond_any_calendar_is_refused() -> None:

@@ -303,14 +303,6 @@ class Scope:
         """How far it reaches in one project."""
         return self.reach if project == self.project else self.others.get(project or "", Reach.NONE)
 
-    def may_reach(self, upload: Upload) -> bool:
-        """Whether `require` would return it."""
-        try:
-            self.require(upload)
-        except (UploadNotFound, NotAllowed):
-            return False
-        return True
-
 
 EVERYTHING = Scope(None)
 """For the operator of the server."""

@@ -125,11 +125,9 @@ class IdentityServices:
         keys = ApiKeys(KeyRecords(database), clock=clock, new_id=new_id)
         people = PeopleRecords(database)
         sessions = Sessions(SessionRecords(database), clock=clock, new_id=new_id)
-        link_passwords = LinkPasswords(passwords, AttemptRecords(database), clock=clock)
-        shared, links = ShareLinkRecords(database), UploadLinkRecords(database)
-        share_links = ShareLinks(shared, signing, link_passwords, clock=clock, new_id=new_id)
-        visitors = LinkVisitors(links, signing, link_passwords, counts, clock=clock)
-        upload_links = UploadLinks(links, link_passwords, visitors, clock=clock, new_id=new_id)
+        share_links, visitors, upload_links = _links(
+            wiring, passwords, signing=signing, counts=counts
+        )
         tokens = SingleUse(SpentTokens(database), signing, clock=clock)
         return cls(
             callers=Callers(keys, sessions, share_links, visitors, is_open=options.is_open),
@@ -152,6 +150,20 @@ class IdentityServices:
             webhooks=_webhooks(wiring),
             webhook_delivery=_webhook_delivery(wiring),
         )
+
+
+def _links(
+    wiring: _Wiring, passwords: Passwords, *, signing: Signing, counts: MinuteCounts
+) -> tuple[ShareLinks, LinkVisitors, UploadLinks]:
+    database, clock, new_id = wiring.database, wiring.clock, wiring.new_id
+    link_passwords = LinkPasswords(passwords, AttemptRecords(database), clock=clock)
+    shared, links = ShareLinkRecords(database), UploadLinkRecords(database)
+    visitors = LinkVisitors(links, signing, link_passwords, counts, clock=clock)
+    return (
+        ShareLinks(shared, signing, link_passwords, clock=clock, new_id=new_id),
+        visitors,
+        UploadLinks(links, link_passwords, visitors, clock=clock, new_id=new_id),
+    )
 
 
 def _sign_in(wiring: _Wiring, passwords: Passwords, signing: Signing) -> SignIn:
@@ -210,7 +222,7 @@ def _projects(wiring: _Wiring, sessions: Sessions) -> Projects:
 def _passkeys(wiring: _Wiring, tokens: SingleUse) -> Passkeys | None:
     if wiring.options.is_open or not wiring.options.has_passkeys:
         return None
-    from app.identity.passkeys import Passkeys  # noqa: PLC0415
+    from app.identity.passkeys import Passkeys  # noqa: PLC0415 - see above
 
     records, people = PasskeyRecords(wiring.database), PeopleRecords(wiring.database)
     return Passkeys(records, people, tokens, clock=wiring.clock, new_id=wiring.new_id)
@@ -219,7 +231,7 @@ def _passkeys(wiring: _Wiring, tokens: SingleUse) -> Passkeys | None:
 def _openid(wiring: _Wiring, tokens: SingleUse) -> OpenId | None:
     if wiring.options.is_open or wiring.options.openid is None:
         return None
-    from app.identity.openid_provider import OpenIdProvider  # noqa: PLC0415
+    from app.identity.openid_provider import OpenIdProvider  # noqa: PLC0415 - see above
 
     accounts = OpenIdAccounts(
         ProviderAccountRecords(wiring.database),

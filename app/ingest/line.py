@@ -200,18 +200,18 @@ class Line:
         return shared_table(self._file, SLOTS * _SLOT.size)
 
 
-def line_in(folder: Path, fleet: NameDigest | None, *, total: float, cap: float) -> Line | None:
+def line_in(folder: Path, digest: NameDigest | None, *, total: float, cap: float) -> Line | None:
     """The line of a server with this data folder; None without limits.
 
-    `fleet` makes the digests of one.
+    `digest` is the one that the nodes of a fleet share; None on a single machine.
     """
     if not total and not cap:
         return None
     file = folder / "line"
-    if fleet is None:
+    if digest is None:
         return Line(file, total=total, cap=cap)
     others = OtherNodes(folder / "line-elsewhere")
-    return Line(file, total=total, cap=cap, others=others, digest=fleet)
+    return Line(file, total=total, cap=cap, others=others, digest=digest)
 
 
 def _level(budget: float, satisfied: float, *, waiting: int, active: int) -> float:

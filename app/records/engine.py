@@ -85,7 +85,7 @@ class Database:
             raise
 
     def one_statement(self) -> AbstractContextManager[Connection]:
-        """A transaction of one statement, which a server commits without round trips of their own.
+        """A transaction of one statement; on a server it needs no round trips to begin and commit.
 
         Raises as `write`.
         """

@@ -25,7 +25,7 @@ class InsertUnlessKnown(Insert):
 
 @compiles(InsertUnlessKnown)
 def _unless_known(statement: Insert, compiler: SQLCompiler, **options: Any) -> str:
-    words: str = compiler.visit_insert(statement, **options)  # type: ignore[no-untyped-call]
+    words: str = compiler.visit_insert(statement, **options)  # type: ignore[no-untyped-call]  # SQLAlchemy has no types here
     table: Any = statement.table
     columns = table.info.get(KNOWN_BY) or table.primary_key.columns.keys()
     return f"{words} ON CONFLICT ({', '.join(columns)}) DO NOTHING"

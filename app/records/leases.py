@@ -1,7 +1,7 @@
 """Leases on work that any node of a fleet could do. With SQLite one server does all of it.
 
-A lease is taken with a single statement and ends by itself, also that of a node that has died. All
-moments are read from the database's clock.
+A lease is taken with a single statement, and ends by itself even if its node has died. All times
+are the database's.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from app.records.engine import Database
 from app.records.tables import leases
 
 FORGOTTEN_SECONDS = 24 * 3600
+"""Leases that ended longer ago than this are deleted."""
 
 _DUE_AT = type_coerce(leases.c.due_at, BigInteger)
 

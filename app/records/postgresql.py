@@ -115,7 +115,10 @@ def _refuse_ended(connection: Any, _record: Any, _proxy: Any) -> None:
     A server that ends one sends a message or closes it, and nothing was asked: something to read is
     a sign of that. Costs no round trip, as a query would.
     """
-    poll = select.poll()
-    poll.register(connection.fileno(), select.POLLIN)
-    if connection.closed or poll.poll(0):
+    is_ended = connection.closed
+    if not is_ended:
+        poll = select.poll()
+        poll.register(connection.fileno(), select.POLLIN)
+        is_ended = bool(poll.poll(0))
+    if is_ended:
         raise DisconnectionError("the server has ended the connection")

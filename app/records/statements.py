@@ -69,7 +69,7 @@ BY_FINGERPRINT = (
 
 BY_FINGERPRINT_AND_SENDER = BY_FINGERPRINT.where(uploads.c.sender == bindparam("sender"))
 
-_VALUES: dict[str, Any] = {name: bindparam(name) for name in uploads.columns.keys()}  # noqa: SIM118
+_VALUES: dict[str, Any] = {name: bindparam(name) for name in uploads.columns.keys()}  # noqa: SIM118 - iterating the collection yields columns
 
 _INSERT = insert(uploads).values(_VALUES)
 

@@ -113,12 +113,15 @@ class MinuteCounts:
         return None if file is None else shared_table(file, SLOTS * _SLOT.size)
 
 
-def counts_in(folder: Path, fleet: NameDigest | None) -> MinuteCounts:
-    """The counts of a server with this data folder; `fleet` makes the digests of one."""
+def counts_in(folder: Path, digest: NameDigest | None) -> MinuteCounts:
+    """The counts of a server with this data folder.
+
+    `digest` is the one that the nodes of a fleet share; None on a single machine.
+    """
     file = folder / "minute-counts"
-    if fleet is None:
+    if digest is None:
         return MinuteCounts(file)
-    return MinuteCounts(file, elsewhere=folder / "minute-counts-elsewhere", digest=fleet)
+    return MinuteCounts(file, elsewhere=folder / "minute-counts-elsewhere", digest=digest)
 
 
 def _find(table: mmap.mmap | bytearray, digest: int, minute: int) -> tuple[int, int]:

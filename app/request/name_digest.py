@@ -1,4 +1,4 @@
-"""Stands for the name of a sender in tables that nodes tell each other."""
+"""Digests of senders' names, for the reports that nodes exchange."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class NameDigest:
 
     Addresses are few enough to try them all, so the digest is keyed. BLAKE2b with a key is a MAC
     (RFC 7693, section 1). `secret` is asked for with the first name, and may raise what reading it
-    raises; on a single machine, which tells nobody, it is empty.
+    raises; on a single machine, which reports to no one, it is empty.
     """
 
     def __init__(self, secret: Callable[[], bytes]) -> None:

@@ -115,7 +115,7 @@ class _Base:
     links: LinkLimits
     signing: Signing
     name_digest: NameDigest | None
-    """What stands for senders between nodes; None where there are no others."""
+    """Makes the digests by which nodes report senders; None on a single machine."""
     counts: MinuteCounts
     outbox: Outbox
 

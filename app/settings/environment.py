@@ -10,11 +10,6 @@ from app.settings.table import Settings
 
 PREFIX = "SLUICE_"
 
-_SECRET = frozenset(
-    {"database_url", "smtp_url", "oidc_client_secret", "secure_link_secret", "s3_endpoint"}
-)
-"""Never repeated in a message: their values are passwords, or have one."""
-
 
 class SettingsError(ValueError):
     """Lists every variable whose value cannot be used."""
@@ -31,7 +26,7 @@ def from_env(environ: Mapping[str, str]) -> Settings:
         try:
             values[item.name] = item.metadata["parse"](environ[variable])
         except ValueError as error:
-            shown = "" if item.name in _SECRET else f"={environ[variable]!r}"
+            shown = f"={environ[variable]!r}" if item.repr else ""
             complaints.append(f"{variable}{shown}: {error}")
     if values.get("oidc_issuer") and not values.get("oidc_client_id"):
         complaints.append(f"{PREFIX}OIDC_CLIENT_ID: must be set together with {PREFIX}OIDC_ISSUER")

@@ -46,9 +46,13 @@ from app.settings.values import (
     words,
 )
 
+HIDDEN = frozenset((secret, link_secret, mail_url, database_server, server_url))
+"""Parsers of what is, or may contain, a secret: neither `repr` nor error messages show it."""
+
 
 def _option(parse: Callable[[str], Any], default: str, text: str) -> Any:
     return field(
+        repr=parse not in HIDDEN,
         default_factory=lambda: parse(default),
         metadata={"parse": parse, "default": default, "help": text},
     )

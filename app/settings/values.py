@@ -120,7 +120,7 @@ def file_bytes(text: str) -> int:
     """A size that a file can have."""
     value = int(text)
     if not 0 < value <= MAX_BYTES:
-        raise ValueError(f"must be at least 1 and must be at most {MAX_BYTES}")
+        raise ValueError(f"must be 1 to {MAX_BYTES}")
     return value
 
 

@@ -2,7 +2,7 @@
 
 Some libraries say neither how long the file is nor where a chunk begins; others send nothing that
 distinguishes two people who upload files of the same name. Two rules hold all the same: no chunk is
-stored at a guessed offset, and two files are never mixed.
+stored at a guessed offset, and two files are not mixed, unless a library names both of them alike.
 
 - A chunk is staged in a file of its own until all of it has arrived, and is recorded whole or not
   at all.

@@ -35,7 +35,7 @@ def doctor(
     \b
     Example:
       sluice doctor https://videos.example.org
-    """  # noqa: D301
+    """  # noqa: D301 - \b is click's mark for text to leave as it is
     levels = set()
     with connected(url or server, config, as_json=as_json) as client:
         for finding in client.examine(pause):

@@ -53,7 +53,7 @@ def fetch(
       sluice fetch https://videos.example.org/media/3f2a9c…
       sluice fetch 3f2a9c… --stdout | ffplay -
       sluice fetch 3f2a9c… --rendition 720 -o small.mp4
-    """  # noqa: D301
+    """  # noqa: D301 - \b is click's mark for text to leave as it is
     if to_stdout and (output is not None or as_json):
         raise click.UsageError("--stdout cannot be combined with --output or --json.")
     with connected(config=config, address=video, as_json=as_json, **given) as client:

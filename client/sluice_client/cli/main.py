@@ -58,7 +58,7 @@ def completion(context: click.Context, shell: str) -> int:
     \b
     Example:
       sluice completion bash >> ~/.bashrc
-    """  # noqa: D301
+    """  # noqa: D301 - \b is click's mark for text to leave as it is
     completer = get_completion_class(shell)
     if completer is None:
         raise click.UsageError(f"{shell} is not known.")

@@ -62,8 +62,8 @@ def watch(video: str, as_json: bool, config: Path | None, server: str | None) ->
 
 
 def _opened(url: str) -> bool:
-    # Imported here because no other command needs it, and it loads much of the library.
-    import webbrowser  # noqa: PLC0415
+    # No other command needs it, and it loads much of the library.
+    import webbrowser  # noqa: PLC0415 - see above
 
     try:
         return webbrowser.open(url)

@@ -33,7 +33,7 @@ def upload(paths: tuple[str, ...], as_json: bool, config: Path | None, **given: 
       sluice upload film.mp4
       sluice upload holiday/ "cards/*.mov"
       sluice upload film.mp4 --json | jq -r .url
-    """  # noqa: D301
+    """  # noqa: D301 - \b is click's mark for text to leave as it is
     report = _Report(as_json)
     found = list(find_files(paths))
     missing = [left for left in found if isinstance(left, Left) and left.is_missing]

@@ -8,7 +8,7 @@ down_revision = "0011"
 
 
 def upgrade() -> None:
-    """Add the columns, empty; and have files that have one no longer found by their digest."""
+    """Add the columns, empty; the index finds files that have neither SHA-256 nor CRC32C."""
     for table in ("uploads", "stored_files"):
         op.add_column(table, sa.Column("crc32c", sa.String(8)))
     op.drop_index("uploads_by_digest", "uploads")
