@@ -1,4 +1,4 @@
-"""What happens to a fleet: hands that kill, pause and cut off its parts, each beside the others."""
+"""What happens to a fleet: sequences of kills, pauses and cuts, which run side by side."""
 
 from __future__ import annotations
 
@@ -20,13 +20,17 @@ Disturbance = Callable[[Fleet, Random], None]
 
 LONGEST_PAUSE_SECONDS = 3.0
 REST_SECONDS = 1.0
-"""Between two disturbances of a hand, at most, if clients get answers meanwhile."""
+"""Between two disturbances of a sequence, at most, if clients get answers meanwhile."""
 
 REST_ANSWERS = 20
-"""What clients get between two disturbances of a hand, at least, however slow the fleet is."""
+"""What clients get between two disturbances of a sequence, at least, however slow the fleet is."""
 
 STUCK_SECONDS = 300
 """A fleet that answers so few requests in this time has failed."""
+
+
+class NothingDisturbed(Exception):
+    """What was to be disturbed is not there at the moment; this does not count."""
 
 
 # ---- nodes ---------------------------------------------------------------------------------------
@@ -34,8 +38,11 @@ STUCK_SECONDS = 300
 
 def kill_worker(fleet: Fleet, rng: Random) -> None:
     """gunicorn starts another."""
-    with fleet.some_node(rng) as node, suppress(psutil.NoSuchProcess, IndexError):
-        rng.choice(node.server.web_workers()).kill()
+    with fleet.some_node(rng) as node:
+        try:
+            rng.choice(node.server.web_workers()).kill()
+        except (psutil.NoSuchProcess, IndexError) as error:
+            raise NothingDisturbed from error
 
 
 def kill_node(fleet: Fleet, rng: Random) -> None:
@@ -123,7 +130,7 @@ def drop_connections(fleet: Fleet, rng: Random) -> None:
 
 # ---- all of them ---------------------------------------------------------------------------------
 
-HANDS: Sequence[dict[Disturbance, int]] = (
+SEQUENCES: Sequence[dict[Disturbance, int]] = (
     {kill_worker: 6, pause_node: 3},
     {kill_node: 2, stop_node: 1},
     {crash_postgresql: 2, kill_store: 2, pause_postgresql: 1, pause_store: 1},
@@ -131,7 +138,8 @@ HANDS: Sequence[dict[Disturbance, int]] = (
 )
 """Disturbances by how often each happens, compared with all others.
 
-What one hand does happens one after the other. Two of them take nodes; a third node is left.
+Disturbances of one sequence happen one after the other. Two sequences take nodes; a third node is
+left.
 """
 
 
@@ -153,31 +161,32 @@ class Shaking:
 
         Whatever a disturbance raises is raised here.
         """
-        kinds = {kind: weight for hand in HANDS for kind, weight in hand.items()}
+        kinds = {kind: weight for sequence in SEQUENCES for kind, weight in sequence.items()}
         drawn = Random(self._seed).choices([*kinds], [*kinds.values()], k=self.times)
         stop = Event()
-        with ThreadPoolExecutor(len(HANDS)) as pool:
-            hands = [
-                pool.submit(self._work, number, [each for each in drawn if each in hand], stop)
-                for number, hand in enumerate(HANDS)
+        with ThreadPoolExecutor(len(SEQUENCES)) as pool:
+            running = [
+                pool.submit(self._work, number, [each for each in drawn if each in sequence], stop)
+                for number, sequence in enumerate(SEQUENCES)
             ]
             try:
-                while not all(hand.done() for hand in hands):
+                while not all(each.done() for each in running):
                     time.sleep(1)
-                    if not tick() or any(hand.done() and hand.exception() for hand in hands):
+                    if not tick() or any(each.done() and each.exception() for each in running):
                         break
             finally:
                 stop.set()
-            for hand in hands:
-                hand.result()
+            for each in running:
+                each.result()
 
     def _work(self, number: int, kinds: Sequence[Disturbance], stop: Event) -> None:
         rng = Random(f"{self._seed} {number}")
         for disturb in kinds:
             if self._rest(rng, stop):
                 return
-            disturb(self._fleet, rng)
-            self.happened[disturb.__name__] += 1
+            with suppress(NothingDisturbed):
+                disturb(self._fleet, rng)
+                self.happened[disturb.__name__] += 1
 
     def _rest(self, rng: Random, stop: Event) -> bool:
         """Let the fleet do something; whether it is time to stop."""

@@ -295,6 +295,8 @@ async def talk_bytes(line: Line, numbers: Iterator[int], plan: Plan) -> None:
             if fault is Fault.DELAY:
                 await asyncio.sleep(rng.uniform(0, LONGEST_DELAY_SECONDS))
             await line.forward(block)
+        # A client that was killed says nothing else; the server waits until it hears of it.
+        raise ConnectionError("the client left")
 
 
 # ---- the thread ----------------------------------------------------------------------------------

@@ -13,9 +13,7 @@ from random import Random
 from typing import Any
 from urllib.parse import urlsplit
 
-from crc32c import crc32c
-
-from tests.dropzone_client import ChunkedFile, form_headers
+from tests.dropzone_client import ChunkedFile, crc32c_of, form_headers
 from tests.hostile.senders import (
     BUSY,
     CHUNK_BYTES,
@@ -120,14 +118,14 @@ class _Part(Tus):
 class Scattered(Sender):
     """Chunks of a form in any order, side by side; the file has several cells of the bucket."""
 
-    MOST_BYTES = 45 * MIB
-    CHUNKS: Sequence[int] = (6, 10, 20)
-    """What its chunk may be, in MiB."""
+    LONGEST_BYTES = 45 * MIB
+    CHUNK_MIB: Sequence[int] = (6, 10, 20)
+    """How long its chunks may be."""
 
     def __init__(self, line: Line, seed: int) -> None:
         super().__init__(line, seed)
-        self.content = self.rng.randbytes(self.rng.randrange(CELL_BYTES, self.MOST_BYTES))
-        self.file = ChunkedFile(self.content, self.rng.choice(self.CHUNKS) * MIB)
+        self.content = self.rng.randbytes(self.rng.randrange(CELL_BYTES, self.LONGEST_BYTES))
+        self.file = ChunkedFile(self.content, self.rng.choice(self.CHUNK_MIB) * MIB)
         self.missing = [*range(self.file.count)]
 
     def step(self) -> None:
@@ -159,10 +157,19 @@ class Scattered(Sender):
 
 
 class Direct(Scattered):
-    """Whole cells: some go to the bucket, at URLs that any node signs, some to a node."""
+    """Whole cells: some go to the bucket, at URLs that any node signs, some to a node.
 
-    MOST_BYTES = CELL_BYTES + 5 * MIB
-    CHUNKS = (CELL_BYTES // MIB,)
+    As clients must, it sends a cell to the bucket once: a request that broke off may get there
+    after the next one, and Garage would then have lost the part.
+    """
+
+    LONGEST_BYTES = CELL_BYTES + 5 * MIB
+    CHUNK_MIB = (CELL_BYTES // MIB,)
+
+    def __init__(self, line: Line, seed: int) -> None:
+        super().__init__(line, seed)
+        self.stored = set[int]()
+        self.broken = set[int]()
 
     def step(self) -> None:
         """Create first: URLs need an id."""
@@ -175,26 +182,34 @@ class Direct(Scattered):
             self.id = self.file.key = answer.json()["id"]
 
     def post(self, index: int) -> Answer | None:
-        """One cell, one way or the other; what broke may go the other way next time."""
-        return self.store(index) if self.rng.random() < 2 / 3 else super().post(index)
+        """One cell, one way or the other."""
+        is_direct = index not in self.broken and self.rng.random() < 2 / 3
+        return self.store(index) if is_direct else super().post(index)
 
     def store(self, index: int) -> Answer | None:
         """Promise, store, and tell what the bucket has confirmed."""
         cell = self.file.chunk(index)
-        checksum = b64encode(crc32c(cell).to_bytes(4, "big")).decode()
-        place = {"start": index * CELL_BYTES, "length": len(cell), "crc32c": checksum}
+        place = {"start": index * CELL_BYTES, "length": len(cell), "crc32c": crc32c_of(cell)}
         path, promised = f"/api/uploads/{self.id}/cells", {"cells": [place]}
-        answer = self.ask_json(path, promised)
-        if answer is None:
-            return None
-        (target,) = answer.json()["cells"]
-        if not target["stored"]:
-            is_spoilt = self.rng.random() < SPOILT_SHARE
-            status = self.put(target, spoilt(cell) if is_spoilt else cell)
-            assert not (is_spoilt and status == 200), f"{self}: {place} has other bytes"
-            if status != 200:  # Garage loses a part if a later request to store it breaks off.
+        if index not in self.stored:
+            answer = self.ask_json(path, promised)
+            if answer is None:
+                return None
+            (target,) = answer.json()["cells"]
+            if not target["stored"] and not self.is_put(index, target, cell):
                 return None
         return self.ask_json(f"{path}/stored", promised)
+
+    def is_put(self, index: int, target: dict[str, Any], cell: bytes) -> bool:
+        """Whether the bucket has confirmed a cell; sometimes it must refuse other bytes."""
+        is_spoilt = self.rng.random() < SPOILT_SHARE
+        status = self.put(target, spoilt(cell) if is_spoilt else cell)
+        assert not (is_spoilt and status == 200), f"{self}: cell {index} has other bytes"
+        if status is None:
+            self.broken.add(index)
+        if status == 200:
+            self.stored.add(index)
+        return status == 200
 
     def ask_json(self, path: str, document: dict[str, Any]) -> Answer | None:
         """POST a document."""
@@ -225,7 +240,7 @@ class Checked(Tus):
 
     def send(self, offset: int) -> None:
         """PATCH; bytes that do not match their checksum must be refused."""
-        body = self.content[offset : offset + request_bytes(self.rng)]
+        body = self.content[offset : offset + drawn_length(self.rng)]
         checksum = b64encode(hashlib.sha1(body, usedforsecurity=False).digest()).decode()
         headers = {
             "Tus-Resumable": self.VERSION,
@@ -277,7 +292,7 @@ class Digested(Draft):
 
     def send(self, offset: int) -> None:
         """PATCH; bytes that do not match their digest must be refused."""
-        end = offset + request_bytes(self.rng)
+        end = offset + drawn_length(self.rng)
         body = self.content[offset:end]
         headers = {
             "Upload-Offset": str(offset),
@@ -321,7 +336,7 @@ def content_for(rng: Random) -> bytes:
     return rng.randbytes(rng.randint(1, rng.choice([*3 * [MOST_BYTES], CELL_BYTES + 5 * MIB])))
 
 
-def request_bytes(rng: Random) -> int:
+def drawn_length(rng: Random) -> int:
     """How long a request with a digest may be: mostly short, and as long as a file now and then."""
     return rng.randint(1, rng.choice([2 * CHUNK_BYTES, 2 * CELL_BYTES]))
 

@@ -6,7 +6,7 @@ import asyncio
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from http.client import HTTPConnection, HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -172,6 +172,19 @@ def test_other_protocols_lose_what_was_asked_or_what_was_answered(
             client.sendall(b"POST / HTTP/1.1\r\nContent-Length: 1\r\n\r\n1")
             assert client.recv(1) == b""
     assert store.bodies == [b"1"]
+
+
+def test_a_server_hears_of_a_client_that_was_killed(make: MakeProxy) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        proxy = make(server.getsockname()[1], talk_bytes, Plan(1))
+        with socket.create_connection(("127.0.0.1", proxy.port), 60) as client:
+            client.sendall(b"a statement")
+            session, _ = server.accept()
+        with session:
+            session.settimeout(60)
+            assert session.recv(100) == b"a statement"
+            with suppress(ConnectionResetError):
+                assert session.recv(100) == b""
 
 
 @pytest.mark.parametrize("steps", range(8))
