@@ -42,7 +42,10 @@ And a folder runs in one go, so that its files share browsers, servers and films
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Options that `make` passes."""
     parser.addoption(
-        "--long", action="store_true", dest="long_attacks", help="run tests/hostile at full length"
+        "--long",
+        action="store_true",
+        dest="long_attacks",
+        help="run tests/hostile and tests/fleet at full length",
     )
     parser.addoption(
         "--storage",
@@ -51,7 +54,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="where tests/uploads keep their files; s3 skips what is about folders",
     )
     parser.addoption("--disturbances", type=int, help="how often a fleet is shaken")
-    parser.addoption("--seed", type=int, default=21, help="another one shakes a fleet otherwise")
+    parser.addoption(
+        "--seed",
+        type=int,
+        default=21,
+        help="what disturbances and faults of a fleet are drawn from",
+    )
     parser.addoption("--all-films", action="store_true", help="tests of playback play every film")
 
 

@@ -6,11 +6,13 @@ import hashlib
 import json
 import socket
 import uuid
+from base64 import b64encode
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
 import requests
+from crc32c import crc32c
 
 from tests.live_server import Server, receive_exactly
 
@@ -20,6 +22,12 @@ BOUNDARY = "----WebKitFormBoundarySluiceTests0001"
 def random_bytes(length: int, seed: int = 0) -> bytes:
     """Random bytes, the same for the same seed."""
     return Random(seed).randbytes(length)
+
+
+def crc32c_of(content: bytes) -> str:
+    """The CRC32C in base64, as the API and S3 have it."""
+    checksum: int = crc32c(content)
+    return b64encode(checksum.to_bytes(4, "big")).decode()
 
 
 @dataclass

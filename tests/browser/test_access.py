@@ -124,9 +124,9 @@ def test_the_focus_moves_on_when_its_element_is_removed(
 
 
 def tab_to(page: Page, name: str) -> None:
-    """Press Tab until the control of that name has the focus, which must be visible on controls.
+    """Press Tab until the control of that name has the focus.
 
-    The page may just have moved it to a heading, as what had it is gone.
+    Focus must be visible on every control; the page itself may first move it to a heading.
     """
     for _ in range(40):
         page.keyboard.press("Tab")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
+from tests.browser.complaints import Complaints
 from tests.browser.films import Films, sha256_of
 from tests.browser.library_tools import VIDEOS, put
 from tests.browser.stored import videos_of
@@ -32,8 +33,9 @@ def test_the_newest_video_comes_first(site: Server, open_page: OpenPage, films: 
 
 
 def test_deleting_asks_for_confirmation_and_then_deletes_for_good(
-    site: Server, open_page: OpenPage, films: Films
+    site: Server, open_page: OpenPage, films: Films, complaints: Complaints
 ) -> None:
+    complaints.allow_failed_requests()  # A poster that is asked for as its film goes.
     put(site, "kept.mp4", films.small)
     gone = put(site, "gone.mp4", films.small)
     page = open_page(site)

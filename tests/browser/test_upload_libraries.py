@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from tests.protocols.library_chunks import LIBRARIES, LibraryFile
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 
 MIB = 1024 * 1024
+DAY_SECONDS = 24 * 3600
 
 BLUEIMP = """() => {
   let tries = 0;
@@ -262,10 +264,12 @@ def test_two_pages_sending_files_of_one_name_do_not_mix_them(
 
 
 def films_of_one_name(folder: Path) -> list[Path]:
+    """Two of the same length, of different days: WebUploader sends the date, in seconds."""
     paths = [folder / str(number) / "film.mp4" for number in (1, 2)]
     for seed, path in enumerate(paths):
         path.parent.mkdir()
         path.write_bytes(random_bytes(4 * MIB + 7, seed))
+        os.utime(path, (seed * DAY_SECONDS, seed * DAY_SECONDS))
     return paths
 
 

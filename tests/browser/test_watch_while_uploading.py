@@ -17,12 +17,14 @@ pytestmark = pytest.mark.browser
 
 FILM_SECONDS, PART_SECONDS = 20, 4
 HEAD_START = 0.6
-"""How much of the film has arrived when the visitor begins to watch: three parts of five. So a part
-may come ten seconds after its bytes, as it may on a busy machine."""
+"""How much of the film has arrived, at least, when the visitor begins to watch: three parts of
+five. So a part may come ten seconds after its bytes, as it may on a busy machine."""
 
-BYTES_PER_SECOND, TRICKLE_BYTES_PER_SECOND = 400_000, 20_000
-"""Of the line, and until the film plays, which may take a busy machine half a minute; the film has
-230 000."""
+BYTES_PER_SECOND, TRICKLE_BYTES_PER_SECOND = 300_000, 5_000
+"""Of the line, and until the film plays; the film has 230 000. More has arrived than the server has
+recorded: 64 % became 78 % at once in a trial. Even after 85 %, the rest takes longer than
+`PATIENCE_MS`. Each of three chunks that are sent side by side gets more than the 1024 bytes per
+second that the server demands."""
 
 PATIENCE_MS = 120_000
 
@@ -64,13 +66,14 @@ def visitor(firefox: Browser) -> Iterator[Page]:
 def test_a_visitor_watches_a_film_while_it_arrives_without_a_stall(
     site: Server, open_page: Callable[..., UploadPage], visitor: Page, camera_film: Path
 ) -> None:
+    visitor.goto(site.url)
     page = open_page(site)
     page.throttle(BYTES_PER_SECOND)
     page.choose(camera_film)
     enough = HEAD_START * camera_film.stat().st_size
     page.wait_until(lambda: bytes_of_upload(site) >= enough, "the head start has arrived")
     page.throttle(TRICKLE_BYTES_PER_SECOND)
-    visitor.goto(site.url)
+    page.wait_until(lambda: can_be_played(site), "the film can be played")
     visitor.get_by_role("button", name="Watch camera.mp4").click(timeout=PATIENCE_MS)
     video = visitor.locator("media-controller > video")
     expect(video).to_be_attached()
@@ -86,6 +89,14 @@ def test_a_visitor_watches_a_film_while_it_arrives_without_a_stall(
     assert notes[-1][1] == pytest.approx(FILM_SECONDS, abs=0.2)
     page.wait_for_success(camera_film)
     assert digests_of(site) == {"camera.mp4": sha256_of(camera_film)}
+
+
+def can_be_played(site: Server) -> bool:
+    """Whether the server offers the film that arrives."""
+    uploads = open_uploads_of(site)
+    assert uploads, "the whole film arrived before anybody could watch it"
+    playable = uploads[0]["playback"] and uploads[0]["playback"]["playable"]
+    return bool(playable and playable["hls"])
 
 
 def bytes_of_upload(site: Server) -> int:

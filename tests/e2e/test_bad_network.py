@@ -24,11 +24,13 @@ from tests.waiting import wait_until, wait_until_read
 
 StartServer = Callable[..., Server]
 
+WORKERS = 3
+
 
 @pytest.fixture(scope="module")
 def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server that these tests kill and restart; it runs many requests at once."""
-    options = {"SLUICE_WORKERS": "3", "SLUICE_THREADS": "32"}
+    options = {"SLUICE_WORKERS": str(WORKERS), "SLUICE_THREADS": "32"}
     with running_server(tmp_path_factory.mktemp("mortal"), **options) as server:
         yield server
 
@@ -147,7 +149,7 @@ def test_a_request_fed_byte_by_byte_arrives(server: Server) -> None:
 
 
 def test_a_killed_worker_costs_at_most_a_chunk(mortal: Server) -> None:
-    server, count = mortal, len(mortal.web_workers())
+    server = mortal
     file = ChunkedFile(random_bytes(12_000_000, 27), 4_000_000)
     upload_id = create(server, file)
     send_chunk(server, file, 2)
@@ -158,7 +160,7 @@ def test_a_killed_worker_costs_at_most_a_chunk(mortal: Server) -> None:
             worker.send_signal(signal.SIGKILL)
         with pytest.raises(ConnectionError):
             read_response(connection)
-    wait_until(lambda: len(server.web_workers()) == count, "new workers")
+    wait_until(lambda: len(server.web_workers()) == WORKERS, "new workers")
     document = server.get(f"/api/uploads/{upload_id}").json()
     assert [8_000_000, 12_000_000] in document["received"]
     for index in (0, 1):

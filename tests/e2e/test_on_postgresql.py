@@ -198,6 +198,17 @@ def test_a_library_moves_to_postgresql_and_back(tmp_path: Path, url: str) -> Non
         server.stop()
 
 
+def test_records_do_not_move_while_a_node_elsewhere_writes_them(
+    server: Server, url: str, tmp_path: Path
+) -> None:
+    film = Film(server)
+    elsewhere = Server(tmp_path / "elsewhere", {"SLUICE_DATABASE_URL": url})
+    elsewhere.folder.mkdir()
+    copied = command(elsewhere, "database", "copy", "file")
+    assert (copied.returncode, "Nodes are running" in copied.stderr) == (1, True)
+    assert film.send(server).status_code == 204
+
+
 def test_a_backup_of_it_starts_without_it(server: Server, tmp_path: Path) -> None:
     film = Film(server)
     for _ in range(3):

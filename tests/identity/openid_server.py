@@ -159,9 +159,8 @@ def new_id_tokens(provider: Provider) -> OpenIDCode:
     return IdTokens(require_nonce=True)
 
 
-def new_app(provider: Provider) -> Flask:
-    """The provider's web application."""
-    app = Flask("provider")
+def new_server(app: Flask, provider: Provider) -> AuthorizationServer:
+    """What gives out codes and tokens."""
     codes: dict[str, Code] = {}
     server = AuthorizationServer(
         app,
@@ -169,6 +168,25 @@ def new_app(provider: Provider) -> Flask:
         save_token=lambda token, asked: None,
     )
     server.register_grant(new_grant(codes), [new_id_tokens(provider), CodeChallenge(required=True)])
+    return server
+
+
+def metadata_of(provider: Provider) -> dict[str, Any]:
+    """Where its endpoints are (OpenID Connect Discovery)."""
+    return {
+        "issuer": provider.issuer,
+        "authorization_endpoint": f"{provider.issuer}/authorize",
+        "token_endpoint": f"{provider.issuer}/token",
+        "userinfo_endpoint": f"{provider.issuer}/userinfo",
+        "jwks_uri": f"{provider.issuer}/keys",
+        "scopes_supported": ["openid", "email", "profile", "groups"],
+    }
+
+
+def new_app(provider: Provider) -> Flask:
+    """The provider's web application."""
+    app = Flask("provider")
+    server = new_server(app, provider)
 
     @app.before_request
     def count() -> Response | None:
@@ -177,14 +195,7 @@ def new_app(provider: Provider) -> Flask:
 
     @app.get("/.well-known/openid-configuration")
     def configuration() -> Response:
-        return jsonify(
-            issuer=provider.issuer,
-            authorization_endpoint=f"{provider.issuer}/authorize",
-            token_endpoint=f"{provider.issuer}/token",
-            userinfo_endpoint=f"{provider.issuer}/userinfo",
-            jwks_uri=f"{provider.issuer}/keys",
-            scopes_supported=["openid", "email", "profile", "groups"],
-        )
+        return jsonify(metadata_of(provider))
 
     @app.get("/authorize")
     def authorize() -> Any:

@@ -19,6 +19,7 @@ from app.domain.errors import (
     NotAllowed,
     TooManyAttempts,
     UploadError,
+    UploadNotFound,
 )
 from app.domain.upload import Upload
 from app.identity.link_passwords import OF_ADDRESS, LinkPasswords
@@ -200,8 +201,8 @@ def test_a_ticket_reaches_the_videos_of_its_link_alone(
     )
     scope = scope_of(guest, Action.WATCH)
     records = UploadRecords(world.database)
-    assert scope.may_reach(records.get(link.videos[0]))
-    assert not scope.may_reach(video(world))
+    scope.require(records.get(link.videos[0]))
+    assert_raises(UploadNotFound, partial(scope.require, video(world)))
     for action in (Action.BROWSE, Action.DOWNLOAD, Action.SEND, Action.CHANGE, Action.SHARE):
         assert_raises(NotAllowed, partial(scope_of, guest, action))
 

@@ -38,6 +38,10 @@ HDR10 = (
     "G(13250,34500)B(7500,3000)R(34000,16000)WP(15635,16450)L(10000000,1)"
     " -pix_fmt yuv420p10le -color_primaries bt2020 -color_trc smpte2084 -colorspace bt2020nc"
 )
+HDR10_PICTURE = (
+    "format=yuv420p10le,setparams=color_primaries=bt2020:color_trc=smpte2084:colorspace=bt2020nc"
+)
+"""From ffmpeg 7 on the pictures' own properties count, not the options of the encoder."""
 AV1 = "-c:v libsvtav1 -preset 12 -g 25 -svtav1-params tune=0"
 VP9 = "-c:v libvpx-vp9 -deadline realtime -cpu-used 8 -g 25 -b:v 200k"
 VP8 = "-c:v libvpx -deadline realtime -cpu-used 8 -g 25 -b:v 200k"
@@ -100,7 +104,7 @@ RECIPES: dict[str, Recipe] = {
     # other codecs in MP4 and MOV
     "hevc.mp4": Recipe(video=CLOSED_HEVC),
     "hevc-open-gop.mp4": Recipe(video=OPEN_HEVC, seconds=12),
-    "hdr10.mp4": Recipe(video=HDR10),
+    "hdr10.mp4": Recipe(video=HDR10, picture=HDR10_PICTURE),
     "av1.mp4": Recipe(video=AV1, audio=OPUS),
     "vp9.mp4": Recipe(video=VP9, audio=OPUS),
     "mpeg2.mp4": Recipe(video="-c:v mpeg2video", audio="-c:a mp2"),

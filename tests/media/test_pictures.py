@@ -20,7 +20,7 @@ from app.media.index.tracks import Track
 from app.media.steps.excerpts import MOST_PARTS, key_frames_near, of_key_frames
 from app.media.steps.job_errors import as_job_errors
 from app.media.steps.pictures import MOST_DECODED_PIXELS, PictureMaker, detail
-from tests.media.films import BITS, H264, HDR10, SQUARE, FilmStore, ffmpeg
+from tests.media.films import BITS, H264, HDR10, HDR10_PICTURE, SQUARE, FilmStore, ffmpeg
 from tests.media.frames import probe
 
 CUE = re.compile(
@@ -203,8 +203,8 @@ def test_a_film_of_one_frame_has_pictures(tmp_path: Path, make: Make) -> None:
 
 def test_a_high_dynamic_range_is_mapped(tmp_path: Path, make: Make) -> None:
     """What is 58 % of PQ, 203 cd/m2, is white paper (ITU-R BT.2408): not a dull grey."""
-    source = ["-f", "lavfi", "-i", "color=0x949494:s=160x96:d=0.2", *HDR10.split()]
-    ffmpeg(*source, str(tmp_path / "hdr.mp4"))
+    source = ["-f", "lavfi", "-i", "color=0x949494:s=160x96:d=0.2", "-vf", HDR10_PICTURE]
+    ffmpeg(*source, *HDR10.split(), str(tmp_path / "hdr.mp4"))
     levels = luma(make(tmp_path / "hdr.mp4").poster)
     assert 165 < min(levels) <= max(levels) < 200
 

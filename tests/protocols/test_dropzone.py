@@ -276,7 +276,10 @@ def test_a_chunk_whose_upload_could_not_be_created_is_to_be_sent_again(server: S
     file = ChunkedFile(random_bytes(2_000_000, 17), 1_000_000)
     request = chunk_request(server, file, 0)
     key = [f"%{file.key}"]
-    with server.connect() as connection, closing(sqlite3.connect(server.database)) as database:
+    with (
+        server.connect() as connection,
+        closing(sqlite3.connect(server.database, timeout=60)) as database,
+    ):
         connection.sendall(request[:-1000])
         found = "SELECT id FROM uploads WHERE client_key LIKE ?"
         wait_until(lambda: database.execute(found, key).fetchone(), "the upload is created")

@@ -29,17 +29,20 @@ SPAWNING = get_context("spawn")
 
 LEASE = timedelta(hours=1)
 
+LONGEST_SECONDS = 300
+"""What processes wait for each other, and the test for them; one that is stuck fails the test."""
+
 
 def run_processes(target: Callable[..., None], arguments: list[tuple[object, ...]]) -> list[int]:
     """Exit codes of one process per tuple of arguments; they start together."""
-    barrier = SPAWNING.Barrier(len(arguments))
+    barrier = SPAWNING.Barrier(len(arguments), timeout=LONGEST_SECONDS)
     processes = []
     for where, *others in arguments:
-        process = SPAWNING.Process(target=target, args=(where, barrier, *others))
+        process = SPAWNING.Process(target=target, args=(where, barrier, *others), daemon=True)
         process.start()
         processes.append(process)
     for process in processes:
-        process.join(timeout=300)
+        process.join(timeout=LONGEST_SECONDS)
     return [process.exitcode if process.exitcode is not None else -1 for process in processes]
 
 

@@ -52,6 +52,16 @@ def records(url: str) -> Iterator[UploadRecords]:
         yield UploadRecords(database)
 
 
+def test_a_connection_that_broke_between_two_requests_is_replaced(url: str) -> None:
+    with closing(Database(url, synced=True)) as database:
+        with database.read() as connection:
+            broken = connection.connection.driver_connection
+        assert broken is not None
+        broken.close()
+        with database.read() as connection:
+            assert connection.execute(text("SELECT 1")).scalar_one() == 1
+
+
 def test_a_restart_between_two_requests_goes_unnoticed(
     server: Postgresql, records: UploadRecords
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Event
 
 import pytest
@@ -31,6 +31,17 @@ class Server:
         if self.error is not None:
             raise self.error
         return [number % 2 == 0 for number in numbers]
+
+
+def submit_two(
+    pool: ThreadPoolExecutor, shared: SharedUpdates[int], server: Server
+) -> tuple[Future[bool], Future[bool]]:
+    """Zero, which the server makes alone, and two, which waits until it has."""
+    first = pool.submit(shared.make, 0)
+    wait_until(lambda: server.groups == [[0]], "the first one is under way")
+    second = pool.submit(shared.make, 2)
+    wait_until(lambda: len(shared._waiting) == 1, "the second one waits")
+    return first, second
 
 
 class Clock:
@@ -64,10 +75,7 @@ def test_a_batch_waits_for_the_threads_of_the_last_one() -> None:
     server, clock = Server(), Clock()
     shared = SharedUpdates(server.make, clock=clock)
     with ThreadPoolExecutor(3) as pool:
-        first = pool.submit(shared.make, 0)
-        wait_until(lambda: server.groups == [[0]], "the first one is under way")
-        second = pool.submit(shared.make, 2)
-        wait_until(lambda: len(shared._waiting) == 1, "the second one waits")
+        first, second = submit_two(pool, shared, server)
         clock.seconds += 1
         server.goes_on.set()
         assert first.result()
@@ -81,10 +89,7 @@ def test_a_batch_does_not_wait_for_threads_that_do_not_come_back_soon() -> None:
     server, clock = Server(), Clock()
     shared = SharedUpdates(server.make, clock=clock)
     with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(shared.make, 0)
-        wait_until(lambda: server.groups == [[0]], "the first one is under way")
-        second = pool.submit(shared.make, 2)
-        wait_until(lambda: len(shared._waiting) == 1, "the second one waits")
+        first, second = submit_two(pool, shared, server)
         server.goes_on.set()
         assert first.result()
         assert second.result()
