@@ -41,7 +41,7 @@ NOTES = (
     "server's; what Garage used during the upload has a column of its own. "
     "Nothing waits for the disk. Digests: what the background worker uses, also after the upload, "
     "to read finished files once for their SHA-256, at low priority; those of direct uploads are "
-    "not read. It counts for the peak of memory, and not for the CPU s/GB before it. Ratios are "
+    "not read. Its memory counts towards the peak; its CPU time is only in this column. Ratios are "
     "medians of the ratios within a round; direct is what it costs to sign URLs and count parts, "
     "per GB that others carry.",
 )

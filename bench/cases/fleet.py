@@ -40,8 +40,8 @@ ALLOWED = 1.2
 
 UPLOAD_NOTE = (
     "Eight uploads at once, raw, in chunks of 20 MiB, through nginx; CPU of all nodes, without "
-    "nginx and Garage. All run on the same cores: more nodes take no more bytes here, and are not "
-    "to make them dearer."
+    "nginx and Garage. All run on the same cores: more nodes cannot take more bytes here, and "
+    "should not make a byte cost more."
 )
 DOWNLOAD_NOTE = "One client, the whole file; CPU of the node alone."
 
