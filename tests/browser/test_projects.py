@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from app.domain.access import Role
 from app.identity.key_format import is_key
@@ -35,14 +35,26 @@ def open_as(browser: Browser, closed_server: Server) -> Iterator[OpenAs]:
     context.close()
 
 
-def test_a_manager_makes_a_key_and_copies_it(closed_server: Server, open_as: OpenAs) -> None:
+def test_a_manager_makes_a_key_and_copies_it_once_the_script_is_here(
+    closed_server: Server, open_as: OpenAs
+) -> None:
     page = open_as({make_project(closed_server): Role.MANAGER})
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.get_by_role("button", name="Ann Baker: account").click()
     page.get_by_role("link", name="Members and keys").click()
     page.get_by_label("What it is for").fill("camera in the hall")
     page.get_by_label("Expires").select_option("in 90 days")
-    page.get_by_role("button", name="Make a key").click()
+    scripts = list[Route]()
+
+    def hold(route: Route) -> None:
+        scripts.append(route)
+
+    page.route("**/js/forms.js", hold)
+    page.get_by_role("button", name="Make a key").click(no_wait_after=True)
+    expect(page.get_by_text("Copy it now: it is not shown again.")).to_be_visible()
+    expect(page.get_by_role("button", name="Copy")).to_be_hidden()
+    for script in scripts:
+        script.continue_()
     page.get_by_role("button", name="Copy").click()
     expect(page.get_by_role("button", name="Copied")).to_be_visible()
     key = page.evaluate("navigator.clipboard.readText()")
