@@ -21,9 +21,7 @@ FILM = "av1.mp4"
 QUALITY = "360p"
 FRAMES_LOST = 12
 """Pictures, half a second: a busy machine shows some of them too late for a script."""
-FRAMES_REPEATED = 25
-"""The film goes on at the time that the old source had reached; the picture before may begin it. On
-a busy machine Chromium was seen to begin 18 pictures earlier: why is not known."""
+FRAMES_PER_SECOND = 25
 
 PLAY_AND_NOTE = """async (video) => {
     await video.play();
@@ -47,18 +45,22 @@ def test_the_film_goes_on_where_it_is_in_another_quality(shelf: Shelf, any_page:
     any_page.get_by_role("menuitem", name="Quality").click()
     video.evaluate(PLAY_AND_NOTE)
     any_page.wait_for_function("() => document.querySelector('video').currentTime > 0.1")
+    reached = video.evaluate("(video) => video.currentTime")
     any_page.get_by_role("menuitemradio", name=QUALITY).click()
     any_page.wait_for_function(
         "() => document.querySelector('video').currentSrc.startsWith('blob:')"
     )
     changed_at = video.evaluate("(video) => video.currentTime")
     played = audience.at_the_end()
-    assert any_page.evaluate("beganAt") > 0.1, "a slow browser shows where its source begins"
+    began_at = any_page.evaluate("beganAt")
+    assert began_at >= reached, "a slow browser shows where its source begins"
     assert changed_at < film.playback["duration"] - 0.5
-    numbers = [number for _, number in played.shown]
-    steps = [after - before for before, after in pairwise(numbers)]
-    assert min(steps) >= -FRAMES_REPEATED
-    assert max(steps) <= FRAMES_LOST
+    # Pictures run ahead of `currentTime` in Chromium, which moves only as sound is rendered: on a
+    # busy machine some are shown again, but none from before the time that the film goes on at.
+    steps = [*pairwise(number for _, number in played.shown)]
+    repeated = [after for before, after in steps if after < before]
+    assert all(number >= began_at * FRAMES_PER_SECOND - 1 for number in repeated)
+    assert max(after - before for before, after in steps) <= FRAMES_LOST
     assert played.end == pytest.approx(film.playback["duration"], abs=0.1)
 
 

@@ -130,14 +130,16 @@ def test_a_film_plays_on_when_its_ticket_has_ended(
     site: Server, new_context: Callable[..., BrowserContext], films: Films, complaints: Complaints
 ) -> None:
     complaints.allow_failed_requests()
-    film, clock, has_ended = put(site, "film.mp4", films.middle), Clock(), threading.Event()
+    film, clock = put(site, "film.mp4", films.middle), Clock()
+    has_ended, is_cut = threading.Event(), threading.Event()
     wait_until(lambda: is_ready(site, film), "the film is ready")
     link = site.post("/api/share-links", json={"videos": [film]}).json()
 
     def hold(line: Line, request: Request) -> None:
         """Break the connection in mid-film, once the ticket has ended."""
-        if request.answer >= HELD_BYTES and not has_ended.is_set():
+        if request.answer >= HELD_BYTES and not is_cut.is_set():
             has_ended.wait(PATIENCE_SECONDS)
+            is_cut.set()
             line.cut()
 
     with front_of(site, clock) as port, bad_line(port) as line:
