@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
-from threading import Barrier, Thread
+from threading import Thread
 
 import pytest
 
 from app.request.slots import Slots, holding, without_slot
+from tests.waiting import wait_until
 
 THREADS, ROUNDS = 6, 40
 
@@ -37,19 +37,21 @@ def test_no_more_run_at_once_than_there_are_slots() -> None:
 
 
 def test_a_request_that_returns_queues_behind_the_others() -> None:
-    slots, start = Slots(1), Barrier(THREADS)
-    done, done_by_then = Counter[int](), list[int]()
+    slots, log = Slots(1), list[int]()
 
     def work(number: int) -> None:
-        start.wait()
-        for _ in range(ROUNDS):
-            with holding(slots):
-                done[number] += 1
-                time.sleep(0.001)
-        done_by_then.append(min(done[one] for one in range(THREADS)))
+        with holding(slots):
+            log.append(number)
 
-    run_all([Thread(target=work, args=(number,)) for number in range(THREADS)])
-    assert done_by_then[0] > ROUNDS / 2, "when the first one has ended, the others nearly have"
+    others = [Thread(target=work, args=(number,)) for number in range(THREADS)]
+    with holding(slots):
+        for number, other in enumerate(others):
+            other.start()
+            wait_until(lambda: len(slots._waiting) > number, "it waits")  # noqa: B023 - at once
+    work(THREADS)
+    assert log == [*range(THREADS + 1)]
+    for other in others:
+        other.join()
 
 
 def test_a_yielded_slot_goes_to_another_request() -> None:

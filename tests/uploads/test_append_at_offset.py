@@ -29,7 +29,7 @@ from app.storage.local import folder
 from app.storage.local.range_writer import Checkpoints
 from app.uploads.service import NewUpload
 from tests.storage.sources import PiecesSource, StallingSource, body, pattern
-from tests.uploads.world import MAX_LENGTH, ME, World
+from tests.uploads.world import LIMITS, MAX_LENGTH, ME, World
 
 
 def of_unknown_length(world: World) -> Upload:
@@ -123,6 +123,7 @@ def test_a_superseded_request_of_any_order_is_answered_with_the_newer_ones_succe
     world: World,
 ) -> None:
     """Plain appends wait for what the newer request achieves."""
+    world.chunks.taken_over = LIMITS
     upload = world.create(1000)
     source = StallingSource(pattern(0, 1000), before=400)
     thread, outcomes = in_background(lambda: world.chunks.append(upload, 0, source))

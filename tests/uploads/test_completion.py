@@ -279,6 +279,7 @@ def test_a_returning_client_takes_over_from_its_dead_connection(world: World) ->
 def test_a_superseded_request_is_answered_with_the_newer_ones_success(
     world: World,
 ) -> None:
+    world.chunks.taken_over = LIMITS
     upload = world.create(1000)
     source = StallingSource(pattern(0, 1000), before=400)
     thread, outcomes = send_slowly(world, upload, source)
@@ -291,7 +292,7 @@ def test_a_superseded_request_is_answered_with_the_newer_ones_success(
 
 
 def test_a_superseded_request_is_told_to_retry_if_the_newer_one_fails(world: World) -> None:
-    world.chunks.newer_writer_seconds = 0.05
+    world.chunks.newer_writer_seconds, world.chunks.taken_over = 0.05, LIMITS
     upload = world.create(1000)
     source = StallingSource(pattern(0, 1000), before=400)
     thread, outcomes = send_slowly(world, upload, source)

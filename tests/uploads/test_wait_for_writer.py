@@ -9,6 +9,8 @@ from app.domain.errors import BodyTruncated, UploadError, UploadGone, WriterSupe
 from app.domain.lifecycle import UploadState
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload
+from app.storage.local import staging
+from app.storage.s3 import staging as bucket_staging
 from tests.storage.sources import PiecesSource, StallingSource, body, pattern
 from tests.uploads.world import LIMITS, ME, World, eventually, in_threads
 
@@ -67,6 +69,12 @@ class Writer:
         return self.join()
 
 
+def set_patience(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Let nobody give up on a thread that does not run for seconds."""
+    for module in (staging, bucket_staging):
+        monkeypatch.setattr(module, name, 60.0)
+
+
 def test_a_half_open_request_is_ended_and_its_bytes_count(world: World) -> None:
     upload = world.create(1000)
     writer = Writer(world, upload, 0, 1000, before=417)
@@ -78,8 +86,9 @@ def test_a_half_open_request_is_ended_and_its_bytes_count(world: World) -> None:
     assert world.content(done) == pattern(0, 1000)
 
 
-def test_a_request_about_to_end_may_finish(world: World) -> None:
+def test_a_request_about_to_end_may_finish(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """It reads the last bytes from the network while the offset is asked for."""
+    set_patience(monkeypatch, "WRITER_ENDS_SECONDS")
     upload = world.create(1000)
 
     class Leaving(PiecesSource):
@@ -134,8 +143,11 @@ def test_a_writer_whose_range_the_offset_has_reached_is_ended_too(world: World) 
     assert isinstance(writer.join(), WriterSuperseded)
 
 
-def test_concurrent_lookups_all_get_the_exact_offset(world: World) -> None:
+def test_concurrent_lookups_all_get_the_exact_offset(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Even those that yield to a newer one before the writer has noticed."""
+    set_patience(monkeypatch, "TAKE_OVER_SECONDS")
     upload = world.create(1000)
     writer = Writer(world, upload, 0, 1000, before=417, tick_seconds=1.0)
     outcomes = in_threads(6, lambda _: world.chunks.wait_for_writer(upload).offset)
