@@ -17,7 +17,7 @@ from scripts.fleet.__main__ import MARKER, emptied
 from scripts.fleet.nginx import find_nginx
 from scripts.fleet.postgresql import find_postgresql
 from tests.browser.tools import do_without
-from tests.live_server import ROOT, STOP_SECONDS, free_port
+from tests.live_server import ROOT, STOP_SECONDS, command_of, free_port
 from tests.s3_servers import find_garage
 from tests.waiting import wait_until
 
@@ -49,7 +49,7 @@ def test_a_fleet_serves_and_ends_with_all_its_programs_when_one_of_them_dies(
     url = fleet.stdout.readline().split()[4].rstrip(";")
     assert requests.get(f"{url}/api/uploads", timeout=60).json()["uploads"] == []
     programs = psutil.Process(fleet.pid).children(recursive=True)
-    node = next(program for program in programs if "app.server.supervisor" in program.cmdline())
+    node = next(each for each in programs if "app.server.supervisor" in command_of(each))
     node.send_signal(signal.SIGTERM)
     assert fleet.wait(STOP_SECONDS) == 1
     assert "node 1 ended with 0" in fleet.stdout.read()

@@ -84,9 +84,9 @@ class StepRunner:
             assert self.world.half_made() == []
         assert self.world.jobs.finish(job, wall_clock())
 
-    def worker(self, name: str) -> MediaWorker:
+    def worker(self, name: str, programs: Ffmpeg | None = None) -> MediaWorker:
         """One that runs both steps."""
-        tools = self.tools()
+        tools = self.tools(programs)
         steps: dict[str, Step] = {SEGMENTS: Segments(tools), RENDITION: Rendition(tools)}
         return self.world.worker(steps, name=name)
 

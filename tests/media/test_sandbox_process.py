@@ -5,11 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from app.media.sandbox import process
 from app.media.sandbox.process import ERROR_BYTES, ROOT, Stopped, TimedOut, run
 from tests.media.confined import LANDLOCK, LIMITS, Target, silent_run
 from tests.waiting import wait_until
@@ -49,13 +52,19 @@ def test_an_event_stops_it(target: Target) -> None:
     assert not Path(f"/proc/{pids[0]}").exists()  # Not even a zombie.
 
 
-def test_a_time_out_kills_its_children_too(target: Target) -> None:
+def test_a_time_out_kills_its_children_too(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its time is up once its child has begun."""
+    begun = target.work / "pid"
+
+    def clock() -> float:
+        has_begun = begun.exists() and begun.read_text().endswith("\n")
+        return time.monotonic() + (LIMITS.wall_seconds if has_begun else 0)
+
+    monkeypatch.setattr(process, "time", SimpleNamespace(monotonic=clock, sleep=time.sleep))
     body = f"""if os.fork() == 0:
     {SLEEP}
-time.sleep(60)"""
-    command = target.command(
-        body, layers=LANDLOCK, limits=replace(LIMITS, wall_seconds=2)
-    )  # seccomp would not let it fork.
+time.sleep(600)"""
+    command = target.command(body, layers=LANDLOCK)  # seccomp would not let it fork.
     with pytest.raises(TimedOut):
         silent_run(command)
     wait_until(lambda: has_ended(pid_in(target.work / "pid")), "the child is gone")

@@ -110,11 +110,9 @@ def test_a_viewer_who_leaves_counts_for_less_than_the_file(server: Server) -> No
     with requests.get(server.url + media, stream=True, timeout=60) as download:
         next(download.iter_content(1000))
         assert scrape(server).total("sluice_downloads_in_progress") == 1
-    wait_until(
-        lambda: scrape(server).total("sluice_downloads_in_progress") == 0,
-        "it is noticed to be over",
-    )
+    wait_until(lambda: counts.total("sluice_sent_bytes_total"), "it is noticed to be over")
     assert 1000 <= counts.total("sluice_sent_bytes_total") < length
+    assert scrape(server).total("sluice_downloads_in_progress") == 0
 
 
 def test_errors_are_counted_by_code_and_strange_requests_get_no_labels_of_their_own(
@@ -231,9 +229,14 @@ def test_the_background_worker_is_counted_too(start_server: StartServer) -> None
         lambda: scrape(server).by("event", "sluice_uploads_total").get("expired") == 1,
         "the upload that expired is counted",
     )
+    assert scrape(server).by("event", "sluice_uploads_total")["created"] == 1
+
+
+def test_a_cancelled_upload_is_counted(server: Server) -> None:
+    counts = Change(server)
     cancelled = server.post("/api/uploads", json={"name": "other.mp4", "size": 1000}).json()["id"]
     server.delete(f"/api/uploads/{cancelled}")
-    assert scrape(server).by("event", "sluice_uploads_total")["cancelled"] == 1
+    assert counts.by("event", "sluice_uploads_total") == {"created": 1, "cancelled": 1}
 
 
 def test_a_server_starts_counting_at_zero_and_leaves_no_files(start_server: StartServer) -> None:
