@@ -14,7 +14,8 @@ from app.ingest.blocks import BLOCK_BYTES
 from app.ingest.copy import GRACE_SECONDS, BodyLimits, FileCopy, discard
 from tests.storage.sources import PiecesSource, pattern
 
-PATIENT = BodyLimits(idle_seconds=30.0, minimum_bytes_per_second=0.0)
+PATIENT = BodyLimits(30.0, 0.0, lambda: 0.0)
+"""With a clock that stands still: a block that is not full in time is written as it is."""
 
 
 def nothing() -> None:

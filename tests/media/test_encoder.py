@@ -21,7 +21,7 @@ from app.media.film.source import length_of, reader
 from app.media.index.movie import read_movie
 from app.media.index.rung_segments import RungCuts
 from app.media.index.samples import Samples
-from app.media.index.segments import TARGET_SECONDS, segmented_video
+from app.media.index.segments import TARGET_SECONDS, SegmentedTrack, segmented_video
 from app.media.index.tracks import Track
 from app.media.renditions.encoder import Encoder
 from app.media.renditions.ladder import Rung
@@ -203,13 +203,18 @@ def test_the_work_of_cutting_grows_with_the_film(film: FilmStore, offset: int) -
     """Not with its square, where key frames are rare, whatever one sample says of its time."""
     with cut(film("long-gop.mp4")) as source:
         track = source.cuts.track
-    seconds = []
-    for count in (20, 80):
-        long = segmented_video(repeated(track, count, offset))
+    short, long = (segmented_video(repeated(track, count, offset)) for count in (20, 80))
+    assert seconds_to_cut(long) < 8 * seconds_to_cut(short)
+
+
+def seconds_to_cut(video: SegmentedTrack) -> float:
+    """CPU time, the least of several: other threads and processes only add to it."""
+    times = []
+    for _ in range(3):
         began = time.process_time()
-        RungCuts.of(long)
-        seconds.append(time.process_time() - began)
-    assert seconds[1] < 8 * seconds[0]
+        RungCuts.of(video)
+        times.append(time.process_time() - began)
+    return min(times)
 
 
 def repeated(track: Track, count: int, offset: int) -> Track:

@@ -25,10 +25,14 @@ from app.media.renditions.rungs import EAGER_PRIORITY, ORDERED_PRIORITY, RENDITI
 from app.media.renditions.segment_queue import FAILED_FOR, MOST_QUEUED, Patience, SegmentQueue
 from tests.media.offered import write_film, write_segments
 from tests.media.world import World, wall_clock
+from tests.waiting import wait_until
 
 LEASE = timedelta(minutes=1)
 STEPS = {SEGMENTS, RENDITION}
 FULL = Problem("no_room", "There is not enough space.")
+
+PATIENT = Patience(seconds=600)
+"""For what is known at once, however slowly a thread gets to look."""
 
 
 class Cinema:
@@ -248,7 +252,7 @@ def test_a_segment_that_cannot_be_made_says_why(cinema: Cinema) -> None:
         renditions.segment(cinema.film, 720, 2, yes)
     cinema.fail(Lane.ON_DEMAND)
     with pytest.raises(RenditionFailed, match=r"The picture is damaged\."):
-        renditions.segment(cinema.film, 720, 2, yes)
+        cinema.renditions(PATIENT).segment(cinema.film, 720, 2, yes)
 
 
 def test_a_segment_that_failed_long_ago_is_tried_again(cinema: Cinema) -> None:
@@ -284,7 +288,7 @@ def test_what_waits_for_room_says_so(cinema: Cinema) -> None:
         renditions.segment(film, 720, 2, yes)
     cinema.postpone(Lane.ON_DEMAND)
     with pytest.raises(NoRoom, match=FULL.detail):
-        renditions.segment(film, 720, 2, yes)
+        cinema.renditions(PATIENT).segment(film, 720, 2, yes)
     later = cinema.renditions(clock=lambda: wall_clock() + LEASE)
     with pytest.raises(NotMadeYet):
         later.segment(film, 720, 2, yes)
@@ -312,15 +316,25 @@ def test_nobody_waits_for_a_client_that_has_left(cinema: Cinema) -> None:
 
 
 def test_only_some_requests_wait_and_the_others_queue_nothing(cinema: Cinema) -> None:
-    renditions = cinema.renditions(Patience(seconds=1, most_waiting=2))
+    renditions = cinema.renditions(Patience(seconds=600, most_waiting=2))
+    have_left = threading.Event()
 
     def ask(number: int) -> None:
         with pytest.raises(NotMadeYet):
-            renditions.segment(cinema.film, 720, number, yes)
+            renditions.segment(cinema.film, 720, number, lambda: not have_left.is_set())
 
-    with ThreadPoolExecutor(5) as pool:
-        list(pool.map(ask, range(1, 6)))
-    assert len(cinema.queued()) == 2
+    with ThreadPoolExecutor(2) as pool:
+        waiting = [pool.submit(ask, number) for number in (1, 2)]
+        try:
+            wait_until(lambda: len(cinema.queued()) == 2, "two wait")
+            for number in (3, 4, 5):
+                ask(number)
+            assert not any(each.done() for each in waiting)
+        finally:
+            have_left.set()
+        for each in waiting:
+            each.result()
+    assert sorted(cinema.queued()) == ["720/1", "720/2"]
 
 
 def test_the_queue_of_segments_has_an_end(cinema: Cinema) -> None:

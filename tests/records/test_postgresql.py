@@ -31,7 +31,8 @@ from tests.records.making import at, new_upload
 
 SPAWN = get_context("spawn")
 
-HELD_UP = "&options=-c%20idle_in_transaction_session_timeout%3D300ms"
+HELD_UP = text("SET LOCAL idle_in_transaction_session_timeout = '300ms'")
+"""Instead of a minute; from when the lock is held: a process may be slow before."""
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +114,7 @@ def test_a_process_paused_in_a_transaction_holds_up_nobody_for_long(
 ) -> None:
     upload, _ = records.add(new_upload())
     is_held = SPAWN.Event()
-    process = SPAWN.Process(target=hold, args=(url + HELD_UP, upload.id, is_held))
+    process = SPAWN.Process(target=hold, args=(url, upload.id, is_held))
     process.start()
     try:
         assert is_held.wait(120)
@@ -128,6 +129,7 @@ def hold(url: str, upload_id: UploadId, is_held: Event) -> None:
     """Lock an upload's row, and stop there, as a process does that gets SIGSTOP."""
     with Database(url, synced=True).write() as connection:
         statements.get(connection, upload_id, for_update=True)
+        connection.execute(HELD_UP)
         is_held.set()
         signal.pause()
 
