@@ -16,6 +16,7 @@ import requests
 
 from tests.dropzone_client import ChunkedFile, form_headers, random_bytes
 from tests.live_server import Server
+from tests.waiting import wait_until
 
 CHUNK_BYTES = 64 * 1024
 MOST_CHUNKS = 6
@@ -52,17 +53,22 @@ class Load:
         return working(self._upload_until, clients)
 
     def run(self, seconds: float, *, clients: int = 4) -> Counter[tuple[int, str]]:
-        """Upload for that long; what was refused meanwhile."""
-        before = self.refused.copy()
+        """Upload for that long, and until some file is stored or refused; what was refused."""
+        before, ended = self.refused.copy(), self._ended
         with self.running(clients):
             time.sleep(seconds)
+            wait_until(lambda: self._ended > ended, "a file is stored or refused")
         return self.refused - before
+
+    @property
+    def _ended(self) -> int:
+        """How many files were stored or refused."""
+        return len(self.stored) + self.refused.total()
 
     def refusals(self, seconds: float) -> Counter[tuple[int, str]]:
         """The same, repeated until something is refused, or 20 times.
 
-        On a busy machine nothing may be answered in a second, and a database whose disk is full
-        still has some room in its own files.
+        A database whose disk is full still has some room in its own files.
         """
         rounds = (self.run(seconds) for _ in range(20))
         return next((refused for refused in rounds if refused), Counter())
