@@ -57,6 +57,13 @@ def wait_until_gone(tus: Tus, url: str, expiry: datetime) -> Reply:
     return reply
 
 
+def created_whole(tus: Tus) -> str:
+    """The URL of a complete upload, if possible made by one request: a second may come too late."""
+    if "creation-with-upload" not in tus.extensions:
+        return tus.create_with(b"hello")
+    return tus.location(tus.post(b"hello", Upload_Length=5, Content_Type=CHUNK_TYPE))
+
+
 # Upload-Expires: MUST be in the answer to POST if it is known at creation; RFC 9110 date.
 def test_the_answer_to_a_creation_says_when_the_upload_expires(tus: Tus) -> None:
     assert expiry_of(tus.post(Upload_Length=5)) > datetime.now(UTC)
@@ -78,14 +85,14 @@ def test_the_answer_to_a_creation_with_bytes_says_when_the_upload_expires(tus: T
 
 # Upload-Expires: 404 or 410 for an upload that was removed; it cannot be resumed.
 def test_an_expired_upload_cannot_be_resumed(forgetful: Tus) -> None:
-    url = forgetful.create(5)
-    expiry = expiry_of(forgetful.patch(url, 0, b"he"))
-    assert "Upload-Offset" not in wait_until_gone(forgetful, url, expiry)
-    assert forgetful.patch(url, 2, b"llo").status in {404, 410}
+    created = forgetful.post(Upload_Length=5)
+    url = forgetful.location(created)
+    assert "Upload-Offset" not in wait_until_gone(forgetful, url, expiry_of(created))
+    assert forgetful.patch(url, 0, b"hello").status in {404, 410}
 
 
 # Expiration: "remove unfinished uploads"; a finished one stays.
 def test_a_complete_upload_does_not_expire(forgetful: Tus) -> None:
-    complete, unfinished = forgetful.create_with(b"hello"), forgetful.post(Upload_Length=5)
+    complete, unfinished = created_whole(forgetful), forgetful.post(Upload_Length=5)
     wait_until_gone(forgetful, forgetful.location(unfinished), expiry_of(unfinished))
     assert forgetful.offset(complete) == 5
