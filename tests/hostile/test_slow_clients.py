@@ -23,6 +23,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 VISITOR = "127.0.0.9"
 IDLE_SECONDS = 3
 PAUSE_SECONDS = 0.02
+VISITS = 250
 PATIENCE_SECONDS = 60
 
 
@@ -61,9 +62,13 @@ def visit(server: Server) -> float:
 
 
 def visits(server: Server, seconds: float) -> list[float]:
-    """Seconds that each visit took, the longest last."""
-    deadline, waits = time.monotonic() + seconds, []
-    while time.monotonic() < deadline:
+    """Seconds that each visit took, the longest last.
+
+    There are so many that two for which the whole machine stood still do not change their p99,
+    unless most take too long.
+    """
+    began, waits = time.monotonic(), list[float]()
+    while time.monotonic() < began + (seconds if len(waits) >= VISITS else PATIENCE_SECONDS):
         waits.append(visit(server))
         time.sleep(PAUSE_SECONDS)
     return sorted(waits)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 import pytest
 import requests
 
 from app.domain.errors import ProviderUnreachable, SignInRefused
+from app.identity import openid_provider
 from app.identity.openid import OpenIdClient, ProviderIdentity
 from app.identity.openid_provider import OpenIdProvider
 from app.identity.signing import Signing
@@ -205,8 +207,9 @@ def test_what_the_id_token_lacks_is_read_from_the_user_info(
 
 
 def test_a_provider_that_is_out_of_order_is_not_asked_again_at_once(
-    provider: Provider, ours: OpenIdProvider
+    provider: Provider, ours: OpenIdProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(openid_provider, "time", SimpleNamespace(monotonic=lambda: 1000.0))
     provider.is_out_of_order = True
     for _ in range(3):
         with pytest.raises(ProviderUnreachable, match="Example cannot be reached"):

@@ -212,8 +212,8 @@ def test_a_worker_that_replaces_a_killed_one_continues_its_files(
 
 
 def files_of_counts(server: Server) -> set[str]:
-    """Names of the files that do not count requests in progress."""
-    files = metrics_folder(server).glob("*.db")
+    """Names of the web workers' files that do not count requests in progress."""
+    files = metrics_folder(server).glob("*_web*.db")
     return {path.name for path in files if "livesum" not in path.name}
 
 

@@ -91,7 +91,7 @@ class StallingSource(PiecesSource):
 
 
 class SteadySource:
-    """A body that never pauses and never ends: 1000 bytes every millisecond.
+    """A body that never pauses and never ends: ten bytes every millisecond.
 
     `is_flowing` is set once it has begun.
     """
@@ -105,7 +105,7 @@ class SteadySource:
 
     def readinto(self, buffer: memoryview, /) -> int | None:
         sleep(0.001)
-        taken = min(1000, len(buffer))
+        taken = min(10, len(buffer))
         self.position += taken
         self.is_flowing.set()
         return taken
