@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 from app.domain.jobs import Job, Lane
@@ -25,8 +26,11 @@ from app.media.renditions.rungs import (
 )
 from app.media.renditions.steps import Rendition, Segments
 from app.media.steps.tools import StepTools
-from tests.media.world import QUICK_PACE, World, wall_clock
+from tests.media.world import World, wall_clock
 from tests.storage.stores import local_store
+
+LEASE = timedelta(hours=1)
+"""Nobody renews it while a test has a claim itself."""
 
 CAPABILITY = Capability(encoder="as installed", megapixels_per_second=1000)
 
@@ -62,7 +66,7 @@ class StepRunner:
 
     def claim(self, lane: Lane) -> Job:
         steps = [SEGMENTS, RENDITION]
-        job = self.world.jobs.claim(lane, "worker", wall_clock(), QUICK_PACE.lease, steps)
+        job = self.world.jobs.claim(lane, "worker", wall_clock(), LEASE, steps)
         assert job is not None
         return job
 
