@@ -21,7 +21,7 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.e2e
 
 CONTENT = random_bytes(300_000, 17)
-SOON_SECONDS = 6.0
+SOON_SECONDS = 9.0
 """Less than the time that the rest of an unwanted body is waited for: 10 s and 30 s."""
 
 
