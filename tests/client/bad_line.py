@@ -13,6 +13,9 @@ from http import HTTPStatus
 
 BLOCK = 64 * 1024
 
+HOLD_SECONDS = 120.0
+"""What is held longer than this fails the test."""
+
 
 class Broken(Exception):
     """The proxy ends the connection on purpose."""
@@ -247,3 +250,13 @@ def sometimes(fault: Callable[[Line], None], *, after: int, times: int, path: st
             fault(line)
 
     return apply
+
+
+def hold(is_enough: Callable[[], bool], until: threading.Event) -> Fault:
+    """A fault that lets nothing more pass once enough has, until an event."""
+
+    def wait(_line: Line, _request: Request) -> None:
+        if is_enough():
+            until.wait(HOLD_SECONDS)
+
+    return wait

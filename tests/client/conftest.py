@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -23,6 +24,14 @@ def line(server: Server) -> Iterator[BadLine]:
     """The line to the shared server, good until told otherwise."""
     with bad_line(server.port) as running:
         yield running
+
+
+@pytest.fixture
+def has_ended(line: BadLine) -> Iterator[Event]:
+    """For a test to set once a command has ended whose work the line holds up until then."""
+    event = Event()
+    yield event
+    event.set()
 
 
 @pytest.fixture

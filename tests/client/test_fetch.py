@@ -128,7 +128,7 @@ def test_a_stopped_fetch_resumes_where_it_stopped(
     line: BadLine, stored: ChunkedFile, make_client: MakeClient, home: Path
 ) -> None:
     target = home / "film.mp4"
-    line.bytes_per_second = 20_000_000
+    line.bytes_per_second = 2_000_000
     kept = stop_in_the_middle(make_client(line.url), stored, target)
     assert not target.exists()
     line.heal()
@@ -144,7 +144,7 @@ def test_a_damaged_record_only_costs_a_restart_of_the_fetch(
     line: BadLine, stored: ChunkedFile, make_client: MakeClient, home: Path, damage: str
 ) -> None:
     target = home / "film.mp4"
-    line.bytes_per_second = 20_000_000
+    line.bytes_per_second = 2_000_000
     stop_in_the_middle(make_client(line.url), stored, target)
     record = target.with_name("film.mp4.part.json")
     if damage == "record of another":
@@ -160,7 +160,7 @@ def test_a_part_file_with_wrong_bytes_is_detected_at_the_end_and_replaced(
     line: BadLine, stored: ChunkedFile, make_client: MakeClient, home: Path
 ) -> None:
     target = home / "film.mp4"
-    line.bytes_per_second = 20_000_000
+    line.bytes_per_second = 2_000_000
     stop_in_the_middle(make_client(line.url), stored, target)
     with target.with_name("film.mp4.part").open("r+b") as part:
         part.write(b"damaged by a disk")

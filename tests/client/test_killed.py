@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import signal
 from pathlib import Path
+from threading import Event
 
 import pytest
 
-from tests.client.bad_line import BadLine
+from tests.client.bad_line import BadLine, hold
 from tests.client.conftest import MakeFile
 from tests.client.running import SLUICE, CommandLine, finish
 from tests.dropzone_client import stored_sha256
@@ -18,6 +19,13 @@ from tests.waiting import wait_until
 MIB = 1024 * 1024
 
 pytestmark = pytest.mark.e2e
+
+
+def wait_until_stored(server: Server, line: BadLine) -> None:
+    """Wait until the server has recorded what was on its way to it."""
+    wait_until(lambda: line.is_quiet, "what was on its way has arrived")
+    requests = "requests are over"
+    wait_until(lambda: server.get("/api/status").json()["requests"]["now"] == 0, requests)
 
 
 def upload_of(server: Server, size: int) -> dict[str, object]:
@@ -35,16 +43,23 @@ def missing_bytes(server: Server, size: int) -> int:
 
 @pytest.mark.parametrize("state", ["kept", "damaged", "lost"])
 def test_a_killed_upload_resumes_without_resending_acknowledged_bytes(
-    server: Server, line: BadLine, slow_command: CommandLine, make_file: MakeFile, state: str
+    server: Server,
+    line: BadLine,
+    slow_command: CommandLine,
+    make_file: MakeFile,
+    has_ended: Event,
+    state: str,
 ) -> None:
-    size = 12_000_000 + len(state)
+    size = 20_000_000 + len(state)
     path = make_file(size=size)
     line.bytes_per_second = 6_000_000
+    line.on_body = hold(lambda: line.sent("/upload?") > 3 * MIB, has_ended)
     process = slow_command.start("upload", path, CHUNK_BYTES=MIB)
-    wait_until(lambda: line.sent("/upload?") > 5 * MIB, "half of it is sent")
+    wait_until(lambda: line.sent("/upload?") > 3 * MIB, "some of it is sent")
     process.send_signal(signal.SIGKILL)
     assert finish(process).code == -signal.SIGKILL
-    wait_until(lambda: line.is_quiet, "what was on its way has arrived")
+    has_ended.set()
+    wait_until_stored(server, line)
     missing = missing_bytes(server, size)
     assert 0 < missing < size
     spoil(slow_command.home / "state" / "sluice" / "uploads", state)
@@ -65,7 +80,7 @@ def spoil(folder: Path, state: str) -> None:
 
 
 def test_a_killed_fetch_resumes_without_refetching_recorded_bytes(
-    server: Server, line: BadLine, slow_command: CommandLine, make_file: MakeFile, home: Path
+    line: BadLine, slow_command: CommandLine, make_file: MakeFile, home: Path, has_ended: Event
 ) -> None:
     size = 40_000_000
     path = make_file(size=size)
@@ -73,10 +88,12 @@ def test_a_killed_fetch_resumes_without_refetching_recorded_bytes(
     target, record = home / "copy.mp4", home / "copy.mp4.part.json"
     line.heal()
     line.bytes_per_second = 2_000_000
+    line.on_answer = hold(record.exists, has_ended)
     process = slow_command.start("fetch", stored["id"], "-o", target)
     wait_until(record.exists, "the first record")
     process.send_signal(signal.SIGKILL)
     finish(process)
+    has_ended.set()
     kept = sum(end - start for start, end in json.loads(record.read_text())["done"])
     assert 0 < kept < size
     assert not target.exists()
@@ -90,14 +107,20 @@ def test_a_killed_fetch_resumes_without_refetching_recorded_bytes(
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_an_upload_that_says_how_to_resume(
-    line: BadLine, slow_command: CommandLine, make_file: MakeFile, number: signal.Signals
+    line: BadLine,
+    slow_command: CommandLine,
+    make_file: MakeFile,
+    has_ended: Event,
+    number: signal.Signals,
 ) -> None:
-    path = make_file(size=8_000_000 + number)
+    path = make_file(size=20_000_000 + number)
     line.bytes_per_second = 4_000_000
+    line.on_body = hold(lambda: line.sent("/upload?") > 3 * MIB, has_ended)
     process = slow_command.start("upload", path, CHUNK_BYTES=MIB)
     wait_until(lambda: line.sent("/upload?") > 3 * MIB, "some of it is sent")
     process.send_signal(number)
     ended = finish(process)
+    has_ended.set()
     assert ended.code == 4
     assert f"What was transferred is kept. To continue:\n  {SLUICE} upload {path}" in ended.err
     unfinished = slow_command.run("status", "--json").documents
@@ -110,16 +133,18 @@ def test_a_signal_ends_an_upload_that_says_how_to_resume(
 
 
 def test_a_signal_ends_a_fetch_that_says_how_to_resume(
-    line: BadLine, slow_command: CommandLine, make_file: MakeFile, home: Path
+    line: BadLine, slow_command: CommandLine, make_file: MakeFile, home: Path, has_ended: Event
 ) -> None:
     path = make_file(size=12_000_000)
     stored = slow_command.run("upload", path, "--json").documents[0]
     line.heal()
     line.bytes_per_second = 2_000_000
+    line.on_answer = hold(lambda: line.received() > 2 * MIB, has_ended)
     process = slow_command.start("fetch", stored["id"], "-o", "copy.mp4")
     wait_until(lambda: line.received() > 2 * MIB, "some of it has come")
     process.send_signal(signal.SIGINT)
     ended = finish(process)
+    has_ended.set()
     assert ended.code == 4
     assert f"fetch {stored['id']} -o copy.mp4" in ended.err
     line.heal()

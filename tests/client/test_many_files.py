@@ -9,11 +9,12 @@ import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 
-from tests.client.bad_line import BadLine, Line, Request, sometimes
+from tests.client.bad_line import HOLD_SECONDS, BadLine, Line, Request, sometimes
 from tests.client.conftest import MakeFile
 from tests.client.running import CommandLine, finish
 from tests.live_server import Server
@@ -207,14 +208,28 @@ def test_bundles_shrink_below_a_proxys_limit(
 
 
 def test_a_killed_folder_upload_resumes(
-    server: Server, line: BadLine, slow_command: CommandLine, make_file: MakeFile, home: Path
+    server: Server,
+    line: BadLine,
+    slow_command: CommandLine,
+    make_file: MakeFile,
+    home: Path,
+    has_ended: Event,
 ) -> None:
+    def is_one_stored() -> bool:
+        return any(request.path == "/batch" and request.status for request in line.requests)
+
+    def lose_the_second(line: Line, request: Request) -> None:
+        if request.path == "/batch" and is_one_stored():
+            has_ended.wait(HOLD_SECONDS)
+            line.cut()
+
     files = make_folder(make_file, "killed", 130, size=10_000)
-    line.bytes_per_second = 1_500_000
+    line.on_head = lose_the_second
     process = slow_command.start("upload", home / "killed", "--json", PARALLEL=1)
-    wait_until(lambda: any(r.path == "/batch" and r.status for r in line.requests), "a bundle")
+    wait_until(is_one_stored, "a bundle")
     process.send_signal(signal.SIGKILL)
     finish(process)
+    has_ended.set()
     wait_until(lambda: line.is_quiet, "what was on its way has arrived")
     stored = len(stored_under(server, "killed"))
     line.heal()

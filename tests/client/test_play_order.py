@@ -276,5 +276,12 @@ def test_an_interrupted_film_goes_on_with_its_index(
 
 
 def _lose_all_but_the_head(line: Line, request: Request) -> None:
+    """The others break once it is stored: the client may give up after the first of them."""
     if request.path.startswith("/upload?") and _chunk(request).start > 0:
+        wait_until(lambda: _is_head_stored(line.proxy), "the head is stored", HOLD_SECONDS)
         line.cut()
+
+
+def _is_head_stored(line: BadLine) -> bool:
+    chunks = [request for request in line.requests if request.path.startswith("/upload?")]
+    return any(_chunk(request).start == 0 and request.status for request in chunks)

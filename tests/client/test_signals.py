@@ -7,10 +7,11 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from threading import Event
 
 import pytest
 
-from tests.client.bad_line import BadLine
+from tests.client.bad_line import BadLine, hold
 from tests.client.conftest import MakeFile
 from tests.client.running import SLUICE, CommandLine, finish
 from tests.waiting import wait_until
@@ -56,10 +57,11 @@ def test_no_signal_can_hang_the_command() -> None:
 
 
 def test_a_burst_of_signals_ends_an_upload_once_and_it_can_be_resumed(
-    line: BadLine, slow_command: CommandLine, make_file: MakeFile
+    line: BadLine, slow_command: CommandLine, make_file: MakeFile, has_ended: Event
 ) -> None:
-    path = make_file(size=8_000_000)
+    path = make_file(size=20_000_000)
     line.bytes_per_second = 4_000_000
+    line.on_body = hold(lambda: line.sent("/upload?") > 3 * MIB, has_ended)
     process = slow_command.start("upload", path, CHUNK_BYTES=MIB)
     wait_until(lambda: line.sent("/upload?") > 3 * MIB, "some of it is sent")
     for _ in range(1000):
@@ -69,6 +71,7 @@ def test_a_burst_of_signals_ends_an_upload_once_and_it_can_be_resumed(
             break
         time.sleep(0.0005)
     ended = finish(process)
+    has_ended.set()
     assert ended.code == 4
     assert ended.err.count("Stopped") == 1
     assert f"To continue:\n  {SLUICE} upload {path}" in ended.err

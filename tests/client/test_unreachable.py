@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import select
 import signal
 import socket
@@ -94,12 +95,13 @@ def test_a_query_gives_up_within_seconds(nowhere: CommandLine, words: list[str])
     ended = nowhere.run(*words)
     assert time.monotonic() - began < SOON_SECONDS
     assert ended.code == 3
-    assert ended.err.splitlines() == [
-        f"Cannot reach {nowhere.url} (connection refused). "
-        "Trying again for up to 5 seconds. Ctrl-C stops.",
-        f"Cannot reach {nowhere.url} (connection refused). "
-        "Gave up after 5 seconds without progress.",
-    ]
+    cause = f"Cannot reach {nowhere.url} (connection refused). "
+    first, last = ended.err.splitlines()
+    assert first == f"{cause}Trying again for up to 5 seconds. Ctrl-C stops."
+    gave_up = re.fullmatch(r"Gave up after (\d+) seconds without progress\.", last[len(cause) :])
+    assert last.startswith(cause)
+    assert gave_up
+    assert int(gave_up[1]) >= 5, "a busy machine may be late"
 
 
 @pytest.mark.parametrize("words", [["upload", "film.mp4"], ["ls"], ["fetch", "0a"]])

@@ -232,7 +232,7 @@ def test_stop_ends_an_upload_and_the_next_call_resumes_it(
     server: Server, line: BadLine, make_client: MakeClient, make_file: MakeFile
 ) -> None:
     path = make_file(size=6_000_000)
-    line.bytes_per_second = 4_000_000
+    line.bytes_per_second = 1_000_000
     stopped = make_client(line.url, chunk_bytes=MIB)
 
     def stop_in_the_middle(progress: Progress) -> None:
