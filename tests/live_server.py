@@ -103,6 +103,15 @@ def command_of(process: psutil.Process) -> str:
         return ""
 
 
+def parent_of(process: psutil.Process) -> int:
+    """The id of its parent; 0 once it has ended."""
+    try:
+        parent: int = process.ppid()
+    except psutil.NoSuchProcess:
+        return 0
+    return parent
+
+
 @dataclass
 class Server:
     """One running instance; `restart` keeps its folders and port.
@@ -212,8 +221,8 @@ class Server:
     def web_workers(self) -> list[psutil.Process]:
         """gunicorn's worker processes."""
         _, *below = self.processes()
-        gunicorn = [process for process in below if "gunicorn" in command_of(process)]
-        masters = {process.ppid() for process in gunicorn}
+        gunicorn = {one: parent_of(one) for one in below if "gunicorn" in command_of(one)}
+        masters = set(gunicorn.values())
         return [process for process in gunicorn if process.pid not in masters]
 
     def get(self, path: str, **options: Any) -> requests.Response:

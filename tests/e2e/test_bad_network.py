@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 
+import psutil
 import pytest
 
 from tests.dropzone_client import (
@@ -19,7 +20,7 @@ from tests.dropzone_client import (
     send_chunk,
     stored_sha256,
 )
-from tests.live_server import Server, running_server
+from tests.live_server import STOP_SECONDS, Server, running_server
 from tests.waiting import wait_until, wait_until_read
 
 StartServer = Callable[..., Server]
@@ -156,10 +157,12 @@ def test_a_killed_worker_costs_at_most_a_chunk(mortal: Server) -> None:
     with server.connect() as connection:
         connection.sendall(chunk_request(server, file, 0)[:3_000_000])
         wait_until_read(connection)
-        for worker in server.web_workers():
+        workers = server.web_workers()
+        for worker in workers:
             worker.send_signal(signal.SIGKILL)
         with pytest.raises(ConnectionError):
             read_response(connection)
+    assert not psutil.wait_procs(workers, STOP_SECONDS)[1]
     wait_until(lambda: len(server.web_workers()) == WORKERS, "new workers")
     document = server.get(f"/api/uploads/{upload_id}").json()
     assert [8_000_000, 12_000_000] in document["received"]

@@ -23,6 +23,7 @@ from tests.dropzone_client import (
     stored_sha256,
 )
 from tests.live_server import ROOT, Server
+from tests.waiting import wait_until
 
 
 def test_a_part_shorter_than_its_fields_claim_is_refused_unread(server: Server) -> None:
@@ -77,14 +78,21 @@ def test_a_staged_file_removed_under_its_writer_is_not_acknowledged(server: Serv
     )
     with server.connect() as writer:
         writer.sendall(request[:100_000])
-        time.sleep(0.5)
-        (server.staging / file.key).unlink()
+        staged = server.staging / file.key
+        wait_until(lambda: is_open(staged, server), "it is being written")
+        staged.unlink()
         assert send_chunk(server, file, 1).status_code == 200
         writer.sendall(request[100_000:])
         status, problem = read_json(writer)
     assert (status, problem["retryable"]) == (500, True)
     assert send_chunk(server, file, 0).json()["complete"] is True
     assert stored_sha256(server, file.key) == file.sha256
+
+
+def is_open(path: Path, server: Server) -> bool:
+    """Whether a web worker has opened the file."""
+    opened = (file.path for worker in server.web_workers() for file in worker.open_files())
+    return str(path) in opened
 
 
 def test_a_chunked_body_of_the_wrong_length_is_refused(server: Server) -> None:

@@ -202,6 +202,7 @@ def test_records_do_not_move_while_a_node_elsewhere_writes_them(
     server: Server, url: str, tmp_path: Path
 ) -> None:
     film = Film(server)
+    wait_until(lambda: server.get("/api/status").json()["nodes"], "its lease has begun")
     elsewhere = Server(tmp_path / "elsewhere", {"SLUICE_DATABASE_URL": url})
     elsewhere.folder.mkdir()
     copied = command(elsewhere, "database", "copy", "file")

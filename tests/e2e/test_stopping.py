@@ -23,6 +23,7 @@ from app.domain.upload import UploadId
 from app.records.engine import Database
 from app.records.uploads import UploadRecords
 from app.server.connections import LINGER_SECONDS
+from app.server.gunicorn_worker import CHECKPOINT_SECONDS
 from tests.live_server import ROOT, STOP_SECONDS, Server, free_port
 from tests.waiting import wait_until, wait_until_read
 
@@ -139,7 +140,8 @@ def test_what_arrived_of_a_body_is_kept_when_the_time_to_finish_is_over(
     start_server: Callable[..., Server],
 ) -> None:
     """The request ends in order: a killed one has no line in the access log."""
-    server = start_server(SLUICE_GRACEFUL_SECONDS="4", SLUICE_LOG_FORMAT="json")
+    graceful_seconds = 2 * CHECKPOINT_SECONDS  # With less, there is less time for what arrived.
+    server = start_server(SLUICE_GRACEFUL_SECONDS=str(graceful_seconds), SLUICE_LOG_FORMAT="json")
     upload_id = server.post("/api/uploads", json={"name": "a.mp4", "size": 1000}).json()["id"]
     head = f"PATCH /tus/{upload_id} HTTP/1.1\r\nHost: localhost\r\nTus-Resumable: 1.0.0\r\n"
     of_body = "Upload-Offset: 0\r\nContent-Type: application/offset+octet-stream\r\n"

@@ -15,7 +15,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.live_server import ROOT, STOP_SECONDS, Server, command_of, free_port, running_server
+from tests.live_server import (
+    ROOT,
+    STOP_SECONDS,
+    Server,
+    command_of,
+    free_port,
+    parent_of,
+    running_server,
+)
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.e2e
@@ -101,7 +109,7 @@ def test_ctrl_c_for_the_web_server_alone_stops_the_server_gracefully(tmp_path: P
             (gunicorn,) = (
                 one
                 for one in server.processes()
-                if one.ppid() == top.pid and "gunicorn" in command_of(one)
+                if "gunicorn" in command_of(one) and parent_of(one) == top.pid
             )
             gunicorn.send_signal(signal.SIGINT)
             wait_until(lambda: is_refused(server), "the port is free while the request still runs")
@@ -133,8 +141,11 @@ def test_a_worker_that_ends_is_logged_and_restarted(server: Server, name: str) -
     module = f"app.server.{name.replace(' ', '_')}"
 
     def workers() -> list[psutil.Process]:
-        return [one for one in server.processes() if module in command_of(one)]
+        """Not what one of them starts, which is a copy of it at first."""
+        named = [one for one in server.processes() if module in command_of(one)]
+        return [one for one in named if server.process and parent_of(one) == server.process.pid]
 
+    wait_until(workers, "it has started")
     (first,) = workers()
     first.send_signal(signal.SIGKILL)
     wait_until(lambda: f"the {name} ended with SIGKILL" in server.log, "it is told")

@@ -27,8 +27,8 @@ def test_consecutive_calls_reuse_a_thread() -> None:
     pool, names = RequestThreads(), set[int]()
     for _ in range(20):
         names.add(pool.submit(threading.get_ident).result(30))
-        time.sleep(0.01)  # A result is available a moment before its thread is idle.
-    assert len(names) < 10
+        wait_until(lambda: pool._idle, "a moment after the result its thread is idle")
+    assert len(names) == 1
 
 
 def test_idle_threads_end() -> None:
