@@ -17,7 +17,10 @@ from tests.browser.tools import BROWSER_FLAGS, find_browser, find_firefox, need_
 from tests.browser.upload_page import MIB, UploadPage
 from tests.live_server import Server, running_server
 
-expect.set_options(timeout=60_000)
+PATIENCE_MILLISECONDS = 60_000
+"""For everything that a page is asked to do."""
+
+expect.set_options(timeout=PATIENCE_MILLISECONDS)
 
 
 @pytest.fixture(scope="package")
@@ -50,6 +53,7 @@ def any_page(request: pytest.FixtureRequest) -> Iterator[Page]:
     """A page of each browser."""
     browser: Browser = request.getfixturevalue(request.param)
     context = browser.new_context()
+    context.set_default_timeout(PATIENCE_MILLISECONDS)
     yield context.new_page()
     context.close()
 
@@ -109,6 +113,7 @@ def new_context(browser: Browser, complaints: Complaints) -> Iterator[Callable[.
 
         def make(**options: Any) -> BrowserContext:
             context = browser.new_context(**options)
+            context.set_default_timeout(PATIENCE_MILLISECONDS)
             stack.callback(context.close)
             complaints.watch(context)
             return context

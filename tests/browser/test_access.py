@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.complaints import Complaints
 from tests.browser.films import Films
 from tests.browser.library_tools import put
 from tests.browser.upload_page import MIB, UploadPage
@@ -31,11 +32,13 @@ def test_every_control_has_an_accessible_name(
     page.throttle(2 * MIB)
     page.choose(films.middle)
     page.wait_for_progress(page.row(films.middle), 5)
+    page.slow_down()
     assert nameless(page.page) == []
     page.button("Pause middle.mp4").click()
     page.button("Cancel middle.mp4").click()
     assert nameless(page.page) == []
     page.confirm("Cancel the upload")
+    page.throttle(-1)
     page.choose(films.small)
     page.wait_for_success(films.small)
     assert nameless(page.page) == []
@@ -75,8 +78,9 @@ def text_of(node: dict[str, Any]) -> str:
 
 
 def test_files_are_uploaded_paused_and_deleted_by_keyboard_only(
-    site: Server, open_page: OpenPage, films: Films
+    site: Server, open_page: OpenPage, films: Films, complaints: Complaints
 ) -> None:
+    complaints.allow_failed_requests()  # The page may just look at the film that is deleted.
     page = open_page(site)
     page.throttle(2 * MIB)
     tab_to(page.page, "Choose files")
@@ -84,6 +88,7 @@ def test_files_are_uploaded_paused_and_deleted_by_keyboard_only(
         page.page.keyboard.press("Enter")
     chooser.value.set_files(films.middle)
     page.wait_for_progress(page.row(films.middle), 10)
+    page.slow_down()
     tab_to(page.page, "Pause middle.mp4")
     page.page.keyboard.press("Space")
     expect(page.row(films.middle)).to_contain_text("paused")
@@ -110,6 +115,7 @@ def test_the_focus_moves_on_when_its_element_is_removed(
     page.throttle(2 * MIB)
     page.choose(films.middle)
     page.wait_for_progress(page.row(films.middle), 5)
+    page.slow_down()
     page.button("Pause all").press("Enter")
     expect(page.button("Resume all")).to_be_focused()
     page.button("Cancel middle.mp4").press("Enter")

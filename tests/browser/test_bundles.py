@@ -126,7 +126,7 @@ def test_a_file_cancelled_while_it_is_sent_is_not_stored(
 ) -> None:
     files = make_folder(tmp_path / "some", 12, length=100_000)
     page = open_page(site)
-    page.throttle(100_000)
+    page.slow_down()
     page.drop(tmp_path / "some")
     page.wait_until(lambda: page.sent(page.rows.first) > 0, "the first is on its way")
     name = page.rows.first.locator("[data-part=name]").inner_text()
@@ -142,7 +142,7 @@ def test_a_file_cancelled_while_it_is_sent_is_not_stored(
 def test_paused_bundles_wait_and_resume(site: Server, open_page: OpenPage, tmp_path: Path) -> None:
     files = make_folder(tmp_path / "rest", 30, length=100_000)
     page = open_page(site)
-    page.throttle(600_000)
+    page.slow_down()
     page.drop(tmp_path / "rest")
     page.wait_until(lambda: page.sent(page.rows.first) > 0, "the first is on its way")
     page.button("Pause all").click()
@@ -163,7 +163,7 @@ def test_a_file_changed_on_disk_fails_without_the_others(
     complaints.allow_failed_requests()
     files = make_folder(tmp_path / "odd", 40)
     page = open_page(site)
-    page.throttle(100_000)
+    page.slow_down()
     page.drop(tmp_path / "odd")
     page.wait_until(lambda: batches(page) > 0, "a bundle is on its way")
     changed = tmp_path / "odd" / "day 1" / "clip 11.mp4"

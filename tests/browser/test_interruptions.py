@@ -32,6 +32,7 @@ def test_an_upload_resumes_by_itself_after_the_server_was_killed(
     page.choose(films.middle)
     row = page.row(films.middle)
     page.wait_for_progress(row, 30)
+    page.slow_down()
     site.stop(signal.SIGKILL)
     expect(page.notice).to_contain_text("The server cannot be reached")
     expect(row).to_contain_text("Waiting for the connection")
@@ -71,6 +72,7 @@ def test_another_browser_resumes_the_same_file(
     first.throttle(LINE)
     first.choose(films.middle)
     first.wait_for_progress(first.row(films.middle), 40)
+    first.slow_down()
     first.context.close()
     second = open_page(site)
     expect(second.waiting_rows).to_contain_text("middle.mp4")
@@ -102,6 +104,7 @@ def test_a_second_tab_does_not_show_the_first_tabs_uploads_as_interrupted(
     page.throttle(LINE)
     page.choose(films.middle)
     page.wait_for_progress(page.row(films.middle), 5)
+    page.slow_down()
     other = page.context.new_page()
     with other.expect_response("**/api/uploads"):
         other.goto(site.url)
@@ -123,5 +126,6 @@ def test_leaving_during_an_upload_asks_for_confirmation(
     page.throttle(LINE)
     page.choose(films.middle)
     page.wait_for_progress(page.row(films.middle), 5)
+    page.slow_down()
     page.reload()
     assert questions == ["beforeunload"]

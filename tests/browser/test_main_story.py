@@ -47,6 +47,7 @@ def lose_and_regain_the_line(page: UploadPage, row: Locator) -> None:
     before = page.progress(row)
     page.go_online()
     page.wait_for_progress(row, before + 15)
+    page.slow_down()
     expect(page.notice).to_be_hidden()
 
 
@@ -78,16 +79,16 @@ def length_of(ranges: list[list[int]]) -> int:
 
 def missing_ranges(page: UploadPage) -> list[list[int]]:
     """The missing ranges, once everything that was sent has arrived."""
-    seen: list[list[list[int]]] = []
+    page.wait_until(lambda: not running_requests(page), "the server takes in nothing more")
+    (upload,) = open_uploads_of(page.server)
+    missing: list[list[int]] = upload["missing"]
+    return missing
 
-    def is_settled() -> bool:
-        page.page.wait_for_timeout(250)
-        (upload,) = open_uploads_of(page.server)
-        seen.append(upload["missing"])
-        return seen[-2:-1] == seen[-1:]
 
-    page.wait_until(is_settled, "the server takes in nothing more")
-    return seen[-1]
+def running_requests(page: UploadPage) -> int:
+    """Requests that the server has not answered yet."""
+    now: int = page.server.get("/api/status").json()["requests"]["now"]
+    return now
 
 
 def library_id(page: UploadPage) -> str:

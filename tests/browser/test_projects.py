@@ -50,7 +50,8 @@ def test_a_manager_makes_a_key_and_copies_it_once_the_script_is_here(
         scripts.append(route)
 
     page.route("**/js/forms.js", hold)
-    page.get_by_role("button", name="Make a key").click(no_wait_after=True)
+    with page.expect_request("**/js/forms.js"):
+        page.get_by_role("button", name="Make a key").click(no_wait_after=True)
     expect(page.get_by_text("Copy it now: it is not shown again.")).to_be_visible()
     expect(page.get_by_role("button", name="Copy")).to_be_hidden()
     for script in scripts:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from tests.browser.conftest import PATIENCE_MILLISECONDS
 from tests.browser.theater import Audience
 from tests.media.films import FilmStore
 from tests.media.frames import watch
@@ -32,6 +33,7 @@ PLAY_AND_NOTE = """async (video) => {
 
 
 def open_page(page: Page, shelf: Shelf, film: Shelved) -> None:
+    page.set_default_timeout(PATIENCE_MILLISECONDS)
     page.goto(shelf.server.url + film.path.replace("/media/", "/watch/"))
     expect(page.locator("media-controller > video")).to_be_attached()
 

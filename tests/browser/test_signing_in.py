@@ -73,6 +73,7 @@ def test_from_the_set_up_link_to_an_upload_that_outlives_its_session(
     page.choose(films.middle)
     row = page.row(films.middle)
     page.wait_for_progress(row, 20)
+    page.slow_down()
 
     elsewhere = signed_in_elsewhere(house)
     elsewhere.post(f"{house.url}/account/sessions/end-others", timeout=60).raise_for_status()

@@ -10,6 +10,7 @@ from playwright.sync_api import BrowserContext, Locator, Page, expect
 from tests.browser.films import Films, sha256_of
 from tests.browser.stored import digests_of
 from tests.live_server import Server
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.browser
 
@@ -36,9 +37,5 @@ def test_a_plain_form_uploads_files_that_can_be_watched(
 def plays_when_asked_with_the_keyboard(page: Page, video: Locator) -> None:
     video.focus()
     page.keyboard.press("Space")
-    for _ in range(100):
-        if video.evaluate("(video) => video.currentTime") > 0.3:
-            break
-        page.wait_for_timeout(100)
-    assert video.evaluate("(video) => video.currentTime") > 0.3
+    wait_until(lambda: video.evaluate("(video) => video.currentTime") > 0.3, "it plays")
     assert video.evaluate("(video) => video.videoWidth") == 640

@@ -226,17 +226,20 @@ def test_ctrl_c_stops_as_gracefully(start_server: StartServer) -> None:
 
 def test_stalled_bodies_end_with_408_and_free_their_threads(impatient: Server) -> None:
     server = impatient
-    files = [ChunkedFile(random_bytes(2_000_000, seed), 2_000_000) for seed in range(4)]
+    files = [ChunkedFile(random_bytes(200_000, seed), 200_000) for seed in range(4)]
     connections = [server.connect() for _ in files]
     for file, connection in zip(files, connections, strict=True):
-        connection.sendall(chunk_request(server, file, 0)[:1_000_000])
+        connection.sendall(chunk_request(server, file, 0)[:100_000])
     for connection in connections:
         status, problem = read_json(connection)
         assert (status, problem["code"], problem["retryable"]) == (408, "body_stalled", True)
         assert connection.recv(1) == b"", "the connection is closed"
         connection.close()
     for file in files:
-        assert send_chunk(server, file, 0).json()["complete"] is True
+        with server.connect() as connection:
+            # At once, head and body: a busy machine might else pause for longer than is allowed.
+            connection.sendall(chunk_request(server, file, 0))
+            assert read_json(connection)[1]["complete"] is True
 
 
 def test_a_body_below_the_minimum_rate_is_ended(impatient: Server) -> None:
