@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -208,7 +209,7 @@ def test_filepond_resumes_after_losing_the_connection_within_a_chunk(
     page = open_dialect(FILEPOND)
     line = page.page.context.new_cdp_session(page.page)
     line.send("Network.enable")
-    set_line(line.send, bytes_per_second=MIB)
+    page.page.route("**/filepond*", partial(slow_down_at_the_second, page, line.send))
     page.start(START_FILEPOND, {"chunkUploads": True, "chunkSize": 2 * MIB, "chunkRetryDelays": []})
     page.pick(film)
     page.page.evaluate("start()")
@@ -224,6 +225,13 @@ def test_filepond_resumes_after_losing_the_connection_within_a_chunk(
     (video,) = videos_of(site)
     assert digests_of(site) == {film.name: sha256_of(film)}
     assert page.page.evaluate("pond.getFile().serverId") == video["id"]
+
+
+def slow_down_at_the_second(page: DialectPage, send: Callable[..., object], route: Route) -> None:
+    """Let the second PATCH take longer than the test."""
+    if route.request.method == "PATCH" and page.count("PATCH") == 2:
+        set_line(send, bytes_per_second=MIB // 20)
+    route.continue_()
 
 
 def set_line(

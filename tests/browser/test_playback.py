@@ -138,7 +138,7 @@ def gaps(played: Played, duration: float) -> Iterator[str]:
         yield f"it was buffered in pieces: {played.ranges}"
     if abs(played.end - duration) > FRAME_SECONDS:
         yield f"it ended at {played.end} s"
-    numbers = [number for _, number in played.shown]
+    numbers = [number for _, number, _ in played.shown]
     if numbers != sorted(numbers):
         yield f"frames went back: {numbers}"
 

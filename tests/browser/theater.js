@@ -7,7 +7,9 @@ const SQUARE = 16;
 const BITS = 10;
 const BUFFERED_SECONDS = 15; // less than hls.js fetches ahead of play
 const GAP_SECONDS = 0.3;
-const PATIENCE_MS = 60_000;
+const PATIENCE_MS = 120_000;
+const POLL_MS = 50;
+const NEAR_SECONDS = 0.5; // more than any frame lasts
 
 const canvas = document.createElement("canvas");
 canvas.width = WIDTH;
@@ -63,7 +65,9 @@ async function load(source, hlsModule) {
     if (hlsModule) await attachHls(source, hlsModule);
     else video.src = source;
     await playable;
-    while (hlsModule && !isBuffered()) await once(video, "progress");
+    // Otherwise a server on a busy machine could be late with the rest.
+    const isLoading = () => hlsModule || video.networkState === HTMLMediaElement.NETWORK_LOADING;
+    while (!isBuffered() && isLoading()) await new Promise((done) => setTimeout(done, POLL_MS));
     return { duration: video.duration, width: video.videoWidth, height: video.videoHeight };
 }
 
@@ -101,7 +105,7 @@ async function playToEnd({ rate, quarterTurns }) {
 async function watch({ quarterTurns }) {
     const shown = [];
     const see = (_, { mediaTime }) => {
-        shown.push([mediaTime, numberShown(quarterTurns)]);
+        shown.push([mediaTime, numberShown(quarterTurns), performance.now() / 1000]);
         video.requestVideoFrameCallback(see);
     };
     video.requestVideoFrameCallback(see);
@@ -120,14 +124,24 @@ function attend(element, rate) {
 
 async function seek({ time, quarterTurns }) {
     video.pause();
-    const frame = new Promise((resolve) => {
-        video.requestVideoFrameCallback((_, { mediaTime }) => resolve(mediaTime));
-    });
+    const frame = frameNear(time);
     const seeked = once(video, "seeked");
     video.currentTime = time;
     await seeked;
     const mediaTime = await frame;
     return { mediaTime, number: numberShown(quarterTurns) };
+}
+
+// One from before the seek may still be on its way to the screen.
+function frameNear(time) {
+    return new Promise((resolve, reject) => {
+        setTimeout(() => reject(new Error(`no frame near ${time}: ${describe()}`)), PATIENCE_MS);
+        const see = (_, { mediaTime }) => {
+            if (Math.abs(mediaTime - time) < NEAR_SECONDS) resolve(mediaTime);
+            else video.requestVideoFrameCallback(see);
+        };
+        video.requestVideoFrameCallback(see);
+    });
 }
 
 globalThis.theater = { load, playToEnd, seek, attend };

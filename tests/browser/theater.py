@@ -26,9 +26,9 @@ class Loaded:
 
 @dataclass(frozen=True)
 class Played:
-    """What happened until the film ended; `shown` has time and number of frames seen."""
+    """What happened until the film ended; `shown` has time and number of frames, and when seen."""
 
-    shown: list[tuple[float, int]]
+    shown: list[tuple[float, int, float]]
     events: list[tuple[str, float]]
     ranges: list[tuple[float, float]]
     end: float
