@@ -16,8 +16,7 @@ services = build_services(from_env(os.environ), instruments.count_upload)
 if SUPERVISOR_VARIABLE not in os.environ:
     # The supervisor has: its workers can start while the database is away. If one could not,
     # gunicorn would end them all.
-    if is_command():  # Those that need the files ask for them.
-        services.prepare()
-    else:
-        services.prepare_server()
+    services.prepare()
+    if not is_command():  # Those that need the files ask for them.
+        services.prepare_storage()
 app = create_app(services, instruments)

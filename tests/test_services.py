@@ -35,7 +35,8 @@ def test_records_are_as_durable_as_their_files(
 def unsynced(folder: Path) -> Services:
     """The server of a library with an upload that a restart of the machine makes begin again."""
     services = build_services(Settings(durability="file", staging_dir=folder, data_dir=folder))
-    services.prepare_server()
+    services.prepare()
+    services.prepare_storage()
     upload, _ = services.records.add(new_upload(owner=FIRST_PROJECT))
     services.records.add_received(upload, ByteRange(0, 50), NOW)
     (folder / BOOT_MARKER).write_text("another-boot file")
@@ -53,7 +54,7 @@ def test_only_a_server_forgets_what_the_machine_may_have_lost(tmp_path: Path) ->
         services.prepare()
         assert (tmp_path / BOOT_MARKER).read_text() == "another-boot file"
         assert received(services) == 50
-        services.prepare_server()
+        services.prepare_storage()
         assert received(services) == 0
 
 
@@ -62,6 +63,6 @@ def test_a_server_that_is_refused_forgets_nothing(tmp_path: Path) -> None:
     with closing(services.database):
         SharedValues(services.database).put(PLACE, "s3://films")
         with pytest.raises(WrongStorage):
-            services.prepare_server()
+            services.prepare_storage()
         assert (tmp_path / BOOT_MARKER).read_text() == "another-boot file"
         assert received(services) == 50

@@ -11,6 +11,8 @@ import time
 from contextlib import suppress
 
 from app.domain.cells import Grid
+from app.domain.nodes import NodeState
+from app.records.nodes import LEASE_SECONDS, NodeRecords
 from app.settings import PREFIX, Settings
 
 RELEASE_SECONDS = 1.0
@@ -54,6 +56,24 @@ def require_room_for_cells(settings: Settings) -> None:
             f"which {PREFIX}SPOOL_BYTES={settings.spool_bytes} cannot hold. Set it to at least "
             f"{least}, or lower {PREFIX}MAX_UPLOAD_BYTES."
         )
+
+
+def require_only_node(nodes: NodeRecords, *, release_seconds: float = LEASE_SECONDS) -> None:
+    """Raise `StartRefused` if other nodes share the records, though files are on their disks.
+
+    Each would miss the files of the others, and end their uploads. Waits for the lease of a server
+    that was killed to end.
+    """
+    deadline = time.monotonic() + release_seconds
+    while others := [node for node in nodes.all() if node.state is not NodeState.GONE]:
+        if time.monotonic() > deadline:
+            raise StartRefused(
+                f"{others[0].report.address} is running with the same database, and {PREFIX}STORAGE "
+                f"is empty: its files are on its own disk, where this server does not find them. "
+                f"Set {PREFIX}STORAGE on every node to the bucket that they share, or "
+                f"{PREFIX}DATABASE_URL to a database of this server alone."
+            )
+        time.sleep(0.2)
 
 
 def require_free_address(host: str, port: int, *, release_seconds: float = RELEASE_SECONDS) -> None:

@@ -36,6 +36,7 @@ from app.server.child_processes import (
 from app.server.start_checks import (
     StartRefused,
     require_free_address,
+    require_only_node,
     require_own_folders,
     require_room_for_cells,
 )
@@ -217,7 +218,10 @@ def _prepare(settings: Settings) -> None:
     """Done here, so that problems of the database are reported once, in one line."""
     services = build_services(settings)
     with closing(services.database):
-        services.prepare_server()
+        services.prepare()
+        if services.nodes is not None and services.bucket is None:
+            require_only_node(services.nodes)
+        services.prepare_storage()
         # From here on the clock may change. If this check fails, the worker has to do it first.
         with suppress(UploadError):
             services.housekeeping.start()

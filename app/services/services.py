@@ -81,9 +81,8 @@ class Services:
         self.database.migrate()
         require_finished(self.database)
 
-    def prepare_server(self) -> None:
-        """As `prepare`, once for all processes of a server; raises `WrongStorage`."""
-        self.prepare()
+    def prepare_storage(self) -> None:
+        """After `prepare`, once for all processes of a server; raises `WrongStorage`."""
         # First: in other storage it would forget bytes that are safe.
         self.storage_identity.require()
         is_in_folders = self.bucket is None

@@ -220,3 +220,21 @@ def test_a_backup_of_it_starts_without_it(server: Server, tmp_path: Path) -> Non
     folder.mkdir()
     with running_server(folder, SLUICE_DATA_DIR=str(tmp_path / "backup")) as restored:
         assert restored.get(f"/media/{film.id}").content == film.content
+
+
+def test_without_a_bucket_a_second_node_does_not_start(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "second").mkdir()
+    second = Server(tmp_path / "second", {**server.options})
+    wait_until(lambda: server.get("/api/status").json()["nodes"], "the first has reported itself")
+    refused = subprocess.run(
+        [sys.executable, "-m", second.module],
+        cwd=ROOT,
+        env=second.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert refused.returncode == 2
+    [line] = refused.stderr.splitlines()
+    assert f":{server.port} is running with the same database" in line

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from app.domain.nodes import NodeReport
+from app.records.engine import Database
+from app.records.nodes import NodeRecords
 from app.server.start_checks import (
     StartRefused,
     require_free_address,
+    require_only_node,
     require_own_folders,
     require_room_for_cells,
 )
@@ -50,6 +55,20 @@ def test_a_spool_that_cannot_hold_a_part_of_the_longest_file_is_refused() -> Non
         require_room_for_cells(from_env(in_bucket))
     require_room_for_cells(from_env({**in_bucket, "SLUICE_MAX_UPLOAD_BYTES": str(100 << 30)}))
     require_room_for_cells(from_env({"SLUICE_STORAGE": "s3://films"}))
+
+
+def test_a_second_node_is_refused_where_each_has_files_of_its_own(on_server: Database) -> None:
+    nodes = NodeRecords(on_server)
+    require_only_node(nodes, release_seconds=0)
+    other = NodeReport(
+        name="one-1", address="one:8000", version="1", is_leaving=False, counts={}, traffic={}
+    )
+    nodes.tell(other)
+    nodes.tell(replace(other, name="two-2", address="two:8000"), lease_seconds=0)
+    with pytest.raises(StartRefused, match=r"one:8000 is running .*SLUICE_STORAGE is empty"):
+        require_only_node(nodes, release_seconds=0)
+    nodes.tell(other, lease_seconds=1)  # It was killed.
+    require_only_node(nodes)
 
 
 @pytest.mark.parametrize(("longest", "least"), [(19 << 30, 20 << 20), (20 << 30, 128 << 20)])
