@@ -9,7 +9,7 @@ from typing import Any
 from flask import Blueprint, Response, jsonify
 
 from app.domain.access import Action
-from app.domain.cells import CellTarget, PromisedCell, check_crc32c
+from app.domain.cells import CellOffer, PromisedCell, check_crc32c
 from app.domain.errors import InvalidRequest, NotDirect
 from app.domain.moments import instant
 from app.domain.ranges import ByteRange
@@ -83,10 +83,10 @@ def cancel(upload_id: str) -> tuple[str, int]:
 def offer_cells(upload_id: str) -> Response:
     """Signed URLs at which the client stores cells in the bucket itself."""
     upload, cells = _found(upload_id), _promised_cells()
-    targets = _direct().targets(upload, cells)
+    offers = _direct().offers(upload, cells)
     expires = datetime.now(UTC) + timedelta(seconds=URL_SECONDS)
-    pairs = zip(cells, targets, strict=True)
-    return jsonify({"cells": [_target_document(cell, target, expires) for cell, target in pairs]})
+    pairs = zip(cells, offers, strict=True)
+    return jsonify({"cells": [_offer_document(cell, offer, expires) for cell, offer in pairs]})
 
 
 @blueprint.post("/<upload_id>/cells/stored")
@@ -126,13 +126,11 @@ def _promised_cell(entry: object) -> PromisedCell:
     return PromisedCell(ByteRange(start, start + length), crc32c)
 
 
-def _target_document(
-    cell: PromisedCell, target: CellTarget | None, expires: datetime
-) -> dict[str, Any]:
-    place = {"start": cell.span.start, "length": cell.span.length, "stored": target is None}
-    if target is None:
+def _offer_document(cell: PromisedCell, offer: CellOffer, expires: datetime) -> dict[str, Any]:
+    place = {"start": cell.span.start, "length": cell.span.length, "stored": offer.is_stored}
+    if offer.target is None:
         return place
-    request = {"method": "PUT", "url": target.url, "headers": dict(target.headers)}
+    request = {"method": "PUT", "url": offer.target.url, "headers": dict(offer.target.headers)}
     return {**place, **request, "expires": instant(expires)}
 
 

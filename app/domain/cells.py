@@ -209,6 +209,17 @@ class CellTarget:
 
 
 @dataclass(frozen=True, slots=True)
+class CellOffer:
+    """What to do with a cell: nothing if it is stored, else send it to `target`.
+
+    Without a `target`, to the server.
+    """
+
+    is_stored: bool = False
+    target: CellTarget | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Claim:
     """The right to upload one cell, until the lease ends; `token` proves it at the commit."""
 

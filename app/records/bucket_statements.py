@@ -129,6 +129,10 @@ _NEW_CLAIM = select(
     bindparam("until", type_=Instant),
 ).where(_IS_OPEN)
 
+_OFFERED = select(
+    files.c.key, bindparam("in_cell", type_=cells.c.cell.type), literal_column("0"), NOW
+).where(_IS_OPEN)
+
 _OF_CLAIM = and_(
     cells.c.key == _KEY,
     cells.c.cell == bindparam("in_cell"),
@@ -264,7 +268,15 @@ def _placing(dialect: Any) -> Any:
     return upsert.returning(cells.c.cell)
 
 
+def _offer_of(dialect: Any) -> Any:
+    """Insert a cell that nobody has begun to store."""
+    new = dialect.insert(cells).from_select(["key", "cell", "epoch", "leased_until"], _OFFERED)
+    return new.on_conflict_do_nothing().returning(cells.c.cell)
+
+
 CLAIMS = {name: _claim_of(dialect) for name, dialect in DIALECTS.items()}
+
+OFFERS = {name: _offer_of(dialect) for name, dialect in DIALECTS.items()}
 
 PLACINGS = {name: _placing(dialect) for name, dialect in DIALECTS.items()}
 

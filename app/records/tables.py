@@ -316,7 +316,7 @@ stored_cells = Table(
     Column("crc32c", String(8)),
     Column("through", BigInteger),
 )
-"""Cells that were claimed; with an ETag, the part that has the whole cell."""
+"""Cells that were claimed or offered to clients; with an ETag, the part that has the whole cell."""
 
 stored_garbage = Table(
     "stored_garbage",

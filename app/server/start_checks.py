@@ -68,9 +68,9 @@ def require_only_node(nodes: NodeRecords, *, release_seconds: float = LEASE_SECO
     while others := [node for node in nodes.all() if node.state is not NodeState.GONE]:
         if time.monotonic() > deadline:
             raise StartRefused(
-                f"{others[0].report.address} is running with the same database, and {PREFIX}STORAGE "
-                f"is empty: its files are on its own disk, where this server does not find them. "
-                f"Set {PREFIX}STORAGE on every node to the bucket that they share, or "
+                f"{others[0].report.address} is running with the same database, and {PREFIX}"
+                "STORAGE is empty: its files are on its own disk, where this server does not find "
+                f"them. Set {PREFIX}STORAGE on every node to the bucket that they share, or "
                 f"{PREFIX}DATABASE_URL to a database of this server alone."
             )
         time.sleep(0.2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from app.domain.cells import CellTarget, Grid, PromisedCell
+from app.domain.cells import CellOffer, Grid, PromisedCell
 from app.domain.errors import NotDirect
 from app.domain.lifecycle import UploadState
 from app.domain.upload import Upload, UploadKind
@@ -37,8 +37,8 @@ class DirectUploads:
             return None
         return Grid.of(upload.length).cell_bytes if upload.length >= SMALLEST_BYTES else None
 
-    def targets(self, upload: Upload, promised: Sequence[PromisedCell]) -> list[CellTarget | None]:
-        """Signed requests for cells; None for each that the server has already.
+    def offers(self, upload: Upload, promised: Sequence[PromisedCell]) -> list[CellOffer]:
+        """What to do with each of the cells.
 
         Raises `NotDirect`, and what `Chunks.append` raises before it takes bytes.
         """
@@ -46,8 +46,8 @@ class DirectUploads:
         if missing and self.cell_bytes(upload) is None:
             raise NotDirect("Send the bytes of this upload to the server.")
         with _through_server():
-            found = iter(self._cells.targets(upload.id, missing) if missing else [])
-        return [next(found) if each in missing else None for each in promised]
+            found = iter(self._cells.offers(upload.id, missing) if missing else [])
+        return [next(found) if each in missing else CellOffer(is_stored=True) for each in promised]
 
     def accept(self, upload: Upload, promised: Sequence[PromisedCell]) -> Upload:
         """The upload once it has these cells; whichever request brings the last one completes it.

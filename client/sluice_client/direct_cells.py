@@ -28,9 +28,6 @@ CELLS_SECONDS = 15.0
 """One request asks for the URLs of several cells, and one reports them: of as many as a connection
 sends in this time. What was not reported before a crash is sent again."""
 
-AWAY_STATUSES = frozenset({502, 503, 504})
-"""Of proxies, which may have given up while the bucket is still getting the bytes."""
-
 SHORTEST_SECONDS = 0.001
 """For a cell, whatever the clock says."""
 
@@ -39,8 +36,8 @@ class BucketFailed(SluiceError):
     """The bucket did not take a cell; it is sent again, perhaps to the server."""
 
 
-class BucketRefused(BucketFailed):
-    """The bucket has answered that it does not take a cell."""
+class CellTaken(BucketFailed):
+    """The server has given a URL for this cell before, and now wants its bytes itself."""
 
 
 class NotDirect(BucketFailed):
@@ -64,6 +61,7 @@ class DirectCells:
         self._checksum = checksum
         self._failures = 0
         self._sent = set[tuple[str, int]]()
+        self._offers = dict[tuple[str, int], dict[str, Any]]()
         self._cell_seconds = CELLS_SECONDS
         self._lock = threading.Lock()
 
@@ -80,7 +78,7 @@ class DirectCells:
         """Whether the cell of an upload that starts there may go to the bucket.
 
         Only once: a request that broke off may get there after the next one, and some stores, such
-        as Garage, then lose the part.
+        as Garage, then lose the part. The server gives a second URL to nobody.
         """
         return (upload_id, start) not in self._sent
 
@@ -104,11 +102,11 @@ class DirectCells:
         """
         promised = [self._promise(descriptor, cell) for cell in cells]
         path = f"/api/uploads/{upload_id}/cells"
-        targets = self._ask(path, promised)["cells"]
+        self._ask_for_urls(upload_id, path, promised)
         stored = 0
         try:
-            for cell, target in zip(cells, targets, strict=True):
-                self._store((upload_id, cell.start), target, body(cell))
+            for cell in cells:
+                self._store((upload_id, cell.start), body(cell))
                 stored += 1
         except SluiceError:
             if not stored:
@@ -122,15 +120,20 @@ class DirectCells:
         checksum = self._crc32c(descriptor, cell)
         return {"start": cell.start, "length": cell.length, "crc32c": checksum}
 
-    def _store(self, place: tuple[str, int], target: dict[str, Any], body: FileSlice) -> None:
-        if not target["stored"]:
+    def _ask_for_urls(self, upload_id: str, path: str, promised: Sequence[dict[str, Any]]) -> None:
+        """Ask for those that are not there from an earlier request: nobody gets one twice."""
+        new = [each for each in promised if (upload_id, each["start"]) not in self._offers]
+        for offer in self._ask(path, new)["cells"] if new else ():
+            self._offers[upload_id, offer["start"]] = offer
+
+    def _store(self, place: tuple[str, int], body: FileSlice) -> None:
+        offer = self._offers.pop(place)
+        if not offer["stored"]:
             began = self._clock()
             self._sent.add(place)
-            try:
-                self._put(target, body)
-            except BucketRefused:
-                self._sent.discard(place)
-                raise
+            if "url" not in offer:
+                raise CellTaken("The server wants a part of the file itself.")
+            self._put(offer, body)
             self._cell_seconds = max(self._clock() - began, SHORTEST_SECONDS)
 
     def _succeeded(self) -> None:
@@ -149,21 +152,20 @@ class DirectCells:
                 raise
             raise self._failed(str(error)) from error
 
-    def _put(self, target: dict[str, Any], body: FileSlice) -> None:
-        request = {"data": body, "headers": target["headers"], "auth": _nobody}
+    def _put(self, offer: dict[str, Any], body: FileSlice) -> None:
+        request = {"data": body, "headers": offer["headers"], "auth": _nobody}
         try:
-            self._bucket.request(target["method"], target["url"], **request)
+            self._bucket.request(offer["method"], offer["url"], **request)
         except ConnectionFailed as error:
             self._server.request("GET", "/healthz")  # Raises if the network is down.
             raise self._failed(str(error)) from error
         except Refused as error:
-            kind = BucketFailed if error.status in AWAY_STATUSES else BucketRefused
-            raise self._failed(str(error), kind) from error
+            raise self._failed(str(error)) from error
 
-    def _failed(self, reason: str, kind: type[BucketFailed] = BucketFailed) -> BucketFailed:
+    def _failed(self, reason: str) -> BucketFailed:
         with self._lock:
             self._failures += 1
-        return kind(f"The bucket did not take a part of the file: {reason}")
+        return BucketFailed(f"The bucket did not take a part of the file: {reason}")
 
     def _crc32c(self, descriptor: int, span: Span) -> str:
         value, position = 0, span.start

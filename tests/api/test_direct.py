@@ -178,6 +178,24 @@ def test_a_cell_that_is_there_gets_no_url_and_counts_once(client: FlaskClient) -
     assert accept(client, upload, cell(CONTENT, CELL)).status_code == 200
 
 
+def test_a_cell_gets_one_url_and_goes_to_the_server_afterwards(client: FlaskClient) -> None:
+    """Of two pages one may close in mid-request: Garage then loses what the other has stored."""
+    upload = create(client, len(CONTENT))
+    both = cell(CONTENT, 0), cell(CONTENT, CELL)
+    (first,) = offer(client, upload, both[1]).get_json()["cells"]
+    (other, again) = offer(client, upload, *both).get_json()["cells"]
+    assert "url" in first
+    assert "url" in other
+    assert again == {"start": CELL, "length": MIB, "stored": False}
+    assert put(first, CONTENT[CELL:]).status_code == 200
+    assert accept(client, upload, both[1]).status_code == 200
+    query = {"dzuuid": upload["id"], "dzchunkindex": 0, "dzchunksize": CELL}
+    totals = {"dztotalfilesize": len(CONTENT), "dztotalchunkcount": 2, "dzchunkbyteoffset": 0}
+    response = client.post("/upload", query_string=query | totals, data=CONTENT[:CELL])
+    assert response.get_json()["complete"]
+    assert client.get(f"/media/{upload['id']}").data == CONTENT
+
+
 def test_only_cells_of_the_grid_are_offered(client: FlaskClient) -> None:
     upload = create(client, len(CONTENT))
     for start, length in ((1, CELL), (0, MIB), (CELL, MIB - 1), (CELL, 2 * MIB), (9 * CELL, 5)):

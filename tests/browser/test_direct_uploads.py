@@ -99,7 +99,7 @@ class BucketTraffic:
             self.begun.append(int(number[1]) // NUMBERS_PER_CELL - 1)
 
 
-def test_only_missing_cells_are_sent_after_a_reload_and_none_to_the_server(
+def test_after_a_reload_the_server_gets_the_cells_that_were_on_their_way_to_the_bucket(
     site: Server, line: BadLine, open_page: OpenPage, large_file: Path
 ) -> None:
     page = open_page(site)
@@ -113,11 +113,10 @@ def test_only_missing_cells_are_sent_after_a_reload_and_none_to_the_server(
     traffic.begun.clear()
     page.choose(large_file)
     page.wait_for_success(large_file)
-    gaps = (range(start, end, CELL) for start, end in upload["missing"])
-    missing = [start // CELL for gap in gaps for start in gap]
-    assert sorted(traffic.begun) == missing
-    assert len(missing) < CELLS
-    assert page.chunks == []
+    missing = sum(end - start for start, end in upload["missing"])
+    assert missing < large_file.stat().st_size
+    assert traffic.begun == []
+    assert page.chunk_bytes >= missing
     assert digests_of(site) == {"large.bin": sha256_of(large_file)}
 
 
@@ -127,8 +126,12 @@ def test_a_line_that_breaks_once_and_a_reload_in_the_middle(
     was_cut = False
 
     def disturb(line: Line, request: SentRequest) -> None:
+        """Within the first block of 1 MiB, before which Garage does not count an attempt.
+
+        The browser repeats a request by itself if a connection that it had used before breaks.
+        """
         nonlocal was_cut
-        if request.body < MIB:
+        if request.body < MIB // 4:
             return
         if not was_cut and f"partNumber={direct_part_number(0)}&" in request.path:
             was_cut = True
@@ -148,7 +151,7 @@ def test_a_line_that_breaks_once_and_a_reload_in_the_middle(
     choose(any_page, large_file)
     row = any_page.locator("upload-row").filter(has_text=large_file.name)
     expect(row).to_contain_class("dz-success", timeout=PATIENCE_SECONDS * 1000)
-    assert traffic.begun == [1]
+    assert traffic.begun == []
     assert digests_of(site) == {"large.bin": sha256_of(large_file)}
 
 
@@ -188,7 +191,7 @@ def test_a_bucket_that_cannot_be_reached_is_left_alone(
     assert digests_of(site) == {file.name: sha256_of(file) for file in files}
 
 
-def test_a_url_that_the_bucket_refuses_is_asked_anew(
+def test_a_cell_that_the_bucket_refuses_goes_through_the_server(
     site: Server,
     line: BadLine,
     open_page: OpenPage,
@@ -210,6 +213,6 @@ def test_a_url_that_the_bucket_refuses_is_asked_anew(
     page.page.route(f"{line.url}/**", refuse_once)
     page.choose(short_file)
     page.wait_for_success(short_file)
-    assert len(traffic.begun) == 2
-    assert page.chunks == []
+    assert len(refused) == len(traffic.begun) == 1
+    assert page.chunk_bytes >= short_file.stat().st_size
     assert digests_of(site) == {"short.bin": sha256_of(short_file)}

@@ -17,7 +17,7 @@ import pytest
 
 from app.domain.cells import direct_part_number
 from sluice_client import Client, Interrupted
-from sluice_client.direct_cells import DirectCells
+from sluice_client.direct_cells import CellTaken, DirectCells
 from sluice_client.hashing import find_crc32c
 from sluice_client.local_file import FileSlice
 from sluice_client.options import Options
@@ -149,13 +149,13 @@ def test_a_bucket_that_refuses_is_left_alone(
     assert_same(client, uploaded.id, path)
 
 
-def test_a_url_that_the_bucket_refuses_is_asked_anew(
+def test_a_cell_that_the_bucket_refuses_goes_through_the_server_alone(
     line: BadLine, bucket: BadLine, make_client: MakeClient, make_file: MakeFile
 ) -> None:
     bucket.on_head = refuse(times=1)
-    path, client = make_file(size=SIZE), make_client(line.url)
+    path, client = make_file(size=3 * CELL), make_client(line.url, parallel=1)
     uploaded = client.upload(path)
-    assert (sent_directly(bucket), line.sent()) == (SIZE, 0)
+    assert (sent_directly(bucket), line.sent()) == (2 * CELL, CELL)
     assert_same(client, uploaded.id, path)
 
 
@@ -175,7 +175,8 @@ def test_the_next_run_sends_only_the_cells_that_are_missing(
     bucket.heal()
     client = make_client(direct_server.url)
     uploaded = client.upload(path)
-    assert uploaded.sent == sent_directly(bucket) == SIZE - CELL
+    assert uploaded.sent == SIZE - CELL
+    assert sent_directly(bucket) == 0, "what broke off may still arrive there"
     assert_same(client, uploaded.id, path)
 
 
@@ -200,11 +201,14 @@ def test_one_request_counts_several_cells_and_those_stored_before_a_failure(
     with direct_cells(line, clock=time.monotonic) as (direct, transport), path.open("rb") as file:
         upload_id = create(transport, path)
         assert send(direct, upload_id, file, grid) == 2 * CELL
-        assert send(direct, upload_id, file, grid[2:]) == 4 * CELL
+        with pytest.raises(CellTaken):
+            send(direct, upload_id, file, grid[2:3])
+        assert send(direct, upload_id, file, grid[3:]) == 4 * CELL
+        missing = transport.json("GET", f"/api/uploads/{upload_id}")["missing"]
+    assert missing == [[2 * CELL, 3 * CELL]]
     told = [request for request in line.requests if request.path.endswith("/cells/stored")]
     assert len(told) == 2
-    assert len([request for request in bucket.requests if request.body == CELL]) == 4
-    assert_same(make_client(line.url), upload_id, path)
+    assert len([request for request in bucket.requests if request.body == CELL]) == 3
 
 
 @pytest.mark.parametrize(("cell_seconds", "expected"), [(0, 8), (1, 8), (4, 3), (15, 1), (300, 1)])

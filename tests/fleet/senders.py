@@ -159,8 +159,8 @@ class Scattered(Sender):
 class Direct(Scattered):
     """Whole cells: some go to the bucket, at URLs that any node signs, some to a node.
 
-    As clients must, it sends a cell to the bucket once: a request that broke off may get there
-    after the next one, and Garage would then have lost the part.
+    The server gives one URL for a cell: a request that broke off may get to the bucket after the
+    next one, and Garage would then have lost the part.
     """
 
     LONGEST_BYTES = CELL_BYTES + 5 * MIB
@@ -169,7 +169,7 @@ class Direct(Scattered):
     def __init__(self, line: Line, seed: int) -> None:
         super().__init__(line, seed)
         self.stored = set[int]()
-        self.broken = set[int]()
+        self.taken = set[int]()
 
     def step(self) -> None:
         """Create first: URLs need an id."""
@@ -183,7 +183,7 @@ class Direct(Scattered):
 
     def post(self, index: int) -> Answer | None:
         """One cell, one way or the other."""
-        is_direct = index not in self.broken and self.rng.random() < 2 / 3
+        is_direct = index not in self.taken and self.rng.random() < 2 / 3
         return self.store(index) if is_direct else super().post(index)
 
     def store(self, index: int) -> Answer | None:
@@ -196,6 +196,9 @@ class Direct(Scattered):
             if answer is None:
                 return None
             (target,) = answer.json()["cells"]
+            if not target["stored"] and "url" not in target:
+                self.taken.add(index)
+                return super().post(index)
             if not target["stored"] and not self.is_put(index, target, cell):
                 return None
         return self.ask_json(f"{path}/stored", promised)
@@ -205,10 +208,7 @@ class Direct(Scattered):
         is_spoilt = self.rng.random() < SPOILT_SHARE
         status = self.put(target, spoilt(cell) if is_spoilt else cell)
         assert not (is_spoilt and status == 200), f"{self}: cell {index} has other bytes"
-        if status is None:
-            self.broken.add(index)
-        if status == 200:
-            self.stored.add(index)
+        (self.stored if status == 200 else self.taken).add(index)
         return status == 200
 
     def ask_json(self, path: str, document: dict[str, Any]) -> Answer | None:

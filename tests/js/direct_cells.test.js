@@ -79,7 +79,7 @@ test("a bucket that refuses twice in a row is left alone from then on", async ()
   assert.ok(sent.every((each) => each.startsWith("server")));
 });
 
-test("after a single failure a cell gets another URL", async () => {
+test("a cell that the bucket has refused goes through the server", async () => {
   let isFirst = true;
   const put = async () => {
     if (!isFirst) return;
@@ -88,7 +88,15 @@ test("after a single failure a cell gets another URL", async () => {
   };
   const { sent, run } = setUp({ size: 2 * CELL, put });
   await run();
-  assert.deepEqual(sent.toSorted(), ["bucket 0-1000", "bucket 1000-2000"]);
+  assert.deepEqual(sent.toSorted(), ["bucket 1000-2000", "server 0-2000"]);
+});
+
+test("a cell for which somebody has a URL already goes through the server, and the bucket is not to blame", async () => {
+  const offer = async ({ start }) => (start === 1000 || start === 2000 ? { stored: false } : null);
+  const { direct, sent, run } = setUp({ size: 4 * CELL, offer });
+  await run();
+  assert.deepEqual(sent.toSorted(), ["bucket 0-1000", "bucket 3000-4000", "server 0-4000"]);
+  assert.equal(direct.isUsable, true);
 });
 
 test("a cell goes to the bucket once: what broke off may still get there, and goes through the server", async () => {

@@ -104,6 +104,10 @@ class Catalog(Protocol):
         """Record the stored cell, and end the claim; False if the claim was lost meanwhile."""
         ...
 
+    def offer(self, key: str, cells: Collection[int]) -> set[int]:
+        """Those of the cells that nobody has begun to store; each is returned only once, ever."""
+        ...
+
     def place(self, key: str, parts: Sequence[Part]) -> bool:
         """Record cells that a client has stored, under part numbers that no claim uses.
 

@@ -1,7 +1,9 @@
 """Cells that clients upload to the bucket themselves, at URLs that are signed here.
 
 A URL stores one part, with a fixed length and CRC32C, under a part number that the server itself
-never uses. The part counts only once the bucket has listed it. When the file is complete or has
+never uses. The part counts only once the bucket has listed it. Each cell gets one URL: a request
+that broke off may reach the bucket after the next one, and Garage then loses the part. Whoever asks
+again is told to send the cell to the server. When the file is complete or has
 ended, its multipart upload is gone, and the URL no longer works.
 """
 
@@ -11,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from app.domain.cells import (
     Cell,
+    CellOffer,
     CellTarget,
     Grid,
     Multipart,
@@ -38,16 +41,17 @@ class DirectCells:
     def __init__(self, cells: CellStore) -> None:
         self._cells = cells
 
-    def targets(self, key: str, promised: Sequence[PromisedCell]) -> list[CellTarget]:
-        """Signed requests that upload cells, valid for `URL_SECONDS`.
+    def offers(self, key: str, promised: Sequence[PromisedCell]) -> list[CellOffer]:
+        """Signed requests that upload cells, valid for `URL_SECONDS`, for those never offered yet.
 
         Raises `ChunkMismatch` for spans that are not cells of the file, and `BytesLost`.
         """
         file = self._open_file(key)
         places = [_cell_of(file, each) for each in promised]
         multipart = self._cells.multipart(file)
+        new = self._cells.catalog.offer(key, {place.number for place in places})
         return [
-            self._target(multipart, place, each)
+            CellOffer(target=self._target(multipart, place, each) if place.number in new else None)
             for place, each in zip(places, promised, strict=True)
         ]
 

@@ -42,7 +42,7 @@ export class DirectCells {
 
   /**
    * Whether a cell may be sent. Only once: a request that broke off may reach the bucket after the next one, and some
-   * stores, such as Garage, then lose the part.
+   * stores, such as Garage, then lose the part. The server gives a second URL to nobody.
    */
   maySend(id, start) {
     return this.isUsable && !this.#sent.has(`${id} ${start}`);
@@ -57,7 +57,11 @@ export class DirectCells {
     const cell = { start, length: end - start, crc32c: await this.#checksum(blob) };
     signal.throwIfAborted();
     const target = await this.#tools.offer(id, cell, signal);
-    if (!target.stored) await this.#put(target, blob, { place: `${id} ${start}`, signal, onProgress });
+    if (!target.stored) {
+      this.#sent.add(`${id} ${start}`);
+      if (!target.url) throw new Problem({ code: NOT_TAKEN, retryable: true });
+      await this.#put(target, blob, { signal, onProgress });
+    }
     const answer = await this.#confirmed(id, cell, signal);
     if (this.isUsable) this.#failures = 0;
     return { ...answer, received: coveredBytes(answer.received) };
@@ -72,7 +76,7 @@ export class DirectCells {
     }
   }
 
-  async #put(target, blob, { place, signal, onProgress }) {
+  async #put(target, blob, { signal, onProgress }) {
     const tooSlow = new AbortController();
     const began = this.#tools.clock();
     const watch = (share) => {
@@ -80,14 +84,12 @@ export class DirectCells {
       if (elapsed > MEASURING && elapsed > share * LONGEST_CELL) tooSlow.abort();
       onProgress(share);
     };
-    this.#sent.add(place);
     try {
       const either = AbortSignal.any([signal, tooSlow.signal]);
       await this.#tools.put(target, blob, { signal: either, onProgress: watch });
     } catch (error) {
       signal.throwIfAborted();
       if (tooSlow.signal.aborted) throw this.#giveUp();
-      if (!error.isConnectionLost) this.#sent.delete(place); // It was refused.
       // Without any network the bucket is not to blame.
       if (error.isConnectionLost && !(await this.#tools.isServerThere(signal))) throw error;
       throw this.#failed();
