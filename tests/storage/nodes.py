@@ -88,11 +88,11 @@ class Clock:
 class Node:
     """A store, and what its clients were told."""
 
-    def __init__(self, bucket: Any, catalog: Any, folder: Path) -> None:
+    def __init__(self, bucket: Any, catalog: Any, folder: Path, *, cell_bytes: int = CELL) -> None:
         self.store = BucketStore(
             *(bucket, catalog, folder),
             spool_bytes=SPOOL_BYTES,
-            smallest_cell_bytes=CELL,
+            smallest_cell_bytes=cell_bytes,
             most_pieces=MOST_PIECES,
         )
 

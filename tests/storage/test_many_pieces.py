@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import time
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from app.domain.cells import Stamp
 from app.domain.errors import ServerBusy, StorageFailed
 from app.domain.ranges import ByteRange, RangeSet
 from app.records.bucket import BucketCatalog
 from app.storage.s3.bucket import Bucket
+from app.storage.s3.cells import SHORTEST_COPY_BYTES
 from app.storage.s3.claims import ClaimLost, Lease
 from tests.storage.nodes import CELL, MOST_PIECES, Clock, Killed, Node, die, interrupted
 from tests.storage.sources import pattern
@@ -180,6 +184,39 @@ def test_a_piece_that_is_not_what_was_stored_is_neither_joined_nor_sealed(
     bucket.put_object(damaged.name, pattern(0, STEP))
     node.store.library.publish(KEY, length)
     assert content(node.store, KEY) == pattern(0, length)
+
+
+@pytest.mark.parametrize("has_checksum", [True, False], ids=["checksum", "no checksum"])
+def test_a_piece_that_is_not_what_was_stored_is_not_copied_as_a_whole_cell(
+    bucket: Bucket,
+    catalog: BucketCatalog,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    has_checksum: bool,
+) -> None:
+    cell, told = SHORTEST_COPY_BYTES + STEP, list[ByteRange]()
+    copy_part = Bucket.copy_part
+
+    def copy_without_checksum(*args: Any) -> Stamp:
+        return replace(copy_part(*args), crc32c="")
+
+    if not has_checksum:
+        monkeypatch.setattr(Bucket, "copy_part", copy_without_checksum)
+    node = Node(bucket, catalog, tmp_path, cell_bytes=cell)
+    node.store.staging.reserve(KEY, cell + 50)
+    claim = catalog.claim(KEY, 0, "theirs", timedelta(seconds=100))
+    assert claim is not None
+    node.send(told, 0, cell)
+    catalog.release(claim)
+    node.send(told, cell, cell + 50)
+    [damaged] = catalog.pieces(KEY, 0)
+    bucket.put_object(damaged.name, pattern(1, cell + 1))
+    with pytest.raises(StorageFailed):
+        node.store.library.publish(KEY, cell + 50)
+    assert catalog.part(KEY, 0) is None
+    bucket.put_object(damaged.name, pattern(0, cell))
+    node.store.library.publish(KEY, cell + 50)
+    assert content(node.store, KEY) == pattern(0, cell + 50)
 
 
 def test_whoever_reads_pieces_may_go_on_after_they_were_joined(

@@ -34,7 +34,7 @@ from app.storage.s3.bucket import Bucket
 from app.storage.s3.catalog import Catalog
 from app.storage.s3.claims import ClaimLost, Lease, claimed, limit_seconds
 from app.storage.s3.contents import SpoolSlice
-from app.storage.s3.piece_copy import copy_piece
+from app.storage.s3.piece_copy import copy_piece, require_stored
 from app.storage.s3.spool import Spool, Spools
 
 SHORTEST_COPY_BYTES = 5 * MIB
@@ -226,16 +226,32 @@ class CellStore:
         taken = overlay(pieces, span)
         target = multipart.name, multipart.id, lease.claim.number
         if len(taken) == 1 and span.length > SHORTEST_COPY_BYTES:
-            piece, _ = taken[0]
-            inside = ByteRange(span.start - piece.span.start, span.end - piece.span.start)
             lease.cover(span.length)
-            try:
-                return self._within(span.length).copy_part(*target, piece.name, inside)
-            except FileNotFoundError as error:
-                raise BytesLost(piece.name) from error
+            copied = self._copied_part(taken[0][0], span, target)
+            if copied is not None:
+                return copied
         with self.joined(pieces, span, lease, patience=patience) as spool:
             lease.cover(span.length)
             return self._within(span.length).upload_part(*target, spool.slice(span))
+
+    def _copied_part(
+        self, piece: Piece, span: ByteRange, target: tuple[str, str, int]
+    ) -> Stamp | None:
+        """Copy bytes of a piece within the store; None if the copy of a whole piece is unproven.
+
+        Raises `StorageFailed` if the copy does not match the checksum of the piece. Only a whole
+        piece that has a checksum is compared: there is none for a range of it.
+        """
+        inside = ByteRange(span.start - piece.span.start, span.end - piece.span.start)
+        try:
+            stamp = self._within(span.length).copy_part(*target, piece.name, inside)
+        except FileNotFoundError as error:
+            raise BytesLost(piece.name) from error
+        if span == piece.span and piece.stamp.crc32c:
+            if not stamp.crc32c:
+                return None
+            require_stored(piece, stamp.crc32c)
+        return stamp
 
     def _join_if_possible(self, file: StoredFile, cell: int) -> None:
         """Join pieces of a cell that has many, unless another claim is active.

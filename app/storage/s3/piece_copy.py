@@ -33,7 +33,13 @@ def copy_piece(bucket: Bucket, piece: Piece, taken: Sequence[ByteRange], spool: 
         for position, block in _blocks(bucket, piece, span):
             value = crc32c(block, value) if expected else 0
             _write(block, position, taken, spool)
-    if expected and crc32c_text(value) != expected:
+    if expected:
+        require_stored(piece, crc32c_text(value))
+
+
+def require_stored(piece: Piece, found_crc32c: str) -> None:
+    """Log and raise `StorageFailed` unless a piece's bytes have the checksum that was stored."""
+    if found_crc32c != piece.stamp.crc32c:
         log.error("an object does not match the checksum of what was stored: %s", piece.name)
         raise StorageFailed("The object store returned other bytes than were stored.")
 
