@@ -27,6 +27,7 @@ from app.request.slots import without_slot
 from app.storage.base import BytesLost
 from app.storage.s3.answers import MultipartGone, PartsDiffer
 from app.storage.s3.cells import CellStore
+from app.storage.s3.room import NoSpoolRoom
 
 SEALING_SECONDS = 120.0
 """How long to go on while other nodes join pieces of cells, or there is no room for that."""
@@ -238,7 +239,7 @@ class Assembly:
         def try_to_fill(cell: int) -> bool:
             try:
                 return fill(cell)
-            except ServerBusy:  # The spools had no room for it beside the others.
+            except NoSpoolRoom:  # Beside the others.
                 return False
 
         while cells := missing():

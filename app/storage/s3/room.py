@@ -23,6 +23,10 @@ _POLL_SECONDS = 0.02
 _ACCOUNT = "spool-room"
 
 
+class NoSpoolRoom(ServerBusy):
+    """Other spools of this node have taken the room."""
+
+
 class Room:
     """Room for some bytes on this node, until it is closed; all have `capacity` together."""
 
@@ -51,9 +55,9 @@ class Room:
             return self._wait_for(count, time.monotonic() + seconds)
 
     def require(self, count: int, seconds: float) -> None:
-        """Add room for more bytes; raises `ServerBusy` if there is none in time."""
+        """Add room for more bytes; raises `NoSpoolRoom` if there is none in time."""
         if not self.grow(count, seconds):
-            raise ServerBusy("The server waits for its store to take what has arrived.")
+            raise NoSpoolRoom("The server waits for its store to take what has arrived.")
 
     def shrink(self, length: int) -> None:
         """Give back all but `length` bytes."""

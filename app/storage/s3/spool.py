@@ -166,8 +166,8 @@ class Spools:
     def open(self, span: ByteRange, *, patience: float = 1.0) -> Spool:
         """An empty spool with room for the bytes of a span.
 
-        Waits for room as `Spool.grow` does. Raises `ServerBusy` if there is none, `NoRoom` if there
-        will never be enough, or the disk is full.
+        Waits for room as `Spool.grow` does. Raises `NoSpoolRoom` if there is none, `NoRoom` if
+        there will never be enough, or the disk is full.
         """
         return self._open(span, span.length, self._unnamed_file, patience)
 
