@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+import time
+
 import pytest
 
 from app.domain.errors import ServerBusy
+from app.storage.s3 import assembly
 from app.storage.s3.assembly import Assembly
 from app.storage.s3.room import NoSpoolRoom
 from tests.storage.conftest import InBucket
@@ -36,3 +40,23 @@ def test_cells_for_which_the_spools_had_no_room_are_tried_again(in_bucket: InBuc
 
     Assembly(in_bucket.store.cells)._fill(lambda: [*missing], fill)
     assert missing == []
+
+
+@pytest.mark.parametrize("is_filled", [True, False], ids=["slowly", "never"])
+def test_cells_are_given_up_once_none_is_made_for_long(
+    in_bucket: InBucket, monkeypatch: pytest.MonkeyPatch, is_filled: bool
+) -> None:
+    monkeypatch.setattr(assembly, "SEALING_SECONDS", 0.5)
+    begun, missing, turns = time.monotonic(), list(range(5)), itertools.count()
+
+    def fill(cell: int) -> bool:
+        if cell == missing[-1] and is_filled and next(turns) % 3 == 2:
+            missing.pop()
+        return False
+
+    if is_filled:
+        Assembly(in_bucket.store.cells)._fill(lambda: [*missing], fill)
+        assert time.monotonic() - begun > assembly.SEALING_SECONDS
+    else:
+        with pytest.raises(ServerBusy, match="in time"):
+            Assembly(in_bucket.store.cells)._fill(lambda: [*missing], fill)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -30,7 +31,7 @@ from app.storage.s3.cells import CellStore
 from app.storage.s3.room import NoSpoolRoom
 
 SEALING_SECONDS = 120.0
-"""How long to go on while other nodes join pieces of cells, or there is no room for that."""
+"""How long to go on while none is made: other nodes join pieces, or there is no room for that."""
 
 COMPLETING_SECONDS = 600.0
 """Time limit for completing an object of 10,000 parts; some stores copy the bytes, 1 GB in 6 s."""
@@ -234,7 +235,7 @@ class Assembly:
 
     def _fill(self, missing: Callable[[], list[int]], fill: Callable[[int], bool]) -> None:
         """Make parts until none is missing; other nodes may do the same."""
-        deadline = time.monotonic() + SEALING_SECONDS
+        fewest, deadline = math.inf, 0.0
 
         def try_to_fill(cell: int) -> bool:
             try:
@@ -243,10 +244,12 @@ class Assembly:
                 return False
 
         while cells := missing():
+            if len(cells) < fewest:
+                fewest, deadline = len(cells), time.monotonic() + SEALING_SECONDS
+            elif time.monotonic() > deadline:
+                raise ServerBusy("The file's parts could not be made in time.")
             if all([*self._filling.map(try_to_fill, cells)]):
                 continue
-            if time.monotonic() > deadline:
-                raise ServerBusy("The file's parts could not be made in time.")
             with without_slot():
                 time.sleep(_POLL_SECONDS)
 
