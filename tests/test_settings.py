@@ -89,6 +89,9 @@ BAD_SECRETS = [
     ("SLUICE_S3_ENDPOINT", "geheim.example:9000"),
     ("SLUICE_S3_ENDPOINT", "https://s3.example/minio"),
     ("SLUICE_S3_ENDPOINT", "https://name:geheim@s3.example"),
+    ("SLUICE_S3_ENDPOINT", "https://name:geheim#geheim@s3.example"),
+    ("SLUICE_SMTP_URL", "smtps://name:geheim/geheim@mail.example"),
+    ("SLUICE_SMTP_URL", "smtps://name:geheim\u2100@mail.example"),
 ]
 
 
@@ -156,6 +159,7 @@ def test_an_invalid_secret_is_named_and_not_shown(variable: str, text: str) -> N
         from_env({**GOOD, variable: text})
     assert f"{variable}: " in str(caught.value)
     assert text not in str(caught.value)
+    assert "geheim" not in str(caught.value)
 
 
 def test_secrets_are_not_shown_with_the_settings() -> None:

@@ -6,8 +6,9 @@ Parsers raise `ValueError` for values that cannot be used.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 IPNetwork = IPv4Network | IPv6Network
 
@@ -58,10 +59,22 @@ def domains(text: str) -> frozenset[str]:
 
 def mail_url(text: str) -> str:
     """The URL of a mail server, or nothing."""
-    parts = urlsplit(text)
-    if text and not (parts.scheme in {"smtp", "smtps"} and parts.hostname and parts.port != 0):
+    if text and _url_parts(text, {"smtp", "smtps"}) is None:
         raise ValueError("is not a URL such as smtps://name:password@mail.example")
     return text
+
+
+def _url_parts(text: str, schemes: Collection[str]) -> SplitResult | None:
+    """The parts of a URL; None unless it has one of the schemes, a host, and a valid port or none.
+
+    The errors of `urlsplit` quote some of the text, perhaps of a password: they are not raised.
+    """
+    try:
+        parts = urlsplit(text)
+        is_valid = parts.scheme in schemes and parts.hostname and parts.port != 0
+    except ValueError:
+        return None
+    return parts if is_valid else None
 
 
 def database_server(text: str) -> str:
@@ -84,11 +97,12 @@ def bucket_url(text: str) -> str:
 
 def server_url(text: str) -> str:
     """The URL of a server, without a path, or nothing."""
-    parts = urlsplit(text)
-    extras = parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc
-    if text and not (parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0):
+    if not text:
+        return ""
+    parts = _url_parts(text, {"http", "https"})
+    if parts is None:
         raise ValueError("is not a URL such as https://s3.example:9000")
-    if extras:
+    if parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc:
         raise ValueError("must have neither a path nor a password, as in https://s3.example:9000")
     return text.rstrip("/")
 
