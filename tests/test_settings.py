@@ -86,6 +86,8 @@ BAD_SECRETS = [
     ("SLUICE_DATABASE_URL", "mysql://sluice:geheim@db.example/sluice"),
     ("SLUICE_DATABASE_URL", "sqlite:////srv/sluice.db"),
     ("SLUICE_DATABASE_URL", "geheim"),
+    ("SLUICE_DATABASE_URL", "postgresql://sluice:geheim\u2100@db.example/sluice"),
+    ("SLUICE_DATABASE_URL", "postgresql://sluice:[geheim]@db.example/sluice"),
     ("SLUICE_S3_ENDPOINT", "geheim.example:9000"),
     ("SLUICE_S3_ENDPOINT", "https://s3.example/minio"),
     ("SLUICE_S3_ENDPOINT", "https://name:geheim@s3.example"),

@@ -77,13 +77,20 @@ def _url_parts(text: str, schemes: Collection[str]) -> SplitResult | None:
     return parts if is_valid else None
 
 
+def _has_path(url: str) -> bool:
+    try:
+        return bool(urlsplit(url).path.strip("/"))
+    except ValueError:  # As above.
+        return False
+
+
 def database_server(text: str) -> str:
     """The URL of a PostgreSQL database with the driver that is used, or nothing.
 
     Without a host after the `@`, libpq finds the server: a socket, or the PG* variables.
     """
     scheme, separator, rest = text.partition("://")
-    if text and not (separator and scheme in _POSTGRESQL and urlsplit(text).path.strip("/")):
+    if text and not (separator and scheme in _POSTGRESQL and _has_path(text)):
         raise ValueError("is not a URL such as postgresql://user:password@host/name")
     return f"postgresql+psycopg://{rest}" if text else ""
 
