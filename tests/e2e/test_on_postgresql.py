@@ -74,8 +74,13 @@ class Film:
 
 
 def command(server: Server, *words: str) -> subprocess.CompletedProcess[str]:
+    return run(server, "flask", "--app", "wsgi", *words)
+
+
+def run(server: Server, *module: str) -> subprocess.CompletedProcess[str]:
+    """A Python module with its arguments and the server's settings, until it ends."""
     return subprocess.run(
-        [sys.executable, "-m", "flask", "--app", "wsgi", *words],
+        [sys.executable, "-m", *module],
         cwd=ROOT,
         env=server.environment,
         capture_output=True,
@@ -157,14 +162,7 @@ def test_a_server_without_its_database_says_so_in_one_line_and_not_the_password(
 ) -> None:
     url = f"postgresql://sluice:geheim@/films?host={tmp_path}"
     server = Server(tmp_path, {"SLUICE_DATABASE_URL": url})
-    ended = subprocess.run(
-        [sys.executable, "-m", server.module],
-        cwd=ROOT,
-        env=server.environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    ended = run(server, server.module)
     assert ended.returncode == 2
     assert len(ended.stderr.splitlines()) == 1
     assert "database" in ended.stderr
@@ -226,15 +224,7 @@ def test_without_a_bucket_a_second_node_does_not_start(server: Server, tmp_path:
     (tmp_path / "second").mkdir()
     second = Server(tmp_path / "second", {**server.options})
     wait_until(lambda: server.get("/api/status").json()["nodes"], "the first has reported itself")
-    refused = subprocess.run(
-        [sys.executable, "-m", second.module],
-        cwd=ROOT,
-        env=second.environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+    refused = run(second, second.module)
     assert refused.returncode == 2
     [line] = refused.stderr.splitlines()
     assert f":{server.port} is running with the same database" in line

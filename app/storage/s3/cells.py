@@ -117,7 +117,7 @@ class CellStore:
             raise BytesLost(key)
         try:
             stamp = self._within(span.length).put_object(name, body)
-        except Exception:  # Whichever it is: it is raised again.
+        except Exception:  # Of the store, the spool or the network; raised again.
             with suppress(UploadError):  # Its lease ends it otherwise.
                 self.catalog.withdraw(piece_id, name)
             raise

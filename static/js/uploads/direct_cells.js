@@ -50,7 +50,7 @@ export class DirectCells {
 
   /**
    * Sends a cell `{ start, end }`; resolves to the server's answer: bytes `received`, and `media` once the file is
-   * complete. Rejects with a Problem, NOT_TAKEN if only the bucket has failed, NOT_DIRECT, or with the signal's reason.
+   * complete. Rejects with a Problem, NOT_TAKEN if the cell must go to the server, NOT_DIRECT, or with the signal's reason.
    */
   async post({ start, end }, { file, id, signal, onProgress }) {
     const blob = file.slice(start, end);
