@@ -8,7 +8,7 @@ SIDE_BY_SIDE = --numprocesses=4 --dist=loadfile --no-loadscope-reorder
 TYPED = $(wildcard app client bench tests scripts/*.py scripts/fleet wsgi.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-s3 run fleet test test-fast test-s3 watch-films attack chaos check-unit check-image lint format lock bench bench-quick bare clean
+.PHONY: help setup setup-dev setup-s3 run fleet test test-long test-all test-fast test-s3 watch-films attack chaos check-unit check-image lint format lock bench bench-quick bare clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -19,20 +19,26 @@ setup: ## install what `run` needs; does nothing if everything is there
 setup-dev: ## install what `test` and `lint` need
 	@scripts/setup dev
 
-setup-s3: ## build the S3 servers of the tests, Garage and versitygw, with Rust and Go; a quarter of an hour, once a machine
+setup-s3: ## build Garage, a second S3 server for the tests, with Rust; a quarter of an hour, once a machine
 	@scripts/setup s3
 
 run: setup ## serve at http://127.0.0.1:8000 until Ctrl-C; settings are in docs/settings.md
 	@exec $(PYTHON) -m app.server.supervisor
 
-fleet: setup-dev ## serve with three nodes, PostgreSQL, Garage and nginx at http://127.0.0.1:8000; needs `make setup-s3`
+fleet: setup-dev ## serve with three nodes, PostgreSQL, versitygw and nginx at http://127.0.0.1:8000
 	@exec $(PYTHON) -m scripts.fleet $(ARGS)
 
-test: setup-dev ## run all tests; ARGS="-k name" narrows them
+test: setup-dev ## run the tests of every promise; ARGS="-k name" narrows them
+	@$(PYTHON) -m pytest -m "not long" $(SIDE_BY_SIDE) $(ARGS)
+
+test-long: setup-dev ## run the tests that `test` leaves out: larger sizes, and more of the same
+	@$(PYTHON) -m pytest -m long $(SIDE_BY_SIDE) $(ARGS)
+
+test-all: setup-dev ## run all tests
 	@$(PYTHON) -m pytest $(SIDE_BY_SIDE) $(ARGS)
 
 test-fast: setup-dev ## run the tests that start neither a server nor a browser
-	@$(PYTHON) -m pytest -m "not e2e and not browser" $(SIDE_BY_SIDE) $(ARGS)
+	@$(PYTHON) -m pytest -m "not e2e and not browser and not long" $(SIDE_BY_SIDE) $(ARGS)
 
 test-s3: setup-dev ## run the tests of uploads with files in a bucket; five minutes
 	@$(PYTHON) -m pytest tests/uploads --storage=s3 $(ARGS)
@@ -41,10 +47,10 @@ watch-films: setup-dev ## play every film of the tests in Chromium and Firefox; 
 	@$(PYTHON) -m pytest tests/media/test_delivery.py tests/browser/test_playback.py --all-films $(ARGS)
 
 attack: setup-dev ## run tests/hostile at full length: kills, cuts, fuzzed bodies, silent clients; about an hour
-	@$(PYTHON) -m pytest tests/hostile --long --timeout=1800 $(ARGS)
+	@$(PYTHON) -m pytest tests/hostile --full-length --timeout=1800 $(ARGS)
 
 chaos: setup-dev ## run tests/fleet at full length: nodes, PostgreSQL, Garage and versitygw killed, paused and cut off; about an hour
-	@$(PYTHON) -m pytest tests/fleet --long --timeout=14400 $(ARGS)
+	@$(PYTHON) -m pytest tests/fleet --full-length --timeout=14400 $(ARGS)
 
 check-unit: ## run the steps of deploy/ec2.md on a fresh Debian in a container, and check the result; needs root
 	@scripts/check-unit

@@ -20,7 +20,7 @@ from tests.media.films import FilmStore
 from tests.media.shelf import Shelf
 from tests.postgresql import Postgresql, postgresql
 from tests.records.making import NOW, new_sqlite
-from tests.s3_servers import S3Server, find_any, find_garage, find_versitygw, running
+from tests.s3_servers import S3Server, find_garage, find_versitygw, running
 from tests.site import Site, new_site
 
 # A server's five processes would each compile all modules at every start: 0.15 of its CPU time.
@@ -42,9 +42,8 @@ And a folder runs in one go, so that its files share browsers, servers and films
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Options that `make` passes."""
     parser.addoption(
-        "--long",
+        "--full-length",
         action="store_true",
-        dest="long_attacks",
         help="run tests/hostile and tests/fleet at full length",
     )
     parser.addoption(
@@ -64,17 +63,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the slow folders first."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what only runs with an option, and put the slow folders first."""
+    left_out = [item for item in items if not _is_asked_for(item)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if _is_asked_for(item)]
     ranks = {folder: rank for rank, folder in enumerate(SLOW_FOLDERS)}
     items.sort(key=lambda item: ranks.get(item.path.relative_to(TESTS).parts[0], len(ranks)))
 
 
-@pytest.fixture
-def all_films(pytestconfig: pytest.Config) -> None:
-    """For tests that take part only in `make watch-films`."""
-    if not pytestconfig.getoption("--all-films"):
-        pytest.skip("takes long; make watch-films runs it")
+def _is_asked_for(item: pytest.Item) -> bool:
+    return all(item.config.getoption(mark.args[0]) for mark in item.iter_markers("only_with"))
 
 
 @pytest.fixture(scope="session")
@@ -142,24 +142,17 @@ def start_server(tmp_path: Path) -> Iterator[Callable[..., Server]]:
 
 
 @pytest.fixture(scope="session")
-def garage() -> Iterator[S3Server]:
-    """The reference of S3 servers; tests share its bucket, and each takes a prefix of its own."""
-    with running(find_garage()) as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
 def versitygw() -> Iterator[S3Server]:
-    """The second S3 server, likewise."""
+    """An S3 server; tests share its bucket, and each takes a prefix of its own."""
     with running(find_versitygw()) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
-def s3_server(request: pytest.FixtureRequest) -> S3Server:
-    """Garage if it is there, otherwise versitygw: for tests to which it does not matter."""
-    server: S3Server = request.getfixturevalue(find_any())
-    return server
+def garage() -> Iterator[S3Server]:
+    """The second S3 server, likewise."""
+    with running(find_garage()) as server:
+        yield server
 
 
 # ---- databases: in a file, and on a server -------------------------------------------------------

@@ -1,13 +1,12 @@
 """Real S3 servers, in temporary folders.
 
-Most tests take the fixtures `garage`, `versitygw` or `s3_server`, and a `new_prefix` in its bucket.
-One that kills its server starts one of its own with `running(find_garage())`.
+Most tests take the fixture `versitygw` and a `new_prefix` in its bucket; those that ask more of a
+store run on `EACH_SERVER`. One that kills its server starts its own: `running(find_versitygw())`.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,14 +14,16 @@ from pathlib import Path
 from secrets import token_hex
 from tempfile import TemporaryDirectory
 
+import pytest
+
 from scripts.fleet.s3_servers import TOOLS, Access, S3Server, garage, versitygw
 from tests.browser.tools import fail_or_skip
 
 __all__ = [
+    "EACH_SERVER",
     "Access",
     "MakeServer",
     "S3Server",
-    "find_any",
     "find_garage",
     "find_versitygw",
     "new_prefix",
@@ -30,27 +31,25 @@ __all__ = [
 ]
 
 MakeServer = Callable[[Path], S3Server]
-WHERE_FROM = "`make setup-s3` builds it"
 
-
-def find_garage() -> MakeServer:
-    """Garage; without it the test is skipped, but fails on a build server."""
-    _require("garage")
-    return garage
+EACH_SERVER = ["versitygw", pytest.param("garage", marks=pytest.mark.long)]
+"""The names of their fixtures."""
 
 
 def find_versitygw() -> MakeServer:
-    """versitygw, likewise."""
-    _require("versitygw")
+    """versitygw. Without it the test is skipped, as set-up has said that it could not build it; on
+    a build server it fails."""
+    if not _is_here("versitygw"):
+        reason = "versitygw is not there: `make setup-s3` builds it"
+        fail_or_skip(reason, could_be_here=os.environ.get("CI") == "true")
     return versitygw
 
 
-def find_any() -> str:
-    """The name of one that is there, preferably Garage; set-up builds versitygw if Go is there."""
-    if not _is_here("garage") and not _is_here("versitygw"):
-        reason = "there is no S3 server: `make setup-s3` builds two"
-        fail_or_skip(reason, could_be_here=_is_build_server() or shutil.which("go") is not None)
-    return "garage" if _is_here("garage") else "versitygw"
+def find_garage() -> MakeServer:
+    """Garage; without it the test is skipped."""
+    if not _is_here("garage"):
+        pytest.skip("Garage is not there: `make setup-s3` builds it in a quarter of an hour")
+    return garage
 
 
 @contextmanager
@@ -72,12 +71,3 @@ def new_prefix() -> str:
 
 def _is_here(name: str) -> bool:
     return os.access(TOOLS / name, os.X_OK)
-
-
-def _is_build_server() -> bool:
-    return os.environ.get("CI") == "true"
-
-
-def _require(name: str) -> None:
-    if not _is_here(name):
-        fail_or_skip(f"{name} is not there: {WHERE_FROM}", could_be_here=_is_build_server())

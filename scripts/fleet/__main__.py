@@ -1,8 +1,8 @@
 """A fleet for development, until Ctrl-C.
 
-PostgreSQL, Garage, three nodes and nginx in front, which sends any request to any node. Each start
-begins with an empty library. Settings such as SLUICE_LOG_LEVEL hold for every node; SLUICE_PORT is
-the port of nginx.
+PostgreSQL, versitygw, three nodes and nginx in front, which sends any request to any node. Each
+start begins with an empty library. Settings such as SLUICE_LOG_LEVEL hold for every node;
+SLUICE_PORT is the port of nginx.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from scripts.fleet.nginx import find_nginx, fleet_site, nginx
 from scripts.fleet.nodes import ROOT, node
 from scripts.fleet.postgresql import Postgresql, find_postgresql
 from scripts.fleet.programs import Program, ProgramFailed, can_connect, free_port
-from scripts.fleet.s3_servers import TOOLS, garage
+from scripts.fleet.s3_servers import TOOLS, versitygw
 
 POLL_SECONDS = 0.2
 
@@ -42,13 +42,13 @@ class Fleet:
         self._groups: list[dict[str, Program]] = []
 
     def start_stores(self, cluster: Path) -> dict[str, str]:
-        """PostgreSQL, with its cluster in a folder of its own, and Garage; the nodes' settings."""
+        """PostgreSQL, its cluster in a folder of its own, and versitygw; the settings of nodes."""
         programs = find_postgresql() or refuse("PostgreSQL is missing; `make setup-dev`")
-        if not (TOOLS / "garage").exists():
-            refuse("Garage is missing; `make setup-s3` builds it in a quarter of an hour")
+        if not (TOOLS / "versitygw").exists():
+            refuse("versitygw is missing; `make setup-s3`")
         postgresql = Postgresql(cluster, programs)
-        store = garage(made(self.folder / "garage"))
-        self._start({"PostgreSQL": postgresql.program, "Garage": store.program})
+        store = versitygw(made(self.folder / "versitygw"))
+        self._start({"PostgreSQL": postgresql.program, "versitygw": store.program})
         return {"SLUICE_DATABASE_URL": postgresql.create("sluice"), **store.access.settings()}
 
     def start_nodes(self, count: int, port: int, settings: Mapping[str, str]) -> None:

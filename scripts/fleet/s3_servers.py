@@ -1,6 +1,7 @@
-"""S3 servers in a folder: Garage, the reference, and versitygw, which differs in places.
+"""S3 servers in a folder: versitygw, and Garage, which differs in places.
 
-`make setup-s3` builds both. Neither syncs to the disk here: they outlive a kill, and no power cut.
+`make setup-dev` builds the first, `make setup-s3` both. Neither syncs to the disk here: they
+outlive a kill, and no power cut.
 """
 
 from __future__ import annotations

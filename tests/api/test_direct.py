@@ -18,14 +18,14 @@ from app.services import build_services
 from app.settings import from_env
 from app.storage.s3.direct import runs
 from tests.dropzone_client import crc32c_of, random_bytes
-from tests.s3_servers import S3Server, new_prefix
+from tests.s3_servers import EACH_SERVER, S3Server, new_prefix
 
 MIB = 1024 * 1024
 CELL = 20 * MIB
 CONTENT = random_bytes(CELL + MIB)
 
 
-@pytest.fixture(scope="module", params=["garage", "versitygw"])
+@pytest.fixture(scope="module", params=EACH_SERVER)
 def app(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Flask]:

@@ -14,6 +14,7 @@ LOCKED_FILES = (
     "requirements-dev.txt",
     "scripts/requirements-node.txt",
     "scripts/requirements-ffmpeg.txt",
+    "scripts/requirements-go.txt",
 )
 
 

@@ -19,7 +19,7 @@ from tests.client.bad_line import BadLine, Line, bad_line
 from tests.client.bad_line import Request as SentRequest
 from tests.dropzone_client import random_bytes
 from tests.live_server import Server, running_server
-from tests.s3_servers import S3Server, find_any, find_garage, find_versitygw, running
+from tests.s3_servers import S3Server, find_versitygw, running
 from tests.storage.stores import bucket_at
 
 pytestmark = pytest.mark.browser
@@ -33,8 +33,7 @@ OpenPage = Callable[..., UploadPage]
 @pytest.fixture(scope="module")
 def store() -> Iterator[S3Server]:
     """An object store whose bucket takes parts from any page."""
-    makers = {"garage": find_garage, "versitygw": find_versitygw}
-    with running(makers[find_any()]()) as server:
+    with running(find_versitygw()) as server:
         bucket_at(server.access, "").let_pages_store("*")
         yield server
 

@@ -73,7 +73,7 @@ def test_a_film_plays_to_its_end_and_shows_the_right_frames_after_seeking(
 
 @pytest.mark.parametrize("way", ["play.mp4", "hls/master.m3u8"])
 @pytest.mark.parametrize("name", OTHERS)
-@pytest.mark.usefixtures("all_films")  # Before others: opening a page to skip takes a CPU second.
+@pytest.mark.only_with("--all-films")
 def test_other_films_play_as_well(
     shelf: Shelf, film: FilmStore, any_page: Page, way: str, name: str
 ) -> None:
@@ -87,8 +87,9 @@ def test_a_film_trimmed_by_its_edit_list_plays_in_segments(
     play_and_seek(shelf, film, any_page, way="hls/master.m3u8", name="hidden-start.mp4")
 
 
+@pytest.mark.only_with("--all-films")
 def test_a_film_made_of_several_parts_plays_in_segments(
-    shelf: Shelf, film: FilmStore, any_page: Page, all_films: None
+    shelf: Shelf, film: FilmStore, any_page: Page
 ) -> None:
     play_and_seek(shelf, film, any_page, way="hls/master.m3u8", name="several-edits.mp4")
 

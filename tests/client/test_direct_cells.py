@@ -40,17 +40,17 @@ MakeClient = Callable[..., Client]
 
 
 @pytest.fixture(scope="module")
-def line_to_bucket(s3_server: S3Server) -> Iterator[BadLine]:
+def line_to_bucket(versitygw: S3Server) -> Iterator[BadLine]:
     """The line to the bucket, of the server and of its clients."""
-    with bad_line(s3_server.port) as running:
+    with bad_line(versitygw.port) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def direct_server(
-    s3_server: S3Server, line_to_bucket: BadLine, tmp_path_factory: pytest.TempPathFactory
+    versitygw: S3Server, line_to_bucket: BadLine, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
-    options = s3_server.access.settings(new_prefix(), endpoint=line_to_bucket.url)
+    options = versitygw.access.settings(new_prefix(), endpoint=line_to_bucket.url)
     folder = tmp_path_factory.mktemp("direct")
     with running_server(folder, **options, SLUICE_DIRECT_UPLOADS="1") as running:
         yield running

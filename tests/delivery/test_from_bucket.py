@@ -25,8 +25,8 @@ CONTENT = random_bytes(1_000_003, 93)
 
 
 @pytest.fixture(scope="module")
-def redirecting(s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    options = {**s3_server.access.settings(new_prefix()), "SLUICE_DIRECT_DOWNLOADS": "1"}
+def redirecting(versitygw: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    options = {**versitygw.access.settings(new_prefix()), "SLUICE_DIRECT_DOWNLOADS": "1"}
     with running_server(tmp_path_factory.mktemp("redirecting"), **options) as running:
         yield running
 

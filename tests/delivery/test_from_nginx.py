@@ -108,7 +108,7 @@ def server(
 ) -> Iterator[Server]:
     options = {"SLUICE_ACCEL_REDIRECT": LOCATION, "SLUICE_CORS_ORIGINS": OUR_PAGE}
     if request.param == "bucket":
-        options |= request.getfixturevalue("s3_server").access.settings(new_prefix())
+        options |= request.getfixturevalue("versitygw").access.settings(new_prefix())
     with running_server(tmp_path_factory.mktemp(request.param), **options) as running:
         yield running
 

@@ -42,11 +42,11 @@ _numbers = count()
 
 @pytest.fixture
 def start_node(
-    start_server: Callable[..., Server], postgresql_server: Postgresql, s3_server: S3Server
+    start_server: Callable[..., Server], postgresql_server: Postgresql, versitygw: S3Server
 ) -> Callable[..., Server]:
     """Starts a node of a fleet, for one test."""
     url = postgresql_server.create(f"fleet{next(_numbers)}", like="empty")
-    shared = {"SLUICE_DATABASE_URL": url, **s3_server.access.settings(new_prefix())}
+    shared = {"SLUICE_DATABASE_URL": url, **versitygw.access.settings(new_prefix())}
 
     def start(**options: str) -> Server:
         return start_server(**shared, **options)
@@ -162,11 +162,11 @@ class Fleet:
 
 @pytest.fixture(scope="module")
 def fleet(
-    postgresql_server: Postgresql, s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory
+    postgresql_server: Postgresql, versitygw: S3Server, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Fleet]:
     options = {
         "SLUICE_DATABASE_URL": postgresql_server.create("limits", like="empty"),
-        **s3_server.access.settings(new_prefix()),
+        **versitygw.access.settings(new_prefix()),
         "SLUICE_ACCESS": "accounts",
         "SLUICE_BYTES_PER_SECOND": str(BUDGET),
         "SLUICE_MAX_UPLOADS_PER_SENDER": str(MOST_UPLOADS),

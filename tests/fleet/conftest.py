@@ -13,11 +13,11 @@ __all__ = ["scaled"]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Shake a fleet on each store in the long form, and on Garage in the short one."""
+    """Shake a fleet on each store at full length, and on versitygw in the short form."""
     if "find_store" in metafunc.fixturenames:
-        stores = {"garage": find_garage}
-        if metafunc.config.getoption("long_attacks"):
-            stores["versitygw"] = find_versitygw
+        stores = {"versitygw": find_versitygw}
+        if metafunc.config.getoption("full_length"):
+            stores["garage"] = find_garage
         metafunc.parametrize("find_store", stores.values(), ids=stores)
 
 
@@ -43,4 +43,4 @@ def tell(
         with capsys.disabled():
             print(text, flush=True)
 
-    return print_at_once if request.config.getoption("long_attacks") else print
+    return print_at_once if request.config.getoption("full_length") else print

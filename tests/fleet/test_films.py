@@ -73,10 +73,10 @@ class Node:
 
 @pytest.fixture(scope="module")
 def nodes(
-    s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory
+    versitygw: S3Server, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Node, Node, Node]]:
     """Three of them, of which only the second has a media worker."""
-    access = s3_server.access
+    access = versitygw.access
     with ExitStack() as stack:
         patched = stack.enter_context(pytest.MonkeyPatch.context())
         patched.setenv("AWS_ACCESS_KEY_ID", access.key)

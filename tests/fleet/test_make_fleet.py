@@ -18,7 +18,7 @@ from scripts.fleet.nginx import find_nginx
 from scripts.fleet.postgresql import find_postgresql
 from tests.browser.tools import do_without
 from tests.live_server import ROOT, STOP_SECONDS, command_of, free_port
-from tests.s3_servers import find_garage
+from tests.s3_servers import find_versitygw
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.e2e
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.e2e
 @pytest.fixture
 def fleet(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """A fleet of one node that serves; its first line names the URL."""
-    find_garage()
+    find_versitygw()
     find_nginx() or do_without("nginx")
     find_postgresql() or do_without("postgresql")
     with subprocess.Popen(

@@ -14,7 +14,12 @@ from tests.s3_servers import MakeServer, S3Server, find_garage, find_versitygw, 
 pytestmark = pytest.mark.e2e
 
 
-@pytest.fixture(params=[find_garage, find_versitygw], ids=["garage", "versitygw"])
+@pytest.fixture(
+    params=[
+        pytest.param(find_versitygw, id="versitygw"),
+        pytest.param(find_garage, id="garage", marks=pytest.mark.long),
+    ]
+)
 def make(request: pytest.FixtureRequest) -> MakeServer:
     made: MakeServer = request.param()
     return made

@@ -18,7 +18,7 @@ class Scaled(Protocol):
 @pytest.fixture(scope="session")
 def scaled(request: pytest.FixtureRequest) -> Scaled:
     """The size of each attack."""
-    is_long = bool(request.config.getoption("long_attacks"))
+    is_long = bool(request.config.getoption("full_length"))
 
     def choose(*, short: int, long: int) -> int:
         return long if is_long else short

@@ -89,8 +89,8 @@ class PatientBucket(Bucket):
 
 
 @pytest.fixture
-def fleet(tmp_path: Path, s3_server: S3Server) -> Iterator[Fleet]:
-    access = s3_server.access
+def fleet(tmp_path: Path, versitygw: S3Server) -> Iterator[Fleet]:
+    access = versitygw.access
     address = BucketAddress.of(
         f"s3://{access.bucket}/{new_prefix()}", endpoint=access.endpoint, region=access.region
     )

@@ -131,10 +131,9 @@ def test_what_is_no_film_says_so_and_can_be_downloaded(
     assert requests.get(f"{shelved.url}/play.mp4", timeout=60).status_code == 404
 
 
+@pytest.mark.only_with("--all-films")
 @pytest.mark.timeout(600)
-def test_a_film_beyond_4_gib_plays(
-    shelf: Shelf, original: Originals, all_films: None, tmp_path: Path
-) -> None:
+def test_a_film_beyond_4_gib_plays(shelf: Shelf, original: Originals, tmp_path: Path) -> None:
     shelved = shelf.with_segments("huge.mp4")
     assert differences(original["huge.mp4"], watch(f"{shelved.url}/play.mp4")) == []
     stream = download(f"{shelved.url}/hls/master.m3u8", tmp_path)

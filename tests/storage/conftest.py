@@ -108,9 +108,9 @@ def two_file_systems(tmp_path: Path, memory_folder: Path) -> Folders:
 
 
 @pytest.fixture
-def bucket(s3_server: S3Server) -> Bucket:
+def bucket(versitygw: S3Server) -> Bucket:
     """A place of its own in a bucket."""
-    return bucket_at(s3_server.access, new_prefix())
+    return bucket_at(versitygw.access, new_prefix())
 
 
 @pytest.fixture

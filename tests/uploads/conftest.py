@@ -36,7 +36,7 @@ def place_of_files(request: pytest.FixtureRequest) -> Iterator[None]:
     if getattr(request, "param", request.config.getoption("--storage")) == "s3":
         if request.node.get_closest_marker("folders"):
             pytest.skip("about files in folders")
-        access = request.getfixturevalue("s3_server").access
+        access = request.getfixturevalue("versitygw").access
         buckets.append(bucket_at(access, new_prefix()))
     yield
     buckets.clear()

@@ -25,8 +25,8 @@ FOLDERS = ""
 
 
 @pytest.fixture
-def bucket(s3_server: S3Server) -> Bucket:
-    return bucket_at(s3_server.access, new_prefix())
+def bucket(versitygw: S3Server) -> Bucket:
+    return bucket_at(versitygw.access, new_prefix())
 
 
 def identity(database: Database, place: str, bucket: Bucket | None = None) -> StorageIdentity:
@@ -171,14 +171,14 @@ def test_an_object_of_that_name_which_is_no_mark_belongs_to_another(
 
 
 def test_of_nodes_that_start_at_once_with_other_settings_only_those_with_one_of_them_start(
-    on_server: Database, s3_server: S3Server
+    on_server: Database, versitygw: S3Server
 ) -> None:
     prefixes = [new_prefix(), new_prefix()]
 
     def start(number: int) -> str | None:
         prefix = prefixes[number % 2]
         try:
-            identity(on_server, prefix, bucket_at(s3_server.access, prefix)).require()
+            identity(on_server, prefix, bucket_at(versitygw.access, prefix)).require()
         except WrongStorage:
             return None
         return prefix

@@ -11,7 +11,7 @@ import pytest
 from app.storage.s3.address import BucketAddress
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.signing import AccessKey
-from tests.s3_servers import S3Server, new_prefix
+from tests.s3_servers import EACH_SERVER, S3Server, new_prefix
 
 
 def bucket_on(server: S3Server, prefix: str) -> Bucket:
@@ -25,7 +25,7 @@ def bucket_on(server: S3Server, prefix: str) -> Bucket:
     return Bucket.at(address, key=lambda: key, page_entries=2).within(120)
 
 
-@pytest.fixture(params=["garage", "versitygw"])
+@pytest.fixture(params=EACH_SERVER)
 def bucket(request: pytest.FixtureRequest) -> Bucket:
     """An empty place in the bucket of each server."""
     return bucket_on(request.getfixturevalue(request.param), new_prefix())

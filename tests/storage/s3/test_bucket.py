@@ -17,7 +17,7 @@ from app.domain.ranges import ByteRange
 from app.storage.s3.answers import MultipartGone, PartsDiffer
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.contents import PromisedBytes, SpoolSlice, crc32c_of
-from tests.s3_servers import S3Server, new_prefix
+from tests.s3_servers import EACH_SERVER, S3Server, new_prefix
 from tests.storage.s3.conftest import bucket_on
 
 MIB = 1024 * 1024
@@ -75,12 +75,13 @@ def test_an_object_that_does_not_exist(bucket: Bucket, spool: int) -> None:
         bucket.copy_into("a", ByteRange(0, 1), spool, at=0)
 
 
-def test_a_bucket_that_does_not_exist_is_noticed(garage: S3Server, versitygw: S3Server) -> None:
-    for server in (garage, versitygw):
-        bucket_on(server, new_prefix()).probe()
-        missing = replace(server, access=replace(server.access, bucket="missing"))
-        with pytest.raises(StorageFailed, match="NoSuchBucket"):
-            bucket_on(missing, new_prefix()).probe()
+@pytest.mark.parametrize("name", EACH_SERVER)
+def test_a_bucket_that_does_not_exist_is_noticed(name: str, request: pytest.FixtureRequest) -> None:
+    server: S3Server = request.getfixturevalue(name)
+    bucket_on(server, new_prefix()).probe()
+    missing = replace(server, access=replace(server.access, bucket="missing"))
+    with pytest.raises(StorageFailed, match="NoSuchBucket"):
+        bucket_on(missing, new_prefix()).probe()
 
 
 @pytest.mark.parametrize("count", [1, 3])

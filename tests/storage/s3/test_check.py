@@ -114,8 +114,8 @@ def test_the_command_prints_its_findings(versitygw: S3Server, app_with: MakeApp)
     assert [found["topic"] for found in json.loads(result.stdout)] == list(PROBES)
 
 
-def test_a_command_lets_pages_send_to_the_bucket(garage: S3Server, app_with: MakeApp) -> None:
-    app = app_with(garage.access.settings(new_prefix()))
+def test_a_command_lets_pages_send_to_the_bucket(versitygw: S3Server, app_with: MakeApp) -> None:
+    app = app_with(versitygw.access.settings(new_prefix()))
     result = app.test_cli_runner().invoke(storage, ["cors", "https://other.example", ORIGIN])
     assert result.exit_code == 0
     place = Place(app.extensions["sluice"].bucket, "checks/token", ORIGIN)
