@@ -14,8 +14,9 @@ from app.media.film.source import MediaSource
 from app.media.index.subrip import cues_of, decoded
 from app.media.index.texts import MAX_CUES, webvtt
 from app.media.playback.text_files import MOST_BYTES, TextFiles, language_beside
+from app.records.engine import Database
 from app.records.uploads import UploadRecords
-from tests.records.making import new_sqlite, new_upload
+from tests.records.making import new_upload
 from tests.storage.stores import local_store
 
 SUBRIP = """1
@@ -141,8 +142,12 @@ def test_accents_are_compared_however_they_are_written() -> None:
     assert language_beside("e\u0301te\u0301", "\u00c9t\u00e9.srt") == "und"
 
 
-def test_only_what_may_be_beside_a_film_is_read_from_the_records(tmp_path: Path) -> None:
-    records = UploadRecords(new_sqlite(tmp_path / "sluice.db"))
+@pytest.fixture
+def records(in_file: Database) -> UploadRecords:
+    return UploadRecords(in_file)
+
+
+def test_only_what_may_be_beside_a_film_is_read_from_the_records(records: UploadRecords) -> None:
     beside = ["clip 2.srt", "Clip 2.en.vtt", "clip 2.z.srt"]
     apart = ["clip 2.mp4", "clip 2.001.srt", "clip 20.srt", "clip 2", "clip 1.srt", "clip 2.srt.gz"]
     for name in (*beside, *apart):
@@ -154,8 +159,7 @@ def test_only_what_may_be_beside_a_film_is_read_from_the_records(tmp_path: Path)
     assert {upload.owner for upload in found} == {"someone"}
 
 
-def test_files_that_are_no_subtitles_hide_none(tmp_path: Path) -> None:
-    records = UploadRecords(new_sqlite(tmp_path / "sluice.db"))
+def test_files_that_are_no_subtitles_hide_none(records: UploadRecords, tmp_path: Path) -> None:
     names = ["clip.mp4", *(f"clip.cut {number}.srt" for number in range(30)), "clip.en.srt"]
     film, *_ = [
         records.add(replace(new_upload(), filename=name, state=UploadState.COMPLETE))[0]
