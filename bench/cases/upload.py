@@ -120,12 +120,12 @@ def summary(lab: Lab) -> Table:
     """Resumable upload servers beside each other, for the README."""
     job = _jobs(lab)[0]
     shown = {
-        who.TUS: "Sluice",
-        who.RUSTUS.name: "rustus (Rust)",
-        who.TUSD.name: "tusd (Go)",
-        who.TUS_NODE.name: "@tus/server (JavaScript)",
-        who.TUS_SYNCED: "Sluice, each chunk on the disk first",
-        who.RUSTUS_SYNCED.name: "rustus, each chunk on the disk first",
+        who.TUS_SYNCED: "Sluice as it comes: each chunk is on the disk first",
+        who.RUSTUS_SYNCED.name: "rustus (Rust), each chunk on the disk first",
+        who.TUSD.name: "tusd (Go) as it comes: no sync",
+        who.RUSTUS.name: "rustus as it comes: no sync",
+        who.TUS_NODE.name: "@tus/server (JavaScript) as it comes: no sync",
+        who.TUS: "Sluice with `SLUICE_DURABILITY=none`: no sync",
     }
     samples = {name: lab.of(f"{job.name}, {name}") for name in shown}
     beside = samples[who.TUSD.name]

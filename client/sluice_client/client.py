@@ -17,7 +17,7 @@ from sluice_client.direct_cells import DirectCells
 from sluice_client.doctor import Finding
 from sluice_client.doctor.examination import PAUSE_SECONDS, examine
 from sluice_client.downloader import Downloader, Fetched, RemoteFile
-from sluice_client.errors import FileProblem, SluiceError
+from sluice_client.errors import FileProblem, KeyRefused, SluiceError
 from sluice_client.hashing import find_crc32c
 from sluice_client.local_file import LocalFile
 from sluice_client.many import upload_many
@@ -27,6 +27,7 @@ from sluice_client.progress import ProgressListener
 from sluice_client.renditions import ProgressOfMaking, make_rendition
 from sluice_client.resume_store import ResumeStore, UploadRecord
 from sluice_client.spans import ChunkLadder
+from sluice_client.stream_upload import upload_stream
 from sluice_client.transport import Transport
 from sluice_client.uploader import UploadContext, Uploaded, upload_file
 
@@ -118,6 +119,17 @@ class Client:
         projects: list[dict[str, Any]] = self._questions.json("GET", "/api/projects")["projects"]
         return projects
 
+    def is_open(self) -> bool:
+        """Whether the server lets in programs without a key; it then checks none."""
+        questions = Transport(replace(self._questions.options, api_key=""), self._stop)
+        try:
+            questions.json("GET", "/api/projects")
+        except KeyRefused:
+            return False
+        finally:
+            questions.close()
+        return True
+
     def server(self) -> ServerFacts:
         """What the server recommends and allows."""
         return self._server(self._questions)
@@ -146,6 +158,15 @@ class Client:
         file = LocalFile.at(Path(path), name)
         return upload_file(self._upload_context(), file, on_progress)
 
+    def upload_stream(
+        self, stream: BinaryIO, name: str, *, on_progress: ProgressListener | None = None
+    ) -> Uploaded:
+        """Send a stream up to its end, such as a pipe; a chunk of it is held in memory.
+
+        After an error it cannot be continued, and nothing of it stays on the server.
+        """
+        return upload_stream(self._transport, stream, name, on_progress)
+
     def upload_many(
         self,
         files: Sequence[LocalFile],
@@ -166,24 +187,33 @@ class Client:
         target: str | Path | None = None,
         *,
         rendition: int | None = None,
+        overwrite: bool = False,
         on_progress: ProgressListener | None = None,
     ) -> Fetched:
         """Fetch a file, or the rest of it; returns once its SHA-256 matches the server's.
 
         `video` is an id or a URL of this server. Without a `target` the file gets the
-        server's name for it in the current folder; with a folder, in there. Raises
-        `ContentMismatch` if the bytes are wrong even after a second try.
+        server's name for it in the current folder; with a folder, in there. Such a name replaces
+        another file only with `overwrite`, and otherwise raises `FileProblem`; the name of a file
+        that is given as `target` is always used. A link is followed; a pipe or a device gets the
+        bytes in order. Raises `ContentMismatch` if the bytes are wrong even after a second try.
 
         With a height as `rendition`, fetches that one, which `make_rendition` has to have made;
         the server knows no checksum of it.
         """
         remote = self._look(video, rendition)
-        path = Path(remote.name) if target is None else Path(target)
+        path = Path(target or ".")
+        downloader = Downloader(self._transport)
         if path.is_dir():
-            path = path / remote.name
+            path = path / remote.file_name
+            return downloader.fetch(remote, path, on_progress, overwrite=overwrite)
+        if path.is_symlink():
+            path = path.resolve()
         if not path.parent.is_dir():
             raise FileProblem(f"{path.parent} is not a folder.")
-        return Downloader(self._transport).fetch(remote, path, on_progress)
+        if path.exists() and not path.is_file():
+            return _copy_to_special_file(downloader, remote, path, on_progress)
+        return downloader.fetch(remote, path, on_progress, overwrite=True)
 
     def copy_to(
         self,
@@ -192,8 +222,8 @@ class Client:
         *,
         rendition: int | None = None,
         on_progress: ProgressListener | None = None,
-    ) -> str:
-        """Write a file in order, as to a pipe; its SHA-256, compared at the end as by `fetch`."""
+    ) -> Fetched:
+        """Write a file in order, as to a pipe; compares the checksum at the end as `fetch` does."""
         remote = self._look(video, rendition)
         return Downloader(self._transport).copy_to(remote, output, on_progress)
 
@@ -277,6 +307,17 @@ class Client:
                 pace = Pace(ladder, chunk_bytes=size, parallel=self.options.parallel)
                 self._context = UploadContext(self._transport, self._store, pace, self._direct)
             return self._context
+
+
+def _copy_to_special_file(
+    downloader: Downloader, remote: RemoteFile, path: Path, listener: ProgressListener | None
+) -> Fetched:
+    """Write to a pipe or a device, which cannot be renamed over, as it would be gone."""
+    try:
+        with path.open("wb") as output:
+            return downloader.copy_to(remote, output, listener)
+    except OSError as error:
+        raise FileProblem(f"{path}: {error.strerror or error}") from error
 
 
 def server_in(address: str) -> str | None:

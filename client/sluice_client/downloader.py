@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -15,12 +16,19 @@ from sluice_client.crew import Crew
 from sluice_client.errors import (
     ConnectionFailed,
     ContentMismatch,
+    FileProblem,
     Interrupted,
     Refused,
     SluiceError,
 )
-from sluice_client.file_names import name_in, safe_name
-from sluice_client.hashing import BackgroundHash, Checksums, FileHash, has_checksum
+from sluice_client.file_names import name_in, usable_name
+from sluice_client.hashing import (
+    BackgroundHash,
+    Checksums,
+    FileHash,
+    checksums_of,
+    has_checksum,
+)
 from sluice_client.part_file import PartFile
 from sluice_client.progress import Meter, Phase, ProgressListener
 from sluice_client.retry import Patience
@@ -45,11 +53,12 @@ class RemoteChanged(ContentMismatch):
 class Fetched:
     """A fetched file.
 
-    `resumed` bytes were here from an earlier run; `is_verified` is False if the server had no
-    checksum to compare with.
+    `name` is its name on the server. `resumed` bytes were here from an earlier run: all of them if
+    the file was here. `is_verified` is False if the server had no checksum to compare with.
     """
 
     path: str
+    name: str
     id: str
     length: int
     sha256: str
@@ -61,13 +70,15 @@ class Fetched:
 class RemoteFile:
     """What the server says about a file before it is fetched.
 
-    `rendition` is the height of a rendition, None for the original.
+    `file_name` is `name` as this system can hold it. `rendition` is the height of a rendition,
+    None for the original.
     """
 
     id: str
     length: int
     etag: str
     name: str
+    file_name: str
     rendition: int | None = None
 
     @property
@@ -84,32 +95,72 @@ class Downloader:
 
     def look(self, video_id: str, rendition: int | None = None) -> RemoteFile:
         """Size, version and name; raises `Refused` for an unknown id."""
-        path = _media_path(video_id, rendition)
-        answer = self._transport.patiently(lambda: self._transport.request("HEAD", path))
-        headers = answer.headers
+        headers = self._head(video_id, rendition)
         length = headers.get("Content-Length", "")
         if not length.isdecimal():
             raise ConnectionFailed("The server does not say how large the file is.")
         unnamed = f"{video_id}.bin" if rendition is None else f"{video_id} {rendition}p.mp4"
-        name = safe_name(name_in(headers.get("Content-Disposition", "")), unnamed)
-        return RemoteFile(video_id, int(length), headers.get("ETag", ""), name, rendition)
+        name = name_in(headers.get("Content-Disposition", "")) or unnamed
+        etag = headers.get("ETag", "")
+        file_name = usable_name(name, unnamed)
+        return RemoteFile(video_id, int(length), etag, name, file_name, rendition)
+
+    def _head(self, video_id: str, rendition: int | None) -> Mapping[str, str]:
+        path = _media_path(video_id, rendition)
+        try:
+            return self._transport.patiently(lambda: self._transport.request("HEAD", path)).headers
+        except Refused as error:
+            if error.status < 400:
+                raise
+            # The answer to a HEAD has no body: the API says in words why.
+            self._transport.json("GET", f"/api/videos/{video_id}")
+            raise
 
     def fetch(
-        self, remote: RemoteFile, target: Path, listener: ProgressListener | None = None
+        self,
+        remote: RemoteFile,
+        target: Path,
+        listener: ProgressListener | None = None,
+        *,
+        overwrite: bool,
     ) -> Fetched:
         """The file at `target`, complete and verified; raises any `SluiceError`.
 
-        If the bytes turn out wrong, all are discarded and fetched again, once.
+        A file that is there already is kept if it has the same bytes, and otherwise replaced if
+        `overwrite`, or refused with `FileProblem`. If the bytes that come turn out wrong, all are
+        discarded and fetched again, once.
         """
+        if not overwrite and os.path.lexists(target):
+            return self._already_here(remote, target)
         try:
-            return self._fetch_once(remote, target, listener)
+            return self._fetch_once(remote, target, listener, overwrite=overwrite)
         except ContentMismatch:
-            return self._fetch_once(self.look(remote.id, remote.rendition), target, listener)
+            again = self.look(remote.id, remote.rendition)
+            return self._fetch_once(again, target, listener, overwrite=overwrite)
+
+    def _already_here(self, remote: RemoteFile, target: Path) -> Fetched:
+        try:
+            size = target.stat().st_size if target.is_file() else None
+            if size == remote.length:
+                checksums = checksums_of(target, self._transport.stop)
+                if self._compare(remote, checksums):
+                    length, sha256 = remote.length, checksums.sha256
+                    return Fetched(
+                        str(target), remote.name, remote.id, length, sha256, length, True
+                    )
+        except ContentMismatch:
+            pass
+        except OSError as error:
+            raise FileProblem(f"{target}: {error.strerror or error}") from error
+        raise FileProblem(
+            f"{target} exists and is another file. Use --force to overwrite it, or -o to choose"
+            " another name."
+        )
 
     def copy_to(
         self, remote: RemoteFile, output: BinaryIO, listener: ProgressListener | None = None
-    ) -> str:
-        """Write the bytes in order, as to a pipe; their SHA-256, compared at the end."""
+    ) -> Fetched:
+        """Write the bytes in order, as to a pipe; compares the checksum at the end."""
         meter = Meter(remote.name, remote.length, listener)
         running = FileHash()
         patience = self._transport.patience()
@@ -130,12 +181,19 @@ class Downloader:
                 patience.wait_after(error, failures)
         output.flush()
         checksums = running.checksums()
-        self._compare(remote, checksums)
+        is_verified = self._compare(remote, checksums)
         meter.report(Phase.DONE)
-        return checksums.sha256
+        path = str(getattr(output, "name", ""))
+        sha256 = checksums.sha256
+        return Fetched(path, remote.name, remote.id, remote.length, sha256, 0, is_verified)
 
     def _fetch_once(
-        self, remote: RemoteFile, target: Path, listener: ProgressListener | None
+        self,
+        remote: RemoteFile,
+        target: Path,
+        listener: ProgressListener | None,
+        *,
+        overwrite: bool,
     ) -> Fetched:
         meter = Meter(remote.name, remote.length, listener)
         source = f"{self._transport.base_url}{remote.path}"
@@ -149,7 +207,7 @@ class Downloader:
             checksums = self._fill(remote, part, meter)
             meter.report(Phase.VERIFYING)
             is_verified = self._compare(remote, checksums)
-            part.publish()
+            part.publish(overwrite=overwrite)
         except ContentMismatch:
             part.discard()
             raise
@@ -160,7 +218,9 @@ class Downloader:
             part.close()
         meter.report(Phase.DONE)
         sha256 = checksums.sha256
-        return Fetched(str(target), remote.id, remote.length, sha256, resumed, is_verified)
+        return Fetched(
+            str(target), remote.name, remote.id, remote.length, sha256, resumed, is_verified
+        )
 
     def _fill(self, remote: RemoteFile, part: PartFile, meter: Meter) -> Checksums:
         background = BackgroundHash(part.descriptor, remote.length, self._transport.stop)

@@ -62,8 +62,8 @@ class Refused(SluiceError):
 class KeyRefused(Refused):
     """The server wants an API key, or another one. Nothing else would get through either."""
 
-    def __init__(self, status: int, *, detail: str, **members: Any) -> None:
-        hint = "Run `sluice login` with another key, or set SLUICE_API_KEY."
+    def __init__(self, status: int, *, detail: str, had_key: bool, **members: Any) -> None:
+        hint = f"Run `sluice login`{' with another key' if had_key else ''}, or set SLUICE_API_KEY."
         super().__init__(status, detail=f"{detail} {hint}", **members)
 
 

@@ -1,17 +1,20 @@
-"""Makes names from a server safe for the local disk. Pure."""
+"""Names from a server as names of files here. Pure."""
 
 from __future__ import annotations
 
+import os
 import re
 import unicodedata
 from email.message import Message
 from urllib.parse import unquote
 
-MOST_NAME_BYTES = 200
-"""Common file systems take 255; `.part` and the like are added."""
+MOST_NAME_BYTES = 255
+"""The longest name that ext4, XFS and Btrfs take; a longer one is cut before its extension."""
 
-_RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?")
-"""Devices on Windows, whatever the extension."""
+_FORBIDDEN_ON_WINDOWS = frozenset('<>:"|?*')
+
+_DEVICE_ON_WINDOWS = re.compile(r"(?i)(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?")
+"""Whatever the extension."""
 
 
 def name_in(content_disposition: str) -> str:
@@ -24,25 +27,33 @@ def name_in(content_disposition: str) -> str:
     return message.get_filename("") or ""
 
 
-def safe_name(name: str, fallback: str) -> str:
-    """A name that stays in its folder, is not hidden, and has no special characters."""
-    last = unicodedata.normalize("NFC", name).replace("\\", "/").rsplit("/", 1)[-1]
-    kept = "".join("_" if _is_unsafe(character) else character for character in last)
-    kept = kept.strip(" .")
-    if not kept or _RESERVED.fullmatch(kept):
+def usable_name(name: str, fallback: str, *, is_windows: bool = os.name == "nt") -> str:
+    """A name that stays in its folder, changed only where this system demands it.
+
+    Folders are dropped, control characters become `_`. Leading dots go too: a server must not
+    choose a file that a shell or a program reads from its hidden files, such as `.bashrc`.
+    """
+    last = name.replace("\\", "/").rpartition("/")[2].lstrip(".")
+    kept = "".join("_" if _is_impossible(c, is_windows) else c for c in last)
+    if is_windows:
+        kept = kept.rstrip(" .")
+    if not kept or (is_windows and _DEVICE_ON_WINDOWS.fullmatch(kept)):
         return fallback
-    return _shortened(kept)
+    return shortened(kept, MOST_NAME_BYTES)
 
 
-def _is_unsafe(character: str) -> bool:
-    return character in '<>:"|?*' or not character.isprintable()
+def _is_impossible(character: str, is_windows: bool) -> bool:
+    if unicodedata.category(character) in {"Cc", "Cs"}:
+        return True
+    return is_windows and character in _FORBIDDEN_ON_WINDOWS
 
 
-def _shortened(name: str) -> str:
-    if len(name.encode()) <= MOST_NAME_BYTES:
+def shortened(name: str, most_bytes: int) -> str:
+    """The name in at most so many bytes of UTF-8, with its extension unless that is a long one."""
+    if len(name.encode()) <= most_bytes:
         return name
     stem, dot, extension = name.rpartition(".")
     if not dot or len(extension.encode()) > 20:
         stem, dot, extension = name, "", ""
-    room = MOST_NAME_BYTES - len((dot + extension).encode())
-    return stem.encode()[:room].decode(errors="ignore").rstrip(" .") + dot + extension
+    kept_bytes = most_bytes - len((dot + extension).encode())
+    return stem.encode()[:kept_bytes].decode(errors="ignore") + dot + extension

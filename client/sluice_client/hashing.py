@@ -7,6 +7,7 @@ import threading
 from base64 import b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from sluice_client.errors import ContentMismatch, Interrupted, SluiceError
@@ -79,6 +80,17 @@ class FileHash:
         """Of all bytes so far."""
         crc32c = None if self._crc32c is None else in_base64(self._value)
         return Checksums(self._sha256.hexdigest(), crc32c)
+
+
+def checksums_of(path: Path, stop: threading.Event) -> Checksums:
+    """Of a file on the disk; raises `OSError`, or `Interrupted`."""
+    running = FileHash()
+    with path.open("rb", buffering=0) as file:
+        while block := file.read(READ_BYTES):
+            if stop.is_set():
+                raise Interrupted("Stopped while computing the checksum.")
+            running.update(block)
+    return running.checksums()
 
 
 class BackgroundHash:

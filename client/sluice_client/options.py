@@ -29,6 +29,10 @@ def server_url(text: str) -> str:
     parts = urlsplit(text)
     if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query:
         raise ValueError("must be an address such as https://videos.example.org")
+    try:
+        parts.port  # noqa: B018 - parses it
+    except ValueError:
+        raise ValueError("the port must be a number from 1 to 65535") from None
     return text.rstrip("/")
 
 

@@ -6,6 +6,8 @@ claims bytes that are not there.
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import json
 import os
 import threading
@@ -16,10 +18,14 @@ from tempfile import mkstemp
 from typing import Any
 
 from sluice_client.errors import FileProblem, SluiceError
+from sluice_client.file_names import shortened
 from sluice_client.spans import Spans
 
 RECORD_SECONDS = 2.0
 """How often the record is written; after a kill, what came since is fetched again."""
+
+MOST_STEM_BYTES = 200
+"""File systems take 255 bytes; `.part.json` and a temporary file's random suffix are added."""
 
 
 class PartFile:
@@ -27,8 +33,9 @@ class PartFile:
 
     def __init__(self, target: Path, *, source: str, etag: str, length: int) -> None:
         self._target = target
-        self._part = target.with_name(target.name + ".part")
-        self._record = target.with_name(target.name + ".part.json")
+        stem = _stem(target.name)
+        self._part = target.with_name(f"{stem}.part")
+        self._record = target.with_name(f"{stem}.part.json")
         self._identity = {"source": source, "etag": etag, "length": length}
         self._length = length
         self._lock = threading.Lock()
@@ -84,11 +91,17 @@ class PartFile:
         finally:
             os.close(descriptor)
 
-    def publish(self) -> None:
-        """The finished file under its own name, all at once."""
+    def publish(self, *, overwrite: bool) -> None:
+        """Give the finished file its own name, all at once.
+
+        Unless `overwrite`, raises `FileProblem` if that name is taken.
+        """
         try:
             os.fsync(self.descriptor)
-            os.replace(self._part, self._target)
+            if overwrite:
+                os.replace(self._part, self._target)
+            else:
+                _rename_to_free_name(self._part, self._target)
             self._record.unlink(missing_ok=True)
             folder = os.open(self._target.parent, os.O_RDONLY | os.O_DIRECTORY)
             try:
@@ -129,6 +142,30 @@ class PartFile:
         if self._length and not self.done:
             with suppress(NotImplementedError, AttributeError):
                 os.posix_fallocate(self.descriptor, 0, self._length)
+
+
+def _stem(name: str) -> str:
+    """The name, or for a long one its beginning and a digest of all of it."""
+    if len(name.encode()) <= MOST_STEM_BYTES:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:16]
+    return f"{shortened(name, MOST_STEM_BYTES - len(digest) - 1)}-{digest}"
+
+
+def _rename_to_free_name(source: Path, target: Path) -> None:
+    """Rename without replacing anything, even what another program creates at this moment."""
+    try:
+        os.link(source, target)
+    except FileExistsError:
+        raise
+    except OSError as error:  # FAT, exFAT and some network file systems have no links
+        if error.errno not in {errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS}:
+            raise
+        if os.path.lexists(target):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from error
+        os.replace(source, target)
+    else:
+        source.unlink()
 
 
 def write_json(path: Path, document: dict[str, Any]) -> None:

@@ -24,12 +24,12 @@ class Phase(Enum):
 class Progress:
     """The state of a transfer at one moment; all numbers are bytes.
 
-    `done` includes what was there before (`resumed`), and decreases when a chunk fails. `note` says
-    what the transfer is waiting for.
+    `total` is None for a stream of unknown length. `done` includes what was there before
+    (`resumed`), and decreases when a chunk fails. `note` says what the transfer is waiting for.
     """
 
     name: str
-    total: int
+    total: int | None
     done: int
     resumed: int
     phase: Phase
@@ -43,7 +43,7 @@ ProgressListener = Callable[[Progress], None]
 class Meter:
     """Adds up what several threads move, and reports it to a listener."""
 
-    def __init__(self, name: str, total: int, listener: ProgressListener | None) -> None:
+    def __init__(self, name: str, total: int | None, listener: ProgressListener | None) -> None:
         self._name = name
         self._total = total
         self._listener = listener
@@ -76,5 +76,5 @@ class Meter:
             return
         with self._lock:
             self._reported_at = time.monotonic()
-            done = min(self._done, self._total)
+            done = self._done if self._total is None else min(self._done, self._total)
             self._listener(Progress(self._name, self._total, done, self._resumed, phase, note))

@@ -27,14 +27,30 @@ class Left:
 
 
 def find_files(words: Iterable[str]) -> Iterator[LocalFile | Left]:
-    """The files that paths, folders (with all below) and patterns name, each once."""
-    seen: set[Path] = set()
+    """The files that paths, folders (with all below) and patterns name, each once.
+
+    Links to files come last, and are left out if the file itself is among the others.
+    """
+    seen: dict[Path, Path] = {}
+    links: list[LocalFile | Left] = []
     for word in words:
         for found in _expand(word):
-            key = found.path.resolve() if isinstance(found, LocalFile) else found.path
-            if key not in seen:
-                seen.add(key)
-                yield found
+            if found.path.is_symlink():
+                links.append(found)
+            else:
+                yield from _once(found, seen)
+    for found in links:
+        yield from _once(found, seen)
+
+
+def _once(found: LocalFile | Left, seen: dict[Path, Path]) -> Iterator[LocalFile | Left]:
+    """It, unless it was seen before; `seen` has the first path by which each file was named."""
+    key = found.path.resolve() if isinstance(found, LocalFile) else found.path
+    first = seen.setdefault(key, found.path)
+    if first is found.path:
+        yield found
+    elif os.path.abspath(first) != os.path.abspath(found.path):
+        yield Left(found.path, f"is the same file as {first}", is_failure=False)
 
 
 def _expand(word: str) -> Iterator[LocalFile | Left]:

@@ -215,8 +215,10 @@ def _raise_for_status(response: requests.Response) -> None:
         raise Refused(status, code="redirected", detail=detail, retryable=False)
     with _network_errors():
         problem = problem_of(_json(response), status)
-    kind = KeyRefused if status == 401 else Refused
-    raise kind(status, retry_after=_retry_after(response.headers), **problem)
+    problem["retry_after"] = _retry_after(response.headers)
+    if status == 401:
+        raise KeyRefused(status, had_key="Authorization" in response.request.headers, **problem)
+    raise Refused(status, **problem)
 
 
 def _json(response: requests.Response) -> Any:

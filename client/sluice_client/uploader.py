@@ -76,6 +76,32 @@ def upload_file(
             background.close()
 
 
+def await_checksum(
+    transport: Transport, upload_id: str, length: int, document: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """The upload once the server has a checksum, as it may compute it in the background.
+
+    Without one if that takes long. `document` is the upload as it was last seen.
+    """
+    deadline = time.monotonic() + _digest_seconds(length)
+    seconds = 0.1
+    while document is None or (not has_checksum(document) and time.monotonic() < deadline):
+        if document is not None:
+            _pause(transport, seconds)
+            seconds = min(2.0, seconds * 1.5)
+        document = transport.json("GET", f"/api/uploads/{upload_id}")
+    return document
+
+
+def _digest_seconds(length: int) -> float:
+    return DIGEST_GRACE_SECONDS + length / DIGEST_BYTES_PER_SECOND
+
+
+def _pause(transport: Transport, seconds: float) -> None:
+    if transport.stop.wait(seconds):
+        raise Interrupted("Stopped while the server was verifying.")
+
+
 class _FileUpload:
     def __init__(self, context: UploadContext, opened: OpenedFile, meter: Meter) -> None:
         self._context = context
@@ -164,12 +190,12 @@ class _FileUpload:
     def _settled(self, upload_id: str) -> dict[str, Any]:
         """The upload once the server is done with it; publishing may take a while."""
         self._meter.report(Phase.VERIFYING)
-        deadline = time.monotonic() + self._digest_seconds
+        deadline = time.monotonic() + _digest_seconds(self._file.size)
         while True:
             document = self._transport.json("GET", f"/api/uploads/{upload_id}")
             if document["state"] != "verifying" or time.monotonic() > deadline:
                 return document
-            self._pause(1.0)
+            _pause(self._transport, 1.0)
 
     def _known(self, document: dict[str, Any]) -> Uploaded | None:
         """The outcome for a file the server has; None if its bytes differ.
@@ -190,7 +216,8 @@ class _FileUpload:
         self._meter.report(Phase.VERIFYING)
         here = self._opened.hash.result()
         self._file.check_unchanged()
-        return here.compare(self._with_checksum(document), str(self._file.path))
+        document = await_checksum(self._transport, str(document["id"]), self._file.size, document)
+        return here.compare(document, str(self._file.path))
 
     def _uploaded(self, document: dict[str, Any], *, sent: int, is_verified: bool) -> Uploaded:
         self._context.store.forget(self._transport.base_url, self._fingerprint)
@@ -207,27 +234,6 @@ class _FileUpload:
             sent=sent,
             is_verified=is_verified,
         )
-
-    def _with_checksum(self, document: dict[str, Any]) -> dict[str, Any]:
-        """The upload once the server has a checksum, as it may compute it in the background.
-
-        Without one if that takes long.
-        """
-        deadline = time.monotonic() + self._digest_seconds
-        seconds = 0.1
-        while not has_checksum(document) and time.monotonic() < deadline:
-            self._pause(seconds)
-            document = self._transport.json("GET", f"/api/uploads/{document['id']}")
-            seconds = min(2.0, seconds * 1.5)
-        return document
-
-    @property
-    def _digest_seconds(self) -> float:
-        return DIGEST_GRACE_SECONDS + self._file.size / DIGEST_BYTES_PER_SECOND
-
-    def _pause(self, seconds: float) -> None:
-        if self._transport.stop.wait(seconds):
-            raise Interrupted("Stopped while the server was verifying.")
 
     def _remove(self, upload_id: str) -> None:
         """Delete wrong bytes from the server, or the next run would find them."""

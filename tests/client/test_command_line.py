@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
+from hashlib import sha256
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from sluice_client import sources
+from sluice_client.cli.bars import layout
 from sluice_client.cli.main import run
-from tests.client.bad_line import BadLine, sometimes
+from sluice_client.stream_upload import CHUNK_BYTES
+from tests.client.bad_line import BadLine, Line, sometimes
 from tests.client.conftest import MakeFile
 from tests.client.running import SLUICE, CommandLine
+from tests.dropzone_client import random_bytes
 from tests.live_server import Server, free_port
 
 pytestmark = pytest.mark.e2e
@@ -101,6 +107,12 @@ def _with_python(command: CommandLine) -> dict[str, str]:
         ["ls", "--server", "ftp://example.org"],
         ["ls", "--config", "nowhere.toml"],
         ["fetch", "abc", "--stdout", "--json"],
+        ["fetch", "abc", "-o", "-", "--json"],
+        ["ls", "--server", "http://127.0.0.1:99999"],
+        ["ls", "--limit", "100000000000000000000"],
+        ["upload", "-"],
+        ["upload", "-", "x", "--name", "film.mp4"],
+        ["upload", "x", "x", "--name", "film.mp4", "--server", "http://127.0.0.1:1"],
     ],
 )
 def test_a_wrong_command_line_exits_with_2(
@@ -232,3 +244,111 @@ def test_the_shell_can_complete_commands(command: CommandLine, home: Path) -> No
         [SLUICE], env=environment, cwd=home, capture_output=True, text=True, check=False
     )
     assert shown.stdout.splitlines() == ["plain,upload"]
+
+
+def test_standard_input_is_uploaded_and_fetched_to_standard_output(
+    command: CommandLine, home: Path
+) -> None:
+    content = random_bytes(2 * CHUNK_BYTES, 5)
+    words = [str(SLUICE), "upload", "-", "--name", "tape.mkv", "--json"]
+    printed = subprocess.check_output(words, input=content, env=command.environment, cwd=home)
+    uploaded = json.loads(printed)
+    assert (uploaded["name"], uploaded["length"]) == ("tape.mkv", len(content))
+    assert uploaded["verified"]
+    words = [str(SLUICE), "fetch", uploaded["id"], "-o", "-"]
+    assert subprocess.check_output(words, env=command.environment, cwd=home) == content
+    assert not (home / "-").exists()
+
+
+def test_standard_input_survives_a_broken_line(
+    line: BadLine, slow_command: CommandLine, home: Path
+) -> None:
+    line.on_body = sometimes(Line.cut, after=1_000_000, times=3, path="/tus/")
+    content = random_bytes(CHUNK_BYTES + 1_000_000, 6)
+    words = [str(SLUICE), "upload", "-", "--name", "tape.mkv", "--json"]
+    printed = subprocess.check_output(words, input=content, env=slow_command.environment, cwd=home)
+    assert json.loads(printed)["sha256"] == sha256(content).hexdigest()
+
+
+def test_an_unknown_id_is_explained(command: CommandLine) -> None:
+    ended = command.run("fetch", "0" * 32)
+    assert ended.code == 1
+    assert ended.err == command.run("show", "0" * 32).err
+    assert "status 404" not in ended.err
+
+
+def test_a_name_that_cannot_be_used_here_is_named(
+    command: CommandLine, make_file: MakeFile, home: Path
+) -> None:
+    (uploaded,) = command.run("upload", make_file(".hidden.mp4"), "--json").documents
+    fetched = command.run("fetch", uploaded["id"])
+    assert fetched.code == 0
+    assert (home / "hidden.mp4").exists()
+    assert ".hidden.mp4 is not a name for this folder: saved as hidden.mp4" in fetched.err
+
+
+@pytest.mark.parametrize("words", [["ls"], ["--help"], ["completion", "bash"]])
+def test_output_to_a_full_disk_is_an_error_of_one_line(
+    command: CommandLine, make_file: MakeFile, words: list[str]
+) -> None:
+    command.run("upload", make_file())
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(
+            [SLUICE, *words],
+            env=command.environment,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    assert (ended.returncode, ended.stderr) == (1, b"Standard output: No space left on device.\n")
+
+
+def test_bytes_that_are_no_text_are_searched_for_as_they_were_stored(
+    command: CommandLine, home: Path
+) -> None:
+    name = os.fsdecode(b"latin\xe9.mov")
+    (home / name).write_bytes(b"old name")
+    command.run("upload", home / name)
+    found = command.run("ls", "--search", name)
+    assert found.code == 0
+    assert "latin\ufffd.mov" in found.out
+
+
+def test_the_version_is_that_of_the_package(command: CommandLine) -> None:
+    assert command.run("--version").out == f"sluice, version {version('sluice-client')}\n"
+
+
+def test_a_signal_during_the_imports_ends_the_command_like_a_later_one(
+    command: CommandLine, home: Path
+) -> None:
+    hook = home / "hook"
+    hook.mkdir()
+    (hook / "sitecustomize.py").write_text(
+        "import os, signal, sys\n"
+        "class Hook:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'requests':\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Hook())\n"
+    )
+    command.extra = {"PYTHONPATH": str(hook)}
+    ended = command.run("ls")
+    assert (ended.code, ended.err) == (4, "Stopped.\n")
+
+
+@pytest.mark.parametrize(
+    ("width", "shown", "name_characters"),
+    [
+        (200, ["speed", "time", "bar", "size"], 32),
+        (80, ["speed", "time", "bar", "size"], 12),
+        (79, ["time", "bar", "size"], 22),
+        (60, ["bar", "size"], 13),
+        (40, ["size"], 18),
+        (20, [], 14),
+        (5, [], 1),
+    ],
+)
+def test_a_narrow_terminal_loses_the_speed_then_the_time_then_the_bar(
+    width: int, shown: list[str], name_characters: int
+) -> None:
+    assert layout(width) == (shown, name_characters)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -25,7 +27,7 @@ pytestmark = pytest.mark.e2e
 @pytest.fixture(scope="module")
 def stored(server: Server) -> ChunkedFile:
     """A file of four ranges on the server; its key is its id."""
-    file = ChunkedFile(random_bytes(SIZE, 77), 20 * MIB, filename="Ferien / Öl am Meer.mp4")
+    file = ChunkedFile(random_bytes(SIZE, 77), 20 * MIB, filename="Ferien/Öl am Meer.mp4")
     file.key = send_all(server, file)["id"]
     return file
 
@@ -191,7 +193,7 @@ def test_bytes_are_written_to_a_pipe_in_order(
 ) -> None:
     line.on_answer = sometimes(Line.cut, after=MIB, times=2, path="/media")
     output = io.BytesIO()
-    assert make_client(line.url).copy_to(stored.key, output) == stored.sha256
+    assert make_client(line.url).copy_to(stored.key, output).sha256 == stored.sha256
     assert output.getvalue() == stored.content
 
 
@@ -217,3 +219,56 @@ def test_a_missing_folder_is_reported_before_anything_is_fetched(
     with pytest.raises(FileProblem, match="is not a folder"):
         make_client(line.url).fetch(stored.key, home / "nowhere" / "film.mp4")
     assert line.received() == 0
+
+
+def test_another_file_of_the_servers_name_is_not_overwritten(
+    server: Server, stored: ChunkedFile, make_client: MakeClient, home: Path
+) -> None:
+    mine = home / "Öl am Meer.mp4"
+    mine.write_bytes(b"mine")
+    client = make_client(server.url)
+    with pytest.raises(FileProblem, match="exists and is another file"):
+        client.fetch(stored.key, home)
+    assert mine.read_bytes() == b"mine"
+    assert client.fetch(stored.key, home, overwrite=True).resumed == 0
+    again = client.fetch(stored.key, home)
+    assert (again.resumed, again.is_verified) == (len(stored.content), True)
+    assert mine.read_bytes() == stored.content
+    assert [path.name for path in home.iterdir()] == [mine.name]
+
+
+def test_a_file_that_appears_while_another_of_its_name_is_fetched_is_kept(
+    line: BadLine, stored: ChunkedFile, make_client: MakeClient, home: Path
+) -> None:
+    def create(_progress: Progress) -> None:
+        (home / "Öl am Meer.mp4").write_bytes(b"mine")
+
+    with pytest.raises(FileProblem, match="File exists"):
+        make_client(line.url).fetch(stored.key, home, on_progress=create)
+    assert (home / "Öl am Meer.mp4").read_bytes() == b"mine"
+
+
+def test_a_link_is_followed_and_a_pipe_gets_the_bytes(
+    server: Server, stored: ChunkedFile, make_client: MakeClient, home: Path
+) -> None:
+    (home / "disk").mkdir()
+    (home / "link.mp4").symlink_to(home / "disk" / "film.mp4")
+    client = make_client(server.url)
+    client.fetch(stored.key, home / "link.mp4")
+    assert (home / "link.mp4").is_symlink()
+    assert (home / "disk" / "film.mp4").read_bytes() == stored.content
+    pipe = home / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor() as pool:
+        received = pool.submit(pipe.read_bytes)
+        assert client.fetch(stored.key, pipe).is_verified
+        assert received.result() == stored.content
+    assert pipe.is_fifo()
+
+
+def test_a_name_of_255_bytes_is_fetched(
+    server: Server, make_client: MakeClient, home: Path
+) -> None:
+    file = ChunkedFile(b"film", 4, filename="n" * 251 + ".mp4")
+    fetched = make_client(server.url).fetch(send_all(server, file)["id"], home)
+    assert Path(fetched.path).name == fetched.name == file.filename

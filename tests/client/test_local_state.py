@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sluice_client import FileProblem, Options, find_files, load_options
 from sluice_client.errors import SluiceError
-from sluice_client.file_names import name_in, safe_name
+from sluice_client.file_names import name_in, usable_name
 from sluice_client.local_file import LocalFile
 from sluice_client.options import BadSetting, variable_of
 from sluice_client.resume_store import EXPIRY_SECONDS, ResumeStore, UploadRecord
@@ -22,16 +22,37 @@ from sluice_client.sources import Left
 RECORD = UploadRecord("http://a", "print", "0a1b", "/film.mp4", 10)
 
 
-@given(st.text())
-def test_a_name_from_a_server_stays_in_its_folder(name: str) -> None:
-    safe = safe_name(name, "fallback.bin")
-    assert safe
-    assert "/" not in safe
-    assert "\\" not in safe
-    assert safe not in {".", ".."}
-    assert not safe.startswith(".")
-    assert safe.isprintable()
-    assert len(safe.encode()) <= 200
+@given(st.text(), st.booleans())
+def test_a_name_from_a_server_stays_in_its_folder(name: str, is_windows: bool) -> None:
+    usable = usable_name(name, "fallback.bin", is_windows=is_windows)
+    assert usable
+    assert "/" not in usable
+    assert "\\" not in usable
+    assert not usable.startswith(".")
+    assert not any(ord(character) < 32 for character in usable)
+    assert len(usable.encode()) <= 255
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "con.mp4",
+        "NUL",
+        'a:b*c?"<d>|.mov',
+        "trailing dot.",
+        "no\u00a0break.mp4",
+        "u\u0308.mp4",
+        "n" * 251 + ".mp4",
+        "family \U0001f468\u200d\U0001f469.mp4",
+    ],
+)
+def test_a_name_that_this_system_can_hold_is_not_changed(name: str) -> None:
+    assert usable_name(name, "fallback.bin", is_windows=False) == name
+
+
+def test_names_are_changed_where_windows_cannot_hold_them() -> None:
+    assert usable_name("con.mp4", "id.bin", is_windows=True) == "id.bin"
+    assert usable_name("a:b?.mp4 .", "id.bin", is_windows=True) == "a_b_.mp4"
 
 
 @pytest.mark.parametrize(
@@ -42,14 +63,13 @@ def test_a_name_from_a_server_stays_in_its_folder(name: str) -> None:
         ('attachment; filename="../../etc/passwd"', "passwd"),
         ('attachment; filename="..\\\\..\\\\run.bat"', "run.bat"),
         ('attachment; filename=".bashrc"', "bashrc"),
-        ('attachment; filename="con.mp4"', "id.bin"),
         ("attachment; filename*=UTF-8''a%2F..%2F%1B%5B31m.mp4", "_[31m.mp4"),
         ("attachment", "id.bin"),
         ("", "id.bin"),
     ],
 )
 def test_names_are_taken_from_the_header_and_made_safe(header: str, name: str) -> None:
-    assert safe_name(name_in(header), "id.bin") == name
+    assert usable_name(name_in(header), "id.bin") == name
 
 
 def test_a_record_survives_and_is_forgotten(tmp_path: Path) -> None:

@@ -250,6 +250,7 @@ def test_everything_in_a_folder_is_sent_or_named(
     (home / "odd" / "to a file.mov").symlink_to(make_file("elsewhere.mov", 1000))
     (home / "odd" / "round").symlink_to(home / "odd")
     (home / "odd" / "broken.mov").symlink_to(home / "nothing")
+    (home / "odd" / "c" / "latest.mov").symlink_to("same.mov")
     os.mkfifo(home / "odd" / "pipe")
     (home / "odd" / os.fsdecode(b"latin\xe9.mov")).write_bytes(b"old name")
     done = command.run("upload", home / "odd", "--json")
@@ -266,3 +267,4 @@ def test_everything_in_a_folder_is_sent_or_named(
     assert failed == [f"{home}/odd/broken.mov: is a broken link"]
     assert "pipe: skipped, is a pipe" in done.err
     assert "round: skipped, is a link to a folder" in done.err
+    assert f"latest.mov: skipped, is the same file as {home}/odd/c/same.mov" in done.err

@@ -12,46 +12,78 @@ from rich.markup import escape
 from rich.progress import (
     BarColumn,
     DownloadColumn,
+    ProgressColumn,
+    Task,
     TaskID,
     TextColumn,
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
 from rich.progress import Progress as Bars
+from rich.text import Text
 
 from sluice_client.cli.output import Notices, plain
 from sluice_client.progress import Phase, Progress
 
-NAME_CHARACTERS = 32
+MOST_NAME_CHARACTERS, LEAST_NAME_CHARACTERS = 32, 12
+
+PERCENTAGE_CHARACTERS = 6
+OPTIONAL_CHARACTERS = {"speed": 11, "time": 10, "bar": 25, "size": 16}
+"""What each column takes with the space before it. A terminal that is too narrow for all of them
+beside a name loses them in this order."""
 
 
 @contextmanager
 def terminal_bars(*, as_json: bool = False) -> Iterator[TerminalBars]:
     """A listener that draws on standard error."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        TextColumn("{task.percentage:>3.0f} %"),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
-    )
     console = Console(stderr=True)
-    with Bars(*columns, console=console, redirect_stdout=False, redirect_stderr=False) as bars:
-        yield TerminalBars(bars, as_json=as_json)
+    shown, name_characters = layout(console.width)
+    columns = {
+        "name": TextColumn("{task.description}"),
+        "bar": BarColumn(bar_width=24),
+        "percentage": TextColumn("{task.percentage:>3.0f} %"),
+        "size": DownloadColumn(),
+        "speed": TransferSpeedColumn(),
+        "time": _TimeOrNote(),
+    }
+    kept = [column for name, column in columns.items() if name in {*shown, "name", "percentage"}]
+    with Bars(*kept, console=console, redirect_stdout=False, redirect_stderr=False) as bars:
+        yield TerminalBars(bars, name_characters, as_json=as_json)
+
+
+def layout(width: int) -> tuple[list[str], int]:
+    """The optional columns for a line of that many characters, and how many a name may have."""
+    shown = list(OPTIONAL_CHARACTERS)
+
+    def left() -> int:
+        taken = sum(OPTIONAL_CHARACTERS[name] for name in shown)
+        return width - PERCENTAGE_CHARACTERS - taken
+
+    while shown and left() < LEAST_NAME_CHARACTERS:
+        shown.pop(0)
+    return shown, max(1, min(MOST_NAME_CHARACTERS, left()))
+
+
+class _TimeOrNote(TimeRemainingColumn):
+    """The time left, or what the file waits for."""
+
+    def render(self, task: Task) -> Text:
+        """See `ProgressColumn.render`."""
+        note = task.fields.get("note")
+        return Text(note) if note else super().render(task)
 
 
 @contextmanager
 def making_bar(name: str, *, as_json: bool = False) -> Iterator[MakingBar]:
     """A bar, on standard error, of something that the server makes."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        TextColumn("{task.percentage:>3.0f} %"),
-        TimeRemainingColumn(),
-    )
     console = Console(stderr=True)
+    columns: list[ProgressColumn] = [
+        TextColumn("{task.description}"),
+        TextColumn("{task.percentage:>3.0f} %"),
+    ]
+    if "bar" in layout(console.width)[0]:
+        columns.insert(1, BarColumn(bar_width=24))
+        columns.append(TimeRemainingColumn())
     with Bars(*columns, console=console, redirect_stdout=False, redirect_stderr=False) as bars:
         yield MakingBar(bars, f"{name} is being made", as_json=as_json)
 
@@ -78,8 +110,9 @@ class MakingBar:
 class TerminalBars:
     """One bar per file, removed when the file is done."""
 
-    def __init__(self, bars: Bars, *, as_json: bool = False) -> None:
+    def __init__(self, bars: Bars, name_characters: int, *, as_json: bool = False) -> None:
         self._bars = bars
+        self._name_characters = name_characters
         self._tasks: dict[str, TaskID] = {}
         self.waiting = Notices(self.note, as_json=as_json)
 
@@ -92,7 +125,9 @@ class TerminalBars:
             return
         if progress.name not in self._tasks:
             self._tasks[progress.name] = self._bars.add_task(
-                escape(plain(shortened(progress.name))), total=progress.total, note=""
+                escape(plain(shortened(progress.name, self._name_characters))),
+                total=progress.total,
+                note="",
             )
         if progress.phase is Phase.WAITING:
             self.waiting(progress.note, progress.name)
@@ -111,6 +146,6 @@ class TerminalBars:
         self._bars.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def shortened(name: str) -> str:
+def shortened(name: str, most: int) -> str:
     """The end of a long name, which tells more than its beginning."""
-    return name if len(name) <= NAME_CHARACTERS else "…" + name[1 - NAME_CHARACTERS :]
+    return name if len(name) <= most else "…" + name[len(name) - most + 1 :]

@@ -104,9 +104,10 @@ class PlainLines:
         if progress.phase is Phase.WAITING:
             self.waiting(progress.note, name)
         is_first = name not in self._told_at
-        if is_first and progress.resumed and progress.resumed < progress.total:
+        if is_first and progress.resumed and progress.resumed != progress.total:
             say(f"{name}: resuming at {size_text(progress.resumed)}")
         if is_first or now - self._told_at[name] >= LINE_SECONDS:
             self._told_at[name] = now
             if not is_first:
-                say(f"{name}: {size_text(progress.done)} of {size_text(progress.total)}")
+                of_total = "" if progress.total is None else f" of {size_text(progress.total)}"
+                say(f"{name}: {size_text(progress.done)}{of_total}")

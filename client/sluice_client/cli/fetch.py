@@ -22,8 +22,9 @@ from sluice_client.downloader import Fetched
     "--output",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="File or folder to write to.",
+    help="File or folder to write to; - is --stdout.",
 )
+@click.option("--force", is_flag=True, help="Overwrite a file that has the server's name for it.")
 @click.option("--stdout", "to_stdout", is_flag=True, help="Write the bytes, in order, to a pipe.")
 @click.option(
     "--rendition",
@@ -32,10 +33,11 @@ from sluice_client.downloader import Fetched
     help="Fetch the MP4 of this height, such as 720, which the server makes if need be.",
 )
 @transfer_options
-def fetch(
+def fetch(  # noqa: PLR0913 - the options of the command
     *,
     video: str,
     output: Path | None,
+    force: bool,
     to_stdout: bool,
     rendition: int | None,
     as_json: bool,
@@ -45,7 +47,8 @@ def fetch(
     """Fetch a file over several connections.
 
     The bytes go to FILE.part. After an interruption, the same command continues there. The file
-    gets its name once its SHA-256 matches the server's.
+    gets its name once its SHA-256 matches the server's. Without the name of a file in -o, the file
+    gets the server's name for it, and another file of that name is only replaced with --force.
 
     \b
     Examples:
@@ -54,8 +57,10 @@ def fetch(
       sluice fetch 3f2a9c… --stdout | ffplay -
       sluice fetch 3f2a9c… --rendition 720 -o small.mp4
     """  # noqa: D301 - \b is click's mark for text to leave as it is
+    if output == Path("-"):
+        output, to_stdout = None, True
     if to_stdout and (output is not None or as_json):
-        raise click.UsageError("--stdout cannot be combined with --output or --json.")
+        raise click.UsageError("Standard output cannot be combined with --output or --json.")
     with connected(config=config, address=video, as_json=as_json, **given) as client:
         if rendition is not None:
             _make(client, video, rendition, as_json)
@@ -63,8 +68,12 @@ def fetch(
             return _to_stdout(client, video, rendition)
         with progress_display(as_json=as_json) as display:
             client.on_wait = display.waiting
-            fetched = client.fetch(video, output, rendition=rendition, on_progress=display)
+            fetched = client.fetch(
+                video, output, rendition=rendition, overwrite=force, on_progress=display
+            )
     _print(fetched, as_json)
+    if (output is None or output.is_dir()) and Path(fetched.path).name != fetched.name:
+        say(plain(f"{fetched.name} is not a name for this folder: saved as {fetched.path}"))
     return OK
 
 
@@ -80,7 +89,9 @@ def _print(fetched: Fetched, as_json: bool) -> None:
         document["verified"] = document.pop("is_verified")
         print_json(document)
     else:
-        click.echo(f"{plain(fetched.path)}  ({size_text(fetched.length)})")
+        is_old = fetched.resumed == fetched.length > 0
+        remark = "already here, the same file" if is_old else size_text(fetched.length)
+        click.echo(f"{plain(fetched.path)}  ({remark})")
     if not fetched.is_verified:
         say("The server had no checksum to compare with.")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from sluice_client.cli.output import (
 from sluice_client.cli.playback import playback_lines
 from sluice_client.client import Client
 from sluice_client.errors import ConnectionFailed, Interrupted, SluiceError
+from sluice_client.sources import sendable_name
 from sluice_client.spans import Spans
 
 ORDERS = ("newest", "oldest", "name", "-name", "size", "-size")
@@ -28,7 +30,7 @@ ORDERS = ("newest", "oldest", "name", "-name", "size", "-size")
 
 @click.command(name="ls")
 @server_options
-@click.option("--limit", type=click.IntRange(1), help="Show only this many. [all]")
+@click.option("--limit", type=click.IntRange(1, sys.maxsize), help="Show only this many. [all]")
 @click.option("--search", default="", metavar="WORDS", help="Show only names with all these words.")
 @click.option("--sort", type=click.Choice(ORDERS), default="newest", help="-size: largest first.")
 def list_videos(
@@ -42,7 +44,7 @@ def list_videos(
 ) -> int:
     """List the stored files."""
     with connected(server, config, as_json=as_json) as client:
-        for video in islice(client.videos(search, sort), limit):
+        for video in islice(client.videos(sendable_name(search), sort), limit):
             if as_json:
                 print_json(video)
             else:
@@ -69,7 +71,7 @@ def show(video: str, as_json: bool, config: Path | None, server: str | None) -> 
 def rename(video: str, name: str, as_json: bool, config: Path | None, server: str | None) -> int:
     """Give a stored file another name."""
     with connected(server, config, address=video, as_json=as_json) as client:
-        renamed = client.rename(video, name)
+        renamed = client.rename(video, sendable_name(name))
         if as_json:
             print_json(renamed)
         else:

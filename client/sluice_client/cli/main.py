@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from typing import NoReturn
@@ -36,6 +37,7 @@ Exit codes:
 
 
 @click.group(epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="sluice-client", prog_name=PROGRAM)
 def cli() -> None:
     """Upload large files to a Sluice server, and fetch them, over unreliable connections.
 
@@ -45,7 +47,8 @@ def cli() -> None:
       sluice upload holiday/ --json
       sluice fetch 3f2a… -o film.mp4
 
-    The server is --server, SLUICE_URL or http://127.0.0.1:8000, in this order.
+    The server is --server, SLUICE_URL, `server` in ~/.config/sluice/client.toml or
+    http://127.0.0.1:8000, in this order.
     """  # noqa: D301 - \b is click's mark for text to leave as it is
 
 
@@ -100,6 +103,7 @@ def run(session: Session | None = None) -> int:
         result = cli.main(
             prog_name=PROGRAM, complete_var=COMPLETE_VARIABLE, standalone_mode=False, obj=session
         )
+        sys.stdout.flush()
     except click.ClickException as error:
         error.show()
         return error.exit_code
@@ -107,9 +111,13 @@ def run(session: Session | None = None) -> int:
         return INTERRUPTED
     except SluiceError as error:
         return _ended(error, session)
-    except BrokenPipeError:
-        # The reader closed the pipe; Python must not fail again when it flushes.
+    except OSError as error:
+        if error.errno not in {errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EDQUOT}:
+            raise
+        # Nobody reads standard output, or its disk is full. Python would try again at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if error.errno != errno.EPIPE:
+            say(f"Standard output: {os.strerror(error.errno)}.")
         return SOME_FAILED
     return result if isinstance(result, int) else 0
 

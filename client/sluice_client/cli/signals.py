@@ -28,8 +28,11 @@ def run_until_signalled(command: Callable[[], int], stop: Callable[[], None]) ->
     """What `command` returns or raises, with `stop` called at the first signal.
 
     None if it has not returned within `LEAVE_SECONDS` of that; it then still runs, and only the
-    end of the process ends it.
+    end of the process ends it. None too, and nothing has run, if a signal came
+    while `__main__` blocked them.
     """
+    if signal.sigpending().intersection(END_SIGNALS):
+        return None
     results: list[int] = []
     errors: list[BaseException] = []
     end, ended = socket.socketpair()
