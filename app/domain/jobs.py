@@ -95,7 +95,8 @@ class Job:
 
     `due_at` is the earliest time of the next attempt, or the end of a running job's lease.
     `attempts` counts claims since the job was last queued by request, at `queued_at`. A running
-    job with `is_renewed` is queued again when it ends. `progress` is 0 to 1.
+    job with `is_renewed` is queued again when it ends. `progress` is 0 to 1. `client` sent the
+    file; by the `turn` of jobs of a lane and priority, one of each client comes after the other.
     """
 
     upload_id: UploadId
@@ -112,6 +113,8 @@ class Job:
     queued_at: datetime
     updated_at: datetime
     due_at: datetime
+    client: str
+    turn: int
 
     def is_less_urgent_than(self, lane: Lane, priority: int) -> bool:
         """Whether a request with this lane and priority would be served earlier."""
@@ -139,12 +142,13 @@ class JobCancelled(Exception):
 class JobYields(Exception):
     """Raised by a step that makes way for a more urgent job of its lane, or goes to another `lane`.
 
-    It is claimed again after that, and goes on where it was.
+    It is claimed again after that, perhaps with another priority, and goes on where it was.
     """
 
-    def __init__(self, lane: Lane | None = None) -> None:
+    def __init__(self, lane: Lane | None = None, priority: int | None = None) -> None:
         super().__init__("another job comes first")
         self.lane = lane
+        self.priority = priority
 
 
 class JobFailed(Exception):

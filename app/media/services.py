@@ -16,6 +16,7 @@ from app.media.film.bucket_folder import BucketFolder
 from app.media.film.disk_folder import DiskFolder
 from app.media.film.folder import MediaFolder
 from app.media.film.source import MediaSource
+from app.media.jobs.heartbeat import Heartbeat
 from app.media.jobs.sweep import MediaSweep
 from app.media.jobs.waking import Waker, WakeupSocket
 from app.media.jobs.worker import Listener, MediaWorker, Step
@@ -30,6 +31,7 @@ from app.media.renditions.rungs import EAGER_PRIORITY, RENDITION, SEGMENTS
 from app.media.renditions.segment_queue import Patience, SegmentQueue
 from app.media.renditions.shared_capability import SharedCapability
 from app.media.renditions.steps import Rendition, Segments
+from app.media.steps.alone import run_in_process, unless_long
 from app.media.steps.arrivals import Arrivals
 from app.media.steps.indexing import Indexing
 from app.media.steps.pictures import EARLY_POSTER, PICTURES, EarlyPoster, Pictures
@@ -131,16 +133,10 @@ class MediaServices:
 
     def worker(self, *, name: str, tell: Listener) -> MediaWorker:
         """The worker that makes what players need; `name` is that of its process alone."""
-        tools = StepTools(
-            uploads=self.uploads,
-            media=self.records,
-            jobs=self.jobs,
-            source=self.source,
-            folder=self.folder,
-            ffmpeg=Ffmpeg.find(),
-            capability=self._capability,
-            clock=self.clock,
-        )
+        tools = self._tools()
+        steps = {
+            each: unless_long(step, run_in_process) for each, step in self._steps(tools).items()
+        }
         cache = RungCache(
             self.folder,
             self.jobs,
@@ -149,7 +145,7 @@ class MediaServices:
         )
         return MediaWorker(
             self.jobs,
-            {**self._steps(tools), **self._rendition_steps(tools, cache)},
+            {**steps, **self._rendition_steps(tools, cache)},
             sweep=MediaSweep(
                 self.records,
                 self.uploads,
@@ -159,12 +155,31 @@ class MediaServices:
                 when_ready=self._make_all_qualities if self.policy.is_eager else lambda _: None,
             ),
             # In a bucket, a film can be read only once all of it has arrived.
-            look_at_arrivals=(lambda: None) if self.has_bucket else Arrivals(tools).look,
+            look_at_arrivals=(lambda: False) if self.has_bucket else Arrivals(tools).look,
             make_room=partial(self._keep_up, cache, name),
             wakeup=self.wakeup,
             name=name,
             clock=self.clock,
             tell=tell,
+        )
+
+    def run_step(self, upload_id: UploadId, step: str, argument: str) -> None:
+        """Run the step of a claimed job in a process that does nothing else; raises as it does."""
+        job = self.jobs.find(upload_id, step, argument)
+        if job is not None:
+            self._steps(self._tools(is_alone=True))[step](job, Heartbeat(job))
+
+    def _tools(self, *, is_alone: bool = False) -> StepTools:
+        return StepTools(
+            uploads=self.uploads,
+            media=self.records,
+            jobs=self.jobs,
+            source=self.source,
+            folder=self.folder,
+            ffmpeg=Ffmpeg.find(),
+            capability=self._capability,
+            clock=self.clock,
+            is_alone=is_alone,
         )
 
     def calibrate(self, worker: str = "") -> None:

@@ -6,13 +6,13 @@ from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, func, insert, or_, select, update
 
 from app.domain.jobs import ENDED, Job, JobState, Lane
 from app.domain.lifecycle import GONE
 from app.domain.playback import Problem
 from app.domain.upload import UploadId
-from app.records.tables import media_jobs, uploads
+from app.records.tables import IS_UNFINISHED, media_jobs, uploads
 
 LONGEST_WAIT = timedelta(hours=1)
 """A job that is due later than this was written before the clock was set back: it is due now."""
@@ -55,6 +55,26 @@ def is_held(job: Job) -> Condition:
         media_jobs.c.attempts == job.attempts,
         is_present,
     )
+
+
+def client_of(sender: str) -> str:
+    """Who sent an upload, by its `sender`; the visitors of an upload link are one client."""
+    return ":".join(sender.split(":")[:2])
+
+
+def as_last_of_client(
+    connection: Connection, client: str, lane: Lane, priority: int
+) -> dict[str, Any]:
+    """Values of a job that is queued behind the other jobs of its client.
+
+    Its turn is that of the job which comes first, or the one after the client's last. So the next
+    job of each client runs before the second one of any.
+    """
+    is_beside = and_(IS_UNFINISHED, media_jobs.c.lane == lane, media_jobs.c.priority == priority)
+    turns = select(func.min(media_jobs.c.turn)).where(is_beside)
+    own = select(func.max(media_jobs.c.turn)).where(is_beside, media_jobs.c.client == client)
+    first, last = connection.scalar(turns), connection.scalar(own)
+    return {"client": client, "turn": max(first or 0, 0 if last is None else last + 1)}
 
 
 def as_new(now: datetime) -> dict[str, Any]:
@@ -125,16 +145,28 @@ def queue_all(
 ) -> None:
     """Renew this step of several videos, or queue it, as `JobRecords.enqueue` does for one.
 
-    `wanted` are the values of a new job besides its key. Takes four statements at most, as
-    uploads wait for the write lock meanwhile.
+    `wanted` are the values of a new job besides its key and its turn. Takes seven statements at
+    most for videos of one client, as uploads wait for the write lock meanwhile. Jobs that are
+    renewed keep their turns.
     """
     of_step = and_(media_jobs.c.step == step, media_jobs.c.argument == "")
     query = select(media_jobs).where(of_step, media_jobs.c.upload_id.in_(upload_ids))
     known = {row.upload_id: from_row(row) for row in connection.execute(query.with_for_update())}
     new = [upload_id for upload_id in upload_ids if upload_id not in known]
     if new:
-        keys = [key_of(upload_id, step, "") for upload_id in new]
-        connection.execute(insert(media_jobs), [{**key, **wanted} for key in keys])
+        senders = select(uploads.c.id, uploads.c.sender).where(uploads.c.id.in_(new))
+        clients = {row.id: client_of(row.sender) for row in connection.execute(senders)}
+        turns: dict[str, int] = {}
+        added = []
+        for upload_id in new:
+            client = clients[upload_id]
+            if client not in turns:
+                first = as_last_of_client(connection, client, wanted["lane"], wanted["priority"])
+                turns[client] = first["turn"]
+            place = {"client": client, "turn": turns[client]}
+            added.append({**key_of(upload_id, step, ""), **wanted, **place})
+            turns[client] += 1
+        connection.execute(insert(media_jobs), added)
     alike: dict[tuple[tuple[str, Any], ...], list[UploadId]] = {}
     for upload_id, job in known.items():
         changes = asked_again(job, wanted, renew=True)

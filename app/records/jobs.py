@@ -43,6 +43,9 @@ _LANES_DUE = (
 )
 """Asked twice a second: SQLAlchemy takes as long to build such a query as to run it."""
 
+_IN_ORDER = (media_jobs.c.priority, media_jobs.c.turn, media_jobs.c.queued_at)
+"""That in which the jobs of a lane are claimed."""
+
 _HAS_FAILED = and_(IS_SHOWN, is_in([JobState.FAILED]))
 
 
@@ -93,11 +96,15 @@ class JobRecords:
 
     def _enqueue(self, key: Values, wanted: Values, *, renew: bool) -> Job:
         with self._database.write() as connection:
-            _require_present(connection, key["upload_id"])
+            client = rows.client_of(_sender_of_present(connection, key["upload_id"]))
+            place = client, wanted["lane"], wanted["priority"]
             known = rows.get(connection, key, for_update=True)
             if known is None:
-                connection.execute(insert(media_jobs).values(**wanted))
+                values = {**wanted, **rows.as_last_of_client(connection, *place)}
+                connection.execute(insert(media_jobs).values(**values))
             elif changes := rows.asked_again(known, wanted, renew=renew):
+                if "lane" in changes:
+                    changes = {**changes, **rows.as_last_of_client(connection, *place)}
                 rows.change(connection, is_job(key), changes)
             return _require(rows.get(connection, key))
 
@@ -106,9 +113,9 @@ class JobRecords:
     ) -> Job | None:
         """The next job of a lane, if it is one of `steps`, for this worker until `now + lease`.
 
-        Lowest priority first, then the one that waits longest. Jobs whose lease has ended are
-        taken over; one that has used up its attempts fails instead. A worker may have one job of
-        each lane at a time.
+        Lowest priority first, then one of each client in turn, the one that waits longest first.
+        Jobs whose lease has ended are taken over; one that has used up its attempts fails instead.
+        A worker may have one job of each lane at a time.
         """
         next_job = _next_of(lane, now, steps)
         with self._database.read() as connection:  # Mostly there is none.
@@ -186,13 +193,19 @@ class JobRecords:
         pause: timedelta,
         *,
         lane: Lane | None = None,
+        priority: int | None = None,
     ) -> bool:
-        """Put a claimed job back, perhaps in another lane, for a reason such as a full disk.
+        """Put a claimed job back, for a reason such as a full disk.
 
-        The attempt does not count. False if the job is lost, as for `heartbeat`.
+        Perhaps it goes to another lane or gets another priority. The attempt does not count. False if the job is lost, as for `heartbeat`.
         """
         values = rows.as_waiting(problem, now, now + pause) | {"attempts": job.attempts - 1}
-        return self._change(job, values | {"lane": lane or job.lane})
+        lane, priority = lane or job.lane, job.priority if priority is None else priority
+        with self._database.write() as connection:
+            if (lane, priority) != (job.lane, job.priority):
+                place = rows.as_last_of_client(connection, job.client, lane, priority)
+                values |= {"lane": lane, "priority": priority, **place}
+            return rows.change(connection, is_held(job), values) > 0
 
     def release(self, worker: str, now: datetime) -> int:
         """Put back what a worker that stops has claimed; how many jobs. Attempts do not count."""
@@ -257,7 +270,7 @@ class JobRecords:
             media_jobs.c.step == step,
             is_in([state]),
         )
-        behind = of_state.order_by(media_jobs.c.priority, media_jobs.c.queued_at).offset(most)
+        behind = of_state.order_by(*_IN_ORDER).offset(most)
         with self._database.read() as connection:  # Mostly there are none.
             jobs = [rows.from_row(row) for row in connection.execute(behind.limit(BATCH))]
         if not jobs:
@@ -298,8 +311,7 @@ class JobRecords:
         """
         running = select(media_jobs).where(IS_SHOWN, is_in([JobState.RUNNING]))
         waiting = select(media_jobs).where(IS_UNFINISHED, is_in([JobState.QUEUED]))
-        order = (media_jobs.c.priority, media_jobs.c.queued_at)
-        heads = [waiting.where(media_jobs.c.lane == lane).order_by(*order) for lane in Lane]
+        heads = [waiting.where(media_jobs.c.lane == lane).order_by(*_IN_ORDER) for lane in Lane]
         return self._listed(*(query.limit(limit) for query in (running, *heads)))[:limit]
 
     def failures(self, limit: int) -> list[ListedJob]:
@@ -341,18 +353,21 @@ def _next_of(lane: Lane, now: datetime, steps: Collection[str]) -> Select[Any]:
             media_jobs.c.step.in_(sorted(steps)),
             rows.is_due(now),
         )
-        .order_by(media_jobs.c.priority, media_jobs.c.queued_at)
+        .order_by(*_IN_ORDER)
         .limit(1)
         .with_for_update(skip_locked=True)  # For PostgreSQL; SQLite has one writer at a time.
     )
 
 
-def _require_present(connection: Connection, upload_id: UploadId) -> None:
-    state = connection.scalar(select(uploads.c.state).where(uploads.c.id == upload_id))
-    if state is None:
+def _sender_of_present(connection: Connection, upload_id: UploadId) -> str:
+    query = select(uploads.c.state, uploads.c.sender).where(uploads.c.id == upload_id)
+    upload = connection.execute(query).first()
+    if upload is None:
         raise UploadNotFound("No upload has this id.")
-    if UploadState(state) in GONE:
-        raise UploadGone(f"The upload was {state}.")
+    if UploadState(upload.state) in GONE:
+        raise UploadGone(f"The upload was {upload.state}.")
+    sender: str = upload.sender
+    return sender
 
 
 def _require(job: Job | None) -> Job:

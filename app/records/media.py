@@ -158,7 +158,8 @@ class MediaRecords:
         with self._database.write() as connection:
             if self._database.is_remote:
                 statements.lock(connection, upload_ids)
-            present = list(connection.scalars(select(uploads.c.id).where(is_present)))
+            query = select(uploads.c.id).where(is_present).order_by(uploads.c.active_at)
+            present = list(connection.scalars(query))
             job_rows.queue_all(connection, present, INDEX, wanted)
             is_row = media.c.upload_id.in_(present)
             known = set(connection.scalars(select(media.c.upload_id).where(is_row)))

@@ -170,9 +170,17 @@ media_jobs = Table(
     Column("queued_at", Instant, nullable=False),
     Column("updated_at", Instant, nullable=False),
     Column("due_at", Instant, nullable=False),
+    Column("client", String(100), nullable=False, server_default=""),
+    Column("turn", Integer, nullable=False, server_default="0"),
     Index(
         "media_jobs_unfinished",
-        *("lane", "priority", "queued_at"),
+        *("lane", "priority", "turn", "queued_at"),
+        sqlite_where=IS_UNFINISHED,
+        postgresql_where=IS_UNFINISHED,
+    ),
+    Index(
+        "media_jobs_by_client",
+        *("lane", "client", "priority", "turn"),
         sqlite_where=IS_UNFINISHED,
         postgresql_where=IS_UNFINISHED,
     ),
@@ -183,7 +191,11 @@ media_jobs = Table(
         postgresql_where=IS_SHOWN,
     ),
 )
-"""The queue of the media worker. Jobs that are done cost its indexes nothing."""
+"""The queue of the media worker. Jobs that are done cost its indexes nothing.
+
+`client` is who sent the file, see `job_rows.client_of`. Of the jobs of a lane and priority the
+lowest `turn` comes first; older servers of a fleet do not set it.
+"""
 
 IS_KEPT = text("due_at IS NULL")
 IS_LEFT = text("due_at IS NOT NULL")

@@ -69,7 +69,7 @@ class World:
             self.jobs,
             steps,
             sweep=MediaSweep(self.media, self.uploads, folder=self.folder, clock=clock),
-            look_at_arrivals=lambda: None,
+            look_at_arrivals=lambda: False,
             wakeup=WakeupSocket(self.data),
             name=name,
             clock=clock,

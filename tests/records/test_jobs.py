@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -34,6 +35,9 @@ class Queue:
 
     def video(self) -> UploadId:
         return self.uploads.add(new_upload())[0].id
+
+    def video_of(self, sender: str) -> UploadId:
+        return self.uploads.add(replace(new_upload(), sender=sender))[0].id
 
     def add(
         self,
@@ -102,12 +106,33 @@ def test_asking_twice_makes_one_job_and_wakes_once(queue: Queue) -> None:
 
 
 def test_the_lowest_priority_comes_first_and_then_the_oldest(queue: Queue) -> None:
-    late = queue.add(priority=1, seconds=2)
     early = queue.add(priority=1, seconds=1)
+    late = queue.add(priority=1, seconds=2)
     queue.add(priority=9)
     urgent = queue.add(priority=0, seconds=3)
     order = [queue.claim(10).upload_id for _ in range(3)]
     assert order == [urgent.upload_id, early.upload_id, late.upload_id]
+
+
+def test_one_file_of_each_client_comes_in_turn(queue: Queue) -> None:
+    hers = [queue.add(queue.video_of("person:ada")) for _ in range(4)]
+    first = queue.claim()
+    assert first.upload_id == hers[0].upload_id
+    his = [queue.add(queue.video_of("person:bob"), seconds=1) for _ in range(2)]
+    guest = queue.add(queue.video_of("upload_link:7:visitor-1"), seconds=2)
+    other = queue.add(queue.video_of("upload_link:7:visitor-2"), seconds=2)
+    queue.jobs.finish(first, NOW)
+    order = [queue.claim(3).upload_id for _ in range(7)]
+    expected = [his[0], guest, hers[1], his[1], other, *hers[2:]]
+    assert order == [job.upload_id for job in expected]
+
+
+def test_a_job_that_gives_way_comes_behind_the_others_of_its_client(queue: Queue) -> None:
+    long, short = queue.add(priority=0), queue.add(priority=0)
+    later = queue.add(priority=9, seconds=1)
+    assert queue.jobs.postpone(queue.claim(), None, NOW, timedelta(), priority=9)
+    order = [queue.claim(2).upload_id for _ in range(3)]
+    assert order == [short.upload_id, later.upload_id, long.upload_id]
 
 
 def test_lanes_do_not_see_each_others_jobs(queue: Queue) -> None:

@@ -9,8 +9,8 @@ from fractions import Fraction
 from typing import Any
 
 from app.media.film.facts import Chapter, Facts, TrackFacts
+from app.media.index.entries import MAX_TRACKS
 from app.media.index.languages import shortest_code
-from app.media.index.movie import MAX_TRACKS
 from app.media.index.texts import MAX_CHAPTERS, MAX_TITLE_CHARACTERS
 
 LOWEST_SCORE = 10
@@ -18,15 +18,6 @@ LOWEST_SCORE = 10
 
 TEXTS = frozenset(("subrip", "ass", "ssa", "webvtt", "mov_text", "text"))
 """Subtitles that ffmpeg makes those of MP4. Others are pictures, or need libraries of their own."""
-
-_ARCHIVES = (
-    *((0, mark) for mark in (b"PK\3\4", b"Rar!\x1a\7", b"7z\xbc\xaf\x27\x1c", b"\x1f\x8b\x08")),
-    (257, b"ustar"),
-)
-"""Where in the file ZIP, RAR, 7z, gzip and tar have which bytes, as in their specifications."""
-
-HEAD_BYTES = 512
-"""What `is_archive` needs of a file's beginning."""
 
 _HDR = {"smpte2084": "PQ", "arib-std-b67": "HLG"}
 
@@ -61,11 +52,6 @@ class Contents:
     def is_film(self) -> bool:
         """Whether there is anything to see or to hear."""
         return self.picture is not None or bool(self.of_kind("audio"))
-
-
-def is_archive(head: bytes) -> bool:
-    """Whether a file that begins so is an archive: ffprobe takes one of songs for a song."""
-    return any(head.startswith(mark, at) for at, mark in _ARCHIVES)
 
 
 def contents_of(answer: Values) -> Contents:

@@ -10,3 +10,11 @@ class NotIndexable(Exception):
         super().__init__(detail)
         self.code = code
         self.detail = detail
+
+
+class LongIndex(Exception):
+    """The index has more entries than may be read here; see `entries.py`."""
+
+    def __init__(self, entries: int) -> None:
+        super().__init__(f"the index has {entries} entries")
+        self.entries = entries

@@ -10,7 +10,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import accumulate, chain, compress, islice, zip_longest
 from operator import sub
@@ -27,9 +27,9 @@ PREROLL_SECONDS = Fraction(1, 10)
 _MOST_ADDED = 100_000
 """Samples by which the edits may exceed twice those of the track; with more it stays as it is."""
 
-_MOST_SAMPLES = 2_000_000
-"""Of a track with edits, 18 hours of pictures; with more it stays as it is. A million take
-1.7 CPU s and 120 MB."""
+MOST_FLATTENED = 2_000_000
+"""Samples of all tracks of a film with edits, 18 hours of pictures; a track beyond stays as it is.
+A million take 1.7 CPU s and 120 MB."""
 
 _TICKS = 1_000_000
 """A second, of pictures: browsers count in microseconds."""
@@ -41,11 +41,19 @@ MOST_REORDERED = 64
 """Pictures at the beginning of a film among which is the one that is shown first."""
 
 
-def flattened(track: Track, *, movie_timescale: int) -> Track:
+@dataclass(slots=True)
+class Remaining:
+    """How many samples may still be looked at."""
+
+    samples: int
+
+
+def flattened(track: Track, *, movie_timescale: int, remaining: Remaining) -> Track:
     """The track as it is shown, in one stretch.
 
     It is returned as it is if it is so already, or if it cannot be done: if a part is shown at
     another speed, if the edits repeat it too often, or if they show nothing for over an hour.
+    The samples that are looked at are subtracted from `remaining`, which all tracks share.
     """
     if track.timeline.is_simple and not hides_its_beginning(track):
         return track
@@ -58,7 +66,9 @@ def flattened(track: Track, *, movie_timescale: int) -> Track:
         parts = stretches(
             track.edits, movie_timescale=movie_timescale, timescale=track.timescale, factor=factor
         )
-        shown = _Shown(track.samples.finer(factor))
+        if len(track.samples) > remaining.samples:
+            return track
+        shown = _Shown(track.samples.finer(factor), remaining)
         if track.kind == "video":
             shown.add_pictures(parts, step=max(timescale // _TICKS, 1))
         elif track.kind == "audio":
@@ -84,10 +94,11 @@ def hides_its_beginning(track: Track) -> bool:
 class _Shown:
     """The samples of a track as they are added in the order in which they are decoded."""
 
-    def __init__(self, source: Samples) -> None:
+    def __init__(self, source: Samples, remaining: Remaining) -> None:
         self._source = source
+        self._remaining = remaining
         self._earliest = min(source.composition_offsets, default=0)
-        self._room = min(2 * len(source) + _MOST_ADDED, _MOST_SAMPLES)
+        self._room = 2 * len(source) + _MOST_ADDED
         self._numbers = array("I")
         self._decode_times = array("q")
         self._composition_offsets = array("i")
@@ -234,7 +245,8 @@ class _Shown:
     def _take(self, count: int) -> None:
         """Note how many samples are looked at; raises `NotIndexable` if those are too many."""
         self._room -= count
-        if self._room < 0:
+        self._remaining.samples -= count
+        if self._room < 0 or self._remaining.samples < 0:
             raise damaged("the edit list repeats too much")
 
 

@@ -14,7 +14,8 @@ from itertools import accumulate, compress, repeat
 from operator import and_, not_
 
 from app.media.index.boxes import Box, Fields, FileBox, ReadAt, boxes_in, children, numbers
-from app.media.index.errors import NotIndexable
+from app.media.index.entries import too_many_samples
+from app.media.index.errors import LongIndex, NotIndexable
 from app.media.index.samples import Samples, most_samples
 
 MAX_BYTES = 256 << 20
@@ -42,7 +43,10 @@ class _Defaults:
 
 
 def add_fragments(movie: FragmentedMovie, places: Iterable[FileBox], read_at: ReadAt) -> None:
-    """Add the samples of the `moof` boxes at `places` to a movie; raises `NotIndexable`."""
+    """Add the samples of the `moof` boxes at `places` to a movie.
+
+    Raises `NotIndexable`, and `LongIndex` as the movie does.
+    """
     bytes_left = MAX_BYTES
     for place in places:
         bytes_left -= place.end - place.start
@@ -55,12 +59,18 @@ def add_fragments(movie: FragmentedMovie, places: Iterable[FileBox], read_at: Re
 class FragmentedMovie:
     """Tracks to which the samples of one `moof` after the other are added."""
 
-    def __init__(self, moov: Box, samples: Mapping[int, Samples], *, length: int) -> None:
-        """Begin with what `moov` says; the file has `length` bytes."""
+    def __init__(
+        self, moov: Box, samples: Mapping[int, Samples], *, length: int, most_entries: int
+    ) -> None:
+        """Begin with what `moov` says; the file has `length` bytes.
+
+        Samples in fragments of which there are more than `most_entries` raise `LongIndex`.
+        """
         self._tracks = {number: _Track(each) for number, each in samples.items()}
         self._defaults = dict(_track_defaults(moov))
         self._length = length
         self._room = most_samples(length) - sum(map(len, samples.values()))
+        self._most_entries = self._entries_left = most_entries
 
     def samples(self) -> Iterator[tuple[int, Samples, bool]]:
         """The id of each track, its samples, and whether some are missing at its end."""
@@ -94,9 +104,15 @@ class FragmentedMovie:
         base = position
         for box in boxes_in(traf.payload):
             if box.kind == b"trun":
-                run = _Run.read(box, defaults, base=base, position=position, most=self._room)
+                count = _Run.count(box)
+                if count > self._room:
+                    raise too_many_samples()
+                if count > self._entries_left:
+                    raise LongIndex(self._most_entries + 1)
+                run = _Run.read(box, defaults, base=base, position=position)
                 position = run.end
-                self._room -= len(run.sizes)
+                self._room -= count
+                self._entries_left -= count
                 if track:
                     track.add(run, length=self._length)
         return position
@@ -138,14 +154,19 @@ class _Run:
     flags: array[int]
     composition_offsets: array[int]
 
+    @staticmethod
+    def count(trun: Box) -> int:
+        """How many samples a `trun` box claims to describe."""
+        fields = Fields(trun.payload)
+        fields.version_and_flags()
+        return fields.unsigned(4)
+
     @classmethod
-    def read(cls, trun: Box, defaults: _Defaults, *, base: int, position: int, most: int) -> _Run:
+    def read(cls, trun: Box, defaults: _Defaults, *, base: int, position: int) -> _Run:
         """`base` is what its offset is relative to; without one it begins at `position`."""
         fields = Fields(trun.payload)
         _, flags = fields.version_and_flags()
         count = fields.unsigned(4)
-        if count > most:
-            raise NotIndexable("too_many_samples", "The video has too many frames to be indexed.")
         start = base + fields.signed(4) if flags & _RUN_OFFSET else position
         first_flags = fields.unsigned(4) if flags & _RUN_FIRST_FLAGS else None
         columns = _columns(fields, flags, count, defaults)

@@ -9,17 +9,15 @@ from itertools import islice
 
 from app.domain.ranges import ByteRange
 from app.media.index.boxes import Box, Fields, FileBox, ReadAt, boxes_in, descend, file_boxes
-from app.media.index.errors import NotIndexable
-from app.media.index.flattened import flattened
+from app.media.index.entries import LONG_INDEX, MAX_TRACKS, most_boxes, require_at_most
+from app.media.index.errors import LongIndex, NotIndexable
+from app.media.index.flattened import MOST_FLATTENED, Remaining, flattened
 from app.media.index.fragments import FragmentedMovie, add_fragments
 from app.media.index.samples import most_samples
 from app.media.index.tracks import Track, is_played, read_track
 
 MAX_MOOV_BYTES = 64 << 20
 """A larger `moov` box is not read; 2 hours need 5 MiB."""
-
-MAX_TRACKS = 32
-"""Further tracks are ignored, and left out of what is made of the file."""
 
 _KINDS = (b"ftyp", b"moov", b"mdat", b"moof")
 _FIRST_BOXES = frozenset(b"ftyp moov mdat moof styp sidx free skip wide pnot uuid".split())
@@ -55,10 +53,7 @@ class Movie:
     @property
     def picture(self) -> Track | None:
         """The track that is the film's picture; a cover is not, where there is another."""
-        tracks = [track for track in self.tracks if track.kind == "video" and len(track.samples)]
-        return max(
-            tracks, key=lambda track: (track.is_enabled, len(track.samples) > 1), default=None
-        )
+        return _picture(self.tracks)
 
     @property
     def sounds(self) -> list[Track]:
@@ -72,16 +67,27 @@ class Movie:
         return max((track.duration for track in played or self.tracks), default=Fraction())
 
 
-def read_movie(read_at: ReadAt, length: int) -> Movie:
-    """The file of `length` bytes that `read_at` reads from; raises `NotIndexable`."""
-    layout = _Layout.of(file_boxes(read_at, length))
+def read_movie(
+    read_at: ReadAt, length: int, *, most_entries: int = LONG_INDEX, arrived: int | None = None
+) -> Movie:
+    """The file of `length` bytes that `read_at` reads from; raises `NotIndexable`.
+
+    Raises `LongIndex` before it reads more than `most_entries`. `arrived` is how many bytes of the
+    file have arrived, if not all of them; its index must not describe more samples than that.
+    """
+    layout = _Layout.of(file_boxes(read_at, length), most_entries)
     moov = _load(read_at, layout.index)
+    arrived = length if arrived is None else arrived
+    require_at_most(most_entries, moov, layout.fragments, length=length, arrived=arrived)
     timescale = _timescale(moov)
     tracks, is_damaged = _tracks(moov, length=length, movie_timescale=timescale)
     if layout.fragments:
         whole = [place for place in layout.fragments if place.is_whole]
         fragmented = FragmentedMovie(
-            moov, {track.id: track.samples for track in tracks}, length=length
+            moov,
+            {track.id: track.samples for track in tracks},
+            length=length,
+            most_entries=most_entries,
         )
         add_fragments(fragmented, whole, read_at)
         tracks = _with_fragments(tracks, fragmented, movie_timescale=timescale)
@@ -91,7 +97,7 @@ def read_movie(read_at: ReadAt, length: int) -> Movie:
         bytes(file_type.payload[:4]).decode("latin-1") if file_type else "",
         timescale,
         tracks,
-        tuple(flattened(track, movie_timescale=timescale) for track in tracks),
+        _shown(tracks, movie_timescale=timescale),
         is_damaged or any(track.is_truncated for track in tracks),
         length,
         bytes(file_type.raw) if file_type else b"",
@@ -112,11 +118,13 @@ class _Layout:
     fragments: tuple[FileBox, ...]
 
     @classmethod
-    def of(cls, boxes: Iterable[FileBox]) -> _Layout:
+    def of(cls, boxes: Iterable[FileBox], most_entries: int) -> _Layout:
         found: dict[bytes, list[FileBox]] = {kind: [] for kind in _KINDS}
         for number, box in enumerate(boxes):
             if number == 0 and box.kind not in _FIRST_BOXES:
                 break
+            if number > most_boxes(most_entries):
+                raise LongIndex(most_entries + 1)
             if box.kind in found:
                 found[box.kind].append(box)
         if not any(found.values()):
@@ -182,6 +190,23 @@ def _tracks(moov: Box, *, length: int, movie_timescale: int) -> tuple[tuple[Trac
     if not tracks:
         raise problem or NotIndexable("no_tracks", "The file contains neither video nor sound.")
     return tuple(tracks), is_missed
+
+
+def _picture(tracks: Iterable[Track]) -> Track | None:
+    """The track that players show as the picture."""
+    pictures = (track for track in tracks if track.kind == "video" and len(track.samples))
+    return max(pictures, key=lambda track: (track.is_enabled, len(track.samples) > 1), default=None)
+
+
+def _shown(tracks: Sequence[Track], *, movie_timescale: int) -> tuple[Track, ...]:
+    """The tracks as they are shown; those that no player shows stay as they are."""
+    picture, remaining = _picture(tracks), Remaining(MOST_FLATTENED)
+    return tuple(
+        flattened(track, movie_timescale=movie_timescale, remaining=remaining)
+        if track is picture or track.kind in {"audio", "text"}
+        else track
+        for track in tracks
+    )
 
 
 def _with_fragments(

@@ -13,6 +13,7 @@ from itertools import accumulate, chain, compress, islice, repeat
 from operator import gt, mul
 
 from app.media.index.boxes import LARGEST_32_BIT, Box, Fields, damaged, numbers
+from app.media.index.entries import too_many_samples
 from app.media.index.errors import NotIndexable
 from app.media.index.samples import Samples
 
@@ -53,7 +54,7 @@ def _count_while_within(offsets: array[int], length: int) -> int:
 
 def _single_samples(chunks: _Chunks, sizes: _Sizes, tables: Tables, *, most: int) -> Samples:
     if sizes.count > most:
-        raise NotIndexable("too_many_samples", "The video has too many frames to be indexed.")
+        raise too_many_samples()
     column = sizes.column()
     offsets = chunks.sample_offsets(column)
     count = len(offsets)

@@ -42,8 +42,9 @@ log = logging.getLogger(__name__)
 
 
 class MediaWorker:
-    """One thread for each lane, one that looks for work, one that keeps the claims.
+    """One thread for each lane, one that looks for work, one for films that arrive, one for claims.
 
+    The thread that looks for work reads records alone, no files of clients: all lanes wait for it.
     `name` is this process's alone, and names it in the claims. Without the first step nothing
     is begun.
     """
@@ -54,7 +55,7 @@ class MediaWorker:
         steps: Mapping[str, Step],
         *,
         sweep: MediaSweep,
-        look_at_arrivals: Callable[[], None],
+        look_at_arrivals: Callable[[], bool],
         make_room: Callable[[], object] = lambda: None,
         wakeup: WakeupSocket,
         name: str,
@@ -76,12 +77,14 @@ class MediaWorker:
         self._sweep_at = 0.0
         self._stop = threading.Event()
         self._has_work = {lane: threading.Event() for lane in Lane}
+        self._has_changed = threading.Event()
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
         """Begin to work; returns at once."""
         self._wakeup.open()
         self._begin("look", self._look_for_work)
+        self._begin("arrivals", self._look_at_changed_arrivals)
         self._begin("leases", lambda: self._keeper.run(self._stop))
         for lane in Lane:
             self._begin(lane, lambda lane=lane: self._work(lane))  # type: ignore[misc]
@@ -92,7 +95,7 @@ class MediaWorker:
         self._stop.set()
         self._keeper.stop_all()
         self._wakeup.notify()
-        for has_work in self._has_work.values():
+        for has_work in (*self._has_work.values(), self._has_changed):
             has_work.set()
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
@@ -137,7 +140,7 @@ class MediaWorker:
 
     def _look_once(self) -> int:
         """Look at everything, and pause in proportion to the time it took; as `_look`."""
-        self._look_at_arrivals()
+        self._has_changed.set()
         began = time.monotonic()
         most = self._look(is_recent=True)
         if time.monotonic() >= self._sweep_at:
@@ -164,6 +167,15 @@ class MediaWorker:
         if not is_recent:
             counts.append(self._sweep.settle())
         return max(counts)
+
+    # ---- the thread of films that arrive ----
+
+    def _look_at_changed_arrivals(self) -> None:
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), Lane.QUICK.niceness)
+        while not self._stop.is_set():
+            self._has_changed.clear()
+            if not self._look_at_arrivals():
+                self._has_changed.wait()
 
     # ---- the thread of a lane ----
 
@@ -224,9 +236,13 @@ class MediaWorker:
             problem, pause = Problem(reason.code, str(reason)), self._pace.postponed
             extra = {"upload_id": job.upload_id}
             log.warning("%s must wait: %s", job, problem.detail, extra=extra)
-        lane = reason.lane if isinstance(reason, JobYields) else None
+        lane, priority = None, None
+        if isinstance(reason, JobYields):
+            lane, priority = reason.lane, reason.priority
         is_held = self._record(
-            lambda: self._jobs.postpone(job, problem, self._clock(), pause, lane=lane)
+            lambda: self._jobs.postpone(
+                job, problem, self._clock(), pause, lane=lane, priority=priority
+            )
         )
         return "postponed" if is_held else "cancelled"
 

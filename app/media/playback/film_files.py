@@ -19,6 +19,7 @@ from app.media.film.folder import MadeFiles, MediaFolder, read_whole, writing
 from app.media.film.manifest import Manifest, Stream
 from app.media.film.source import length_of, reader
 from app.media.index.boxes import ReadAt
+from app.media.index.entries import MAX_ENTRIES
 from app.media.index.errors import NotIndexable
 from app.media.index.fast_start import fast_start
 from app.media.index.movie import Movie, read_movie
@@ -145,7 +146,9 @@ def sounds_in(file: RawIOBase, movie: Movie) -> Mapping[int, Track]:
     1 on.
     """
     try:
-        made = {track.id: track for track in read_movie(reader(file), length_of(file)).sounds}
+        # As long as the sound of the movie, which was read.
+        found = read_movie(reader(file), length_of(file), most_entries=MAX_ENTRIES)
+        made = {track.id: track for track in found.sounds}
     except NotIndexable:
         return {}
     return {

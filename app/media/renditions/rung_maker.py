@@ -18,7 +18,8 @@ from app.media.film.folder import read_whole
 from app.media.film.manifest import Manifest, Stream
 from app.media.film.source import length_of, reader
 from app.media.index.boxes import ReadAt
-from app.media.index.errors import NotIndexable
+from app.media.index.entries import LONG_INDEX
+from app.media.index.errors import LongIndex, NotIndexable
 from app.media.index.movie import Movie
 from app.media.index.rung_segments import RungCuts
 from app.media.index.segments import segmented_video
@@ -32,7 +33,7 @@ from app.media.renditions.rungs import (
     rung_folder,
     segment_file,
 )
-from app.media.steps.job_errors import as_job_errors, movie_of
+from app.media.steps.job_errors import as_job_errors, needing_index
 from app.media.steps.tools import StepTools
 
 MADE_BY = "made-by"
@@ -50,6 +51,10 @@ SEGMENTS_LOST = "segments_lost", "Segments were removed meanwhile."
 MOST_EXCERPT_BYTES = 1 << 30
 """Of the film, decoded for one segment; a segment that needs more, or more than the whole film has,
 is not made. Four seconds of ProRes 4444 in 4K have 0.9 GB."""
+
+MOST_ENTRIES = 2 * LONG_INDEX
+"""A film with a longer index, of 8 hours or more, is not made in other qualities: the media worker
+keeps the index of one film, with 50 bytes an entry."""
 
 CANNOT_BE_CONVERTED = "This part of the film cannot be converted"
 
@@ -208,7 +213,7 @@ class RungMakers:
     def _read(self, video: Upload, source: RawIOBase) -> _Film:
         key = video.id, length_of(source)
         if self._film is None or self._film.key != key:
-            movie, _ = movie_of(source)
+            movie = self._read_movie(source)
             if movie.picture is None:
                 raise JobFailed("no_picture", "The file has no picture.", is_final=True)
             try:
@@ -217,6 +222,14 @@ class RungMakers:
                 raise JobFailed(error.code, error.detail, is_final=True) from error
             self._film = _Film(key, movie, cuts)
         return self._film
+
+    def _read_movie(self, source: RawIOBase) -> Movie:
+        try:
+            with needing_index():
+                return self._tools.movies.read(source, most_entries=MOST_ENTRIES)[0]
+        except LongIndex as error:
+            problem = "The film has too many frames to be offered in other qualities."
+            raise JobFailed("too_many_samples", problem, is_final=True) from error
 
     def _picture(self, film: _Film, read_at: ReadAt) -> Stream:
         """The picture in the manifest, which names the segments to players."""

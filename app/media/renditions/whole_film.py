@@ -13,6 +13,7 @@ from app.domain.jobs import JobFailed
 from app.media.film.browsers import plays_audio, plays_segmented_audio
 from app.media.film.source import copy_pieces, reader
 from app.media.index.boxes import ReadAt
+from app.media.index.entries import MAX_ENTRIES
 from app.media.index.errors import NotIndexable
 from app.media.index.interleaved import interleaved, moved
 from app.media.index.movie import read_movie
@@ -36,7 +37,7 @@ class RenditionFile:
         with _as_lost():
             for name in _names(maker, numbers):
                 files.add(*_readable(maker, name))
-            picture = read_movie(files.read_at, files.length).picture
+            picture = read_movie(files.read_at, files.length, most_entries=MAX_ENTRIES).picture
             if picture is None:
                 raise FileNotFoundError
             begin = maker.cuts.starts[numbers[0] - 1]

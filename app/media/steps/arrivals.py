@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import count as count_from
 from math import inf
 
@@ -22,7 +23,8 @@ from app.media.film.facts import Facts
 from app.media.film.folder import read_whole
 from app.media.film.manifest import Manifest
 from app.media.film.source import reader
-from app.media.index.errors import NotIndexable
+from app.media.index.entries import LONG_INDEX, SHORT_INDEX, TOO_MANY_SAMPLES
+from app.media.index.errors import LongIndex, NotIndexable
 from app.media.index.movie import read_movie
 from app.media.playback.film_files import MANIFEST, is_playable, keep_streams
 from app.media.steps.other_formats import INDEXED_TYPES
@@ -72,15 +74,26 @@ class Arrivals:
         """How many bytes a poster takes; infinity if none is to be made, or not again."""
         self._has_looked = False
 
-    def look(self) -> None:
-        """Make the films playable whose index has arrived since the last time."""
+    def look(self) -> bool:
+        """Make the films playable whose index has arrived since the last time.
+
+        All whose index is short, and one of the others, the shortest; whether there are more.
+        """
         since = self._tools.clock() - RECENT if self._has_looked else BEFORE_ALL
         found = self._tools.uploads.arriving(since, MOST_AT_ONCE)
         self._has_looked = True
         films = [upload for upload in found if self._may_be_film(upload)]
         described = self._described(films)
+        long: list[tuple[int, Upload]] = []
         for upload in films:
-            self._safely(self._order_poster if upload.id in described else self._try, upload)
+            if upload.id in described:
+                self._safely(self._order_poster, upload)
+            elif entries := self._safely(self._try, upload):
+                long.append((entries, upload))
+        if long:
+            _, upload = min(long, key=lambda each: each[0])
+            self._safely(partial(self._try, most_entries=LONG_INDEX), upload)
+        return len(long) > 1
 
     def _described(self, films: list[Upload]) -> set[UploadId]:
         """Those whose film is known: `_describe` may have failed after it had added a row."""
@@ -91,17 +104,19 @@ class Arrivals:
         is_whole = upload.kind is UploadKind.FILE and upload.length is not None
         return is_whole and upload.content_type in INDEXED_TYPES and upload.id not in self._refused
 
-    def _safely(self, act: Callable[[Upload], None], upload: Upload) -> None:
-        """No upload may keep the worker from the others."""
+    def _safely(self, act: Callable[[Upload], int], upload: Upload) -> int:
+        """What `act` returns, or 0: no upload may keep the worker from the others."""
         try:
-            act(upload)
+            return act(upload)
         except UploadError:
             pass  # It has ended, or the next look does it.
         except Exception:
             log.exception("an arriving film cannot be looked at", extra={"upload_id": upload.id})
             self._refuse(upload.id)
+        return 0
 
-    def _try(self, upload: Upload) -> None:
+    def _try(self, upload: Upload, most_entries: int = SHORT_INDEX) -> int:
+        """Make it playable if its index has arrived; the entries of an index that is longer."""
         with closing(self._tools.source.open(upload)) as source:
             read_at = reader(source)
             reads = count_from(1)
@@ -115,17 +130,29 @@ class Arrivals:
                 return read_at(offset, count)
 
             try:
-                movie = read_movie(read_arrived, upload.known_length)
+                movie = read_movie(
+                    read_arrived,
+                    upload.known_length,
+                    most_entries=most_entries,
+                    arrived=upload.received.total,
+                )
             except NotArrived:
-                return
-            except NotIndexable:
+                return 0
+            except LongIndex as error:
+                if error.entries <= LONG_INDEX:
+                    return error.entries
                 self._refuse(upload.id)
-                return
+                return 0
+            except NotIndexable as error:
+                if error.code != TOO_MANY_SAMPLES:  # More than bytes have arrived, until now.
+                    self._refuse(upload.id)
+                return 0
             if is_playable(movie):
                 keep_streams(movie, upload.id, self._tools.folder, read_at=read_at)
                 self._describe(upload, Facts.of(movie))
             else:
                 self._refuse(upload.id)
+        return 0
 
     def _describe(self, upload: Upload, facts: Facts) -> None:
         now = self._tools.clock()
@@ -134,19 +161,20 @@ class Arrivals:
             upload.id, PlaybackState.PLAYABLE, now, facts=facts.to_json(), problem=None
         )
 
-    def _order_poster(self, upload: Upload) -> None:
-        """Queue it once enough of the film's beginning has arrived."""
+    def _order_poster(self, upload: Upload) -> int:
+        """Queue it once enough of the film's beginning has arrived; 0."""
         reach = self._poster_reaches.get(upload.id)
         if reach is None:
             reach = self._poster_reach(upload.id)
             _remember(self._poster_reaches, upload.id, reach)
         if upload.offset < reach:
-            return
+            return 0
         lane, now = Lane.QUICK, self._tools.clock()
         self._tools.jobs.enqueue(
             upload.id, EARLY_POSTER, lane=lane, priority=POSTER_PRIORITY, now=now
         )
         _remember(self._poster_reaches, upload.id, inf)
+        return 0
 
     def _poster_reach(self, upload_id: UploadId) -> float:
         if self._tools.ffmpeg.ffmpeg is None:

@@ -6,10 +6,10 @@ from app.domain.jobs import SOUND, Job, Lane
 from app.domain.playback import PlaybackState, Problem
 from app.domain.upload import Upload
 from app.media.film.facts import Facts
-from app.media.film.source import REMUXED, length_of, reader
+from app.media.film.source import REMUXED
 from app.media.index.boxes import ReadAt
 from app.media.index.errors import NotIndexable
-from app.media.index.movie import Movie, read_movie
+from app.media.index.movie import Movie
 from app.media.index.texts import read_chapters
 from app.media.jobs.heartbeat import Heartbeat
 from app.media.playback.film_files import (
@@ -40,13 +40,12 @@ class Indexing:
         """Do the job."""
         with self._tools.opened(job.upload_id) as (video, source):
             try:
-                read_at = reader(source)
-                movie = read_movie(read_at, length_of(source))
+                movie, read_at = self._tools.read_movie(job, source)
                 facts = Facts.of(movie, read_chapters(movie, read_at))
                 if is_playable(movie):
                     keep_play_file(movie, video.id, self._tools.folder)
             except NotIndexable as error:
-                self._other_formats.look(video, source, error, beat)
+                self._other_formats.look(video, source, error, job, beat)
                 return
             facts = self._of_original(video, facts)
             if is_playable(movie):

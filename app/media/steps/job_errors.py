@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from io import RawIOBase
 
 from app.domain.jobs import JobCancelled, JobFailed
 from app.media.ffmpeg.errors import FfmpegFailed, FfmpegInterrupted, FfmpegMissing, FfmpegStopped
-from app.media.film.source import length_of, reader
-from app.media.index.boxes import ReadAt
 from app.media.index.errors import NotIndexable
-from app.media.index.movie import Movie, read_movie
 from app.media.steps.excerpts import TooLarge
 
 NO_FFMPEG = "no_ffmpeg"
@@ -43,10 +39,10 @@ def as_job_errors(code: str, what: str, *, is_final: bool = False) -> Iterator[N
         raise JobFailed(code, f"{what}: {error}.", is_final=is_final) from error
 
 
-def movie_of(source: RawIOBase) -> tuple[Movie, ReadAt]:
-    """The movie in an open file, and what reads it."""
-    read_at = reader(source)
+@contextmanager
+def needing_index() -> Iterator[None]:
+    """Raise the error of a file without an index as that of a job."""
     try:
-        return read_movie(read_at, length_of(source)), read_at
+        yield
     except NotIndexable as error:
         raise JobFailed(error.code, error.detail, is_final=True) from error

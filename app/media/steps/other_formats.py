@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from io import RawIOBase
 
-from app.domain.jobs import REMUX, JobCancelled, Lane
+from app.domain.jobs import REMUX, Job, JobCancelled, Lane
 from app.domain.playback import PlaybackState, Problem
 from app.domain.upload import Upload
 from app.media.ffmpeg.errors import FfmpegFailed, FfmpegInterrupted, FfmpegMissing, FfmpegStopped
+from app.media.ffmpeg.program import PROBE_LIMITS
 from app.media.film.browsers import plays_without_index
 from app.media.film.facts import Facts
-from app.media.film.probe import HEAD_BYTES, Contents, contents_of, is_archive
+from app.media.film.probe import Contents, contents_of
+from app.media.film.signatures import HEAD_BYTES, is_no_film, may_be_film
 from app.media.film.source import reader
 from app.media.index.errors import NotIndexable
 from app.media.jobs.heartbeat import Heartbeat
 from app.media.steps.job_errors import NO_FFMPEG
+from app.media.steps.limits import leave_lane, wait_for_short_ones
 from app.media.steps.tools import StepTools
 from app.media.steps.waveform import WAVEFORM
 
@@ -33,6 +37,10 @@ NEEDS_FFMPEG = Problem(
 )
 
 
+QUICK_PROBE_LIMITS = replace(PROBE_LIMITS, cpu_seconds=2)
+"""Of a run of ffprobe for which other films wait. It takes 0.1 s for most films."""
+
+
 def is_played_as_it_is(video: Upload) -> bool:
     """Whether browsers may play the file without an index, such as a WebM or MP3 file."""
     return video.is_playable and video.content_type not in INDEXED_TYPES
@@ -44,22 +52,31 @@ class OtherFormats:
     def __init__(self, tools: StepTools) -> None:
         self._tools = tools
 
-    def look(self, video: Upload, source: RawIOBase, error: NotIndexable, beat: Heartbeat) -> None:
-        """Examine an open file; `error` says why it has no index. No file is an error here."""
+    def look(
+        self, video: Upload, source: RawIOBase, error: NotIndexable, job: Job, beat: Heartbeat
+    ) -> None:
+        """Examine an open file; `error` says why it has no index. No file is an error here.
+
+        Raises `JobYields` if films whose index is short come first.
+        """
         if error.code not in EXAMINED:
             self._describe(video, Problem(error.code, error.detail))
             return
-        if is_archive(reader(source)(0, HEAD_BYTES)):
+        head = reader(source)(0, HEAD_BYTES)
+        if is_no_film(head) or (error.code == "not_mp4" and not may_be_film(head)):
             self._describe(video, NO_FILM)
             return
+        wait_for_short_ones(job)
+        limits = QUICK_PROBE_LIMITS if job.lane is Lane.QUICK else PROBE_LIMITS
         try:
             with self._tools.source.ends_on_disk(source, beat.go_on) as path:
-                answer = self._tools.ffmpeg.probe(path, stop=beat.stop)
+                answer = self._tools.ffmpeg.probe(path, limits, stop=beat.stop)
         except FfmpegStopped as stopped:
             raise JobCancelled(str(stopped)) from stopped
         except FfmpegMissing:
             self._describe_unknown(video, NEEDS_FFMPEG)
         except FfmpegInterrupted as interrupted:
+            leave_lane(job)
             self._describe_unknown(
                 video, Problem("not_examined", f"The file could not be examined: {interrupted}.")
             )

@@ -27,7 +27,7 @@ from app.media.jobs.heartbeat import Heartbeat
 from app.media.sandbox.process import Limits
 from app.media.steps import excerpts
 from app.media.steps.excerpts import Excerpt
-from app.media.steps.job_errors import as_job_errors, movie_of
+from app.media.steps.job_errors import as_job_errors, needing_index
 from app.media.steps.tools import StepTools
 
 PICTURES = "pictures"
@@ -81,7 +81,8 @@ class Pictures:
             self._tools.opened(job.upload_id) as (video, source),
             folder.scratch_folder() as scratch,
         ):
-            movie, read_at = movie_of(source)
+            with needing_index():
+                movie, read_at = self._tools.read_movie(job, source)
             if (picture := movie.picture) is None:
                 return
             maker = PictureMaker(self._tools.ffmpeg, scratch, read_at, beat.stop)
@@ -106,7 +107,8 @@ class EarlyPoster:
         if video.state is UploadState.COMPLETE:
             return
         with closing(self._tools.source.open(video)) as source, folder.scratch_folder() as scratch:
-            movie, read_at = movie_of(source)
+            with needing_index():
+                movie, read_at = self._tools.read_movie(job, source)
             if (picture := movie.picture) is None:
                 return
             arrived = picture.samples.up_to(picture.samples.count_within(video.offset))

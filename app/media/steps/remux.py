@@ -21,7 +21,7 @@ from app.media.ffmpeg.errors import FfmpegFailed, FfmpegTimedOut
 from app.media.ffmpeg.program import Conversion
 from app.media.film.probe import Contents, ProbedTrack, contents_of
 from app.media.film.source import REMUXED, length_of, reader
-from app.media.index.errors import NotIndexable
+from app.media.index.errors import LongIndex, NotIndexable
 from app.media.index.movie import read_movie
 from app.media.jobs.heartbeat import Heartbeat
 from app.media.sandbox.process import Limits
@@ -187,6 +187,8 @@ class _Run:
         with self._made.open("rb", buffering=0) as file:
             try:
                 movie = read_movie(reader(file), length_of(file))
+            except LongIndex:
+                return  # The step that indexes it has a process of its own for that.
             except NotIndexable as error:
                 raise FfmpegFailed("ffmpeg wrote a film that cannot be indexed") from error
         if self._contents.picture and movie.picture is None:

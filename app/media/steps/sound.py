@@ -25,7 +25,7 @@ from app.media.playback.film_files import (
     sounds_to_encode,
 )
 from app.media.sandbox.process import Limits
-from app.media.steps.job_errors import as_job_errors, movie_of
+from app.media.steps.job_errors import as_job_errors, needing_index
 from app.media.steps.tools import StepTools
 
 MOST_CHANNELS = 6
@@ -54,7 +54,8 @@ class Sound:
     def __call__(self, job: Job, beat: Heartbeat) -> None:
         """Do the job."""
         with self._tools.opened(job.upload_id) as (video, source):
-            movie, read_at = movie_of(source)
+            with needing_index():
+                movie, read_at = self._tools.read_movie(job, source)
             try:
                 if self._tools.folder.find(video.id, SOUND_FILE) is None:
                     with as_job_errors("no_sound", "The sound of this film cannot be converted"):

@@ -13,7 +13,7 @@ from app.media.index.errors import NotIndexable
 from app.media.index.movie import Movie
 from app.media.index.texts import Cue, escaped, read_chapters, read_cues, subtitle_tracks, webvtt
 from app.media.jobs.heartbeat import Heartbeat
-from app.media.steps.job_errors import movie_of
+from app.media.steps.job_errors import needing_index
 from app.media.steps.tools import StepTools
 
 SUBTITLES = "subtitles"
@@ -40,7 +40,8 @@ class Subtitles:
     def __call__(self, job: Job, beat: Heartbeat) -> None:
         """Do the job."""
         with self._tools.opened(job.upload_id) as (video, source):
-            movie, read_at = movie_of(source)
+            with needing_index():
+                movie, read_at = self._tools.read_movie(job, source)
             for name, cues in _files(movie, _with_beat(read_at, beat)):
                 if cues:
                     with writing(self._tools.folder, video.id, name) as target:

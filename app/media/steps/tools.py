@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from io import RawIOBase
 
+from app.domain.jobs import Job
 from app.domain.upload import Upload, UploadId
 from app.media.ffmpeg.program import Ffmpeg
 from app.media.film.folder import MediaFolder
+from app.media.film.parsed_movies import ParsedMovies
 from app.media.film.source import MediaSource
+from app.media.index.boxes import ReadAt
+from app.media.index.entries import MAX_ENTRIES
+from app.media.index.movie import Movie
 from app.media.renditions.capability import Capability
+from app.media.steps.limits import most_entries
 from app.records.jobs import JobRecords
 from app.records.media import MediaRecords
 from app.records.uploads import UploadRecords
@@ -31,6 +37,17 @@ class StepTools:
     capability: Callable[[], Capability | None]
     """How fast other qualities can be made; None if they are not offered."""
     clock: Callable[[], datetime]
+    movies: ParsedMovies = field(default_factory=ParsedMovies)
+    is_alone: bool = False
+    """Whether this process runs a single step, and has limits of its own."""
+
+    def read_movie(self, job: Job, file: RawIOBase) -> tuple[Movie, ReadAt]:
+        """The movie in an open file, and what reads it.
+
+        Raises `NotIndexable`, and `LongIndex` if it must not be read for this job here.
+        """
+        most = MAX_ENTRIES if self.is_alone else most_entries(job)
+        return self.movies.read(file, most_entries=most)
 
     @contextmanager
     def opened(self, upload_id: UploadId) -> Iterator[tuple[Upload, RawIOBase]]:

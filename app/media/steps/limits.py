@@ -1,0 +1,47 @@
+"""What a step may use for one file, so that the film of another client does not wait for it.
+
+1. In the lane `quick`, a short index is read at once.
+2. A longer one, and a file that only ffprobe knows, wait there for those, with priority `LATER`.
+3. What takes more than 2 s of CPU time goes to the lane `background`, with priority `LAST`. There,
+   such an index is read by a process of its own; see `alone.py`.
+"""
+
+from __future__ import annotations
+
+from app.domain.jobs import Job, JobYields, Lane
+from app.media.index.entries import LONG_INDEX, SHORT_INDEX
+from app.media.index.errors import LongIndex
+
+LATER = 10
+"""Priority, in the lane `quick`, of what takes longer than a short index."""
+
+LAST = 70
+"""Priority, in the lane `background`, of what takes more than 2 s of CPU time."""
+
+
+def most_entries(job: Job) -> int:
+    """The longest index that a step may read for this job in the media worker."""
+    return SHORT_INDEX if _is_first_look(job) else LONG_INDEX
+
+
+def wait_for_short_ones(job: Job) -> None:
+    """Raise `JobYields` unless it has made way for short indexes already."""
+    if _is_first_look(job):
+        raise JobYields(Lane.QUICK, LATER)
+
+
+def leave_lane(job: Job) -> None:
+    """Raise `JobYields` unless it is among those in `background` that come last already."""
+    if job.lane is not Lane.BACKGROUND or job.priority < LAST:
+        raise JobYields(Lane.BACKGROUND, LAST)
+
+
+def make_way(job: Job, error: LongIndex) -> None:
+    """Raise `JobYields` as far as a job with such an index has not made way yet."""
+    if error.entries <= LONG_INDEX:
+        wait_for_short_ones(job)
+    leave_lane(job)
+
+
+def _is_first_look(job: Job) -> bool:
+    return job.lane is Lane.QUICK and job.priority < LATER

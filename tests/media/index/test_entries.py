@@ -1,0 +1,69 @@
+"""How long an index is, is known before its tables are read."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.media.index.entries import LONG_INDEX, SHORT_INDEX
+from app.media.index.errors import LongIndex, NotIndexable
+from app.media.index.movie import Movie, read_movie
+from tests.media import hostile_indexes
+from tests.media.films import RECIPES, FilmStore
+
+
+def read(data: bytes, most_entries: int = LONG_INDEX, arrived: int | None = None) -> Movie:
+    return read_movie(
+        lambda offset, count: data[offset : offset + count],
+        len(data),
+        most_entries=most_entries,
+        arrived=arrived,
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "least"),
+    [
+        (hostile_indexes.of_many_samples(), 9_900_000),
+        (hostile_indexes.of_many_chunks(), 6_000_000),
+        (hostile_indexes.of_many_edits(), 9_900_000),
+    ],
+    ids=["samples", "chunks", "edits"],
+)
+def test_an_index_that_is_long_is_not_read(data: bytes, least: int) -> None:
+    with pytest.raises(LongIndex) as refused:
+        read(data)
+    assert refused.value.entries >= least
+
+
+def test_the_tracks_of_a_file_are_counted_together() -> None:
+    one = hostile_indexes.track(SHORT_INDEX - 10)
+    assert read(hostile_indexes.film(one, media_bytes=SHORT_INDEX), SHORT_INDEX).tracks
+    with pytest.raises(LongIndex):
+        read(hostile_indexes.film(one, one, media_bytes=2 * SHORT_INDEX), SHORT_INDEX)
+
+
+def test_the_edits_of_tracks_that_no_player_shows_are_not_applied() -> None:
+    data = hostile_indexes.film(*hostile_indexes.edited_tracks(3, 1000), media_bytes=3000)
+    first, *others = read(data).tracks
+    assert len(first.samples) == 2000
+    assert [len(track.samples) for track in others] == [1000, 1000]
+
+
+def test_only_as_many_samples_are_believed_as_bytes_have_arrived() -> None:
+    data = hostile_indexes.film(hostile_indexes.track(5000), media_bytes=5000)
+    assert read(data, arrived=5001).tracks
+    with pytest.raises(NotIndexable) as refused:
+        read(data, arrived=4999)
+    assert refused.value.code == "too_many_samples"
+
+
+def test_samples_of_fragments_that_take_no_bytes_are_counted(film: FilmStore) -> None:
+    data = film("fragmented.mp4").read_bytes()
+    assert read(data).tracks
+    with pytest.raises(LongIndex):
+        read(data, most_entries=300)
+
+
+@pytest.mark.parametrize("name", [name for name in RECIPES if name.endswith(("mp4", "mov", "m4a"))])
+def test_films_of_seconds_have_a_short_index(film: FilmStore, name: str) -> None:
+    assert read(film(name).read_bytes(), SHORT_INDEX // 100).tracks
