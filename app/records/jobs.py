@@ -197,7 +197,8 @@ class JobRecords:
     ) -> bool:
         """Put a claimed job back, for a reason such as a full disk.
 
-        Perhaps it goes to another lane or gets another priority. The attempt does not count. False if the job is lost, as for `heartbeat`.
+        Perhaps it goes to another lane or gets another priority. The attempt does not count. False
+        if the job is lost, as for `heartbeat`.
         """
         values = rows.as_waiting(problem, now, now + pause) | {"attempts": job.attempts - 1}
         lane, priority = lane or job.lane, job.priority if priority is None else priority

@@ -16,11 +16,13 @@ from app.domain.playback import Playback, PlaybackState, Problem
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, UploadId
 from app.media.film.source import MediaSource
+from app.media.index.entries import SHORT_INDEX
 from app.media.steps.arrivals import Arrivals
 from app.records.engine import Database
 from app.records.media import MediaRecords
 from app.records.sqlite import BUSY_SECONDS
 from app.storage.base import Store
+from tests.media import hostile_indexes
 from tests.media.films import FilmStore
 from tests.media.world import World, wall_clock
 from tests.records.making import new_upload
@@ -67,14 +69,26 @@ def store(tmp_path: Path) -> Store:
 
 def add_most_of(world: World, store: Store, path: Path, *, seconds_ago: float = 0) -> Upload:
     """An upload that still lacks the film's last bytes."""
-    at = wall_clock() - timedelta(seconds=seconds_ago)
     content = path.read_bytes()
-    upload, _ = world.uploads.add(new_upload(length=len(content), created_at=at))
-    span = ByteRange(0, len(content) - MISSING_BYTES)
-    store.staging.reserve(upload.id, len(content))
+    return add_begun(world, store, content[:-MISSING_BYTES], len(content), seconds_ago=seconds_ago)
+
+
+def add_begun(
+    world: World, store: Store, begun: bytes, length: int, *, seconds_ago: float = 0
+) -> Upload:
+    """An upload of which only the beginning has arrived."""
+    at = wall_clock() - timedelta(seconds=seconds_ago)
+    upload, _ = world.uploads.add(new_upload(length=length, created_at=at))
+    store.staging.reserve(upload.id, length)
+    return receive(world, store, upload, 0, begun)
+
+
+def receive(world: World, store: Store, upload: Upload, start: int, content: bytes) -> Upload:
+    """More of an upload arrives."""
+    span = ByteRange(start, start + len(content))
     with store.staging.writer(upload.id, span, LIMITS) as writer:
-        writer.write(span, PiecesSource(content[: span.end]), ignore)
-    return world.uploads.add_received(upload, span, at)
+        writer.write(span, PiecesSource(content), ignore)
+    return world.uploads.add_received(upload, span, upload.active_at)
 
 
 def state_of(world: World, upload: Upload) -> PlaybackState | None:
@@ -102,3 +116,41 @@ def test_a_film_is_found_whose_bytes_were_recorded_long_after_they_had_arrived(
     upload = add_most_of(world, store, film("h264.mp4"), seconds_ago=BUSY_SECONDS)
     arrivals.look()
     assert state_of(world, upload) is PlaybackState.PLAYABLE
+
+
+def test_a_film_is_not_believed_to_have_more_frames_than_bytes_have_arrived(
+    world: World, store: Store
+) -> None:
+    """20 kB that describe 32 tracks of 309 000 frames each, of a file that claims to have 10 MB."""
+    begin = hostile_indexes.index(*hostile_indexes.edited_tracks(32, 309_000))
+    upload = add_begun(world, store, begin, 10_000_000)
+    assert len(begin) < 20_000
+    arrivals = Arrivals(world.tools(MediaSource(store, world.folder)))
+    assert not arrivals.look()
+    assert state_of(world, upload) is None
+
+
+def test_such_a_film_plays_once_enough_of_it_has_arrived(world: World, store: Store) -> None:
+    content = hostile_indexes.film(hostile_indexes.track(5000), media_bytes=10_000)
+    upload = add_begun(world, store, content[:2000], len(content))
+    arrivals = Arrivals(world.tools(MediaSource(store, world.folder)))
+    arrivals.look()
+    assert state_of(world, upload) is None
+    receive(world, store, upload, 2000, content[2000:6000])
+    arrivals.look()
+    assert state_of(world, upload) is PlaybackState.PLAYABLE
+
+
+def test_films_with_a_short_index_come_before_those_with_a_long_one(
+    world: World, store: Store, film: FilmStore
+) -> None:
+    length = SHORT_INDEX + 1000
+    content = hostile_indexes.film(hostile_indexes.track(length), media_bytes=length + 10)
+    short = add_most_of(world, store, film("h264.mp4"))
+    long = [add_begun(world, store, content[:-5], len(content)) for _ in range(2)]
+    arrivals = Arrivals(world.tools(MediaSource(store, world.folder)))
+    assert arrivals.look()
+    assert state_of(world, short) is PlaybackState.PLAYABLE
+    assert sorted(map(str, (state_of(world, each) for each in long))) == ["None", "playable"]
+    assert not arrivals.look()
+    assert [state_of(world, each) for each in long] == [PlaybackState.PLAYABLE] * 2

@@ -90,6 +90,28 @@ def test_a_complete_upload_is_indexed_without_anybody_asking(site: Site) -> None
     assert site.world.media.unplanned(10) == []
 
 
+def test_no_lane_waits_for_the_look_at_a_film_that_arrives(site: Site) -> None:
+    may_end, has_begun = threading.Event(), threading.Event()
+
+    def look_for_long() -> bool:
+        has_begun.set()
+        may_end.wait(60)
+        return False
+
+    worker = site.world.worker(
+        {"index": write_a_file(site.world, 0)}, look_at_arrivals=look_for_long
+    )
+    site.workers.append(worker)
+    worker.start()
+    try:
+        assert has_begun.wait(30)
+        upload_id = site.world.publish()
+        wait_until(site.world.folder.path(upload_id, "index").exists, "it is indexed")
+        assert not may_end.is_set()
+    finally:
+        may_end.set()
+
+
 def test_a_wake_up_is_faster_than_a_look(site: Site) -> None:
     lazy = Pace(lease=timedelta(seconds=60), look_seconds=3600.0, sweep_seconds=3600.0)
     site.start({"pictures": write_a_file(site.world, 0)}, pace=lazy)

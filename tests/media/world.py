@@ -64,12 +64,13 @@ class World:
         name: str = "worker",
         pace: Pace = QUICK_PACE,
         clock: Callable[[], datetime] = wall_clock,
+        look_at_arrivals: Callable[[], bool] = lambda: False,
     ) -> MediaWorker:
         return MediaWorker(
             self.jobs,
             steps,
             sweep=MediaSweep(self.media, self.uploads, folder=self.folder, clock=clock),
-            look_at_arrivals=lambda: False,
+            look_at_arrivals=look_at_arrivals,
             wakeup=WakeupSocket(self.data),
             name=name,
             clock=clock,

@@ -51,7 +51,7 @@ _RATES = {
     (3, 1): (32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320),
     (3, 2): (32, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384),
 }
-"""kbit/s in MPEG-1, by the bits for the version and for layer III or II (ISO/IEC 11172-3, 2.4.2.3)."""
+"""kbit/s in MPEG-1, by the bits for version and layer III or II (ISO/IEC 11172-3, 2.4.2.3)."""
 
 _LOWER_RATES = (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160)
 """The same in MPEG-2 and 2.5, both layers (ISO/IEC 13818-3, 2.4.2.3)."""

@@ -20,8 +20,8 @@ SHORT_INDEX = 400_000
 """Entries of a film of 40 minutes; 0.4 CPU s. Longer ones wait until those up to here are done."""
 
 LONG_INDEX = 2_500_000
-"""Entries of a film of four hours; 2 CPU s and 120 MB. The media worker reads no longer index, except
-for other qualities: a process with limits of its own does."""
+"""Entries of a film of four hours; 2 CPU s and 120 MB. A longer index is read by a process that has
+limits, except for other qualities."""
 
 MAX_ENTRIES = 4 * MAX_SAMPLES
 """A film whose index has more is not indexed at all."""

@@ -104,18 +104,21 @@ class FragmentedMovie:
         base = position
         for box in boxes_in(traf.payload):
             if box.kind == b"trun":
-                count = _Run.count(box)
-                if count > self._room:
-                    raise too_many_samples()
-                if count > self._entries_left:
-                    raise LongIndex(self._most_entries + 1)
+                self._take(_Run.count(box))
                 run = _Run.read(box, defaults, base=base, position=position)
                 position = run.end
-                self._room -= count
-                self._entries_left -= count
                 if track:
                     track.add(run, length=self._length)
         return position
+
+    def _take(self, count: int) -> None:
+        """Note that so many samples are read."""
+        self._room -= count
+        self._entries_left -= count
+        if self._room < 0:
+            raise too_many_samples()
+        if self._entries_left < 0:
+            raise LongIndex(self._most_entries + 1)
 
 
 def _track_defaults(moov: Box) -> Iterator[tuple[int, _Defaults]]:

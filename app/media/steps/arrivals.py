@@ -23,6 +23,7 @@ from app.media.film.facts import Facts
 from app.media.film.folder import read_whole
 from app.media.film.manifest import Manifest
 from app.media.film.source import reader
+from app.media.index.boxes import ReadAt
 from app.media.index.entries import LONG_INDEX, SHORT_INDEX, TOO_MANY_SAMPLES
 from app.media.index.errors import LongIndex, NotIndexable
 from app.media.index.movie import read_movie
@@ -52,6 +53,10 @@ POSTER_PRIORITY = 50
 SEGMENTS_OF_POSTER = 2
 """As many of HLS must have arrived: their key frames leave a choice if the first one is black."""
 
+GROWTH = 1.5
+"""An index that describes more samples than bytes have arrived is counted again once there are this
+many times as many."""
+
 REMEMBERED = 1000
 """Uploads of which what was found out is kept in memory; of others it is found out again."""
 
@@ -70,6 +75,8 @@ class Arrivals:
         self._tools = tools
         self._refused: OrderedDict[UploadId, float] = OrderedDict()
         """Files that have no index to wait for."""
+        self._begins_at: OrderedDict[UploadId, float] = OrderedDict()
+        """How many bytes must have arrived before a file is looked at again."""
         self._poster_reaches: OrderedDict[UploadId, float] = OrderedDict()
         """How many bytes a poster takes; infinity if none is to be made, or not again."""
         self._has_looked = False
@@ -102,7 +109,9 @@ class Arrivals:
 
     def _may_be_film(self, upload: Upload) -> bool:
         is_whole = upload.kind is UploadKind.FILE and upload.length is not None
-        return is_whole and upload.content_type in INDEXED_TYPES and upload.id not in self._refused
+        if not is_whole or upload.content_type not in INDEXED_TYPES or upload.id in self._refused:
+            return False
+        return upload.received.total >= self._begins_at.get(upload.id, 0)
 
     def _safely(self, act: Callable[[Upload], int], upload: Upload) -> int:
         """What `act` returns, or 0: no upload may keep the worker from the others."""
@@ -119,39 +128,33 @@ class Arrivals:
         """Make it playable if its index has arrived; the entries of an index that is longer."""
         with closing(self._tools.source.open(upload)) as source:
             read_at = reader(source)
-            reads = count_from(1)
-
-            def read_arrived(offset: int, count: int) -> bytes:
-                end = min(offset + count, upload.known_length)
-                if next(reads) > MOST_READS:
-                    raise NotIndexable("too_many_boxes", "The film has too many pieces.")
-                if not upload.received.covers(ByteRange(offset, max(offset, end))):
-                    raise NotArrived
-                return read_at(offset, count)
-
             try:
                 movie = read_movie(
-                    read_arrived,
+                    _reader_of_arrived(upload, read_at),
                     upload.known_length,
                     most_entries=most_entries,
                     arrived=upload.received.total,
                 )
             except NotArrived:
                 return 0
-            except LongIndex as error:
-                if error.entries <= LONG_INDEX:
-                    return error.entries
-                self._refuse(upload.id)
-                return 0
-            except NotIndexable as error:
-                if error.code != TOO_MANY_SAMPLES:  # More than bytes have arrived, until now.
-                    self._refuse(upload.id)
-                return 0
+            except (LongIndex, NotIndexable) as error:
+                return self._put_off(upload, error)
             if is_playable(movie):
                 keep_streams(movie, upload.id, self._tools.folder, read_at=read_at)
                 self._describe(upload, Facts.of(movie))
             else:
                 self._refuse(upload.id)
+        return 0
+
+    def _put_off(self, upload: Upload, error: LongIndex | NotIndexable) -> int:
+        """Note when to try again, if at all; as `_try`."""
+        if isinstance(error, LongIndex) and error.entries <= LONG_INDEX:
+            return error.entries
+        if isinstance(error, NotIndexable) and error.code == TOO_MANY_SAMPLES:
+            # It has more samples than bytes that have arrived, until now.
+            _remember(self._begins_at, upload.id, GROWTH * upload.received.total)
+        else:
+            self._refuse(upload.id)
         return 0
 
     def _describe(self, upload: Upload, facts: Facts) -> None:
@@ -190,6 +193,21 @@ class Arrivals:
     def _refuse(self, upload_id: UploadId) -> None:
         """Leave it until it is complete."""
         _remember(self._refused, upload_id, inf)
+
+
+def _reader_of_arrived(upload: Upload, read_at: ReadAt) -> ReadAt:
+    """Reads what has arrived; raises `NotArrived` for the rest."""
+    reads = count_from(1)
+
+    def read_arrived(offset: int, count: int) -> bytes:
+        end = min(offset + count, upload.known_length)
+        if next(reads) > MOST_READS:
+            raise NotIndexable("too_many_boxes", "The film has too many pieces.")
+        if not upload.received.covers(ByteRange(offset, max(offset, end))):
+            raise NotArrived
+        return read_at(offset, count)
+
+    return read_arrived
 
 
 def _remember(notes: OrderedDict[UploadId, float], upload_id: UploadId, value: float) -> None:

@@ -12,6 +12,9 @@ from app.domain.jobs import Job, JobYields, Lane
 from app.media.index.entries import LONG_INDEX, SHORT_INDEX
 from app.media.index.errors import LongIndex
 
+QUICK_CPU_SECONDS = 2
+"""Of a program in the lane `quick`; ffprobe takes 0.1 s for most films."""
+
 LATER = 10
 """Priority, in the lane `quick`, of what takes longer than a short index."""
 

@@ -18,7 +18,7 @@ from app.media.film.source import reader
 from app.media.index.errors import NotIndexable
 from app.media.jobs.heartbeat import Heartbeat
 from app.media.steps.job_errors import NO_FFMPEG
-from app.media.steps.limits import leave_lane, wait_for_short_ones
+from app.media.steps.limits import QUICK_CPU_SECONDS, leave_lane, wait_for_short_ones
 from app.media.steps.tools import StepTools
 from app.media.steps.waveform import WAVEFORM
 
@@ -37,8 +37,7 @@ NEEDS_FFMPEG = Problem(
 )
 
 
-QUICK_PROBE_LIMITS = replace(PROBE_LIMITS, cpu_seconds=2)
-"""Of a run of ffprobe for which other films wait. It takes 0.1 s for most films."""
+QUICK_PROBE_LIMITS = replace(PROBE_LIMITS, cpu_seconds=QUICK_CPU_SECONDS)
 
 
 def is_played_as_it_is(video: Upload) -> bool:

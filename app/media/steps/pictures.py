@@ -14,9 +14,9 @@ from itertools import pairwise
 from pathlib import Path
 from threading import Event
 
-from app.domain.jobs import Job
+from app.domain.jobs import Job, Lane
 from app.domain.lifecycle import UploadState
-from app.media.ffmpeg.errors import FfmpegFailed
+from app.media.ffmpeg.errors import FfmpegFailed, FfmpegInterrupted
 from app.media.ffmpeg.hdr import tone_mappings
 from app.media.ffmpeg.program import Conversion, Ffmpeg
 from app.media.index.boxes import ReadAt
@@ -28,6 +28,7 @@ from app.media.sandbox.process import Limits
 from app.media.steps import excerpts
 from app.media.steps.excerpts import Excerpt
 from app.media.steps.job_errors import as_job_errors, needing_index
+from app.media.steps.limits import QUICK_CPU_SECONDS, leave_lane
 from app.media.steps.tools import StepTools
 
 PICTURES = "pictures"
@@ -112,9 +113,16 @@ class EarlyPoster:
             if (picture := movie.picture) is None:
                 return
             arrived = picture.samples.up_to(picture.samples.count_within(video.offset))
-            maker = PictureMaker(self._tools.ffmpeg, scratch, read_at, beat.stop)
+            most = QUICK_CPU_SECONDS if job.lane is Lane.QUICK else math.inf
+            maker = PictureMaker(self._tools.ffmpeg, scratch, read_at, beat.stop, most)
             with as_job_errors("no_pictures", "No early poster can be made of this film"):
-                poster = maker.poster(replace(picture, samples=arrived), pixels=MOST_EARLY_PIXELS)
+                try:
+                    poster = maker.poster(
+                        replace(picture, samples=arrived), pixels=MOST_EARLY_PIXELS
+                    )
+                except FfmpegInterrupted:
+                    leave_lane(job)
+                    raise
             if folder.find(video.id, POSTER) is None:
                 folder.keep(poster, video.id, POSTER)
 
@@ -127,6 +135,8 @@ class PictureMaker:
     scratch: Path
     read_at: ReadAt
     stop: Event
+    most_cpu_seconds: float = math.inf
+    """Of a run of ffmpeg; none gets more than its pictures need."""
 
     def poster(self, picture: Track, *, pixels: int) -> Path:
         """The best of some pictures, for which no more than so many pixels are decoded, or few."""
@@ -169,7 +179,7 @@ class PictureMaker:
                 [*_inputs(excerpt, files), "-y", "-filter_complex", whole, *outputs],
                 readable=files,
                 writable=self.scratch,
-                limits=_limits(excerpt),
+                limits=_limits(excerpt, self.most_cpu_seconds),
                 formats="mov",
             )
             try:
@@ -242,10 +252,10 @@ def _scaled(size: tuple[int, int], tones: str) -> str:
     return f"scale={width}:{height},{tones},{jpeg}" if tones else jpeg
 
 
-def _limits(excerpt: Excerpt) -> Limits:
+def _limits(excerpt: Excerpt, most_cpu_seconds: float) -> Limits:
     """Generous: a slow machine decodes 50 megapixels a second."""
     return Limits(
-        cpu_seconds=10 + excerpt.megapixels / 10,
+        cpu_seconds=min(10 + excerpt.megapixels / 10, most_cpu_seconds),
         wall_seconds=1800,
         memory_bytes=2 << 30,
         output_bytes=32 << 20,

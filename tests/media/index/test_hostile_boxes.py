@@ -9,8 +9,9 @@ import pytest
 
 from app.media.index.boxes import LARGEST_32_BIT, MAX_BOXES_IN_A_BOX, box, full_box
 from app.media.index.edits import Edit, Timeline
+from app.media.index.entries import MAX_TRACKS
 from app.media.index.errors import NotIndexable
-from app.media.index.movie import MAX_MOOV_BYTES, MAX_TRACKS, Movie, read_movie
+from app.media.index.movie import MAX_MOOV_BYTES, Movie, read_movie
 from tests.media.films import FilmStore
 from tests.media.rewritten import edited
 
