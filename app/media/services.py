@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
+from app.domain.errors import UploadError
 from app.domain.jobs import INDEX, REMUX, SOUND, Lane
 from app.domain.policy import RenditionPolicy
 from app.domain.upload import UploadId
@@ -15,6 +16,7 @@ from app.media.ffmpeg.program import Ffmpeg
 from app.media.film.bucket_folder import BucketFolder
 from app.media.film.disk_folder import DiskFolder
 from app.media.film.folder import MediaFolder
+from app.media.film.signatures import HEAD_BYTES, is_no_film
 from app.media.film.source import MediaSource
 from app.media.jobs.heartbeat import Heartbeat
 from app.media.jobs.sweep import MediaSweep
@@ -152,6 +154,8 @@ class MediaServices:
                 folder=self.folder,
                 clock=self.clock,
                 has_ffmpeg=tools.ffmpeg.ffmpeg is not None,
+                # A bucket would keep the thread waiting that looks for all work.
+                is_no_film=(lambda _: False) if self.has_bucket else self._is_no_film,
                 when_ready=self._make_all_qualities if self.policy.is_eager else lambda _: None,
             ),
             # In a bucket, a film can be read only once all of it has arrived.
@@ -187,6 +191,12 @@ class MediaServices:
         calibrate(Ffmpeg.find(), self.folder)
         if self.shared is not None and worker:
             self.shared.tell(worker)
+
+    def _is_no_film(self, upload_id: UploadId) -> bool:
+        try:
+            return is_no_film(self.source.beginning(upload_id, HEAD_BYTES))
+        except (OSError, UploadError):  # The job tells.
+            return False
 
     def _keep_up(self, cache: RungCache, worker: str) -> None:
         cache.trim()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -169,6 +170,31 @@ class MediaRecords:
             new = [_row(each, PlaybackState.WAITING, now) for each in present if each not in known]
             if new:
                 connection.execute(insert(media), [{**row, "is_planned": True} for row in new])
+
+    def add_unplayable(
+        self, upload_ids: Collection[UploadId], problem: Problem, now: datetime
+    ) -> None:
+        """Note of complete uploads that were never looked at why they do not play.
+
+        They count as planned. Others are left out.
+        """
+        is_new = uploads.c.id.in_(upload_ids) & (uploads.c.state == UploadState.COMPLETE)
+        is_new &= not_(exists().where(media.c.upload_id == uploads.c.id))
+        with (
+            suppress(IntegrityError),  # Another process has just planned one of them.
+            self._database.write() as connection,
+        ):
+            found = list(connection.scalars(select(uploads.c.id).where(is_new)))
+            state = PlaybackState.UNPLAYABLE
+            why = {"problem_code": problem.code, "problem_detail": problem.detail}
+            rows = [{**_row(each, state, now), **why, "is_planned": True} for each in found]
+            if rows:
+                connection.execute(insert(media), rows)
+            for upload_id in found:
+                playback = Playback(
+                    upload_id=upload_id, state=state, facts=None, problem=problem, updated_at=now
+                )
+                self._observe(connection, playback)
 
     def get(self, upload_id: UploadId) -> Playback | None:
         """What is known about playing a video."""

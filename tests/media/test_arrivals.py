@@ -122,9 +122,8 @@ def test_a_film_is_not_believed_to_have_more_frames_than_bytes_have_arrived(
     world: World, store: Store
 ) -> None:
     """20 kB that describe 32 tracks of 309 000 frames each, of a file that claims to have 10 MB."""
-    begin = hostile_indexes.index(*hostile_indexes.edited_tracks(32, 309_000))
-    upload = add_begun(world, store, begin, 10_000_000)
-    assert len(begin) < 20_000
+    whole = hostile_indexes.of_many_edits(tracks=32, samples=309_000)
+    upload = add_begun(world, store, whole[:20_000], len(whole))
     arrivals = Arrivals(world.tools(MediaSource(store, world.folder)))
     assert not arrivals.look()
     assert state_of(world, upload) is None

@@ -16,6 +16,7 @@ from app.domain.playback import PlaybackState, Problem
 from app.domain.upload import UploadId
 from app.media.jobs.sweep import BATCH, NOT_INDEXED, MediaSweep
 from app.media.renditions.rungs import RENDITION, SEGMENTS
+from app.media.steps.other_formats import NO_FILM
 from app.media.steps.pictures import EARLY_POSTER, PICTURES
 from app.records.jobs import WORKER_ENDED
 from tests.media.world import QUICK_PACE, World, wall_clock
@@ -191,3 +192,38 @@ def test_only_a_film_that_plays_and_has_arrived_becomes_ready(
     world.media.move(arriving, PlaybackState.PLAYABLE, wall_clock())
     world.media.move(unplayable, PlaybackState.UNPLAYABLE, wall_clock())
     assert sweep.settle() == 0
+
+
+def test_files_that_are_no_films_get_no_job_and_few_writes(world: World, writes: list[str]) -> None:
+    film, *junk = [world.publish() for _ in range(BATCH)]
+    sweep = MediaSweep(
+        world.media,
+        world.uploads,
+        folder=world.folder,
+        clock=wall_clock,
+        is_no_film=lambda upload_id: upload_id != film,
+    )
+    writes.clear()
+    assert sweep.plan(is_recent=True) == BATCH
+    assert sweep.plan(is_recent=True) == 0
+    assert len(writes) <= 4
+    assert [job.job.upload_id for job in world.jobs.unfinished(BATCH)] == [film]
+    found = world.media.of(junk)
+    assert {playback.state for playback in found.values()} == {PlaybackState.UNPLAYABLE}
+    assert {playback.problem for playback in found.values()} == {NO_FILM}
+    assert len(found) == BATCH - 1
+
+
+def test_a_file_that_is_looked_at_again_gets_its_job_whatever_it_begins_with(world: World) -> None:
+    video = world.publish()
+    sweep = MediaSweep(
+        world.media,
+        world.uploads,
+        folder=world.folder,
+        clock=wall_clock,
+        is_no_film=lambda _: True,
+    )
+    sweep.plan(is_recent=True)
+    world.media.plan_again([video])
+    sweep.plan(is_recent=True)
+    assert [job.job.step for job in world.jobs.unfinished(1)] == [INDEX]

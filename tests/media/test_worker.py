@@ -95,7 +95,7 @@ def test_no_lane_waits_for_the_look_at_a_film_that_arrives(site: Site) -> None:
 
     def look_for_long() -> bool:
         has_begun.set()
-        may_end.wait(60)
+        may_end.wait(600)
         return False
 
     worker = site.world.worker(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from app.media.index.movie import FIRST_BOXES
+
 HEAD_BYTES = 64 * 1024
 """What is looked at of a file. Recordings of DVB may begin with the rest of a packet or picture."""
 
@@ -62,16 +64,14 @@ _DIVISORS = {3: 1, 2: 2, 0: 4}
 
 
 def is_no_film(head: bytes) -> bool:
-    """Whether a file that begins so is something else. ffprobe takes an archive of songs for one."""
-    return any(head.startswith(mark, at) for at, mark in _NO_FILMS)
+    """Whether a file that begins with these `HEAD_BYTES` is none, so that nothing else looks at it.
 
-
-def may_be_film(head: bytes) -> bool:
-    """Whether a file that begins with these `HEAD_BYTES` may be one that ffprobe knows.
-
-    One file of random bytes in a thousand may be.
+    Of files of random bytes, one in a thousand seems to be a film. ffprobe takes an archive of
+    songs for a song.
     """
-    return (
+    if any(head.startswith(mark, at) for at, mark in _NO_FILMS):
+        return True
+    return head[4:8] not in FIRST_BOXES and not (
         head.lstrip(b"\0").startswith(_BEGINNINGS)
         or head.startswith(_BEGINNINGS)
         or any(expression.search(head) for expression in _ANYWHERE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from io import FileIO, RawIOBase
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import BinaryIO
 from app.domain.errors import UploadGone
 from app.domain.lifecycle import UploadState
 from app.domain.ranges import ByteRange
-from app.domain.upload import Upload
+from app.domain.upload import Upload, UploadId
 from app.media.film.blocks import Blocks, read_fully
 from app.media.film.film_copies import FilmCopies
 from app.media.film.folder import MediaFolder
@@ -53,6 +53,11 @@ class MediaSource:
             return self._store.library.open(video.id, ByteRange(0, 0))
         except FileNotFoundError as error:
             raise UploadGone("The file of this video is no longer there.") from error
+
+    def beginning(self, upload_id: UploadId, count: int) -> bytes:
+        """The first bytes of a published file, as it was sent; raises `FileNotFoundError`."""
+        with closing(self._store.library.open(upload_id, ByteRange(0, 0))) as file:
+            return read_fully(file, 0, count)
 
     @contextmanager
     def on_disk(self, file: RawIOBase, tell: Callable[[], None]) -> Iterator[Path]:

@@ -20,7 +20,8 @@ MAX_MOOV_BYTES = 64 << 20
 """A larger `moov` box is not read; 2 hours need 5 MiB."""
 
 _KINDS = (b"ftyp", b"moov", b"mdat", b"moof")
-_FIRST_BOXES = frozenset(b"ftyp moov mdat moof styp sidx free skip wide pnot uuid".split())
+FIRST_BOXES = frozenset(b"ftyp moov mdat moof styp sidx free skip wide pnot uuid".split())
+"""What a file must begin with to be taken for MP4 or MOV."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,7 @@ class _Layout:
     def of(cls, boxes: Iterable[FileBox], most_entries: int) -> _Layout:
         found: dict[bytes, list[FileBox]] = {kind: [] for kind in _KINDS}
         for number, box in enumerate(boxes):
-            if number == 0 and box.kind not in _FIRST_BOXES:
+            if number == 0 and box.kind not in FIRST_BOXES:
                 break
             if number > most_boxes(most_entries):
                 raise LongIndex(most_entries + 1)

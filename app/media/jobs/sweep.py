@@ -15,7 +15,7 @@ from app.domain.upload import UploadId
 from app.media.film.folder import MediaFolder
 from app.media.renditions.rungs import RENDITION, SEGMENTS
 from app.media.steps.job_errors import NO_FFMPEG, NO_RENDITIONS
-from app.media.steps.other_formats import is_played_as_it_is
+from app.media.steps.other_formats import NO_FILM, is_played_as_it_is
 from app.media.steps.pictures import EARLY_POSTER, PICTURES
 from app.media.steps.waveform import WAVEFORM
 from app.records.media import MediaRecords
@@ -46,7 +46,7 @@ class MediaSweep:
     more: the media worker calls them again, after a pause.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - called by the composition root alone, with names
         self,
         media: MediaRecords,
         uploads: UploadRecords,
@@ -54,6 +54,7 @@ class MediaSweep:
         folder: MediaFolder,
         clock: Callable[[], datetime],
         has_ffmpeg: bool = False,
+        is_no_film: Callable[[UploadId], bool] = lambda _: False,
         when_ready: Callable[[UploadId], object] = lambda _: None,
     ) -> None:
         self._media = media
@@ -61,15 +62,19 @@ class MediaSweep:
         self._folder = folder
         self._clock = clock
         self._has_ffmpeg = has_ffmpeg
+        self._is_no_film = is_no_film
         self._when_ready = when_ready
 
     def plan(self, *, is_recent: bool) -> int:
         """Queue the first step of complete uploads; with `is_recent`, of those of a minute ago.
 
-        Others, such as all there are after an update, give way to recent ones.
+        Others, such as all there are after an update, give way to recent ones. A file whose first
+        bytes are those of no film gets no job: of those there may be thousands.
         """
         lane = Lane.QUICK if is_recent else Lane.BACKGROUND
         found = self._media.unplanned(BATCH, since=self._since(is_recent=is_recent))
+        if no_films := list(filter(self._is_no_film, found)):
+            self._media.add_unplayable(no_films, NO_FILM, self._clock())
         if found:
             self._media.plan(found, lane, self._clock())
         return len(found)

@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 class MediaWorker:
     """One thread for each lane, one that looks for work, one for films that arrive, one for claims.
 
-    The thread that looks for work reads records alone, no files of clients: all lanes wait for it.
+    The thread that looks for work parses no files of clients: all lanes wait for it.
     `name` is this process's alone, and names it in the claims. Without the first step nothing
     is begun.
     """

@@ -13,7 +13,7 @@ from app.media.ffmpeg.program import PROBE_LIMITS
 from app.media.film.browsers import plays_without_index
 from app.media.film.facts import Facts
 from app.media.film.probe import Contents, contents_of
-from app.media.film.signatures import HEAD_BYTES, is_no_film, may_be_film
+from app.media.film.signatures import HEAD_BYTES, is_no_film
 from app.media.film.source import reader
 from app.media.index.errors import NotIndexable
 from app.media.jobs.heartbeat import Heartbeat
@@ -62,7 +62,7 @@ class OtherFormats:
             self._describe(video, Problem(error.code, error.detail))
             return
         head = reader(source)(0, HEAD_BYTES)
-        if is_no_film(head) or (error.code == "not_mp4" and not may_be_film(head)):
+        if is_no_film(head):
             self._describe(video, NO_FILM)
             return
         wait_for_short_ones(job)
