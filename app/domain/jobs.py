@@ -75,6 +75,8 @@ class Lane(StrEnum):
     """Somebody is waiting for it."""
     BACKGROUND = "background"
     """Takes minutes, for most films."""
+    LONG = "long"
+    """Films whose index takes more than 2 s of CPU time to read; these wait for each other only."""
     ENCODING = "encoding"
     """Takes hours, as whole films that are encoded do."""
 

@@ -27,7 +27,7 @@ from app.media.sandbox.process import Limits
 from app.media.steps import alone
 from app.media.steps.alone import unless_long
 from app.media.steps.indexing import Indexing
-from app.media.steps.limits import LAST, LATER
+from app.media.steps.limits import LATER
 from app.storage.base import Store
 from tests.media import hostile_indexes
 from tests.media.films import FilmStore
@@ -137,9 +137,9 @@ def test_a_long_index_leaves_the_lane_and_is_read_by_a_process_of_its_own(
     for lane, priority in ((Lane.QUICK, 0), (Lane.QUICK, LATER), (Lane.BACKGROUND, 0)):
         gives_way = site.index(video, lane, priority)
         assert gives_way is not None
-        assert (gives_way.lane, gives_way.priority) == (Lane.BACKGROUND, LAST)
+        assert gives_way.lane is Lane.LONG
         site.world.jobs.drop(video, "index", prefix="")
-    assert site.index(video, Lane.BACKGROUND, LAST) is None
+    assert site.index(video, Lane.LONG) is None
     assert [job.upload_id for job in site.alone] == [video]
     assert site.state(video) is PlaybackState.WAITING
 
@@ -163,9 +163,9 @@ def test_what_ffprobe_needs_long_for_leaves_the_lane(site: Site, film: FilmStore
     video = site.publish(film("vp9.webm").read_bytes())
     gives_way = site.index(video, Lane.QUICK, LATER)
     assert gives_way is not None
-    assert (gives_way.lane, gives_way.priority) == (Lane.BACKGROUND, LAST)
+    assert gives_way.lane is Lane.LONG
     site.world.jobs.drop(video, "index", prefix="")
-    assert site.index(video, Lane.BACKGROUND, LAST) is None
+    assert site.index(video, Lane.LONG) is None
     assert [limits.cpu_seconds for limits in Probes.limits] == [2, PROBE_LIMITS.cpu_seconds]
 
 

@@ -296,6 +296,7 @@ def test_every_lane_has_its_own_thread_and_niceness(site: Site) -> None:
         Lane.QUICK: 5,
         Lane.ON_DEMAND: 5,
         Lane.BACKGROUND: 19,
+        Lane.LONG: 19,
         Lane.ENCODING: 19,
     }
     assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == 0

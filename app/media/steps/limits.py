@@ -2,8 +2,8 @@
 
 1. In the lane `quick`, a short index is read at once.
 2. A longer one, and a file that only ffprobe knows, wait there for those, with priority `LATER`.
-3. What takes more than 2 s of CPU time goes to the lane `background`, with priority `LAST`. There,
-   such an index is read by a process of its own; see `alone.py`.
+3. What takes more than 2 s of CPU time goes to the lane `long`. There, such an index is read by a
+   process of its own; see `alone.py`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,6 @@ QUICK_CPU_SECONDS = 2
 LATER = 10
 """Priority, in the lane `quick`, of what takes longer than a short index."""
 
-LAST = 70
-"""Priority, in the lane `background`, of what takes more than 2 s of CPU time."""
-
 
 def most_entries(job: Job) -> int:
     """The longest index that a step may read for this job in the media worker."""
@@ -34,9 +31,9 @@ def wait_for_short_ones(job: Job) -> None:
 
 
 def leave_lane(job: Job) -> None:
-    """Raise `JobYields` unless it is among those in `background` that come last already."""
-    if job.lane is not Lane.BACKGROUND or job.priority < LAST:
-        raise JobYields(Lane.BACKGROUND, LAST)
+    """Raise `JobYields` unless it is in the lane of what takes long already."""
+    if job.lane is not Lane.LONG:
+        raise JobYields(Lane.LONG)
 
 
 def make_way(job: Job, error: LongIndex) -> None:
