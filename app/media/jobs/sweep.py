@@ -68,12 +68,12 @@ class MediaSweep:
     def plan(self, *, is_recent: bool) -> int:
         """Queue the first step of complete uploads; with `is_recent`, of those of a minute ago.
 
-        Others, such as all there are after an update, give way to recent ones. A file whose first
-        bytes are those of no film gets no job: of those there may be thousands.
+        Others, such as all there are after an update, give way to recent ones. A recent file whose
+        first bytes are those of no film gets no job: of those, thousands may arrive at once.
         """
         lane = Lane.QUICK if is_recent else Lane.BACKGROUND
         found = self._media.unplanned(BATCH, since=self._since(is_recent=is_recent))
-        if no_films := list(filter(self._is_no_film, found)):
+        if no_films := list(filter(self._is_no_film, found)) if is_recent else []:
             self._media.add_unplayable(no_films, NO_FILM, self._clock())
         if found:
             self._media.plan(found, lane, self._clock())
