@@ -33,6 +33,9 @@ _BEGINNINGS = (
     *(b"\x64\x58\x20\x25", b"\x12\0"),  # DTS-HD, AV1 as OBUs
 )
 
+_FIRST_BOXES = FIRST_BOXES | frozenset(b"junk pict udta ediw prfl meta emsg ssix prft pdin".split())
+"""Kinds of boxes with which ffmpeg takes a file for MP4 or MOV."""
+
 _ANYWHERE = (
     re.compile(rb"\x06\x0e\x2b\x34"),  # MXF, after a run-in of up to 64 KiB (SMPTE ST 377-1)
     # Start codes of MPEG-1, 2 and 4; of parameter sets, key frames and delimiters of H.264, HEVC.
@@ -71,7 +74,7 @@ def is_no_film(head: bytes) -> bool:
     """
     if any(head.startswith(mark, at) for at, mark in _NO_FILMS):
         return True
-    return head[4:8] not in FIRST_BOXES and not (
+    return head[4:8] not in _FIRST_BOXES and not (
         head.lstrip(b"\0").startswith(_BEGINNINGS)
         or head.startswith(_BEGINNINGS)
         or any(expression.search(head) for expression in _ANYWHERE)
