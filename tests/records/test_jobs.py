@@ -334,7 +334,7 @@ def test_counts_and_lists_show_what_waits_runs_and_has_failed(queue: Queue) -> N
     assert counts[Lane.BACKGROUND, JobState.RUNNING] == 1
     assert counts[Lane.BACKGROUND, JobState.QUEUED] == 1
     assert counts[Lane.QUICK, JobState.QUEUED] == 1
-    assert (len(counts), sum(counts.values())) == (12, 4)
+    assert (len(counts), sum(counts.values())) == (3 * len(Lane), 4)
     assert [row.job for row in queue.jobs.unfinished(10)] == [running, quick, slow]
     assert len(queue.jobs.unfinished(2)) == 2
     (listed,) = queue.jobs.failures(10)
