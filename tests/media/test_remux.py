@@ -270,7 +270,8 @@ def test_without_ffmpeg_nothing_is_queued_and_later_all_is_found(
     sweep(lab, has_ffmpeg=False).plan_unmade()
     assert lab.world.media.unplanned(10) == []
     sweep(lab, has_ffmpeg=True).plan_unmade()
-    assert set(lab.world.media.unplanned(10)) == {video.id for video in videos}
+    # A text is no film, whatever is installed.
+    assert set(lab.world.media.unplanned(10)) == {video.id for video in videos[:-1]}
     found = [(lab.run(INDEX, video, ffmpeg).state, lab.steps_of(video)) for video in videos]
     assert found == [
         (PlaybackState.PROBED, {REMUX}),

@@ -75,7 +75,8 @@ class OtherFormats:
         except FfmpegMissing:
             self._describe_unknown(video, NEEDS_FFMPEG)
         except FfmpegInterrupted as interrupted:
-            leave_lane(job)
+            if job.lane is Lane.QUICK:  # Elsewhere ffprobe has more time.
+                leave_lane(job)
             self._describe_unknown(
                 video, Problem("not_examined", f"The file could not be examined: {interrupted}.")
             )

@@ -121,7 +121,8 @@ class EarlyPoster:
                         replace(picture, samples=arrived), pixels=MOST_EARLY_PIXELS
                     )
                 except FfmpegInterrupted:
-                    leave_lane(job)
+                    if job.lane is Lane.QUICK:  # Elsewhere ffmpeg has more time.
+                        leave_lane(job)
                     raise
             if folder.find(video.id, POSTER) is None:
                 folder.keep(poster, video.id, POSTER)
