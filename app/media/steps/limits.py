@@ -36,6 +36,12 @@ def leave_lane(job: Job) -> None:
         raise JobYields(Lane.LONG)
 
 
+def leave_quick_lane(job: Job) -> None:
+    """Raise `JobYields` if it is in the lane `quick`: elsewhere, programs have more time."""
+    if job.lane is Lane.QUICK:
+        leave_lane(job)
+
+
 def make_way(job: Job, error: LongIndex) -> None:
     """Raise `JobYields` as far as a job with such an index has not made way yet."""
     if error.entries <= LONG_INDEX:

@@ -18,7 +18,7 @@ from app.media.film.source import reader
 from app.media.index.errors import NotIndexable
 from app.media.jobs.heartbeat import Heartbeat
 from app.media.steps.job_errors import NO_FFMPEG
-from app.media.steps.limits import QUICK_CPU_SECONDS, leave_lane, wait_for_short_ones
+from app.media.steps.limits import QUICK_CPU_SECONDS, leave_quick_lane, wait_for_short_ones
 from app.media.steps.tools import StepTools
 from app.media.steps.waveform import WAVEFORM
 
@@ -75,8 +75,7 @@ class OtherFormats:
         except FfmpegMissing:
             self._describe_unknown(video, NEEDS_FFMPEG)
         except FfmpegInterrupted as interrupted:
-            if job.lane is Lane.QUICK:  # Elsewhere ffprobe has more time.
-                leave_lane(job)
+            leave_quick_lane(job)
             self._describe_unknown(
                 video, Problem("not_examined", f"The file could not be examined: {interrupted}.")
             )

@@ -28,7 +28,7 @@ from app.media.sandbox.process import Limits
 from app.media.steps import excerpts
 from app.media.steps.excerpts import Excerpt
 from app.media.steps.job_errors import as_job_errors, needing_index
-from app.media.steps.limits import QUICK_CPU_SECONDS, leave_lane
+from app.media.steps.limits import QUICK_CPU_SECONDS, leave_quick_lane
 from app.media.steps.tools import StepTools
 
 PICTURES = "pictures"
@@ -121,8 +121,7 @@ class EarlyPoster:
                         replace(picture, samples=arrived), pixels=MOST_EARLY_PIXELS
                     )
                 except FfmpegInterrupted:
-                    if job.lane is Lane.QUICK:  # Elsewhere ffmpeg has more time.
-                        leave_lane(job)
+                    leave_quick_lane(job)
                     raise
             if folder.find(video.id, POSTER) is None:
                 folder.keep(poster, video.id, POSTER)
