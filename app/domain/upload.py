@@ -26,6 +26,17 @@ MAX_RANGES = 10_000
 """Most separate ranges of one upload. Each adds a little to the cost of every chunk; clients that
 send a few chunks at once make a handful."""
 
+LEAST_AHEAD_BYTES = 64 * 1024
+MOST_AHEAD_BYTES = 1024 * 1024 * 1024
+AHEAD_SECONDS = 60
+"""How far the reservation of a link's upload reaches beyond its bytes: what its present rate brings
+in this time, and no more than has arrived already. Each step costs a transaction; as the steps
+double, that is one chunk of 20 MB in fifty."""
+
+PROGRESS_BYTES = 1024 * 1024
+"""What must arrive before a link's upload counts as active again: fewer bytes, however often, move
+neither its expiry nor the end of its reservation."""
+
 _ID_FORM = re.compile(r"[0-9a-f]{32}")
 
 
@@ -72,6 +83,12 @@ class Upload:
     as it came. `repr_digest` is the digest that the file must have, as "sha256:1f2e...": a hashlib
     algorithm, and hexadecimal. `crc32c`, in base64, is known of files with cells that clients have
     sent straight to a bucket.
+
+    Uploads through links have a reservation: `reserved` is how many bytes they hold of quota and
+    link until they are complete, at least those received and at most the length. It is None for
+    all others, which hold their whole length. `progress` is how many bytes had arrived at
+    `active_at`, and `is_stalled` says that it no longer holds more than its bytes: no place among
+    the files of its link, either.
     """
 
     id: UploadId
@@ -91,6 +108,9 @@ class Upload:
     metadata: str | None = None
     repr_digest: str | None = None
     sender: str = ""
+    reserved: int | None = None
+    progress: int = 0
+    is_stalled: bool = False
 
     @property
     def offset(self) -> int:
@@ -106,6 +126,13 @@ class Upload:
     def is_covered(self) -> bool:
         """Whether every byte has arrived."""
         return self.length is not None and self.received.covers(ByteRange(0, self.length))
+
+    @property
+    def held_bytes(self) -> int:
+        """How many bytes of a quota it takes."""
+        if self.state in GONE:
+            return 0
+        return (self.length or 0) if self.reserved is None else self.reserved
 
     @property
     def known_length(self) -> int:
@@ -124,8 +151,10 @@ class Upload:
         """Whether a browser may play the file in place."""
         return self.content_type != OPAQUE
 
-    def with_received(self, span: ByteRange, now: datetime) -> Upload:
+    def with_received(self, span: ByteRange, now: datetime, *, is_ahead: bool = True) -> Upload:
         """The upload after `span` became durable; the last missing byte starts verification.
+
+        Its reservation reaches beyond the bytes if `is_ahead`.
 
         Raises `TooManyGaps` if it would become too fragmented, and `ChunkMismatch` beyond a length
         that the client has sent meanwhile.
@@ -137,7 +166,7 @@ class Upload:
         received = self.received.add(span)
         if len(received) > MAX_RANGES:
             raise TooManyGaps(f"The upload has {MAX_RANGES} gaps; send what is missing first.")
-        return replace(self, received=received, active_at=now)._moved_on(now)
+        return replace(self, received=received)._active(now, is_ahead=is_ahead)._moved_on(now)
 
     def with_length(self, length: int, now: datetime) -> Upload:
         """The upload with its length; `UploadConflict` if it has another one already."""
@@ -145,11 +174,52 @@ class Upload:
             raise UploadConflict(f"The upload has {self.length} bytes, not {length}.")
         if self.received.end > length:
             raise ChunkMismatch(f"{self.received.end} bytes are there already.")
-        return replace(self, length=length, active_at=now)._moved_on(now)
+        return replace(self, length=length)._active(now, is_ahead=False)._moved_on(now)
+
+    def reserving(self, now: datetime, *, is_ahead: bool) -> Upload:
+        """The upload with a reservation for the bytes that come next; not stalled any more."""
+        if self.reserved is None:
+            return self
+        total, ahead = self.received.total, 0
+        if is_ahead:
+            seconds = max((now - self.active_at).total_seconds(), 1.0)
+            at_this_rate = int((total - self.progress) / seconds * AHEAD_SECONDS)
+            ahead = min(max(min(at_this_rate, total), LEAST_AHEAD_BYTES), MOST_AHEAD_BYTES)
+        reserved = max(total + ahead, total if self.is_stalled else self.reserved)
+        if self.length is not None:
+            reserved = min(reserved, self.length)
+        return replace(self, reserved=reserved, is_stalled=False)
+
+    def claiming(self, count: int) -> Upload:
+        """The upload as if it held `count` bytes, if it has a reservation for fewer."""
+        if self.reserved is None or count <= self.reserved:
+            return self
+        return replace(self, reserved=count)
+
+    def stalled(self) -> Upload:
+        """The upload after it has given back all that it holds beyond its bytes."""
+        if self.reserved is None or self.is_stalled or self.state is not UploadState.RECEIVING:
+            return self
+        return replace(self, reserved=self.received.total, is_stalled=True)
 
     def with_parts(self, length: int, now: datetime) -> Upload:
         """The concatenation once all of its parts, `length` bytes in total, have arrived."""
         return self.with_length(length, now).with_received(ByteRange(0, length), now)
+
+    def _active(self, now: datetime, *, is_ahead: bool) -> Upload:
+        """The upload after some of it has arrived; with a reservation, a few bytes do not count."""
+        if self.reserved is None:
+            return replace(self, active_at=now)
+        total = self.received.total
+        is_covered = total <= self.reserved and not self.is_stalled
+        is_too_long = self.length is not None and self.reserved > self.length
+        after = self
+        if not is_covered or is_too_long:
+            after = self.reserving(now, is_ahead=is_ahead and not is_too_long)
+        gained = total - self.progress
+        if gained < PROGRESS_BYTES and not (gained and self.is_covered):
+            return after
+        return replace(after, active_at=now, progress=total)
 
     def _moved_on(self, now: datetime) -> Upload:
         if self.state is not UploadState.RECEIVING or not self.is_covered:

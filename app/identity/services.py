@@ -74,6 +74,7 @@ class _Wiring:
     options: IdentityOptions
     clock: Callable[[], datetime]
     new_id: Callable[[], str]
+    cancel_uploads: Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +120,16 @@ class IdentityServices:
         counts: MinuteCounts,
         clock: Callable[[], datetime],
         new_id: Callable[[], str],
+        cancel_uploads: Callable[[str], None],
     ) -> IdentityServices:
-        """All of it over one database."""
-        wiring = _Wiring(database=database, options=options, clock=clock, new_id=new_id)
+        """All of it over one database; `cancel_uploads` ends those of senders with a prefix."""
+        wiring = _Wiring(
+            database=database,
+            options=options,
+            clock=clock,
+            new_id=new_id,
+            cancel_uploads=cancel_uploads,
+        )
         keys = ApiKeys(KeyRecords(database), clock=clock, new_id=new_id)
         people = PeopleRecords(database)
         sessions = Sessions(SessionRecords(database), clock=clock, new_id=new_id)
@@ -162,7 +170,14 @@ def _links(
     return (
         ShareLinks(shared, signing, link_passwords, clock=clock, new_id=new_id),
         visitors,
-        UploadLinks(links, link_passwords, visitors, clock=clock, new_id=new_id),
+        UploadLinks(
+            links,
+            link_passwords,
+            visitors,
+            clock=clock,
+            new_id=new_id,
+            cancel_uploads=wiring.cancel_uploads,
+        ),
     )
 
 

@@ -13,7 +13,12 @@ from typing import Any
 from app.domain.errors import InvalidField
 from app.identity.link_passwords import LinkPasswords
 from app.identity.link_visitors import MAX_NAME_CHARACTERS, LinkVisitors
-from app.records.identity.upload_links import Received, UploadLink, UploadLinkRecords
+from app.records.identity.upload_links import (
+    Received,
+    UploadLink,
+    UploadLinkRecords,
+    sender_prefix,
+)
 
 CODE_BYTES = 16
 """128 random bits: a code cannot be guessed."""
@@ -78,9 +83,11 @@ class UploadLinks:
         *,
         clock: Callable[[], datetime],
         new_id: Callable[[], str],
+        cancel_uploads: Callable[[str], None],
     ) -> None:
         self._records = records
         self._passwords = passwords
+        self._cancel_uploads = cancel_uploads
         self._visitors = visitors
         self._clock = clock
         self._new_id = new_id
@@ -130,12 +137,15 @@ class UploadLinks:
         return changed
 
     def close(self, link: UploadLink) -> UploadLink:
-        """Refuse every further request through the link; closing it again changes nothing."""
-        if link.closed_at is not None:
-            return link
-        closed = self._records.change(link.id, closed_at=self._clock())
-        self._visitors.forget()
-        return closed
+        """Refuse every further request through the link, and cancel what it has not received.
+
+        Closing it again changes nothing.
+        """
+        if link.closed_at is None:
+            link = self._records.change(link.id, closed_at=self._clock())
+            self._visitors.forget()
+        self._cancel_uploads(sender_prefix(link.id))
+        return link
 
     def received(self, link: UploadLink, limit: int) -> list[Received]:
         """What came through the link and what is on its way, the newest first."""

@@ -37,10 +37,13 @@ from app.records.tables import parts as parts_table
 
 _COLUMNS = tuple(column.name for column in UPLOAD)
 
-_CHANGING = ("length", "state", "active_at", "published_at", "received")
-"""The columns that change while an upload is unfinished."""
+_CHANGING = ("length", "state", "active_at", "published_at", "received", "progress")
+"""The columns that change when bytes arrive."""
 
-_COMPARED = ("filename", "length", "state", "received")
+_RESERVATION = ("reserved", "is_stalled")
+"""Those that change besides in transactions that observers see."""
+
+_COMPARED = ("filename", "length", "state", "received", "reserved")
 """The columns that show whether an upload is still as it was read."""
 
 _USABLE = sorted([*ACTIVE, UploadState.COMPLETE])
@@ -96,6 +99,8 @@ _UPDATE = (
 _IS_UNCHANGED = [
     uploads.c[name].is_not_distinct_from(bindparam(f"old_{name}")) for name in _COMPARED
 ]
+
+_UPDATE_ALL = _UPDATE.values({name: bindparam(name) for name in _RESERVATION})
 
 _UPDATE_IF_UNCHANGED = _UPDATE.where(*_IS_UNCHANGED)
 
@@ -251,7 +256,8 @@ def release_key(connection: Connection, owner: str, client_key: str) -> None:
 
 def store(connection: Connection, upload: Upload) -> None:
     """Write the changes of an upload."""
-    run(connection, _UPDATE, _changed(upload))
+    reservation = {name: getattr(upload, name) for name in _RESERVATION}
+    run(connection, _UPDATE_ALL, {**_changed(upload), **reservation})
 
 
 def store_if_unchanged(connection: Connection, upload: Upload, old: Upload) -> bool:

@@ -20,6 +20,7 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
     UniqueConstraint,
+    false,
     text,
 )
 
@@ -65,6 +66,7 @@ class Ranges(TypeDecorator[RangeSet]):
 IS_VIDEO = text("state = 'complete'")
 HAS_SENDER = text("sender <> ''")
 IS_WITHOUT_LENGTH = text("state = 'receiving' AND length IS NULL")
+IS_RESERVING = text("reserved IS NOT NULL AND state IN ('receiving', 'held')")
 
 
 def _videos(name: str, column: str) -> Index:
@@ -94,6 +96,9 @@ uploads = Table(
     Column("metadata", Text),
     Column("repr_digest", String(200)),
     Column("received", Ranges, nullable=False),
+    Column("reserved", BigInteger),
+    Column("progress", BigInteger, nullable=False, server_default=text("0")),
+    Column("is_stalled", Boolean, nullable=False, server_default=false()),
     Column("search_name", Text, nullable=False),
     Column("sort_name", LargeBinary, nullable=False),
     UniqueConstraint("owner", "client_key", name="uploads_client_key"),
@@ -108,6 +113,7 @@ uploads = Table(
         sqlite_where=IS_WITHOUT_LENGTH,
         postgresql_where=IS_WITHOUT_LENGTH,
     ),
+    Index("uploads_reserving", "sender", sqlite_where=IS_RESERVING, postgresql_where=IS_RESERVING),
     Index("uploads_by_digest", "state", "sha256", "crc32c", "active_at"),
     _videos("uploads_by_publication", "published_at"),
     _videos("uploads_by_name", "sort_name"),

@@ -14,7 +14,7 @@ from app.records.shared_updates import SharedUpdates
 Observer = Callable[[Connection, Upload | None, Upload | None], None]
 """Called with an upload before and after a change, in the transaction of that change; None where it
 did not exist or does not any more. If it raises, nothing is changed. Bytes that arrive are no such
-change: they would pay for it with every chunk."""
+change, unless they need another reservation: they would pay for it with every chunk."""
 
 
 class UploadChanges:
@@ -26,16 +26,34 @@ class UploadChanges:
         self._together = SharedUpdates(self._store_unchanged)
 
     def apply(
-        self, connection: Connection, upload_id: UploadId, change: Callable[[Upload], Upload]
+        self,
+        connection: Connection,
+        upload_id: UploadId,
+        change: Callable[[Upload], Upload],
+        *,
+        claimed_bytes: int = 0,
     ) -> Upload:
-        """Store the upload after `change`; if that raises, nothing is changed."""
+        """Store the upload after `change`; if that raises, nothing is changed.
+
+        Observers must accept that it holds `claimed_bytes`, too, even if it reserves fewer.
+        """
         before = statements.get(connection, upload_id, for_update=True)
         after = change(before)
         if after is not before:
             statements.store(connection, after)
-            if (before.state, before.length) != (after.state, after.length):
-                self.observe(connection, before, after)
+            claim = after.claiming(claimed_bytes)
+            if _what_counts(before) != _what_counts(claim):
+                self.observe(connection, before, claim)
+            if claim is not after:
+                self.observe(connection, claim, after)
         return after
+
+    def observe_new(self, connection: Connection, upload: Upload) -> None:
+        """Tell the observers of a new upload; they must accept its whole length, too."""
+        claim = upload.claiming(upload.length or 0)
+        self.observe(connection, None, claim)
+        if claim is not upload:
+            self.observe(connection, claim, upload)
 
     def observe(self, connection: Connection, before: Upload | None, after: Upload | None) -> None:
         """Tell the observers of a change that this transaction makes."""
@@ -52,3 +70,7 @@ class UploadChanges:
     def _store_unchanged(self, changes: Sequence[tuple[Upload, Upload]]) -> list[bool]:
         with self._database.one_statement() as connection:
             return statements.store_unchanged(connection, changes)
+
+
+def _what_counts(upload: Upload) -> tuple[object, ...]:
+    return upload.state, upload.length, upload.reserved, upload.is_stalled

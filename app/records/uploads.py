@@ -6,19 +6,20 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
-from sqlalchemy import Select, delete, func, select, update
+from sqlalchemy import Select, delete, false, func, select, update
 from sqlalchemy.exc import IntegrityError
 
-from app.domain.errors import TooManyGaps, UploadNotFound
+from app.domain.errors import LinkFull, NoRoom, TooLarge, TooManyGaps, UploadNotFound
 from app.domain.lifecycle import ACTIVE, IllegalTransition, UploadState
 from app.domain.ranges import ByteRange, RangeSet
 from app.domain.upload import Part, Upload, UploadId
 from app.domain.video_list import Position, VideoList
 from app.records import statements
 from app.records.engine import Database
-from app.records.tables import UPLOAD, uploads
+from app.records.tables import HAS_SENDER, IS_RESERVING, UPLOAD, uploads
 from app.records.tables import parts as parts_table
 from app.records.upload_changes import Observer, UploadChanges
 
@@ -76,7 +77,7 @@ class UploadRecords:
                 statements.release_key(connection, upload.owner, upload.client_key)
             statements.add(connection, upload)
             statements.add_parts(connection, upload, parts)
-            self._changes.observe(connection, None, upload)
+            self._changes.observe_new(connection, upload)
         self._tell(CREATED)
         return upload, True
 
@@ -138,19 +139,80 @@ class UploadRecords:
         """Note that the bytes of `span` are durable; the last missing ones start verification.
 
         `upload` is as the caller last read it; if that is current, a single statement suffices.
-        Raises `UploadGone` if it was cancelled or has expired meanwhile.
+        Raises `UploadGone` if it was cancelled or has expired meanwhile, and what refuses bytes for
+        which a link's upload has no reservation: `QuotaExceeded`, `LinkFull`, `TooMuchReserved`.
         """
 
-        def with_received(found: Upload) -> Upload:
-            return found.require_present().with_received(span, now)
+        def with_received(found: Upload, *, is_ahead: bool) -> Upload:
+            return found.require_present().with_received(span, now, is_ahead=is_ahead)
 
         after = None
         with suppress(TooManyGaps):  # Another request may have closed gaps since.
-            after = with_received(upload)
-        if after and self._changes.store_if_unchanged(after, upload):
+            after = with_received(upload, is_ahead=True)
+        is_reserved = after is not None and _reservation(after) == _reservation(upload)
+        if after and is_reserved and self._changes.store_if_unchanged(after, upload):
             return after
-        with self._database.write() as connection:
-            return self._changes.apply(connection, upload.id, with_received)
+        return self._reserve(upload, with_received)
+
+    def reserve(self, upload: Upload, more_bytes: int, now: datetime) -> Upload:
+        """Reserve what comes next of an upload through a link, of which more is about to come.
+
+        Raises as `add_received` does if all of it would not fit now. Others hold their length, and
+        are left as they are.
+        """
+        needed = upload.received.total + more_bytes
+        if upload.reserved is None or (needed <= upload.reserved and not upload.is_stalled):
+            return upload
+
+        def reserving(found: Upload, *, is_ahead: bool) -> Upload:
+            is_receiving = found.require_present().state is UploadState.RECEIVING
+            return found.reserving(now, is_ahead=is_ahead) if is_receiving else found
+
+        return self._reserve(upload, reserving, claimed_bytes=needed)
+
+    def _reserve(self, upload: Upload, change: _Reserving, *, claimed_bytes: int = 0) -> Upload:
+        """Store the upload after `change`; where little is left, without bytes ahead."""
+        for is_ahead in (True, False):
+            try:
+                with self._database.write() as connection:
+                    return self._changes.apply(
+                        connection,
+                        upload.id,
+                        partial(change, is_ahead=is_ahead),
+                        claimed_bytes=claimed_bytes,
+                    )
+            except (NoRoom, LinkFull, TooLarge):
+                if upload.reserved is None or not is_ahead:
+                    raise
+        raise AssertionError("one of the two has returned or raised")
+
+    def stall(self, upload_id: UploadId, cutoff: datetime) -> None:
+        """Give back what an upload through a link holds beyond its bytes, if idle since `cutoff`.
+
+        Harmless if it was active meanwhile, or has ended.
+        """
+        with self._database.write() as connection, suppress(UploadNotFound):
+            self._changes.apply(
+                connection,
+                upload_id,
+                lambda found: found.stalled() if found.active_at <= cutoff else found,
+            )
+
+    def reserving(self, limit: int, *, idle_since: datetime) -> list[Upload]:
+        """Uploads through links that hold more than their bytes, and are idle since that time."""
+        return self._list(
+            select(*UPLOAD)
+            .where(IS_RESERVING, uploads.c.state == UploadState.RECEIVING)
+            .where(uploads.c.is_stalled == false(), uploads.c.active_at <= idle_since)
+            .order_by(uploads.c.active_at)
+            .limit(limit)
+        )
+
+    def unfinished_of(self, senders: str, limit: int) -> list[Upload]:
+        """Uploads that still need bytes, or to be put together, of senders with that prefix."""
+        is_theirs = (uploads.c.sender >= senders) & (uploads.c.sender < senders + "~")
+        needs_more = uploads.c.state.in_([UploadState.RECEIVING, UploadState.HELD])
+        return self._list(select(*UPLOAD).where(HAS_SENDER, is_theirs, needs_more).limit(limit))
 
     def add_parts(self, upload_id: UploadId, length: int, now: datetime) -> Upload:
         """Note that all parts of a concatenation, `length` bytes, are there: it is `verifying`.
@@ -187,7 +249,9 @@ class UploadRecords:
         """Mark every unfinished upload as empty; all of them receive again."""
         with self._database.write() as connection:
             connection.execute(
-                update(uploads).where(uploads.c.state.in_(ACTIVE)).values(received=RangeSet())
+                update(uploads)
+                .where(uploads.c.state.in_(ACTIVE))
+                .values(received=RangeSet(), progress=0)
             )
             connection.execute(
                 update(uploads)
@@ -230,6 +294,7 @@ class UploadRecords:
                 connection,
                 upload_id,
                 lambda found: found.require_present().with_length(length, now),
+                claimed_bytes=length,
             )
 
     def move(
@@ -370,6 +435,14 @@ class UploadRecords:
     def _list(self, query: Select[Any]) -> list[Upload]:
         with self._database.read() as connection:
             return [statements.from_row(row) for row in connection.execute(query)]
+
+
+class _Reserving(Protocol):
+    def __call__(self, found: Upload, *, is_ahead: bool) -> Upload: ...
+
+
+def _reservation(upload: Upload) -> tuple[int | None, bool]:
+    return upload.reserved, upload.is_stalled
 
 
 def _moved_at(now: datetime, target: UploadState) -> Callable[[Upload], Upload]:

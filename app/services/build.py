@@ -30,7 +30,13 @@ from app.records.uploads import Listener, UploadRecords, no_listener
 from app.request.minute_counts import MinuteCounts, counts_in
 from app.request.name_digest import NameDigest
 from app.request.this_node import this_node
-from app.services.callers import identity_options, line, request_rate, sender_limits
+from app.services.callers import (
+    identity_options,
+    line,
+    request_rate,
+    reserved_limits,
+    sender_limits,
+)
 from app.services.services import Services
 from app.services.storage import bucket_address, bucket_of, database_of, store_in
 from app.settings import Settings
@@ -71,7 +77,7 @@ def build_services(
     """
     base = _base(settings, on_upload, now)
     uploads, chunks, library = _uploads(base), _chunks(base), _library(base)
-    identity = _identity(base, passwords or Passwords())
+    identity = _identity(base, passwords or Passwords(), uploads)
     database = base.database
     return Services(
         settings=settings,
@@ -122,7 +128,7 @@ class _Base:
 
 def _base(settings: Settings, on_upload: Listener, now: Clock) -> _Base:
     database = database_of(settings)
-    links = LinkLimits(UploadLinkRecords(database), now)
+    links = LinkLimits(UploadLinkRecords(database), now, reserved_limits(settings))
     quotas = ProjectQuotas(database)
     signing = Signing(SharedValues(database), settings.data_dir / OLD_SECRET)
     name_digest = NameDigest(lambda: signing.secret) if database.is_remote else None
@@ -269,7 +275,7 @@ def _media(base: _Base) -> MediaServices:
     )
 
 
-def _identity(base: _Base, passwords: Passwords) -> IdentityServices:
+def _identity(base: _Base, passwords: Passwords, uploads: UploadService) -> IdentityServices:
     return IdentityServices.build(
         base.database,
         base.signing,
@@ -278,6 +284,7 @@ def _identity(base: _Base, passwords: Passwords) -> IdentityServices:
         counts=base.counts,
         clock=base.now,
         new_id=_new_id,
+        cancel_uploads=uploads.cancel_all,
     )
 
 

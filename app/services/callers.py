@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from app.domain.access import Role
+from app.identity.link_limits import ReservedLimits
 from app.identity.mail import Mail
 from app.identity.openid import Joining, OpenIdClient
 from app.identity.request_rate import RequestRate
@@ -33,6 +34,14 @@ def sender_limits(settings: Settings, counts: MinuteCounts) -> SenderLimits:
         per_minute=settings.per_minute(settings.new_uploads_per_minute, NEW_UPLOADS_PER_MINUTE),
         max_uploads=settings.max_uploads_per_sender,
         max_reserved_bytes=settings.max_reserved_bytes_per_sender,
+    )
+
+
+def reserved_limits(settings: Settings) -> ReservedLimits:
+    """How much strangers may hold together."""
+    return ReservedLimits(
+        of_link=settings.max_reserved_bytes_per_link,
+        of_all_links=settings.max_reserved_bytes_of_links,
     )
 
 

@@ -133,7 +133,8 @@ class Settings:
         seconds,
         "600",
         "With accounts, an upload that has received no byte for this long gives its disk space "
-        "back until its first byte comes; one through an upload link expires.",
+        "back until its first byte comes. One through an upload link expires then; if bytes have "
+        "come, it holds no more than those after this long without real progress.",
     )
     project_quota_bytes: int = _option(
         count,
@@ -152,6 +153,15 @@ class Settings:
         "0",
         "With accounts, the most bytes that all unfinished uploads of one sender may still lack "
         "together; 0 for no limit.",
+    )
+    max_reserved_bytes_per_link: int = _option(
+        count,
+        "107374182400",
+        "The most bytes that all unfinished uploads of one upload link may hold together: those "
+        "received, and those expected within a minute; 0 for no limit.",
+    )
+    max_reserved_bytes_of_links: int = _option(
+        count, "536870912000", "The same for all upload links together; 0 for no limit."
     )
     requests_per_minute: int | None = _option(
         optional_count,

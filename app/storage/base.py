@@ -59,12 +59,18 @@ class RangeWriter(Protocol):
 class Staging(Protocol):
     """Files that are still being received."""
 
-    def reserve(self, key: str, length: int) -> None:
-        """Reserve space for a file of `length` bytes, or raise `NoRoom`. Repeatable."""
+    def reserve(self, key: str, length: int, *, allocates: bool = True) -> None:
+        """Reserve space for a file of `length` bytes, or raise `NoRoom`. Repeatable.
+
+        Without `allocates`, the space must be free now, but is only taken as bytes are written.
+        """
         ...
 
-    def enlarge(self, key: str, length: int) -> None:
-        """Reserve more space for an existing file; raises `NoRoom`, `BytesLost`. Repeatable."""
+    def enlarge(self, key: str, length: int, *, allocates: bool = True) -> None:
+        """Reserve more space for an existing file, as `reserve` does.
+
+        Raises `NoRoom`, `BytesLost`. Repeatable.
+        """
         ...
 
     def writer(

@@ -135,7 +135,7 @@ class Chunks:
         arrival = Arrival(chunk=chunk, source=source, is_at_offset=True, progress=progress)
         arrival.check_offset(upload)
         check_chunk(chunk, None if source.remaining is None else upload.length)
-        if upload.length is None and source.remaining:
+        if upload.length is None and upload.reserved is None and source.remaining:
             self._enlarge(upload, chunk.end)
         with self._completing(upload):
             upload = self._receive(upload, arrival)
@@ -144,6 +144,13 @@ class Chunks:
     def check(self, upload: Upload, span: ByteRange) -> None:
         """Raise what `append` would raise for this chunk before it reads any bytes."""
         check_chunk(self._chunk(upload, span.start, span.length), upload.length)
+
+    def reserve(self, upload: Upload, count: int) -> Upload:
+        """Reserve room for the next bytes of an upload through a link, if it has none.
+
+        Raises `QuotaExceeded`, `LinkFull` or `TooMuchReserved` unless there is room for `count`.
+        """
+        return self._records.reserve(upload, count, self._clock()) if count else upload
 
     def note_stored(self, upload: Upload, spans: Sequence[ByteRange]) -> Upload:
         """Record bytes that were stored without the server; returns the upload afterwards.
@@ -195,7 +202,7 @@ class Chunks:
         A missing file is not created again: it would have zeros in place of the bytes.
         """
         with suppress(BytesLost):  # The next write or publish finds out why.
-            self._staging.enlarge(upload.id, length)
+            self._staging.enlarge(upload.id, length, allocates=upload.reserved is None)
 
     def _chunk(self, upload: Upload, start: int, length: int | None) -> ByteRange:
         """What a request will write; without a length, up to the end of the file or the limit."""
@@ -277,7 +284,7 @@ class Chunks:
     def _write_again(self, upload: Upload, arrival: Arrival) -> Upload:
         """The file is missing: create it if it held no bytes, otherwise give up the upload."""
         if not upload.received:
-            self._staging.reserve(upload.id, upload.length or 0)
+            self._staging.reserve(upload.id, upload.length or 0, allocates=upload.reserved is None)
         try:
             return self._write(upload, arrival)
         except BytesLost:
@@ -290,6 +297,8 @@ class Chunks:
             upload = self._records.get(upload.id).require_present()
             arrival.check_offset(upload)
             gaps = list(upload.received.gaps(chunk)) if arrival.is_needed_by(upload) else []
+            if arrival.source.remaining is not None:
+                upload = self.reserve(upload, sum(gap.length for gap in gaps))
             upload, end = self._write_gaps(upload, arrival, gaps, writer)
             self._policy_of(upload).check_length(end)
             if upload.length is None:

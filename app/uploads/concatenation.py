@@ -6,7 +6,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
 
-from app.domain.errors import LargerThanQuota, QuotaExceeded, UploadGone, UploadNotFound
+from app.domain.errors import (
+    LinkClosed,
+    LinkFull,
+    QuotaExceeded,
+    TooLarge,
+    UploadGone,
+    UploadNotFound,
+)
 from app.domain.lifecycle import GONE, IllegalTransition, UploadState
 from app.domain.policy import UploadPolicy
 from app.domain.upload import Part, Upload, UploadId
@@ -47,8 +54,8 @@ class Concatenation:
     def begin(self, upload: Upload) -> Upload:
         """The upload in `verifying` with its space reserved, if every part is held by now.
 
-        Raises `TooLarge`, `NoRoom`, `QuotaExceeded`, and `UploadGone` if a part has ended: that
-        ends the upload.
+        Raises `TooLarge`, `NoRoom`, `QuotaExceeded`, `LinkFull`, and `UploadGone` if a part has
+        ended: that ends the upload.
         """
         states = self._part_states(upload)
         sources = self._sources(upload, states)
@@ -59,7 +66,7 @@ class Concatenation:
         self._store.staging.reserve(upload.id, length)
         try:
             return self._records.add_parts(upload.id, length, self._clock())
-        except (QuotaExceeded, LargerThanQuota):
+        except (QuotaExceeded, LinkClosed, LinkFull, TooLarge):
             self._store.staging.remove(upload.id)  # It is still `receiving`: nothing is in there.
             raise
         except (UploadGone, UploadNotFound):

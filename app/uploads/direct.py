@@ -45,6 +45,7 @@ class DirectUploads:
         missing = self._missing(upload, promised)
         if missing and self.cell_bytes(upload) is None:
             raise NotDirect("Send the bytes of this upload to the server.")
+        self._chunks.reserve(upload, sum(each.span.length for each in missing))
         with _through_server():
             found = iter(self._cells.offers(upload.id, missing) if missing else [])
         return [next(found) if each in missing else CellOffer(is_stored=True) for each in promised]

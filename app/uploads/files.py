@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from io import RawIOBase
 
-from app.domain.access import Scope
+from app.domain.access import Scope, is_through_link
 from app.domain.errors import BodyStalled, UploadError, UploadGone
 from app.domain.lifecycle import IllegalTransition, UploadState
 from app.domain.policy import Allowance, UploadPolicy, no_allowance
@@ -116,7 +116,14 @@ class WholeFiles:
             self._check_quota(scope.target(), source.remaining or room - FORM_BYTES)
         upload_id = parse_upload_id(self._new_id())
         try:
-            length = self._store_body(upload_id, source, room=room, policy=policy)
+            if room:
+                # The bodies of strangers hold no more of the disk than has arrived.
+                self._store.staging.reserve(
+                    upload_id,
+                    min(room, policy.max_length),
+                    allocates=not is_through_link(scope.sender),
+                )
+            length = self._store_body(upload_id, source, policy=policy)
             if is_new and not told_bytes:
                 # Not twice: of the chunks of a file that are sent at the same time, the first to
                 # arrive takes the room of all.
@@ -133,12 +140,8 @@ class WholeFiles:
             sha256=self._begin_digest(upload_id, length),
         )
 
-    def _store_body(
-        self, upload_id: UploadId, source: BodySource, *, room: int, policy: UploadPolicy
-    ) -> int:
+    def _store_body(self, upload_id: UploadId, source: BodySource, *, policy: UploadPolicy) -> int:
         """Receive all of `source`, and return its length in bytes."""
-        if room:
-            self._store.staging.reserve(upload_id, min(room, policy.max_length))
         limit = policy.max_length + 1 if source.remaining is None else source.remaining
         length = self._store.staging.receive(upload_id, source, limit, self._limits)
         policy.check_length(length)

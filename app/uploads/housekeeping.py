@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
 
-from app.domain.access import is_through_link
 from app.domain.errors import StorageFailed, UploadError, UploadGone, UploadNotFound
 from app.domain.lifecycle import ACTIVE, GONE, IllegalTransition, UploadState
 from app.domain.ranges import ByteRange
@@ -195,25 +194,30 @@ class Housekeeping:
                 log.info("orphan removed", extra={"upload_id": key})
 
     def give_space_back(self) -> None:
-        """Free the space of uploads of which no byte has come for the time of a reservation.
+        """Free what uploads hold for bytes that have not come for the time of a reservation.
 
-        They stay, and reserve it again when their first byte comes. Those of upload links expire
-        instead: strangers could otherwise hold a project's quota without sending anything.
+        Those of members stay, and reserve their space again when their first byte comes. Those of
+        upload links expire if nothing has arrived, and otherwise hold no more than that, so that
+        strangers hold neither quota nor links by what they only claim.
         """
         if self._reservation is None:
             return
+        self._release_stalled(self._clock() - self._reservation)
         longest = self._reservation.total_seconds()
         idle = [f.key for f in self._store.inspection.staged() if f.idle_seconds > longest]
         for upload_id, state in self._states(idle):
             upload = self._empty(upload_id) if state is UploadState.RECEIVING else None
-            if upload is None:
-                continue
-            if is_through_link(upload.sender):
-                with suppress(IllegalTransition, UploadNotFound, UploadGone):
-                    self._expire_idle(upload, self._clock() - self._reservation)
-            else:
+            if upload is not None and upload.reserved is None:
                 # Asked again once no writer can begin: it records its bytes before it ends.
                 self._store.staging.give_back(upload_id, partial(self._is_empty, upload_id))
+
+    def _release_stalled(self, cutoff: datetime) -> None:
+        while found := self._records.reserving(self.batch, idle_since=cutoff):
+            for upload in found:
+                with suppress(IllegalTransition, UploadNotFound, UploadGone):
+                    if not upload.received:
+                        self._expire_idle(upload, cutoff)
+                    self._records.stall(upload.id, cutoff)
 
     def _is_empty(self, upload_id: UploadId) -> bool:
         return self._empty(upload_id) is not None

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from app.domain.access import Scope
+from app.domain.access import Scope, is_through_link
 from app.domain.errors import (
     InvalidRequest,
     UploadComplete,
@@ -24,12 +25,22 @@ from app.domain.policy import (
     check_fingerprint,
     no_allowance,
 )
-from app.domain.upload import Part, Upload, UploadId, UploadKind, parse_upload_id
+from app.domain.upload import (
+    LEAST_AHEAD_BYTES,
+    Part,
+    Upload,
+    UploadId,
+    UploadKind,
+    parse_upload_id,
+)
 from app.ingest.checksum import new_checksum
 from app.records.uploads import UploadRecords
 from app.storage.base import Store
 from app.uploads.completion import Completion
 from app.uploads.concatenation import made_before
+
+CANCELLED_AT_ONCE = 100
+"""Uploads that one query reads in order to cancel them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +178,14 @@ class UploadService:
         self._store.library.delete(upload.id)
         return upload
 
+    def cancel_all(self, senders: str) -> None:
+        """Cancel what senders with that prefix have not finished, and free its space."""
+        while found := self._records.unfinished_of(senders, CANCELLED_AT_ONCE):
+            for upload in found:
+                with suppress(IllegalTransition, UploadNotFound):
+                    self._records.move(upload.id, UploadState.CANCELLED, self._clock())
+                    self._store.library.delete(upload.id)
+
     def _find_file(self, new: NewUpload) -> Upload | None:
         if new.fingerprint is None or new.length is None:
             return None
@@ -196,6 +215,7 @@ class UploadService:
             kind=new.kind,
             metadata=new.metadata,
             repr_digest=new.repr_digest,
+            reserved=_first_reserved(new),
         )
 
     def _filename_of(self, new: NewUpload) -> str:
@@ -217,10 +237,19 @@ class UploadService:
 
     def _reserve_or_forget(self, upload: Upload) -> None:
         try:
-            self._store.staging.reserve(upload.id, upload.length or 0)
+            self._store.staging.reserve(
+                upload.id, upload.length or 0, allocates=upload.reserved is None
+            )
         except BaseException:
             self._records.remove(upload.id)
             raise
+
+
+def _first_reserved(new: NewUpload) -> int | None:
+    """What an upload through a link holds before its first byte."""
+    if new.kind is UploadKind.CONCATENATION or not is_through_link(new.scope.sender):
+        return None
+    return min(new.length or 0, LEAST_AHEAD_BYTES)
 
 
 def derived_key(purpose: str, *facts: object) -> str:

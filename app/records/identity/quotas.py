@@ -1,7 +1,8 @@
 """How much of its quota each project uses, counted in the transactions that change it.
 
-Every upload that has not ended counts with its whole length, whether or not its bytes have arrived.
-One whose length is not known is not counted until it is: until then it may not outgrow what is
+Every upload that has not ended counts with its whole length, whether or not its bytes have arrived;
+one through a link with its reservation, as strangers may claim what they never send. One of a
+member whose length is not known is not counted until it is: until then it may not outgrow what is
 left, and the others may not have what it has received. While a concatenation and its parts both
 exist, both count: both take space.
 """
@@ -36,7 +37,10 @@ _QUOTA = select(projects.c.quota_bytes, projects.c.used_bytes).where(
 )
 
 _UNCOUNTED = select(uploads.c.received).where(
-    uploads.c.owner == bindparam("project"), IS_WITHOUT_LENGTH, uploads.c.id != bindparam("but")
+    uploads.c.owner == bindparam("project"),
+    IS_WITHOUT_LENGTH,
+    uploads.c.reserved.is_(None),
+    uploads.c.id != bindparam("but"),
 )
 
 
@@ -49,7 +53,7 @@ class ProjectQuotas:
     def observe(self, connection: Connection, before: Upload | None, after: Upload | None) -> None:
         """Count a change of an upload in its transaction; raises as `check` does."""
         upload = after or before
-        more = _counted_bytes(after) - _counted_bytes(before)
+        more = _held_bytes(after) - _held_bytes(before)
         if upload is None:
             return
         if not more and before is not None:
@@ -74,18 +78,18 @@ class ProjectQuotas:
     def check_growth(self, upload: Upload, length: int) -> None:
         """Raise as `check` does unless an upload of unknown length may get `length` bytes."""
         with self._database.read() as connection:
-            _refuse(connection, upload.owner, length, but=upload.id)
+            _refuse(connection, upload.owner, length - upload.held_bytes, but=upload.id)
 
     def largest(self, upload: Upload, limit: int) -> int:
         """How many bytes an upload of unknown length may have, at most `limit`."""
         with self._database.read() as connection:
             found = _left_and_quota(connection, upload.owner, but=upload.id)
-        return limit if found is None else max(0, min(limit, found[0]))
+        return limit if found is None else max(0, min(limit, found[0] + upload.held_bytes))
 
     def recount(self) -> dict[str, tuple[int, int]]:
         """Count all projects anew; those whose count was wrong, with it and the right one."""
         counted = (
-            select(func.coalesce(func.sum(uploads.c.length), 0))
+            select(func.coalesce(func.sum(func.coalesce(uploads.c.reserved, uploads.c.length)), 0))
             .where(uploads.c.owner == projects.c.id, uploads.c.state.not_in(GONE))
             .scalar_subquery()
         )
@@ -98,8 +102,8 @@ class ProjectQuotas:
         return {row.id: (row.used_bytes, row.right) for row in rows}
 
 
-def _counted_bytes(upload: Upload | None) -> int:
-    return 0 if upload is None or upload.state in GONE else upload.length or 0
+def _held_bytes(upload: Upload | None) -> int:
+    return 0 if upload is None else upload.held_bytes
 
 
 def _left_and_quota(

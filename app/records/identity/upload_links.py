@@ -9,13 +9,12 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from sqlalchemy import (
+    ColumnElement,
     Connection,
     Row,
-    Select,
     bindparam,
     func,
     insert,
-    literal_column,
     or_,
     select,
     update,
@@ -25,13 +24,12 @@ from app.domain.errors import LinkClosed, LinkFull, LinkNotFound, TooLarge, Type
 from app.domain.lifecycle import UploadState
 from app.domain.upload import Upload, UploadKind
 from app.records import statements
-from app.records.driver import fetch, run
+from app.records.driver import run
 from app.records.engine import Database
 from app.records.identity.link_names import keep_name, name_of
 from app.records.identity.makers import require_role
 from app.records.identity.tables import link_senders, upload_links
-from app.records.tables import HAS_SENDER, IS_WITHOUT_LENGTH, UPLOAD, uploads
-from app.records.tables import parts as parts_table
+from app.records.tables import IS_RESERVING, UPLOAD, uploads
 
 SENDER_KIND = "upload_link"
 """How the sender of an upload begins that came through a link; see `Caller.sender`."""
@@ -134,9 +132,9 @@ class UploadLink:
         if self.max_file_bytes is not None and length > self.max_file_bytes:
             raise TooLarge(f"This link takes files of up to {self.max_file_bytes} bytes.")
 
-    def check_parts(self, parts: int) -> None:
-        """Raise `LinkFull` for more unfinished parts than its files need."""
-        if self.files_left == 0:
+    def check_parts(self, parts: int, length: int) -> None:
+        """Raise `LinkFull` for more unfinished parts, or bytes of them, than its files need."""
+        if self.files_left == 0 or (self.bytes_left is not None and length > self.bytes_left):
             raise self.full()
         if self.max_files is not None and parts > self.max_files * PARTS_PER_FILE:
             raise LinkFull(
@@ -205,12 +203,15 @@ class UploadLinkRecords:
         return link
 
     def as_left_to(self, upload_id: str | None, link_id: str) -> UploadLink:
-        """The link with the bytes of its other uploads of unknown length counted too.
+        """The link without what it counts for that upload; raises `LinkNotFound`.
 
-        `upload_id` is None for an upload without a record. Raises `LinkNotFound`.
+        `upload_id` is None for an upload without a record.
         """
         with self._database.read() as connection:
-            return _as_left_to(connection, upload_id, get_link(connection, link_id))
+            link = get_link(connection, link_id)
+            is_counted = (uploads.c.id == upload_id) & (uploads.c.kind == UploadKind.FILE)
+            own = connection.execute(select(uploads.c.reserved).where(is_counted)).scalar()
+        return replace(link, bytes=link.bytes - (own or 0))
 
     def of_project(self, project_id: str) -> list[UploadLink]:
         """All links of a project, the newest first."""
@@ -271,33 +272,45 @@ def get_link(connection: Connection, link_id: str) -> UploadLink:
     return _from_row(row)
 
 
-def take(connection: Connection, link_id: str, upload: Upload, *, files: int, length: int) -> None:
-    """Count files and bytes of an upload, if the link has room for them; raises `LinkFull`.
+def take(connection: Connection, link_id: str, *, files: int, length: int) -> UploadLink:
+    """The link after it has counted more files and bytes.
 
     A single statement counts: of many that try at the same time, as many succeed as there is room
-    for. What uploads of unknown length hold is compared while that keeps the others waiting.
+    for; and none after the link was closed. Raises `LinkFull` and `LinkClosed`.
     """
     counted = {"link_id": link_id, "more_files": files, "more_bytes": length}
-    if run(connection, _TAKE, counted) == 0:
-        raise get_link(connection, link_id).full()
-    if length <= 0:
-        return
-    link = _as_left_to(connection, upload.id, get_link(connection, link_id))
-    if link.most_bytes is not None and link.bytes > link.most_bytes:
+    is_taken = run(connection, _TAKE, counted) > 0
+    link = get_link(connection, link_id)
+    if not is_taken and link.closed_at is not None:
+        raise LinkClosed(WHY_CLOSED[LinkState.CLOSED])
+    if not is_taken:
+        raise link.full()
+    if length > 0 and link.most_bytes is not None and link.bytes > link.most_bytes:
         raise replace(link, files=link.files - files, bytes=link.bytes - length).full()
+    return link
 
 
-def count_parts(connection: Connection, link_id: str) -> int:
-    """How many parts of files that came through the link are not part of a file yet."""
-    start = sender_prefix(link_id)
-    query = select(func.count()).where(
-        HAS_SENDER,
-        uploads.c.sender >= start,
-        uploads.c.sender < start + "~",
-        uploads.c.state.in_([UploadState.RECEIVING, UploadState.HELD]),
-        uploads.c.kind == UploadKind.PARTIAL,
+def parts_beside(connection: Connection, link_id: str, part: Upload) -> tuple[int, int]:
+    """How many other parts of files came through the link and are in no file yet; their bytes.
+
+    Whoever has the row of the link locked gets the exact numbers.
+    """
+    query = select(func.count(), _sum_reserved()).where(
+        *_reserving(link_id), uploads.c.kind == UploadKind.PARTIAL, uploads.c.id != part.id
     )
-    return connection.execute(query).scalar_one()
+    count, length = connection.execute(query).one()
+    return count, int(length)
+
+
+def reserved_beside(connection: Connection, link_id: str, upload: Upload) -> tuple[int, int]:
+    """What unfinished uploads hold beside that one: of its link, and of all links; in bytes."""
+    is_other = uploads.c.id != upload.id
+    of_link = select(_sum_reserved()).where(*_reserving(link_id), is_other)
+    of_all = select(_sum_reserved()).where(IS_RESERVING, is_other)
+    return (
+        int(connection.execute(of_link).scalar_one()),
+        int(connection.execute(of_all).scalar_one()),
+    )
 
 
 def give_back(connection: Connection, link_id: str, *, files: int, length: int) -> None:
@@ -306,41 +319,17 @@ def give_back(connection: Connection, link_id: str, *, files: int, length: int) 
     run(connection, _COUNT, counted)
 
 
-def is_in_whole(connection: Connection, part: Upload) -> bool:
-    """Whether a concatenation was ever put together from that part."""
-    return connection.execute(_WHOLES, {"part_id": part.id, "but": ""}).first() is not None
+def _sum_reserved() -> ColumnElement[int]:
+    return func.coalesce(func.sum(uploads.c.reserved), 0)
 
 
-def length_of_fresh_parts(connection: Connection, whole: Upload) -> int:
-    """The bytes of those parts of a concatenation that no other one was put together from."""
-    query = select(parts_table.c.part_id, uploads.c.length).distinct()
-    query = query.join(uploads, uploads.c.id == parts_table.c.part_id)
-    rows = connection.execute(query.where(parts_table.c.upload_id == whole.id)).all()
-    return sum(
-        row.length or 0
-        for row in rows
-        if connection.execute(_WHOLES, {"part_id": row.part_id, "but": whole.id}).first() is None
-    )
-
-
-def _as_left_to(connection: Connection, upload_id: str | None, link: UploadLink) -> UploadLink:
-    if link.most_bytes is None:
-        return link
-    start = sender_prefix(link.id)
-    senders = {"project": link.project_id, "start": start, "end": start + "~"}
-    rows = fetch(connection, _WITHOUT_LENGTH, {**senders, "but": upload_id or ""})
-    return replace(link, bytes=link.bytes + sum(received.total for (received,) in rows))
+def _reserving(link_id: str) -> tuple[Any, ...]:
+    """Conditions of the unfinished uploads through a link."""
+    start = sender_prefix(link_id)
+    return IS_RESERVING, uploads.c.sender >= start, uploads.c.sender < start + "~"
 
 
 _LINKS = select(upload_links)
-
-_WITHOUT_LENGTH = select(uploads.c.received).where(
-    uploads.c.owner == bindparam("project"),
-    IS_WITHOUT_LENGTH,
-    uploads.c.sender >= bindparam("start"),
-    uploads.c.sender < bindparam("end"),
-    uploads.c.id != bindparam("but"),
-)
 
 _BY_ID = _LINKS.where(upload_links.c.id == bindparam("link_id"))
 
@@ -356,6 +345,7 @@ _COUNT = (
 )
 
 _TAKE = _COUNT.where(
+    upload_links.c.closed_at.is_(None),
     or_(
         upload_links.c.max_files.is_(None),
         upload_links.c.files + bindparam("more_files") <= upload_links.c.max_files,
@@ -364,17 +354,6 @@ _TAKE = _COUNT.where(
         upload_links.c.max_bytes.is_(None),
         upload_links.c.bytes + bindparam("more_bytes") <= upload_links.c.max_bytes,
     ),
-)
-
-_WHOLES: Select[Any] = (
-    select(literal_column("1"))
-    .join_from(parts_table, uploads, uploads.c.id == parts_table.c.upload_id)
-    .where(
-        parts_table.c.part_id == bindparam("part_id"),
-        parts_table.c.upload_id != bindparam("but"),
-        uploads.c.length.is_not(None),
-    )
-    .limit(1)
 )
 
 

@@ -18,6 +18,9 @@ from app.request.stages import Stage, stage
 KEPT_FREE_BYTES = 16 * 1024 * 1024
 """Never given to uploads: if the database cannot write, every upload stops."""
 
+BLOCK_BYTES = 512
+"""Unit of `st_blocks`, whatever the block size of the file system."""
+
 _NO_ROOM_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
@@ -160,9 +163,11 @@ class Folder:
         """A check of the position in a growing file: raises `NoRoom` once the disk is full.
 
         Full means that only `KEPT_FREE_BYTES` are left. Writing within the space that was
-        allocated is always allowed.
+        allocated is always allowed; in a file with holes, that is none.
         """
-        allocated = os.fstat(descriptor).st_size
+        found = os.fstat(descriptor)
+        has_holes = found.st_blocks * BLOCK_BYTES < found.st_size
+        allocated = 0 if has_holes else found.st_size
 
         def check(position: int) -> None:
             # Asks the file, which is on the folder's disk: this runs once per block.

@@ -43,13 +43,16 @@ class LocalStaging:
         self._checkpoints = checkpoints
         self._syncing = ThreadPoolExecutor(SYNCS_AT_ONCE, thread_name_prefix="sync")
 
-    def reserve(self, key: str, length: int) -> None:
+    def reserve(self, key: str, length: int, *, allocates: bool = True) -> None:
         """Allocate the blocks of a file, so that later writes cannot run out of space."""
+        if not allocates:
+            self._require_room(length)
+            length = 0
         had_room = self.folder.has(key)
         try:
             with disk_errors():
                 self.folder.allocate(key, length)
-                if not self._is_on_disk_of_library:
+                if length and not self._is_on_disk_of_library:
                     self._library.allocate(incoming_name(key), length)
                 if self._durability is Durability.CHUNK:
                     self.folder.sync()
@@ -60,9 +63,12 @@ class LocalStaging:
                 self.remove(key)
             raise
 
-    def enlarge(self, key: str, length: int) -> None:
+    def enlarge(self, key: str, length: int, *, allocates: bool = True) -> None:
         """Allocate more blocks for an existing file."""
         with self.opened(key) as descriptor, disk_errors():
+            if not allocates:
+                self._require_room(length - os.fstat(descriptor).st_size)
+                return
             self.folder.allocate_open(descriptor, length)
             if not self._is_on_disk_of_library:
                 self._library.allocate(incoming_name(key), length)
@@ -166,6 +172,11 @@ class LocalStaging:
             yield descriptor
         finally:
             os.close(descriptor)
+
+    def _require_room(self, length: int) -> None:
+        self.folder.require_room(length)
+        if not self._is_on_disk_of_library:
+            self._library.require_room(length)
 
     @property
     def _is_on_disk_of_library(self) -> bool:

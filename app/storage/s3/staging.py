@@ -69,11 +69,11 @@ class BucketStaging:
         self._putting = ThreadPoolExecutor(PUTS_AT_ONCE, thread_name_prefix="put")
         self._changing = Lock()
 
-    def reserve(self, key: str, length: int) -> None:
+    def reserve(self, key: str, length: int, *, allocates: bool = True) -> None:
         """Add the file's row; a bucket reserves no room. A length of 0 may still grow."""
         self._catalog.reserve(key, self._grid(length or None), length or None)
 
-    def enlarge(self, key: str, length: int) -> None:
+    def enlarge(self, key: str, length: int, *, allocates: bool = True) -> None:
         """Raise `NoRoom` if the file would need more cells than the grid has."""
         if length > Grid.of(None).capacity:
             raise NoRoom("The file is longer than the limit for files of unknown length.")
