@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -16,7 +17,15 @@ from app.domain.errors import (
 )
 from app.domain.lifecycle import GONE, UploadState
 from app.domain.ranges import ByteRange, RangeSet
-from app.domain.upload import MAX_RANGES, Upload, UploadId, parse_upload_id
+from app.domain.upload import (
+    LEAST_AHEAD_BYTES,
+    MAX_RANGES,
+    MOST_AHEAD_BYTES,
+    PROGRESS_BYTES,
+    Upload,
+    UploadId,
+    parse_upload_id,
+)
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 LATER = NOW + timedelta(hours=1)
@@ -149,3 +158,75 @@ def test_an_upload_has_a_maximum_number_of_separate_ranges() -> None:
         upload.with_received(ByteRange(9 * MAX_RANGES, 9 * MAX_RANGES + 1), NOW)
     joined = upload.with_received(ByteRange(1, 2), NOW)
     assert len(joined.received) == MAX_RANGES - 1
+
+
+# ---- reservations of uploads through links -------------------------------------------------------
+
+LENGTH = 50 << 30
+
+
+def claimed(length: int | None = LENGTH) -> Upload:
+    return replace(upload_of(length), reserved=0)
+
+
+def receiving(upload: Upload, count: int, seconds: float) -> Upload:
+    """The upload after so many more bytes in so many seconds; each step is later than the last."""
+    span = ByteRange(upload.offset, upload.offset + count)
+    return upload.with_received(span, upload.active_at + timedelta(seconds=seconds))
+
+
+def test_an_upload_without_a_reservation_holds_its_length_and_any_byte_is_activity() -> None:
+    upload = receiving(upload_of(100), 1, 60)
+    assert (upload.held_bytes, upload.active_at) == (100, NOW + timedelta(minutes=1))
+
+
+def test_a_reservation_holds_a_little_more_than_the_bytes_of_a_trickle() -> None:
+    upload = claimed()
+    for _ in range(100):
+        upload = receiving(upload, 1, 1)
+    assert 100 <= upload.held_bytes <= 100 + LEAST_AHEAD_BYTES
+
+
+def test_a_trickle_is_no_progress() -> None:
+    upload = claimed()
+    for second in range(1, 100):
+        upload = receiving(upload, 1, second)
+    assert upload.active_at == NOW
+
+
+def test_bytes_that_add_up_are_progress() -> None:
+    upload = claimed()
+    for second in range(1, 5):
+        upload = receiving(upload, PROGRESS_BYTES // 4, second)
+    assert (upload.active_at, upload.progress) == (NOW + timedelta(seconds=4), PROGRESS_BYTES)
+
+
+def test_the_last_byte_is_progress() -> None:
+    upload = receiving(receiving(claimed(2), 1, 5), 1, 10)
+    assert (upload.active_at, upload.held_bytes) == (NOW + timedelta(seconds=10), 2)
+
+
+def test_a_fast_upload_reserves_in_steps_that_double_up_to_a_limit() -> None:
+    upload, steps, held = claimed(), 0, [0]
+    for _ in range(1000):
+        upload = receiving(upload, 20_000_000, 0.2)
+        assert upload.offset <= upload.held_bytes <= LENGTH
+        steps += upload.held_bytes != held[-1]
+        held.append(upload.held_bytes)
+    assert steps < 40
+    assert max(b - a for a, b in pairwise(held)) <= MOST_AHEAD_BYTES + 20_000_000
+
+
+def test_a_reservation_never_exceeds_the_length() -> None:
+    upload = receiving(claimed(10), 3, 1)
+    assert upload.held_bytes == 10
+    unknown = receiving(claimed(None), 3, 1)
+    assert unknown.held_bytes == 3 + LEAST_AHEAD_BYTES
+    assert unknown.with_length(5, LATER).held_bytes == 5
+
+
+def test_a_stalled_upload_holds_its_bytes_and_wakes_with_the_next() -> None:
+    stalled = receiving(claimed(), 10, 1).stalled()
+    assert (stalled.held_bytes, stalled.is_stalled) == (10, True)
+    awake = receiving(stalled, 1, 1)
+    assert (awake.held_bytes, awake.is_stalled) == (11 + LEAST_AHEAD_BYTES, False)

@@ -108,7 +108,7 @@ def test_chunks_of_a_file_that_is_too_large_are_refused(
     answers = [send_chunk(stranger, link, a_file(library), index) for index in range(3)]
     assert answers[-1].status_code in {409, 413}
     assert 413 in {answer.status_code for answer in answers}
-    assert counted(member, link)[1] == 0
+    assert counted(member, link)[1] < LENGTH, "what has arrived of an unknown length"
 
 
 @pytest.mark.parametrize("index", [0, 1])

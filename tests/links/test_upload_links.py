@@ -99,7 +99,7 @@ def test_a_deleted_video_was_still_sent(
     assert counted(member, link) == (1, 400)
 
 
-def test_an_upload_counts_its_bytes_once_their_number_is_known(
+def test_an_upload_of_unknown_length_counts_its_bytes_as_they_come(
     member: FlaskClient, stranger: FlaskClient, make_link: MakeLink
 ) -> None:
     link = make_link(max_bytes=1000, max_files=1)
@@ -108,7 +108,7 @@ def test_an_upload_counts_its_bytes_once_their_number_is_known(
     chunk = {**TUS, "Upload-Offset": "0", "Content-Type": "application/offset+octet-stream"}
     assert stranger.patch(upload, headers=chunk, data=bytes(1001)).status_code == 413
     assert stranger.patch(upload, headers=chunk, data=bytes(1000)).status_code == 204
-    assert counted(member, link) == (1, 0)
+    assert counted(member, link) == (1, 1000)
     end = {**chunk, "Upload-Offset": "1000", "Upload-Length": "1000"}
     assert stranger.patch(upload, headers=end).status_code == 204
     assert counted(member, link) == (1, 1000)
@@ -131,7 +131,7 @@ def test_uploads_of_unknown_length_share_what_the_link_has_left(
     assert code(send(stranger, link, "a.mp4", 1)) == (413, "link_full")
     end = {**chunk, "Upload-Offset": "600", "Upload-Length": "600"}
     assert stranger.patch(first, headers=end).status_code == 204
-    assert counted(member, link) == (2, 600)
+    assert counted(member, link) == (2, 1000)
 
 
 def test_a_file_that_is_too_large_is_refused_before_its_bytes(
@@ -193,12 +193,12 @@ def test_of_a_batch_the_files_that_fit_are_kept(
     assert counted(member, link) == (2, 3)
 
 
-def test_the_bytes_of_parts_become_those_of_the_whole(
+def test_parts_count_once_they_are_put_together(
     member: FlaskClient, stranger: FlaskClient, make_link: MakeLink
 ) -> None:
     link = make_link(max_bytes=1000, max_files=1)
     parts = [part(stranger, link, 500), part(stranger, link, 500)]
-    assert counted(member, link) == (0, 1000)
+    assert counted(member, link) == (0, 0)
     headers = {**TUS, "Upload-Concat": "final;" + " ".join(parts)}
     assert stranger.post(f"{link['path']}/tus/", headers=headers).status_code == 201
     assert counted(member, link) == (1, 1000)

@@ -142,9 +142,9 @@ def test_concurrent_creations_of_one_file_get_one_upload_and_one_reservation(
             world.service.cancel(ME, world.create(1000, fingerprint="f").id)
         reserve = world.store.staging.reserve
 
-        def count(key: str, length: int) -> None:
+        def count(key: str, length: int, *, allocates: bool) -> None:
             reserved.append(key)
-            reserve(key, length)
+            reserve(key, length, allocates=allocates)
 
         monkeypatch.setattr(world.store.staging, "reserve", count)
         outcomes = in_threads(16, lambda _: world.create(1000, fingerprint="f"))
