@@ -113,7 +113,12 @@ uploads = Table(
         sqlite_where=IS_WITHOUT_LENGTH,
         postgresql_where=IS_WITHOUT_LENGTH,
     ),
-    Index("uploads_reserving", "sender", sqlite_where=IS_RESERVING, postgresql_where=IS_RESERVING),
+    Index(
+        "uploads_reserving",
+        *("sender", "reserved", "id"),
+        sqlite_where=IS_RESERVING,
+        postgresql_where=IS_RESERVING,
+    ),
     Index("uploads_by_digest", "state", "sha256", "crc32c", "active_at"),
     _videos("uploads_by_publication", "published_at"),
     _videos("uploads_by_name", "sort_name"),

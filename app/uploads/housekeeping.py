@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
@@ -202,20 +202,30 @@ class Housekeeping:
         """
         if self._reservation is None:
             return
-        self._release_stalled(self._clock() - self._reservation)
         longest = self._reservation.total_seconds()
-        idle = [f.key for f in self._store.inspection.staged() if f.idle_seconds > longest]
+        idle, written = list[str](), set[str]()
+        for file in self._store.inspection.staged():
+            if file.idle_seconds > longest:
+                idle.append(file.key)
+            else:
+                written.add(file.key)
+        self._release_stalled(self._clock() - self._reservation, written)
         for upload_id, state in self._states(idle):
             upload = self._empty(upload_id) if state is UploadState.RECEIVING else None
             if upload is not None and upload.reserved is None:
                 # Asked again once no writer can begin: it records its bytes before it ends.
                 self._store.staging.give_back(upload_id, partial(self._is_empty, upload_id))
 
-    def _release_stalled(self, cutoff: datetime) -> None:
+    def _release_stalled(self, cutoff: datetime, written: Collection[str]) -> None:
+        """Expire uploads through links without a byte, and let the others hold only their bytes.
+
+        Bytes with a digest are recorded at the end of their request: files that were `written`
+        may wait for them.
+        """
         while found := self._records.reserving(self.batch, idle_since=cutoff):
             for upload in found:
                 with suppress(IllegalTransition, UploadNotFound, UploadGone):
-                    if not upload.received:
+                    if not upload.received and upload.id not in written:
                         self._expire_idle(upload, cutoff)
                     self._records.stall(upload.id, cutoff)
 

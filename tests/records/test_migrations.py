@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from alembic import command
 from alembic.autogenerate import compare_metadata
@@ -13,12 +14,16 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
 
+from app.domain.access import FIRST_PROJECT
 from app.domain.jobs import Lane
 from app.domain.lifecycle import UploadState
 from app.domain.ranges import ByteRange, RangeSet
 from app.domain.upload import Part, Upload, UploadKind
+from app.identity.link_limits import LinkLimits
 from app.records.engine import Database
+from app.records.identity.quotas import ProjectQuotas
 from app.records.identity.tables import projects
+from app.records.identity.upload_links import UploadLink, UploadLinkRecords
 from app.records.jobs import JobRecords
 from app.records.media import MediaRecords
 from app.records.schema import MIGRATIONS, newest_revision
@@ -142,6 +147,48 @@ def test_an_update_finds_the_films_there_are_and_going_back_keeps_them(database:
     assert [records.get(film.id) for film in films] == films
     assert media.get(films[0].id) is None
     assert JobRecords(database).of(films[0].id) == []
+
+
+def test_uploads_through_links_hold_their_length_before_reservations(database: Database) -> None:
+    links, quotas = UploadLinkRecords(database), ProjectQuotas(database)
+    limits = LinkLimits(links, lambda: NOW)
+    records = UploadRecords(database, observers=[quotas.observe, limits.observe])
+    links.add(
+        UploadLink(
+            id="l" * 32,
+            project_id=FIRST_PROJECT,
+            code="code",
+            name="",
+            message="",
+            created_by="",
+            created_at=NOW,
+        )
+    )
+
+    def through_link(*, length: int | None = 1000, **values: Any) -> Upload:
+        sender = f"upload_link:{'l' * 32}:visitor"
+        upload = replace(new_upload(owner=FIRST_PROJECT, length=length), sender=sender, **values)
+        return records.add(upload)[0]
+
+    file, stalled = through_link(reserved=100), through_link(reserved=100)
+    records.stall(stalled.id, NOW)
+    part = through_link(reserved=100, kind=UploadKind.PARTIAL)
+    whole = through_link(length=None, kind=UploadKind.CONCATENATION)
+    assert counts(database) == (1, 100, 200)
+    step(database, command.downgrade, "0012")
+    assert counts(database) == (3, 3000, 3000)
+    database.migrate()
+    assert counts(database) == (2, 2000, 3000)
+    assert [records.get(each.id).reserved for each in (file, part, whole)] == [1000, 1000, None]
+    assert quotas.recount() == {}
+
+
+def counts(database: Database) -> tuple[int, ...]:
+    """The files and bytes of the only link, and the bytes of its project."""
+    joined = "upload_links JOIN projects ON project_id = projects.id"
+    query = f"SELECT files, bytes, used_bytes FROM {joined}"  # noqa: S608 - of constants
+    with database.read() as connection:
+        return tuple(connection.execute(text(query)).one())
 
 
 def test_migrations_are_linear() -> None:

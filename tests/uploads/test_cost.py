@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, Engine, event
 
+from app.domain.access import Scope
 from app.domain.upload import Part, Upload, UploadKind
 from app.ingest.blocks import BLOCK_BYTES
 from app.ingest.source import BodySource, DigestSource, Watch, no_watch
@@ -157,6 +158,29 @@ def test_every_chunk_costs_the_database_the_same(
             counts.append(len(asked))
     assert counts[5] == counts[-1]
     assert max(counts) <= 10
+
+
+@pytest.mark.folders
+def test_chunks_through_a_link_cost_what_others_do_but_for_the_steps_of_their_reservation(
+    tmp_path: Path,
+) -> None:
+    """Each step doubles what may come."""
+    world = World(tmp_path, max_length=1 << 40)
+    length, chunk = 64 * MEGABYTE, MEGABYTE // 2
+    counts = {}
+    for sender in ("", "upload_link:a:b"):
+        scope = Scope(ME.project, sender=sender, own=sender or None)
+        upload, _ = world.service.create(NewUpload(scope=scope, filename="a", length=length))
+        costs = []
+        while upload.offset < length:
+            world.later(seconds=1)
+            with statements() as asked:
+                upload = world.chunks.append(upload, upload.offset, Zeros(chunk))
+            costs.append(len(asked))
+        counts[sender] = costs
+    (usual,) = set(counts[""][1:-1])
+    dearer = [cost for cost in counts["upload_link:a:b"][1:-1] if cost > usual]
+    assert len(dearer) <= 8, "of 128 chunks"
 
 
 @pytest.mark.folders

@@ -149,6 +149,21 @@ def test_an_upload_through_a_link_without_bytes_expires_and_frees_its_quota(
 
 
 @pytest.mark.folders
+def test_an_upload_through_a_link_whose_first_bytes_are_not_recorded_yet_stays(
+    stingy: World,
+) -> None:
+    """As bytes with a digest are recorded at the end of their request."""
+    running = create(stingy, Scope("me", sender="upload_link:a:visitor"), 1000)
+
+    def sweep() -> None:
+        stingy.now += timedelta(hours=1)
+        stingy.housekeeping.give_space_back()
+
+    source = Interrupted(pattern(0, 1000), sweep)
+    assert stingy.chunks.append(running, 0, source).state is UploadState.COMPLETE
+
+
+@pytest.mark.folders
 def test_the_first_byte_is_refused_if_the_disk_is_full_by_then(
     stingy: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,7 +54,7 @@ def upgrade() -> None:
     op.create_index(
         "uploads_reserving",
         "uploads",
-        ["sender"],
+        ["sender", "reserved", "id"],
         sqlite_where=IS_RESERVING,
         postgresql_where=IS_RESERVING,
     )
