@@ -243,7 +243,8 @@ def _housekeeping(base: _Base) -> Housekeeping:
         idle_clock=IdleClock(note, partial(read_clocks, clock)),
         leases=Leases(base.database),
         expiry=timedelta(seconds=settings.expiry_seconds),
-        reservation=None if settings.is_open else timedelta(seconds=settings.reservation_seconds),
+        reservation=timedelta(seconds=settings.reservation_seconds),
+        is_open=settings.is_open,
         collect_garbage=store.inspection.sweep if isinstance(store, BucketStore) else None,
     )
 

@@ -133,8 +133,9 @@ class Settings:
         seconds,
         "600",
         "With accounts, an upload that has received no byte for this long gives its disk space "
-        "back until its first byte comes. One through an upload link expires then; if bytes have "
-        "come, it holds no more than those after this long without real progress.",
+        "back until its first byte comes. One through an upload link expires then, with or without "
+        "accounts; if bytes have come, it holds no more than those after this long without real "
+        "progress.",
     )
     project_quota_bytes: int = _option(
         count,

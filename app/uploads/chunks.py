@@ -135,7 +135,7 @@ class Chunks:
         arrival = Arrival(chunk=chunk, source=source, is_at_offset=True, progress=progress)
         arrival.check_offset(upload)
         check_chunk(chunk, None if source.remaining is None else upload.length)
-        if upload.length is None and upload.reserved is None and source.remaining:
+        if upload.length is None and source.remaining:
             self._enlarge(upload, chunk.end)
         with self._completing(upload):
             upload = self._receive(upload, arrival)

@@ -62,6 +62,7 @@ class Housekeeping:
         leases: Leases,
         expiry: timedelta,
         reservation: timedelta | None = None,
+        is_open: bool = False,
         collect_garbage: Callable[[], None] | None = None,
     ) -> None:
         self._records = records
@@ -72,6 +73,7 @@ class Housekeeping:
         self._leases = leases
         self._expiry = expiry
         self._reservation = reservation
+        self._is_open = is_open
         self._collect_garbage = collect_garbage
         self._unreadable: set[UploadId] = set()
 
@@ -196,9 +198,9 @@ class Housekeeping:
     def give_space_back(self) -> None:
         """Free what uploads hold for bytes that have not come for the time of a reservation.
 
-        Those of members stay, and reserve their space again when their first byte comes. Those of
-        upload links expire if nothing has arrived, and otherwise hold no more than that, so that
-        strangers hold neither quota nor links by what they only claim.
+        Those of members stay, and reserve their space again when their first byte comes; without
+        accounts they keep it. Those of upload links expire if nothing has arrived, and otherwise
+        hold no more than that, so that strangers hold neither quota nor links by what they claim.
         """
         if self._reservation is None:
             return
@@ -210,6 +212,8 @@ class Housekeeping:
             else:
                 written.add(file.key)
         self._release_stalled(self._clock() - self._reservation, written)
+        if self._is_open:
+            return
         for upload_id, state in self._states(idle):
             upload = self._empty(upload_id) if state is UploadState.RECEIVING else None
             if upload is not None and upload.reserved is None:

@@ -137,6 +137,34 @@ def test_a_byte_of_a_large_claim_leaves_the_disk_to_members(place: Place) -> Non
     assert found.st_blocks * local_folder.BLOCK_BYTES <= MEGABYTE
 
 
+class Watched(Zeros):
+    """A body that notes how much the staging folder holds before its first byte."""
+
+    def __init__(self, length: int, staging: Path) -> None:
+        super().__init__(length)
+        self._staging = staging
+        self.staged_bytes: int | None = None
+
+    def readinto(self, buffer: memoryview, /) -> int | None:
+        if self.staged_bytes is None:
+            found = [path.stat().st_blocks for path in self._staging.iterdir()]
+            self.staged_bytes = sum(found) * local_folder.BLOCK_BYTES
+        return super().readinto(buffer)
+
+
+def test_a_body_of_a_stranger_takes_the_disk_as_it_arrives(place: Place) -> None:
+    """Whether it is a form with the whole file, or of an upload without a length."""
+    link, staging = place.link(), place.services.settings.staging_dir
+    length = 5 * MEGABYTE
+    form, chunk = Watched(length, staging), Watched(length, staging)
+    file = place.services.whole_files.receive(
+        form, scope=stranger(link), filename="a.mp4", room=length
+    )
+    assert place.services.whole_files.keep(file).state is UploadState.COMPLETE
+    place.services.chunks.append_at_offset(place.begin(stranger(link), None), 0, chunk)
+    assert (form.staged_bytes, chunk.staged_bytes) == (0, 0)
+
+
 def test_a_link_is_free_again_once_an_upload_stands_still(place: Place) -> None:
     link = place.link(max_files=1, max_bytes=CLAIM)
     upload = place.begun(link)

@@ -186,7 +186,7 @@ def test_uploads_through_links_hold_their_length_before_reservations(database: D
 def counts(database: Database) -> tuple[int, ...]:
     """The files and bytes of the only link, and the bytes of its project."""
     joined = "upload_links JOIN projects ON project_id = projects.id"
-    query = f"SELECT files, bytes, used_bytes FROM {joined}"  # noqa: S608 - of constants
+    query = f"SELECT files, bytes, used_bytes FROM {joined}"
     with database.read() as connection:
         return tuple(connection.execute(text(query)).one())
 

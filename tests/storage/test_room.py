@@ -52,6 +52,33 @@ def test_a_full_staging_disk_is_found_before_a_byte_is_sent(
     assert names(tmp_path / "library") == set()
 
 
+def test_space_that_is_only_compared_is_taken_as_bytes_come(small_disk: Path) -> None:
+    store = local_store(small_disk / "staging", small_disk / "library")
+    free = _free(small_disk)
+    with pytest.raises(NoRoom):
+        store.staging.reserve(KEY, SMALL_DISK + 1, allocates=False)
+    store.staging.reserve(KEY, 6 * MIB, allocates=False)
+    with pytest.raises(NoRoom):
+        store.staging.enlarge(KEY, SMALL_DISK + 1, allocates=False)
+    assert free - _free(small_disk) < MIB
+    fill(store, KEY, 5 * MIB, 6 * MIB)
+    assert free - _free(small_disk) < 2 * MIB, "of a file with a hole"
+    fill(store, KEY, 0, 5 * MIB)
+    store.library.publish(KEY, 6 * MIB)
+    assert content(store, KEY, 0) == pattern(0, 6 * MIB)
+
+
+def test_a_hole_in_a_file_is_not_filled_on_a_full_disk(small_disk: Path) -> None:
+    store = local_store(small_disk / "staging", small_disk / "library")
+    store.staging.reserve(KEY, 6 * MIB, allocates=False)
+    fill(store, KEY, 6 * MIB - 1, 6 * MIB)
+    with (small_disk / "other").open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, _free(small_disk) - folder.KEPT_FREE_BYTES)
+    with pytest.raises(NoRoom):
+        fill(store, KEY, 0, 3 * MIB)
+    assert _free(small_disk) >= folder.KEPT_FREE_BYTES - MIB, "left to the records"
+
+
 def test_a_file_of_unknown_length_leaves_space_for_the_records(small_disk: Path) -> None:
     store = local_store(small_disk / "staging", small_disk / "library")
     store.staging.reserve(KEY, 0)

@@ -169,7 +169,7 @@ def test_chunks_through_a_link_cost_what_others_do_but_for_the_steps_of_their_re
     length, chunk = 64 * MEGABYTE, MEGABYTE // 2
     counts = {}
     for sender in ("", "upload_link:a:b"):
-        scope = Scope(ME.project, sender=sender, own=sender or None)
+        scope = Scope(ME.project, sender=sender, own=sender)
         upload, _ = world.service.create(NewUpload(scope=scope, filename="a", length=length))
         costs = []
         while upload.offset < length:

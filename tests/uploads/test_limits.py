@@ -13,11 +13,12 @@ import pytest
 from app.domain.access import Scope
 from app.domain.errors import NoRoom, TooManyRequests, TooManyUploads, TooMuchReserved
 from app.domain.lifecycle import UploadState
-from app.domain.upload import Upload
+from app.domain.upload import LEAST_AHEAD_BYTES, Upload
 from app.records.engine import Database
 from app.storage.local import folder
 from app.uploads.service import NewUpload
 from tests.storage.sources import PiecesSource, body, pattern
+from tests.uploads.test_quotas import used
 from tests.uploads.world import ME, OTHERS, World, in_threads
 
 ANN = Scope("me", sender="person:ann", own="person:ann")
@@ -97,6 +98,10 @@ def test_a_sender_begins_so_many_uploads_a_minute(tmp_path: Path) -> None:
     create(world, ANN, 10)
 
 
+LINK = "upload_link:a:visitor"
+"""The sender of uploads through a link."""
+
+
 @pytest.fixture
 def stingy(tmp_path: Path) -> World:
     """Reservations last a minute."""
@@ -137,7 +142,7 @@ def test_space_without_bytes_is_given_back_and_reserved_again(stingy: World) -> 
 def test_an_upload_through_a_link_without_bytes_expires_and_frees_its_quota(
     stingy: World,
 ) -> None:
-    link = Scope("me", sender="upload_link:a:visitor")
+    link = Scope("me", sender=LINK)
     empty, begun = create(stingy, link, 1000), create(stingy, link, 1000)
     stingy.send(begun, 0, 1)
     stingy.now += timedelta(hours=1)
@@ -148,12 +153,28 @@ def test_an_upload_through_a_link_without_bytes_expires_and_frees_its_quota(
     assert stingy.files() == {begun.id}
 
 
+@pytest.mark.every_store
+def test_an_upload_through_a_link_holds_what_has_come_until_it_is_complete(
+    stingy: World,
+) -> None:
+    length = 500_000
+    upload = create(stingy, Scope("me", sender=LINK), length)
+    stingy.send(upload, 400_000, 400_001)
+    assert used(stingy) <= 1 + LEAST_AHEAD_BYTES
+    stingy.now += timedelta(hours=1)
+    stingy.housekeeping.give_space_back()
+    assert (stingy.state(upload), used(stingy)) == (UploadState.RECEIVING, 1)
+    stingy.send(upload, 0, 400_000)
+    assert stingy.send(upload, 400_000, length).state is UploadState.COMPLETE
+    assert (used(stingy), stingy.content(upload)) == (length, pattern(0, length))
+
+
 @pytest.mark.folders
 def test_an_upload_through_a_link_whose_first_bytes_are_not_recorded_yet_stays(
     stingy: World,
 ) -> None:
     """As bytes with a digest are recorded at the end of their request."""
-    running = create(stingy, Scope("me", sender="upload_link:a:visitor"), 1000)
+    running = create(stingy, Scope("me", sender=LINK), 1000)
 
     def sweep() -> None:
         stingy.now += timedelta(hours=1)
@@ -192,8 +213,13 @@ def test_space_with_bytes_in_it_and_of_a_running_request_is_kept(stingy: World) 
 
 
 @pytest.mark.folders
-def test_without_accounts_reservations_last_as_long_as_their_uploads(world: World) -> None:
-    upload = world.create(1000)
-    age(world, upload)
+def test_without_accounts_reservations_last_as_long_as_their_uploads_but_for_those_of_links(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path, reservation=timedelta(minutes=1), is_open=True)
+    upload, claim = (create(world, Scope("me", sender=each), 1000) for each in ("", LINK))
+    world.now += timedelta(hours=1)
+    for each in (upload, claim):
+        age(world, each)
     world.housekeeping.give_space_back()
     assert world.files() == {upload.id}

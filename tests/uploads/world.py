@@ -69,6 +69,7 @@ class World:
         max_length: int = MAX_LENGTH,
         expiry: timedelta = EXPIRY,
         reservation: timedelta | None = None,
+        is_open: bool = False,
         limits: Mapping[str, int] = NO_LIMITS,
         checkpoints: Checkpoints | None = None,
         counted_gap: timedelta = COUNTED_GAP,
@@ -79,7 +80,7 @@ class World:
         self.boot_id, self.since_boot = "first boot", 1000.0
         self._clock_file = folder / "clock"
         self._expiry, self._counted_gap = expiry, counted_gap
-        self._reservation = reservation
+        self._reservation, self._is_open = reservation, is_open
         self.events: list[UploadCompleted] = []
         self.database = database or new_database(folder)
         add_projects(self.database)
@@ -172,6 +173,7 @@ class World:
             leases=Leases(self.database),
             expiry=self._expiry,
             reservation=self._reservation,
+            is_open=self._is_open,
         )
 
     def later(self, **delta: float) -> None:

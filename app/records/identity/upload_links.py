@@ -52,8 +52,8 @@ class LinkState(StrEnum):
 class UploadLink:
     """A link through which strangers send files to a project; sizes are bytes.
 
-    `files` and `bytes` are what it has taken, with what is on its way. Without extensions it takes
-    files of every type.
+    `files` and `bytes` are what it has taken, with what unfinished uploads hold. Without extensions
+    it takes files of every type.
     """
 
     id: str
