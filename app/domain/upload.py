@@ -87,8 +87,8 @@ class Upload:
     Uploads through links have a reservation: `reserved` is how many bytes they hold of quota and
     link until they are complete, at least those received and at most the length. It is None for
     all others, which hold their whole length. `progress` is how many bytes had arrived at
-    `active_at`, and `is_stalled` says that it no longer holds more than its bytes: no place among
-    the files of its link, either.
+    `active_at`, and `is_stalled` says that until it makes progress again it holds no more than its
+    bytes: no place among the files of its link, either.
     """
 
     id: UploadId
@@ -177,24 +177,26 @@ class Upload:
         return replace(self, length=length)._active(now, is_ahead=False)._moved_on(now)
 
     def reserving(self, now: datetime, *, is_ahead: bool) -> Upload:
-        """The upload with a reservation for the bytes that come next; not stalled any more."""
+        """The upload with a reservation for its bytes and, unless it is stalled, for the next."""
         if self.reserved is None:
             return self
         total, ahead = self.received.total, 0
+        if self.is_stalled:
+            return replace(self, reserved=total)
         if is_ahead:
             seconds = max((now - self.active_at).total_seconds(), 1.0)
             at_this_rate = int((total - self.progress) / seconds * AHEAD_SECONDS)
             ahead = min(max(min(at_this_rate, total), LEAST_AHEAD_BYTES), MOST_AHEAD_BYTES)
-        reserved = max(total + ahead, total if self.is_stalled else self.reserved)
-        if self.length is not None:
-            reserved = min(reserved, self.length)
-        return replace(self, reserved=reserved, is_stalled=False)
+        reserved = max(total + ahead, self.reserved)
+        return replace(
+            self, reserved=reserved if self.length is None else min(reserved, self.length)
+        )
 
     def claiming(self, count: int) -> Upload:
-        """The upload as if it held `count` bytes, if it has a reservation for fewer."""
-        if self.reserved is None or count <= self.reserved:
+        """The upload as if it held `count` bytes and a place, if it has a reservation for less."""
+        if self.reserved is None or (count <= self.reserved and not self.is_stalled):
             return self
-        return replace(self, reserved=count)
+        return replace(self, reserved=max(count, self.reserved), is_stalled=False)
 
     def stalled(self) -> Upload:
         """The upload after it has given back all that it holds beyond its bytes."""
@@ -210,16 +212,14 @@ class Upload:
         """The upload after some of it has arrived; with a reservation, a few bytes do not count."""
         if self.reserved is None:
             return replace(self, active_at=now)
-        total = self.received.total
-        is_covered = total <= self.reserved and not self.is_stalled
+        total, after = self.received.total, self
+        is_progress = total - self.progress >= PROGRESS_BYTES or self.is_covered
+        if is_progress and self.is_stalled:
+            after = replace(after, is_stalled=False)
         is_too_long = self.length is not None and self.reserved > self.length
-        after = self
-        if not is_covered or is_too_long:
-            after = self.reserving(now, is_ahead=is_ahead and not is_too_long)
-        gained = total - self.progress
-        if gained < PROGRESS_BYTES and not (gained and self.is_covered):
-            return after
-        return replace(after, active_at=now, progress=total)
+        if total > self.reserved or is_too_long:
+            after = after.reserving(now, is_ahead=is_ahead)
+        return replace(after, active_at=now, progress=total) if is_progress else after
 
     def _moved_on(self, now: datetime) -> Upload:
         if self.state is not UploadState.RECEIVING or not self.is_covered:

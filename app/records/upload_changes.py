@@ -35,13 +35,13 @@ class UploadChanges:
     ) -> Upload:
         """Store the upload after `change`; if that raises, nothing is changed.
 
-        Observers must accept that it holds `claimed_bytes`, too, even if it reserves fewer.
+        Observers must accept that it holds `claimed_bytes`, too, even if it reserves less.
         """
         before = statements.get(connection, upload_id, for_update=True)
         after = change(before)
         if after is not before:
             statements.store(connection, after)
-            claim = after.claiming(claimed_bytes)
+            claim = after.claiming(claimed_bytes) if claimed_bytes else after
             if _what_counts(before) != _what_counts(claim):
                 self.observe(connection, before, claim)
             if claim is not after:

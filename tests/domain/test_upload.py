@@ -225,8 +225,18 @@ def test_a_reservation_never_exceeds_the_length() -> None:
     assert unknown.with_length(5, LATER).held_bytes == 5
 
 
-def test_a_stalled_upload_holds_its_bytes_and_wakes_with_the_next() -> None:
+def test_a_stalled_upload_holds_its_bytes_alone_until_there_is_progress() -> None:
     stalled = receiving(claimed(), 10, 1).stalled()
     assert (stalled.held_bytes, stalled.is_stalled) == (10, True)
-    awake = receiving(stalled, 1, 1)
-    assert (awake.held_bytes, awake.is_stalled) == (11 + LEAST_AHEAD_BYTES, False)
+    trickling = receiving(stalled, 1, 1)
+    assert (trickling.held_bytes, trickling.is_stalled) == (11, True)
+    awake = receiving(trickling, PROGRESS_BYTES, 1)
+    assert not awake.is_stalled
+    assert awake.held_bytes > awake.offset
+
+
+def test_a_stalled_upload_is_no_longer_once_it_is_complete() -> None:
+    stalled = receiving(claimed(11), 10, 1).stalled()
+    assert receiving(stalled, 1, 1).is_stalled is False
+    unknown = receiving(claimed(None), 2 * PROGRESS_BYTES, 1).stalled()
+    assert unknown.with_length(2 * PROGRESS_BYTES, LATER).is_stalled is False

@@ -182,12 +182,21 @@ def test_an_upload_that_stood_still_goes_on_if_there_is_room(place: Place) -> No
     upload = place.begun(link, 3 * MEGABYTE)
     place.sweep()
     place.sweep()
-    assert place.send(upload, MEGABYTE).offset == MEGABYTE + 1
+    assert place.send(upload, 2 * MEGABYTE).offset == 2 * MEGABYTE + 1
     assert place.counted(link)[0] == 1
-    done = place.send(upload, 2 * MEGABYTE - 1)
+    done = place.send(upload, MEGABYTE - 1)
     assert done.state is UploadState.COMPLETE
     assert place.counted(link) == (1, 3 * MEGABYTE)
     assert place.used() == 3 * MEGABYTE
+
+
+def test_an_upload_that_stood_still_takes_no_place_by_a_trickle(place: Place) -> None:
+    link = place.link(max_files=1, max_bytes=CLAIM)
+    upload = place.begun(link)
+    place.sweep()
+    for _ in range(3):
+        place.send(upload, 1)
+    assert (place.counted(link), place.used()) == ((0, 4), 4)
 
 
 def test_an_upload_that_stood_still_keeps_its_bytes_while_another_has_its_place(
