@@ -175,7 +175,7 @@ def test_uploads_through_links_hold_their_length_before_reservations(database: D
     part = through_link(reserved=100, kind=UploadKind.PARTIAL)
     whole = through_link(length=None, kind=UploadKind.CONCATENATION)
     assert counts(database) == (1, 100, 200)
-    step(database, command.downgrade, "0012")
+    step(database, command.downgrade, "0013")
     assert counts(database) == (3, 3000, 3000)
     database.migrate()
     assert counts(database) == (2, 2000, 3000)
