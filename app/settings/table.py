@@ -24,6 +24,7 @@ from app.settings.addresses import (
     networks,
     origins,
     port_number,
+    public_url,
     region,
     server_url,
 )
@@ -261,6 +262,12 @@ class Settings:
         networks,
         "127.0.0.1,::1",
         "Addresses or networks of proxies whose `X-Forwarded-` headers count.",
+    )
+    public_url: str = _option(
+        public_url,
+        "",
+        "URL at which people open this server, as in `https://videos.example`: links for people "
+        "begin with it. Empty for the one of each request; required with `SLUICE_SMTP_URL`.",
     )
     location: str = _option(
         one_of("auto", "path", "url"),
