@@ -55,7 +55,10 @@ class Mail:
         return True
 
     def send_later(self, to: str, *, subject: str, text: str) -> None:
-        """Send a message without waiting for the mail server: its time would tell of the account."""
+        """Send a message without waiting for the mail server.
+
+        The time of a response would tell whether there is an account.
+        """
         if self.is_on:
             given = {"to": to, "subject": subject, "text": text}
             Thread(target=self.send, kwargs=given, name="mail", daemon=True).start()

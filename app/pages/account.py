@@ -119,6 +119,4 @@ def _page(person: Person, fields: Mapping[str, str], error: InvalidField | None 
         must_confirm=must_confirm(person),
         min_characters=MIN_CHARACTERS,
     )
-    response = make_response(page, error.status_hint if error else 200)
-    response.headers["Cache-Control"] = "no-store"
-    return response
+    return make_response(page, error.status_hint if error else 200)

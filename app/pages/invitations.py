@@ -153,6 +153,5 @@ def _page(
 
 def _secret(page: str, error: InvalidField | None) -> Response:
     response = make_response(page, error.status_hint if error else 200)
-    response.headers["Cache-Control"] = "no-store"
     response.headers["Referrer-Policy"] = "no-referrer"  # The URL is a secret.
     return response

@@ -141,6 +141,4 @@ def _page(
         has_mail=identity.mail.is_on,
         **{"fields": {}, "problems": {}, **values},
     )
-    response = make_response(page, status)
-    response.headers["Cache-Control"] = "no-store"
-    return response
+    return make_response(page, status)
