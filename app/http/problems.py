@@ -95,11 +95,13 @@ def answer(problem: Problem, members: Mapping[str, object] | None = None) -> Res
 def _page(problem: Problem) -> str:
     if problem.code != NoProject.code:
         return render_template("errors/error.html", problem=problem)
-    people, caller = current_services().identity.people, who_sees(request)
+    identity, caller = current_services().identity, who_sees(request)
+    you = identity.people.find(caller.id)
     return render_template(
         "errors/no_project.html",
-        you=people.find(caller.id),
-        administrators=people.administrators(),
+        you=you,
+        administrators=identity.people.administrators(),
+        invitations=identity.invitations.waiting_for(you) if you else [],
     )
 
 

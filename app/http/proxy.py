@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import TYPE_CHECKING, Any
 
-from flask import request, url_for
+from flask import current_app, request, url_for
 from werkzeug.datastructures import EnvironHeaders, Headers
 from werkzeug.middleware.proxy_fix import ProxyFix
 
@@ -61,7 +61,14 @@ def is_forwarded(environ: dict[str, Any]) -> bool:
 
 
 def absolute_url(endpoint: str, **values: str) -> str:
-    """The URL of an endpoint for people to pass on: whole, as far as the request shows it."""
+    """The URL of an endpoint for people to pass on, below `SLUICE_PUBLIC_URL` if that is set.
+
+    Otherwise it begins as the request's does, as far as that shows it: whoever sends the request
+    chooses its host, so such a URL must not go into mail.
+    """
+    if public := current_services().settings.public_url:
+        path = current_app.url_map.bind("", "/").build(endpoint, values)
+        return f"{public}{path}"
     return url_for(endpoint, **values, _external=_is_absolute_possible())
 
 

@@ -15,6 +15,7 @@ from app.identity.keys import ApiKeys
 from app.identity.link_passwords import LinkPasswords
 from app.identity.link_visitors import LinkVisitors
 from app.identity.mail import GuessingNotice, Mail
+from app.identity.mail_limits import MailLimits
 from app.identity.openid import Joining, OpenIdClient
 from app.identity.openid_accounts import OpenIdAccounts
 from app.identity.password_checks import PasswordChecks
@@ -103,6 +104,7 @@ class IdentityServices:
     passkeys: Passkeys | None
     openid: OpenId | None
     mail: Mail
+    mail_limits: MailLimits
     share_links: ShareLinks
     signing: Signing
     audit: AuditLog
@@ -147,6 +149,7 @@ class IdentityServices:
             passkeys=_passkeys(wiring, tokens),
             openid=_openid(wiring, tokens),
             mail=options.mail,
+            mail_limits=MailLimits(AttemptRecords(database), clock=clock),
             share_links=share_links,
             signing=signing,
             audit=AuditLog(AuditRecords(database), clock=clock, kept=options.audit_kept),

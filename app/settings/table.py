@@ -336,6 +336,11 @@ class Settings:
         return local_url(self.host, self.port)
 
     @property
+    def link_url(self) -> str:
+        """What links begin with that are made without a request."""
+        return self.public_url or self.own_url
+
+    @property
     def names(self) -> frozenset[str]:
         """Host names to answer to; empty for any.
 

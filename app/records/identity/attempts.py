@@ -1,4 +1,4 @@
-"""The records of failed sign-ins."""
+"""The records of failed sign-ins, and of mail: what one may do a few times, and then must wait."""
 
 from __future__ import annotations
 
@@ -56,13 +56,17 @@ class AttemptRecords:
         """Count one more failure of each subject; returns the new counts."""
         with self._database.write() as connection:
             before = _counting(_locked(connection, sorted(subjects), now), now)
-            after = {}
-            for name in subjects:
-                count = before[name].count + 1 if name in before else 1
-                change = update(attempts).where(attempts.c.subject == name)
-                connection.execute(change.values(failures=count, last_at=now))
-                after[name] = Failures(count, now)
-        return after
+            return _count(connection, subjects, before, now)
+
+    def count_unless_waiting(self, subjects: Mapping[str, Patience], now: datetime) -> timedelta:
+        """Count one more of each subject, unless one of them has to wait; returns how long."""
+        with self._database.write() as connection:
+            before = _counting(_locked(connection, sorted(subjects), now), now)
+            waits = (subjects[name].wait(failures, now) for name, failures in before.items())
+            wait = max(waits, default=timedelta())
+            if not wait:
+                _count(connection, subjects, before, now)
+        return wait
 
     def forget(self, subjects: Collection[str]) -> None:
         """Forget all failures of these subjects."""
@@ -81,6 +85,21 @@ def _counting(rows: Sequence[Row[Any]], now: datetime) -> dict[str, Failures]:
         for row in rows
         if row.failures and now - row.last_at < FORGOTTEN_AFTER
     }
+
+
+def _count(
+    connection: Connection,
+    subjects: Collection[str],
+    before: Mapping[str, Failures],
+    now: datetime,
+) -> Mapping[str, Failures]:
+    after = {}
+    for name in subjects:
+        count = before[name].count + 1 if name in before else 1
+        change = update(attempts).where(attempts.c.subject == name)
+        connection.execute(change.values(failures=count, last_at=now))
+        after[name] = Failures(count, now)
+    return after
 
 
 def _locked(connection: Connection, names: Sequence[str], now: datetime) -> Sequence[Row[Any]]:
