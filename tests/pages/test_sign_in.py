@@ -10,6 +10,7 @@ from app.domain.access import Role
 from app.domain.errors import ServerBusy
 from app.http.signing_in import is_local_path
 from app.identity.passwords import HashQueue
+from app.identity.share_links import ShareTerms
 from app.records.identity.people import Person
 from tests.identity.world import GOOD_PASSWORD
 from tests.site import HTML, Site, new_site
@@ -91,6 +92,20 @@ def test_a_busy_server_says_so_on_the_page_and_counts_nothing(
         assert f'value="{ann.email}"' in answer.text
     monkeypatch.undo()
     assert site.browser().sign_in(ann.email, address="192.0.2.88").status_code == 303
+
+
+def test_the_title_of_a_share_link_is_shown_after_the_password(site: Site) -> None:
+    terms = ShareTerms(name="The secret trip", password="open sesame")
+    link = site.identity.share_links.make([site.video()], terms, created_by="")
+    guest = site.browser()
+    assert "The secret trip" not in guest.get(f"/s/{link.code}").text
+    assert "The secret trip" not in guest.post(f"/s/{link.code}", {"password": "sesame"}).text
+    guest.post(f"/s/{link.code}", {"password": "open sesame"})
+    assert "The secret trip" in guest.get(f"/s/{link.code}").text
+    open_link = site.identity.share_links.make(
+        [site.video()], ShareTerms(name="The open trip"), created_by=""
+    )
+    assert "The open trip" in guest.get(f"/s/{open_link.code}").text
 
 
 def test_a_new_session_has_a_new_id_and_ends_the_one_before(site: Site, ann: Person) -> None:
