@@ -32,7 +32,7 @@ MIN_SCORE = 3
 HASHES_AT_ONCE = 2
 """In each process. A hash takes 64 MiB (RFC 9106, section 4, second choice)."""
 
-MAX_WAIT_SECONDS = 10.0
+MAX_WAIT_SECONDS = 25.0
 """How long a request waits for its turn before it is told to come back."""
 
 MAX_WAITING = 24

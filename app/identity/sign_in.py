@@ -93,7 +93,10 @@ class SignIn:
         failures = self._checks.failures_after(stored, password, limits)
         if failures or person is None:
             self._warn_at(failures.get(f"account:{email}"), person)
-            raise WrongCredentials("Check both, and whether the caps lock is on.")
+            raise WrongCredentials(
+                "Check both, and whether the caps lock is on.",
+                failures=max((each.count for each in failures.values()), default=1),
+            )
         if person.is_blocked:
             raise NotAllowed("Your account is blocked. An administrator can let you in again.")
         self._refresh(person, password)

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from app.domain.access import Role
+from app.domain.audit import AuditAction, AuditFilter
 from app.domain.errors import ServerBusy
+from app.http import signing_in
 from app.http.signing_in import is_local_path
 from app.identity.passwords import HashQueue
 from app.identity.share_links import ShareTerms
@@ -69,6 +71,16 @@ def test_a_stranger_elsewhere_does_not_shut_an_account_for_new_browsers(site: Si
     assert (
         "wrong passwords for your account" not in site.browser(site.person()).get("/account").text
     )
+
+
+def test_a_stranger_cannot_fill_the_audit_log(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signing_in, "ALL_NOTED", 3)
+    email = "often@example.org"
+    for number in range(9):
+        site.browser().sign_in(email, "wrong", address=f"10.9.9.{number}")
+    noted = site.identity.audit.all(AuditFilter(action=AuditAction.SESSION_REFUSED))
+    counts = [entry.details["failures"] for entry in noted if entry.details.get("email") == email]
+    assert counts == [8, 4, 3, 2, 1]
 
 
 def test_a_stranger_at_the_same_address_does_not_shut_it_for_colleagues(site: Site) -> None:
