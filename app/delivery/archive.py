@@ -116,8 +116,7 @@ def distinct_names(filenames: Iterable[str]) -> Iterator[str]:
     of the names of its files.
     """
     files, folders, copies = set[str](), set[str](), Counter[str]()
-    for filename in filenames:
-        filename = _DRIVE.sub(r"\1_", filename)
+    for filename in (_DRIVE.sub(r"\1_", given) for given in filenames):
         is_inside_file = bool(_folders(filename) & files)
         path = PurePosixPath(filename.replace("/", "-") if is_inside_file else filename)
         name = str(path)

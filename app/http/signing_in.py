@@ -12,9 +12,9 @@ from app.http.audited import audited
 from app.http.context import current_caller, current_services
 from app.records.identity.people import Person
 
-
 ALL_NOTED = 100
-"""Failures of a network or account up to which the audit log notes each; then at each power of 2."""
+"""Failures of a network or account up to which the audit log notes each; after that, it notes those
+at powers of 2."""
 
 
 def person_with(email: str, password: str) -> Person:
