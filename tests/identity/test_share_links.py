@@ -17,6 +17,7 @@ from app.domain.errors import (
     LinkClosed,
     LinkNotFound,
     NotAllowed,
+    ServerBusy,
     TooManyAttempts,
     UploadError,
     UploadNotFound,
@@ -176,6 +177,18 @@ def test_a_password_is_asked_for_and_cannot_be_tried_without_end(
     world.clock.turn(minutes=15)
     assert links.visit(link, "open sesame", address=ADDRESS)
     assert links.opened(link.code).views == 2
+
+
+def test_a_server_that_is_busy_counts_no_guess(world: World) -> None:
+    passwords = Passwords(CHEAP, at_once=1, max_waiting=0)
+    checks = PasswordChecks(passwords, AttemptRecords(world.database), clock=world.clock)
+    rule = LinkPasswords(passwords, checks)
+    stored = rule.hash("open sesame") or ""
+    check = partial(rule.check, "link", stored, "open sesame", address=ADDRESS)
+    with passwords.turn():
+        for _ in range(2 * OF_NETWORK.free):
+            assert_raises(ServerBusy, check)
+    check()
 
 
 def test_the_addresses_of_one_ipv6_network_guess_a_password_together(

@@ -289,11 +289,9 @@ def test_a_forged_device_cookie_is_no_cookie(door: Door, ann: Person, device: st
 def test_an_ipv6_network_counts_as_one_address(door: Door, ann: Person) -> None:
     for number in range(OF_ACCOUNT.free):
         door.fail(1, address=f"2001:db8:0:1::{number}")
-    answers = [
-        door.try_(address=address)
-        for address in ("2001:db8:0:1:ffff::1", "2001:db8:0:2::1", "::ffff:192.0.2.9")
-    ]
-    assert [type(answer) for answer in answers] == [TooManyAttempts, *[WrongCredentials] * 2]
+    assert isinstance(door.try_(address="2001:db8:0:1:ffff::1"), TooManyAttempts)
+    for address in ("2001:db8:0:2::1", "::ffff:192.0.2.9"):
+        door.fail(1, address=address)
 
 
 def test_an_ipv6_site_cannot_guess_with_each_of_its_networks(door: Door, ann: Person) -> None:
