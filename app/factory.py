@@ -62,6 +62,9 @@ PROTECTION = {
     "Content-Security-Policy": PAGE_POLICY,
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "same-origin",
+    # Nearly every response depends on who sends the request: no cache may give it to others, nor
+    # may the browser after a sign-out. Media and static files say what they allow.
+    "Cache-Control": "no-store",
 }
 """Headers of every response, unless its view sets them."""
 

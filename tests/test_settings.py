@@ -78,6 +78,7 @@ BAD = [
     ("SLUICE_ACCEL_REDIRECT", "/a b/"),
     ("SLUICE_LOG_LEVEL", "loud"),
     ("SLUICE_LOG_FORMAT", "xml"),
+    ("SLUICE_PUBLIC_URL", "videos.example"),
 ]
 
 BAD_SECRETS = [
@@ -169,6 +170,7 @@ def test_secrets_are_not_shown_with_the_settings() -> None:
         "SLUICE_DATABASE_URL": "postgresql://sluice:geheim-1@db.example/sluice",
         "SLUICE_OIDC_CLIENT_SECRET": "geheim-2",
         "SLUICE_SMTP_URL": "smtps://sluice:geheim-3@mail.example",
+        "SLUICE_PUBLIC_URL": "https://videos.example",
         "SLUICE_SECURE_LINK_SECRET": "geheim4isLongEnoughForTheNginxInFront",
     }
     shown = repr(from_env({**GOOD, **secrets}))
@@ -221,6 +223,15 @@ def test_there_are_as_many_workers_as_cores_and_two_at_least() -> None:
 def test_settings_cannot_be_changed() -> None:
     with pytest.raises(AttributeError):
         Settings().port = 1  # type: ignore[misc]
+
+
+def test_mail_needs_the_url_that_its_links_begin_with() -> None:
+    environ = {"SLUICE_SMTP_URL": "smtps://mail.example"}
+    with pytest.raises(SettingsError, match=r"SLUICE_PUBLIC_URL.*SLUICE_SMTP_URL"):
+        from_env(environ)
+    settings = from_env({**environ, "SLUICE_PUBLIC_URL": "https://films.example/videos/"})
+    assert settings.link_url == "https://films.example/videos"
+    assert from_env({}).link_url == "http://127.0.0.1:8000"
 
 
 def test_a_provider_needs_a_client_id() -> None:

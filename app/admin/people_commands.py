@@ -104,7 +104,7 @@ def _print_link(person: Person) -> None:
     services = current_services()
     code = services.identity.invitations.to_reset(person, by="")
     _note(AuditAction.PASSWORD_LINK_MADE, person)
-    click.echo(f"{services.settings.own_url}/reset/{code}")
+    click.echo(f"{services.settings.link_url}/reset/{code}")
 
 
 def _person(email: str) -> Person:

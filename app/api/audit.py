@@ -45,5 +45,4 @@ def export(ending: str) -> Response:
     entries = current_services().identity.audit.all(wanted_entries())
     response = Response(lines_of(entries), content_type=content_type)
     response.headers["Content-Disposition"] = f"attachment; filename=audit.{ending}"
-    response.headers["Cache-Control"] = "no-store"
     return response

@@ -15,7 +15,7 @@ from app.http.access_rules import requires
 from app.http.audited import audited, audited_end, audited_member, audited_removal
 from app.http.bodies import json_object, member
 from app.http.context import current_caller, current_services
-from app.http.inviting import invite
+from app.http.inviting import add_by_administrator, invite
 from app.identity.projects import Projects
 from app.records.identity.projects import Member, Project
 
@@ -91,14 +91,16 @@ def members(project_id: str) -> Response:
 @blueprint.post("/<project_id>/members")
 @requires(Action.MANAGE)
 def add_member(project_id: str) -> tuple[Response, int]:
-    """Let a person into the project, or make a link for who is not known; only here is it shown."""
+    """Invite somebody by a link, which only this response shows; administrators add accounts.
+
+    Managers do not learn who has an account.
+    """
     body = json_object()
     email, role = member(body, "email", kind=str), parse_role(member(body, "role", kind=str))
-    added = _projects().add_member(project_id, email, role)
-    if added is None:
-        return jsonify({"invitation": invite(email, project_id=project_id, role=role).url}), 202
-    audited_member(AuditAction.MEMBER_ADDED, added)
-    return jsonify(member_document(added)), 201
+    if added := add_by_administrator(project_id, email, role):
+        return jsonify(member_document(added)), 201
+    link = invite(email, project_id=project_id, role=role)
+    return jsonify({"invitation": link.url, "warning": link.warning or None}), 202
 
 
 @blueprint.patch("/<project_id>/members/<person_id>")

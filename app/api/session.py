@@ -26,7 +26,7 @@ def show() -> Response:
         {"id": project.id, "name": project.name, "role": caller.roles[project.id]}
         for project in current_services().identity.projects.entered(caller)
     ]
-    response = jsonify(
+    return jsonify(
         {
             "kind": caller.kind,
             "signed_in": caller.kind is not CallerKind.NOBODY,
@@ -36,8 +36,6 @@ def show() -> Response:
             "projects": projects,
         }
     )
-    response.headers["Cache-Control"] = "no-store"
-    return response
 
 
 @blueprint.post("")

@@ -65,9 +65,7 @@ def index() -> Response:
 @requires(Action.FOLLOW)
 def show(upload_id: str) -> Response:
     """Which ranges of an upload have arrived, and which are missing."""
-    response = jsonify(_documents([_found(upload_id)])[0])
-    response.headers["Cache-Control"] = "no-store"
-    return response
+    return jsonify(_documents([_found(upload_id)])[0])
 
 
 @blueprint.delete("/<upload_id>")

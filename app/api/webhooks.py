@@ -88,9 +88,7 @@ def show_secret(webhook_id: str) -> Response:
     """What its signatures are made with; that somebody looked is noted, so it is no GET."""
     webhook = _webhooks().get(current_scope().target(), webhook_id)
     audited_webhook(AuditAction.WEBHOOK_SECRET_SHOWN, webhook)
-    response = jsonify({"secret": webhook.secret})
-    response.headers["Cache-Control"] = "no-store"
-    return response
+    return jsonify({"secret": webhook.secret})
 
 
 @blueprint.post("/<webhook_id>/test")

@@ -7,6 +7,7 @@ is busy with it until it has ended, as with every download.
 from __future__ import annotations
 
 import errno
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
@@ -31,6 +32,9 @@ MAX_VIDEOS = 1000
 
 MAX_FORM_BYTES = 64 * 1024
 """`MAX_VIDEOS` ids take 36 KB."""
+
+_DRIVE = re.compile(r"^([A-Za-z]):")
+"""Windows takes a path that begins so for an absolute one."""
 
 blueprint = Blueprint("archive", __name__)
 
@@ -106,13 +110,13 @@ class ArchiveBody:
 
 
 def distinct_names(filenames: Iterable[str]) -> Iterator[str]:
-    """Names for files that are unpacked side by side, on disks that ignore case too.
+    """Relative names for files that are unpacked side by side, on disks that ignore case too.
 
     The second "film.mp4" becomes "film (2).mp4". A folder that has the name of a file becomes part
     of the names of its files.
     """
     files, folders, copies = set[str](), set[str](), Counter[str]()
-    for filename in filenames:
+    for filename in (_DRIVE.sub(r"\1_", given) for given in filenames):
         is_inside_file = bool(_folders(filename) & files)
         path = PurePosixPath(filename.replace("/", "-") if is_inside_file else filename)
         name = str(path)

@@ -30,6 +30,9 @@ OF_NO_PROJECT = {Action.VISIT, Action.MEASURE}
 OF_ADMINISTRATORS = frozenset({Action.MANAGE, Action.AUDIT, Action.ADMINISTER})
 """What administrators may do in projects that they are not members of."""
 
+OF_DOWNLOADS = frozenset({Action.WATCH, Action.DOWNLOAD})
+"""What may go on sending after the view has returned."""
+
 LETS_IN = frozenset({Action.SHARE, Action.MANAGE, Action.ADMINISTER})
 """What lets others in. Requests that do are rare, and ask the database who sends them: otherwise
 somebody whom another process has shut out could undo it within `RECENT_SECONDS`."""
@@ -43,7 +46,7 @@ Find = Callable[[], tuple[Caller, Scope]]
 def admit(request: Request, rules: Mapping[str, AccessRule], under_way: UnderWay) -> None:
     """Note who sends a request; raises `NotSignedIn`, `NotAllowed`, `TooManyRequests`.
 
-    What a request sends, it sends as long as it would be let in again: see `UnderWay`. What is
+    Uploads and downloads go on as long as they would be let in again: see `UnderWay`. What is
     refused counts for its address.
     """
     if request.endpoint is None:  # No such URL, or not with this method: routing says so.
@@ -58,8 +61,10 @@ def admit(request: Request, rules: Mapping[str, AccessRule], under_way: UnderWay
     is_sending = action is Action.SEND and not is_safe
     if is_sending and g.caller.kind is not CallerKind.LOCAL:
         under_way.begin(request.environ, g.scope, lambda: find()[1])
-    elif g.caller.kind is CallerKind.SHARE_LINK:
-        under_way.begin_download(request.environ, g.scope, _guest_asker(g.caller, action))
+    elif action in OF_DOWNLOADS and g.caller.kind is not CallerKind.LOCAL:
+        is_guest = g.caller.kind is CallerKind.SHARE_LINK
+        ask = _guest_asker(g.caller, action) if is_guest else lambda: find()[1]
+        under_way.begin_download(request.environ, g.scope, ask)
 
 
 def who_sees(request: Request) -> Caller:

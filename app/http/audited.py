@@ -88,6 +88,20 @@ def audited_removal(member: Member, ended: Ended) -> None:
     )
 
 
+def audited_joining(invitation: Invitation, caller: Caller, *, email: str) -> None:
+    """Note who has joined, and which address was invited: any account may take the link."""
+    audited(
+        AuditAction.MEMBER_ADDED,
+        caller.actor,
+        project=invitation.project_id,
+        caller=caller,
+        email=email,
+        invited=invitation.email,
+        role=invitation.role,
+        by="link",
+    )
+
+
 def audited_withdrawal(invitation: Invitation) -> None:
     """Note that a link works no longer by which somebody would have joined."""
     audited(

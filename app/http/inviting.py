@@ -4,32 +4,37 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flask import url_for
-
 from app.domain.access import Role
 from app.domain.audit import AuditAction
-from app.http.audited import audited
+from app.http.audited import audited, audited_member
 from app.http.context import current_caller, current_services
-from app.identity.accounts import clean_email
+from app.http.proxy import absolute_url
+from app.identity.accounts import clean_email, mixed_alphabets
+from app.records.identity.projects import Member
 
 
 @dataclass(frozen=True, slots=True)
 class NewLink:
-    """A link that is shown this one time; `was_mailed` says whether it has also been sent."""
+    """A link that is shown this one time; `was_mailed` says whether it has also been sent.
+
+    `warning` is about the address, or empty.
+    """
 
     email: str
     url: str
     was_mailed: bool
+    warning: str = ""
 
 
 def invite(email: str, *, project_id: str | None, role: Role | None) -> NewLink:
     """A link by which whoever has that address joins the project, or the server alone.
 
-    Raises `InvalidField`.
+    Raises `InvalidField`, `TooManyRequests`.
     """
-    email, invitations = clean_email(email), current_services().identity.invitations
+    email, identity = clean_email(email), current_services().identity
     by = current_caller().sender
-    code = invitations.to_join(email, by=by, project_id=project_id, role=role)
+    count_mail(project_id)
+    code = identity.invitations.to_join(email, by=by, project_id=project_id, role=role)
     audited(
         AuditAction.INVITATION_MADE,
         project=project_id,
@@ -37,12 +42,32 @@ def invite(email: str, *, project_id: str | None, role: Role | None) -> NewLink:
         email=email,
         role=role,
     )
-    url = url_for("invitations.join", code=code, _external=True)
+    url = absolute_url("invitations.join", code=code)
     text = f"You are invited to Sluice. Open this link within a week to join:\n\n{url}\n"
     return send_link(email, url, subject="An invitation to Sluice", text=text)
+
+
+def add_by_administrator(project_id: str, email: str, role: Role) -> Member | None:
+    """The new member, if an administrator of the server adds somebody who has an account.
+
+    Everybody else can only invite. Raises `InvalidField`.
+    """
+    if not current_caller().is_admin:
+        return None
+    added = current_services().identity.projects.add_member(project_id, email, role)
+    if added is not None:
+        audited_member(AuditAction.MEMBER_ADDED, added)
+    return added
+
+
+def count_mail(project_id: str | None = None) -> None:
+    """Count a message that the caller is about to send; raises `TooManyRequests`."""
+    identity = current_services().identity
+    if identity.mail.is_on:
+        identity.mail_limits.count(current_caller().sender, project_id)
 
 
 def send_link(email: str, url: str, *, subject: str, text: str) -> NewLink:
     """The link, sent by mail if there is mail."""
     was_mailed = current_services().identity.mail.send(email, subject=subject, text=text)
-    return NewLink(email, url, was_mailed)
+    return NewLink(email, url, was_mailed, mixed_alphabets(email))

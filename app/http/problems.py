@@ -95,11 +95,13 @@ def answer(problem: Problem, members: Mapping[str, object] | None = None) -> Res
 def _page(problem: Problem) -> str:
     if problem.code != NoProject.code:
         return render_template("errors/error.html", problem=problem)
-    people, caller = current_services().identity.people, who_sees(request)
+    identity, caller = current_services().identity, who_sees(request)
+    you = identity.people.find(caller.id)
     return render_template(
         "errors/no_project.html",
-        you=people.find(caller.id),
-        administrators=people.administrators(),
+        you=you,
+        administrators=identity.people.administrators(),
+        invitations=identity.invitations.waiting_for(you) if you else [],
     )
 
 
@@ -113,11 +115,15 @@ def answer_json(problem: Problem, members: Mapping[str, object] | None = None) -
 def _finished(problem: Problem, response: Response) -> Response:
     request.environ[PROBLEM_KEY] = problem.code
     response.status_code = problem.status
-    response.headers["Cache-Control"] = "no-store"
     if problem.status == NotSignedIn.status_hint:
         response.headers["WWW-Authenticate"] = _challenge()
-    if problem.retry_after_seconds is not None:
-        response.headers["Retry-After"] = str(problem.retry_after_seconds)
+    return with_retry_after(response, problem)
+
+
+def with_retry_after(response: Response, error: Problem | UploadError | None) -> Response:
+    """The response; if the error has a time after which to try again, it says so."""
+    if error is not None and error.retry_after_seconds is not None:
+        response.headers["Retry-After"] = str(error.retry_after_seconds)
     return response
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import TYPE_CHECKING, Any
 
-from flask import request, url_for
+from flask import current_app, request, url_for
 from werkzeug.datastructures import EnvironHeaders, Headers
 from werkzeug.middleware.proxy_fix import ProxyFix
 
@@ -61,7 +61,14 @@ def is_forwarded(environ: dict[str, Any]) -> bool:
 
 
 def absolute_url(endpoint: str, **values: str) -> str:
-    """The URL of an endpoint for people to pass on: whole, as far as the request shows it."""
+    """The URL of an endpoint for people to pass on, below `SLUICE_PUBLIC_URL` if that is set.
+
+    Otherwise it begins as the request's does, as far as that shows it: whoever sends the request
+    chooses its host, so such a URL must not go into mail.
+    """
+    if public := current_services().settings.public_url:
+        path = current_app.url_map.bind("", "/").build(endpoint, values)
+        return f"{public}{path}"
     return url_for(endpoint, **values, _external=_is_absolute_possible())
 
 
@@ -92,14 +99,15 @@ class ConnectionMiddleware:
     """Applies the headers of trusted proxies, and decides whether the connection stays open.
 
     `X-Forwarded-` headers are trusted from the addresses of `proxies` alone. A connection over a
-    Unix socket has no address and is trusted too: permissions on the socket protect it.
+    Unix socket has no address and is trusted too: permissions on the socket protect it. Limits, the
+    audit log and the access log then see the client's address in `REMOTE_ADDR`.
     """
 
     def __init__(
         self, app: WSGIApplication, proxies: tuple[IPNetwork, ...], node: ThisNode
     ) -> None:
         self._app = app
-        self._behind_proxy = ProxyFix(app, x_for=1, x_proto=1, x_host=1, x_prefix=1)
+        self._behind_proxy = ProxyFix(app, x_for=0, x_proto=1, x_host=1, x_prefix=1)
         self._proxies = proxies
         self._node = node
 
@@ -112,13 +120,29 @@ class ConnectionMiddleware:
         if not came_directly(environ):
             is_trusted = self._trusts(environ.get("REMOTE_ADDR", ""))
             is_url_known = is_url_known and is_trusted and self._is_url_told(environ)
-            app = self._behind_proxy if is_trusted else app
+            if is_trusted:
+                app = self._behind_proxy
+                environ["REMOTE_ADDR"] = self._client(environ)
         environ[_URL_KNOWN_KEY] = is_url_known
         answer = app(environ, start_response)
         if self._node.is_leaving:  # The client's next request should go elsewhere.
             close_after_answer(start_response)
         drain_or_close(environ, start_response)  # Nothing of the answer has been sent yet.
         return answer
+
+    def _client(self, environ: dict[str, Any]) -> str:
+        """The last address in `X-Forwarded-For` that is not a trusted proxy's.
+
+        Each proxy appends the address that it was connected from. What stands before the first
+        address that is not trusted, read from the right, may be made up by the client.
+        """
+        client: str = environ.get("REMOTE_ADDR", "")
+        for hop in reversed(environ.get("HTTP_X_FORWARDED_FOR", "").split(",")):
+            address = _address_in(hop)
+            if address is None or not self._trusts(client):
+                break
+            client = str(address)
+        return client
 
     def _is_url_told(self, environ: dict[str, Any]) -> bool:
         headers = EnvironHeaders(environ)
@@ -131,18 +155,28 @@ class ConnectionMiddleware:
         """
         _client, *proxies = headers.get("X-Forwarded-For", "").split(",")
         others = max(headers.get(name, "").count(",") for name in ("Via", "Forwarded"))
-        return others <= len(proxies) and all(self._trusts(hop.strip()) for hop in proxies)
+        return others <= len(proxies) and all(self._trusts(hop) for hop in proxies)
 
     def _trusts(self, address: str) -> bool:
         if not address:
             return True
-        try:
-            found = ip_address(address)
-        except ValueError:
-            return False
-        # A socket for both versions of IP shows 127.0.0.1 as ::ffff:127.0.0.1.
-        found = getattr(found, "ipv4_mapped", None) or found
-        return any(found in network for network in self._proxies)
+        found = _address_in(address)
+        return found is not None and any(found in network for network in self._proxies)
+
+
+def _address_in(hop: str) -> IPv4Address | IPv6Address | None:
+    """The address in one item of `X-Forwarded-For`; some proxies add a port, as in "[::1]:80"."""
+    text = hop.strip()
+    if text.startswith("["):
+        text = text[1:].partition("]")[0]
+    elif text.count(":") == 1:
+        text = text.partition(":")[0]
+    try:
+        found = ip_address(text)
+    except ValueError:
+        return None
+    # A socket for both versions of IP shows 127.0.0.1 as ::ffff:127.0.0.1.
+    return getattr(found, "ipv4_mapped", None) or found
 
 
 def _tells_url(headers: Headers) -> bool:

@@ -57,6 +57,7 @@ def end_session(request: Request, response: Response) -> Response:
     if cookie := value_in(request.environ):
         current_services().identity.sessions.end(cookie)
         audited(AuditAction.SESSION_ENDED, current_caller().actor)
+    response.headers["Clear-Site-Data"] = '"cache"'  # Posters and films too.
     return set_cookie(request, response, "")
 
 
@@ -78,7 +79,6 @@ def set_cookie(
         httponly=True,
         samesite="Lax",
     )
-    response.headers["Cache-Control"] = "no-store"
     return response
 
 

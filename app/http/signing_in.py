@@ -12,6 +12,10 @@ from app.http.audited import audited
 from app.http.context import current_caller, current_services
 from app.records.identity.people import Person
 
+ALL_NOTED = 100
+"""Failures of a network or account up to which the audit log notes each; after that, it notes those
+at powers of 2."""
+
 
 def person_with(email: str, password: str) -> Person:
     """Whose address and password these are; raises what `SignIn.with_password` does."""
@@ -20,8 +24,10 @@ def person_with(email: str, password: str) -> Person:
         return current_services().identity.sign_in.with_password(
             email, password, address=request.remote_addr or "", device=device
         )
-    except WrongCredentials:
-        audited(AuditAction.SESSION_REFUSED, email=email)
+    except WrongCredentials as error:
+        # Otherwise a stranger could fill the audit log.
+        if error.failures <= ALL_NOTED or error.failures & (error.failures - 1) == 0:
+            audited(AuditAction.SESSION_REFUSED, email=email, failures=error.failures)
         raise
 
 

@@ -1,7 +1,7 @@
 """Ends requests whose sender has lost its right: a key revoked, a link closed, a session ended.
 
-A caller is checked when its request begins, but a body may arrive for hours, and a guest's download
-may take as long. Each process therefore asks again about these requests, once a second and apart
+A caller is checked when its request begins, but a body may arrive for hours, and a download may
+take as long. Each process therefore asks again about these requests, once a second and apart
 from them: a chunk pays for none of it. A request that would not be let in any more loses its
 connection, as if the network had failed; what has arrived is kept or dropped as after that, and the
 client's next request is told why. Whoever revokes something need only write it to the database.
@@ -65,7 +65,7 @@ class _GuardedSending:
 
 
 class UnderWay:
-    """The requests of a process that send something, and the downloads of guests."""
+    """The uploads and downloads of a process."""
 
     def __init__(self) -> None:
         self._bodies: dict[int, _Body] = {}

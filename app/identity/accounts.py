@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable
 from datetime import datetime
 
@@ -106,6 +107,20 @@ class Accounts:
         changed = self._people.rename(person, name=name, email=email)
         self._sessions.forget()
         return changed
+
+
+def mixed_alphabets(email: str) -> str:
+    """A warning about an address with letters of several alphabets; empty for any other.
+
+    Some letters look the same in Latin, Greek and Cyrillic.
+    """
+    letters: dict[str, str] = {}
+    for letter in filter(str.isalpha, email):
+        letters.setdefault(unicodedata.name(letter, "?").partition(" ")[0].capitalize(), letter)
+    if len(letters) < 2:
+        return ""
+    found = ", ".join(f"“{letter}” is {name}" for name, letter in letters.items())
+    return f"The address {email} mixes alphabets: {found}. Make sure that it is the right one."
 
 
 def clean_email(text: str) -> str:

@@ -94,6 +94,29 @@ class Invitations:
         """Those to a project, or all, that nobody has accepted yet, the newest first."""
         return self._records.waiting(self._clock(), project_id=project_id)
 
+    def waiting_for(self, person: Person) -> list[Invitation]:
+        """Those to projects by the person's address, the newest first.
+
+        Empty as long as the address may be somebody else's: see `Person.is_proven`.
+        """
+        if not person.is_proven:
+            return []
+        found = self._records.waiting(self._clock(), email=person.email)
+        return [each for each in found if each.project_id is not None]
+
+    def waiting_one(self, person: Person, digest: str) -> Invitation:
+        """One of `waiting_for`; raises `LinkClosed` if it is none of them (any more)."""
+        for each in self.waiting_for(person):
+            if each.digest == digest:
+                return each
+        raise LinkClosed("The invitation was withdrawn, or has expired.")
+
+    def accept_waiting(self, person: Person, digest: str) -> Invitation:
+        """Let the person into the project; raises `LinkClosed`, `InvalidField`."""
+        invitation = self.waiting_one(person, digest)
+        self._records.accept(invitation, person.id, self._clock())
+        return invitation
+
     def withdraw(self, digest: str, project_id: str | None = None) -> Invitation | None:
         """Let a link to join a project, or any, work no longer; what it was, if there was one."""
         return self._records.withdraw(digest, project_id=project_id)

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from datetime import datetime
+from datetime import timedelta
 
-from app.domain.addresses import network_of
-from app.domain.errors import InvalidField, TooManyAttempts
+from app.domain.addresses import network_of, site_of
+from app.domain.errors import InvalidField
+from app.identity.password_checks import Limits, PasswordChecks
 from app.identity.passwords import Passwords
-from app.identity.sign_in import in_words
-from app.records.identity.attempts import AttemptRecords, Patience
+from app.records.identity.attempts import Patience
 
-OF_ADDRESS = Patience(free=10)
-"""At one link. Failures from all addresses are not counted: a stranger could close it to guests."""
+OF_NETWORK = Patience(free=10, most=timedelta(minutes=1))
+"""At one link. All guests of a party share one address: they never wait long for a stranger."""
+
+SLOW_FROM = 100
+"""Failures at a link, from all networks of a day, from which each check is slow. They refuse
+nobody: a stranger could close the link to guests."""
 
 
 class LinkPasswords:
     """Hashes and checks them."""
 
-    def __init__(
-        self, passwords: Passwords, attempts: AttemptRecords, *, clock: Callable[[], datetime]
-    ) -> None:
+    def __init__(self, passwords: Passwords, checks: PasswordChecks) -> None:
         self._passwords = passwords
-        self._attempts = attempts
-        self._clock = clock
+        self._checks = checks
 
     def hash(self, password: str) -> str | None:
         """What is stored of a password, and nothing of none; raises `ServerBusy`."""
@@ -32,10 +31,14 @@ class LinkPasswords:
 
     def check(self, link_id: str, stored: str, password: str, *, address: str) -> None:
         """Raise `InvalidField` for another password, and `TooManyAttempts` after many of them."""
-        subject = f"link:{link_id}:{network_of(address)}"
-        if wait := self._attempts.begin({subject: OF_ADDRESS}, self._clock()):
-            seconds = math.ceil(wait.total_seconds())
-            raise TooManyAttempts(f"Try again in {in_words(seconds)}.", wait_seconds=seconds)
-        if not self._passwords.is_right(stored, password):
+        network, site = f"link:{link_id}:{network_of(address)}", site_of(address)
+        limits = Limits(
+            refusing={network: OF_NETWORK},
+            slowing={
+                f"link:{link_id}": SLOW_FROM,
+                **({f"link:{link_id}:{site}": SLOW_FROM} if site else {}),
+            },
+            networks=(network, f"link:{link_id}:{site}"),
+        )
+        if self._checks.failures_after(stored, password, limits):
             raise InvalidField("This is not the password.", field="password")
-        self._attempts.succeeded(forgiven=[subject], taken_back=())

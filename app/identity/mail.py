@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from email.message import EmailMessage
 from email.utils import formatdate, make_msgid
 from ipaddress import ip_address
+from threading import Thread
 from urllib.parse import unquote, urlsplit
+
+from app.records.identity.people import Person
 
 TIMEOUT_SECONDS = 10.0
 
@@ -51,6 +54,15 @@ class Mail:
             return False
         return True
 
+    def send_later(self, to: str, *, subject: str, text: str) -> None:
+        """Send a message without waiting for the mail server.
+
+        The time of a response would tell whether there is an account.
+        """
+        if self.is_on:
+            given = {"to": to, "subject": subject, "text": text}
+            Thread(target=self.send, kwargs=given, name="mail", daemon=True).start()
+
     @property
     def _domain(self) -> str:
         return self.sender.rpartition("@")[2].rstrip(">") or "localhost"
@@ -77,6 +89,25 @@ class Mail:
         if not is_private and not _is_this_machine(parts.hostname or ""):
             raise smtplib.SMTPException("it offers no TLS, and the password would be readable")
         server.login(unquote(parts.username), unquote(parts.password or ""))
+
+
+@dataclass(frozen=True, slots=True)
+class GuessingNotice:
+    """Mail to the owner of an account whose password somebody guesses."""
+
+    mail: Mail
+    public_url: str
+
+    def send(self, person: Person, failures: int) -> None:
+        """Say how many wrong passwords there were; returns before it is sent."""
+        self.mail.send_later(
+            person.email,
+            subject="Wrong passwords for your Sluice account",
+            text=f"Within a day, {failures} wrong passwords were entered for your account at\n"
+            f"{self.public_url}\n\nNone of them was accepted, and you can sign in as before. "
+            "If it was not you,\nadd a passkey to your account, or choose a longer password:\n\n"
+            f"{self.public_url}/account\n",
+        )
 
 
 def _is_this_machine(host: str) -> bool:

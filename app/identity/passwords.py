@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import secrets
+import time
 import unicodedata
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from functools import cached_property
-from threading import BoundedSemaphore
+from threading import Event, Lock
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
@@ -30,11 +32,89 @@ MIN_SCORE = 3
 HASHES_AT_ONCE = 2
 """In each process. A hash takes 64 MiB (RFC 9106, section 4, second choice)."""
 
-MAX_WAIT_SECONDS = 10.0
+MAX_WAIT_SECONDS = 25.0
 """How long a request waits for its turn before it is told to come back."""
 
-MAX_WAITING = 8
+MAX_WAITING = 24
 """In each process. Each has a thread to itself; further ones are told to come back at once."""
+
+MAX_WAITING_FIRST = 8
+"""Places for those of `FIRST` priority, apart from the others: a flood cannot take them."""
+
+SLOW_SECONDS = 0.5
+"""Pause before a slow check, in the slow queue: two guesses a second in each process."""
+
+FIRST = -1
+"""The priority of those who go before all others."""
+
+
+@dataclass(eq=False, slots=True)
+class _Waiter:
+    priority: int
+    granted: Event = field(default_factory=Event)
+    is_refused: bool = False
+
+
+class HashQueue:
+    """Lets a few threads at a time hash; the lowest priority goes next, first in, first out.
+
+    If all places are taken, a newcomer with a lower priority replaces the last in the queue.
+    """
+
+    def __init__(
+        self, at_once: int, *, max_wait_seconds: float, max_waiting: int, max_first: int = 0
+    ) -> None:
+        self._free = at_once
+        self._max_wait_seconds = max_wait_seconds
+        self._places = {False: max_waiting, True: max_first}
+        self._waiting: list[_Waiter] = []
+        self._changing = Lock()
+
+    @contextmanager
+    def turn(self, priority: int = 0) -> Iterator[None]:
+        """Run the block when it is this thread's turn; raises `ServerBusy`."""
+        self._begin(priority)
+        try:
+            yield
+        finally:
+            self._end()
+
+    def _begin(self, priority: int) -> None:
+        waiter = _Waiter(priority)
+        with self._changing:
+            if self._free:
+                self._free -= 1
+                return
+            self._take_place(waiter)
+        with without_slot():  # Uploads use the slot of this request meanwhile.
+            waiter.granted.wait(self._max_wait_seconds)
+        with self._changing:
+            if waiter.granted.is_set() and not waiter.is_refused:
+                return
+            if waiter in self._waiting:
+                self._waiting.remove(waiter)
+        raise _busy()
+
+    def _take_place(self, waiter: _Waiter) -> None:
+        is_first = waiter.priority == FIRST
+        rivals = [each for each in self._waiting if (each.priority == FIRST) is is_first]
+        if len(rivals) >= self._places[is_first]:
+            last = max(reversed(rivals), key=lambda each: each.priority, default=waiter)
+            if last.priority <= waiter.priority:
+                raise _busy()
+            self._waiting.remove(last)
+            last.is_refused = True
+            last.granted.set()
+        self._waiting.append(waiter)
+
+    def _end(self) -> None:
+        with self._changing:
+            if not self._waiting:
+                self._free += 1
+                return
+            following = min(self._waiting, key=lambda each: each.priority)
+            self._waiting.remove(following)
+            following.granted.set()
 
 
 class Passwords:
@@ -47,60 +127,66 @@ class Passwords:
         at_once: int = HASHES_AT_ONCE,
         max_wait_seconds: float = MAX_WAIT_SECONDS,
         max_waiting: int = MAX_WAITING,
+        slow_seconds: float = SLOW_SECONDS,
     ) -> None:
         self._hasher = hasher or PasswordHasher()
-        self._turns = BoundedSemaphore(at_once)
-        self._places = BoundedSemaphore(max_waiting)
-        self._max_wait_seconds = max_wait_seconds
+        self._queue = HashQueue(
+            at_once,
+            max_wait_seconds=max_wait_seconds,
+            max_waiting=max_waiting,
+            max_first=MAX_WAITING_FIRST,
+        )
+        self._slow_queue = HashQueue(
+            1, max_wait_seconds=max_wait_seconds, max_waiting=min(max_waiting, MAX_WAITING_FIRST)
+        )
+        self._slow_seconds = slow_seconds
 
     def hash(self, password: str) -> str:
         """What is stored of a password; raises `ServerBusy`."""
-        with self._turn():
+        with self.turn():
             return self._hasher.hash(_to_bytes(password))
 
+    @contextmanager
+    def turn(self, priority: int = 0, *, is_slow: bool = False) -> Iterator[None]:
+        """Wait for the turn to call `is_right`; raises `ServerBusy`.
+
+        Slow ones wait for each other as well, and pause: they are likely to be guesses.
+        """
+        with ExitStack() as stack:
+            if is_slow:
+                stack.enter_context(self._slow_queue.turn(priority))
+                with without_slot():
+                    time.sleep(self._slow_seconds)
+            stack.enter_context(self._queue.turn(priority))
+            _ = self._of_nobody  # Made before the first check of either kind.
+            yield
+
     def is_right(self, stored: str | None, password: str) -> bool:
-        """Whether that hash is of this password; raises `ServerBusy`.
+        """Whether that hash is of this password; call it in a `turn`.
 
         Without a stored hash the answer is no, after as much work as if there were one: the time
         does not tell whether an account exists.
         """
         if len(password) > MAX_CHARACTERS:
             return False
-        with self._turn():
-            against = self._of_nobody if stored is None else stored
-            try:
-                self._hasher.verify(against, _to_bytes(password))
-            except (VerificationError, InvalidHashError):
-                return False
+        against = self._of_nobody if stored is None else stored
+        try:
+            self._hasher.verify(against, _to_bytes(password))
+        except (VerificationError, InvalidHashError):
+            return False
         return stored is not None
 
     def is_outdated(self, stored: str) -> bool:
         """Whether new passwords are hashed with other parameters."""
         return self._hasher.check_needs_rehash(stored)
 
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
-        if not (self._turns.acquire(blocking=False) or self._wait()):
-            raise ServerBusy("Too many people are signing in at the moment.")
-        try:
-            _ = self._of_nobody  # Made before the first check of either kind.
-            yield
-        finally:
-            self._turns.release()
-
-    def _wait(self) -> bool:
-        """Wait for a turn while uploads use the slot of this request; whether its turn came."""
-        if not self._places.acquire(blocking=False):
-            return False
-        try:
-            with without_slot():
-                return self._turns.acquire(timeout=self._max_wait_seconds)
-        finally:
-            self._places.release()
-
     @cached_property
     def _of_nobody(self) -> str:
         return self._hasher.hash(secrets.token_bytes(16))
+
+
+def _busy() -> ServerBusy:
+    return ServerBusy("Too many people are signing in at the moment.")
 
 
 def require_good(password: str, about: Sequence[str] = ()) -> None:

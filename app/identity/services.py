@@ -14,9 +14,11 @@ from app.identity.invitations import Invitations
 from app.identity.keys import ApiKeys
 from app.identity.link_passwords import LinkPasswords
 from app.identity.link_visitors import LinkVisitors
-from app.identity.mail import Mail
+from app.identity.mail import GuessingNotice, Mail
+from app.identity.mail_limits import MailLimits
 from app.identity.openid import Joining, OpenIdClient
 from app.identity.openid_accounts import OpenIdAccounts
+from app.identity.password_checks import PasswordChecks
 from app.identity.passwords import Passwords
 from app.identity.projects import Projects
 from app.identity.sessions import Sessions
@@ -63,6 +65,7 @@ class IdentityOptions:
     openid: OpenIdClient | None
     joining: Joining
     mail: Mail
+    public_url: str
     has_private_webhooks: bool
 
 
@@ -95,12 +98,14 @@ class IdentityServices:
     accounts: Accounts
     invitations: Invitations
     passwords: Passwords
+    password_checks: PasswordChecks
     projects: Projects
     sessions: Sessions
     sign_in: SignIn
     passkeys: Passkeys | None
     openid: OpenId | None
     mail: Mail
+    mail_limits: MailLimits
     share_links: ShareLinks
     signing: Signing
     audit: AuditLog
@@ -133,8 +138,9 @@ class IdentityServices:
         keys = ApiKeys(KeyRecords(database), clock=clock, new_id=new_id)
         people = PeopleRecords(database)
         sessions = Sessions(SessionRecords(database), clock=clock, new_id=new_id)
+        checks = PasswordChecks(passwords, AttemptRecords(database), clock=clock)
         share_links, visitors, upload_links = _links(
-            wiring, passwords, signing=signing, counts=counts
+            wiring, LinkPasswords(passwords, checks), signing=signing, counts=counts
         )
         tokens = SingleUse(SpentTokens(database), signing, clock=clock)
         return cls(
@@ -144,12 +150,14 @@ class IdentityServices:
             accounts=Accounts(people, sessions, passwords, clock=clock, new_id=new_id),
             invitations=_invitations(wiring, passwords),
             passwords=passwords,
+            password_checks=checks,
             projects=_projects(wiring, sessions),
             sessions=sessions,
-            sign_in=_sign_in(wiring, passwords, signing),
+            sign_in=_sign_in(wiring, passwords, checks, signing),
             passkeys=_passkeys(wiring, tokens),
             openid=_openid(wiring, tokens),
             mail=options.mail,
+            mail_limits=MailLimits(AttemptRecords(database), clock=clock),
             share_links=share_links,
             signing=signing,
             audit=AuditLog(AuditRecords(database), clock=clock, kept=options.audit_kept),
@@ -161,10 +169,9 @@ class IdentityServices:
 
 
 def _links(
-    wiring: _Wiring, passwords: Passwords, *, signing: Signing, counts: MinuteCounts
+    wiring: _Wiring, link_passwords: LinkPasswords, *, signing: Signing, counts: MinuteCounts
 ) -> tuple[ShareLinks, LinkVisitors, UploadLinks]:
     database, clock, new_id = wiring.database, wiring.clock, wiring.new_id
-    link_passwords = LinkPasswords(passwords, AttemptRecords(database), clock=clock)
     shared, links = ShareLinkRecords(database), UploadLinkRecords(database)
     visitors = LinkVisitors(links, signing, link_passwords, counts, clock=clock)
     return (
@@ -181,13 +188,15 @@ def _links(
     )
 
 
-def _sign_in(wiring: _Wiring, passwords: Passwords, signing: Signing) -> SignIn:
+def _sign_in(
+    wiring: _Wiring, passwords: Passwords, checks: PasswordChecks, signing: Signing
+) -> SignIn:
     return SignIn(
         PeopleRecords(wiring.database),
-        AttemptRecords(wiring.database),
+        checks,
         passwords,
         signing=signing,
-        clock=wiring.clock,
+        warn=GuessingNotice(wiring.options.mail, wiring.options.public_url).send,
         has_passwords=wiring.options.has_passwords,
     )
 

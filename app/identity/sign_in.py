@@ -1,55 +1,81 @@
 """Signing in with a password, and how often that may fail.
 
-Failures are counted by account and by address. A browser in which the person has signed in before
-has a cookie that says so: it is counted apart, so that strangers cannot lock anybody out of their
-own account (OWASP, "Slow down online guessing attacks with device cookies").
+What strangers do must not lock anybody out. Failures are therefore counted by account and network:
+after a few, that network has to wait for that account. Failures of an account from all networks,
+and of a network with all accounts, refuse nobody; they put the next attempts into a slow queue,
+where all of a process make two a second. The owner sees the failures on the account page, and gets
+mail about many.
+
+A browser in which the person has signed in before has a cookie that says so: it is counted apart,
+and goes before others (OWASP, "Slow down online guessing attacks with device cookies").
 """
 
 from __future__ import annotations
 
-import math
 import secrets
 from collections.abc import Callable
-from datetime import datetime
-from ipaddress import ip_address
+from contextlib import suppress
 
 from itsdangerous import BadData
 
-from app.domain.addresses import network_of
-from app.domain.errors import InvalidField, NotAllowed, TooManyAttempts, WrongCredentials
+from app.domain.addresses import is_loopback, network_of, site_of
+from app.domain.errors import InvalidField, NotAllowed, ServerBusy, WrongCredentials
+from app.identity.password_checks import Limits, PasswordChecks
 from app.identity.passwords import Passwords
 from app.identity.signing import Signing
-from app.records.identity.attempts import AttemptRecords, Patience
+from app.records.identity.attempts import Failures, Patience
 from app.records.identity.people import PeopleRecords, Person
 
 OF_ACCOUNT = Patience(free=5)
+"""From one network: an IPv4 address, or an IPv6 /64. Not from an IPv4 /24: its other addresses
+belong to strangers, who could lock the owner out; an address costs more than its guesses."""
+
+OF_ACCOUNT_FROM_SITE = Patience(free=100)
+"""From an IPv6 /48, whose owner has 65,536 networks."""
+
 OF_DEVICE = Patience(free=10)
-OF_ADDRESS = Patience(free=30)
-"""An office or a school shares one address."""
+
+SLOW_FROM_NETWORK = 30
+"""Failures with all accounts. An office or a school shares one address."""
+
+SLOW_OF_ACCOUNT = 20
+"""Failures from all networks within a day."""
+
+WARNED_AT = SLOW_OF_ACCOUNT
+"""Failures of an account from all networks, at which its owner gets mail."""
+
+SHOWN_FROM = 5
+"""Failures from which the account page mentions them: one's own typing errors are fewer."""
 
 DEVICE_SECONDS = 400 * 24 * 3600
 
 MAX_EMAIL_CHARACTERS = 254
 
+_MAX_COUNTED_CHARACTERS = 240
+"""Of an address together with a network: the records take 300 for both."""
+
 
 class SignIn:
-    """Checks e-mail addresses with passwords."""
+    """Checks e-mail addresses with passwords.
+
+    `warn` tells the owner of an account that somebody guesses its password; it must not wait.
+    """
 
     def __init__(
         self,
         people: PeopleRecords,
-        attempts: AttemptRecords,
+        checks: PasswordChecks,
         passwords: Passwords,
         *,
         signing: Signing,
-        clock: Callable[[], datetime],
+        warn: Callable[[Person, int], object],
         has_passwords: bool = True,
     ) -> None:
         self._people = people
-        self._attempts = attempts
+        self._checks = checks
         self._passwords = passwords
         self._signing = signing
-        self._clock = clock
+        self._warn = warn
         self.has_passwords = has_passwords
 
     def with_password(self, email: str, password: str, *, address: str, device: str) -> Person:
@@ -62,29 +88,34 @@ class SignIn:
         email = email.strip().lower()[:MAX_EMAIL_CHARACTERS].encode("utf-8", "replace").decode()
         person = self._people.find_by_email(email)
         known = self._known_device(person, device)
-        own = {f"device:{known}": OF_DEVICE} if known else {f"account:{email}": OF_ACCOUNT}
-        of_address = {} if known else _subjects_of_address(address)
-        self._count({**own, **of_address})
-        found = self._require_right(person, password)
-        self._attempts.succeeded(forgiven=own, taken_back=of_address)
-        self._refresh(found, password)
-        return found
+        limits = _limits_of_device(known) if known else _limits(email, address)
+        stored = person.password_hash if person else None
+        failures = self._checks.failures_after(stored, password, limits)
+        if failures or person is None:
+            self._warn_at(failures.get(f"account:{email}"), person)
+            raise WrongCredentials(
+                "Check both, and whether the caps lock is on.",
+                failures=max((each.count for each in failures.values()), default=1),
+            )
+        if person.is_blocked:
+            raise NotAllowed("Your account is blocked. An administrator can let you in again.")
+        self._refresh(person, password)
+        return person
 
     def confirm(self, person: Person, password: str) -> None:
         """Raise `InvalidField` unless a person who is signed in knows the password too."""
-        own = {f"confirm:{person.id}": OF_DEVICE}
-        self._count(own)
-        if not self._passwords.is_right(person.password_hash, password):
+        limits = Limits(refusing={f"confirm:{person.id}": OF_DEVICE}, is_known_device=True)
+        if self._checks.failures_after(person.password_hash, password, limits):
             raise InvalidField("This is not your password.", field="old_password")
-        self._attempts.succeeded(forgiven=own, taken_back=())
 
     def remember(self, person: Person) -> str:
         """The value of a cookie by which a browser shows that the person has used it before."""
         return self._signing.signer("device").dumps([person.id, secrets.token_urlsafe(9)])
 
-    def remove_old(self) -> None:
-        """Remove what is known of failures that count no longer."""
-        self._attempts.remove_old(self._clock())
+    def failures_of(self, person: Person) -> Failures | None:
+        """Failures of new browsers in the last day that the person should know of."""
+        failures = self._checks.failures_of(f"account:{person.email}")
+        return failures if failures is not None and failures.count >= SHOWN_FROM else None
 
     def _known_device(self, person: Person | None, device: str) -> str | None:
         if person is None or not device:
@@ -95,39 +126,37 @@ class SignIn:
             return None
         return str(number) if person_id == person.id else None
 
-    def _count(self, subjects: dict[str, Patience]) -> None:
-        wait = self._attempts.begin(subjects, self._clock())
-        if wait:
-            seconds = math.ceil(wait.total_seconds())
-            raise TooManyAttempts(f"Try again in {in_words(seconds)}.", wait_seconds=seconds)
-
-    def _require_right(self, person: Person | None, password: str) -> Person:
-        stored = person.password_hash if person else None
-        if not self._passwords.is_right(stored, password) or person is None:
-            raise WrongCredentials("Check both, and whether the caps lock is on.")
-        if person.is_blocked:
-            raise NotAllowed("Your account is blocked. An administrator can let you in again.")
-        return person
+    def _warn_at(self, failures: Failures | None, person: Person | None) -> None:
+        if person is not None and failures is not None and failures.count == WARNED_AT:
+            self._warn(person, failures.count)
 
     def _refresh(self, person: Person, password: str) -> None:
         """Hash the password anew where parameters have changed: only now it is known."""
         if person.password_hash and self._passwords.is_outdated(person.password_hash):
-            self._people.replace_hash(person, self._passwords.hash(password))
+            with suppress(ServerBusy):  # Next time.
+                self._people.replace_hash(person, self._passwords.hash(password))
 
 
-def _subjects_of_address(address: str) -> dict[str, Patience]:
-    """Nothing for this machine: behind a proxy that names no clients, it would be everybody."""
-    network = network_of(address)
-    try:
-        is_counted = not ip_address(network).is_loopback
-    except ValueError:
-        return {}
-    return {f"address:{network}": OF_ADDRESS} if is_counted else {}
+def _limits_of_device(number: str) -> Limits:
+    return Limits(refusing={f"device:{number}": OF_DEVICE}, is_known_device=True)
 
 
-def in_words(seconds: int) -> str:
-    """A wait as "30 seconds" or "5 minutes"."""
-    if seconds < 60:
-        return f"{seconds} second{'s' * (seconds != 1)}"
-    minutes = math.ceil(seconds / 60)
-    return f"{minutes} minute{'s' * (minutes != 1)}"
+def _limits(email: str, address: str) -> Limits:
+    """Of a new browser. A network of this machine is not slowed.
+
+    Behind a proxy that names no clients, it would be everybody.
+    """
+    network, site = network_of(address), site_of(address)
+    account = f"account:{email}"
+    account_here = f"account:{email[:_MAX_COUNTED_CHARACTERS]}"
+    refusing = {f"{account_here}:{network}": OF_ACCOUNT}
+    if site:
+        refusing[f"{account_here}:{site}"] = OF_ACCOUNT_FROM_SITE
+    networks: list[str] = []
+    if not is_loopback(address):
+        networks = [f"address:{name}" for name in (network, site) if name]
+    return Limits(
+        refusing=refusing,
+        slowing={account: SLOW_OF_ACCOUNT, **dict.fromkeys(networks, SLOW_FROM_NETWORK)},
+        networks=tuple(networks),
+    )

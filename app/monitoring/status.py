@@ -45,9 +45,7 @@ def page() -> str:
 @requires(Action.ADMINISTER)
 def show() -> Response:
     """What the server does now and has done since its start, over all of its processes."""
-    response = jsonify(status_document())
-    response.headers["Cache-Control"] = "no-store"
-    return response
+    return jsonify(status_document())
 
 
 def status_document() -> dict[str, Any]:

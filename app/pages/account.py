@@ -11,7 +11,7 @@ from app.domain.access import Action
 from app.domain.audit import AuditAction
 from app.domain.errors import InvalidField, NotSignedIn
 from app.http.access_rules import requires
-from app.http.audited import audited
+from app.http.audited import audited, audited_joining, audited_withdrawal
 from app.http.bodies import form_fields
 from app.http.context import current_caller, current_services
 from app.http.origins import require_own_page
@@ -25,6 +25,7 @@ blueprint.before_request(lambda: require_own_page(request))
 blueprint.add_app_template_filter(device_words, "device")
 
 DONE = {
+    "declined": "The invitation is declined.",
     "name": "Your name is saved.",
     "password": "Your password is changed. All other sessions have ended.",
     "passkey": "The passkey is added. You can sign in with it from now on.",
@@ -93,6 +94,32 @@ def end_other_sessions() -> Response:
     return _done("sessions")
 
 
+@blueprint.post("/invitations/<digest>/accept")
+@requires(Action.HAVE_ACCOUNT)
+def accept_invitation(digest: str) -> Response:
+    """Join the project of an invitation to one's own address."""
+    identity, caller, person = current_services().identity, current_caller(), _me()
+    try:
+        invitation = identity.invitations.accept_waiting(person, digest)
+    except InvalidField as error:  # An administrator was faster.
+        return _page(person, {}, error)
+    audited_joining(invitation, caller, email=person.email)
+    identity.sessions.choose_project(caller.session, invitation.project_id or "")
+    joined = invitation.project_id if caller.roles else None
+    return redirect(url_for("pages.index", project=joined), 303)
+
+
+@blueprint.post("/invitations/<digest>/decline")
+@requires(Action.HAVE_ACCOUNT)
+def decline_invitation(digest: str) -> Response:
+    """Let an invitation to one's own address work no longer."""
+    invitations = current_services().identity.invitations
+    declined = invitations.withdraw(invitations.waiting_one(_me(), digest).digest)
+    if declined is not None:
+        audited_withdrawal(declined)
+    return _done("declined")
+
+
 def _me() -> Person:
     person = current_services().identity.people.find(current_caller().id)
     if person is None:
@@ -112,6 +139,11 @@ def _page(person: Person, fields: Mapping[str, str], error: InvalidField | None 
         fields=fields,
         problems={error.field: str(error)} if error else {},
         done=DONE.get(request.args.get("done", "")),
+        invitations=[
+            (each, identity.projects.get(each.project_id or "").name)
+            for each in identity.invitations.waiting_for(person)
+        ],
+        failures=identity.sign_in.failures_of(person),
         sessions=identity.sessions.of_person(person.id),
         has_passwords=identity.sign_in.has_passwords,
         has_passkeys=identity.passkeys is not None,
@@ -119,6 +151,4 @@ def _page(person: Person, fields: Mapping[str, str], error: InvalidField | None 
         must_confirm=must_confirm(person),
         min_characters=MIN_CHARACTERS,
     )
-    response = make_response(page, error.status_hint if error else 200)
-    response.headers["Cache-Control"] = "no-store"
-    return response
+    return make_response(page, error.status_hint if error else 200)

@@ -11,7 +11,7 @@ from app.domain.access import Action, Caller, CallerKind
 from app.domain.audit import AuditAction
 from app.domain.errors import InvalidField
 from app.http.access_rules import requires
-from app.http.audited import audited
+from app.http.audited import audited, audited_joining
 from app.http.bodies import form_fields
 from app.http.context import current_caller, current_services
 from app.http.origins import require_own_page
@@ -34,16 +34,14 @@ def set_up(code: str) -> Response:
 @blueprint.route("/join/<code>", methods=["GET", "POST"])
 @requires(Action.VISIT)
 def join(code: str) -> Response:
-    """Make an account, or let one that there is into the project.
+    """Make an account, or let that of whoever is signed in into the project.
 
-    Who is signed in, or has been invited with the address of an account, makes no other.
+    To others it does not say whether the address has an account: whoever invites could open it.
     """
-    invitations, caller = current_services().identity.invitations, current_caller()
-    invitation = invitations.find(code, Purpose.JOIN)
+    invitation = current_services().identity.invitations.find(code, Purpose.JOIN)
+    caller = current_caller()
     if caller.kind is CallerKind.PERSON:
         return _join_as(caller, invitation, code)
-    if invitations.is_to_known(invitation):
-        return _asked(invitation)
     return _answer(code, Purpose.JOIN)
 
 
@@ -64,7 +62,7 @@ def _join_as(caller: Caller, invitation: Invitation, code: str) -> Response:
     except InvalidField as error:
         return _asked(invitation, error)
     you = identity.people.find(caller.id)
-    _audited_member(invitation, caller, email="" if you is None else you.email)
+    audited_joining(invitation, caller, email="" if you is None else you.email)
     identity.sessions.choose_project(caller.session, invitation.project_id or "")
     # Another process may remember for a moment which project was shown last, if there was one.
     joined = invitation.project_id if caller.roles else None
@@ -101,22 +99,8 @@ def _accept(code: str, invitation: Invitation, fields: Mapping[str, str]) -> Per
     caller = Caller(kind=CallerKind.PERSON, id=person.id, name=person.name)
     audited(action, f"person:{person.id}", caller=caller, email=person.email, by="link")
     if purpose is Purpose.JOIN and invitation.project_id is not None:
-        _audited_member(invitation, caller, email=person.email)
+        audited_joining(invitation, caller, email=person.email)
     return person
-
-
-def _audited_member(invitation: Invitation, caller: Caller, *, email: str) -> None:
-    """Note who has joined, and which address was invited: any account may take the link."""
-    audited(
-        AuditAction.MEMBER_ADDED,
-        caller.actor,
-        project=invitation.project_id,
-        caller=caller,
-        email=email,
-        invited=invitation.email,
-        role=invitation.role,
-        by="link",
-    )
 
 
 def _asked(invitation: Invitation, error: InvalidField | None = None) -> Response:
@@ -153,6 +137,5 @@ def _page(
 
 def _secret(page: str, error: InvalidField | None) -> Response:
     response = make_response(page, error.status_hint if error else 200)
-    response.headers["Cache-Control"] = "no-store"
     response.headers["Referrer-Policy"] = "no-referrer"  # The URL is a secret.
     return response

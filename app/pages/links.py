@@ -100,7 +100,7 @@ def qr_code(url: str) -> Response:
     """A URL as a picture: dark on light also where the page is dark, as cameras want it."""
     picture = segno.make(url, micro=False).svg_inline(scale=4, border=3, light="#fff")
     picture = picture.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
-    return Response(picture, content_type="image/svg+xml", headers={"Cache-Control": "no-store"})
+    return Response(picture, content_type="image/svg+xml")
 
 
 def url_of(link: ShareLink) -> str:

@@ -6,7 +6,7 @@ The scripts of both pages send and receive JSON here, each time in two steps.
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flask import Blueprint, Response, jsonify, redirect, request, url_for
 from werkzeug import Response as BaseResponse
@@ -49,7 +49,7 @@ def begin_registration() -> Response:
     if person is not None and must_confirm(person):
         confirm(person, member(json_object(), "password", kind=str, default=""))
     options, token = _passkeys().begin_registration(current_caller().id, _signed_in_browser())
-    return _uncached({"options": options, "token": token})
+    return jsonify({"options": options, "token": token})
 
 
 @blueprint.post("/account/passkeys")
@@ -63,7 +63,7 @@ def register() -> tuple[Response, int]:
     person_id = current_caller().id
     passkey = _passkeys().register(person_id, browser, credential, token, name=name)
     audited(AuditAction.PASSKEY_ADDED, f"passkey:{passkey.id}", name=passkey.name)
-    return _uncached({"id": passkey.id, "name": passkey.name}), 201
+    return jsonify({"id": passkey.id, "name": passkey.name}), 201
 
 
 @blueprint.post("/account/passkeys/<passkey_id>/remove")
@@ -82,7 +82,7 @@ def begin_sign_in() -> BaseResponse:
     """What a device needs to answer, and the token to send with the answer."""
     mark = value_in(request.environ, MARK) or secrets.token_urlsafe(MARK_BYTES)
     options, token = _passkeys().begin_sign_in(_browser(mark))
-    response = _uncached({"options": options, "token": token})
+    response = jsonify({"options": options, "token": token})
     seconds = int(LIFETIME.total_seconds())
     return set_cookie(request, response, mark, MARK, seconds=seconds)
 
@@ -117,9 +117,3 @@ def _signed_in_browser() -> Browser:
 
 def _browser(mark: str) -> Browser:
     return Browser(f"{request.scheme}://{request.host}", mark)
-
-
-def _uncached(document: dict[str, Any]) -> Response:
-    response = jsonify(document)
-    response.headers["Cache-Control"] = "no-store"
-    return response

@@ -15,8 +15,9 @@ from app.http.access_rules import requires
 from app.http.audited import audited, audited_withdrawal
 from app.http.bodies import form_fields
 from app.http.context import current_caller, current_services
-from app.http.inviting import NewLink, invite, send_link
+from app.http.inviting import NewLink, count_mail, invite, send_link
 from app.http.origins import require_own_page
+from app.http.proxy import absolute_url
 from app.records.identity.made_by import Ended
 from app.records.identity.people import Person
 
@@ -62,9 +63,10 @@ def withdraw(digest: str) -> Response:
 def make_reset_link(person_id: str) -> Response:
     """Make a link by which a person chooses another password, and send it if there is mail."""
     person = _person(person_id)
+    count_mail()
     code = current_services().identity.invitations.to_reset(person, by=current_caller().sender)
     audited(AuditAction.PASSWORD_LINK_MADE, f"person:{person.id}", email=person.email)
-    url = url_for("invitations.reset", code=code, _external=True)
+    url = absolute_url("invitations.reset", code=code)
     text = f"Open this link within a day to choose a new password for Sluice:\n\n{url}\n"
     return _page(link=send_link(person.email, url, subject="A new password for Sluice", text=text))
 
@@ -141,6 +143,4 @@ def _page(
         has_mail=identity.mail.is_on,
         **{"fields": {}, "problems": {}, **values},
     )
-    response = make_response(page, status)
-    response.headers["Cache-Control"] = "no-store"
-    return response
+    return make_response(page, status)

@@ -26,7 +26,7 @@ from app.http.access_rules import requires
 from app.http.audited import audited, audited_member, audited_removal, audited_withdrawal
 from app.http.bodies import form_fields
 from app.http.context import current_caller, current_services
-from app.http.inviting import invite
+from app.http.inviting import add_by_administrator, invite
 from app.http.origins import require_own_page
 from app.identity.services import IdentityServices
 
@@ -125,18 +125,16 @@ def limit() -> Response:
 @blueprint.post("/members")
 @requires(Action.MANAGE)
 def add_member() -> Response:
-    """Let somebody in; who is not known gets a link, which is shown this one time."""
+    """Invite somebody by a link, which is shown this one time; administrators add accounts."""
     fields, project = form_fields(), current_caller().project
     email = fields.get("email", "")
     try:
         role = parse_role(fields.get("role", ""))
-        member = _identity().projects.add_member(project, email, role)
-        if member is None:
-            return _page(invitation=invite(email, project_id=project, role=role))
+        if add_by_administrator(project, email, role):
+            return _back()
+        return _page(invitation=invite(email, project_id=project, role=role))
     except InvalidField as error:
         return _page(fields=fields, problems={error.field: str(error)}, status=400)
-    audited_member(AuditAction.MEMBER_ADDED, member)
-    return _back()
 
 
 @blueprint.post("/members/<person_id>")
@@ -238,6 +236,4 @@ def _page(*, error: UploadError | None = None, status: int = 200, **values: Any)
         error=error,
         **{"fields": {}, "problems": {}, **values},
     )
-    response = make_response(page, status)
-    response.headers["Cache-Control"] = "no-store"
-    return response
+    return make_response(page, status)

@@ -94,6 +94,4 @@ def _page(*, error: UploadError | None = None, status: int = 200, **values: Any)
         error=error,
         **{"fields": {}, "problems": {}, **values},
     )
-    response = make_response(page, status)
-    response.headers["Cache-Control"] = "no-store"
-    return response
+    return make_response(page, status)

@@ -17,7 +17,9 @@ from app.domain.errors import (
     InvalidField,
     LinkClosed,
     LinkNotFound,
+    ServerBusy,
     TooManyAttempts,
+    UploadError,
     UploadGone,
     UploadNotFound,
 )
@@ -27,7 +29,7 @@ from app.http.bodies import form_fields
 from app.http.context import current_services, note_upload
 from app.http.documents import media_path, plays_original, video_document
 from app.http.page_policy import style_nonce, widen_policy
-from app.http.problems import Problem, answer_json, prefers_html
+from app.http.problems import Problem, answer_json, prefers_html, with_retry_after
 from app.http.signed_media import signed_media
 from app.identity.share_links import DOWNLOAD_TICKET_SECONDS, VISIT_TIME, ShareLinks, guest_of
 from app.media.playback.library import PlaybackView
@@ -64,7 +66,7 @@ def visit(code: str) -> BaseResponse:
     try:
         password = form_fields(MAX_FORM_BYTES).get("password", "") if link.password_hash else ""
         kept = _links().visit(link, password, address=request.remote_addr or "")
-    except (InvalidField, TooManyAttempts) as error:
+    except (InvalidField, TooManyAttempts, ServerBusy) as error:
         return _gate(link, error)
     path = url_for("shared.show", code=code)
     response = redirect(path, 303)
@@ -99,7 +101,7 @@ def download(code: str, upload_id: str) -> BaseResponse:
     video = current_services().library.get(scope, parse_upload_id(upload_id))
     ticket = _links().ticket(link, at_least=DOWNLOAD_TICKET_SECONDS)
     path = media_path(video.id, _root_of(ticket))
-    return _unkept(redirect(signed_media(note_upload(video), path, is_download=True), 303))
+    return _unindexed(redirect(signed_media(note_upload(video), path, is_download=True), 303))
 
 
 @blueprint.get("/<upload_id>/state")
@@ -121,7 +123,7 @@ def state(code: str, upload_id: str) -> Response:
         known = _to_watch(known, video, playback)
     if known["media"]:
         known["media"] = signed_media(video, known["media"])
-    return _unkept(jsonify(known))
+    return _unindexed(jsonify(known))
 
 
 @blueprint.errorhandler(LinkClosed)
@@ -135,21 +137,22 @@ def _closed(error: LinkClosed | LinkNotFound | UploadNotFound | UploadGone) -> R
     is_link = isinstance(error, LinkClosed | LinkNotFound)
     words = str(error) if is_link else "The video was deleted, or does not belong to this link."
     page = render_template("shared/closed.html", title=problem.title, words=words)
-    return _unkept(Response(page, status=problem.status))
+    return _unindexed(Response(page, status=problem.status))
 
 
-def _gate(link: ShareLink, error: InvalidField | TooManyAttempts | None = None) -> Response:
+def _gate(link: ShareLink, error: UploadError | None = None) -> Response:
     if link.is_used_up:
         raise LinkClosed("It has been opened as often as it may be.")
     page = render_template("shared/gate.html", link=link, problem=str(error or ""))
-    return _unkept(Response(page, status=error.status_hint if error else 200))
+    response = _unindexed(Response(page, status=error.status_hint if error else 200))
+    return with_retry_after(response, error)
 
 
 def _film_page(link: ShareLink, video: Upload) -> Response:
     (playback,) = current_services().media.library.playbacks([video])
     view = view_of(note_upload(video), playback, _root(link, [playback]))
     page = render_template("shared/film.html", link=link, video=view)
-    return _unkept(Response(page))
+    return _unindexed(Response(page))
 
 
 def _set_page(link: ShareLink, videos: list[Upload]) -> Response:
@@ -159,7 +162,7 @@ def _set_page(link: ShareLink, videos: list[Upload]) -> Response:
         view_of(video, playback, root) for video, playback in zip(videos, playbacks, strict=True)
     ]
     page = render_template("shared/set.html", link=link, videos=views, root=root)
-    return _unkept(Response(page))
+    return _unindexed(Response(page))
 
 
 def _to_watch(known: dict[str, Any], video: Upload, playback: PlaybackView) -> dict[str, Any]:
@@ -219,8 +222,7 @@ def _links() -> ShareLinks:
     return current_services().identity.share_links
 
 
-def _unkept(response: AnyResponse) -> AnyResponse:
-    """Neither browsers nor search engines keep it."""
-    response.headers["Cache-Control"] = "no-store"
+def _unindexed(response: AnyResponse) -> AnyResponse:
+    """Search engines do not list it."""
     response.headers["X-Robots-Tag"] = "noindex"
     return response

@@ -6,11 +6,18 @@ from flask import Blueprint, make_response, redirect, render_template, request, 
 from werkzeug import Response
 
 from app.domain.access import Action, CallerKind
-from app.domain.errors import NotAllowed, TooManyAttempts, UploadError, WrongCredentials
+from app.domain.errors import (
+    NotAllowed,
+    ServerBusy,
+    TooManyAttempts,
+    UploadError,
+    WrongCredentials,
+)
 from app.http.access_rules import requires
 from app.http.bodies import form_fields
 from app.http.context import current_caller, current_services
 from app.http.origins import require_own_page
+from app.http.problems import with_retry_after
 from app.http.session_cookie import end_session
 from app.http.signing_in import is_local_path, next_page, person_with, signed_in
 
@@ -43,7 +50,7 @@ def sign_in() -> Response:
     target, email = next_page(fields.get("next", "")), fields.get("email", "")
     try:
         person = person_with(email, fields.get("password", ""))
-    except (WrongCredentials, TooManyAttempts, NotAllowed) as error:
+    except (WrongCredentials, TooManyAttempts, NotAllowed, ServerBusy) as error:
         return _page(target, email, error)
     return signed_in(redirect(target, 303), person, method="password")
 
@@ -70,7 +77,4 @@ def _page(target: str, email: str = "", error: UploadError | None = None) -> Res
         is_set_up=identity.people.has_administrator(),
     )
     response = make_response(page, error.status_hint if error else 200)
-    response.headers["Cache-Control"] = "no-store"
-    if error and error.retry_after_seconds is not None:
-        response.headers["Retry-After"] = str(error.retry_after_seconds)
-    return response
+    return with_retry_after(response, error)

@@ -16,14 +16,16 @@ from app.domain.errors import (
     InvalidField,
     LinkClosed,
     LinkNotFound,
+    ServerBusy,
     TooManyAttempts,
     TooManyRequests,
+    UploadError,
 )
 from app.http.access_rules import requires
 from app.http.bodies import form_fields
 from app.http.context import current_services
 from app.http.page_policy import widen_policy
-from app.http.problems import Problem, answer_json, prefers_html
+from app.http.problems import Problem, answer_json, prefers_html, with_retry_after
 from app.http.proxy import absolute_url
 from app.identity.link_visitors import (
     ENTRY_COOKIE,
@@ -73,7 +75,7 @@ def enter(code: str) -> BaseResponse:
         if link.asks_name:
             visitor = _visitor(link) or _keep_new_visitor(response, link)
             visitors.name_sender(link, visitor, name)
-    except (InvalidField, TooManyAttempts, TooManyRequests) as error:
+    except (InvalidField, TooManyAttempts, TooManyRequests, ServerBusy) as error:
         cookies = response.headers.getlist("Set-Cookie")
         response = _gate(link, asks_password=asks_password, name=name, error=error)
         response.headers.extend({"Set-Cookie": cookies})
@@ -96,22 +98,23 @@ def _gate(
     *,
     asks_password: bool,
     name: str = "",
-    error: InvalidField | TooManyAttempts | TooManyRequests | None = None,
+    error: UploadError | None = None,
 ) -> BaseResponse:
     page = render_template(
         "upload_link/gate.html",
         link=link,
         asks_password=asks_password,
-        problems={_field(error): str(error)} if error else {},
+        problems={_field(error, asks_password=asks_password): str(error)} if error else {},
         name=name,
     )
-    return Response(page, status=error.status_hint if error else 200)
+    response = Response(page, status=error.status_hint if error else 200)
+    return with_retry_after(response, error)
 
 
-def _field(error: InvalidField | TooManyAttempts | TooManyRequests) -> str | None:
+def _field(error: UploadError, *, asks_password: bool) -> str | None:
     if isinstance(error, InvalidField):
         return error.field
-    return "password" if isinstance(error, TooManyAttempts) else "name"
+    return "name" if isinstance(error, TooManyRequests) or not asks_password else "password"
 
 
 def _drop_page(link: UploadLink, sender: str | None) -> str:
@@ -175,7 +178,6 @@ def _address() -> str:
 def _private(response: BaseResponse) -> BaseResponse:
     """Nobody else learns of the address of the page."""
     response.headers["Referrer-Policy"] = "same-origin"
-    response.headers["Cache-Control"] = "no-store"
     response.headers["X-Robots-Tag"] = "noindex"
     return response
 

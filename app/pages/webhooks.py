@@ -124,9 +124,7 @@ def _page(webhook: Webhook, secret: str | None = None) -> Response:
         deliveries=page.deliveries,
         next_cursor=page.next_cursor,
     )
-    response = make_response(text)
-    response.headers["Cache-Control"] = "no-store"
-    return response
+    return make_response(text)
 
 
 def _problems(fields: dict[str, str]) -> dict[str, str]:

@@ -76,7 +76,7 @@ def forget(services: Services) -> None:
     if leases.take("forgetting", FORGETTING_SECONDS):
         attempt(identity.audit.remove_old)
         attempt(identity.webhooks.remove_old)
-        attempt(identity.sign_in.remove_old)
+        attempt(identity.password_checks.remove_old)
         attempt(identity.invitations.remove_old)
         attempt(leases.remove_old)
 

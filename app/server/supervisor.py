@@ -236,7 +236,7 @@ def _invite_first_administrator(services: Services) -> None:
         log.warning(
             "nobody administers this server yet: open %s/set-up/%s within 24 hours (from another "
             "machine, with this one's name), or run flask --app wsgi users add EMAIL --admin",
-            services.settings.own_url,
+            services.settings.link_url,
             code,
         )
 

@@ -9,7 +9,7 @@ from functools import partial
 
 from app.domain.lifecycle import UploadState
 from app.identity.link_limits import LinkLimits
-from app.identity.passwords import Passwords
+from app.identity.passwords import MAX_WAITING, Passwords
 from app.identity.services import IdentityServices
 from app.identity.signing import OLD_SECRET, Signing
 from app.identity.video_expiry import VideoExpiry
@@ -77,7 +77,7 @@ def build_services(
     """
     base = _base(settings, on_upload, now)
     uploads, chunks, library = _uploads(base), _chunks(base), _library(base)
-    identity = _identity(base, passwords or Passwords(), uploads)
+    identity = _identity(base, passwords or _passwords(settings), uploads)
     database = base.database
     return Services(
         settings=settings,
@@ -274,6 +274,11 @@ def _media(base: _Base) -> MediaServices:
         bucket=base.bucket,
         spool_bytes=settings.spool_bytes,
     )
+
+
+def _passwords(settings: Settings) -> Passwords:
+    """At most half of a worker's threads wait for a hash: uploads and downloads need the others."""
+    return Passwords(max_waiting=min(MAX_WAITING, settings.threads // 2))
 
 
 def _identity(base: _Base, passwords: Passwords, uploads: UploadService) -> IdentityServices:

@@ -67,6 +67,7 @@ def identity_options(settings: Settings) -> IdentityOptions:
         ),
         has_private_webhooks=settings.webhook_private,
         mail=Mail(settings.smtp_url, settings.mail_from),
+        public_url=settings.link_url,
     )
 
 

@@ -114,6 +114,15 @@ def server_url(text: str) -> str:
     return text.rstrip("/")
 
 
+def public_url(text: str) -> str:
+    """The URL at which people open this server, perhaps below a path, or nothing."""
+    parts = _url_parts(text, {"http", "https"}) if text else None
+    is_plain = parts and not (parts.query or parts.fragment or "@" in parts.netloc)
+    if text and not (is_plain and text.isascii() and text.isprintable() and " " not in text):
+        raise ValueError("is not a URL such as https://videos.example")
+    return text.rstrip("/")
+
+
 def region(text: str) -> str:
     """The name of a region of an object store."""
     if not _REGION.fullmatch(text):

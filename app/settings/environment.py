@@ -32,6 +32,11 @@ def from_env(environ: Mapping[str, str]) -> Settings:
         complaints.append(f"{PREFIX}OIDC_CLIENT_ID: must be set together with {PREFIX}OIDC_ISSUER")
     if values.get("direct_uploads") and not values.get("storage"):
         complaints.append(f"{PREFIX}STORAGE: must be set together with {PREFIX}DIRECT_UPLOADS")
+    if values.get("smtp_url") and not values.get("public_url"):
+        complaints.append(
+            f"{PREFIX}PUBLIC_URL: must be set together with {PREFIX}SMTP_URL, as in "
+            "https://videos.example: links in mail begin with it"
+        )
     if complaints:
         raise SettingsError("These settings cannot be used:\n  " + "\n  ".join(complaints))
     return Settings(**values)

@@ -24,6 +24,7 @@ from app.settings.addresses import (
     networks,
     origins,
     port_number,
+    public_url,
     region,
     server_url,
 )
@@ -273,6 +274,12 @@ class Settings:
         "127.0.0.1,::1",
         "Addresses or networks of proxies whose `X-Forwarded-` headers count.",
     )
+    public_url: str = _option(
+        public_url,
+        "",
+        "URL at which people open this server, as in `https://videos.example`: links for people "
+        "begin with it. Empty for the one of each request; required with `SLUICE_SMTP_URL`.",
+    )
     location: str = _option(
         one_of("auto", "path", "url"),
         "auto",
@@ -338,6 +345,11 @@ class Settings:
     def own_url(self) -> str:
         """A URL that opens the server on this machine."""
         return local_url(self.host, self.port)
+
+    @property
+    def link_url(self) -> str:
+        """What links begin with that are made without a request."""
+        return self.public_url or self.own_url
 
     @property
     def names(self) -> frozenset[str]:

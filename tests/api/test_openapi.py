@@ -66,11 +66,12 @@ ELSEWHERE = {
     ("post", "/batch", "413"),
     ("post", "/api/videos/{upload_id}/renditions/{height}", "409"),
     ("post", "/api/session", "429"),
+    ("post", "/api/projects/{project_id}/members", "429"),
     ("post", "/api/uploads/{upload_id}/cells", "200"),
     ("post", "/api/uploads/{upload_id}/cells/stored", "200"),
 }
 """Needs 20,001 files; needs a server with other settings: tests/delivery has it; needs many slow
-attempts: tests/pages has it; need a bucket: test_direct.py has them."""
+attempts, and a server of mail: tests/pages has both; need a bucket: test_direct.py has them."""
 
 REACHABLE = [
     (method, path, status)

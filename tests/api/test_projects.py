@@ -87,8 +87,11 @@ def test_a_manager_lets_others_in_and_out(site: Site, news: str) -> None:
     )
     assert bob.get("/api/videos").status_code == 403
     new = {"email": f" {site.people['Bob'].email.title()} ", "role": "uploader"}
-    added = manager.post(members_url(news), json=new)
-    assert (added.status_code, added.get_json()["name"]) == (201, "Bob")
+    invited = manager.post(members_url(news), json=new)
+    assert invited.status_code == 202
+    code = invited.get_json()["invitation"].removeprefix("http://localhost/join/")
+    assert bob.get("/api/videos").status_code == 403, "Bob is asked first"
+    assert bob.post(f"/join/{code}", data={"person": site.people["Bob"].id}).status_code == 303
     assert refusal(manager.post(members_url(news), json=new)) == (400, "invalid_field")
     assert bob.get("/api/videos").status_code == 200
     assert refusal(bob.get(members_url(news))) == (403, "not_allowed")
@@ -98,6 +101,12 @@ def test_a_manager_lets_others_in_and_out(site: Site, news: str) -> None:
     assert manager.delete(one).status_code == 204
     assert refusal(manager.delete(one)) == (404, "entry_not_found")
     assert bob.get("/api/videos").status_code == 403
+
+
+def test_an_administrator_adds_an_account_without_asking(site: Site, news: str) -> None:
+    chief, bob = site.client(site.person("Ann", is_admin=True)), site.person("Bob")
+    added = chief.post(members_url(news), json={"email": bob.email, "role": "uploader"})
+    assert (added.status_code, added.get_json()["name"]) == (201, "Bob")
 
 
 def test_who_has_no_account_gets_a_link(site: Site, news: str) -> None:

@@ -17,7 +17,6 @@ from app.factory import create_app
 from app.identity.callers import Callers
 from app.identity.link_passwords import LinkPasswords
 from app.identity.share_links import TICKET_SECONDS, ShareLinks
-from app.records.identity.attempts import AttemptRecords
 from app.records.identity.share_links import ShareLinkRecords
 from app.services import Services, build_services
 from app.settings import from_env
@@ -52,7 +51,7 @@ def with_clock(services: Services, clock: Clock) -> Services:
     share_links = ShareLinks(
         ShareLinkRecords(database),
         identity.signing,
-        LinkPasswords(identity.passwords, AttemptRecords(database), clock=clock),
+        LinkPasswords(identity.passwords, identity.password_checks),
         clock=clock,
         new_id=lambda: "",
     )

@@ -59,6 +59,9 @@ def test_the_same_id_twice_is_one_file_and_the_same_name_twice_are_two(server: S
         (["x/a", "x/a", "y/a"], ["x/a", "x/a (2)", "y/a"]),
         (["x", "x/a", "X/a"], ["x", "x-a", "X-a (2)"]),
         (["x/a", "x"], ["x/a", "x (2)"]),
+        # On Windows these would be absolute, or on another drive.
+        (["C:/x.mp4", "c:x.mp4", "C_/x.mp4"], ["C_/x.mp4", "c_x.mp4", "C_/x (2).mp4"]),
+        (["ab:c.mp4", "x/C:/y"], ["ab:c.mp4", "x/C:/y"]),
     ],
 )
 def test_no_file_takes_the_place_of_another(names: list[str], expected: list[str]) -> None:

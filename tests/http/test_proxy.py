@@ -284,6 +284,44 @@ def test_addresses_are_compared_as_addresses(
     assert seen == ["https" if is_believed else "http"]
 
 
+@pytest.mark.parametrize(
+    ("forwarded", "client"),
+    [
+        ("203.0.113.7", "203.0.113.7"),
+        ("203.0.113.7, 10.0.0.2", "203.0.113.7"),
+        ("203.0.113.7,10.0.0.2 , 2001:db8::9", "203.0.113.7"),
+        # What a client has made up stands before its own address.
+        ("6.6.6.6, 203.0.113.7, 10.0.0.2", "203.0.113.7"),
+        ("10.0.0.9, 203.0.113.7", "203.0.113.7"),
+        ("evil, 10.0.0.9, 203.0.113.7, 10.0.0.2", "203.0.113.7"),
+        ("10.0.0.8, 10.0.0.2", "10.0.0.8"),
+        # Other notations.
+        ("203.0.113.7:4711, 10.0.0.2:80", "203.0.113.7"),
+        ("[2001:db9::5]:4711, [2001:db8::9]", "2001:db9::5"),
+        ("::ffff:203.0.113.7", "203.0.113.7"),
+        # A proxy that does not know its client stands for it.
+        ("203.0.113.7, unknown, 10.0.0.2", "10.0.0.2"),
+        ("unknown", "10.0.0.1"),
+        ("", "10.0.0.1"),
+        (",", "10.0.0.1"),
+    ],
+)
+def test_the_client_is_the_last_address_that_is_not_a_trusted_proxy(
+    forwarded: str, client: str, tmp_path: Path
+) -> None:
+    settings = from_env({"SLUICE_TRUSTED_PROXIES": "10.0.0.0/8,2001:db8::/32"})
+    seen: list[str] = []
+
+    def application(environ: dict[str, Any], _start: object) -> Iterable[bytes]:
+        seen.append(environ["REMOTE_ADDR"])
+        return []
+
+    environ = {"REMOTE_ADDR": "10.0.0.1", "HTTP_X_FORWARDED_FOR": forwarded}
+    node = ThisNode(tmp_path / "leaving", "")
+    ConnectionMiddleware(application, settings.trusted_proxies, node)(environ, lambda *_: print)
+    assert seen == [client]
+
+
 # ---- the real nginx ------------------------------------------------------------------------------
 
 
@@ -339,7 +377,6 @@ def test_nginx_drops_forged_proxy_headers(with_urls: Server, tmp_path: Path) -> 
     with deployed_nginx(tmp_path / "nginx", with_urls.port) as url:
         response = create(url, **TOLD)
         assert response.headers["Location"].startswith(f"{url}/tus/")
-        assert client_of(with_urls, response.headers["X-Request-ID"]) == "127.0.0.1"
         headers = {**TUS, **TOLD, "Origin": "https://films.example:8443"}
         assert requests.post(f"{url}/tus/", headers=headers, timeout=60).status_code == 403
 
@@ -352,6 +389,20 @@ def test_the_log_names_the_client_and_not_nginx(with_urls: Server, tmp_path: Pat
         assert connection.getresponse().status == 201
         connection.close()
         assert client_of(with_urls, "a-request") == "127.0.0.2"
+
+
+@pytest.mark.e2e
+def test_behind_two_trusted_proxies_the_log_names_the_client(
+    start_server: Callable[..., Server], tmp_path: Path
+) -> None:
+    server = start_server(**ANY_NAME, SLUICE_TRUSTED_PROXIES="127.0.0.1,127.0.0.9")
+    with deployed_nginx(tmp_path / "nginx", server.port) as url:
+        connection = HTTPConnection(url.removeprefix("http://"), source_address=("127.0.0.9", 0))
+        forged = {"X-Forwarded-For": "6.6.6.6, 203.0.113.7", "X-Request-ID": "by-a-cdn"}
+        connection.request("POST", "/tus/", headers={**TUS, **forged})
+        assert connection.getresponse().status == 201
+        connection.close()
+        assert client_of(server, "by-a-cdn") == "203.0.113.7"
 
 
 def client_of(server: Server, request_id: str) -> str:

@@ -2,15 +2,17 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from threading import Event, Thread
 
 import pytest
 from argon2 import PasswordHasher
 
 from app.domain.errors import InvalidField, ServerBusy
-from app.identity.passwords import MAX_CHARACTERS, Passwords, require_good
+from app.identity.passwords import FIRST, MAX_CHARACTERS, Passwords, require_good
 from app.request.slots import Slots, holding
 from tests.identity.world import CHEAP, GOOD_PASSWORD
+from tests.waiting import wait_until
 
 
 class CountingHasher(PasswordHasher):
@@ -23,6 +25,12 @@ class CountingHasher(PasswordHasher):
     def verify(self, hash: str | bytes, password: str | bytes) -> bool:  # type: ignore[override]  # noqa: A002
         self.computed += 1
         return super().verify(hash, password)
+
+
+def is_right(passwords: Passwords, stored: str | None, password: str, priority: int = 0) -> bool:
+    """Check a password when it is its turn."""
+    with passwords.turn(priority):
+        return passwords.is_right(stored, password)
 
 
 def is_good(password: str) -> bool:
@@ -71,24 +79,24 @@ def test_the_right_password_alone_passes() -> None:
     passwords = Passwords(CHEAP)
     stored = passwords.hash(GOOD_PASSWORD)
     assert GOOD_PASSWORD not in stored
-    assert passwords.is_right(stored, GOOD_PASSWORD)
+    assert is_right(passwords, stored, GOOD_PASSWORD)
     wrong = [GOOD_PASSWORD + " ", "", GOOD_PASSWORD.upper(), "x" * (MAX_CHARACTERS + 1), "\ud800"]
-    assert [passwords.is_right(stored, text) for text in wrong] == [False] * 5
-    assert not passwords.is_right("not a hash", GOOD_PASSWORD)
+    assert [is_right(passwords, stored, text) for text in wrong] == [False] * 5
+    assert not is_right(passwords, "not a hash", GOOD_PASSWORD)
 
 
 def test_a_password_is_the_same_from_every_keyboard() -> None:
     passwords = Passwords(CHEAP)
-    assert passwords.is_right(passwords.hash("caf\u00e9 au lait 7"), "cafe\u0301 au lait 7")
+    assert is_right(passwords, passwords.hash("caf\u00e9 au lait 7"), "cafe\u0301 au lait 7")
 
 
 def test_an_unknown_account_costs_as_much_as_a_wrong_password() -> None:
     hasher = CountingHasher()
     passwords = Passwords(hasher)
     stored = passwords.hash(GOOD_PASSWORD)
-    assert not passwords.is_right(stored, "something else")
+    assert not is_right(passwords, stored, "something else")
     of_wrong = hasher.computed
-    assert not passwords.is_right(None, "something else")
+    assert not is_right(passwords, None, "something else")
     assert (of_wrong, hasher.computed) == (1, 2)
 
 
@@ -114,7 +122,7 @@ class SlowHasher(PasswordHasher):
 @contextmanager
 def hashing(hasher: SlowHasher, passwords: Passwords) -> Iterator[None]:
     """Another thread checks a password meanwhile."""
-    thread = Thread(target=passwords.is_right, args=(None, GOOD_PASSWORD))
+    thread = Thread(target=is_right, args=(passwords, None, GOOD_PASSWORD))
     thread.start()
     assert hasher.began.wait(60)
     try:
@@ -128,8 +136,8 @@ def test_a_flood_of_sign_ins_hashes_only_a_few_at_once() -> None:
     hasher = SlowHasher()
     passwords = Passwords(hasher, at_once=1, max_wait_seconds=0.01)
     with hashing(hasher, passwords), pytest.raises(ServerBusy):
-        passwords.is_right(None, GOOD_PASSWORD)
-    assert not passwords.is_right(None, GOOD_PASSWORD)
+        is_right(passwords, None, GOOD_PASSWORD)
+    assert not is_right(passwords, None, GOOD_PASSWORD)
 
 
 def test_who_waits_for_a_hash_lets_other_requests_run() -> None:
@@ -139,7 +147,7 @@ def test_who_waits_for_a_hash_lets_other_requests_run() -> None:
     def sign_in() -> None:
         with holding(slots):
             ran.set()
-            passwords.is_right(None, GOOD_PASSWORD)
+            is_right(passwords, None, GOOD_PASSWORD)
 
     with hashing(hasher, passwords):
         waiter = Thread(target=sign_in)
@@ -154,4 +162,70 @@ def test_beyond_a_few_waiters_the_server_says_at_once_that_it_is_busy() -> None:
     hasher = SlowHasher()
     passwords = Passwords(hasher, at_once=1, max_wait_seconds=600, max_waiting=0)
     with hashing(hasher, passwords), pytest.raises(ServerBusy):
-        passwords.is_right(None, GOOD_PASSWORD)
+        is_right(passwords, None, GOOD_PASSWORD)
+
+
+@dataclass
+class Line:
+    """Threads that wait for a hash, one after the other, and in which order it was their turn."""
+
+    passwords: Passwords
+    order: list[str] = field(default_factory=list)
+    threads: list[Thread] = field(default_factory=list)
+
+    def join(self, name: str, priority: int) -> None:
+        """Let another thread wait; returns once it has a place, or was sent away."""
+        waiting = self.passwords._queue._waiting
+
+        def wait() -> None:
+            try:
+                with self.passwords.turn(priority):
+                    self.order.append(name)
+            except ServerBusy:
+                self.order.append(f"{name} is refused")
+
+        seen = list(waiting)
+        thread = Thread(target=wait)
+        thread.start()
+        self.threads.append(thread)
+        wait_until(lambda: waiting != seen or not thread.is_alive(), "it has a place or has none")
+
+    def end(self) -> None:
+        """Wait for all of them."""
+        for thread in self.threads:
+            thread.join()
+
+
+def test_known_devices_go_first_and_networks_that_fail_go_last() -> None:
+    hasher = SlowHasher()
+    line = Line(Passwords(hasher, at_once=1, max_wait_seconds=600))
+    with hashing(hasher, line.passwords):
+        for name, priority in (("guesser", 40), ("new", 0), ("typo", 1), ("new too", 0)):
+            line.join(name, priority)
+        line.join("known", FIRST)
+    line.end()
+    assert line.order == ["known", "new", "new too", "typo", "guesser"]
+
+
+def test_a_flood_of_guesses_leaves_places_for_others() -> None:
+    hasher = SlowHasher()
+    line = Line(Passwords(hasher, at_once=1, max_wait_seconds=600, max_waiting=2))
+    with hashing(hasher, line.passwords):
+        line.join("guess 1", 40)
+        line.join("guess 2", 40)
+        line.join("guess 3", 40)
+        line.join("new", 0)
+        line.join("known", FIRST)
+    line.end()
+    refused = ["guess 3 is refused", "guess 2 is refused"]
+    assert line.order == [*refused, "known", "new", "guess 1"]
+
+
+def test_slow_checks_wait_for_each_other_and_not_the_others_for_them() -> None:
+    hasher = SlowHasher()
+    hasher.may_end.set()
+    passwords = Passwords(hasher, max_wait_seconds=0.01, slow_seconds=0)
+    with passwords.turn(is_slow=True):
+        with pytest.raises(ServerBusy), passwords.turn(is_slow=True):
+            pass
+        assert not is_right(passwords, None, GOOD_PASSWORD)

@@ -57,7 +57,9 @@ def test_members_come_change_and_go(site: Site) -> None:
     manager = site.client(site.person("Ann", Role.MANAGER, project=project))
     site.client(site.person("Bob"))
     bob = site.people["Bob"]
-    post(manager, "/members", email=bob.email, role="viewer")
+    invited = post(manager, "/members", email=bob.email, role="viewer")
+    (link,) = re.findall(r"/join/[\w-]+", invited.text)
+    site.client(bob).post(link, data={"person": bob.id})
     assert bob.email in page(manager)
     post(manager, f"/members/{bob.id}", role="editor")
     roles = {m.email: m.role for m in site.identity.projects.members(project)}

@@ -17,12 +17,14 @@ from app.domain.errors import (
     LinkClosed,
     LinkNotFound,
     NotAllowed,
+    ServerBusy,
     TooManyAttempts,
     UploadError,
     UploadNotFound,
 )
 from app.domain.upload import Upload
-from app.identity.link_passwords import OF_ADDRESS, LinkPasswords
+from app.identity.link_passwords import OF_NETWORK, LinkPasswords
+from app.identity.password_checks import PasswordChecks
 from app.identity.passwords import Passwords
 from app.identity.recent import RECENT_SECONDS
 from app.identity.share_links import MAX_VIEWS, TICKET_SECONDS, VISIT_TIME, ShareLinks, ShareTerms
@@ -47,11 +49,12 @@ def links(world: World) -> ShareLinks:
 
 def links_over(world: World) -> ShareLinks:
     """What one process of a server has."""
+    passwords = Passwords(CHEAP, slow_seconds=0)
     attempts = AttemptRecords(world.database)
     return ShareLinks(
         ShareLinkRecords(world.database),
         Signing(SharedValues(world.database)),
-        LinkPasswords(Passwords(CHEAP), attempts, clock=world.clock),
+        LinkPasswords(passwords, PasswordChecks(passwords, attempts, clock=world.clock)),
         clock=world.clock,
         new_id=world.new_id,
     )
@@ -167,7 +170,7 @@ def test_a_password_is_asked_for_and_cannot_be_tried_without_end(
     link = share(password="open sesame")
     assert link.password_hash
     assert "sesame" not in link.password_hash
-    for _ in range(OF_ADDRESS.free):
+    for _ in range(OF_NETWORK.free):
         assert_raises(InvalidField, lambda: links.visit(link, "guess", address=ADDRESS))
     assert_raises(TooManyAttempts, lambda: links.visit(link, "open sesame", address=ADDRESS))
     assert links.visit(link, "open sesame", address="203.0.113.8")
@@ -176,11 +179,23 @@ def test_a_password_is_asked_for_and_cannot_be_tried_without_end(
     assert links.opened(link.code).views == 2
 
 
+def test_a_server_that_is_busy_counts_no_guess(world: World) -> None:
+    passwords = Passwords(CHEAP, at_once=1, max_waiting=0)
+    checks = PasswordChecks(passwords, AttemptRecords(world.database), clock=world.clock)
+    rule = LinkPasswords(passwords, checks)
+    stored = rule.hash("open sesame") or ""
+    check = partial(rule.check, "link", stored, "open sesame", address=ADDRESS)
+    with passwords.turn():
+        for _ in range(2 * OF_NETWORK.free):
+            assert_raises(ServerBusy, check)
+    check()
+
+
 def test_the_addresses_of_one_ipv6_network_guess_a_password_together(
     links: ShareLinks, share: Share
 ) -> None:
     link = share(password="open sesame")
-    for number in range(OF_ADDRESS.free):
+    for number in range(OF_NETWORK.free):
         guess = partial(links.visit, link, "guess", address=f"2001:db8::{number}")
         assert_raises(InvalidField, guess)
     assert_raises(TooManyAttempts, lambda: links.visit(link, "guess", address="2001:db8::ff"))

@@ -15,6 +15,7 @@ from app.domain.errors import TooManyRequests
 from app.factory import create_app
 from app.identity.link_passwords import LinkPasswords
 from app.identity.link_visitors import VISITOR_COOKIE, VISITOR_TIME, Knock, LinkVisitors
+from app.identity.password_checks import PasswordChecks
 from app.identity.passwords import Passwords
 from app.records.identity.attempts import AttemptRecords
 from app.records.identity.upload_links import UploadLinkRecords
@@ -49,11 +50,12 @@ def clock() -> Clock:
 def visitors(app: Flask, clock: Clock, tmp_path: Path) -> LinkVisitors:
     """As one process of the server has them, with few new ones a minute."""
     services = app.extensions["sluice"]
+    passwords = Passwords(CHEAP, slow_seconds=0)
     attempts = AttemptRecords(services.database)
     return LinkVisitors(
         UploadLinkRecords(services.database),
         services.identity.signing,
-        LinkPasswords(Passwords(CHEAP), attempts, clock=clock),
+        LinkPasswords(passwords, PasswordChecks(passwords, attempts, clock=clock)),
         MinuteCounts(tmp_path / "counts", clock.seconds),
         clock=clock,
         new_per_minute=PER_MINUTE,

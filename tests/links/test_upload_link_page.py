@@ -73,6 +73,16 @@ def test_passwords_are_not_guessed(app: Flask, make_link: MakeLink) -> None:
     assert tried[-1] == 429
 
 
+def test_the_title_is_shown_after_the_password(app: Flask, make_link: MakeLink) -> None:
+    link = make_link(password="open sesame", name="The secret wedding", asks_name=True)
+    stranger = app.test_client()
+    assert "The secret wedding" not in stranger.get(link["path"], headers=HTML).text
+    refused = stranger.post(link["path"], data={"password": "sesame"}, headers=HTML)
+    assert "The secret wedding" not in refused.text
+    stranger.post(link["path"], data={"password": "open sesame"})
+    assert "The secret wedding" in stranger.get(link["path"], headers=HTML).text
+
+
 def test_another_password_asks_everybody_again(
     app: Flask, member: FlaskClient, make_link: MakeLink
 ) -> None:

@@ -12,6 +12,7 @@ from werkzeug.test import TestResponse
 from app.domain.access import Role
 from app.domain.audit import AuditAction, AuditEntry, AuditFilter
 from app.records.identity.people import Person
+from tests.identity.test_mail import new_box
 from tests.identity.world import GOOD_PASSWORD
 from tests.site import OTHER_PASSWORD, Browser, Site, new_site
 
@@ -102,8 +103,11 @@ def test_an_invitation_lets_an_account_that_there_is_into_the_project(
     project, link = invited(site, admin, mia.email)
     browser = site.browser()
     page = browser.get(link).text
-    assert "has an account here" in page
     assert f"/sign-in?next={link}" in page
+    stranger_link = invited(site, admin, "unknown-to-all@example.org")[1]
+    assert page.replace(mia.email, "").replace(link, "") == browser.get(stranger_link).text.replace(
+        "unknown-to-all@example.org", ""
+    ).replace(stranger_link, ""), "the page does not say who has an account"
     answer = browser.sign_in(mia.email, target=link)
     assert answer.location == link
     page = browser.get(link).text
@@ -314,26 +318,133 @@ def test_a_manager_does_not_let_an_account_in_that_another_manager_may_have_made
         site.person(name, Role.MANAGER, project=each) for name, each in (("Eve", one), ("Bob", two))
     )
 
-    def invitation_of(manager: Person, project: str, email: str) -> str | None:
+    def invitation_of(manager: Person, project: str, email: str) -> str:
         sent = {"email": email, "role": "viewer"}
         answer = site.client(manager).post(f"/api/projects/{project}/members", json=sent)
-        link = answer.get_json().get("invitation")
-        return None if link is None else str(urlsplit(link).path)
+        return str(urlsplit(answer.get_json()["invitation"]).path)
+
+    def is_added(project: str, email: str) -> bool:
+        sent = {"email": email, "role": "viewer"}
+        answer = admin.client.post(f"/api/projects/{project}/members", json=sent)
+        return answer.status_code == 201
 
     fields = {"name": "Chief", "password": OTHER_PASSWORD}
     browser = site.browser()
-    assert browser.post(invitation_of(eve, one, "ceo@x.example") or "", fields).status_code == 303
+    assert browser.post(invitation_of(eve, one, "ceo@x.example"), fields).status_code == 303
     link = invitation_of(bob, two, "ceo@x.example")
-    assert link is not None
+    assert not is_added(two, "ceo@x.example")
+    link = invitation_of(bob, two, "ceo@x.example")
+    assert "Decline" not in browser.get("/account").text, "it may be meant for somebody else"
     assert [each["id"] for each in browser.who()["projects"]] == [one]
     ceo = site.identity.people.find_by_email("ceo@x.example")
     assert ceo is not None
     assert browser.post(link, {"person": ceo.id}).status_code == 303
     _, known = invited(site, admin, "cfo@x.example")
     site.browser().post(known, fields)
-    assert invitation_of(bob, two, "cfo@x.example") is None
+    assert is_added(two, "cfo@x.example")
     third, proof = invited(site, admin, "ceo@x.example")
     assert browser.post(proof, {"person": ceo.id}).status_code == 303
     assert third in {each["id"] for each in browser.who()["projects"]}
     site.identity.projects.remove_member(two, ceo.id)
-    assert invitation_of(bob, two, "ceo@x.example") is None, "an administrator has vouched for it"
+    assert is_added(two, "ceo@x.example"), "an administrator has vouched for it"
+
+
+def test_a_manager_does_not_learn_who_has_an_account(site: Site) -> None:
+    manager = site.client(site.person("Eve", Role.MANAGER, project=(project := site.project())))
+    known = site.person("Secret")
+    answers = [
+        manager.post(f"/api/projects/{project}/members", json={"email": email, "role": "viewer"})
+        for email in (known.email, "nobody-at-all@example.org")
+    ]
+    assert [answer.status_code for answer in answers] == [202, 202]
+    one, other = (dict(answer.get_json()) for answer in answers)
+    assert len(one.pop("invitation")) == len(other.pop("invitation"))
+    assert one == other
+    assert known.email not in {each.email for each in site.identity.projects.members(project)}
+
+
+def test_the_owner_of_an_account_accepts_or_declines_an_invitation(site: Site) -> None:
+    news, sports = site.project("The news"), site.project("The sports")
+    manager = site.person("Eve", Role.MANAGER, project=news)
+    site.join(manager, Role.MANAGER, sports)
+    carol, dave = site.person("Carol"), site.person("Dave")
+    for project in (news, sports):
+        fields = {"email": carol.email, "role": "editor"}
+        answer = site.browser(manager).post(f"/project/members?project={project}", fields)
+        assert "/join/" in answer.text
+    browser = site.browser(carol)
+    assert "You are invited to 2 projects" in browser.get("/").text
+    page = browser.get("/account").text
+    accept, decline = (
+        next(
+            found[1]
+            for row in page.split('<li class="row">')
+            if name in row and (found := re.search(rf'action="(/account/\S+/{verb})"', row))
+        )
+        for name, verb in (("The news", "accept"), ("The sports", "decline"))
+    )
+    assert site.browser(dave).post(accept).status_code == 410, "it is not theirs"
+    assert browser.post(accept).location.startswith("/")
+    assert browser.post(decline).status_code == 303
+    assert {each["id"]: each["role"] for each in browser.who()["projects"]} == {news: "editor"}
+    assert "Decline" not in browser.get("/account").text
+    assert site.identity.invitations.waiting(sports) == []
+    (joined,) = noted(site, AuditAction.MEMBER_ADDED, news)
+    assert joined.actor == f"person:{carol.id}"
+
+
+def test_an_address_of_several_alphabets_is_invited_with_a_warning(
+    site: Site, admin: Browser
+) -> None:
+    looks_like = "\u0430da@example.org"
+    page = admin.post("/people/invitations", {"email": looks_like, "role": ""}).text
+    assert "“\u0430” is Cyrillic" in page
+    sent = {"email": looks_like, "role": "viewer"}
+    answer = admin.client.post(f"/api/projects/{site.project()}/members", json=sent)
+    assert "mixes alphabets" in answer.get_json()["warning"]
+    page = admin.post("/people/invitations", {"email": "ada@example.org", "role": ""}).text
+    assert "alphabets" not in page
+
+
+def test_the_audit_log_shows_the_address_beside_a_name(site: Site, admin: Browser) -> None:
+    forged, real = site.person("Ada Secretname"), site.person("Ada Secretname")
+    for person in (forged, real):
+        site.browser(person).post("/account/name", {"name": "Ada Secretname"})
+    page = admin.get("/audit").text
+    for person in (forged, real):
+        assert f"Ada Secretname</a> ({person.email})" in page
+
+
+def test_a_link_for_a_password_ends_when_the_address_changes(site: Site, admin: Browser) -> None:
+    fay = site.person("Fay")
+    link = link_in(admin.post(f"/people/{fay.id}/reset-link"))
+    assert site.browser().get(link).status_code == 200
+    site.browser(fay).post("/account/name", {"name": "Fay B"})
+    assert site.browser().get(link).status_code == 200
+    admin.post(f"/people/{fay.id}", {"change": "email", "new_email": "fay-new@example.org"})
+    assert site.browser().get(link).status_code == 410
+
+
+def test_links_in_mail_begin_with_the_public_url_and_mail_has_a_limit(tmp_path: Path) -> None:
+    with (
+        new_box() as box,
+        new_site(tmp_path, smtp_url=box.url, public_url="https://films.example/videos") as site,
+    ):
+        project = site.project()
+        key = site.key(Role.MANAGER, project=project)[1]
+        evil = {"Host": "evil.example", **key}
+        answers = [
+            site.client().post(
+                f"/api/projects/{project}/members",
+                json={"email": f"person{number}@example.org", "role": "viewer"},
+                headers=evil,
+            )
+            for number in range(60)
+        ]
+        assert "https://films.example/videos/join/" in answers[0].get_json()["invitation"]
+        assert any(line.startswith("https://films.example/videos/join/") for line in box.lines)
+        assert not any("evil" in line for line in box.lines)
+        refused = [answer for answer in answers if answer.status_code != 202]
+        assert {answer.status_code for answer in refused} == {429}
+        assert int(refused[-1].headers["Retry-After"]) > 0
+        assert sum(line.startswith("Subject:") for line in box.lines) == 60 - len(refused)

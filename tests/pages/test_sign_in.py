@@ -7,7 +7,12 @@ from pathlib import Path
 import pytest
 
 from app.domain.access import Role
+from app.domain.audit import AuditAction, AuditFilter
+from app.domain.errors import ServerBusy
+from app.http import signing_in
 from app.http.signing_in import is_local_path
+from app.identity.passwords import HashQueue
+from app.identity.share_links import ShareTerms
 from app.records.identity.people import Person
 from tests.identity.world import GOOD_PASSWORD
 from tests.site import HTML, Site, new_site
@@ -53,6 +58,66 @@ def test_too_many_attempts_answer_429_with_the_wait(site: Site) -> None:
     )
     assert (answer.status_code, int(answer.headers["Retry-After"]) > 0) == (429, True)
     assert "Try again in " in answer.text
+
+
+def test_a_stranger_elsewhere_does_not_shut_an_account_for_new_browsers(site: Site) -> None:
+    owner = site.person("owner@example.org", Role.EDITOR)
+    for _ in range(12):
+        site.browser().sign_in(owner.email, "wrong", address="192.0.2.66")
+    assert site.browser().sign_in(owner.email, address="192.0.2.66").status_code == 429
+    assert site.browser().sign_in(owner.email, address="203.0.113.9").status_code == 303
+    page = site.browser(owner).get("/account").text
+    assert "wrong passwords for your account" in page
+    assert (
+        "wrong passwords for your account" not in site.browser(site.person()).get("/account").text
+    )
+
+
+def test_a_stranger_cannot_fill_the_audit_log(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signing_in, "ALL_NOTED", 3)
+    email = "often@example.org"
+    for number in range(9):
+        site.browser().sign_in(email, "wrong", address=f"10.9.9.{number}")
+    noted = site.identity.audit.all(AuditFilter(action=AuditAction.SESSION_REFUSED))
+    counts = [entry.details["failures"] for entry in noted if entry.details.get("email") == email]
+    assert counts == [8, 4, 3, 2, 1]
+
+
+def test_a_stranger_at_the_same_address_does_not_shut_it_for_colleagues(site: Site) -> None:
+    colleague = site.person("colleague@example.org", Role.EDITOR)
+    for number in range(34):
+        site.browser().sign_in(f"nobody{number}@example.org", "wrong", address="192.0.2.77")
+    assert site.browser().sign_in(colleague.email, address="192.0.2.77").status_code == 303
+
+
+def test_a_busy_server_says_so_on_the_page_and_counts_nothing(
+    site: Site, ann: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def busy(*_: object, **__: object) -> None:
+        raise ServerBusy("Too many people are signing in at the moment.")
+
+    monkeypatch.setattr(HashQueue, "turn", busy)
+    for _ in range(8):
+        answer = site.browser().sign_in(ann.email, address="192.0.2.88")
+        assert (answer.status_code, answer.headers["Retry-After"]) == (503, "2")
+        assert "Too many people are signing in at the moment." in answer.text
+        assert f'value="{ann.email}"' in answer.text
+    monkeypatch.undo()
+    assert site.browser().sign_in(ann.email, address="192.0.2.88").status_code == 303
+
+
+def test_the_title_of_a_share_link_is_shown_after_the_password(site: Site) -> None:
+    terms = ShareTerms(name="The secret trip", password="open sesame")
+    link = site.identity.share_links.make([site.video()], terms, created_by="")
+    guest = site.browser()
+    assert "The secret trip" not in guest.get(f"/s/{link.code}").text
+    assert "The secret trip" not in guest.post(f"/s/{link.code}", {"password": "sesame"}).text
+    guest.post(f"/s/{link.code}", {"password": "open sesame"})
+    assert "The secret trip" in guest.get(f"/s/{link.code}").text
+    open_link = site.identity.share_links.make(
+        [site.video()], ShareTerms(name="The open trip"), created_by=""
+    )
+    assert "The open trip" in guest.get(f"/s/{open_link.code}").text
 
 
 def test_a_new_session_has_a_new_id_and_ends_the_one_before(site: Site, ann: Person) -> None:

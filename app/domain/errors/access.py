@@ -15,10 +15,17 @@ class NotSignedIn(UploadError):
 
 
 class WrongCredentials(NotSignedIn):
-    """No account has this e-mail address and this password."""
+    """No account has this e-mail address and this password.
+
+    `failures` is how often the network, or the account, has failed of late.
+    """
 
     code = "wrong_credentials"
     title = "The e-mail address or the password is wrong"
+
+    def __init__(self, detail: str, *, failures: int = 1) -> None:
+        super().__init__(detail)
+        self.failures = failures
 
 
 class NotAllowed(UploadError):

@@ -1,4 +1,4 @@
-"""The records of failed sign-ins."""
+"""The records of failed sign-ins, and of mail: what one may do a few times, and then must wait."""
 
 from __future__ import annotations
 
@@ -17,22 +17,27 @@ FORGOTTEN_AFTER = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
+class Failures:
+    """How often a subject has failed of late, and when last."""
+
+    count: int
+    last_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Patience:
     """How many failures cost nothing, and how long one waits at most after many."""
 
     free: int
     most: timedelta = timedelta(minutes=15)
 
-    def wait(self, failures: int, last_at: datetime, now: datetime) -> timedelta:
+    def wait(self, failures: Failures, now: datetime) -> timedelta:
         """How much longer to wait: a second after the first that counts, then twice as long."""
-        if failures < self.free:
+        if failures.count < self.free:
             return timedelta()
-        seconds = 2.0 ** min(failures - self.free, 30)
+        seconds = 2.0 ** min(failures.count - self.free, 30)
         pause = min(timedelta(seconds=seconds), self.most)
-        return max(last_at + pause - now, timedelta())
-
-
-_IS_UNUSED = attempts.c.failures == 0
+        return max(failures.last_at + pause - now, timedelta())
 
 
 class AttemptRecords:
@@ -41,40 +46,60 @@ class AttemptRecords:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def begin(self, subjects: Mapping[str, Patience], now: datetime) -> timedelta:
-        """Count a failure of each subject in advance, unless one has to wait; how long.
+    def failures(self, subjects: Collection[str], now: datetime) -> Mapping[str, Failures]:
+        """The failures that still count, of those subjects that have some."""
+        query = select(attempts).where(_is_one_of(subjects))
+        with self._database.read() as connection:
+            return _counting(connection.execute(query).all(), now)
 
-        Counted before the password is checked: of many attempts at the same time none slips by.
-        """
+    def failed(self, subjects: Collection[str], now: datetime) -> Mapping[str, Failures]:
+        """Count one more failure of each subject; returns the new counts."""
         with self._database.write() as connection:
-            known = {
-                row.subject: row
-                for row in _locked(connection, sorted(subjects), now)
-                if now - row.last_at < FORGOTTEN_AFTER
-            }
-            waits = [
-                subjects[name].wait(row.failures, row.last_at, now) for name, row in known.items()
-            ]
-            if any(waits):
-                connection.execute(delete(attempts).where(_is_one_of(subjects), _IS_UNUSED))
-                return max(waits)
-            for name in subjects:
-                failures = known[name].failures + 1 if name in known else 1
-                change = update(attempts).where(attempts.c.subject == name)
-                connection.execute(change.values(failures=failures, last_at=now))
-        return timedelta()
+            before = _counting(_locked(connection, sorted(subjects), now), now)
+            return _count(connection, subjects, before, now)
 
-    def succeeded(self, *, forgiven: Collection[str], taken_back: Collection[str]) -> None:
-        """Forget all failures of the former; of the latter only the last one was none."""
-        one_less = update(attempts).where(_is_one_of(taken_back))
+    def count_unless_waiting(self, subjects: Mapping[str, Patience], now: datetime) -> timedelta:
+        """Count one more of each subject, unless one of them has to wait; returns how long."""
         with self._database.write() as connection:
-            connection.execute(delete(attempts).where(_is_one_of(forgiven)))
-            connection.execute(one_less.values(failures=attempts.c.failures - 1))
+            before = _counting(_locked(connection, sorted(subjects), now), now)
+            waits = (subjects[name].wait(failures, now) for name, failures in before.items())
+            wait = max(waits, default=timedelta())
+            if not wait:
+                _count(connection, subjects, before, now)
+        return wait
+
+    def forget(self, subjects: Collection[str]) -> None:
+        """Forget all failures of these subjects."""
+        with self._database.write() as connection:
+            connection.execute(delete(attempts).where(_is_one_of(subjects)))
 
     def remove_old(self, now: datetime) -> None:
         """Forget those that count no longer."""
         with self._database.write() as connection:
             connection.execute(delete(attempts).where(attempts.c.last_at <= now - FORGOTTEN_AFTER))
+
+
+def _counting(rows: Sequence[Row[Any]], now: datetime) -> dict[str, Failures]:
+    return {
+        row.subject: Failures(row.failures, row.last_at)
+        for row in rows
+        if row.failures and now - row.last_at < FORGOTTEN_AFTER
+    }
+
+
+def _count(
+    connection: Connection,
+    subjects: Collection[str],
+    before: Mapping[str, Failures],
+    now: datetime,
+) -> Mapping[str, Failures]:
+    after = {}
+    for name in subjects:
+        count = before[name].count + 1 if name in before else 1
+        change = update(attempts).where(attempts.c.subject == name)
+        connection.execute(change.values(failures=count, last_at=now))
+        after[name] = Failures(count, now)
+    return after
 
 
 def _locked(connection: Connection, names: Sequence[str], now: datetime) -> Sequence[Row[Any]]:

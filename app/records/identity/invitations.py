@@ -87,11 +87,15 @@ class InvitationRecords:
             found = None if row is None else _from_row(row)
             return found if found is not None and _is_backed(connection, found) else None
 
-    def waiting(self, now: datetime, *, project_id: str | None = None) -> list[Invitation]:
-        """Those to join that still work, to one project or all, the newest first."""
+    def waiting(
+        self, now: datetime, *, project_id: str | None = None, email: str | None = None
+    ) -> list[Invitation]:
+        """Those to join that still work, to one project or address or all, the newest first."""
         query = select(invitations).where(_waiting(now)).order_by(invitations.c.created_at.desc())
         if project_id is not None:
             query = query.where(invitations.c.project_id == project_id)
+        if email is not None:
+            query = query.where(invitations.c.email == email)
         with self._database.read() as connection:
             found = [_from_row(row) for row in connection.execute(query)]
             return [each for each in found if _is_backed(connection, each)]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy import Connection, Delete, Row, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from app.domain.access import Role
@@ -56,6 +56,12 @@ class PeopleRecords:
         """The person with that address, in lower case."""
         return self._one(people.c.email == email)
 
+    def emails(self, ids: Collection[str]) -> dict[str, str]:
+        """The addresses of the people with these ids."""
+        query = select(people.c.id, people.c.email).where(people.c.id.in_(ids))
+        with self._database.read() as connection:
+            return {row.id: row.email for row in connection.execute(query)}
+
     def roles(self, person_id: str) -> Mapping[str, Role]:
         """The person's role in each project, that joined first first."""
         with self._database.read() as connection:
@@ -79,10 +85,16 @@ class PeopleRecords:
             return connection.execute(_ADMINISTRATORS.limit(1)).first() is not None
 
     def rename(self, person: Person, *, name: str, email: str) -> Person:
-        """Store another name and address; raises `InvalidField` if the address is taken."""
+        """Store another name and address; raises `InvalidField` if the address is taken.
+
+        With another address, links for a new password work no longer: they were sent to the old
+        one.
+        """
         change = update(people).where(people.c.id == person.id).values(name=name, email=email)
         with _unique_email(), self._database.write() as connection:
             connection.execute(change)
+            if email != person.email:
+                connection.execute(_links_for_password(person.id))
         return replace(person, name=name, email=email)
 
     def set_password(self, person_id: str, password_hash: str) -> None:
@@ -90,7 +102,7 @@ class PeopleRecords:
         change = update(people).where(people.c.id == person_id)
         with self._database.write() as connection:
             connection.execute(change.values(password_hash=password_hash))
-            connection.execute(delete(invitations).where(invitations.c.person_id == person_id))
+            connection.execute(_links_for_password(person_id))
 
     def replace_hash(self, person: Person, password_hash: str) -> None:
         """Store another hash of the same password, unless that has changed meanwhile."""
@@ -174,6 +186,10 @@ def roles_of(connection: Connection, person_id: str) -> Mapping[str, Role]:
         .order_by(members.c.added_at, members.c.project_id)
     )
     return {row.project_id: Role(row.role) for row in connection.execute(query)}
+
+
+def _links_for_password(person_id: str) -> Delete:
+    return delete(invitations).where(invitations.c.person_id == person_id)
 
 
 @contextmanager
