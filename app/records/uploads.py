@@ -102,10 +102,15 @@ class UploadRecords:
         with self._database.write() as connection:
             statements.release_key(connection, owner, client_key)
 
-    def remove(self, upload_id: UploadId) -> None:
-        """Forget an upload as if it had never been; unknown ids are fine."""
+    def remove(self, upload_id: UploadId, *, only_if_empty: bool = False) -> None:
+        """Forget an upload as if it had never been; unknown ids are fine.
+
+        With `only_if_empty`, one that has received bytes, or is complete, stays.
+        """
         with self._database.write() as connection, suppress(UploadNotFound):
             before = statements.get(connection, upload_id, for_update=True)
+            if only_if_empty and (before.received or before.state is not UploadState.RECEIVING):
+                return
             connection.execute(delete(uploads).where(uploads.c.id == upload_id))
             self._changes.observe(connection, before, None)
 

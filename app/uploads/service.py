@@ -219,7 +219,8 @@ class UploadService:
         try:
             self._store.staging.reserve(upload.id, upload.length or 0)
         except BaseException:
-            self._records.remove(upload.id)
+            # Not if the client has repeated the request meanwhile and sent bytes.
+            self._records.remove(upload.id, only_if_empty=True)
             raise
 
 
