@@ -55,7 +55,7 @@ class Lease:
 def claimed(catalog: Catalog, key: str, cell: int, length: int) -> Iterator[Lease | None]:
     """Claim a cell for a request with `length` bytes; None while somebody else has it.
 
-    A claim whose answer was lost is released at once: nobody else would do so before its lease ends.
+    A claim whose answer was lost is released, instead of holding the cell until its lease ends.
     """
     seconds = limit_seconds(length) + SPARE_SECONDS
     ends_at, token = time.monotonic() + seconds, secrets.token_hex(16)
