@@ -72,6 +72,7 @@ class PostgresqlServer:
             pool_timeout=WAIT_SECONDS,
         )
         event.listen(engine, "connect", _prepare_nothing_behind_pooler)
+        event.listen(engine, "connect", _mark_new)
         event.listen(engine, "checkout", _refuse_ended)
         return engine
 
@@ -136,16 +137,25 @@ def _prepare_nothing_behind_pooler(connection: Any, _record: Any) -> None:
         connection.prepare_threshold = None
 
 
-def _refuse_ended(connection: Any, _record: Any, _proxy: Any) -> None:
+def _mark_new(_connection: Any, record: Any) -> None:
+    record.info["is_new"] = True
+
+
+def _refuse_ended(connection: Any, record: Any, _proxy: Any) -> None:
     """Have the pool replace a connection that the server has ended.
 
     A server that ends one sends a message or closes it, and nothing was asked: something to read is
-    a sign of that. Costs no round trip, as a query would.
+    a sign of that. Costs no round trip, as a query would. A server that ends new ones too is
+    stopping: that is an error of the database, where the pool would raise one of its own.
     """
-    is_ended = connection.closed
+    is_new, is_ended = record.info.pop("is_new", False), connection.closed
     if not is_ended:
         poll = select.poll()
         poll.register(connection.fileno(), select.POLLIN)
         is_ended = bool(poll.poll(0))
+    if is_ended and is_new:
+        from psycopg import OperationalError  # noqa: PLC0415 - with SQLite nobody needs it
+
+        raise OperationalError("the server has ended a new connection")
     if is_ended:
         raise DisconnectionError("the server has ended the connection")

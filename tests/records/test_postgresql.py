@@ -12,7 +12,7 @@ from multiprocessing.synchronize import Barrier, Event
 
 import psycopg
 import pytest
-from sqlalchemy import Engine, make_url, select, text
+from sqlalchemy import Engine, event, make_url, select, text
 from sqlalchemy.exc import IntegrityError, OperationalError, ProgrammingError
 
 from app.domain.errors import InvalidRequest, NoRoom, ServerBusy, StorageFailed
@@ -61,6 +61,14 @@ def test_a_connection_that_broke_between_two_requests_is_replaced(url: str) -> N
         broken.close()
         with database.read() as connection:
             assert connection.execute(text("SELECT 1")).scalar_one() == 1
+
+
+@pytest.mark.parametrize("kind", ["read", "write", "snapshot"])
+def test_a_server_that_ends_each_new_connection_is_busy(url: str, kind: str) -> None:
+    with closing(Database(url, synced=True)) as database:
+        event.listen(database._engine, "connect", lambda connection, _: connection.close())
+        with pytest.raises(ServerBusy), getattr(database, kind)():
+            pytest.fail("it is connected")
 
 
 def test_a_restart_between_two_requests_goes_unnoticed(
