@@ -142,8 +142,7 @@ def test_with_a_bucket_a_full_staging_disk_is_to_be_tried_again(
         assert "Retry-After" in answer.headers
         assert (answer.json()["code"], answer.json()["retryable"]) == ("server_busy", True)
     filler.unlink()
-    answer = send_all(server, file)
-    assert stored_sha256(server, answer["id"]) == file.sha256
+    assert stored_sha256(server, send_all(server, file)["id"]) == file.sha256
     assert tus.patch(url, 0, random_bytes(8 * MIB, 44)).status == 204
 
 

@@ -9,6 +9,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from multiprocessing import get_context
 from multiprocessing.synchronize import Barrier, Event
+from typing import Any
 
 import psycopg
 import pytest
@@ -322,4 +323,5 @@ def test_a_pooler_that_drops_the_limits_of_sessions_is_refused_at_the_start(
 def test_without_a_pooler_statements_are_prepared(url: str) -> None:
     """That halves the CPU time of a record."""
     with closing(Database(url, synced=True)) as database, database.read() as connection:
-        assert connection.connection.driver_connection.prepare_threshold == 5
+        driver: Any = connection.connection.driver_connection
+        assert driver.prepare_threshold == 5
