@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.live_server import Server, receive_exactly
 
-DRAFT_12 = "8"
+NEWEST = "9"
 """Interop version of the newest draft."""
 
 MAX_HEAD_BYTES = 65536

@@ -1,16 +1,37 @@
-"""A PostgreSQL server of the tests' own, which they may stop, kill and start again."""
+"""A PostgreSQL server of the tests' own, which they may stop, kill and start again.
+
+And PgBouncer in front of one, as many installations have it.
+"""
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psycopg
+
 from scripts.fleet.postgresql import Postgresql, find_postgresql
+from scripts.fleet.programs import Program, as_ordinary_user
 from tests.browser.tools import do_without
 
-__all__ = ["Postgresql", "postgresql"]
+__all__ = ["Postgresql", "pgbouncer", "postgresql"]
+
+SERVER_SESSIONS = 2
+"""So few that clients share them."""
+
+PGBOUNCER = """
+[databases]
+* = host={server} user=sluice pool_size={sessions}
+[pgbouncer]
+unix_socket_dir = {folder}
+listen_port = 5432
+auth_type = any
+pool_mode = transaction
+ignore_startup_parameters = options
+"""
 
 
 @contextmanager
@@ -24,3 +45,30 @@ def postgresql(*, is_safe: bool = False) -> Iterator[Postgresql]:
             yield server
         finally:
             server.stop()
+
+
+@contextmanager
+def pgbouncer(server: Postgresql) -> Iterator[str]:
+    """A pooler in transaction mode in front of a server: the folder of its socket."""
+    user = as_ordinary_user()
+    program = shutil.which("pgbouncer", path="/usr/bin:/usr/sbin") or do_without("pgbouncer")
+    with tempfile.TemporaryDirectory(prefix="sluice-pgbouncer-") as name:
+        folder = Path(name)
+        settings = PGBOUNCER.format(server=server.folder, folder=folder, sessions=SERVER_SESSIONS)
+        (folder / "pgbouncer.ini").write_text(settings)
+        if "user" in user:
+            shutil.chown(folder, user["user"])
+
+        def answers() -> bool:
+            try:
+                psycopg.connect(host=name, user="sluice", dbname="postgres").close()
+            except psycopg.OperationalError:
+                return False
+            return True
+
+        pooler = Program((program, folder / "pgbouncer.ini"), folder / "log", answers, user=user)
+        pooler.start()
+        try:
+            yield name
+        finally:
+            pooler.stop()

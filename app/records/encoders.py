@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import delete, select, update
 
 from app.records.engine import Database
+from app.records.inserts import insert_unless_known
 from app.records.tables import encoders
 
 FRESH_FOR = timedelta(minutes=15)
@@ -23,12 +24,17 @@ class EncoderRecords:
         self._database = database
 
     def tell(self, worker: str, capability: Mapping[str, Any], now: datetime) -> None:
-        """Record what a worker can do, and delete the rows of workers that are gone."""
-        is_old = (encoders.c.worker == worker) | (encoders.c.told_at < now - FRESH_FOR)
-        row = {"worker": worker, "facts": json.dumps(capability), "told_at": now}
+        """Record what a worker can do, and delete the rows of workers that are gone.
+
+        A worker that stops may do so at the same moment as the next one of its name.
+        """
+        facts = {"facts": json.dumps(capability), "told_at": now}
+        is_own = encoders.c.worker == worker
+        is_old = ~is_own & (encoders.c.told_at < now - FRESH_FOR)
         with self._database.write() as connection:
             connection.execute(delete(encoders).where(is_old))
-            connection.execute(insert(encoders).values(**row))
+            if not connection.execute(update(encoders).where(is_own).values(facts)).rowcount:
+                insert_unless_known(connection, encoders, {"worker": worker, **facts})
 
     def live(self, now: datetime) -> list[Mapping[str, Any]]:
         """What each live worker can do."""

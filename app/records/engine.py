@@ -110,6 +110,7 @@ class Database:
         """
         self._kind.prepare()
         with self.read() as connection:
+            self._kind.require_limits(connection)
             if is_up_to_date(connection):
                 return
         try:

@@ -77,6 +77,9 @@ class SqliteFile:
         if self.path is not None:
             keep_private(self.path)
 
+    def require_limits(self, _connection: Connection) -> None:
+        """Nothing to do: a busy timeout is set on each connection."""
+
     def lock_for_migration(self, connection: Connection) -> None:
         """Nothing to do: whoever has begun to write is alone."""
 

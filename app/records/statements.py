@@ -72,7 +72,9 @@ BY_FINGERPRINT = (
 
 BY_FINGERPRINT_AND_SENDER = BY_FINGERPRINT.where(uploads.c.sender == bindparam("sender"))
 
-_VALUES: dict[str, Any] = {name: bindparam(name) for name in uploads.columns.keys()}  # noqa: SIM118 - iterating the collection yields columns
+_VALUES: dict[str, Any] = {
+    column.name: bindparam(column.name) for column in uploads.columns if column.name != "retry_at"
+}
 
 _INSERT = insert(uploads).values(_VALUES)
 
@@ -180,6 +182,14 @@ def in_state(state: UploadState, idle_since: datetime | None) -> Select[Any]:
     if idle_since is not None:
         query = query.where(uploads.c.active_at <= idle_since)
     return query.order_by(uploads.c.active_at)
+
+
+def to_publish(idle_since: datetime, now: datetime, longest: timedelta) -> Select[Any]:
+    """Uploads in `verifying` that are due, as `UploadRecords.to_publish` says."""
+    retry_at = uploads.c.retry_at
+    is_due = or_(retry_at.is_(None), retry_at <= now, retry_at > now + longest)
+    query = in_state(UploadState.VERIFYING, idle_since).where(is_due)
+    return query.order_by(None).order_by(retry_at.is_not(None), retry_at, uploads.c.active_at)
 
 
 def shifted_activity(later: timedelta, now: datetime, *, of_videos: bool) -> Update:

@@ -101,6 +101,7 @@ uploads = Table(
     Column("is_stalled", Boolean, nullable=False, server_default=false()),
     Column("search_name", Text, nullable=False),
     Column("sort_name", LargeBinary, nullable=False),
+    Column("retry_at", Instant),
     UniqueConstraint("owner", "client_key", name="uploads_client_key"),
     Index("uploads_by_fingerprint", "owner", "fingerprint"),
     Index("uploads_by_activity", "state", "active_at"),
@@ -127,12 +128,16 @@ uploads = Table(
     info={KNOWN_BY: ("owner", "client_key")},
 )
 
-"""`owner` is the id of a project, `sender` names who sent it there: see `Caller.sender`."""
+"""`owner` is the id of a project, `sender` names who sent it there: see `Caller.sender`. `retry_at`
+is when one that could not be published is tried again."""
 
 UPLOAD = tuple(
-    column for column in uploads.columns if column.name not in {"search_name", "sort_name"}
+    column
+    for column in uploads.columns
+    if column.name not in {"search_name", "sort_name", "retry_at"}
 )
-"""The columns that make an `Upload`. The rest are derived from its name, and only searched."""
+"""The columns that make an `Upload`. Two of the rest are derived from its name, and only searched.
+"""
 
 parts = Table(
     "parts",

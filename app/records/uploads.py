@@ -103,10 +103,15 @@ class UploadRecords:
         with self._database.write() as connection:
             statements.release_key(connection, owner, client_key)
 
-    def remove(self, upload_id: UploadId) -> None:
-        """Forget an upload as if it had never been; unknown ids are fine."""
+    def remove(self, upload_id: UploadId, *, only_if_empty: bool = False) -> None:
+        """Forget an upload as if it had never been; unknown ids are fine.
+
+        With `only_if_empty`, one that has received bytes, or is complete, stays.
+        """
         with self._database.write() as connection, suppress(UploadNotFound):
             before = statements.get(connection, upload_id, for_update=True)
+            if only_if_empty and (before.received or before.state is not UploadState.RECEIVING):
+                return
             connection.execute(delete(uploads).where(uploads.c.id == upload_id))
             self._changes.observe(connection, before, None)
 
@@ -410,6 +415,22 @@ class UploadRecords:
     ) -> list[Upload]:
         """Uploads in a state, idle since that time; longest idle first."""
         return self._list(statements.in_state(state, idle_since).limit(limit))
+
+    def to_publish(
+        self, limit: int, *, idle_since: datetime, now: datetime, longest: timedelta
+    ) -> list[Upload]:
+        """Uploads in `verifying`, idle since that time, of which none waits for its next attempt.
+
+        Those that were never tried come first. None waits more than `longest` from `now`, even if
+        the clock was set back.
+        """
+        return self._list(statements.to_publish(idle_since, now, longest).limit(limit))
+
+    def retry_at(self, upload_id: UploadId, moment: datetime) -> None:
+        """Let `to_publish` leave an upload out until then."""
+        change = update(uploads).where(uploads.c.id == upload_id).values(retry_at=moment)
+        with self._database.write() as connection:
+            connection.execute(change)
 
     def without_sha256(self, limit: int) -> list[Upload]:
         """Complete uploads without a SHA-256 or CRC32C, oldest first."""

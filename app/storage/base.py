@@ -116,7 +116,8 @@ class Staging(Protocol):
     def contains(self, key: str, start: int, ours: RawIOBase, length: int) -> bool:
         """Whether the file's bytes from `start` on are the next `length` bytes of `ours`.
 
-        Raises `BytesLost`, and `StorageFailed` if they cannot be compared yet.
+        Stored bytes that cannot be read before the file is complete count as equal. Raises
+        `BytesLost`.
         """
         ...
 

@@ -256,17 +256,23 @@ class Chunks:
             raise
 
     def _receive(self, upload: Upload, arrival: Arrival) -> Upload:
-        if arrival.is_needed_by(upload):
-            before = arrival.source.remaining
+        tries = 0
+        while arrival.is_needed_by(upload):
+            before, tries = arrival.source.remaining, tries + 1
             try:
                 return self._write(upload, arrival)
             except BytesLost as error:
                 # Not created yet, published, ended, or really lost: `upload` is out of date.
                 upload = self._records.get(upload.id).require_present()
+                if not arrival.is_needed_by(upload):
+                    break  # Another node has received them.
                 if before is None or arrival.source.remaining != before:
                     raise StorageFailed("The file was removed while it was written.") from error
-        if arrival.is_needed_by(upload):
-            return self._write_again(upload, arrival)
+                if tries > 1:
+                    self._completion.give_up(upload)
+                if not upload.received:  # Otherwise it had bytes that are lost.
+                    allocates = upload.reserved is None
+                    self._staging.reserve(upload.id, upload.length or 0, allocates=allocates)
         arrival.check_offset(upload)
         self._drop(arrival)
         return self._records.get(upload.id).require_present()
@@ -280,15 +286,6 @@ class Chunks:
         if discard(arrival.source, limits=self._limits, watch=no_watch, count=most) and most:
             raise UploadComplete("Every byte of the upload has arrived already.")
         arrival.source.finish()
-
-    def _write_again(self, upload: Upload, arrival: Arrival) -> Upload:
-        """The file is missing: create it if it held no bytes, otherwise give up the upload."""
-        if not upload.received:
-            self._staging.reserve(upload.id, upload.length or 0, allocates=upload.reserved is None)
-        try:
-            return self._write(upload, arrival)
-        except BytesLost:
-            self._completion.give_up(upload)
 
     def _write(self, upload: Upload, arrival: Arrival) -> Upload:
         chunk = arrival.chunk

@@ -172,7 +172,9 @@ class WholeFiles:
             if len(files) > 1 and isinstance(error, UploadError) and not error.retryable:
                 return [self._keep_alone(file) for file in files]  # Others may still fit.
             for file in files:
-                self.drop(file)
+                # Its record may be stored all the same, if only the answer to COMMIT was lost:
+                # another request may have published the file, and then it stays.
+                self._store.staging.remove(file.id)
             if isinstance(error, BytesLost):
                 raise _removed() from error
             raise
@@ -264,10 +266,14 @@ class WholeFiles:
         finished = dict(zip(fresh, self._completion.finish_all([*fresh.values()]), strict=True))
         outcomes: list[Kept | UploadError] = []
         for file, upload in zip(files, stored, strict=True):
-            if upload.id != file.id:
-                self.drop(file)
             outcome = finished.get(upload.id) or self._finish_one(upload)
             is_new = upload.id == file.id
+            if not is_new and isinstance(outcome, UploadGone):
+                # The earlier one has lost its bytes, or was cancelled: this one replaces it.
+                outcomes.append(self._keep_alone(file))
+                continue
+            if not is_new:
+                self.drop(file)
             outcomes.append(outcome if isinstance(outcome, UploadError) else Kept(outcome, is_new))
         return outcomes
 

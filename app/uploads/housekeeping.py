@@ -27,6 +27,10 @@ STUCK_AFTER = timedelta(seconds=60)
 """An upload that stays in `verifying` this long was left by a crash. If it is merely slow, a second
 attempt to publish it waits for the first and is harmless."""
 
+LONGEST_PAUSE = timedelta(hours=1)
+"""Pause before the next attempt to publish an upload that cannot be published: at first as long as
+it has been idle, so that it doubles, and never longer than this."""
+
 SWEEP = "sweep"
 """The lease for checking the clocks: two nodes that do it would move the times twice."""
 
@@ -174,13 +178,28 @@ class Housekeeping:
         log.info("upload expired", extra={"upload_id": upload_id})
 
     def finish_stuck(self, now: datetime | None = None) -> None:
-        """Publish uploads whose publisher was killed."""
-        cutoff = (now or self._clock()) - STUCK_AFTER
-        for upload in self._records.in_state(UploadState.VERIFYING, self.batch, idle_since=cutoff):
+        """Publish uploads whose publisher was killed, or that could not be published so far.
+
+        One that still cannot be published once it was idle for the expiry time expires.
+        """
+        now = now or self._clock()
+        due = self._records.to_publish(
+            self.batch, idle_since=now - STUCK_AFTER, now=now, longest=LONGEST_PAUSE
+        )
+        for upload in due:
             try:
                 self._completion.publish(upload)
             except UploadError as error:
                 log.warning("upload cannot be published: %s", error, extra={"upload_id": upload.id})
+                self._put_off(upload, now)
+
+    def _put_off(self, upload: Upload, now: datetime) -> None:
+        if upload.active_at <= now - self._expiry:
+            with suppress(IllegalTransition, UploadNotFound, UploadGone):
+                self._expire_idle(upload, now - self._expiry)
+        else:
+            pause = min(now - upload.active_at, LONGEST_PAUSE)
+            self._records.retry_at(upload.id, now + pause)
 
     def remove_orphans(self) -> None:
         """Remove staged files of ended uploads, left by a crash between two steps.

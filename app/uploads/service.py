@@ -241,7 +241,8 @@ class UploadService:
                 upload.id, upload.length or 0, allocates=upload.reserved is None
             )
         except BaseException:
-            self._records.remove(upload.id)
+            # Not if the client has repeated the request meanwhile and sent bytes.
+            self._records.remove(upload.id, only_if_empty=True)
             raise
 
 

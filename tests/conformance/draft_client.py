@@ -37,7 +37,7 @@ VERSIONS = {
     3: Version(3, "-01", True, has_media_type=False, has_length=False, has_limits=False),
     5: Version(5, "-03", has_media_type=False, has_length=False, has_limits=False),
     6: Version(6, "-04 and -05"),
-    8: Version(8, "-09 to -12"),
+    8: Version(8, "-09 to -11"),
 }
 """The versions that clients in the field use: iOS 17, 18.0, 18.1 and 26."""
 

@@ -8,11 +8,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from shutil import disk_usage
+from urllib.parse import urlsplit
 
 import pytest
 
+from tests.conformance.tus_client import Tus
 from tests.dropzone_client import ChunkedFile, random_bytes, send_all, send_chunk, stored_sha256
-from tests.live_server import FFMPEG, Server, running_server
+from tests.live_server import FFMPEG, NO_FFMPEG, Server, running_server
+from tests.s3_servers import S3Server, new_prefix
 from tests.waiting import wait_until
 
 MIB = 1024 * 1024
@@ -111,6 +114,36 @@ def test_readiness_reports_a_staging_folder_in_memory_and_little_space(
     response = server.get("/readyz")
     assert response.status_code == 503
     assert response.json()["status"] == "not ready"
+
+
+def test_with_a_bucket_a_full_staging_disk_is_to_be_tried_again(
+    small_disk: Path, s3_server: S3Server, start_server: Callable[..., Server]
+) -> None:
+    options = {**s3_server.access.settings(new_prefix()), **NO_FFMPEG}
+    server = start_server(SLUICE_STAGING_DIR=str(small_disk / "staging"), **options)
+    file, tus = ChunkedFile(random_bytes(20 * MIB, 42), 10 * MIB), Tus(f"{server.url}/tus/")
+    url = tus.create(8 * MIB)
+    filler = small_disk / "filler"
+    filler.write_bytes(bytes(disk_usage(small_disk).free - 18 * MIB))
+    for answer in (
+        send_chunk(server, file, 0),
+        server.post("/upload", files={"file": ("whole.mp4", random_bytes(8 * MIB, 43))}),
+        server.patch(
+            urlsplit(url).path,
+            data=random_bytes(8 * MIB, 44),
+            headers={
+                "Tus-Resumable": "1.0.0",
+                "Upload-Offset": "0",
+                "Content-Type": "application/offset+octet-stream",
+            },
+        ),
+    ):
+        assert answer.status_code == 503, answer.text
+        assert "Retry-After" in answer.headers
+        assert (answer.json()["code"], answer.json()["retryable"]) == ("server_busy", True)
+    filler.unlink()
+    assert stored_sha256(server, send_all(server, file)["id"]) == file.sha256
+    assert tus.patch(url, 0, random_bytes(8 * MIB, 44)).status == 204
 
 
 def test_a_folder_that_cannot_be_written_is_reported(

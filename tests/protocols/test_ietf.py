@@ -1,4 +1,4 @@
-"""/resumable/ as in draft -12, over real connections to a real server."""
+"""/resumable/ as in the newest draft, over real connections to a real server."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from app.protocols.ietf.headers import (
     write_repr_digest,
 )
 from app.protocols.ietf.transfer import Transfer
-from app.protocols.ietf.versions import DRAFT_12, VERSIONS
+from app.protocols.ietf.versions import NEWEST, VERSIONS
 
 TEXT = st.text(st.characters(max_codepoint=255)) | st.text("?10=:;,()\"\\*@%- az'&.")
 
@@ -112,7 +112,7 @@ def test_lengths_that_differ_are_inconsistent(transfer: Transfer, known: int | N
 
 
 def test_completeness_is_written_in_the_header_of_the_version() -> None:
-    assert DRAFT_12.write_completeness(is_complete=True) == {"Upload-Complete": "?1"}
+    assert NEWEST.write_completeness(is_complete=True) == {"Upload-Complete": "?1"}
     assert VERSIONS[3].write_completeness(is_complete=True) == {"Upload-Incomplete": "?0"}
     assert VERSIONS[3].write_completeness(is_complete=False) == {"Upload-Incomplete": "?1"}
 

@@ -25,7 +25,7 @@ from tests.ietf_client import (
 from tests.live_server import Server
 
 FILE = random_bytes(200_000, 82)
-NEWEST = {"Upload-Draft-Interop-Version": "8", "Upload-Complete": "?1"}
+NEWEST = {"Upload-Draft-Interop-Version": "9", "Upload-Complete": "?1"}
 
 
 def drip(connection: socket.socket, content: bytes, seconds: float, steps: int = 20) -> None:
@@ -71,7 +71,7 @@ def test_a_client_that_expects_100_may_send_before_it_learns_the_url(server: Ser
 
 
 def test_progress_is_reported_and_never_goes_back(server: Server) -> None:
-    answer = slow_upload(server, "8", seconds=5)
+    answer = slow_upload(server, "9", seconds=5)
     assert answer.status == 200
     (_, first), *others = answer.interim
     assert "location" in first
@@ -123,7 +123,7 @@ def test_a_client_behind_a_proxy_gets_only_its_answer(server: Server, name: str)
     sign = {name: "for=192.0.2.1" if name == "Forwarded" else "1.1 proxy.example"}
     answer = send_request(server, "POST", "/resumable/", FILE, {**NEWEST, **sign})
     assert (answer.status, answer.interim) == (200, [])
-    assert answer.headers["upload-draft-interop-version"] == "8"
+    assert answer.headers["upload-draft-interop-version"] == "9"
 
 
 def test_a_refused_creation_announces_nothing(server: Server) -> None:
@@ -162,5 +162,5 @@ def test_curl_shows_all_responses_in_order(server: Server, tmp_path: Path) -> No
 
 def test_an_append_too_short_for_progress_gets_only_its_answer(server: Server) -> None:
     upload_id = create(server).upload_id
-    version = {"Upload_Draft_Interop_Version": "8"}
+    version = {"Upload_Draft_Interop_Version": "9"}
     assert append(server, upload_id, 0, FILE, is_last=True, **version).interim == []

@@ -34,7 +34,7 @@ Begin = Callable[[Server, socket.socket], str]
 def begin_creation(server: Server, connection: socket.socket) -> str:
     """Send half of a file in one request; the upload's id, from the interim response."""
     headers = {
-        "Upload-Draft-Interop-Version": "8",
+        "Upload-Draft-Interop-Version": "9",
         "Upload-Complete": "?1",
         "Content-Length": str(len(FILE)),
     }
@@ -245,7 +245,7 @@ def test_a_last_body_that_ends_before_stored_bytes_deletes_none_of_them(server: 
         b"abc",
         is_last=True,
         Transfer_Encoding="chunked",
-        Upload_Draft_Interop_Version="8",
+        Upload_Draft_Interop_Version="9",
     )
     assert refused.status == 400
     upload = requests.get(f"{server.url}/api/uploads/{upload_id}", timeout=30).json()

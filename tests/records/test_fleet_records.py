@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,12 +24,23 @@ from app.services import Services, build_services
 from app.settings import Settings
 from app.uploads.service import NewUpload
 from tests.records.making import NOW, at, new_upload
+from tests.uploads.world import in_threads
 
 FAST = Capability(encoder="7", megapixels_per_second=200)
 SLOW = Capability(encoder="5", megapixels_per_second=100)
 
 
 AHEAD = timedelta(days=40)
+
+
+def test_a_worker_and_its_successor_may_report_at_the_same_moment(on_server: Database) -> None:
+    records = EncoderRecords(on_server)
+    for number in range(20):
+        tell = partial(records.tell, f"{number}", {}, NOW)
+        assert in_threads(4, lambda _: tell()) == [None] * 4  # noqa: B023 - it runs at once
+    assert len(records.live(NOW)) == 20
+    records.tell("next", {}, NOW + FRESH_FOR + timedelta(seconds=1))
+    assert len(records.live(NOW)) == 1, "those that are gone are forgotten"
 
 
 def test_the_time_is_that_of_the_server(on_server: Database) -> None:

@@ -5,20 +5,21 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from multiprocessing import get_context
 from multiprocessing.synchronize import Barrier, Event
+from typing import Any
 
 import psycopg
 import pytest
-from sqlalchemy import Engine, make_url, select, text
+from sqlalchemy import Engine, event, make_url, select, text
 from sqlalchemy.exc import IntegrityError, OperationalError, ProgrammingError
 
 from app.domain.errors import InvalidRequest, NoRoom, ServerBusy, StorageFailed
 from app.domain.lifecycle import UploadState
 from app.domain.ranges import ByteRange, RangeSet
-from app.domain.upload import UploadId
+from app.domain.upload import Upload, UploadId
 from app.records import statements
 from app.records.engine import Database
 from app.records.errors import as_upload_error, driver_message
@@ -26,7 +27,7 @@ from app.records.identity.tables import audit
 from app.records.postgresql import MIGRATION_LOCK, SESSION, PostgresqlServer
 from app.records.schema import is_up_to_date
 from app.records.uploads import UploadRecords
-from tests.postgresql import Postgresql, postgresql
+from tests.postgresql import Postgresql, pgbouncer, postgresql
 from tests.records.making import at, new_upload
 
 SPAWN = get_context("spawn")
@@ -61,6 +62,14 @@ def test_a_connection_that_broke_between_two_requests_is_replaced(url: str) -> N
         broken.close()
         with database.read() as connection:
             assert connection.execute(text("SELECT 1")).scalar_one() == 1
+
+
+@pytest.mark.parametrize("kind", ["read", "write", "snapshot"])
+def test_a_server_that_ends_each_new_connection_is_busy(url: str, kind: str) -> None:
+    with closing(Database(url, synced=True)) as database:
+        event.listen(database._engine, "connect", lambda connection, _: connection.close())
+        with pytest.raises(ServerBusy), getattr(database, kind)():
+            pytest.fail("it is connected")
 
 
 def test_a_restart_between_two_requests_goes_unnoticed(
@@ -259,3 +268,60 @@ def test_broken_constraints_are_not_translated(records: UploadRecords) -> None:
     with pytest.raises(IntegrityError), records._database.write() as connection:
         statements.add(connection, upload)
     assert records.get(upload.id) == upload
+
+
+@pytest.fixture
+def pooled_url(server: Postgresql, url: str) -> Iterator[str]:
+    """The same database, through PgBouncer in transaction mode."""
+    with pgbouncer(server) as folder:
+        yield url.replace(str(server.folder), folder)
+
+
+def set_limits(server: Postgresql, how: str) -> None:
+    for name in SESSION:
+        server.ask(f"ALTER ROLE sluice {how.format(name=name, value=SESSION[name])}")
+
+
+@pytest.fixture
+def with_limits(server: Postgresql) -> Iterator[None]:
+    set_limits(server, "SET {name} = '{value}'")
+    yield
+    set_limits(server, "RESET {name}")
+
+
+@pytest.mark.usefixtures("with_limits")
+def test_clients_of_a_pooler_run_their_own_statements(pooled_url: str) -> None:
+    """Statements that psycopg prepares have the same names in each of its connections."""
+    with ExitStack() as stack:
+        nodes = [stack.enter_context(closing(Database(pooled_url, synced=True))) for _ in range(2)]
+        nodes[0].migrate()
+
+        def send(thread: int) -> Upload:
+            records = UploadRecords(nodes[thread % 2])
+            upload, _ = records.add(new_upload(length=60))
+            for start in range(0, 60, 2):
+                records.find(upload.owner, f"{start}")
+                upload = records.add_received(upload, ByteRange(start, start + 2), at(start))
+                assert records.get(upload.id) == upload
+            return upload
+
+        with ThreadPoolExecutor(8) as pool:
+            done = list(pool.map(send, range(8)))
+        assert {upload.state for upload in done} == {UploadState.VERIFYING}
+
+
+def test_a_pooler_that_drops_the_limits_of_sessions_is_refused_at_the_start(
+    pooled_url: str,
+) -> None:
+    with (
+        closing(Database(pooled_url, synced=True)) as database,
+        pytest.raises(StorageFailed, match=r"lock_timeout.*ALTER ROLE"),
+    ):
+        database.migrate()
+
+
+def test_without_a_pooler_statements_are_prepared(url: str) -> None:
+    """That halves the CPU time of a record."""
+    with closing(Database(url, synced=True)) as database, database.read() as connection:
+        driver: Any = connection.connection.driver_connection
+        assert driver.prepare_threshold == 5

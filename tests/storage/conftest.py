@@ -72,13 +72,13 @@ class InBucket:
     """A store in a bucket; all that are made of it share the database and the folder of spools."""
 
     def __init__(self, bucket: Bucket, folder: Path, stack: ExitStack) -> None:
-        self._bucket = bucket
+        self.bucket = bucket
         self._folder = folder
         self._stack = stack
         self.store = self.another()
 
     def another(self) -> BucketStore:
-        return self._stack.enter_context(bucket_store(self._bucket, self._folder))
+        return self._stack.enter_context(bucket_store(self.bucket, self._folder))
 
     def staged(self) -> set[str]:
         return {file.key for file in self.store.inspection.staged()}

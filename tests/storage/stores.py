@@ -38,13 +38,16 @@ def bucket_at(access: Access, prefix: str) -> Bucket:
 
 @contextmanager
 def bucket_store(
-    bucket: Bucket, folder: Path, *, spool_bytes: int = SPOOL_BYTES
+    bucket: Bucket,
+    folder: Path,
+    *,
+    staging: Path | None = None,
+    spool_bytes: int = SPOOL_BYTES,
 ) -> Iterator[BucketStore]:
     """A store like that of a worker process; in one folder they are on one node."""
     with closing(new_sqlite(folder / "sluice.db")) as database:
-        yield BucketStore(
-            bucket, BucketCatalog(database), folder / "staging", spool_bytes=spool_bytes
-        )
+        catalog, spools = BucketCatalog(database), staging or folder / "staging"
+        yield BucketStore(bucket, catalog, spools, spool_bytes=spool_bytes)
 
 
 def ignore(_span: ByteRange) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.domain.errors import StorageFailed
+from app.domain.errors import ServerBusy, StorageFailed
 from app.domain.ranges import ByteRange, RangeSet
 from app.records.bucket import BucketCatalog
 from app.storage.base import BytesLost
@@ -290,3 +290,24 @@ def test_what_only_the_bucket_or_only_the_database_has_is_named(
     assert [begun.name for begun in old.orphaned_multiparts()] == ["files/begun"]
     bucket.delete(stored.name)
     assert Difference(stored.name, is_orphan=False) in list(old.differences())
+
+
+def refuse() -> None:
+    raise ServerBusy("The database cannot be reached.")
+
+
+@pytest.mark.parametrize(
+    ("call", "is_after"),
+    [("claim", True), ("seal", False), ("seal", True)],
+    ids=["claim unheard", "seal never arrived", "seal unheard"],
+)
+def test_a_cell_can_be_claimed_at_once_after_an_answer_was_lost(
+    bucket: Bucket, catalog: BucketCatalog, tmp_path: Path, call: str, is_after: bool
+) -> None:
+    """The clock by which leases end stands still."""
+    node = Node(bucket, catalog, tmp_path)
+    unheard = Node(*interrupted(bucket, catalog, call, refuse, is_after=is_after), tmp_path)
+    node.store.staging.reserve(KEY, CELL + 50)
+    with pytest.raises(ServerBusy):
+        unheard.send([], 0, CELL)
+    assert catalog.claim(KEY, 0, "next", timedelta(seconds=100)) is not None

@@ -3,28 +3,51 @@
 import errno
 import os
 import threading
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from app.domain.errors import NoRoom
 from app.domain.ranges import ByteRange
-from app.storage.base import BytesLost
+from app.records.bucket import BucketCatalog
+from app.storage.base import BytesLost, Store
 from app.storage.local import folder, library
+from app.storage.s3.store import BucketStore
+from tests.s3_servers import S3Server, new_prefix
 from tests.storage.conftest import Folders, Place
 from tests.storage.sources import body, pattern
-from tests.storage.stores import KEY, LIMITS, OTHER_KEY, content, fill, names, staged
+from tests.storage.stores import (
+    KEY,
+    LIMITS,
+    OTHER_KEY,
+    SPOOL_BYTES,
+    bucket_at,
+    content,
+    fill,
+    ignore,
+    names,
+    staged,
+)
 
 PARTS = [(f"{1:032x}", 100), (f"{2:032x}", 250), (f"{3:032x}", 650)]
+
+CELL = 6 * 1024 * 1024
+"""S3 copies ranges of more than 5 MiB."""
 
 
 def stage_parts(place: Place) -> None:
     """Stage parts with the bytes of the test's file, from its start."""
+    stage_in(place.store, PARTS)
+
+
+def stage_in(store: Store, parts: Sequence[tuple[str, int]]) -> None:
     position = 0
-    for key, length in PARTS:
-        place.store.staging.reserve(key, length)
+    for key, length in parts:
+        store.staging.reserve(key, length)
         span = ByteRange(0, length)
-        with place.store.staging.writer(key, span, LIMITS) as writer:
-            writer.write(span, body(position, position + length), lambda _: None)
+        with store.staging.writer(key, span, LIMITS) as writer:
+            writer.write(span, body(position, position + length), ignore)
         position += length
 
 
@@ -35,6 +58,26 @@ def test_the_parts_are_concatenated(place: Place) -> None:
     place.store.library.publish(KEY, 1000)
     assert content(place.store, KEY) == pattern(0, 1000)
     assert place.staged() == {key for key, _ in PARTS}, "they stay as they are"
+
+
+@pytest.mark.parametrize("cells", [(0.25, 2.5), (2, 2), (0.5, 0, 2.25)])
+def test_parts_longer_than_a_cell_are_concatenated(
+    versitygw: S3Server, catalog: BucketCatalog, tmp_path: Path, cells: Sequence[float]
+) -> None:
+    """The parts are themselves multipart objects; versitygw copies them with their checksum."""
+    bucket = bucket_at(versitygw.access, new_prefix())
+    store = BucketStore(
+        *(bucket, catalog, tmp_path / "staging"),
+        spool_bytes=SPOOL_BYTES,
+        smallest_cell_bytes=CELL,
+    )
+    parts = [(f"{number:032x}", int(count * CELL)) for number, count in enumerate(cells, 1)]
+    length = sum(length for _, length in parts)
+    stage_in(store, parts)
+    store.staging.reserve(KEY, length)
+    store.library.concatenate(KEY, parts)
+    store.library.publish(KEY, length)
+    assert content(store, KEY) == pattern(0, length)
 
 
 def test_concatenating_can_be_repeated(place: Place) -> None:

@@ -4,22 +4,35 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from multiprocessing import get_context
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from app.domain.errors import NoRoom, StorageFailed
+from app.domain.errors import NoRoom, ServerBusy, StorageFailed
 from app.domain.ranges import ByteRange
 from app.ingest.source import Watch, no_watch
 from app.storage.base import Durability
 from app.storage.local import LocalStore, folder, inspection
 from app.storage.local.folder import Folder
 from app.storage.s3.spool import Spools
+from app.storage.s3.store import BucketStore
+from tests.storage.conftest import InBucket
 from tests.storage.processes import reserve_beyond_limit
-from tests.storage.sources import body, pattern
-from tests.storage.stores import KEY, LIMITS, OTHER_KEY, content, fill, local_store, names
+from tests.storage.sources import PiecesSource, body, pattern
+from tests.storage.stores import (
+    KEY,
+    LIMITS,
+    OTHER_KEY,
+    bucket_store,
+    content,
+    fill,
+    ignore,
+    local_store,
+    names,
+)
 
 MIB = 1024 * 1024
 SMALL_DISK = 24 * MIB  # of which 16 are kept free
@@ -160,6 +173,69 @@ def test_files_kept_for_reuse_give_way_on_a_full_disk(small_disk: Path) -> None:
     assert _free(small_disk) < span.length + folder.KEPT_FREE_BYTES
     with spools.open(span):
         """It has room."""
+
+
+@pytest.fixture
+def cramped(small_disk: Path, in_bucket: InBucket) -> Iterator[BucketStore]:
+    """A bucket store whose spools are on the small disk, with a reserved file."""
+    with bucket_store(in_bucket.bucket, small_disk.parent, staging=small_disk) as store:
+        store.staging.reserve(KEY, SMALL_DISK)
+        yield store
+
+
+def test_a_node_whose_spools_have_no_disk_is_busy_until_they_have(
+    cramped: BucketStore, small_disk: Path
+) -> None:
+    """Other nodes have room."""
+    span = ByteRange(0, 8 * MIB)
+    with _filled(small_disk):
+        with cramped.staging.writer(KEY, span, LIMITS) as writer, pytest.raises(ServerBusy):
+            writer.write(span, body(0, span.end), ignore)
+        with pytest.raises(ServerBusy):
+            cramped.staging.receive(OTHER_KEY, body(0, span.end), span.end, LIMITS)
+    assert fill(cramped, KEY, 0, span.end) == span.end
+
+
+def test_a_spool_whose_disk_fills_up_midway_stores_what_arrived(
+    cramped: BucketStore, small_disk: Path
+) -> None:
+    told, span = list[ByteRange](), ByteRange(0, 8 * MIB)
+    source = FillsDiskMidway(pattern(0, span.end), small_disk)
+    with ExitStack() as source.until:
+        with cramped.staging.writer(KEY, span, LIMITS) as writer, pytest.raises(ServerBusy):
+            writer.write(span, source, told.append)
+        end = told[-1].end
+        assert 0 < end < span.end
+        with cramped.staging.open(KEY) as file:
+            assert file.read(end) == pattern(0, end)
+    whole = FillsDiskMidway(pattern(0, span.end), small_disk)
+    with whole.until, pytest.raises(ServerBusy):
+        cramped.staging.receive(OTHER_KEY, whole, span.end, LIMITS)
+    assert fill(cramped, KEY, end, span.end) == span.end
+
+
+class FillsDiskMidway(PiecesSource):
+    """A body during which others fill the disk, until `until` is left."""
+
+    def __init__(self, data: bytes, disk: Path) -> None:
+        super().__init__(data, [MIB // 2])
+        self.until = ExitStack()
+        self._disk = disk
+
+    def readinto(self, buffer: memoryview, /) -> int | None:
+        count = super().readinto(buffer)
+        if self.position == len(self._data) // 2:
+            self.until.enter_context(_filled(self._disk))
+        return count
+
+
+@contextmanager
+def _filled(disk: Path) -> Iterator[None]:
+    """Take all space of a disk for a while."""
+    with (disk / "filler").open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, max(1, _free(disk)))
+        yield
+    (disk / "filler").unlink()
 
 
 def test_a_folder_that_cannot_be_created_is_a_storage_failure(tmp_path: Path) -> None:

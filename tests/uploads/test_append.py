@@ -1,6 +1,8 @@
 """Chunks in any order, twice, cut off, or with different bytes."""
 
 import hashlib
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +10,7 @@ from app.domain.errors import (
     BodyTruncated,
     ChunkMismatch,
     DigestMismatch,
+    OffsetMismatch,
     UploadGone,
     UploadNotFound,
 )
@@ -249,3 +252,44 @@ def test_lost_bytes_of_a_covered_upload_are_found_when_it_is_published(world: Wo
         world.send(upload, 400, 1000)
     assert world.events == []
     assert world.records.get(upload.id).state is UploadState.EXPIRED
+
+
+class InterruptedSource(PiecesSource):
+    """A body in the middle of which something else happens."""
+
+    def __init__(self, data: bytes, act: Callable[[], object]) -> None:
+        super().__init__(data, [len(data) // 2])
+        self._act = act
+
+    def readinto(self, buffer: memoryview, /) -> int | None:
+        if self.position == len(self._data) // 2:
+            self._act()
+        return super().readinto(buffer)
+
+
+@pytest.mark.parametrize("is_reserved", [True, False], ids=["reserved", "not reserved yet"])
+@pytest.mark.parametrize("place_of_files", ["s3"], indirect=True)
+def test_a_file_that_another_node_completes_meanwhile_is_complete_for_both(
+    world: World, tmp_path: Path, is_reserved: bool
+) -> None:
+    other = World(tmp_path, database=world.database, staging=tmp_path / "other node")
+    upload = world.create(1000)
+    if not is_reserved:
+        world.store.staging.remove(upload.id)
+    source = InterruptedSource(pattern(0, 700), lambda: other.send(upload, 0, 1000))
+    after = world.chunks.append(upload, 0, source)
+    assert (after.state, source.remaining) == (UploadState.COMPLETE, 0)
+    assert world.content(after) == pattern(0, 1000)
+    assert len(world.events) + len(other.events) == 1
+
+
+@pytest.mark.parametrize("place_of_files", ["s3"], indirect=True)
+def test_a_client_at_its_offset_hears_that_another_node_has_all_bytes(
+    world: World, tmp_path: Path
+) -> None:
+    other = World(tmp_path, database=world.database, staging=tmp_path / "other node")
+    upload = world.create(1000)
+    source = InterruptedSource(pattern(0, 700), lambda: other.send(upload, 0, 1000))
+    with pytest.raises(OffsetMismatch):
+        world.chunks.append_at_offset(upload, 0, source)
+    assert world.state(upload) is UploadState.COMPLETE

@@ -8,6 +8,7 @@ import pytest
 from app.domain.errors import (
     InvalidRequest,
     NoRoom,
+    ServerBusy,
     StorageFailed,
     TooLarge,
     UploadConflict,
@@ -188,3 +189,22 @@ def test_a_link_in_place_of_a_new_file_is_refused(world: World) -> None:
     with pytest.raises(StorageFailed):
         world.create(100)
     assert victim.read_bytes() == b"precious"
+
+
+def test_a_request_that_fails_late_takes_no_upload_away_that_others_have_filled(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its client lost patience and repeated it; the first request hears of its failure later."""
+    reserve, sent = world.store.staging.reserve, list[Upload]()
+
+    def reserve_unheard(key: str, length: int) -> None:
+        monkeypatch.setattr(world.store.staging, "reserve", reserve)
+        reserve(key, length)
+        sent.append(world.send(world.create(1000, client_key="k"), 0, 400))
+        raise ServerBusy("The database cannot be reached.")
+
+    monkeypatch.setattr(world.store.staging, "reserve", reserve_unheard)
+    with pytest.raises(ServerBusy):
+        world.create(1000, client_key="k")
+    assert world.create(1000, client_key="k") == sent[0]
+    assert world.send(sent[0], 400, 1000).state is UploadState.COMPLETE

@@ -2,7 +2,7 @@
 
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +15,7 @@ from app.domain.errors import (
     BodyTruncated,
     InvalidRequest,
     MalformedBody,
+    ServerBusy,
     TooLarge,
     UploadError,
     UploadGone,
@@ -180,6 +181,53 @@ def test_a_file_that_lost_its_bytes_in_a_power_cut_can_be_sent_again(world: Worl
     assert world.content(first.upload) == pattern(0, 100)
     assert world.state(world.records.get(file.id)) is UploadState.EXPIRED
     assert world.files() == {first.upload.id, second.upload.id}
+
+
+def loses_answer_of_commit(world: World, then: Callable[[], object] = lambda: None) -> None:
+    """Let the next files be recorded, and their request hear nothing of it."""
+    add_all = world.records.add_all
+
+    def add_unheard(uploads: Sequence[Upload]) -> list[tuple[Upload, bool]]:
+        world.records.add_all = add_all  # type: ignore[method-assign]
+        world.records.add_all(uploads)
+        then()
+        raise ServerBusy("The database cannot be reached.")
+
+    world.records.add_all = add_unheard  # type: ignore[method-assign]
+
+
+@pytest.mark.every_store
+def test_files_whose_records_were_stored_unheard_can_be_sent_again(world: World) -> None:
+    loses_answer_of_commit(world)
+    files = fingerprinted(world, "a", "b")
+    with pytest.raises(ServerBusy):
+        world.whole.keep_all(files)
+    again = fingerprinted(world, "a", "b")
+    outcomes = kept(world.whole.keep_all(again))
+    assert [outcome.upload.id for outcome in outcomes] == [file.id for file in again]
+    assert [world.content(outcome.upload) for outcome in outcomes] == [pattern(0, 100)] * 2
+    assert {world.records.get(file.id).state for file in files} == {UploadState.EXPIRED}
+    assert world.files() == {file.id for file in again}
+
+
+@pytest.mark.every_store
+def test_a_file_published_by_another_request_stays_if_its_own_hears_nothing(
+    world: World,
+) -> None:
+    """The client may have lost patience, and sent it again to another node."""
+    (file,) = fingerprinted(world, "a")
+    repeated = list[Kept]()
+
+    def send_again() -> None:
+        repeated.extend(kept(world.whole.keep_all(fingerprinted(world, "a"))))
+
+    loses_answer_of_commit(world, send_again)
+    with pytest.raises(ServerBusy):
+        world.whole.keep_all([file])
+    assert [(each.upload.id, each.upload.state) for each in repeated] == [
+        (file.id, UploadState.COMPLETE)
+    ]
+    assert world.content(repeated[0].upload) == pattern(0, 100)
 
 
 def test_a_file_cancelled_meanwhile_does_not_affect_the_others(world: World) -> None:

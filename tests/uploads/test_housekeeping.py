@@ -3,6 +3,7 @@
 import hashlib
 import os
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -110,6 +111,58 @@ def test_an_upload_that_cannot_be_published_does_not_block_the_others(world: Wor
     world.housekeeping.sweep()
     assert state_of(world, good) is UploadState.COMPLETE
     assert state_of(world, broken) is UploadState.VERIFYING
+
+
+def hopeless(world: World) -> Upload:
+    """An upload that the disk refuses to publish."""
+    upload = stuck(world)
+    world.lose(upload)
+    (world.staging / upload.id).symlink_to("/nowhere")
+    return upload
+
+
+@pytest.mark.folders
+def test_many_uploads_that_cannot_be_published_do_not_block_the_next(world: World) -> None:
+    world.housekeeping.batch = 3
+    broken = [hopeless(world) for _ in range(4)]
+    world.later(minutes=1)
+    good = stuck(world)
+    world.later(minutes=5)
+    for _ in range(2):
+        world.housekeeping.finish_stuck()
+    assert state_of(world, good) is UploadState.COMPLETE
+    assert {state_of(world, upload) for upload in broken} == {UploadState.VERIFYING}
+
+
+@pytest.mark.folders
+def test_what_cannot_be_published_is_tried_less_and_less_often_until_it_expires(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    upload, attempts = hopeless(world), list[int]()
+    for minute in range(1, 24 * 60):
+        world.later(minutes=1)
+        caplog.clear()
+        world.housekeeping.finish_stuck()
+        if caplog.records:
+            attempts.append(minute)
+    assert attempts[:7] == [1, 2, 4, 8, 16, 32, 64]
+    assert {after - before for before, after in pairwise(attempts[6:])} == {60}
+    assert state_of(world, upload) is UploadState.VERIFYING
+    world.later(seconds=EXPIRY.total_seconds())
+    world.housekeeping.finish_stuck()
+    assert state_of(world, upload) is UploadState.EXPIRED
+
+
+@pytest.mark.folders
+def test_a_clock_that_is_set_back_does_not_put_off_the_next_try(world: World) -> None:
+    upload = hopeless(world)
+    world.later(days=3)
+    world.housekeeping.finish_stuck()
+    (world.staging / upload.id).unlink()
+    (world.staging / upload.id).write_bytes(pattern(0, 100))
+    world.set_clock(days=-2)
+    world.housekeeping.finish_stuck()
+    assert state_of(world, upload) is UploadState.COMPLETE
 
 
 @pytest.mark.every_store

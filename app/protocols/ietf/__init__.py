@@ -1,4 +1,4 @@
-"""IETF resumable uploads: draft-ietf-httpbis-resumable-upload-12 and its earlier versions.
+"""IETF resumable uploads: draft-ietf-httpbis-resumable-upload and its earlier versions.
 
 A request to `/resumable/` with `Upload-Complete` creates an upload resource; a 104 interim response
 announces its URL early. There the client asks for the offset (HEAD), sends what is missing (PATCH)

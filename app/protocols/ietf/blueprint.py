@@ -34,7 +34,7 @@ from app.protocols.ietf.answers import (
 from app.protocols.ietf.errors import InconsistentLength, NotPartialUpload, problem_of
 from app.protocols.ietf.headers import parse_filename, parse_length, parse_repr_digest
 from app.protocols.ietf.transfer import Transfer, parse_append, parse_creation
-from app.protocols.ietf.versions import DRAFT_12, PARTIAL_UPLOAD, VERSIONS, InteropVersion
+from app.protocols.ietf.versions import NEWEST, PARTIAL_UPLOAD, VERSIONS, InteropVersion
 from app.uploads.service import NewUpload
 
 blueprint = Blueprint("resumable", __name__, url_prefix="/resumable")
@@ -53,7 +53,7 @@ def _named_version() -> InteropVersion | None:
 
 
 def _version() -> InteropVersion:
-    return _named_version() or DRAFT_12
+    return _named_version() or NEWEST
 
 
 @blueprint.after_request

@@ -48,11 +48,12 @@ class InteropVersion:
         return {self.completeness_header: "?1" if is_true else "?0"}
 
 
-DRAFT_12 = InteropVersion(number=8)
-"""Drafts -09 to -12."""
+NEWEST = InteropVersion(number=9)
+"""Drafts from -12 on, as far as is known: see docs/protocols.md."""
 
+_DRAFT_09 = replace(NEWEST, number=8)
 _DRAFT_06 = replace(
-    DRAFT_12,
+    _DRAFT_09,
     number=7,
     completed_upload_status=400,
     ends_overlong_upload=False,
@@ -78,7 +79,7 @@ _DRAFT_01 = replace(
 
 VERSIONS = {
     version.number: version
-    for version in (_DRAFT_01, _DRAFT_02, _DRAFT_03, _DRAFT_05, _DRAFT_06, DRAFT_12)
+    for version in (_DRAFT_01, _DRAFT_02, _DRAFT_03, _DRAFT_05, _DRAFT_06, _DRAFT_09, NEWEST)
 }
 """By the number in `Upload-Draft-Interop-Version`. A request without a known number is read as the
 newest draft, and gets no interim response."""

@@ -24,10 +24,20 @@ BLOCK_BYTES = 512
 _NO_ROOM_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
-class disk_errors:  # noqa: N801 - reads as the statement it is used in
-    """`with disk_errors(): ...` turns errors of the operating system into those of the domain."""
+def _no_room() -> UploadError:
+    return NoRoom("The server's disk does not have enough free space.")
 
-    __slots__ = ()
+
+class disk_errors:  # noqa: N801 - reads as the statement it is used in
+    """`with disk_errors(): ...` turns errors of the operating system into those of the domain.
+
+    `no_room` makes the error for a full disk.
+    """
+
+    __slots__ = ("_no_room",)
+
+    def __init__(self, no_room: Callable[[], UploadError] = _no_room) -> None:
+        self._no_room = no_room
 
     def __enter__(self) -> None:
         """Nothing to prepare."""
@@ -39,12 +49,11 @@ class disk_errors:  # noqa: N801 - reads as the statement it is used in
         traceback: TracebackType | None,
     ) -> None:
         if isinstance(error, OSError):
-            raise _as_upload_error(error) from error
+            is_full = error.errno in _NO_ROOM_ERRORS
+            raise (self._no_room() if is_full else _failed(error)) from error
 
 
-def _as_upload_error(error: OSError) -> UploadError:
-    if error.errno in _NO_ROOM_ERRORS:
-        return _no_room()
+def _failed(error: OSError) -> UploadError:
     return StorageFailed(f"The server's disk failed: {error.strerror}.")
 
 
@@ -115,7 +124,7 @@ class Folder:
         except OSError as error:
             if error.errno == errno.ELOOP:
                 raise FileNotFoundError(error.errno, "a link stands in its place") from error
-            raise _as_upload_error(error) from error
+            raise _failed(error) from error
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
             return descriptor
         os.close(descriptor)
@@ -221,10 +230,6 @@ def free_bytes(folder: Path) -> int:
         except OSError:
             break
     return 0
-
-
-def _no_room() -> NoRoom:
-    return NoRoom("The server's disk does not have enough free space.")
 
 
 def _free(found: os.statvfs_result) -> int:

@@ -237,19 +237,20 @@ class CellStore:
     def _copied_part(
         self, piece: Piece, span: ByteRange, target: tuple[str, str, int]
     ) -> Stamp | None:
-        """Copy bytes of a piece within the store; None if the copy of a whole piece is unproven.
+        """Copy bytes of a piece within the store; None if the store reports no checksum of them.
 
-        Raises `StorageFailed` if the copy does not match the checksum of the piece. Only a whole
-        piece that has a checksum is compared: there is none for a range of it.
+        A part without one cannot be completed on every store: versitygw reports the checksum of
+        the whole source if that has parts itself. Raises `StorageFailed` if the copy of a whole
+        piece does not match its checksum.
         """
         inside = ByteRange(span.start - piece.span.start, span.end - piece.span.start)
         try:
             stamp = self._within(span.length).copy_part(*target, piece.name, inside)
         except FileNotFoundError as error:
             raise BytesLost(piece.name) from error
+        if not stamp.crc32c:
+            return None
         if span == piece.span and piece.stamp.crc32c:
-            if not stamp.crc32c:
-                return None
             require_stored(piece, stamp.crc32c)
         return stamp
 

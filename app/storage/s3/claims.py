@@ -46,16 +46,25 @@ class Lease:
     def seal(self, length: int, stamp: Stamp, *, through: int | None = None) -> bool:
         """Record the part, with the bytes of pieces up to `through`, and end the claim."""
         claim = self.claim if through is None else replace(self.claim, through=through)
+        is_sealed = self._catalog.seal(claim, length, stamp)
         self.is_over = True
-        return self._catalog.seal(claim, length, stamp)
+        return is_sealed
 
 
 @contextmanager
 def claimed(catalog: Catalog, key: str, cell: int, length: int) -> Iterator[Lease | None]:
-    """Claim a cell for a request with `length` bytes; None while somebody else has it."""
+    """Claim a cell for a request with `length` bytes; None while somebody else has it.
+
+    A claim whose answer was lost is released, instead of holding the cell until its lease ends.
+    """
     seconds = limit_seconds(length) + SPARE_SECONDS
-    ends_at = time.monotonic() + seconds
-    claim = catalog.claim(key, cell, secrets.token_hex(16), timedelta(seconds=seconds))
+    ends_at, token = time.monotonic() + seconds, secrets.token_hex(16)
+    try:
+        claim = catalog.claim(key, cell, token, timedelta(seconds=seconds))
+    except UploadError:
+        with suppress(UploadError):
+            catalog.release(Claim(key, cell, token, number=0, through=0))
+        raise
     if claim is None:
         yield None
         return

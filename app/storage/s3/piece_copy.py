@@ -15,10 +15,9 @@ from app.domain.cells import Piece
 from app.domain.errors import StorageFailed
 from app.domain.ranges import ByteRange
 from app.storage.base import BytesLost
-from app.storage.local.folder import disk_errors
 from app.storage.s3.bucket import COPIED_BYTES, Bucket
 from app.storage.s3.contents import crc32c_text
-from app.storage.s3.spool import Spool
+from app.storage.s3.spool import Spool, spool_errors
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +63,6 @@ def _write(block: memoryview, position: int, taken: Sequence[ByteRange], spool: 
         start, end = max(span.start, position), min(span.end, position + len(block))
         while start < end:
             wanted = block[start - position : end - position]
-            with disk_errors():
+            with spool_errors():
                 place = spool.place(ByteRange(start, end))
                 start += os.pwrite(spool.descriptor, wanted, place.start)

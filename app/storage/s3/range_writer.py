@@ -15,11 +15,10 @@ from app.ingest.source import BodySource
 from app.request.slots import without_slot
 from app.request.stages import Stage, stage
 from app.storage.base import BytesLost, Checkpoint
-from app.storage.local.folder import disk_errors
 from app.storage.local.range_lock import is_takeover_requested
 from app.storage.local.range_writer import LOOK_SECONDS
 from app.storage.s3.cells import CellStore
-from app.storage.s3.spool import FIRST_BYTES, Spool
+from app.storage.s3.spool import FIRST_BYTES, Spool, spool_errors
 from app.storage.s3.spool_copy import SpoolCopy
 
 CHECKPOINT_SECONDS = 30.0
@@ -92,8 +91,8 @@ class BucketRangeWriter:
         return span == self._file.cell(cell).span
 
     def check_room(self, spool: Spool) -> Callable[[int], None]:
-        """A check of the position in a spool: raises `NoRoom` once the disk is full."""
-        return self._cells.spools.folder.room_check(spool.descriptor)
+        """As `Spools.room_check`."""
+        return self._cells.spools.room_check(spool)
 
     def stop_if_superseded(self) -> None:
         """Raise `WriterSuperseded` once a newer writer of this node wants the range."""
@@ -113,7 +112,7 @@ class BucketRangeWriter:
             spool = self._cells.spools.begin(cell.span, may_reuse_file=True)
             spools.enter_context(spool)
             flow = _Flow(self, cell, spool, None if source.is_verified_at_end else checkpoint)
-            with disk_errors():
+            with spool_errors():
                 flow.run(source)
             if source.is_verified_at_end and flow.position > cell.span.start:
                 arrived = Cell(cell.number, ByteRange(cell.span.start, flow.position))

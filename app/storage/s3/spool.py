@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from io import FileIO
 from types import TracebackType
 
-from app.domain.errors import NoRoom
+from app.domain.errors import NoRoom, ServerBusy, UploadError
 from app.domain.ranges import ByteRange
 from app.storage.local.folder import Folder, disk_errors
 from app.storage.s3.contents import SpoolSlice, SpoolTooShort
@@ -36,6 +36,18 @@ Writing over pages that the kernel has costs 0.13 CPU s/GB, new ones 0.26."""
 
 _NO_UNNAMED_FILES = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL})
 """Errors of file systems without O_TMPFILE, such as NFS."""
+
+
+def _disk_is_full() -> UploadError:
+    return ServerBusy("The server's disk for bytes on their way to its store is full.")
+
+
+def spool_errors() -> disk_errors:
+    """As `disk_errors`, but a full disk is `ServerBusy`: the file has room, in the bucket.
+
+    Another node can take it, and so can this one once its spools are sent.
+    """
+    return disk_errors(_disk_is_full)
 
 
 @dataclass(slots=True)
@@ -166,8 +178,8 @@ class Spools:
     def open(self, span: ByteRange, *, patience: float = 1.0) -> Spool:
         """An empty spool with room for the bytes of a span.
 
-        Waits for room as `Spool.grow` does. Raises `NoSpoolRoom` if there is none, `NoRoom` if
-        there will never be enough, or the disk is full.
+        Waits for room as `Spool.grow` does. Raises `NoSpoolRoom` if there is none, `ServerBusy`
+        if the disk is full, and `NoRoom` if there will never be enough.
         """
         return self._open(span, span.length, self._unnamed_file, patience)
 
@@ -189,7 +201,7 @@ class Spools:
         self, span: ByteRange, length: int, new_file: Callable[[], SpoolFile], patience: float
     ) -> Spool:
         self.require(span.length)
-        with disk_errors():
+        with spool_errors():
             self._require_disk(span.length)
             room = Room(self.folder, self._capacity)
             try:
@@ -200,13 +212,28 @@ class Spools:
                 raise
             return Spool(file, room, span, room_seconds=self._room_seconds, kept=self._kept)
 
+    def room_check(self, spool: Spool) -> Callable[[int], None]:
+        """A check of the position in a spool: raises `ServerBusy` once the disk is full."""
+        check = self.folder.room_check(spool.descriptor)
+
+        def check_spool(position: int) -> None:
+            try:
+                check(position)
+            except NoRoom as error:
+                raise _disk_is_full() from error
+
+        return check_spool
+
     def _require_disk(self, length: int) -> None:
-        """Free the disk of files kept for reuse before refusing; raises `NoRoom`."""
+        """Free the disk of files kept for reuse before refusing; raises `ServerBusy`."""
         try:
             self.folder.require_room(length)
         except NoRoom:
             _close_all(self._kept)
-            self.folder.require_room(length)
+            try:
+                self.folder.require_room(length)
+            except NoRoom as error:
+                raise _disk_is_full() from error
 
     def _kept_file(self) -> SpoolFile:
         try:

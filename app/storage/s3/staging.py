@@ -27,7 +27,7 @@ from app.storage.s3.cells import CellStore, new_name
 from app.storage.s3.claims import limit_seconds
 from app.storage.s3.piece_reader import PieceReader, contains
 from app.storage.s3.range_writer import BucketRangeWriter
-from app.storage.s3.spool import Spool
+from app.storage.s3.spool import Spool, spool_errors
 from app.storage.s3.spool_copy import SpoolCopy
 
 PUTS_AT_ONCE = 8
@@ -223,8 +223,8 @@ class BucketStaging:
         spool = self._cells.spools.begin(cell.span)
         try:
             copy = SpoolCopy(spool, limits)
-            with disk_errors():
-                check_room = self._cells.spools.folder.room_check(spool.descriptor)
+            with spool_errors():
+                check_room = self._cells.spools.room_check(spool)
                 copy.run(source, lambda: check_room(copy.spooled))
         except BaseException:
             spool.close()
@@ -267,7 +267,7 @@ class BucketStaging:
 
     @contextmanager
     def _lock_file(self, key: str) -> Iterator[int]:
-        with disk_errors():
+        with spool_errors():
             lock = self.locks.open(key, os.O_RDWR | os.O_CREAT)
             os.utime(lock)
         try:
