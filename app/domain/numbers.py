@@ -31,10 +31,12 @@ def parse_bounded(text: str) -> int | None:
 
 
 _UNITS = ("bytes", "KB", "MB", "GB", "TB", "PB")
-_STEP = 1024
-"""Of units, as the page has them."""
+_STEP = 1000
+"""Of units, as disks and networks have them; KiB, MiB and so on are steps of 1024."""
 
-_SIZE = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,6})?) ?([KMGTP]?)(?:i?B|bytes?)?", re.IGNORECASE)
+_SIZE = re.compile(
+    r"([0-9]{1,19}(?:\.[0-9]{1,6})?) ?(?:([KMGTP])(i?)B?|B|bytes?)?", re.IGNORECASE | re.ASCII
+)
 
 
 def bytes_in_words(count: int) -> str:
@@ -52,7 +54,8 @@ def bytes_in_words(count: int) -> str:
 def parse_bytes(text: str) -> int:
     """The size in "50GB", "1.5 TiB" or "1000", in bytes; `ValueError` for anything else."""
     found = _SIZE.fullmatch(text.strip())
-    if found is None:
-        raise ValueError("must be a size, as in 50GB")
-    number, unit = found.groups()
-    return int(Decimal(number) * _STEP ** " KMGTP".index(unit.upper() or " "))
+    if found is None or ("." in found[1] and not found[2]):
+        raise ValueError("must be a size, as in 50GB or 1.5 TiB")
+    number, unit, is_binary = found.groups()
+    step = 1024 if is_binary else _STEP
+    return int(Decimal(number) * step ** " KMGTP".index((unit or " ").upper()))
