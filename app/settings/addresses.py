@@ -99,9 +99,10 @@ def _url_parts(text: str, schemes: Collection[str]) -> SplitResult | None:
     return parts if is_valid else None
 
 
-def _has_path(url: str) -> bool:
+def _names_database(url: str) -> bool:
     try:
-        return bool(urlsplit(url).path.strip("/"))
+        parts = urlsplit(url)
+        return bool(parts.path.strip("/")) and parts.port != 0  # A port may be no number.
     except ValueError:  # As above.
         return False
 
@@ -112,7 +113,7 @@ def database_server(text: str) -> str:
     Without a host after the `@`, libpq finds the server: a socket, or the PG* variables.
     """
     scheme, separator, rest = text.partition("://")
-    if text and not (separator and scheme in _POSTGRESQL and _has_path(text)):
+    if text and not (separator and scheme in _POSTGRESQL and _names_database(text)):
         raise ValueError("is not a URL such as postgresql://user:password@host/name")
     return f"postgresql+psycopg://{rest}" if text else ""
 

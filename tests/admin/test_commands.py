@@ -11,12 +11,12 @@ import pytest
 from click.testing import Result
 from flask import Flask
 
-from app.admin.commands import init_app
+from app.admin.commands import operator_app
 from app.domain.access import FIRST_PROJECT, Scope
 from app.domain.audit import AuditFilter
 from app.domain.lifecycle import UploadState
 from app.domain.upload import Upload, UploadId
-from app.factory import create_app
+from app.http import context
 from app.identity.signing import Signing
 from app.ingest.source import StreamSource
 from app.records.shared_values import SharedValues
@@ -35,8 +35,8 @@ class Operator:
         )
         self.services: Services = build_services(settings)
         self.services.prepare()
-        self.app: Flask = create_app(self.services)
-        init_app(self.app)
+        self.app: Flask = operator_app()
+        context.init_app(self.app, self.services)
 
     def run(self, *arguments: str) -> Result:
         return self.app.test_cli_runner().invoke(args=arguments)
