@@ -32,11 +32,9 @@ def parse_bounded(text: str) -> int | None:
 
 _UNITS = ("bytes", "KB", "MB", "GB", "TB", "PB")
 _STEP = 1000
-"""Of units, as disks and networks have them; KiB, MiB and so on are steps of 1024."""
+"""Of units: a MB is 10^6 bytes wherever a person reads or writes one, and a MiB is 2^20."""
 
-_SIZE = re.compile(
-    r"([0-9]{1,19}(?:\.[0-9]{1,6})?) ?(?:([KMGTP])(i?)B?|B|bytes?)?", re.IGNORECASE | re.ASCII
-)
+_SIZE = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,6})?) ?([KMGTP]?)(?:(i?)B|bytes?)?", re.IGNORECASE)
 
 
 def bytes_in_words(count: int) -> str:
@@ -54,8 +52,8 @@ def bytes_in_words(count: int) -> str:
 def parse_bytes(text: str) -> int:
     """The size in "50GB", "1.5 TiB" or "1000", in bytes; `ValueError` for anything else."""
     found = _SIZE.fullmatch(text.strip())
-    if found is None or ("." in found[1] and not found[2]):
-        raise ValueError("must be a size, as in 50GB or 1.5 TiB")
+    if found is None:
+        raise ValueError("must be a size, as in 50GB")
     number, unit, is_binary = found.groups()
     step = 1024 if is_binary else _STEP
-    return int(Decimal(number) * step ** " KMGTP".index((unit or " ").upper()))
+    return int(Decimal(number) * step ** " KMGTP".index(unit.upper() or " "))

@@ -40,7 +40,7 @@ from app.settings.values import (
     one_of,
     optional_count,
     rate,
-    seconds,
+    seconds_within,
     secret,
     sizes,
     switch,
@@ -141,10 +141,10 @@ class Settings:
         "or `none`.",
     )
     expiry_seconds: float = _option(
-        seconds(LEAST_SECONDS), "604800", "Uploads idle this long are deleted."
+        seconds_within(LEAST_SECONDS), "604800", "Uploads idle this long are deleted."
     )
     reservation_seconds: float = _option(
-        seconds(LEAST_SECONDS),
+        seconds_within(LEAST_SECONDS),
         "600",
         "With accounts, an upload that has received no byte for this long gives its disk space "
         "back until its first byte comes; one through an upload link expires.",
@@ -189,12 +189,12 @@ class Settings:
         rate, "0", "Bytes per second that one sender may send; 0 for no limit."
     )
     sweep_seconds: float = _option(
-        seconds(LEAST_SECONDS),
+        seconds_within(LEAST_SECONDS),
         "60",
         "How often the background worker looks for expired uploads; at least every half hour.",
     )
     body_idle_seconds: float = _option(
-        seconds(LEAST_SECONDS, MOST_STOP_SECONDS),
+        seconds_within(LEAST_SECONDS, MOST_STOP_SECONDS),
         "30",
         "A request body that stays idle this long ends with 408.",
     )
@@ -202,12 +202,12 @@ class Settings:
         rate, "1024", "A request body that arrives more slowly ends with 408; 0 for any rate."
     )
     graceful_seconds: float = _option(
-        seconds(LEAST_SECONDS, MOST_STOP_SECONDS),
+        seconds_within(LEAST_SECONDS, MOST_STOP_SECONDS),
         "30",
         "How long running requests may take to finish when the server stops.",
     )
     drain_seconds: float = _option(
-        seconds(0, MOST_STOP_SECONDS),
+        seconds_within(0, MOST_STOP_SECONDS),
         "0",
         "How long the server serves on after SIGTERM, with `/readyz` answering 503, so that load "
         "balancers send it nothing more before it closes its port. A second signal ends that.",
@@ -260,7 +260,7 @@ class Settings:
         mail_sender, "sluice@localhost", "Sender of that mail, as in `Sluice <films@example.org>`."
     )
     audit_seconds: float = _option(
-        seconds(1), "31536000", "How long entries of the audit log are kept."
+        seconds_within(1), "31536000", "How long entries of the audit log are kept."
     )
     webhook_private: bool = _option(
         switch, "0", "Whether webhooks may lead to private networks, and to this machine."

@@ -20,12 +20,12 @@ from app.domain.ranges import MAX_BYTES
 MAX_SECONDS = 100 * 365 * 24 * 3600
 """A hundred years, so that subtracting it always gives a valid date."""
 
-MAX_COUNT = 1_000_000_000
-"""Of requests, uploads and connections. Larger numbers are mistakes: 0 means no limit."""
-
 _SECRET = re.compile("[A-Za-z0-9]{32,}")
 
 _WHOLE_NUMBER = re.compile("[0-9]{1,30}")
+
+_FRACTION = re.compile(r"[0-9]+\.[0-9]+")
+"""Of a byte."""
 
 _TIME = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,9})?|[0-9]{1,3}e[0-9]{1,2}) ?([a-z]*)")
 
@@ -65,7 +65,7 @@ def whole(least: int, most: int) -> Callable[[str], int]:
     return parse
 
 
-count = whole(0, MAX_COUNT)
+count = whole(0, MAX_BYTES)
 
 
 def optional_count(text: str) -> int | None:
@@ -78,7 +78,7 @@ def sizes(least: int, most: int = MAX_BYTES) -> Callable[[str], int]:
 
     def parse(text: str) -> int:
         try:
-            value = parse_bytes(text)
+            value = -1 if _FRACTION.fullmatch(text.strip()) else parse_bytes(text)
         except ValueError:
             value = -1
         if not least <= value <= most:
@@ -100,7 +100,7 @@ def rate(text: str) -> float:
         ) from None
 
 
-def seconds(least: float, most: float = MAX_SECONDS) -> Callable[[str], float]:
+def seconds_within(least: float, most: float = MAX_SECONDS) -> Callable[[str], float]:
     """A parser of times from `least` to `most` seconds, as in `90`, `10min`, `2h` or `7d`."""
 
     def parse(text: str) -> float:
