@@ -13,6 +13,7 @@ import click
 from app.admin.disk_bench import MIB, Bounds, Cell, measure, needed_bytes
 from app.admin.disk_table import Measurement, meaning_lines, plot_lines, table_lines
 from app.admin.opening import open_library, operator_command, services
+from app.domain.numbers import bytes_in_words
 from app.settings import Settings
 
 SPARE_BYTES = 64 * MIB
@@ -79,7 +80,7 @@ def _folders(settings: Settings) -> dict[str, Path]:
 def _measure(label: str, folder: Path, bounds: Bounds) -> Measurement:
     needed = needed_bytes(bounds) + SPARE_BYTES
     if shutil.disk_usage(folder).free < needed:
-        raise click.ClickException(f"{folder} lacks the {needed // MIB} MiB that this needs.")
+        raise click.ClickException(f"{folder} lacks the {bytes_in_words(needed)} that this needs.")
     click.echo(f"measuring {label} ...", err=True)
     try:
         return Measurement(label, tuple(measure(folder, bounds)))

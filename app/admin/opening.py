@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
+from io import TextIOWrapper
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ParamSpec
@@ -63,8 +64,13 @@ def command_app(*commands: click.Command) -> Flask:
 
 
 def end_in_one_line() -> None:
-    """Have also what fails outside a command, as `--help` does on a full disk, end in one line."""
+    """Have also what fails outside a command, as `--help` does on a full disk, end in one line.
+
+    A terminal that lacks a character shows its code instead.
+    """
     sys.excepthook = _show
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _show(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:

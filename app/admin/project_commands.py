@@ -13,7 +13,7 @@ from app.admin.printing import as_json, print_one, print_rows
 from app.domain.access import FIRST_PROJECT, LOCAL, MEMBERS, Role
 from app.domain.errors import InvalidField
 from app.domain.moments import parse_expiry
-from app.domain.numbers import parse_bytes
+from app.domain.numbers import bytes_in_words, parse_bytes
 from app.domain.project_limits import parse_limits
 from app.http.documents import key_document
 
@@ -38,7 +38,9 @@ def list_projects(is_json: bool) -> None:
         for found in open_library().identity.projects.of(LOCAL)
     ]
     print_rows(
-        rows, lambda row: f"{row['id']:32}  {row['used_bytes']:>16}  {row['name']}", is_json=is_json
+        rows,
+        lambda row: f"{row['id']:32}  {bytes_in_words(row['used_bytes']):>12}  {row['name']}",
+        is_json=is_json,
     )
 
 

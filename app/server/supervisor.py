@@ -259,9 +259,6 @@ def _report_settings(settings: Settings) -> None:
     """Log what the operator may have meant otherwise."""
     for line in unknown_variables(os.environ):
         log.warning("%s", line)
-    if f"{PREFIX}STAGING_DIR" not in os.environ:
-        choice = choose_staging(settings.data_dir)
-        log.info("unfinished uploads are in %s: %s", shown(choice.path), choice.reason)
     if settings.smtp_url == "" and f"{PREFIX}MAIL_FROM" in os.environ:
         log.warning("%sMAIL_FROM has no effect without %sSMTP_URL", PREFIX, PREFIX)
 
@@ -315,6 +312,9 @@ def _invite_first_administrator(services: Services) -> None:
 
 def _report_problems(settings: Settings) -> None:
     """Report at the start what would make uploads fail later, or lets everybody in."""
+    if f"{PREFIX}STAGING_DIR" not in os.environ:
+        choice = choose_staging(settings.data_dir)
+        log.info("unfinished uploads are in %s: %s", shown(choice.path), choice.reason)
     for line in staging_warnings(settings):
         log.warning("%s", line)
     services = build_services(settings)

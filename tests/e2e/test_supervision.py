@@ -205,6 +205,16 @@ def test_a_port_in_use_is_reported_in_one_line(server: Server, tmp_path: Path) -
     assert re.fullmatch(f"Port {server.port} is in use.*\n", second.stderr)
 
 
+def test_a_misspelt_setting_is_reported_before_anything_fails(
+    server: Server, tmp_path: Path
+) -> None:
+    second = run_server(tmp_path, SLUICE_PORT=str(server.port), SLUICE_DATADIR="x")
+    warning, refusal = second.stderr.splitlines()
+    assert "SLUICE_DATADIR is not a setting" in warning
+    assert "did you mean SLUICE_DATA_DIR?" in warning
+    assert refusal.startswith(f"Port {server.port} is in use.")
+
+
 class Terminal:
     """A server whose output is a terminal."""
 

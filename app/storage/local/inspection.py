@@ -10,6 +10,7 @@ from contextlib import suppress
 from datetime import timedelta
 
 from app.domain.errors import NoRoom, StorageFailed
+from app.domain.numbers import bytes_in_words
 from app.storage.base import Problem, StagedFile
 from app.storage.file_systems import is_in_memory
 from app.storage.local.folder import KEPT_FREE_BYTES, Folder, disk_errors
@@ -61,7 +62,7 @@ def folder_problems(folder: Folder, role: str, *, warn_of_memory: bool) -> Itera
         return
     free = folder.free_bytes
     if free < LOW_ROOM_BYTES:
-        detail = f"the {role} folder has {free // 1024**2} MiB free"
+        detail = f"the {role} folder has {bytes_in_words(free)} free"
         yield Problem(f"{role}_low_on_room", detail, is_fatal=free < NO_ROOM_BYTES)
     if warn_of_memory and is_in_memory(folder.path):
         detail = (
