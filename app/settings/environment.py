@@ -15,9 +15,9 @@ from app.settings.table import Settings
 PREFIX = "SLUICE_"
 
 OTHERS = frozenset({"URL", "API_KEY", "COMPLETE", "SUPERVISOR_PID", "NODE", "BARE"})
-OTHERS_BEGIN = ("CLIENT_", "BENCH_")
+OTHERS_BEGIN = ("CLIENT_", "BENCH_", "SERVICE_", "PORT_")
 """Variables with our prefix that are no settings of the server: those of the client, of benchmarks,
-and what a server passes on to its processes."""
+of Kubernetes (for a service called sluice), and what a server passes on to its processes."""
 
 _PREFIX_IN_ANY_FORM = re.compile("sluice[_-]?", re.IGNORECASE)
 
