@@ -138,7 +138,7 @@ class Backup:
     def _read_backup(self, query: str, value: str) -> list[str]:
         """First column of what an earlier backup has; nothing if it cannot be read."""
         with suppress(sqlite3.Error):
-            url = f"{self._database.absolute().as_uri()}?mode=ro"
+            url = f"{self._database.absolute().as_uri()}?immutable=1"  # No -wal and -shm beside it.
             with closing(sqlite3.connect(url, uri=True)) as connection:
                 return [row[0] for row in connection.execute(query, [value])]
         return []
