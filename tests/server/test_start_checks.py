@@ -65,7 +65,10 @@ def test_a_staging_folder_among_other_files_is_refused(tmp_path: Path, staging: 
 def test_a_staging_folder_around_or_beside_the_library_is_fine(
     tmp_path: Path, staging: str
 ) -> None:
-    require_usable_folders(folders(tmp_path / staging, tmp_path / "data"))
+    settings = folders(tmp_path / staging, tmp_path / "data")
+    require_usable_folders(settings)
+    assert settings.staging_dir.is_dir()
+    assert settings.library_dir.is_dir()
 
 
 @pytest.mark.parametrize(
