@@ -8,7 +8,6 @@ from flask import Flask, Response
 from flask.globals import request_ctx
 from werkzeug.datastructures import Headers
 
-from app.admin import commands
 from app.api import audit as api_audit
 from app.api import keys as api_keys
 from app.api import openapi as api_openapi
@@ -98,7 +97,6 @@ def create_app(services: Services, instruments: Instruments | None = None) -> Fl
         app.register_blueprint(blueprint)
     requires(Action.VISIT, is_below_links=True, is_counted=False)(app.view_functions["static"])
     _surround_requests(app, services.settings, RequestMonitor(instruments))
-    commands.init_app(app)
     inner = LinkMiddleware(app.wsgi_app)
     proxies = services.settings.trusted_proxies
     app.wsgi_app = ConnectionMiddleware(inner, proxies, services.node)  # type: ignore[method-assign]

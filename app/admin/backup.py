@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sqlite3
 from collections.abc import Collection
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -14,18 +15,32 @@ from pathlib import Path
 from sqlalchemy import Table, select
 
 from app.domain.lifecycle import UploadState
+from app.domain.upload import UploadId
 from app.records.engine import Database
+from app.records.shared_values import SharedValues
 from app.records.tables import media, media_jobs, uploads
 from app.records.transfer import copy_records
 from app.records.uploads import UploadRecords
 from app.services import BOOT_MARKER, Services
+from app.storage.folder_owner import shown
+from app.uploads.storage_identity import LIBRARY
+
+_ID = re.compile("[0-9a-f]{32}")
 
 _OWN_NAME = re.compile(r"[0-9a-f]{32}|\.[0-9a-f]{32}\.partial")
 """Files that a backup puts into its library, complete or partial."""
 
 
+IDS_AT_ONCE = 1000
+"""In a query: SQLite and PostgreSQL limit the number of parameters."""
+
+
 class FolderInUse(Exception):
     """The folder is, or was, a server's data folder: a backup would remove what is in it."""
+
+
+class BackupRefused(Exception):
+    """It would replace a good backup by a worse one; the message says why."""
 
 
 @dataclass(slots=True)
@@ -42,11 +57,18 @@ class Backup:
     kept: int = 0
     removed: int = 0
 
-    def run(self, *, with_library: bool = True) -> None:
-        """Copy everything; raises `FolderInUse`, `OSError` or `sqlite3.Error`."""
+    def run(self, *, with_library: bool = True, is_forced: bool = False) -> None:
+        """Copy everything; raises `FolderInUse`, `OSError` or `sqlite3.Error`.
+
+        Also raises `BackupRefused`, unless it `is_forced`, if the folder has a backup of another
+        library, or if most files of that backup are missing here and were not deleted.
+        """
         own_folder = self.services.settings.data_dir.resolve()
         if (self.folder / BOOT_MARKER).exists() or self.folder.resolve() == own_folder:
-            raise FolderInUse(f"{self.folder} is a server's data folder")
+            raise FolderInUse(f"{shown(self.folder)} is a server's data folder")
+        if not is_forced:
+            self._require_same_library()
+            self._require_most_files(with_library=with_library)
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         # The library is copied twice, since it takes long: the second time, right after the
         # database, adds what was published meanwhile.
@@ -54,7 +76,8 @@ class Backup:
         self._copy_database()
         if with_library:
             names = self._copy_library(names)
-            self._remove_all_but(names)
+            # The backup may have the last copy of what the records know and the library lacks.
+            self._remove_all_but(names | self._complete(self._backed_up() - names))
             self._forget_deleted(names)
 
     @property
@@ -64,6 +87,61 @@ class Backup:
     @property
     def _database(self) -> Path:
         return self.folder / "sluice.db"
+
+    def _require_same_library(self) -> None:
+        before = self._read_backup("SELECT value FROM facts WHERE name = ?", LIBRARY)
+        own = SharedValues(self.services.database).get(LIBRARY)
+        if before and before != [own]:
+            raise BackupRefused(
+                f"{shown(self.folder)} has a backup of another library. Is "
+                f"{shown(self.services.settings.data_dir)} the library that you mean? --force "
+                "replaces that backup."
+            )
+
+    def _require_most_files(self, *, with_library: bool) -> None:
+        """Count what the backup has, and this library has lost without having deleted it."""
+        query = "SELECT id FROM uploads WHERE state = ?"
+        copied = set(self._read_backup(query, UploadState.COMPLETE.value))
+        if with_library:
+            copied |= self._backed_up()
+            kept = set(self.services.inspection.published())
+        else:
+            kept = self._complete(copied)
+        states = self._states(copied - kept)
+        lost = {name for name in copied - kept if states.get(name) is not UploadState.DELETED}
+        if 2 * len(lost) > len(copied):
+            raise BackupRefused(
+                f"{len(lost)} of the {len(copied)} files in {shown(self.folder)} are missing in "
+                f"{shown(self.services.settings.data_dir)}, where nobody deleted them. Is its disk "
+                "mounted? --force replaces the backup all the same."
+            )
+
+    def _complete(self, names: set[str]) -> set[str]:
+        states = self._states(names)
+        return {name for name, state in states.items() if state is UploadState.COMPLETE}
+
+    def _states(self, names: set[str]) -> dict[str, UploadState]:
+        found: dict[str, UploadState] = {}
+        ordered = sorted(names)
+        for start in range(0, len(ordered), IDS_AT_ONCE):
+            some = ordered[start : start + IDS_AT_ONCE]
+            states = self.services.records.states([UploadId(name) for name in some])
+            found.update((str(name), state) for name, state in states.items())
+        return found
+
+    def _backed_up(self) -> set[str]:
+        """Names of the complete files in the folder's library."""
+        with suppress(FileNotFoundError):
+            return {path.name for path in self._library.iterdir() if _ID.fullmatch(path.name)}
+        return set()
+
+    def _read_backup(self, query: str, value: str) -> list[str]:
+        """First column of what an earlier backup has; nothing if it cannot be read."""
+        with suppress(sqlite3.Error):
+            url = f"{self._database.absolute().as_uri()}?immutable=1"  # No -wal and -shm beside it.
+            with closing(sqlite3.connect(url, uri=True)) as connection:
+                return [row[0] for row in connection.execute(query, [value])]
+        return []
 
     def _copy_database(self) -> None:
         partial = self.folder / ".sluice.db.partial"

@@ -12,33 +12,34 @@ from typing import Any
 
 import click
 from flask import Flask
-from flask.cli import AppGroup, with_appcontext
 
-from app.admin.backup import Backup, FolderInUse
+from app import __version__
+from app.admin.backup import Backup, BackupRefused, FolderInUse
 from app.admin.database_commands import database
 from app.admin.disk_commands import disk_bench
 from app.admin.job_commands import jobs
+from app.admin.opening import OperatorGroup, command_app, open_library, operator_command, with_files
 from app.admin.people_commands import OPERATOR, users
-from app.admin.printing import as_json, explained, limited, print_one, print_rows, with_files
+from app.admin.printing import as_json, limited, print_one, print_rows
 from app.admin.project_commands import keys, projects
 from app.admin.storage_commands import storage
 from app.admin.verify import Verification
 from app.domain.access import EVERYTHING
 from app.domain.audit import AuditAction
-from app.domain.lifecycle import IllegalTransition
+from app.domain.lifecycle import IllegalTransition, UploadState
+from app.domain.numbers import bytes_in_words
 from app.domain.upload import Upload, parse_upload_id
-from app.http.context import current_services
+from app.storage.folder_owner import shown
 
-uploads = AppGroup("uploads", help="Unfinished uploads.")
-videos = AppGroup("videos", help="Finished files.")
+uploads = OperatorGroup("uploads", help="Unfinished uploads.")
+videos = OperatorGroup("videos", help="Finished files.")
 
 
-def init_app(app: Flask) -> None:
-    """Add the commands to Flask's own."""
+def operator_app() -> Flask:
+    """What `flask --app wsgi` loads to run a command, or to list them all."""
     people = (users, projects, keys)
-    upkeep = (verify, backup, sweep, database, storage, renew_secret, disk_bench)
-    for command in (uploads, videos, jobs, *people, *upkeep):
-        app.cli.add_command(command)
+    upkeep = (verify, backup, sweep, database, storage, renew_secret, disk_bench, version)
+    return command_app(uploads, videos, jobs, *people, *upkeep)
 
 
 @uploads.command("list")
@@ -46,16 +47,15 @@ def init_app(app: Flask) -> None:
 @as_json
 def list_uploads(limit: int, is_json: bool) -> None:
     """Show the unfinished uploads, newest first."""
-    _print_all(current_services().uploads.active(EVERYTHING, limit), is_json=is_json)
+    _print_all(open_library().uploads.active(EVERYTHING, limit), is_json=is_json)
 
 
 @uploads.command("show")
 @click.argument("upload_id", metavar="ID")
 @as_json
-@explained
 def show_upload(upload_id: str, is_json: bool) -> None:
     """Show one upload, with the ranges that are missing."""
-    upload = current_services().uploads.get(EVERYTHING, parse_upload_id(upload_id))
+    upload = open_library().uploads.get(EVERYTHING, parse_upload_id(upload_id))
     print_one({**_row(upload), "missing": _ranges(upload)}, is_json=is_json)
 
 
@@ -65,7 +65,7 @@ def show_upload(upload_id: str, is_json: bool) -> None:
 def expire_upload(upload_id: str) -> None:
     """End an upload now and free its space."""
     try:
-        current_services().housekeeping.expire_one(parse_upload_id(upload_id))
+        open_library().housekeeping.expire_one(parse_upload_id(upload_id))
     except IllegalTransition as error:
         raise click.ClickException(str(error)) from error
     click.echo(f"expired {upload_id}")
@@ -76,17 +76,16 @@ def expire_upload(upload_id: str) -> None:
 @as_json
 def list_videos(limit: int, is_json: bool) -> None:
     """Show the finished files, newest first."""
-    found = islice(current_services().library.all(EVERYTHING), limit)
+    found = islice(open_library().library.all(EVERYTHING), limit)
     _print_all(list(found), is_json=is_json)
 
 
 @videos.command("show")
 @click.argument("video_id", metavar="ID")
 @as_json
-@explained
 def show_video(video_id: str, is_json: bool) -> None:
     """Show one finished file."""
-    video = current_services().library.get(EVERYTHING, parse_upload_id(video_id))
+    video = open_library().library.get(EVERYTHING, parse_upload_id(video_id))
     checksums = {"sha256": video.sha256, "crc32c": video.crc32c}
     print_one({**_row(video), **checksums}, is_json=is_json)
 
@@ -97,8 +96,8 @@ def show_video(video_id: str, is_json: bool) -> None:
 def delete_videos(video_ids: tuple[str, ...]) -> None:
     """Delete finished files."""
     for video_id in video_ids:
-        video = current_services().library.delete(EVERYTHING, parse_upload_id(video_id))
-        current_services().identity.audit.note(
+        video = open_library().library.delete(EVERYTHING, parse_upload_id(video_id))
+        open_library().identity.audit.note(
             AuditAction.VIDEO_DELETED,
             f"video:{video.id}",
             caller=OPERATOR,
@@ -108,13 +107,12 @@ def delete_videos(video_ids: tuple[str, ...]) -> None:
         click.echo(f"deleted {video_id}")
 
 
-@click.command("verify")
+@operator_command("verify")
 @as_json
-@with_appcontext
 @with_files
 def verify(is_json: bool) -> None:
     """Read all finished files again and report what differs from the records."""
-    verification = Verification(current_services(), EVERYTHING)
+    verification = Verification(open_library(), EVERYTHING)
     findings = []
     for finding in verification.run():
         findings.append(finding)
@@ -132,55 +130,62 @@ def verify(is_json: bool) -> None:
     sys.exit(1 if findings else 0)
 
 
-@click.command("backup")
+@operator_command("backup")
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--without-library", is_flag=True, help="Copy only the database.")
-@with_appcontext
+@click.option("--force", "is_forced", is_flag=True, help="Replace a backup that has more.")
 @with_files
-def backup(folder: Path, *, without_library: bool) -> None:
+def backup(folder: Path, *, without_library: bool, is_forced: bool) -> None:
     """Copy the database and the library into FOLDER, while the server runs.
 
     Files that FOLDER has already are kept, so the next run only copies what is new. Of a library
-    in a bucket, only the database is copied.
+    in a bucket, only the database is copied. Refused if FOLDER has a backup of another library, or
+    if most of its files are missing here and were not deleted.
     """
-    bucket = current_services().bucket
-    made = Backup(current_services(), folder)
+    bucket = open_library().bucket
+    made = Backup(open_library(), folder)
     try:
-        made.run(with_library=bucket is None and not without_library)
-    except (FolderInUse, OSError, sqlite3.Error) as error:
+        made.run(with_library=bucket is None and not without_library, is_forced=is_forced)
+    except (FolderInUse, BackupRefused, sqlite3.Error) as error:
         raise click.ClickException(str(error)) from error
     if bucket is not None:
-        click.echo(f"database copied to {folder / 'sluice.db'}; the files stay in the bucket")
+        click.echo(
+            f"database copied to {shown(folder / 'sluice.db')}; the files stay in the bucket"
+        )
         return
     click.echo(
-        f"database copied to {folder / 'sluice.db'}; files: {made.copied} copied, "
+        f"database copied to {shown(folder / 'sluice.db')}; files: {made.copied} copied, "
         f"{made.linked} linked, {made.kept} kept from an earlier backup, {made.removed} removed"
     )
 
 
-@click.command("sweep")
-@with_appcontext
+@operator_command("sweep")
 @with_files
 def sweep() -> None:
     """Expire idle uploads, finish interrupted ones and remove leftovers now."""
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(message)s %(upload_id)s", defaults={"upload_id": ""}))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
-    housekeeping = current_services().housekeeping
+    housekeeping = open_library().housekeeping
     housekeeping.sweep()
     housekeeping.collect_garbage()
     click.echo("swept")
 
 
-@click.command("renew-secret")
-@with_appcontext
+@operator_command("renew-secret")
 def renew_secret() -> None:
     """Replace the signing secret, which ends all visits by links; takes effect after a restart.
 
     On several nodes, once all of them were stopped.
     """
-    current_services().identity.signing.renew()
+    open_library().identity.signing.renew()
     click.echo("renewed; restart the server")
+
+
+@operator_command("version")
+def version() -> None:
+    """Print the version of Sluice; `--version` is that of Flask."""
+    click.echo(f"Sluice {__version__}")
 
 
 def _row(upload: Upload) -> dict[str, Any]:
@@ -203,4 +208,10 @@ def _print_all(found: list[Upload], *, is_json: bool) -> None:
 
 
 def _line(row: dict[str, Any]) -> str:
-    return f"{row['id']}  {row['received']:>14} of {row['length'] or '?':>14}  {row['filename']}"
+    length, received = row["length"], bytes_in_words(row["received"])
+    size = (
+        received
+        if row["state"] == UploadState.COMPLETE
+        else (f"{received} of {'?' if length is None else bytes_in_words(length)}")
+    )
+    return f"{row['id']}  {row['active'][:16].replace('T', ' ')}  {size:>20}  {row['filename']}"

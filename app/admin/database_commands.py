@@ -5,24 +5,20 @@ from __future__ import annotations
 from contextlib import closing
 
 import click
-from flask.cli import AppGroup, with_appcontext
 
 from app.admin.exclusion import require_no_server
-from app.admin.printing import explained
-from app.http.context import current_services
+from app.admin.opening import OperatorGroup, open_library
 from app.records.engine import Database
 from app.records.transfer import CopyRefused, copy_records
 from app.settings import PREFIX, Settings
 from app.settings.addresses import database_server
 from app.uploads.storage_identity import WrongStorage
 
-database = AppGroup("database", help="The database of the records.")
+database = OperatorGroup("database", help="The database of the records.")
 
 
 @database.command("copy")
 @click.argument("target", metavar="URL")
-@with_appcontext
-@explained
 def copy(target: str) -> None:
     """Copy all records to the empty database at URL, while no server runs.
 
@@ -30,7 +26,7 @@ def copy(target: str) -> None:
     cut off goes on when the command runs again. Set SLUICE_DATABASE_URL afterwards: no server
     starts on the old records any more.
     """
-    services = current_services()
+    services = open_library()
     settings = services.settings
     url = _url(target, settings)
     try:

@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from pathlib import Path
 from typing import Any
 
 import click
-from flask.cli import with_appcontext
 
 from app.admin.disk_bench import MIB, Bounds, Cell, measure, needed_bytes
 from app.admin.disk_table import Measurement, meaning_lines, plot_lines, table_lines
-from app.http.context import current_services
+from app.admin.opening import open_library, operator_command, services
+from app.domain.numbers import bytes_in_words
 from app.settings import Settings
 
 SPARE_BYTES = 64 * MIB
 """Stays free beside what the measurement needs: uploads may be running."""
 
+LONGEST_SECONDS = 3600.0
+
 EXISTING_FOLDER = click.Path(exists=True, file_okay=False, writable=True, path_type=Path)
 
 
-@click.command("disk-bench")
+def _finite(_context: click.Context, _option: click.Parameter, value: float) -> float:
+    """As click's ranges let NaN pass."""
+    if math.isnan(value):
+        raise click.BadParameter("must be a number")
+    return value
+
+
+@operator_command("disk-bench")
 @click.option(
     "--folder",
     type=EXISTING_FOLDER,
@@ -29,7 +39,8 @@ EXISTING_FOLDER = click.Path(exists=True, file_okay=False, writable=True, path_t
 )
 @click.option(
     "--seconds",
-    type=click.FloatRange(0.01),
+    type=click.FloatRange(0.01, LONGEST_SECONDS),
+    callback=_finite,
     default=1.0,
     show_default=True,
     help="Time limit for each measurement.",
@@ -43,10 +54,9 @@ EXISTING_FOLDER = click.Path(exists=True, file_okay=False, writable=True, path_t
     help="Byte limit for each measurement, and the size of the file.",
 )
 @click.option("--json", "is_json", is_flag=True, help="Print JSON, for programs.")
-@with_appcontext
 def disk_bench(*, folder: Path | None, seconds: float, byte_count: int, is_json: bool) -> None:
     """Measure how fast blocks of each size go to the disk and come back."""
-    settings = current_services().settings
+    settings = services().settings if folder else open_library().settings
     folders = {str(folder): folder} if folder else _folders(settings)
     bounds = Bounds(byte_count, seconds)
     measurements = [_measure(label, path, bounds) for label, path in folders.items()]
@@ -70,7 +80,7 @@ def _folders(settings: Settings) -> dict[str, Path]:
 def _measure(label: str, folder: Path, bounds: Bounds) -> Measurement:
     needed = needed_bytes(bounds) + SPARE_BYTES
     if shutil.disk_usage(folder).free < needed:
-        raise click.ClickException(f"{folder} lacks the {needed // MIB} MiB that this needs.")
+        raise click.ClickException(f"{folder} lacks the {bytes_in_words(needed)} that this needs.")
     click.echo(f"measuring {label} ...", err=True)
     try:
         return Measurement(label, tuple(measure(folder, bounds)))

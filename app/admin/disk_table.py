@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.admin.disk_bench import KIB, MIB, Cell, Mode
+from app.domain.numbers import bytes_in_words
 
 KNEE_SHARE = 0.8
 """The knee is the smallest block that reaches this share of the best rate: beyond it, larger
@@ -102,7 +103,7 @@ def meaning_lines(measurement: Measurement, chunk_bytes: int) -> list[str]:
         times = [_chunk_time(cell, chunk_bytes) for cell in _telling(cells)]
         lines.append(
             f"{mode.value}: {KNEE_SHARE:.0%} of the best from {block_name(found.block_bytes)} on; "
-            f"one {chunk_bytes / MIB:.0f} MB chunk: {', '.join(times)}"
+            f"one {bytes_in_words(chunk_bytes)} chunk: {', '.join(times)}"
         )
     return lines
 

@@ -6,14 +6,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 import click
-from flask.cli import AppGroup
 
-from app.admin.printing import as_json, explained, limited, print_rows
+from app.admin.opening import OperatorGroup, open_library
+from app.admin.printing import as_json, limited, print_rows
 from app.domain.upload import UploadId, parse_upload_id
-from app.http.context import current_services
 from app.records.jobs import ListedJob
 
-jobs = AppGroup("jobs", help="What the media worker makes of videos.")
+jobs = OperatorGroup("jobs", help="What the media worker makes of videos.")
 
 
 @jobs.command("list")
@@ -21,7 +20,7 @@ jobs = AppGroup("jobs", help="What the media worker makes of videos.")
 @as_json
 def list_jobs(limit: int, is_json: bool) -> None:
     """Show the jobs that run, then those that wait, the most urgent first."""
-    _print(current_services().media.jobs.unfinished(limit), is_json=is_json)
+    _print(open_library().media.jobs.unfinished(limit), is_json=is_json)
 
 
 @jobs.command("failed")
@@ -29,17 +28,16 @@ def list_jobs(limit: int, is_json: bool) -> None:
 @as_json
 def list_failed(limit: int, is_json: bool) -> None:
     """Show the jobs that have failed for good, the latest first, and why."""
-    _print(current_services().media.jobs.failures(limit), is_json=is_json)
+    _print(open_library().media.jobs.failures(limit), is_json=is_json)
 
 
 @jobs.command("retry")
 @click.argument("upload_id", metavar="[ID]", required=False)
 @click.option("--code", help="Only those with this problem, as in no_ffmpeg.")
-@explained
 def retry(upload_id: str | None, code: str | None) -> None:
     """Queue failed jobs again: all of them, or those of one video."""
     wanted = None if upload_id is None else parse_upload_id(upload_id)
-    count = current_services().media.jobs.retry(datetime.now(UTC), upload_id=wanted, code=code)
+    count = open_library().media.jobs.retry(datetime.now(UTC), upload_id=wanted, code=code)
     click.echo(f"{count} queued")
 
 
@@ -47,11 +45,10 @@ def retry(upload_id: str | None, code: str | None) -> None:
 @click.argument("upload_id", metavar="ID")
 @click.argument("step")
 @click.argument("argument", default="")
-@explained
 def cancel(upload_id: str, step: str, argument: str) -> None:
     """End a job that waits or runs."""
     wanted, now = parse_upload_id(upload_id), datetime.now(UTC)
-    if not current_services().media.jobs.cancel(wanted, step, argument, now):
+    if not open_library().media.jobs.cancel(wanted, step, argument, now):
         raise click.ClickException("No such job waits or runs.")
     click.echo("cancelled")
 
@@ -59,13 +56,12 @@ def cancel(upload_id: str, step: str, argument: str) -> None:
 @jobs.command("again")
 @click.argument("upload_ids", metavar="[ID]...", nargs=-1)
 @click.option("--all", "is_all", is_flag=True, help="All videos.")
-@explained
 def look_again(upload_ids: tuple[str, ...], *, is_all: bool) -> None:
     """Look at videos again, as at new ones: within five minutes, the newest first."""
     if is_all is bool(upload_ids):
         raise click.UsageError("Name the videos, or say --all.")
     wanted: list[UploadId] = [parse_upload_id(upload_id) for upload_id in upload_ids]
-    count = current_services().media.records.plan_again(None if is_all else wanted)
+    count = open_library().media.records.plan_again(None if is_all else wanted)
     click.echo(f"{count} videos")
 
 

@@ -6,13 +6,12 @@ import sys
 from typing import Any
 
 import click
-from flask.cli import AppGroup
 
-from app.admin.printing import as_json, explained, print_rows
+from app.admin.opening import OperatorGroup, open_library
+from app.admin.printing import as_json, print_rows
 from app.domain.access import FIRST_PROJECT, MEMBERS, Caller, CallerKind, Role
 from app.domain.audit import AuditAction
 from app.domain.moments import instant
-from app.http.context import current_services
 from app.identity.accounts import clean_email
 from app.records.identity.people import Person
 
@@ -21,14 +20,14 @@ OPERATOR = Caller(kind=CallerKind.LOCAL, name="operator")
 
 NO_ROLE = "none"
 
-users = AppGroup("users", help="People with an account.")
+users = OperatorGroup("users", help="People with an account.")
 
 
 @users.command("list")
 @as_json
 def list_people(is_json: bool) -> None:
     """Show everybody."""
-    rows = list(map(_row, current_services().identity.people.all()))
+    rows = list(map(_row, open_library().identity.people.all()))
     print_rows(rows, _line, is_json=is_json)
 
 
@@ -42,10 +41,9 @@ def list_people(is_json: bool) -> None:
     help="In the first project; by default uploader, or manager with --admin.",
 )
 @click.option("--password-stdin", "reads_password", is_flag=True, help="Read the password.")
-@explained
 def add(email: str, name: str, is_admin: bool, role: str | None, reads_password: bool) -> None:
     """Add a person; without --password-stdin, print a link by which they choose a password."""
-    identity = current_services().identity
+    identity = open_library().identity
     password = sys.stdin.readline().rstrip("\r\n") if reads_password else None
     person = identity.accounts.add(email, name=name, password=password, is_admin=is_admin)
     role = role or (Role.MANAGER if is_admin else Role.UPLOADER)
@@ -59,7 +57,6 @@ def add(email: str, name: str, is_admin: bool, role: str | None, reads_password:
 
 @users.command("reset")
 @click.argument("email")
-@explained
 def reset(email: str) -> None:
     """Print a link by which a person chooses another password; it works once, for a day."""
     _print_link(_person(email))
@@ -68,21 +65,19 @@ def reset(email: str) -> None:
 @users.command("email")
 @click.argument("email")
 @click.argument("new_email")
-@explained
 def change_email(email: str, new_email: str) -> None:
     """Give a person another address; make sure that it is theirs."""
-    person = current_services().identity.accounts.change_email(_person(email), new_email)
+    person = open_library().identity.accounts.change_email(_person(email), new_email)
     _note(AuditAction.PERSON_CHANGED, person, change="email", was=clean_email(email))
     click.echo(f"changed {clean_email(email)} to {person.email}")
 
 
 @users.command("block")
 @click.argument("email")
-@explained
 def block(email: str) -> None:
     """Sign a person out everywhere, and let them in no more."""
     person = _person(email)
-    identity = current_services().identity
+    identity = open_library().identity
     ended = identity.accounts.block(person)
     identity.audit.note_ended(person, ended, change="block", caller=OPERATOR)
     _note(AuditAction.PERSON_CHANGED, person, change="block")
@@ -91,24 +86,23 @@ def block(email: str) -> None:
 
 @users.command("unblock")
 @click.argument("email")
-@explained
 def unblock(email: str) -> None:
     """Let a person sign in again."""
     person = _person(email)
-    current_services().identity.accounts.unblock(person)
+    open_library().identity.accounts.unblock(person)
     _note(AuditAction.PERSON_CHANGED, person, change="unblock")
     click.echo(f"unblocked {person.email}")
 
 
 def _print_link(person: Person) -> None:
-    services = current_services()
+    services = open_library()
     code = services.identity.invitations.to_reset(person, by="")
     _note(AuditAction.PASSWORD_LINK_MADE, person)
     click.echo(f"{services.settings.link_url}/reset/{code}")
 
 
 def _person(email: str) -> Person:
-    person = current_services().identity.people.find_by_email(clean_email(email))
+    person = open_library().identity.people.find_by_email(clean_email(email))
     if person is None:
         raise click.ClickException(f"Nobody has the address {email}.")
     return person
@@ -116,7 +110,7 @@ def _person(email: str) -> Person:
 
 def _note(action: AuditAction, person: Person, **details: str) -> None:
     found = {"email": person.email, **details}
-    audit = current_services().identity.audit
+    audit = open_library().identity.audit
     audit.note(action, f"person:{person.id}", caller=OPERATOR, details=found)
 
 

@@ -1,62 +1,24 @@
-"""What the commands share: options, errors in one line, text that is safe for a terminal."""
+"""What the commands share: options, and text that is safe for a terminal."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from functools import wraps
-from typing import Any, ParamSpec
+from typing import Any
 
 import click
-from flask.cli import run_command
-
-from app.domain.errors import UploadError
-from app.http.context import current_services
-from app.uploads.storage_identity import WrongStorage
 
 LIST_LIMIT = 1000
 """Rows that a list shows by default."""
 
-P = ParamSpec("P")
-
 as_json = click.option("--json", "is_json", is_flag=True, help="For programs.")
-limited = click.option("--limit", default=LIST_LIMIT, show_default=True, help="Most rows.")
-
-
-def is_command() -> bool:
-    """Whether `flask` runs in this process, and not to serve: `flask run` is a server."""
-    context = click.get_current_context(silent=True)
-    return context is not None and context.command is not run_command
-
-
-def explained(command: Callable[P, None]) -> Callable[P, None]:
-    """Errors of the domain as one line and exit status 1."""
-
-    @wraps(command)
-    def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        try:
-            command(*args, **kwargs)
-        except UploadError as error:
-            raise click.ClickException(str(error)) from error
-
-    return run
-
-
-def with_files(command: Callable[P, None]) -> Callable[P, None]:
-    """As `explained`, and refused unless the settings lead to the files that the records describe.
-
-    With other storage, the command would take every file for lost.
-    """
-
-    @wraps(command)
-    def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        try:
-            current_services().storage_identity.require()
-        except WrongStorage as error:
-            raise click.ClickException(str(error)) from error
-        command(*args, **kwargs)
-
-    return explained(run)
+limited = click.option(
+    "--limit",
+    type=click.IntRange(1, 1_000_000_000),
+    default=LIST_LIMIT,
+    show_default=True,
+    help="Most rows.",
+)
 
 
 def print_rows(

@@ -7,19 +7,18 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import click
-from flask.cli import AppGroup
 
-from app.admin.printing import as_json, explained, print_one, print_rows
+from app.admin.opening import OperatorGroup, open_library
+from app.admin.printing import as_json, print_one, print_rows
 from app.domain.access import FIRST_PROJECT, LOCAL, MEMBERS, Role
 from app.domain.errors import InvalidField
 from app.domain.moments import parse_expiry
-from app.domain.numbers import parse_bytes
+from app.domain.numbers import bytes_in_words, parse_bytes
 from app.domain.project_limits import parse_limits
-from app.http.context import current_services
 from app.http.documents import key_document
 
-projects = AppGroup("projects", help="Projects, which own uploads and videos.")
-keys = AppGroup("keys", help="API keys of programs.")
+projects = OperatorGroup("projects", help="Projects, which own uploads and videos.")
+keys = OperatorGroup("keys", help="API keys of programs.")
 
 T = TypeVar("T")
 
@@ -32,15 +31,16 @@ in_project = click.option(
 
 @projects.command("list")
 @as_json
-@explained
 def list_projects(is_json: bool) -> None:
     """Show the projects, by name."""
     rows = [
         {"id": found.id, "name": found.name, "used_bytes": found.used_bytes}
-        for found in current_services().identity.projects.of(LOCAL)
+        for found in open_library().identity.projects.of(LOCAL)
     ]
     print_rows(
-        rows, lambda row: f"{row['id']:32}  {row['used_bytes']:>16}  {row['name']}", is_json=is_json
+        rows,
+        lambda row: f"{row['id']:32}  {bytes_in_words(row['used_bytes']):>12}  {row['name']}",
+        is_json=is_json,
     )
 
 
@@ -48,15 +48,14 @@ def list_projects(is_json: bool) -> None:
 @click.argument("name")
 @click.option("--manager", metavar="EMAIL", help="Who manages it; they need an account.")
 @as_json
-@explained
 def add_project(name: str, manager: str | None, is_json: bool) -> None:
     """Make a project."""
     person = None
     if manager is not None:
-        person = current_services().identity.people.find_by_email(manager.strip().lower())
+        person = open_library().identity.people.find_by_email(manager.strip().lower())
         if person is None:
             raise InvalidField(f"Nobody has the e-mail address {manager}.", field="manager")
-    made = current_services().identity.projects.make(
+    made = open_library().identity.projects.make(
         name, manager=None if person is None else person.id
     )
     print_one({"id": made.id, "name": made.name}, is_json=is_json)
@@ -67,7 +66,6 @@ def add_project(name: str, manager: str | None, is_json: bool) -> None:
 @click.option("--quota", metavar="SIZE", help="As in 50GB; `none` for no limit.")
 @click.option("--keep-videos", metavar="DAYS", help="How long; `none` for ever.")
 @as_json
-@explained
 def set_limits(project_id: str, quota: str | None, keep_videos: str | None, is_json: bool) -> None:
     """Limit how much a project holds, and for how long."""
     limits: dict[str, object] = {}
@@ -77,7 +75,7 @@ def set_limits(project_id: str, quota: str | None, keep_videos: str | None, is_j
         limits["video_seconds"] = _unless_none(keep_videos, _seconds_of_days)
     if not limits:
         raise click.UsageError("Say --quota or --keep-videos.")
-    project = current_services().identity.projects.set_limits(project_id, parse_limits(limits))
+    project = open_library().identity.projects.set_limits(project_id, parse_limits(limits))
     row = {
         "id": project.id,
         "used_bytes": project.used_bytes,
@@ -89,10 +87,9 @@ def set_limits(project_id: str, quota: str | None, keep_videos: str | None, is_j
 
 @projects.command("recount")
 @as_json
-@explained
 def recount(is_json: bool) -> None:
     """Count anew how many bytes the projects use, and say where the count was wrong."""
-    wrong = current_services().quotas.recount()
+    wrong = open_library().quotas.recount()
     rows = [{"id": name, "was": was, "is": right} for name, (was, right) in wrong.items()]
     print_rows(rows, lambda row: f"{row['id']}  {row['was']} is {row['is']}", is_json=is_json)
     if not is_json:
@@ -102,10 +99,9 @@ def recount(is_json: bool) -> None:
 @keys.command("list")
 @in_project
 @as_json
-@explained
 def list_keys(project_id: str, is_json: bool) -> None:
     """Show the keys of a project that were not revoked, the newest first."""
-    rows = [key_document(key) for key in current_services().identity.keys.of_project(project_id)]
+    rows = [key_document(key) for key in open_library().identity.keys.of_project(project_id)]
     print_rows(rows, _line, is_json=is_json)
 
 
@@ -115,10 +111,9 @@ def list_keys(project_id: str, is_json: bool) -> None:
 @click.option("--name", required=True, help="What the key is for.")
 @click.option("--expires", metavar="SECONDS|TIME", help="From now, or a time such as 2030-01-31.")
 @as_json
-@explained
 def add_key(project_id: str, role: str, name: str, expires: str | None, is_json: bool) -> None:
     """Make a key and print it; it cannot be seen again."""
-    identity = current_services().identity
+    identity = open_library().identity
     project = identity.projects.get(project_id)
     number = float(expires) if expires and expires.replace(".", "", 1).isdecimal() else None
     key, secret = identity.keys.make(
@@ -137,10 +132,9 @@ def add_key(project_id: str, role: str, name: str, expires: str | None, is_json:
 @keys.command("revoke")
 @click.argument("key_id", metavar="ID")
 @in_project
-@explained
 def revoke_key(key_id: str, project_id: str) -> None:
     """End a key; what it is sending ends within seconds."""
-    current_services().identity.keys.revoke(project_id, key_id)
+    open_library().identity.keys.revoke(project_id, key_id)
     click.echo(f"revoked {key_id}")
 
 

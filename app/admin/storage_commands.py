@@ -9,11 +9,10 @@ from datetime import UTC, datetime
 from secrets import token_hex
 
 import click
-from flask.cli import AppGroup, with_appcontext
 
 from app.admin.exclusion import require_no_server
-from app.admin.printing import as_json, explained, with_files
-from app.http.context import current_services
+from app.admin.opening import OperatorGroup, open_library, services, with_files
+from app.admin.printing import as_json
 from app.media.film.bucket_folder import object_name
 from app.media.film.reconcile import missing as missing_files
 from app.media.film.reconcile import orphans
@@ -23,12 +22,11 @@ from app.settings import PREFIX
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.check import Grade, check_all
 from app.storage.s3.reconcile import Reconciliation
-from app.uploads.storage_identity import WrongStorage
 
 CHECK_SECONDS = 30.0
 """Time limit for each call of the check, retries included."""
 
-storage = AppGroup("storage", help="The bucket of an object store.")
+storage = OperatorGroup("storage", help="The bucket of an object store.")
 
 
 @storage.command("check")
@@ -38,13 +36,12 @@ storage = AppGroup("storage", help="The bucket of an object store.")
     "default this server's own address.",
 )
 @as_json
-@with_appcontext
 def check(origin: str | None, is_json: bool) -> None:
     """Test that the bucket does what the server relies on; leaves its contents alone.
 
     Sends about 20 MB and removes them again. The exit status is 1 if a finding is fatal.
     """
-    bucket, own_url = _bucket(), current_services().settings.own_url
+    bucket, own_url = _bucket(), services().settings.own_url
     findings = []
     for found in check_all(bucket, token_hex(8), origin=origin or own_url):
         findings.append(found)
@@ -57,8 +54,6 @@ def check(origin: str | None, is_json: bool) -> None:
 
 @storage.command("cors")
 @click.argument("origins", metavar="ORIGIN...", nargs=-1, required=True)
-@with_appcontext
-@explained
 def cors(origins: tuple[str, ...]) -> None:
     """Let pages of these origins, as in https://films.example, upload straight to the bucket.
 
@@ -74,7 +69,6 @@ def cors(origins: tuple[str, ...]) -> None:
     is_flag=True,
     help="Remove what nothing refers to, and make missing files of films again.",
 )
-@with_appcontext
 @with_files
 def reconcile(remove: bool) -> None:
     """Compare the database with the bucket, and list what only one of them has.
@@ -82,7 +76,7 @@ def reconcile(remove: bool) -> None:
     Objects and multipart uploads that nothing refers to are listed once they are a day old. The
     exit status is 1 if an object is missing. Files made from films can be made again.
     """
-    bucket, catalog = _bucket(), BucketCatalog(current_services().database)
+    bucket, catalog = _bucket(), BucketCatalog(open_library().database)
     comparison = Reconciliation(bucket, catalog, datetime.now(UTC))
     missing = _reconcile_films(bucket, remove=remove)
     for found in comparison.differences():
@@ -104,27 +98,22 @@ def reconcile(remove: bool) -> None:
     is_flag=True,
     help="Even if the files there are marked as those of another library.",
 )
-@with_appcontext
-@explained
 def adopt(*, replaces_mark: bool) -> None:
     """Look for the files where SLUICE_STORAGE says from now on, while no server runs.
 
     For an operator who has moved them. Moves nothing. `storage reconcile` and `verify` tell what
     is missing there.
     """
-    services = current_services()
-    try:
-        require_no_server(services)
-        services.storage_identity.adopt(replaces_mark=replaces_mark)
-    except WrongStorage as error:
-        raise click.ClickException(str(error)) from error
-    place = services.settings.storage or services.settings.library_dir
+    found = open_library()
+    require_no_server(found)
+    found.storage_identity.adopt(replaces_mark=replaces_mark)
+    place = found.settings.storage or found.settings.library_dir
     click.echo(f"The files of this library are in {place}.")
 
 
 def _reconcile_films(bucket: Bucket, *, remove: bool) -> int:
     """The same for files made from films; returns how many are missing and not made again."""
-    media, records = current_services().media, MadeFileRecords(current_services().database)
+    media, records = open_library().media, MadeFileRecords(open_library().database)
     for name in orphans(bucket, records, datetime.now(UTC)):
         click.echo(f"{'orphan':<9} {name}")
         if remove:
@@ -141,7 +130,7 @@ def _reconcile_films(bucket: Bucket, *, remove: bool) -> int:
 
 
 def _bucket() -> Bucket:
-    bucket = current_services().bucket
+    bucket = services().bucket
     if bucket is None:
         raise click.ClickException(f"Files are on this machine's disk. Set {PREFIX}STORAGE")
     return bucket.within(CHECK_SECONDS)

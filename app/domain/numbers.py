@@ -31,10 +31,10 @@ def parse_bounded(text: str) -> int | None:
 
 
 _UNITS = ("bytes", "KB", "MB", "GB", "TB", "PB")
-_STEP = 1024
-"""Of units, as the page has them."""
+_STEP = 1000
+"""Of units: a MB is 10^6 bytes wherever a person reads or writes one, and a MiB is 2^20."""
 
-_SIZE = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,6})?) ?([KMGTP]?)(?:i?B|bytes?)?", re.IGNORECASE)
+_SIZE = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,6})?) ?([KMGTP]?)(?:(i?)B|bytes?)?", re.IGNORECASE)
 
 
 def bytes_in_words(count: int) -> str:
@@ -54,5 +54,6 @@ def parse_bytes(text: str) -> int:
     found = _SIZE.fullmatch(text.strip())
     if found is None:
         raise ValueError("must be a size, as in 50GB")
-    number, unit = found.groups()
-    return int(Decimal(number) * _STEP ** " KMGTP".index(unit.upper() or " "))
+    number, unit, is_binary = found.groups()
+    step = 1024 if is_binary else _STEP
+    return int(Decimal(number) * step ** " KMGTP".index(unit.upper() or " "))

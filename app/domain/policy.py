@@ -53,10 +53,8 @@ class UploadPolicy:
         if length < 0:
             raise InvalidRequest("The size of the file is negative.")
         if length > self.max_length:
-            raise TooLarge(
-                f"The file has {length} bytes; files of up to {self.max_length} bytes are taken "
-                "here."
-            )
+            # `length` may be what has come so far, or just the first byte too many.
+            raise TooLarge(f"The file has more than the {self.max_length} bytes it may have here.")
         return length
 
     def check_filename(self, filename: str) -> str:

@@ -66,6 +66,11 @@ def init_app(app: Flask, services: Services) -> None:
     app.extensions[_EXTENSION] = services
 
 
+def has_services(app: Flask) -> bool:
+    """Whether `app` has them already."""
+    return _EXTENSION in app.extensions
+
+
 def name_request(request: Request) -> None:
     """Give the request an id: the proxy's if it sends a valid one, else a random one."""
     given = request.environ.get("HTTP_X_REQUEST_ID", "")

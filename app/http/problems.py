@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 
 from flask import Flask, Response, jsonify, redirect, render_template, request, url_for
 from werkzeug import Response as BaseResponse
-from werkzeug.exceptions import HTTPException, InternalServerError
+from werkzeug.exceptions import HTTPException, InternalServerError, NotFound
 
 from app.domain.errors import InvalidField, NoProject, NotSignedIn, StorageFailed, UploadError
 from app.http.access import who_sees
 from app.http.context import PROBLEM_KEY, current_services
 from app.http.mounts import LINK_KEY
+from app.records.errors import operator_message
 
 MAX_ACCEPT_CHARACTERS = 2000
 """Browsers send about 150. A longer Accept is ignored: Werkzeug needs 7.5 s to parse the 720 KB
@@ -61,7 +62,10 @@ class Problem:
         """One of Werkzeug's errors (routing, bad JSON, a bug) as a problem."""
         status = error.code or 500
         code = error.name.lower().replace(" ", "_").replace("'", "")
-        return cls(status, code, error.name, error.description or error.name, status >= 500)
+        detail = error.description or error.name
+        if detail == NotFound.description:  # Advice for who types addresses by hand.
+            detail = "This server has nothing at that address."
+        return cls(status, code, error.name, detail, status >= 500)
 
     def to_json(self) -> dict[str, object]:
         """The document."""
@@ -137,7 +141,7 @@ def init_app(app: Flask) -> None:
 def report(error: UploadError) -> None:
     """Log errors that the operator must know about."""
     if isinstance(error, StorageFailed):
-        log.error("%s", error)  # No traceback: the message has the disk's own error.
+        log.error("%s", operator_message(error))  # It has the disk's own error, and the path.
 
 
 def _upload_error(error: UploadError) -> Response | BaseResponse:

@@ -11,7 +11,7 @@ from sqlalchemy.engine import make_url
 from app.records.errors import DATABASE_ERRORS, raise_as_upload_error, wants_new_connection
 from app.records.group_commit import GroupCommit
 from app.records.postgresql import PostgresqlServer
-from app.records.schema import is_up_to_date, upgrade
+from app.records.schema import SchemaState, schema_state, upgrade
 from app.records.sqlite import BUSY_SECONDS, SqliteFile
 from app.request.stages import Stage, stage
 
@@ -106,21 +106,32 @@ class Database:
         """Bring the tables up to date; processes that start together take turns.
 
         Where nothing is to be done it waits for nobody. Raises `StorageFailed` if the database
-        cannot be used, `NoRoom`, `ServerBusy`.
+        cannot be used, or is of a newer version, `NoRoom`, `ServerBusy`.
         """
         self._kind.prepare()
         with self.read() as connection:
             self._kind.require_limits(connection)
-            if is_up_to_date(connection):
+            if schema_state(connection) is SchemaState.CURRENT:
                 return
         try:
             with self._transaction() as connection:
                 self._kind.lock_for_migration(connection)
-                if not is_up_to_date(connection):
+                if schema_state(connection) is not SchemaState.CURRENT:
                     upgrade(connection)
         except DATABASE_ERRORS as error:
             raise_as_upload_error(error)
             raise
+
+    def schema_state(self) -> SchemaState:
+        """How the tables compare with those that this version needs; creates nothing.
+
+        Raises `StorageFailed` if the database cannot be used, or is of a newer version,
+        `ServerBusy`.
+        """
+        if self.file is not None and not (self.file.path and self.file.path.exists()):
+            return SchemaState.MISSING
+        with self.read() as connection:
+            return schema_state(connection)
 
     def close(self) -> None:
         """Close all connections: idle ones now, the others when they are returned to the pool.

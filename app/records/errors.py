@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 
 from sqlalchemy.exc import DataError, DBAPIError, InterfaceError, OperationalError
@@ -117,6 +118,18 @@ def driver_message(error: UploadError) -> str:
     cause = error.__cause__
     lines = str(_of_driver(cause)).splitlines() if cause is not None else []
     return lines[0] if lines else ""
+
+
+def operator_message(error: UploadError) -> str:
+    """The error in one line, with what the driver or the system said and the path, if any.
+
+    For the operator alone.
+    """
+    cause = error.__cause__
+    if isinstance(cause, OSError) and cause.filename is not None:
+        return f"{error} ({ascii(os.fsdecode(cause.filename))[1:-1]})"
+    details = driver_message(error) if isinstance(error, ServerBusy) else ""
+    return f"{error} {details}".rstrip()
 
 
 def _of_driver(error: BaseException) -> BaseException:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from functools import cache
 from pathlib import Path
 
 from sqlalchemy import Connection, inspect, text
+
+from app.domain.errors import StorageFailed
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
@@ -17,16 +20,40 @@ def newest_revision(migrations: Path = MIGRATIONS) -> str:
     Looked up once, and forks know it: after an update of the files, a process that is restarted
     does not change the database under the old code of the others.
     """
+    return max(_revisions(migrations))
+
+
+@cache
+def _revisions(migrations: Path) -> frozenset[str]:
     names = (path.name for path in (migrations / "versions").glob("[0-9]*.py"))
-    return max(names).partition("_")[0]
+    return frozenset(name.partition("_")[0] for name in names)
 
 
-def is_up_to_date(connection: Connection) -> bool:
-    """Whether the database has the newest revision, as Alembic noted in its table."""
+class SchemaState(Enum):
+    """How the tables of a database compare with those that this version needs."""
+
+    MISSING = "missing"
+    OLDER = "older"
+    CURRENT = "current"
+
+
+def schema_state(connection: Connection, migrations: Path = MIGRATIONS) -> SchemaState:
+    """The state of the tables, as Alembic noted; raises `StorageFailed` for a newer version's."""
     if not inspect(connection).has_table("alembic_version"):
-        return False
-    found = connection.execute(text("SELECT version_num FROM alembic_version")).scalars().all()
-    return found == [newest_revision()]
+        return SchemaState.MISSING
+    found = set(connection.scalars(text("SELECT version_num FROM alembic_version")))
+    unknown = found - _revisions(migrations)
+    if unknown:
+        raise StorageFailed(
+            "The database is of a newer version of Sluice: its tables have revision "
+            f"{', '.join(sorted(unknown))}, and this version knows those up to "
+            f"{newest_revision(migrations)}. Run that version, or restore a backup from before the "
+            "update."
+        )
+    if not found:
+        return SchemaState.MISSING
+    is_current = found == {newest_revision(migrations)}
+    return SchemaState.CURRENT if is_current else SchemaState.OLDER
 
 
 def upgrade(connection: Connection) -> None:

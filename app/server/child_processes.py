@@ -29,6 +29,12 @@ worker that has lived as long as the longest begins with the first again."""
 END_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT})
 """A worker blocks these in all of its threads, and waits for one."""
 
+RELOAD_SIGNAL = signal.SIGRTMIN
+"""By which the supervisor has the web server replace its workers. SIGHUP may also come from a
+terminal or a service manager, to all processes at once; the supervisor decides what it means."""
+
+_BLOCKED_AT_START = END_SIGNALS | {signal.SIGHUP, RELOAD_SIGNAL}
+
 SUPERVISOR_VARIABLE = "SLUICE_SUPERVISOR_PID"
 """Where the supervisor leaves its process id for the processes it starts."""
 
@@ -119,13 +125,13 @@ def spare_imported() -> None:
 def fork(work: Work) -> BaseProcess:
     """A new process that does `work`, and ends with it; this process may have only one thread.
 
-    Ctrl-C reaches every process of a terminal. The new one begins with SIGINT blocked, and unblocks
-    it once it has a handler.
+    Ctrl-C and hang-ups reach every process of a terminal. The new one begins with SIGINT, SIGHUP
+    and `RELOAD_SIGNAL` blocked, and unblocks those that it has handlers for.
     """
     # A daemon: if this process fails, it ends the others instead of waiting for them.
     process = multiprocessing.get_context("fork").Process(target=_work, args=(work,), daemon=True)
     # A signal between the fork and `_work` would only reach a copy of this process's handlers.
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _BLOCKED_AT_START)
     try:
         process.start()
     finally:

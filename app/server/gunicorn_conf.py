@@ -14,7 +14,13 @@ from typing import Any
 
 from app.monitoring.folder import MetricsFolder, name_process
 from app.server.access_log import AccessLogger
-from app.server.child_processes import end_with_parent, end_with_supervisor, spare_imported
+from app.server.child_processes import (
+    RELOAD_SIGNAL,
+    SUPERVISOR_VARIABLE,
+    end_with_parent,
+    end_with_supervisor,
+    spare_imported,
+)
 from app.server.terminal import greet
 from app.settings import from_env
 
@@ -90,7 +96,21 @@ def when_ready(server: Any) -> None:
             listener.sock.setsockopt(socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT, UNSENT_BYTES)
     signal.signal(signal.SIGINT, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # The supervisor had blocked it.
+    if SUPERVISOR_VARIABLE in os.environ:
+        _obey_the_supervisor(server)
     greet(settings)
+
+
+def _obey_the_supervisor(server: Any) -> None:
+    """Replace the workers when the supervisor says so, not at other signals.
+
+    Those that stop, replace or multiply gunicorn may be sent to all processes of a terminal or of a
+    service.
+    """
+    for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(RELOAD_SIGNAL, lambda *_: server.signal(signal.SIGHUP, None))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP, RELOAD_SIGNAL})
 
 
 def _import_for_workers(server: Any) -> None:

@@ -14,6 +14,7 @@ import math
 import os
 import select
 import selectors
+import signal
 import socket
 import ssl
 import struct
@@ -94,6 +95,13 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
     @cached_property
     def _lingering(self) -> Lingering:
         return Lingering(self.poller, self._let_go)
+
+    def init_signals(self) -> None:
+        """A signal to all processes of a terminal or a service ends no request at once."""
+        super().init_signals()
+        for number in (signal.SIGHUP, signal.SIGUSR2, signal.SIGALRM):
+            signal.signal(number, signal.SIG_IGN)
+        signal.signal(signal.SIGQUIT, self.handle_exit)
 
     def get_thread_pool(self) -> Executor:
         """Threads are created on demand, at most `worker_connections`."""

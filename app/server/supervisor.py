@@ -5,25 +5,47 @@ python -m app.server.supervisor
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import sys
+from types import FrameType
+
+
+def _end_at_once(number: int, _frame: FrameType | None) -> None:
+    """End a server that has not begun to serve, in one line."""
+    os.write(2, f"Stopped by {signal.Signals(number).name} while starting.\n".encode())
+    if number == signal.SIGINT:
+        os._exit(INTERRUPTED)
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+    os._exit(128 + number)  # Process 1 of a container is not ended by its own signals.
+
+
+INTERRUPTED = 130
+"""The exit status of a start that Ctrl-C ended, as shells have it."""
+
+if __name__ == "__main__":
+    # Before the other imports, which take a second.
+    for _number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(_number) is not signal.SIG_IGN:
+            signal.signal(_number, _end_at_once)
+
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from multiprocessing.process import BaseProcess
 from secrets import token_hex
-from types import FrameType
 
-from app.domain.errors import ServerBusy, UploadError
+from app.domain.errors import UploadError
 from app.monitoring.folder import MetricsFolder
-from app.records.errors import driver_message
+from app.records.errors import operator_message
 from app.request.this_node import VARIABLE as NODE_VARIABLE
 from app.request.this_node import new_name, this_node
 from app.server.access_log import configure_logging
 from app.server.child_processes import (
+    RELOAD_SIGNAL,
     SUPERVISOR_VARIABLE,
     KeptRunning,
     Work,
@@ -37,14 +59,17 @@ from app.server.start_checks import (
     StartRefused,
     require_free_address,
     require_only_node,
-    require_own_folders,
     require_room_for_cells,
+    require_usable_folders,
+    staging_warnings,
 )
 from app.server.terminal import say_goodbye, say_stopping
 from app.services import Services, build_services
-from app.settings import PREFIX, Settings, SettingsError, from_env
+from app.settings import PREFIX, Settings, SettingsError, from_env, unknown_variables
+from app.settings.staging import choose_staging, remember_staging
 from app.storage.base import Problem
 from app.storage.folder_lock import FolderLocked, lock_data_folder
+from app.storage.folder_owner import shown
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.check import Grade, check_quickly
 from app.uploads.storage_identity import WrongStorage
@@ -57,6 +82,11 @@ dead database would never end."""
 
 BUCKET_SECONDS = 10.0
 """How long the start waits for each answer of the object store."""
+
+STOPPING = (signal.SIGTERM, signal.SIGINT)
+
+HARMLESS = (signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
+"""Signals that would end a process by default, and mean nothing here."""
 
 WEB = ["gunicorn", "-c", "python:app.server.gunicorn_conf", "wsgi:app"]
 WORKERS = {
@@ -80,15 +110,18 @@ class Supervisor:
         self._lock = lock
         self._web = web
         self._workers = workers
-        self._signals: list[int] = []
+        self._is_stopped_by_hangup = False
+        self._arrived: list[int] = []
+        self._stopping: list[int] = []
 
     def run(self) -> int:
         """Serve; the web server's exit status, 0 after a signal."""
         # Whoever started us may ignore it, and we inherit that: the kernel would then forget a
         # process that ends, with its status, and no one would restart it.
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        signal.signal(signal.SIGTERM, self._stop)
-        signal.signal(signal.SIGINT, self._stop)
+        self._is_stopped_by_hangup = not _ignores_hangup() and _has_terminal()
+        for number in (*STOPPING, signal.SIGHUP, *HARMLESS):
+            signal.signal(number, self._note)
         workers = [
             KeptRunning(partial(self._fork, work), name=name)
             for name, work in self._workers.items()
@@ -99,22 +132,44 @@ class Supervisor:
         finally:
             # Whatever failed: our caller lets the next server in, and ours must have ended by then.
             _end(web, workers)
-        return 0 if self._signals else web.exitcode or 0
+        return 0 if self._stopping else web.exitcode or 0
 
     def _serve_until_told(self, web: BaseProcess, workers: Sequence[KeptRunning]) -> None:
         """After SIGTERM, go on serving without being ready, until load balancers have noticed."""
-        _look_after(web, workers, lambda: not self._signals)
-        if not self._signals:
+        self._look_after(web, workers, lambda: not self._stopping)
+        if not self._stopping:
             log.error("the web server ended with %s", describe_status(web.exitcode or 0))
             return
         say_stopping(self._settings)
         this_node(self._settings.data_dir).leave()
         ends_at = time.monotonic() + self._settings.drain_seconds
-        _look_after(
+        self._look_after(
             web,
             workers,
-            lambda: self._signals == [signal.SIGTERM] and time.monotonic() < ends_at,
+            lambda: self._stopping == [signal.SIGTERM] and time.monotonic() < ends_at,
         )
+
+    def _look_after(
+        self, web: BaseProcess, workers: Sequence[KeptRunning], is_wanted: Callable[[], bool]
+    ) -> None:
+        """Obey signals and restart workers that die, until told to stop or the web server ends."""
+        while is_wanted() and web.exitcode is None:
+            for worker in workers:
+                worker.look_after()
+            time.sleep(POLL_SECONDS)
+            while self._arrived:
+                self._obey(self._arrived.pop(0), web)
+
+    def _obey(self, number: int, web: BaseProcess) -> None:
+        name = signal.Signals(number).name
+        if number in STOPPING or (number == signal.SIGHUP and self._is_stopped_by_hangup):
+            log.info("%s: the server stops", name)
+            self._stopping.append(number)
+        elif number == signal.SIGHUP:
+            log.info("%s: the web server replaces its workers", name)
+            os.kill(web.pid or 0, RELOAD_SIGNAL)
+        else:
+            log.info("%s: ignored", name)
 
     def _fork(self, work: Work) -> BaseProcess:
         """A process without our lock: one that outlives us must not keep out the next server."""
@@ -126,19 +181,23 @@ class Supervisor:
 
         return fork(begin)
 
-    def _stop(self, number: int, _frame: FrameType | None) -> None:
+    def _note(self, number: int, _frame: FrameType | None) -> None:
         """Only notes it: the signal may have interrupted anything."""
-        self._signals.append(number)
+        self._arrived.append(number)
 
 
-def _look_after(
-    web: BaseProcess, workers: Sequence[KeptRunning], is_wanted: Callable[[], bool]
-) -> None:
-    """Restart workers that die, until told to stop or the web server ends."""
-    while is_wanted() and web.exitcode is None:
-        for worker in workers:
-            worker.look_after()
-        time.sleep(POLL_SECONDS)
+def _ignores_hangup() -> bool:
+    """Whether our starter said so, as `nohup` does."""
+    return signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+
+
+def _has_terminal() -> bool:
+    """Whether a terminal controls this process: its end sends SIGHUP."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True
 
 
 def _end(web: BaseProcess, workers: Sequence[KeptRunning]) -> None:
@@ -168,15 +227,16 @@ def main() -> int:
     try:
         settings = from_env(os.environ)
         configure_logging(settings.log_level, settings.log_format)
-        require_own_folders(settings)
+        _report_settings(settings)
+        require_usable_folders(settings)
         require_room_for_cells(settings)
         lock = lock_data_folder(settings.data_dir)
         require_free_address(settings.host, settings.port)
         _prepare(settings)
-    except ServerBusy as error:
-        sys.stderr.write(f"{error} {driver_message(error)}\n")
+    except UploadError as error:
+        sys.stderr.write(f"{operator_message(error)}\n")
         return 2
-    except (SettingsError, StartRefused, FolderLocked, WrongStorage, UploadError) as error:
+    except (SettingsError, StartRefused, FolderLocked, WrongStorage) as error:
         sys.stderr.write(f"{error}\n")
         return 2
     _report_problems(settings)
@@ -195,6 +255,14 @@ def main() -> int:
         say_goodbye()
 
 
+def _report_settings(settings: Settings) -> None:
+    """Log what the operator may have meant otherwise."""
+    for line in unknown_variables(os.environ):
+        log.warning("%s", line)
+    if settings.smtp_url == "" and f"{PREFIX}MAIL_FROM" in os.environ:
+        log.warning("%sMAIL_FROM has no effect without %sSMTP_URL", PREFIX, PREFIX)
+
+
 def _sign_off(settings: Settings) -> None:
     """Remove this server from the database once all of its processes have ended."""
     services = build_services(settings)
@@ -207,8 +275,9 @@ def _sign_off(settings: Settings) -> None:
 def _tell_children(settings: Settings) -> None:
     """Pass on our process id, a name for this server, and the staging folder.
 
-    The default of the latter depends on existing folders.
+    The default of the latter depends on existing folders, so the library remembers it too.
     """
+    remember_staging(settings.data_dir, settings.staging_dir)
     os.environ[SUPERVISOR_VARIABLE] = str(os.getpid())
     os.environ[NODE_VARIABLE] = new_name()
     os.environ[f"{PREFIX}STAGING_DIR"] = str(settings.staging_dir)
@@ -243,6 +312,11 @@ def _invite_first_administrator(services: Services) -> None:
 
 def _report_problems(settings: Settings) -> None:
     """Report at the start what would make uploads fail later, or lets everybody in."""
+    if f"{PREFIX}STAGING_DIR" not in os.environ:
+        choice = choose_staging(settings.data_dir)
+        log.info("unfinished uploads are in %s: %s", shown(choice.path), choice.reason)
+    for line in staging_warnings(settings):
+        log.warning("%s", line)
     services = build_services(settings)
     problems = services.problems()
     if services.bucket is not None and not any(problem.is_fatal for problem in problems):
@@ -251,7 +325,8 @@ def _report_problems(settings: Settings) -> None:
         severity = "error" if problem.is_fatal else "warning"
         sys.stderr.write(f"{severity}: {problem.detail}\n")
     if problems:
-        sys.stderr.write(f"staging: {settings.staging_dir}, library: {settings.library_dir}\n")
+        staging, library = shown(settings.staging_dir), shown(settings.library_dir)
+        sys.stderr.write(f"staging: {staging}, library: {library}\n")
 
 
 def _bucket_problems(bucket: Bucket) -> list[Problem]:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import sys
 
 from app.settings import Settings
+from app.storage.folder_owner import shown
 
 
 def greet(settings: Settings) -> None:
     """Say where the server is, and how to stop it."""
     _say(
         f"\n  Sluice is ready: open {settings.own_url}\n\n"
-        f"  uploads in progress   {settings.staging_dir}\n"
-        f"  finished files        {settings.library_dir}\n\n"
+        f"  uploads in progress   {shown(settings.staging_dir)}\n"
+        f"  finished files        {shown(settings.library_dir)}\n\n"
         "  Press Ctrl-C to stop.\n\n"
     )
 

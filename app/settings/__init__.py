@@ -1,10 +1,10 @@
 """The options of the server.
 
-`table.py` declares each once, with its default and help; `values.py` and `addresses.py` parse them.
-Only `domain` is below.
+`table.py` declares each once, with its default and help; `values.py` and `addresses.py` parse them;
+`staging.py` chooses the staging folder where none is set.
 """
 
-from app.settings.environment import PREFIX, SettingsError, from_env
+from app.settings.environment import PREFIX, SettingsError, from_env, unknown_variables
 from app.settings.table import Settings
 
-__all__ = ["PREFIX", "Settings", "SettingsError", "from_env"]
+__all__ = ["PREFIX", "Settings", "SettingsError", "from_env", "unknown_variables"]

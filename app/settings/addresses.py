@@ -10,12 +10,16 @@ from collections.abc import Collection
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from urllib.parse import SplitResult, urlsplit
 
+from app.settings.values import whole
+
 IPNetwork = IPv4Network | IPv6Network
 
 LOCAL_NAMES = frozenset({"localhost", ".localhost", "127.0.0.1"})
 """Host names that a browser on this machine uses for it; [::1] counts as localhost."""
 
 _LOCATION = re.compile("/([A-Za-z0-9_~-][A-Za-z0-9._~-]*/)+")
+
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://([\w.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?")
 
 _HOST_NAME = re.compile(r"\.?[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})*")
 
@@ -26,7 +30,26 @@ _REGION = re.compile("[a-z0-9-]{1,64}")
 
 _POSTGRESQL = frozenset({"postgresql", "postgres", "postgresql+psycopg"})
 
+_HOST = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9_-]{1,63}(?<!-))*\.?")
+
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+
+
+def listening_address(text: str) -> str:
+    """An address of this machine, or a name that leads to one."""
+    host = text.strip()
+    try:
+        ip_address(host[1:-1] if host.startswith("[") and host.endswith("]") else host)
+    except ValueError:
+        # What ends in a number is an address (WHATWG URL, "ends in a number checker"), so "0" or
+        # "8000" would be one that nobody meant.
+        is_name = _HOST.fullmatch(host) and len(host) <= 253
+        if not is_name or host.rstrip(".").rpartition(".")[2].isdigit():
+            raise ValueError(
+                "must be an address or a host name, as in 127.0.0.1, ::1 or localhost; 0.0.0.0 and "
+                ":: are all addresses of this machine"
+            ) from None
+    return host
 
 
 def origins(text: str) -> frozenset[str]:
@@ -34,8 +57,7 @@ def origins(text: str) -> frozenset[str]:
     words = text.lower().split(",")  # As browsers write them.
     origins = frozenset(word.strip().rstrip("/") for word in words if word.strip())
     for origin in origins - {"*"}:
-        parts = urlsplit(origin)
-        if not parts.scheme or not parts.netloc or parts.path or parts.query:
+        if not _ORIGIN.fullmatch(origin):
             raise ValueError(f"{origin!r} is not an origin, as in https://example.org")
     return origins
 
@@ -77,9 +99,10 @@ def _url_parts(text: str, schemes: Collection[str]) -> SplitResult | None:
     return parts if is_valid else None
 
 
-def _has_path(url: str) -> bool:
+def _names_database(url: str) -> bool:
     try:
-        return bool(urlsplit(url).path.strip("/"))
+        parts = urlsplit(url)
+        return bool(parts.path.strip("/")) and parts.port != 0  # A port may be no number.
     except ValueError:  # As above.
         return False
 
@@ -90,7 +113,7 @@ def database_server(text: str) -> str:
     Without a host after the `@`, libpq finds the server: a socket, or the PG* variables.
     """
     scheme, separator, rest = text.partition("://")
-    if text and not (separator and scheme in _POSTGRESQL and _has_path(text)):
+    if text and not (separator and scheme in _POSTGRESQL and _names_database(text)):
         raise ValueError("is not a URL such as postgresql://user:password@host/name")
     return f"postgresql+psycopg://{rest}" if text else ""
 
@@ -132,7 +155,19 @@ def region(text: str) -> str:
 
 def networks(text: str) -> tuple[IPNetwork, ...]:
     """Addresses and networks, as in "127.0.0.1, 10.0.0.0/8"."""
-    return tuple(ip_network(word.strip()) for word in text.split(",") if word.strip())
+    return tuple(_network(word.strip()) for word in text.split(",") if word.strip())
+
+
+def _network(word: str) -> IPNetwork:
+    try:
+        return ip_network(word)
+    except ValueError:
+        pass
+    try:
+        meant = f"; the network is {ip_network(word, strict=False)}"
+    except ValueError:
+        meant = ", as in 127.0.0.1 or 10.0.0.0/8"
+    raise ValueError(f"{word!r} is neither an address nor a network{meant}")
 
 
 def internal_location(text: str) -> str:
@@ -148,9 +183,11 @@ def issuer(text: str) -> str:
     Whoever could change what it says could be anybody here, so it must be HTTPS, except on this
     machine.
     """
-    parts = urlsplit(text)
-    is_safe = parts.scheme == "https" or (parts.scheme == "http" and is_local(parts.hostname or ""))
-    if text and not (is_safe and parts.hostname and not parts.query and not parts.fragment):
+    if not text:
+        return ""
+    parts = _url_parts(text, {"http", "https"})
+    is_safe = parts and (parts.scheme == "https" or is_local(parts.hostname or ""))
+    if parts is None or not is_safe or parts.query or parts.fragment or not text.isprintable():
         raise ValueError("is not a URL such as https://login.example.org")
     return text
 
@@ -173,7 +210,4 @@ def local_url(host: str, port: int) -> str:
 
 def port_number(text: str) -> int:
     """A TCP port."""
-    value = int(text)
-    if not 0 < value < 65536:
-        raise ValueError("must be 1 to 65535")
-    return value
+    return whole(1, 65535)(text)

@@ -2,13 +2,40 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import fields
+from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
+from app.settings.staging import choose_staging
 from app.settings.table import Settings
 
 PREFIX = "SLUICE_"
+
+OTHERS = frozenset({"URL", "API_KEY", "COMPLETE", "SUPERVISOR_PID", "NODE", "BARE"})
+OTHERS_BEGIN = ("CLIENT_", "BENCH_", "SERVICE_", "PORT_")
+"""Variables with our prefix that are no settings of the server: those of the client, of benchmarks,
+of Kubernetes (for a service called sluice), and what a server passes on to its processes."""
+
+_PREFIX_IN_ANY_FORM = re.compile("sluice[_-]?", re.IGNORECASE)
+
+SHOWN_CHARACTERS = 100
+"""Of a value that cannot be used; the rest is left out of the message."""
+
+NEEDS = {
+    "oidc_issuer": "oidc_client_id",
+    "oidc_client_id": "oidc_issuer",
+    "oidc_client_secret": "oidc_issuer",
+    "oidc_domains": "oidc_issuer",
+    "oidc_groups": "oidc_issuer",
+    "direct_uploads": "storage",
+    "direct_downloads": "storage",
+    "s3_endpoint": "storage",
+    "smtp_url": "public_url",  # links in mail begin with it
+}
+"""Settings that do nothing without another one."""
 
 
 class SettingsError(ValueError):
@@ -19,24 +46,70 @@ def from_env(environ: Mapping[str, str]) -> Settings:
     """Settings from `SLUICE_` variables; raises `SettingsError` naming all invalid ones."""
     values: dict[str, Any] = {}
     complaints = []
-    known = {PREFIX + item.name.upper(): item for item in fields(Settings)}
-    for variable, item in known.items():
+    for variable, item in _known().items():
         if variable not in environ:
             continue
         try:
             values[item.name] = item.metadata["parse"](environ[variable])
         except ValueError as error:
-            shown = f"={environ[variable]!r}" if item.repr else ""
+            shown = f"={_shown(environ[variable])}" if item.repr else ""
             complaints.append(f"{variable}{shown}: {error}")
-    if values.get("oidc_issuer") and not values.get("oidc_client_id"):
-        complaints.append(f"{PREFIX}OIDC_CLIENT_ID: must be set together with {PREFIX}OIDC_ISSUER")
-    if values.get("direct_uploads") and not values.get("storage"):
-        complaints.append(f"{PREFIX}STORAGE: must be set together with {PREFIX}DIRECT_UPLOADS")
-    if values.get("smtp_url") and not values.get("public_url"):
-        complaints.append(
-            f"{PREFIX}PUBLIC_URL: must be set together with {PREFIX}SMTP_URL, as in "
-            "https://videos.example: links in mail begin with it"
-        )
+    if not complaints:
+        if "staging_dir" not in values:
+            default = Path(Settings.__dataclass_fields__["data_dir"].metadata["default"])
+            data_dir = values.get("data_dir", default.absolute())
+            values["staging_dir"] = choose_staging(data_dir).path
+        settings = Settings(**values)
+        complaints = _contradictions(settings)
+    if len(complaints) == 1:
+        raise SettingsError(f"This setting cannot be used: {complaints[0]}")
     if complaints:
         raise SettingsError("These settings cannot be used:\n  " + "\n  ".join(complaints))
-    return Settings(**values)
+    return settings
+
+
+def unknown_variables(environ: Mapping[str, str]) -> list[str]:
+    """A sentence for each variable that looks like a setting and is none: perhaps misspelt."""
+    names = [item.name.upper() for item in fields(Settings)]
+    found = []
+    for variable in sorted(environ):
+        start, name = variable[: len(PREFIX)], variable[len(PREFIX) :]
+        if start == PREFIX and (name in {*names, *OTHERS} or name.startswith(OTHERS_BEGIN)):
+            continue
+        meant = _PREFIX_IN_ANY_FORM.match(variable)
+        if meant is None:
+            continue
+        nearest = get_close_matches(variable[meant.end() :].upper(), names, n=1)
+        hint = (
+            f"did you mean {PREFIX}{nearest[0]}?"
+            if nearest
+            else "docs/settings.md lists the settings"
+        )
+        found.append(f"{ascii(variable)[1:-1]} is not a setting and has no effect: {hint}")
+    return found
+
+
+def _shown(text: str) -> str:
+    return repr(text) if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]!r}..."
+
+
+def _known() -> dict[str, Any]:
+    return {PREFIX + item.name.upper(): item for item in fields(Settings)}
+
+
+def _contradictions(settings: Settings) -> list[str]:
+    complaints = [
+        f"{_variable(name)}: must be set together with {_variable(other)}"
+        for name, other in NEEDS.items()
+        if getattr(settings, name) and not getattr(settings, other)
+    ]
+    if not (settings.is_open or settings.passwords or settings.passkeys or settings.oidc_issuer):
+        complaints.append(
+            f"{_variable('passwords')} and {_variable('passkeys')} are off, and "
+            f"{_variable('oidc_issuer')} is empty: nobody could sign in"
+        )
+    return complaints
+
+
+def _variable(name: str) -> str:
+    return PREFIX + name.upper()

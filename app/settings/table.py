@@ -19,6 +19,7 @@ from app.settings.addresses import (
     internal_location,
     is_local,
     issuer,
+    listening_address,
     local_url,
     mail_url,
     networks,
@@ -28,24 +29,35 @@ from app.settings.addresses import (
     region,
     server_url,
 )
+from app.settings.staging import choose_staging
 from app.settings.values import (
-    STAGING,
     count,
-    default_staging,
     default_workers,
     extensions,
-    file_bytes,
     folder,
+    label,
     link_secret,
+    mail_sender,
     one_of,
     optional_count,
-    positive,
     rate,
-    seconds,
+    seconds_within,
     secret,
+    sizes,
     switch,
+    whole,
     words,
 )
+
+MOST_WORKERS = 512
+MOST_THREADS = 4096
+"""More than any machine makes use of: a number above them is a mistake."""
+
+LEAST_SECONDS = 0.1
+"""Of times in which work is repeated or waited for: less would keep a core busy for nothing."""
+
+MOST_STOP_SECONDS = 86_400.0
+"""Of times that a stopping server waits. Longer ones are mistakes: it would never stop."""
 
 HIDDEN = frozenset((secret, link_secret, mail_url, database_server, server_url))
 """Parsers of what is, or may contain, a secret: neither `repr` nor error messages show it."""
@@ -63,15 +75,15 @@ def _option(parse: Callable[[str], Any], default: str, text: str) -> Any:
 class Settings:
     """Every option; its variable is `SLUICE_` and the field's name in capitals."""
 
-    host: str = _option(str, "127.0.0.1", "Address to serve on.")
+    host: str = _option(listening_address, "127.0.0.1", "Address to serve on.")
     port: int = _option(port_number, "8000", "Port to serve on.")
     staging_dir: Path = field(
-        default_factory=default_staging,
+        default_factory=lambda: choose_staging().path,
         metadata={
             "parse": folder,
-            "default": f"{STAGING}",
-            "help": "Folder where chunks are written; best on the disk of the data. "
-            "`/tmp/sluice-UID` if the default belongs to another user.",
+            "default": "/tmp/sluice",
+            "help": "Folder where chunks are written; best on the disk of the data. By default "
+            "`/var/tmp/sluice` where `/tmp` is in memory; with `-UID` if that is another user's.",
         },
     )
     data_dir: Path = _option(folder, "./data", "Folder of the finished files and the database.")
@@ -92,7 +104,7 @@ class Settings:
     )
     s3_region: str = _option(region, "us-east-1", "Region of the bucket.")
     spool_bytes: int = _option(
-        positive,
+        sizes(1),
         "2147483648",
         "With a bucket, the most bytes that wait to be sent there, and of films that ffmpeg reads.",
     )
@@ -101,21 +113,21 @@ class Settings:
         "0",
         "With a bucket, let the page and the client send straight to it what they can.",
     )
-    chunk_bytes: int = _option(positive, "20971520", "Largest chunk that the page sends.")
-    max_upload_bytes: int = _option(file_bytes, "1099511627776", "Largest single upload.")
+    chunk_bytes: int = _option(sizes(1), "20971520", "Largest chunk that the page sends.")
+    max_upload_bytes: int = _option(sizes(1), "1099511627776", "Largest single upload.")
     allowed_extensions: frozenset[str] = _option(
         extensions, "", "File name extensions to accept, as in `mp4,mov`; empty for all."
     )
     workers: int = field(
         default_factory=default_workers,
         metadata={
-            "parse": positive,
+            "parse": whole(1, MOST_WORKERS),
             "default": "cores, at least 2",
             "help": "Worker processes.",
         },
     )
     threads: int = _option(
-        positive, "64", "Threads per worker process, one for each running request."
+        whole(1, MOST_THREADS), "64", "Threads per worker process, one for each running request."
     )
     connections_per_address: int = _option(
         count,
@@ -129,9 +141,11 @@ class Settings:
         "What is on the disk before it is acknowledged: each `chunk`, each finished `file`, "
         "or `none`.",
     )
-    expiry_seconds: float = _option(seconds, "604800", "Uploads idle this long are deleted.")
+    expiry_seconds: float = _option(
+        seconds_within(LEAST_SECONDS), "604800", "Uploads idle this long are deleted."
+    )
     reservation_seconds: float = _option(
-        seconds,
+        seconds_within(LEAST_SECONDS),
         "600",
         "With accounts, an upload that has received no byte for this long gives its disk space "
         "back until its first byte comes. One through an upload link expires then, with or without "
@@ -139,7 +153,7 @@ class Settings:
         "progress.",
     )
     project_quota_bytes: int = _option(
-        count,
+        sizes(0),
         "0",
         "Quota of new projects: the most bytes that their videos and uploads may have together; 0 "
         "for no limit. Administrators can change it for each project.",
@@ -151,19 +165,19 @@ class Settings:
         "of a link) may have at once; 0 for no limit.",
     )
     max_reserved_bytes_per_sender: int = _option(
-        count,
+        sizes(0),
         "0",
         "With accounts, the most bytes that all unfinished uploads of one sender may still lack "
         "together; 0 for no limit.",
     )
     max_reserved_bytes_per_link: int = _option(
-        count,
+        sizes(0),
         "107374182400",
         "The most bytes that all unfinished uploads of one upload link may hold together: those "
         "received, and those expected within a minute; 0 for no limit.",
     )
     max_reserved_bytes_of_links: int = _option(
-        count, "536870912000", "The same for all upload links together; 0 for no limit."
+        sizes(0), "536870912000", "The same for all upload links together; 0 for no limit."
     )
     requests_per_minute: int | None = _option(
         optional_count,
@@ -187,21 +201,25 @@ class Settings:
         rate, "0", "Bytes per second that one sender may send; 0 for no limit."
     )
     sweep_seconds: float = _option(
-        seconds,
+        seconds_within(LEAST_SECONDS),
         "60",
         "How often the background worker looks for expired uploads; at least every half hour.",
     )
     body_idle_seconds: float = _option(
-        seconds, "30", "A request body that stays idle this long ends with 408."
+        seconds_within(LEAST_SECONDS, MOST_STOP_SECONDS),
+        "30",
+        "A request body that stays idle this long ends with 408.",
     )
     min_bytes_per_second: float = _option(
         rate, "1024", "A request body that arrives more slowly ends with 408; 0 for any rate."
     )
     graceful_seconds: float = _option(
-        seconds, "30", "How long running requests may take to finish when the server stops."
+        seconds_within(LEAST_SECONDS, MOST_STOP_SECONDS),
+        "30",
+        "How long running requests may take to finish when the server stops.",
     )
     drain_seconds: float = _option(
-        rate,
+        seconds_within(0, MOST_STOP_SECONDS),
         "0",
         "How long the server serves on after SIGTERM, with `/readyz` answering 503, so that load "
         "balancers send it nothing more before it closes its port. A second signal ends that.",
@@ -225,7 +243,9 @@ class Settings:
     oidc_client_id: str = _option(secret, "", "What the provider calls this server.")
     oidc_client_secret: str = _option(secret, "", "The secret that the provider has given it.")
     oidc_name: str = _option(
-        str, "single sign-on", "What people call the provider: `Sign in with ...` is on the button."
+        label,
+        "single sign-on",
+        "What people call the provider: `Sign in with ...` is on the button.",
     )
     oidc_domains: frozenset[str] = _option(
         domains,
@@ -249,10 +269,10 @@ class Settings:
         "for none: administrators pass the links on themselves.",
     )
     mail_from: str = _option(
-        str, "sluice@localhost", "Sender of that mail, as in `Sluice <films@example.org>`."
+        mail_sender, "sluice@localhost", "Sender of that mail, as in `Sluice <films@example.org>`."
     )
     audit_seconds: float = _option(
-        seconds, "31536000", "How long entries of the audit log are kept."
+        seconds_within(1), "31536000", "How long entries of the audit log are kept."
     )
     webhook_private: bool = _option(
         switch, "0", "Whether webhooks may lead to private networks, and to this machine."
@@ -311,7 +331,7 @@ class Settings:
         "`off`.",
     )
     media_cache_bytes: int = _option(
-        count,
+        sizes(0),
         "21474836480",
         "Room for other qualities of films; those watched least recently make room for new ones. "
         "0 for no limit.",

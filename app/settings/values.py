@@ -1,32 +1,50 @@
-"""Parses numbers, words and folders of settings, and finds the defaults that depend on the machine.
+"""Parses numbers, words and folders of settings, and finds defaults that depend on the machine.
 
-Parsers raise `ValueError` for values that cannot be used.
+Parsers raise `ValueError` for values that cannot be used. The message says what can be.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Callable
+from decimal import Decimal
+from email.errors import MessageError
+from email.message import EmailMessage
 from pathlib import Path
 
+from app.domain.numbers import parse_bytes
 from app.domain.ranges import MAX_BYTES
-
-STAGING = Path("/tmp/sluice")
 
 MAX_SECONDS = 100 * 365 * 24 * 3600
 """A hundred years, so that subtracting it always gives a valid date."""
 
 _SECRET = re.compile("[A-Za-z0-9]{32,}")
 
+_WHOLE_NUMBER = re.compile("[0-9]{1,30}")
 
-def default_staging(path: Path = STAGING) -> Path:
-    """The folder in /tmp, with our user number if another user has it already."""
-    try:
-        is_others = path.lstat().st_uid != os.geteuid()
-    except OSError:
-        is_others = False
-    return path.with_name(f"{path.name}-{os.geteuid()}") if is_others else path
+_FRACTION = re.compile(r"[0-9]+\.[0-9]+")
+"""Of a byte."""
+
+_TIME = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,9})?|[0-9]{1,3}e[0-9]{1,2}) ?([a-z]*)")
+
+_UNIT_SECONDS = {
+    **dict.fromkeys(("", "s", "sec", "second", "seconds"), 1),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60),
+    **dict.fromkeys(("h", "hour", "hours"), 3600),
+    **dict.fromkeys(("d", "day", "days"), 86_400),
+    **dict.fromkeys(("w", "week", "weeks"), 604_800),
+}
+
+_SWITCH = {
+    **dict.fromkeys(("1", "true", "yes", "on"), True),
+    **dict.fromkeys(("0", "false", "no", "off"), False),
+}
+
+_EXTENSION = re.compile(r"\.?(?:\w|[+-])+")
+
+_MAIL_ADDRESS = re.compile(r"[^@\s<>\"]+@[^@\s<>\"]+")
 
 
 def default_workers() -> int:
@@ -34,67 +52,110 @@ def default_workers() -> int:
     return max(2, len(os.sched_getaffinity(0)))
 
 
-def positive(text: str) -> int:
-    """A whole number above 0."""
-    value = int(text)
-    if value <= 0:
-        raise ValueError("must be above 0")
-    return value
+def whole(least: int, most: int) -> Callable[[str], int]:
+    """A parser of whole numbers from `least` to `most`."""
+
+    def parse(text: str) -> int:
+        digits = text.strip()
+        value = int(digits) if _WHOLE_NUMBER.fullmatch(digits) else -1
+        if not least <= value <= most:
+            raise ValueError(f"must be a whole number from {least} to {most}")
+        return value
+
+    return parse
 
 
-def seconds(text: str) -> float:
-    """A time in seconds, above 0."""
-    value = float(text)
-    if not 0 < value <= MAX_SECONDS:
-        raise ValueError(f"must be above 0 and at most {MAX_SECONDS}")
-    return value
+count = whole(0, MAX_BYTES)
 
 
-def count(text: str) -> int:
-    """A whole number, 0 or more."""
-    value = int(text)
-    if value < 0:
-        raise ValueError("must be 0 or more")
-    return value
+def optional_count(text: str) -> int | None:
+    """As `count`, or nothing."""
+    return count(text) if text.strip() else None
+
+
+def sizes(least: int, most: int = MAX_BYTES) -> Callable[[str], int]:
+    """A parser of sizes from `least` to `most` bytes, as in `20971520`, `20MiB` or `50GB`."""
+
+    def parse(text: str) -> int:
+        try:
+            value = -1 if _FRACTION.fullmatch(text.strip()) else parse_bytes(text)
+        except ValueError:
+            value = -1
+        if not least <= value <= most:
+            raise ValueError(
+                f"must be a size from {least} to {most} bytes, as in 20971520, 20MiB or 50GB"
+            )
+        return value
+
+    return parse
 
 
 def rate(text: str) -> float:
-    """A finite number, 0 or more."""
-    value = float(text)
-    if not 0 <= value < float("inf"):
-        raise ValueError("must be 0 or more")
-    return value
+    """Bytes per second, 0 or more."""
+    try:
+        return float(sizes(0)(text))
+    except ValueError:
+        raise ValueError(
+            f"must be 0 to {MAX_BYTES} bytes per second, as in 1024, 500KB or 1.5MB"
+        ) from None
+
+
+def seconds_within(least: float, most: float = MAX_SECONDS) -> Callable[[str], float]:
+    """A parser of times from `least` to `most` seconds, as in `90`, `10min`, `2h` or `7d`."""
+
+    def parse(text: str) -> float:
+        found = _TIME.fullmatch(text.strip().lower())
+        unit = _UNIT_SECONDS.get(found[2]) if found else None
+        value = float(Decimal(found[1]) * unit) if found and unit else math.nan
+        if not least <= value <= most:
+            raise ValueError(
+                f"must be a time from {least:g} to {most:.0f} seconds, as in 90, 10min, 2h or 7d"
+            )
+        return value
+
+    return parse
 
 
 def folder(text: str) -> Path:
     """The absolute path of a folder; `~` is the home of the user."""
-    if not text:
-        raise ValueError("must name a folder")
-    return Path(text).expanduser().absolute()
+    if not text.strip() or "\0" in text:
+        raise ValueError("must name a folder, as in /srv/sluice")
+    if "://" in text or not (text[0] in "/~._" or text[0].isalnum()):
+        raise ValueError(
+            "is not a folder as in /srv/sluice; begin with ./ if it is really called that"
+        )
+    try:
+        return Path(text).expanduser().absolute()
+    except RuntimeError:
+        raise ValueError("begins with ~ and a user who is not known here") from None
 
 
 def one_of(*words: str) -> Callable[[str], str]:
-    """A parser that takes only these words."""
+    """A parser that takes only these words, in capitals too."""
 
     def parse(text: str) -> str:
-        if text not in words:
+        word = text.strip().lower()
+        if word not in words:
             raise ValueError(f"must be one of {', '.join(words)}")
-        return text
+        return word
 
     return parse
 
 
 def switch(text: str) -> bool:
-    """Whether it is on: 0 or 1."""
-    if text not in {"0", "1"}:
-        raise ValueError("must be 0 or 1")
-    return text == "1"
+    """Whether it is on."""
+    value = _SWITCH.get(text.strip().lower())
+    if value is None:
+        raise ValueError("must be 1, true, yes or on, or else 0, false, no or off")
+    return value
 
 
 def extensions(text: str) -> frozenset[str]:
     """File name extensions, separated by commas, without their dots."""
-    words = (word.strip().lower().removeprefix(".") for word in text.split(","))
-    return frozenset(word for word in words if word)
+    words = frozenset(word.strip().lower() for word in text.split(",") if word.strip())
+    if any(not _EXTENSION.fullmatch(word) for word in words) or (text.strip() and not words):
+        raise ValueError("must be extensions separated by commas, as in mp4,mov; empty for all")
+    return frozenset(word.removeprefix(".") for word in words)
 
 
 def link_secret(text: str) -> str:
@@ -116,19 +177,23 @@ def words(text: str) -> frozenset[str]:
     return frozenset(word.strip() for word in text.split(",") if word.strip())
 
 
-def file_bytes(text: str) -> int:
-    """A size that a file can have."""
-    value = int(text)
-    if not 0 < value <= MAX_BYTES:
-        raise ValueError(f"must be 1 to {MAX_BYTES}")
-    return value
+def label(text: str) -> str:
+    """A text for a button."""
+    if not (text.strip() and text.isprintable() and len(text) <= 100):
+        raise ValueError("must be a text of 1 to 100 characters, in one line")
+    return text.strip()
 
 
-def optional_count(text: str) -> int | None:
-    """A number from 0 on, or nothing."""
-    if not text:
-        return None
-    value = int(text)
-    if value < 0:
-        raise ValueError("must be 0 or more")
-    return value
+def mail_sender(text: str) -> str:
+    """The sender of mail, as in `Sluice <films@example.org>`."""
+    message = EmailMessage()
+    try:
+        message["From"] = text
+        (address,) = message["From"].addresses
+    except (ValueError, IndexError, MessageError):
+        address = None
+    if address is None or not (text.isprintable() and _MAIL_ADDRESS.fullmatch(address.addr_spec)):
+        raise ValueError(
+            "must be one e-mail address, as in films@example.org or Sluice <films@example.org>"
+        )
+    return text.strip()

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import requests
+from sqlalchemy import text
 
 from app.admin.backup import Backup
 from app.domain.jobs import Lane
@@ -23,6 +24,7 @@ from app.records.jobs import JobRecords
 from app.records.media import MediaRecords
 from app.services import Services, build_services
 from app.settings import from_env
+from tests.admin.test_commands import Operator
 from tests.live_server import ROOT, Server, running_server
 
 pytestmark = pytest.mark.e2e
@@ -85,7 +87,8 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
 def test_a_server_started_on_the_backup_has_everything(
     server: Server, folder: Path, tmp_path: Path
 ) -> None:
-    contents = {upload(server, text): text for text in (b"first film", b"second film" * 1000)}
+    films = (b"first film", b"second film" * 1000)
+    contents = {upload(server, content): content for content in films}
 
     result = back_up(server, folder)
 
@@ -195,6 +198,92 @@ def test_a_folder_that_cannot_be_written_is_named_in_one_line(
     assert result.returncode == 1
     assert "Traceback" not in result.stderr
     assert str(tmp_path / "file") in result.stderr
+
+
+@pytest.fixture
+def operator(tmp_path: Path) -> Iterator[Operator]:
+    with closing_operator(tmp_path / "library") as made:
+        yield made
+
+
+@contextmanager
+def closing_operator(folder: Path) -> Iterator[Operator]:
+    made = Operator(folder)
+    try:
+        yield made
+    finally:
+        made.services.database.close()
+
+
+def content_of(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("options", [[], ["--without-library"]])
+def test_a_backup_of_another_library_is_replaced_only_by_force(
+    operator: Operator, tmp_path: Path, options: list[str]
+) -> None:
+    operator.finish("good.mp4")
+    folder = tmp_path / "backup"
+    assert operator.run("backup", str(folder)).exit_code == 0
+    before = content_of(folder)
+    with closing_operator(tmp_path / "other") as other:
+        refused = other.run("backup", *options, str(folder))
+        assert refused.exit_code == 1
+        assert refused.stderr.startswith(f"Error: {folder} has a backup of another library.")
+        assert refused.stderr.count("\n") == 1
+        assert content_of(folder) == before
+        assert other.run("backup", "--force", *options, str(folder)).exit_code == 0
+    assert content_of(folder) != before
+
+
+def test_a_library_that_lost_most_files_is_backed_up_only_by_force(
+    operator: Operator, tmp_path: Path
+) -> None:
+    files = [operator.finish(f"{number}.mp4") for number in range(3)]
+    folder = tmp_path / "backup"
+    assert operator.run("backup", str(folder)).exit_code == 0
+    for file in files[:2]:
+        file.rename(tmp_path / file.name)
+    refused = operator.run("backup", str(folder))
+    assert refused.exit_code == 1
+    assert f"2 of the 3 files in {folder} are missing" in refused.stderr
+    forced = operator.run("backup", "--force", str(folder))
+    assert forced.exit_code == 0
+    assert {path.name for path in (folder / "library").iterdir()} == {file.name for file in files}
+
+
+def test_records_that_lost_most_videos_are_backed_up_only_by_force(
+    operator: Operator, tmp_path: Path
+) -> None:
+    operator.finish()
+    folder = tmp_path / "backup"
+    assert operator.run("backup", str(folder)).exit_code == 0
+    with operator.services.database.write() as connection:
+        connection.execute(text("DELETE FROM uploads"))
+    refused = operator.run("backup", "--without-library", str(folder))
+    assert (refused.exit_code, "1 of the 1 files" in refused.stderr) == (1, True)
+    assert operator.run("backup", "--without-library", "--force", str(folder)).exit_code == 0
+
+
+def test_the_last_copy_of_a_lost_file_stays_in_the_backup(
+    operator: Operator, tmp_path: Path
+) -> None:
+    lost, *_ = (operator.finish(f"{number}.mp4") for number in range(3))
+    folder = tmp_path / "backup"
+    operator.run("backup", str(folder))
+    lost.unlink()
+    assert operator.run("backup", str(folder)).exit_code == 0
+    assert (folder / "library" / lost.name).exists()
+
+
+def test_videos_that_were_deleted_are_not_missing(operator: Operator, tmp_path: Path) -> None:
+    ids = [operator.finish(f"{number}.mp4").name for number in range(3)]
+    folder = tmp_path / "backup"
+    operator.run("backup", str(folder))
+    operator.run("videos", "delete", *ids)
+    result = operator.run("backup", str(folder))
+    assert (result.exit_code, "3 removed" in result.stdout) == (0, True)
 
 
 def test_what_was_made_from_videos_is_made_again_from_a_backup(

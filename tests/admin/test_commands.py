@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,12 @@ import pytest
 from click.testing import Result
 from flask import Flask
 
-from app.admin.commands import init_app
+from app.admin.commands import operator_app
 from app.domain.access import FIRST_PROJECT, Scope
 from app.domain.audit import AuditFilter
 from app.domain.lifecycle import UploadState
 from app.domain.upload import Upload, UploadId
-from app.factory import create_app
+from app.http import context
 from app.identity.signing import Signing
 from app.ingest.source import StreamSource
 from app.records.shared_values import SharedValues
@@ -35,8 +36,8 @@ class Operator:
         )
         self.services: Services = build_services(settings)
         self.services.prepare()
-        self.app: Flask = create_app(self.services)
-        init_app(self.app)
+        self.app: Flask = operator_app()
+        context.init_app(self.app, self.services)
 
     def run(self, *arguments: str) -> Result:
         return self.app.test_cli_runner().invoke(args=arguments)
@@ -137,6 +138,18 @@ def test_videos_list_and_show_finished_files(operator: Operator) -> None:
     assert [row["id"] for row in operator.json("videos", "list")] == ids[::-1]
     assert len(operator.json("videos", "list", "--limit", "2")) == 2
     assert len(operator.json("videos", "show", ids[0])["sha256"]) == 64
+
+
+def test_lists_show_sizes_and_dates_for_people(operator: Operator) -> None:
+    video = operator.finish("film.mp4", b"x" * 1_500_000).name
+    upload = operator.begin("begun.mp4", 20_000_000).id
+    time = r"20\d\d-\d\d-\d\d \d\d:\d\d"
+    assert re.fullmatch(
+        rf"{video}  {time} +1\.5 MB  film\.mp4\n", operator.run("videos", "list").stdout
+    )
+    assert re.fullmatch(
+        rf"{upload}  {time} +0 bytes of 20 MB  begun\.mp4\n", operator.run("uploads", "list").stdout
+    )
 
 
 def test_lists_and_verify_go_beyond_one_page(operator: Operator) -> None:
@@ -258,7 +271,7 @@ def test_disk_bench_measures_the_folder_it_is_given(operator: Operator, tmp_path
 def test_disk_bench_checks_for_space_first(operator: Operator) -> None:
     result = operator.run("disk-bench", "--bytes", str(10**15))
     assert result.exit_code == 1
-    assert "MiB" in result.stderr
+    assert "PB that this needs" in result.stderr
 
 
 @pytest.mark.parametrize("option", [("--seconds", "0"), ("--bytes", "1"), ("--folder", "/nowhere")])

@@ -63,7 +63,7 @@ def test_a_key_of_the_operator_expires(operator: Operator, expires: str) -> None
 
 def test_the_operator_limits_projects(operator: Operator) -> None:
     limited = operator.json("projects", "set", "local", "--quota", "1.5GB", "--keep-videos", "30")
-    assert limited["quota_bytes"] == 1.5 * 2**30
+    assert limited["quota_bytes"] == 1_500_000_000
     assert limited["video_seconds"] == 30 * 24 * 3600
     free = operator.json("projects", "set", "local", "--quota", "none", "--keep-videos", "none")
     assert (free["quota_bytes"], free["video_seconds"]) == (None, None)

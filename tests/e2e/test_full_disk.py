@@ -149,16 +149,18 @@ def test_with_a_bucket_a_full_staging_disk_is_to_be_tried_again(
 def test_a_folder_that_cannot_be_written_is_reported(
     tmp_path: Path, start_server: Callable[..., Server]
 ) -> None:
-    (tmp_path / "file").write_text("in the way")
-    server = start_server(SLUICE_STAGING_DIR=str(tmp_path / "file" / "staging"), **FFMPEG)
+    staging = tmp_path / "staging"
+    server = start_server(SLUICE_STAGING_DIR=str(staging), **FFMPEG)
+    staging.rmdir()
+    staging.write_text("in the way")
     response = server.get("/readyz")
     assert response.status_code == 503
     assert [p["code"] for p in response.json()["problems"]] == ["staging_not_writable"]
     assert str(tmp_path) not in response.text, "anyone may ask"
-    assert "cannot be written" in server.log
-    assert f"staging: {tmp_path / 'file' / 'staging'}" in server.log, "the operator is told where"
     created = server.post("/api/uploads", json={"name": "a.mp4", "size": 10})
     assert (created.status_code, created.json()["code"]) == (500, "storage_failed")
+    assert str(tmp_path) not in created.text
+    assert f"The server's disk failed: File exists. ({staging})" in server.log, "the operator may"
 
 
 def test_an_unusable_database_is_reported_in_one_line(tmp_path: Path) -> None:

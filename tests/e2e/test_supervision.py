@@ -121,6 +121,42 @@ def test_ctrl_c_for_the_web_server_alone_stops_the_server_gracefully(tmp_path: P
             os.killpg(top.pid, signal.SIGKILL)
 
 
+def test_a_hangup_replaces_the_workers_and_cuts_no_upload(tmp_path: Path) -> None:
+    with running_server(tmp_path, SLUICE_GRACEFUL_SECONDS="40") as server:
+        before = set(server.web_workers())
+        with server.connect() as connection:
+            connection.sendall(HEAD + bytes(50_000))
+            wait_until(lambda: server.get("/api/uploads").json()["uploads"], "the upload runs")
+            assert server.process is not None
+            server.process.send_signal(signal.SIGHUP)
+            wait_until(lambda: len(set(server.web_workers()) - before) == 2, "others have begun")
+            assert server.get("/readyz").ok
+            connection.sendall(bytes(50_000))
+            assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
+        wait_until(lambda: not before & set(server.web_workers()), "the old ones have ended")
+        assert len(server.get("/api/videos").json()["videos"]) == 1
+        assert "SIGHUP: the web server replaces its workers" in server.log
+
+
+@pytest.mark.parametrize("name", ["SIGHUP", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGQUIT"])
+def test_a_signal_to_all_processes_of_a_service_stops_nothing(tmp_path: Path, name: str) -> None:
+    with running_server(tmp_path, SLUICE_GRACEFUL_SECONDS="40") as server:
+        wait_until(lambda: len(server.processes()) >= 6, "all processes run")
+        top, *below = server.processes()
+        with server.connect() as connection:
+            connection.sendall(HEAD + bytes(50_000))
+            wait_until(lambda: server.get("/api/uploads").json()["uploads"], "the upload runs")
+            for process in (top, *below):
+                process.send_signal(getattr(signal, name))
+            wait_until(lambda: name in server.log, "it is logged")
+            connection.sendall(bytes(50_000))
+            assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
+        assert server.get("/readyz").ok
+        kept = [one for one in below if one not in server.processes()]
+        assert all("gunicorn" in command_of(one) or not command_of(one) for one in kept)
+        assert "ended with SIG" not in server.log
+
+
 def test_an_endless_request_does_not_keep_an_orphan_alive(tmp_path: Path) -> None:
     server = Server(tmp_path, {"SLUICE_GRACEFUL_SECONDS": "1", "SLUICE_BODY_IDLE_SECONDS": "600"})
     server.start()
@@ -167,6 +203,16 @@ def test_a_port_in_use_is_reported_in_one_line(server: Server, tmp_path: Path) -
     second = run_server(tmp_path, SLUICE_PORT=str(server.port))
     assert second.returncode == 2
     assert re.fullmatch(f"Port {server.port} is in use.*\n", second.stderr)
+
+
+def test_a_misspelt_setting_is_reported_before_anything_fails(
+    server: Server, tmp_path: Path
+) -> None:
+    second = run_server(tmp_path, SLUICE_PORT=str(server.port), SLUICE_DATADIR="x")
+    warning, refusal = second.stderr.splitlines()
+    assert "SLUICE_DATADIR is not a setting" in warning
+    assert "did you mean SLUICE_DATA_DIR?" in warning
+    assert refusal.startswith(f"Port {server.port} is in use.")
 
 
 class Terminal:

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from app.admin.commands import operator_app
+from app.http import context
 from tests.live_server import leave_measurement
 from tests.media.films import FilmStore
 from tests.postgresql import postgresql
@@ -157,7 +159,9 @@ def test_what_somebody_has_removed_from_the_bucket_is_made_again(
     assert services.bucket is not None
     objects = [each.name for each in services.bucket.list_objects(f"media/{made}/")]
     services.bucket.delete(*(name for name in objects if "/hls/source/" in name))
-    command = second.site.app.test_cli_runner()
+    app = operator_app()
+    context.init_app(app, services)
+    command = app.test_cli_runner()
     assert command.invoke(args=["storage", "reconcile"]).exit_code == 1
     assert command.invoke(args=["storage", "reconcile", "--remove"]).exit_code == 0
     wait_until(lambda: third.has(f"/media/{made}/hls/source/1.m4s"), "its segments are there again")

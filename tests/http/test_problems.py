@@ -2,6 +2,7 @@
 
 import pytest
 from flask import Flask
+from werkzeug.exceptions import NotFound
 
 from app.domain.errors import NotMadeYet
 from app.http.problems import MAX_ACCEPT_CHARACTERS, Problem, answer_json, prefers_html
@@ -34,3 +35,9 @@ def test_who_asks_too_early_is_told_when_to_come_back() -> None:
     with Flask(__name__).test_request_context():
         response = answer_json(Problem.of(NotMadeYet("It is being made.")))
     assert (response.status_code, response.headers["Retry-After"]) == (503, "1")
+
+
+def test_a_wrong_address_is_answered_without_advice_for_typing() -> None:
+    problem = Problem.of_http(NotFound())
+    assert (problem.status, problem.detail) == (404, "This server has nothing at that address.")
+    assert Problem.of_http(NotFound("No such film.")).detail == "No such film."

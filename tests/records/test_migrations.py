@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
@@ -15,6 +16,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
 
 from app.domain.access import FIRST_PROJECT
+from app.domain.errors import StorageFailed
 from app.domain.jobs import Lane
 from app.domain.lifecycle import UploadState
 from app.domain.ranges import ByteRange, RangeSet
@@ -26,7 +28,7 @@ from app.records.identity.tables import projects
 from app.records.identity.upload_links import UploadLink, UploadLinkRecords
 from app.records.jobs import JobRecords
 from app.records.media import MediaRecords
-from app.records.schema import MIGRATIONS, newest_revision
+from app.records.schema import MIGRATIONS, SchemaState, newest_revision
 from app.records.uploads import UploadRecords
 from tests.records.making import NOW, new_upload
 
@@ -46,6 +48,21 @@ def test_the_migrated_schema_matches_the_declared_one(database: Database) -> Non
     with database.read() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, projects.metadata) == []
+
+
+def test_a_database_of_a_newer_version_is_left_alone(database: Database) -> None:
+    newer = text("UPDATE alembic_version SET version_num = '9999'")
+    with database.write() as connection:
+        connection.execute(newer)
+    try:
+        for look in (database.migrate, database.schema_state):
+            with pytest.raises(StorageFailed, match=r"newer version of Sluice: .* revision 9999"):
+                look()
+    finally:
+        with database.write() as connection:
+            known = {"revision": newest_revision()}
+            connection.execute(text("UPDATE alembic_version SET version_num = :revision"), known)
+    assert database.schema_state() is SchemaState.CURRENT
 
 
 def test_indexes_and_keys_match_the_declared_ones(database: Database) -> None:

@@ -25,7 +25,7 @@ from app.records.engine import Database
 from app.records.errors import as_upload_error, driver_message
 from app.records.identity.tables import audit
 from app.records.postgresql import MIGRATION_LOCK, SESSION, PostgresqlServer
-from app.records.schema import is_up_to_date
+from app.records.schema import SchemaState
 from app.records.uploads import UploadRecords
 from tests.postgresql import Postgresql, pgbouncer, postgresql
 from tests.records.making import at, new_upload
@@ -151,8 +151,7 @@ def test_a_start_with_nothing_to_migrate_waits_for_nobody(url: str) -> None:
     ):
         vanished.execute("SELECT pg_advisory_xact_lock(%s)", [MIGRATION_LOCK])
         database.migrate()
-        with database.read() as connection:
-            assert is_up_to_date(connection)
+        assert database.schema_state() is SchemaState.CURRENT
 
 
 def test_a_migration_whose_process_vanished_ends_by_itself(url: str) -> None:

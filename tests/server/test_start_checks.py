@@ -16,10 +16,12 @@ from app.server.start_checks import (
     StartRefused,
     require_free_address,
     require_only_node,
-    require_own_folders,
     require_room_for_cells,
+    require_usable_folders,
+    staging_warnings,
 )
-from app.settings import from_env
+from app.settings import Settings, from_env
+from app.settings.staging import remember_staging
 from tests.live_server import free_port
 
 
@@ -27,11 +29,11 @@ def test_a_staging_folder_of_another_user_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = from_env({"SLUICE_STAGING_DIR": str(tmp_path), "SLUICE_DATA_DIR": str(tmp_path)})
-    require_own_folders(settings)
+    require_usable_folders(settings)
     os.chown(tmp_path, 4711, -1) if os.geteuid() == 0 else None
     monkeypatch.setattr(os, "geteuid", lambda: 4712)
     with pytest.raises(StartRefused, match=r"belongs to .*SLUICE_STAGING_DIR"):
-        require_own_folders(settings)
+        require_usable_folders(settings)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +46,58 @@ def test_a_folder_that_is_a_link_is_refused(tmp_path: Path, link: str, variable:
         {"SLUICE_STAGING_DIR": str(tmp_path / "staging"), "SLUICE_DATA_DIR": str(tmp_path)}
     )
     with pytest.raises(StartRefused, match=f"symbolic link.*{variable}"):
-        require_own_folders(settings)
+        require_usable_folders(settings)
+
+
+def folders(staging: Path, data: Path) -> Settings:
+    return from_env({"SLUICE_STAGING_DIR": str(staging), "SLUICE_DATA_DIR": str(data)})
+
+
+@pytest.mark.parametrize("staging", ["data/library", "data/library/staging", "data/media", "link"])
+def test_a_staging_folder_among_other_files_is_refused(tmp_path: Path, staging: str) -> None:
+    (tmp_path / "data" / "library").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "data" / "library")
+    with pytest.raises(StartRefused, match="SLUICE_STAGING_DIR to another folder"):
+        require_usable_folders(folders(tmp_path / staging, tmp_path / "data"))
+
+
+@pytest.mark.parametrize("staging", ["data", "data/staging", "."])
+def test_a_staging_folder_around_or_beside_the_library_is_fine(
+    tmp_path: Path, staging: str
+) -> None:
+    settings = folders(tmp_path / staging, tmp_path / "data")
+    require_usable_folders(settings)
+    assert settings.staging_dir.is_dir()
+    assert settings.library_dir.is_dir()
+
+
+@pytest.mark.parametrize(
+    ("staging", "data", "variable"),
+    [
+        ("file", "data", "SLUICE_STAGING_DIR"),
+        ("file/below", "data", "SLUICE_STAGING_DIR"),
+        ("staging", "file", "SLUICE_DATA_DIR"),
+        ("x" * 300, "data", "SLUICE_STAGING_DIR"),
+        ("staging", "x" * 300, "SLUICE_DATA_DIR"),
+    ],
+)
+def test_a_folder_that_cannot_be_made_is_named_with_its_setting(
+    tmp_path: Path, staging: str, data: str, variable: str
+) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StartRefused, match=f"{tmp_path}.* cannot be used: .*{variable}"):
+        require_usable_folders(folders(tmp_path / staging, tmp_path / data))
+
+
+def test_uploads_left_in_the_staging_folder_of_the_last_start_are_reported(tmp_path: Path) -> None:
+    before, settings = tmp_path / "before", folders(tmp_path / "now", tmp_path / "data")
+    require_usable_folders(settings)
+    before.mkdir()
+    remember_staging(settings.data_dir, before)
+    assert staging_warnings(settings, is_systemd=False) == []
+    (before / ("0" * 32)).touch()
+    (warning,) = staging_warnings(settings, is_systemd=False)
+    assert warning.startswith(f"1 files of unfinished uploads are in {before}")
 
 
 def test_a_spool_that_cannot_hold_a_part_of_the_longest_file_is_refused() -> None:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import pty
+import re
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tests.live_server import ROOT
+import pytest
+
+from tests.live_server import ROOT, Server
+from tests.waiting import wait_until
 
 BEGIN = """
-import os, signal, sys, time
+import fcntl, os, signal, sys, termios, time
 from functools import partial
 from app.server.child_processes import fork, import_main
 from app.server.supervisor import WORKERS, Supervisor
@@ -61,6 +70,131 @@ except AttributeError:
             supervisor.kill()
     assert ended == "the web server has ended"
     assert free == "the next server may start"
+
+
+SERVING = """
+from app.server.access_log import configure_logging
+from app.server.child_processes import RELOAD_SIGNAL
+
+def serve():
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(print("ended", flush=True)))
+    signal.signal(RELOAD_SIGNAL, lambda *_: print("reloads", flush=True))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {RELOAD_SIGNAL})
+    print("ready", flush=True)
+    while True:
+        signal.pause()
+
+configure_logging("info", "text")
+sys.exit(Supervisor(from_env({}), None, web=serve, workers={}).run())
+"""
+
+
+@contextmanager
+def serving(*, terminal: int | None = None, begin: str = "") -> Iterator[subprocess.Popen[str]]:
+    """A supervisor in a session of its own, perhaps with a controlling terminal."""
+    if terminal is not None:
+        begin += f"fcntl.ioctl({terminal}, termios.TIOCSCTTY, 0)\n"
+    with subprocess.Popen(
+        [sys.executable, "-c", BEGIN + begin + SERVING],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        pass_fds=[] if terminal is None else [terminal],
+    ) as supervisor:
+        try:
+            assert line_of(supervisor) == "ready\n"
+            yield supervisor
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(supervisor.pid, signal.SIGKILL)
+
+
+def line_of(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+def test_a_hangup_without_a_terminal_replaces_the_web_servers_workers() -> None:
+    with serving() as supervisor:
+        for _ in range(2):
+            supervisor.send_signal(signal.SIGHUP)
+            assert {line_of(supervisor)[9:], line_of(supervisor)[9:]} == {
+                "INFO: SIGHUP: the web server replaces its workers\n",
+                "",
+            }
+
+
+@pytest.mark.parametrize("name", ["SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM"])
+def test_a_signal_without_a_meaning_is_ignored_and_logged(name: str) -> None:
+    with serving() as supervisor:
+        supervisor.send_signal(getattr(signal, name))
+        assert line_of(supervisor)[9:] == f"INFO: {name}: ignored\n"
+        supervisor.terminate()
+        assert line_of(supervisor)[9:] == "INFO: SIGTERM: the server stops\n"
+        assert line_of(supervisor) == "ended\n"
+        assert supervisor.wait(120) == 0
+
+
+def test_a_terminal_that_is_closed_stops_the_server() -> None:
+    reader, terminal = pty.openpty()
+    with serving(terminal=terminal) as supervisor:
+        os.close(terminal)
+        os.close(reader)
+        assert line_of(supervisor)[9:] == "INFO: SIGHUP: the server stops\n"
+        assert line_of(supervisor) == "ended\n"
+        assert supervisor.wait(120) == 0
+
+
+def test_a_server_that_was_started_with_nohup_outlives_its_terminal() -> None:
+    reader, terminal = pty.openpty()
+    ignore = "signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+    with serving(terminal=terminal, begin=ignore) as supervisor:
+        os.close(terminal)
+        os.close(reader)
+        assert {line_of(supervisor)[9:], line_of(supervisor)[9:]} == {
+            "INFO: SIGHUP: the web server replaces its workers\n",
+            "",
+        }
+        assert supervisor.poll() is None
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("seconds", [0.1, 0.3, 0.5, 0.7, 1.0])
+def test_a_start_that_is_interrupted_ends_in_one_line(
+    tmp_path: Path, number: signal.Signals, seconds: float
+) -> None:
+    """At whatever moment the signal comes: on a loaded machine each may be any."""
+    server = Server(tmp_path)
+    with subprocess.Popen(
+        [sys.executable, "-m", "app.server.supervisor"],
+        cwd=ROOT,
+        env=server.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as supervisor:
+        try:
+            status = Path(f"/proc/{supervisor.pid}/status")
+            wait_until(lambda: caught(status) & 1 << (signal.SIGHUP - 1), "it handles signals")
+            time.sleep(seconds)
+            supervisor.send_signal(number)
+            _, errors = supervisor.communicate(timeout=120)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(supervisor.pid, signal.SIGKILL)
+    assert "Traceback" not in errors
+    if "while starting" in errors:
+        assert errors.splitlines()[-1] == f"Stopped by {number.name} while starting."
+        assert supervisor.returncode == (130 if number == signal.SIGINT else -number)
+
+
+def caught(status: Path) -> int:
+    """The signals that a process has handlers for; all of them once it has ended."""
+    found = re.search(r"^SigCgt:\s*([0-9a-f]+)$", status.read_text(), re.MULTILINE)
+    return int(found[1], 16) if found else -1
 
 
 def test_a_worker_that_is_restarted_after_an_update_runs_the_old_code(tmp_path: Path) -> None:

@@ -8,10 +8,11 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
-from pathlib import Path
 
 from app.domain.errors import NoRoom, StorageFailed
+from app.domain.numbers import bytes_in_words
 from app.storage.base import Problem, StagedFile
+from app.storage.file_systems import is_in_memory
 from app.storage.local.folder import KEPT_FREE_BYTES, Folder, disk_errors
 
 LOW_ROOM_BYTES = 1024 * 1024 * 1024
@@ -19,8 +20,6 @@ LOW_ROOM_BYTES = 1024 * 1024 * 1024
 
 NO_ROOM_BYTES = KEPT_FREE_BYTES + 16 * 1024 * 1024
 """With less than this, hardly a chunk can be stored."""
-
-_MEMORY_FILE_SYSTEMS = frozenset({"tmpfs", "ramfs"})
 
 
 class LocalInspection:
@@ -63,9 +62,9 @@ def folder_problems(folder: Folder, role: str, *, warn_of_memory: bool) -> Itera
         return
     free = folder.free_bytes
     if free < LOW_ROOM_BYTES:
-        detail = f"the {role} folder has {free // 1024**2} MiB free"
+        detail = f"the {role} folder has {bytes_in_words(free)} free"
         yield Problem(f"{role}_low_on_room", detail, is_fatal=free < NO_ROOM_BYTES)
-    if warn_of_memory and _file_system_type(folder.path) in _MEMORY_FILE_SYSTEMS:
+    if warn_of_memory and is_in_memory(folder.path):
         detail = (
             f"the {role} folder is kept in memory (tmpfs): uploads in progress use RAM and are "
             "lost on a restart of the machine; set SLUICE_STAGING_DIR to a folder on a disk"
@@ -82,15 +81,3 @@ def _why_not_writable(folder: Folder) -> str | None:
     except (StorageFailed, NoRoom) as error:
         return str(error)
     return None
-
-
-def _file_system_type(path: Path) -> str:
-    """Type of the file system `path` is on, from the longest matching mount point."""
-    resolved = path.resolve()
-    best, best_type = Path("/"), ""
-    for line in Path("/proc/self/mounts").read_text().splitlines():
-        _, mount_point, kind, *_ = line.split(" ")
-        point = Path(mount_point.encode().decode("unicode_escape"))
-        if resolved.is_relative_to(point) and len(point.parts) >= len(best.parts):
-            best, best_type = point, kind
-    return best_type

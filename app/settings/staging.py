@@ -1,0 +1,100 @@
+"""Chooses the folder for unfinished uploads where no setting names one.
+
+The choice depends on the machine, and a machine changes: after an update, `/tmp` may be in memory.
+So the data folder remembers the staging folder in use, which stays while it holds uploads.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.storage.file_systems import is_in_memory
+
+TEMPORARY = Path("/tmp")
+LASTING_TEMPORARY = Path("/var/tmp")
+
+NAME = "sluice"
+
+REMEMBERED = "staging"
+"""Name of the file in the data folder that holds the path of the staging folder in use."""
+
+_UPLOAD = re.compile(r"[0-9a-f]{32}")
+
+
+@dataclass(frozen=True, slots=True)
+class StagingChoice:
+    """A folder, and why it was chosen."""
+
+    path: Path
+    reason: str
+
+
+def choose_staging(
+    data_dir: Path | None = None,
+    *,
+    temporary: Path = TEMPORARY,
+    lasting: Path = LASTING_TEMPORARY,
+) -> StagingChoice:
+    """The folder that the library remembers if it holds uploads, otherwise the default.
+
+    A library of a version that remembered none has its uploads below `temporary`.
+    """
+    usual = _default(temporary, lasting)
+    before = None if data_dir is None else remembered_staging(data_dir)
+    if before is None and data_dir is not None and (data_dir / "sluice.db").exists():
+        before = _own(temporary).path
+    if before is not None and before != usual.path and count_uploads(before):
+        return StagingChoice(before, "it holds unfinished uploads of this library")
+    return usual
+
+
+def remembered_staging(data_dir: Path) -> Path | None:
+    """The staging folder that was last in use with this data folder."""
+    with suppress(OSError, ValueError):
+        text = os.fsdecode((data_dir / REMEMBERED).read_bytes())
+        return Path(text) if text.startswith("/") and "\0" not in text else None
+    return None
+
+
+def remember_staging(data_dir: Path, staging: Path) -> None:
+    """Note the folder in use. Without the note, the next start chooses the default."""
+    if remembered_staging(data_dir) == staging:
+        return
+    with suppress(OSError):
+        fresh = data_dir / f".{REMEMBERED}.{os.getpid()}"
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(os.fsencode(staging))
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(data_dir / REMEMBERED)
+
+
+def count_uploads(folder: Path) -> int:
+    """Number of files in the folder that are named as unfinished uploads are."""
+    with suppress(OSError), os.scandir(folder) as found:
+        return sum(_UPLOAD.fullmatch(entry.name) is not None for entry in found)
+    return 0
+
+
+def _default(temporary: Path, lasting: Path) -> StagingChoice:
+    if is_in_memory(temporary) and lasting.is_dir() and not is_in_memory(lasting):
+        return _own(lasting, f"{temporary} is in memory")
+    return _own(temporary, f"{temporary} is on a disk")
+
+
+def _own(parent: Path, reason: str = "") -> StagingChoice:
+    """The folder there, with our user number if another user has the usual one already."""
+    path = parent / NAME
+    try:
+        is_others = path.lstat().st_uid != os.geteuid()
+    except OSError:
+        is_others = False
+    if not is_others:
+        return StagingChoice(path, reason)
+    own = path.with_name(f"{NAME}-{os.geteuid()}")
+    return StagingChoice(own, f"{reason}, and {path} belongs to another user")
