@@ -17,14 +17,23 @@ from app.delivery.conditional import Validators
 from app.delivery.pieces import pieces_body
 from app.delivery.sendfile import span_body
 from app.domain.access import Action
+from app.domain.errors import NotMade
+from app.domain.lifecycle import UploadState
 from app.domain.made_files import Made
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, parse_upload_id
 from app.http.access_rules import requires
 from app.http.context import current_scope, current_services, note_upload
 from app.ingest.gunicorn_socket.connection import has_left
-from app.media.playback.library import CONTENT_TYPES, MadeFile, MediaLibrary, VirtualPart
+from app.media.playback.library import (
+    CONTENT_TYPES,
+    MadeFile,
+    MediaLibrary,
+    VirtualPart,
+    subtitles_of,
+)
 from app.media.playback.playlists import Playlists
+from app.media.playback.subtitles import Subtitles
 from app.media.renditions.offers import Renditions
 
 blueprint = Blueprint("playback", __name__, url_prefix="/media/<upload_id>")
@@ -53,7 +62,7 @@ def play(upload_id: str) -> Response:
 def master(upload_id: str) -> Response:
     """The playlist of all qualities, sound tracks and subtitles."""
     video = _video(upload_id)
-    return _playlist(_playlists().master(video, _renditions().rungs(video)))
+    return _playlist(_playlists().master(video, _renditions().rungs(video), _subtitles(video)))
 
 
 @blueprint.get("/hls/<stream>/index.m3u8")
@@ -61,6 +70,17 @@ def master(upload_id: str) -> Response:
 def playlist(upload_id: str, stream: str) -> Response:
     """The segments of one stream."""
     return _playlist(_playlists().of_stream(_video(upload_id), stream))
+
+
+@blueprint.get("/hls/subs-<text>/index.m3u8")
+@requires(Action.WATCH)
+def subtitles_playlist(upload_id: str, text: str) -> Response:
+    """The playlist of subtitles, which are one file."""
+    video = _video(upload_id)
+    found = next((each for each in _subtitles(video) if each.name == f"subs-{text}"), None)
+    if found is None:
+        raise NotMade("The film has no such subtitles.")
+    return _playlist(_playlists().of_subtitles(video.id, found))
 
 
 @blueprint.get("/hls/<stream>/<int:number>.m4s")
@@ -143,6 +163,15 @@ def _playlists() -> Playlists:
 
 def _renditions() -> Renditions:
     return current_services().media.renditions
+
+
+def _subtitles(video: Upload) -> list[Subtitles]:
+    """Those of a film, and beside it; none while it arrives."""
+    if video.state is not UploadState.COMPLETE:
+        return []
+    (view,) = _films().playbacks([video])
+    beside = current_services().media.text_files.of(video)
+    return [*subtitles_of(view), *(text.subtitles for text in beside)]
 
 
 def _is_awaited() -> bool:

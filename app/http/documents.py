@@ -17,7 +17,8 @@ from app.domain.ranges import RangeSet
 from app.domain.upload import Upload, UploadId
 from app.media.film.browsers import plays_audio
 from app.media.playback.film_files import MANIFEST, PLAY_FILE, SOUND_FILE
-from app.media.playback.library import PlaybackView
+from app.media.playback.library import PlaybackView, subtitles_of
+from app.media.playback.subtitles import Subtitles
 from app.media.playback.text_files import TextFile
 from app.media.renditions.offers import RenditionView
 from app.records.identity.keys import ApiKey
@@ -82,7 +83,7 @@ def video_document(
     """
     media = media_path(video.id, root)
     known = playback_document(playback, root)
-    known["subtitles"] += [_subtitles_beside(media, text) for text in texts]
+    known["subtitles"] += [_subtitles(text.subtitles, media) for text in texts]
     if renditions is not None:
         known["renditions"] = [rendition_document(video, view, root) for view in renditions]
     return {
@@ -135,7 +136,7 @@ def playback_document(view: PlaybackView, root: str = "") -> dict[str, Any]:
         "chapters": known.get("chapters", []),
         "thumbnails": _made(view, media, "thumbs.vtt"),
         "waveform": _made(view, media, "waveform.json"),
-        "subtitles": _subtitles(view, media),
+        "subtitles": [_subtitles(each, media) for each in subtitles_of(view)],
         "playable": _playable(view, media),
         "progress": view.progress,
         "problem": _problem(view.problem),
@@ -153,18 +154,9 @@ def _made(view: PlaybackView, media: str, name: str, url: str | None = None) -> 
     return f"{media}/{url or name}" if name in view.made else None
 
 
-def _subtitles(view: PlaybackView, media: str) -> list[dict[str, Any]]:
-    tracks = view.facts.of_kind("text") if view.facts else []
-    return [
-        {"language": track.language, "title": track.title, "url": url}
-        for number, track in enumerate(tracks, start=1)
-        if (url := _made(view, media, f"subs-{number}.vtt"))
-    ]
-
-
-def _subtitles_beside(media: str, text: TextFile) -> dict[str, Any]:
-    url = f"{media}/subs-{text.id}.vtt"
-    return {"language": text.language, "title": None, "url": url}
+def _subtitles(found: Subtitles, media: str) -> dict[str, Any]:
+    url = f"{media}/{found.name}.vtt"
+    return {"language": found.language, "title": found.title, "url": url}
 
 
 def _playable(view: PlaybackView, media: str) -> dict[str, Any] | None:

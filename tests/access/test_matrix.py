@@ -43,6 +43,7 @@ EXAMPLES: Mapping[str, str] = {
     "height": "360",
     "number": "1",
     "text_id": "0" * 32,
+    "text": "1",
     "key": "k",
     "code": "x" * 32,
     "digest": "0" * 64,

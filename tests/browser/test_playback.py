@@ -24,8 +24,10 @@ from tests.media.shelf import Shelf
 
 pytestmark = [pytest.mark.browser, pytest.mark.e2e]
 
-QUICK = ["open-gop.mp4", "late-sound.mp4", "rotated.mp4", "fragmented.mp4", "av1.mp4"]
+QUICK = ["open-gop.mp4", "sound-from-5.mp4", "rotated.mp4", "fragmented.mp4", "av1.mp4"]
 OTHERS = [
+    "late-sound.mp4",
+    "opus-from-5.mp4",
     "h264.mp4",
     "moov-last.mp4",
     "quicktime.mov",
@@ -48,7 +50,6 @@ OTHERS = [
 SHAPES = {"rotated.mp4": (96, 160), "anamorphic.mp4": (320, 96)}
 SEEKS = 10
 CHROMIUM_CANNOT_SEEK = {
-    ("open-gop.mp4", "play.mp4"),
     ("open-gop.mp4", "hls/master.m3u8"),
     ("fragmented.mp4", "play.mp4"),
 }
@@ -108,6 +109,13 @@ def test_films_in_other_formats_play(
     shelf.when_made(name)
     with closing(browser.new_context()) as context:
         play_and_seek(shelf, film, context.new_page(), way=way, name=name)
+
+
+def test_subtitles_are_shown_by_players_that_get_only_hls(shelf: Shelf, any_page: Page) -> None:
+    shelved = shelf.when_made("subtitles.mp4")
+    theater = Theater(any_page, shelf.server)
+    theater.load(f"{shelved.path}/hls/master.m3u8", with_hls_js=True)
+    assert theater.subtitles() == [["Good evening", 0.5, 1.5], ["Ä", 2, 3]]
 
 
 def play_and_seek(shelf: Shelf, film: FilmStore, page: Page, *, way: str, name: str) -> None:

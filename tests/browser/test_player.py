@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,52 @@ def seek(video: Locator, seconds: float) -> None:
         " video.addEventListener('seeked', done, { once: true }); video.currentTime = seconds; })",
         seconds,
     )
+
+
+def test_a_film_with_open_groups_goes_on_wherever_it_is_sought(
+    site: Server, page: Page, film: FilmStore
+) -> None:
+    page.goto(f"{site.url}/watch/{put(site, 'film.mp4', film('open-gop.mp4'))}")
+    video = video_of(page)
+    for seconds in (4.02, 1.3, 10.5):
+        seek(video, seconds)
+        video.evaluate("(video) => video.play()")
+        wait_for(video, f"video.currentTime > {seconds + 0.5}")
+    wait_for(video, "video.ended")
+    assert value_of(video, "video.currentSrc").endswith("play.mp4")
+    expect(page.get_by_role("status")).to_have_count(0)
+
+
+def test_a_damaged_film_goes_on_after_the_damage_and_says_where_it_is(
+    site: Server, page: Page, film: FilmStore
+) -> None:
+    page.goto(f"{site.url}/watch/{put(site, 'film.mp4', film('holed.mp4'))}")
+    video = video_of(page)
+    page.get_by_role("button", name="play", exact=True).click()
+    wait_for(video, "video.ended")
+    assert value_of(video, "video.currentTime") == pytest.approx(FILM_SECONDS, abs=0.2)
+    words = re.compile("The film is damaged at 0:0[45]. A part of the film was skipped.")
+    expect(page.get_by_role("status")).to_have_text(words)
+    expect(video).to_be_visible()
+    seek(video, 9)
+    assert value_of(video, "video.currentTime") == pytest.approx(9, abs=0.1)
+    seek(video, 2)
+    assert value_of(video, "video.currentTime") == pytest.approx(2, abs=0.1)
+
+
+def test_a_film_that_was_left_at_a_damaged_place_is_not_called_unplayable(
+    site: Server, page: Page, film: FilmStore
+) -> None:
+    page.goto(f"{site.url}/watch/{put(site, 'film.mp4', film('holed.mp4'))}")
+    video = video_of(page)
+    page.evaluate("""() => localStorage.setItem("sluice.positions",
+        JSON.stringify({ [location.pathname.split("/").at(-1)]: 6 }))""")
+    page.reload()
+    video = video_of(page)
+    page.get_by_role("button", name="play", exact=True).click()
+    wait_for(video, "video.ended")
+    expect(page.get_by_text("This browser cannot play")).to_be_hidden()
+    expect(video).to_be_visible()
 
 
 def test_sound_that_the_browser_cannot_decode_is_heard_once_it_is_encoded(

@@ -144,4 +144,14 @@ function frameNear(time) {
     });
 }
 
-globalThis.theater = { load, playToEnd, seek, attend };
+async function subtitles() {
+    hls.subtitleTrack = 0;
+    const cues = () => [...video.textTracks].flatMap((track) => [...(track.cues ?? [])]);
+    for (let waited = 0; cues().length === 0; waited += POLL_MS) {
+        if (waited > PATIENCE_MS) throw new Error(`no subtitles: ${describe()}`);
+        await new Promise((done) => setTimeout(done, POLL_MS));
+    }
+    return cues().map(({ text, startTime, endTime }) => [text, startTime, endTime]);
+}
+
+globalThis.theater = { load, playToEnd, seek, attend, subtitles };

@@ -60,6 +60,11 @@ class Theater:
         number: int = self._call("seek(argument)", argument)["number"]
         return number
 
+    def subtitles(self) -> list[list[Any]]:
+        """Text, start and end of the first subtitles that hls.js has found in the playlist."""
+        cues: list[list[Any]] = self._call("subtitles(argument)", None)
+        return cues
+
     def _call(self, expression: str, argument: Any) -> Any:
         return self._page.evaluate(f"(argument) => theater.{expression}", argument)
 

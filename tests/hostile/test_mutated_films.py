@@ -27,7 +27,7 @@ def use(film: bytes) -> Movie:
 
     movie = read_movie(read_at, len(film))
     read_chapters(movie, read_at)
-    for _ in fast_start(movie):
+    for _ in fast_start(movie, read_at):
         pass
     for track in movie.tracks:
         cut = segmented_video if track.kind == "video" else segmented_sound

@@ -30,6 +30,7 @@ BITS = 10
 BEEP_SECONDS = 0.04
 
 H264 = "-c:v libx264 -preset ultrafast -bf 2 -g 25 -pix_fmt yuv420p"
+OPEN_H264 = "-c:v libx264 -preset veryfast -bf 3 -g 25 -pix_fmt yuv420p -x264-params open-gop=1"
 HEVC = "-c:v libx265 -preset ultrafast -tag:v hvc1 -x265-params log-level=none:bframes=2"
 CLOSED_HEVC = HEVC + ":keyint=25:open-gop=0"
 OPEN_HEVC = HEVC + ":keyint=24:open-gop=1"  # a multiple of 3: key frames have leading pictures
@@ -62,7 +63,7 @@ class Recipe:
     video: str | None = H264
     audio: str = AAC
     sounds: tuple[str, ...] = ("eng",)
-    seconds: int = 6
+    seconds: float = 6
     rate: str = "25"
     picture: str = ""
     channels: str = "mono"
@@ -89,10 +90,7 @@ RECIPES: dict[str, Recipe] = {
     "fragmented.mp4": Recipe(output=FRAGMENTED),
     "quicktime.mov": Recipe(),
     "intra.mp4": Recipe(video="-c:v libx264 -preset ultrafast -g 1 -pix_fmt yuv420p", output=FAST),
-    "open-gop.mp4": Recipe(
-        video="-c:v libx264 -preset veryfast -bf 3 -g 25 -x264-params open-gop=1 -pix_fmt yuv420p",
-        seconds=12,
-    ),
+    "open-gop.mp4": Recipe(video=OPEN_H264, seconds=12),
     "long-gop.mp4": Recipe(video=H264 + " -g 300", rate="10", seconds=40),
     "variable-rate.mp4": Recipe(
         seconds=12, picture="select='mod(n,7)*mod(n,5)'", output="-fps_mode vfr"
@@ -123,6 +121,12 @@ RECIPES: dict[str, Recipe] = {
     "alac.m4a": Recipe(video=None, audio="-c:a alac", seconds=2),
     "two-languages.mp4": Recipe(sounds=("eng", "deu")),
     "late-sound.mp4": Recipe(output="-af asetpts=PTS+0.5/TB"),
+    "sound-from-5.mp4": Recipe(seconds=12, output="-af asetpts=PTS+5/TB"),
+    "opus-from-5.mp4": Recipe(seconds=12, audio=OPUS, output="-af asetpts=PTS+5/TB"),
+    "flac-from-2.mp4": Recipe(
+        audio="-c:a flac", output="-af asetpts=PTS+2/TB -strict experimental"
+    ),
+    "surround-from-2.mp4": Recipe(channels=SURROUND, output="-af asetpts=PTS+2/TB"),
     "sound.m4a": Recipe(video=None),
     "sound.mp3": Recipe(video=None, audio="-c:a libmp3lame"),
     # text
@@ -146,6 +150,7 @@ RECIPES: dict[str, Recipe] = {
         seconds=2, rate="30000/1001", audio="-c:a flac", output="-af asetpts=PTS+0.5/TB"
     ),
     "h264.ts": Recipe(seconds=2, output="-output_ts_offset 95442.5"),  # near where its clock wraps
+    "open-gop.ts": Recipe(video=f"{OPEN_H264}:repeat-headers=1", seconds=12),
     "hevc.ts": Recipe(video=CLOSED_HEVC, audio=AC3, seconds=2),
     "mpeg2.ts": Recipe(video=MPEG2, audio="-c:a mp2", seconds=2),
     "mpeg2.mpg": Recipe(video=MPEG2, audio="-c:a mp2", seconds=2),
@@ -163,17 +168,37 @@ RECIPES: dict[str, Recipe] = {
 
 Change = Callable[[Path, Path], None]
 
+
+def copied(*output: str, begin: float = 0) -> Change:
+    """The same media in another file, from the key frame before `begin` seconds on."""
+
+    def copy(source: Path, target: Path) -> None:
+        start = ("-ss", str(begin)) if begin else ()
+        ffmpeg(*start, "-i", str(source), "-map", "0", "-c", "copy", *output, str(target))
+
+    return copy
+
+
 REWRITTEN: dict[str, tuple[str, Change]] = {
     "huge.mp4": ("moov-last.mp4", rewritten.beyond_4_gib),
+    "open-gop-first.mp4": ("open-gop.mp4", copied(*FAST.split())),
+    "open-gop-fragmented.mp4": ("open-gop.mp4", copied(*FRAGMENTED.split())),
+    "open-gop-cut.mp4": (
+        "open-gop.mp4",
+        copied("-avoid_negative_ts", "make_zero", begin=2.1),
+    ),
+    "open-gop-cut.ts": ("open-gop.ts", rewritten.from_55_percent_on),
     "rotated.mp4": ("h264.mp4", rewritten.a_quarter_turn_clockwise),
     "several-edits.mp4": ("vp9.mp4", rewritten.with_several_edits),
     "hidden-start.mp4": ("moov-last.mp4", rewritten.with_hidden_start),
     "compact-sizes.mp4": ("moov-last.mp4", rewritten.with_compact_sizes),
     "truncated.mp4": ("h264.mp4", rewritten.cut_at_60_percent),
     "lost-sound.ts": ("h264.ts", rewritten.with_lost_sound),
+    "holed.mp4": ("h264.mp4", rewritten.with_hole),
     "without-moov.mp4": ("moov-last.mp4", rewritten.cut_at_60_percent),
+    "without-pictures.mp4": ("silent.mp4", rewritten.without_samples),
 }
-"""Films that ffmpeg cannot write, each from another one."""
+"""Films that ffmpeg makes of others, or cannot write."""
 
 NO_FILMS: dict[str, bytes] = {
     "garbage.mp4": random.Random(14).randbytes(300_000),

@@ -5,6 +5,7 @@ Boxes are those of ISO/IEC 14496-12; section numbers below are of its 2022 editi
 
 from __future__ import annotations
 
+import random
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -171,6 +172,33 @@ def cut_at_60_percent(source: Path, target: Path) -> None:
     """The beginning, as a broken connection leaves it."""
     data = source.read_bytes()
     target.write_bytes(data[: len(data) * 6 // 10])
+
+
+def from_55_percent_on(source: Path, target: Path) -> None:
+    """A transport stream from the middle on, as a recording of a broadcast begins."""
+    data = source.read_bytes()
+    start = len(data) * 55 // 100
+    target.write_bytes(data[start - start % TS_PACKET_BYTES :])
+
+
+def without_samples(source: Path, target: Path) -> None:
+    """A film whose recording ended before its first picture: all tables are empty."""
+    tables = {b"stts", b"stss", b"stsc", b"stco", b"ctts"}
+
+    def emptied(kind: bytes, content: bytes) -> tuple[bytes, bytes]:
+        if kind == b"stsz":
+            return kind, bytes(12)
+        return kind, bytes(8) if kind in tables else content
+
+    change_moov(source, target, emptied)
+
+
+def with_hole(source: Path, target: Path) -> None:
+    """Noise over a tenth of it, in the middle, as a bad disk leaves it. Its `moov` is at an end."""
+    data = bytearray(source.read_bytes())
+    start, length = len(data) * 45 // 100, len(data) // 10
+    data[start : start + length] = random.Random(16).randbytes(length)
+    target.write_bytes(data)
 
 
 def with_lost_sound(source: Path, target: Path) -> None:

@@ -9,11 +9,12 @@ take part in `make test`, as each costs a CPU second or two; only that of 4 GiB 
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import urljoin
 
 import pytest
 import requests
 
-from tests.media.films import NO_FILMS, FilmStore
+from tests.media.films import NO_FILMS, SUBTITLES, FilmStore
 from tests.media.frames import Showing, differences, duration_of, packets, watch
 from tests.media.hls_reader import download, faults
 from tests.media.shelf import Shelf
@@ -40,14 +41,20 @@ H264 = [
     "truncated.mp4",
 ]
 OTHER_CODECS = ["hevc.mp4", "hevc-open-gop.mp4", "hdr10.mp4", "av1.mp4", "vp9.mp4"]
-SOUNDS = ["silent.mp4", "surround-aac.mp4", "two-languages.mp4", "late-sound.mp4"]
+SOUNDS = [
+    "silent.mp4",
+    "surround-aac.mp4",
+    "two-languages.mp4",
+    "late-sound.mp4",
+    "sound-from-5.mp4",
+]
 TEXTS = ["subtitles.mp4", "chapters.mp4"]
-ENCODED_SOUND = ["mp3.mp4", "surround-ac3.mp4", "surround-eac3.mp4"]
-"""Not all browsers take this sound in segments, so it is encoded for them."""
+ENCODED_SOUND = ["mp3.mp4", "surround-ac3.mp4", "surround-eac3.mp4", "flac-from-2.mp4"]
+"""Not all browsers take this sound in segments, or not from there on, so it is encoded for them."""
 
 PLAYED = [*H264, *OTHER_CODECS, *SOUNDS, *TEXTS, "sound.m4a", *ENCODED_SOUND]
 
-WITHOUT_FILM = [*NO_FILMS, "without-moov.mp4"]
+WITHOUT_FILM = [*NO_FILMS, "without-moov.mp4", "without-pictures.mp4"]
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +110,48 @@ def test_hls_is_the_film(shelf: Shelf, original: Originals, tmp_path: Path, name
         assert faults(rendition, has_picture=False) == []
 
 
+def test_a_recording_that_begins_in_an_open_group_lasts_from_its_beginning(
+    shelf: Shelf, tmp_path: Path
+) -> None:
+    """Its sound begins before the first picture that can be decoded."""
+    shelved = shelf.with_qualities("open-gop-cut.ts")
+    stream = download(f"{shelved.url}/hls/master.m3u8", tmp_path)
+    durations = [each.duration for each in (*stream.variants, *stream.sounds)]
+    assert len(durations) == 3
+    assert durations == pytest.approx([shelved.playback["duration"]] * 3, abs=FRAME_SECONDS)
+    source, made, sound = (packets(each.file, "0") for each in (*stream.variants, *stream.sounds))
+    for found in (source, made, sound):
+        assert min(packet.presented for packet in found) == pytest.approx(0, abs=0.03)
+    assert source[1].presented > 0.1
+
+
+def test_subtitles_are_in_hls(shelf: Shelf, tmp_path: Path) -> None:
+    shelved = shelf.when_made("subtitles.mp4")
+    path = tmp_path / "subtitles.de.srt"
+    path.write_text(SUBTITLES)
+    with path.open("rb") as file:
+        shelf.server.post("/upload", files={"file": (path.name, file)}).raise_for_status()
+    master = requests.get(f"{shelved.url}/hls/master.m3u8", timeout=60).text
+    assert 'SUBTITLES="subtitles"' in master
+    lines = [line for line in master.splitlines() if "TYPE=SUBTITLES" in line]
+    assert [('LANGUAGE="en"' in line, 'LANGUAGE="de"' in line) for line in lines] == [
+        (True, False),
+        (False, True),
+    ]
+    for line in lines:
+        address = urljoin(f"{shelved.url}/hls/", line.partition('URI="')[2].partition('"')[0])
+        playlist = requests.get(address, timeout=60)
+        assert playlist.headers["Content-Type"] == "application/vnd.apple.mpegurl"
+        *_, duration, name, end = playlist.text.splitlines()
+        assert float(duration[8:-1]) == pytest.approx(shelved.playback["duration"], abs=0.1)
+        assert end == "#EXT-X-ENDLIST"
+        texts = requests.get(urljoin(address, name), timeout=60).text
+        assert texts.startswith("WEBVTT")
+        assert "00:00:00.500 --> 00:00:01.500\nGood evening" in texts
+    unknown = f"{shelved.url}/hls/subs-7/index.m3u8"
+    assert requests.get(unknown, timeout=60).status_code == 404
+
+
 @pytest.mark.parametrize("name", ["open-gop.mp4", "two-languages.mp4", "late-sound.mp4"])
 def test_ffmpeg_plays_both_over_http(shelf: Shelf, original: Originals, name: str) -> None:
     shelved = shelf.with_segments(name)
@@ -114,6 +163,14 @@ def test_nothing_of_a_film_is_encoded_again(shelf: Shelf, film: FilmStore, tmp_p
     file = save(f"{shelf['two-languages.mp4'].url}/play.mp4", tmp_path / "play.mp4")
     for stream in ("v:0", "a:0", "a:1"):
         assert packets(file, stream) == packets(film("two-languages.mp4"), stream)
+
+
+def test_a_film_without_a_picture_says_so(shelf: Shelf) -> None:
+    problem = shelf["without-pictures.mp4"].playback["problem"]
+    assert problem == {
+        "code": "no_pictures",
+        "detail": "The video contains no pictures and no sound.",
+    }
 
 
 def test_a_film_that_was_cut_off_says_so(shelf: Shelf) -> None:

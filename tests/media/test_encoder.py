@@ -25,7 +25,7 @@ from app.media.index.segments import TARGET_SECONDS, SegmentedTrack, segmented_v
 from app.media.index.tracks import Track
 from app.media.renditions.encoder import Encoder
 from app.media.renditions.ladder import Rung
-from tests.media.films import FilmStore, ffmpeg
+from tests.media.films import RECIPES, FilmStore, encode, ffmpeg
 from tests.media.frames import FRAME_TOLERANCE, differences, probe, seen, watch
 
 NUMBERED = (
@@ -110,6 +110,32 @@ def test_every_picture_is_there_once_at_its_time(
     times = [frame.time for frame in original.frames]
     times[0] = 0.0  # Players begin with a picture, not with a gap.
     assert [frame.time for frame in shown.frames] == times
+
+
+@pytest.mark.parametrize("pictures", range(1, 10))
+def test_a_segment_of_few_pictures_of_an_open_group_is_whole(tmp_path: Path, pictures: int) -> None:
+    path = tmp_path / "film.mp4"
+    open_groups = RECIPES["open-gop.mp4"]
+    encode(replace(open_groups, sounds=(), seconds=2 + pictures / 25), path)
+    with cut(path) as film:
+        track = film.cuts.track
+        begin = track.shown_at(track.samples.key_frames[-1])
+        film.cuts = RungCuts(track, array("q", [0, begin, track.end]))
+        film.numbers = range(1, 3)
+        initialization, segments = film.encode(film.numbers, tmp_path / "rung")
+    whole = tmp_path / "whole.mp4"
+    whole.write_bytes(initialization + segments[1] + segments[2])
+    numbers = [frame.number for frame in watch(whole).frames]
+    assert numbers == list(range(50 + pictures))
+
+
+def test_a_recording_that_begins_in_an_open_group_begins_with_its_key_frame(
+    film: FilmStore, tmp_path: Path
+) -> None:
+    shown = watch(encoded(film("open-gop-cut.mp4"), tmp_path / "rung")).frames
+    original = watch(film("open-gop-cut.mp4")).frames
+    assert [frame.number for frame in shown] == [frame.number for frame in original]
+    assert shown[0].time == 0
 
 
 def test_what_an_edit_list_hides_is_not_seen(film: FilmStore, tmp_path: Path) -> None:

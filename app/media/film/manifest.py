@@ -45,8 +45,9 @@ class Stream:
     rung_durations: tuple[float, ...] = ()
     is_played: bool = True
     """Whether any browser decodes it; if not, only other qualities of it are offered."""
-    begins_tied: bool = False
-    """Whether its first key frame is not independent: Chromium plays nothing of such a film."""
+    has_open_groups: bool = False
+    """Whether key frames of H.264 are not independent: Chromium gives up after a seek to one in
+    HLS, and plays nothing of a film that begins with one."""
     longest_group: int = 0
     """The most pictures from a key frame up to the next one; 0 in manifests of earlier versions."""
 
@@ -93,4 +94,6 @@ class Manifest:
 
 def _stream(values: dict[str, Any]) -> Stream:
     columns = {name: tuple(values.get(name, ())) for name in _COLUMNS}
+    # Earlier versions looked at the first key frame only.
+    values = {"has_open_groups": values.get("begins_tied", False), **values}
     return Stream(**{**known_members(Stream, values), **columns})

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate, chain
 from operator import add
 
 from app.domain.ranges import ByteRange
 from app.media.index.boxes import (
     LARGEST_32_BIT,
+    ReadAt,
     big_endian,
     box_header,
     boxes_in,
@@ -23,10 +24,12 @@ from app.media.index.boxes import (
     rewritten,
 )
 from app.media.index.edits import fitted
+from app.media.index.key_frames import independent_key_frames
 from app.media.index.movie import Movie
 from app.media.index.movie_boxes import (
     Chunk,
     chunk_table,
+    key_frame_table,
     movie_box,
     sample_tables,
     track_box,
@@ -43,22 +46,30 @@ _DESCRIPTIONS = frozenset((b"tref", b"udta", b"tapt", b"meta"))
 _PATH_TO_TABLES = (b"mdia", b"minf", b"stbl")
 _CHUNK_TABLES = {b"stco": "I", b"co64": "Q"}
 
+_OTHER_STARTS = frozenset((b"stps", b"sgpd", b"sbgp"))
+"""Tables that name pictures to begin at that are not independent: Chromium takes them for key
+frames, too. The first is QuickTime's, the others are of section 10.4."""
+
+_Starts = Mapping[int, Sequence[int]]
+
 _BLOCK_BYTES = 1 << 20
 """Of the head of a file, which has up to 64 MiB: no more of it is copied at once."""
 
 
-def fast_start(movie: Movie) -> Iterator[Piece]:
+def fast_start(movie: Movie, read_at: ReadAt) -> Iterator[Piece]:
     """The movie with its index first: the original itself where that is so already.
 
     A fragmented movie becomes a plain one, and sizes have 32 bits. Samples that the file does not
-    have any more and tracks too damaged to be used are left out.
+    have any more and tracks too damaged to be used are left out. A seek begins at a key frame that
+    needs nothing from before it, wherever there is one (section 8.6.2): `read_at` reads the file.
     """
     needs_tables = movie.is_truncated or movie.is_fragmented or _has_compact_sizes(movie)
-    if movie.starts_with_index and not needs_tables:
+    starts = _starts(movie, read_at)
+    if movie.starts_with_index and not needs_tables and not starts:
         yield ByteRange(0, movie.length)
         return
     media = _Media.of(movie)
-    index = _new_index(movie, media) if needs_tables else _moved_index(movie, media)
+    index = (_new_index if needs_tables else _moved_index)(movie, media, starts)
     # A large index is not copied again: joined here, moved in place, and given away in blocks.
     head = bytearray().join((movie.file_type, *index, media_header(media.length)))
     _move_media(memoryview(head)[len(movie.file_type) :], by=len(head))
@@ -81,6 +92,21 @@ def _move_media(moov: memoryview, *, by: int) -> None:
 def _has_compact_sizes(movie: Movie) -> bool:
     """Whether sizes are in a `stz2` box (8.7.3.3), which Firefox does not read."""
     return any(b"stz2" in children(track.tables) for track in movie.stored_tracks)
+
+
+def _starts(movie: Movie, read_at: ReadAt) -> _Starts:
+    """The samples at which players may begin, by the number of a track that names others, too.
+
+    At least one, as they would take all samples for such ones otherwise.
+    """
+    found: dict[int, Sequence[int]] = {}
+    for number, track in enumerate(movie.stored_tracks):
+        keys = track.samples.key_frames
+        starts = independent_key_frames(track, read_at)
+        names_others = track.is_h264 and not _OTHER_STARTS.isdisjoint(children(track.tables))
+        if len(starts) < len(keys) or names_others:
+            found[number] = starts or keys[:1]
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,24 +169,39 @@ def _stretches(samples: Samples, media: Sequence[ByteRange]) -> Iterator[tuple[i
     return samples.contiguous(0, len(samples))
 
 
-def _moved_index(movie: Movie, media: _Media) -> list[bytes | memoryview]:
+def _moved_index(movie: Movie, media: _Media, starts: _Starts) -> list[bytes | memoryview]:
     """The original `moov` with offsets into the media, and without unusable tracks, in pieces."""
     boxes = (each.raw for each in boxes_in(movie.box.payload) if each.kind != b"trak")
-    tracks = (_moved_track(track, media) for track in movie.stored_tracks)
+    stored = enumerate(movie.stored_tracks)
+    tracks = (_moved_track(track, media, starts.get(number)) for number, track in stored)
     pieces = [*boxes, *chain.from_iterable(tracks)]
     return [box_header(b"moov", sum(map(len, pieces))), *pieces]
 
 
-def _moved_track(track: Track, media: _Media) -> list[bytes | memoryview]:
+def _moved_track(
+    track: Track, media: _Media, starts: Sequence[int] | None
+) -> list[bytes | memoryview]:
     offsets = media.moved(chunk_offsets(children(track.tables)))
     table = chunk_table(offsets, is_wide=media.is_wide)
-    return rewritten(track.box, {b"stco": table, b"co64": table}, inside=frozenset(_PATH_TO_TABLES))
+    replacements = {b"stco": table, b"co64": table}
+    if starts is not None:
+        replacements |= {b"stss": key_frame_table(starts), **dict.fromkeys(_OTHER_STARTS, b"")}
+    return rewritten(track.box, replacements, inside=frozenset(_PATH_TO_TABLES))
 
 
-def _new_index(movie: Movie, media: _Media) -> list[bytes | memoryview]:
+def _new_index(movie: Movie, media: _Media, starts: _Starts) -> list[bytes | memoryview]:
     """A `moov` with tables of the samples that were found, and offsets into the media."""
     descriptions = (each.raw for each in boxes_in(movie.box.payload) if each.kind in _DESCRIPTIONS)
-    tracks = (_new_track(track, media, movie.timescale) for track in movie.stored_tracks)
+    tracks = (
+        _new_track(
+            replace(track, samples=replace(track.samples, key_frames=starts[number]))
+            if number in starts
+            else track,
+            media,
+            movie.timescale,
+        )
+        for number, track in enumerate(movie.stored_tracks)
+    )
     duration = max(_duration(track, movie.timescale) for track in movie.stored_tracks)
     return [movie_box(movie.timescale, duration, *tracks, *descriptions)]
 
@@ -176,7 +217,7 @@ def _new_track(track: Track, media: _Media, timescale: int) -> bytes:
     return track_box(
         track,
         sample_tables(track.description, samples, chunks, is_wide=media.is_wide),
-        durations=(duration, samples.end),
+        durations=(duration, track.media_end),
         edits=fitted(track.edits, duration),
         kept=_DESCRIPTIONS,
     )

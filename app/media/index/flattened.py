@@ -18,7 +18,7 @@ from operator import sub
 from app.media.index.boxes import LARGEST_32_BIT, damaged
 from app.media.index.edits import MAX_EDITS, Stretch, Timeline, stretches
 from app.media.index.errors import NotIndexable
-from app.media.index.samples import Samples
+from app.media.index.samples import MOST_REORDERED, Samples
 from app.media.index.tracks import Track
 
 PREROLL_SECONDS = Fraction(1, 10)
@@ -36,9 +36,6 @@ _TICKS = 1_000_000
 
 _SMALLEST_CUT = 50
 """Pictures hidden for less than this part of a second are shown: edit lists count in 1/600 s."""
-
-MOST_REORDERED = 64
-"""Pictures at the beginning of a film among which is the one that is shown first."""
 
 
 @dataclass(slots=True)

@@ -11,10 +11,9 @@ from itertools import pairwise
 
 from app.media.index.boxes import LARGEST_32_BIT, box, children, media_header
 from app.media.index.edits import Edit
-from app.media.index.flattened import MOST_REORDERED
 from app.media.index.movie_boxes import Chunk, movie_box, sample_tables, track_box
 from app.media.index.sample_entries import plain_description
-from app.media.index.samples import Samples
+from app.media.index.samples import MOST_REORDERED, Samples
 from app.media.index.tracks import Track
 from app.media.index.virtual_file import Piece
 

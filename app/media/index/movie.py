@@ -93,6 +93,8 @@ def read_movie(
         add_fragments(fragmented, whole, read_at)
         tracks = _with_fragments(tracks, fragmented, movie_timescale=timescale)
         is_damaged |= len(whole) < len(layout.fragments)
+    if not any(track.samples for track in tracks if track.kind in {"video", "audio"}):
+        raise NotIndexable("no_pictures", "The video contains no pictures and no sound.")
     file_type = _load(read_at, layout.file_type) if layout.file_type else None
     return Movie(
         bytes(file_type.payload[:4]).decode("latin-1") if file_type else "",

@@ -128,7 +128,7 @@ def sample_tables(
         description,
         _table(b"stts", 0, _runs(samples.durations(0, len(samples))), 8),
         _composition_table(samples),
-        _key_frame_table(samples),
+        b"" if len(samples.key_frames) == len(samples) else key_frame_table(samples.key_frames),
         full_box(
             b"stsz", 0, 0, bytes(4), len(samples).to_bytes(4, "big"), big_endian(samples.sizes)
         ),
@@ -173,10 +173,9 @@ def _composition_table(samples: Samples) -> bytes:
     return _table(b"ctts", version, _runs(samples.composition_offsets), 8)
 
 
-def _key_frame_table(samples: Samples) -> bytes:
-    if len(samples.key_frames) == len(samples):
-        return b""
-    return _table(b"stss", 0, array("I", (number + 1 for number in samples.key_frames)), 4)
+def key_frame_table(numbers: Sequence[int]) -> bytes:
+    """An `stss` box that names samples, counted from 0."""
+    return _table(b"stss", 0, array("I", (number + 1 for number in numbers)), 4)
 
 
 def _chunk_runs(chunks: Sequence[Chunk]) -> array[int]:

@@ -83,6 +83,23 @@ def media_playlist(lines: Sequence[str], longest: float, *, available: int | Non
     return "\n".join((*head, *lines[:available], *end, ""))
 
 
+def whole_file_playlist(uri: str, seconds: float) -> str:
+    """The playlist of a rendition that is one file, as subtitles are (RFC 8216, section 3.5).
+
+    Without X-TIMESTAMP-MAP their times are those of the media, which begin at 0.
+    """
+    lines = [
+        "#EXTM3U",
+        f"#EXT-X-VERSION:{VERSION}",
+        f"#EXT-X-TARGETDURATION:{max(math.ceil(seconds), 1)}",
+        "#EXT-X-PLAYLIST-TYPE:VOD",
+        f"#EXTINF:{seconds:.6f},",
+        uri,
+        "#EXT-X-ENDLIST",
+    ]
+    return "\n".join((*lines, ""))
+
+
 def _variant(variant: Variant, groups: set[MediaType]) -> str:
     attributes = [
         f"BANDWIDTH={variant.bandwidth}",

@@ -22,9 +22,8 @@ from operator import sub
 from app.media.index.boxes import LARGEST_32_BIT, Fields, box, boxes_in, children
 from app.media.index.errors import NotIndexable
 from app.media.index.extract import film_of, key_frame_before
-from app.media.index.flattened import MOST_REORDERED
 from app.media.index.fragment_boxes import Fragment
-from app.media.index.samples import Samples
+from app.media.index.samples import MOST_REORDERED, Samples
 from app.media.index.segments import SegmentedTrack, initialization, target_of
 from app.media.index.tracks import Track
 from app.media.index.virtual_file import Piece
@@ -129,6 +128,8 @@ class RungCuts:
         begin += self.track.timeline.shift
         near = (run for run in self.track.unseen if run.stop > start and run.start < end)
         unseen = tuple(range(run.start - begin, run.stop - begin) for run in near)
+        if number == 1 and self.track.is_h264:  # Its leading pictures refer to what is not there.
+            start = max(start, self.track.shown_at(first))
         return Excerpt(chosen, begin, start - begin, end - begin, unseen)
 
     def segment(self, number: int, pictures: Track, begin: int) -> Fragment:

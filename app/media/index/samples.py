@@ -17,6 +17,9 @@ from app.domain.ranges import ByteRange
 MAX_SAMPLES = 10_000_000
 """Of all tracks together: 40 hours at 24 bytes of memory each. A film with more is not indexed."""
 
+MOST_REORDERED = 64
+"""Samples after a key frame, or at the beginning of a film, among which is what is shown first."""
+
 
 def most_samples(length: int) -> int:
     """How many samples a file of `length` bytes can have; a table that claims more is damaged.

@@ -22,11 +22,12 @@ from app.domain.ranges import ByteRange
 from app.media.index.boxes import LARGEST_32_BIT, box, children, damaged, full_box
 from app.media.index.edits import Edit
 from app.media.index.errors import NotIndexable
-from app.media.index.flattened import MOST_REORDERED, PREROLL_SECONDS, hides_its_beginning
+from app.media.index.flattened import PREROLL_SECONDS, hides_its_beginning
 from app.media.index.fragment_boxes import Fragment
 from app.media.index.movie_boxes import movie_box, no_sample_tables, track_box
 from app.media.index.sample_entries import plain_description
-from app.media.index.samples import Samples
+from app.media.index.samples import MOST_REORDERED, Samples
+from app.media.index.silence import MOST_SECONDS, NO_SILENCE, Silence, with_silence
 from app.media.index.tracks import Track
 from app.media.index.virtual_file import Piece
 
@@ -35,6 +36,10 @@ TARGET_SECONDS = 4
 
 MOST_SEGMENTS = 20_000
 """Films that would have more, of 22 hours, have longer ones."""
+
+_SHORTEST_REST = 8
+"""What is left at the end of a film joins the segment before if it is shorter than this part of a
+usual one."""
 
 _FILE_TYPE = box(b"ftyp", b"iso6", bytes(4), b"iso6cmfcmp41")
 
@@ -46,7 +51,7 @@ class Segment:
     start: Fraction
     duration: Fraction
     head: bytes
-    """Its boxes up to the media."""
+    """Its boxes up to the media of the film."""
     starts: array[int]
     ends: array[int]
     """Where the media is, in runs."""
@@ -70,8 +75,11 @@ class SegmentedTrack:
     """What to add to decode times; they then begin at 0, or when the track does."""
     media_time: int
     """What is at time 0, by decode times so moved."""
-    stretch: int
-    """How much longer the first picture is shown, so that there is one at time 0."""
+    stretch: int = 0
+    """How much earlier the first picture is decoded, so that there is one at time 0."""
+    pull: int = 0
+    """How much earlier than that it is shown: by as much as leading pictures are before it."""
+    silence: Silence = NO_SILENCE
 
     @property
     def initialization(self) -> bytes:
@@ -84,8 +92,10 @@ class SegmentedTrack:
         """The segments, in order."""
         timescale = self.track.timescale
         for number, (start, end) in enumerate(pairwise(self.starts)):
+            first, last = self.cuts[number], self.cuts[number + 1]
             head = self._fragment(number).head(self.track.id, number + 1)
-            bounds = self.track.samples.bounds(self.cuts[number], self.cuts[number + 1])
+            head += self.silence.within(first, last)
+            bounds = self.track.samples.bounds(max(first, self.silence.count), last)
             yield Segment(
                 Fraction(start, timescale), Fraction(end - start, timescale), head, *bounds
             )
@@ -99,6 +109,7 @@ class SegmentedTrack:
         if number == 0 and self.stretch:
             decode_time -= self.stretch
             durations[0] = min(durations[0] + self.stretch, LARGEST_32_BIT)
+            offsets[0] -= self.pull
         keys = samples.key_frames
         within = keys[bisect_left(keys, first) : bisect_left(keys, last)]
         return Fragment(
@@ -133,21 +144,31 @@ def segmented_video(track: Track) -> SegmentedTrack:
     ]
     begin = max(shown[0], 0)
     first_shown = next(samples.composition_times(first, first + 1)) + track.timeline.shift
-    stretch = begin if first_shown == begin else 0
-    shown[0] = begin - stretch
+    # Leading pictures of the first key frame cannot be decoded: it is what there is to be shown.
+    pull = first_shown - begin if begin else 0
+    shown[0] = 0
     lead = begin - samples.decode_times[first]
     media_time = _media_time(track, lead)
-    return SegmentedTrack(track, cuts, _ascending((*shown, track.end)), lead, media_time, stretch)
+    return SegmentedTrack(
+        track, cuts, _ascending((*shown, track.end)), lead, media_time, stretch=begin, pull=pull
+    )
 
 
 def segmented_sound(track: Track, times: Iterable[Fraction] = ()) -> SegmentedTrack:
     """Another track cut near `times`, those at which the segments of the video begin.
 
-    Where they end, or without any, segments have their usual length.
+    Where they end, or without any, segments have their usual length. Sound that begins late has
+    silence before.
     """
     samples, shift = _usable(track), track.timeline.shift
+    preroll = -shift - int(PREROLL_SECONDS * track.timescale)
+    first = max(bisect_right(samples.decode_times, preroll) - 1, 0)
+    if samples.decode_times[first] + shift > MOST_SECONDS * track.timescale:
+        raise _too_complex()
+    track, silence = with_silence(track, first)
+    if silence.count:
+        samples, first = track.samples, 0
     times_of = samples.decode_times
-    first = max(bisect_right(times_of, -shift - int(PREROLL_SECONDS * track.timescale)) - 1, 0)
     end = track.timeline.end
     last = len(samples) if end is None else max(bisect_left(times_of, end - shift), first + 1)
     cuts = [first]
@@ -160,10 +181,11 @@ def segmented_sound(track: Track, times: Iterable[Fraction] = ()) -> SegmentedTr
         if samples.end - times_of[cut] < target // 2:
             break  # The rest is so short that the last segment takes it.
         cuts.append(cut)
-    shown = [max(times_of[cut] + shift, 0) for cut in cuts]
+    shown = [0, *(max(times_of[cut] + shift, 0) for cut in cuts[1:])]
     lead = max(shift, -times_of[first])
     starts = _ascending((*shown, track.end))
-    return SegmentedTrack(track, [*cuts, last], starts, lead, _media_time(track, lead), 0)
+    media_time = _media_time(track, lead)
+    return SegmentedTrack(track, [*cuts, last], starts, lead, media_time, silence=silence)
 
 
 def _from_its_first_picture(track: Track) -> Track:
@@ -203,7 +225,8 @@ def target_of(track: Track) -> int:
 def _cuts_at_key_frames(samples: Samples, first: int, last: int, target: int) -> list[int]:
     cuts, due = [first], samples.decode_times[first] + target
     for key in samples.key_frames:
-        if samples.decode_times[key] >= due and key < last:
+        is_rest_long = samples.end - samples.decode_times[key] >= target // _SHORTEST_REST
+        if samples.decode_times[key] >= due and key < last and is_rest_long:
             cuts.append(key)
             due = samples.decode_times[key] + target
     return [*cuts, last]

@@ -137,6 +137,16 @@ class Track:
         seconds = Fraction(self.samples.end, self.timescale)
         return round(8 * sum(self.samples.sizes) / seconds) if seconds > 0 else 0
 
+    @property
+    def is_h264(self) -> bool:
+        """Whether its samples are H.264."""
+        return self.fourcc.startswith("avc")
+
+    @property
+    def is_hevc(self) -> bool:
+        """Whether its samples are HEVC."""
+        return self.fourcc.startswith(("hvc", "hev"))
+
     def shown_at(self, number: int) -> int:
         """Tick of the film's time at which a sample is shown; below 0 if it is not."""
         return self.samples.composition_time(number) + self.timeline.shift
@@ -144,11 +154,16 @@ class Track:
     @property
     def end(self) -> int:
         """Tick of the film's time at which its last sample has been shown."""
+        end = max(self.media_end + self.timeline.shift, 0)
+        return end if self.timeline.end is None else min(end, self.timeline.end)
+
+    @property
+    def media_end(self) -> int:
+        """Composition time at which its last sample has been shown, before its edits."""
         count, samples = len(self.samples), self.samples
         first = max(count - _MOST_REORDERED, 0)
         ends = map(add, samples.composition_times(first, count), samples.durations(first, count))
-        end = max(max(ends, default=0) + self.timeline.shift, 0)
-        return end if self.timeline.end is None else min(end, self.timeline.end)
+        return max(ends, default=0)
 
     @property
     def duration(self) -> Fraction:

@@ -22,16 +22,17 @@ from app.media.index.boxes import ReadAt
 from app.media.index.entries import MAX_ENTRIES
 from app.media.index.errors import NotIndexable
 from app.media.index.fast_start import fast_start
+from app.media.index.key_frames import independent_key_frames
 from app.media.index.movie import Movie, read_movie
 from app.media.index.playlists import VideoRange
 from app.media.index.rung_segments import RungCuts
 from app.media.index.segments import Segment, SegmentedTrack, segmented_sound, segmented_video
+from app.media.index.silence import can_begin_late
 from app.media.index.tracks import Track
 from app.media.index.virtual_file import VirtualFileWriter
 from app.media.renditions.capability import Capability
 from app.media.renditions.encoder import is_decoded
 from app.media.renditions.ladder import is_decoded_in_time
-from app.media.steps.excerpts import is_tied
 
 SOURCE = "source"
 """Name of the stream that is the film's own picture."""
@@ -72,23 +73,25 @@ def can_be_rendered(movie: Movie, capability: Capability | None) -> bool:
 
 
 def sounds_to_encode(movie: Movie) -> list[Track]:
-    """The sound that not every browser plays in segments.
+    """The sound that not every browser plays in segments, or that begins late and has no silence.
 
     Tracks that share an id, as no file should have them, are left out: ffmpeg would mix them up.
     """
     owners = Counter(track.id for track in movie.stored_tracks)
-    return [
-        track
-        for track in movie.sounds
-        if not plays_segmented_audio(track.codec) and owners[track.id] == 1
-    ]
+    return [track for track in movie.sounds if not _is_segmentable(track) and owners[track.id] == 1]
 
 
-def keep_play_file(movie: Movie, video_id: UploadId, folder: MediaFolder) -> None:
-    """Make the film as one virtual MP4 file."""
+def _is_segmentable(sound: Track) -> bool:
+    return plays_segmented_audio(sound.codec) and can_begin_late(sound)
+
+
+def keep_play_file(
+    movie: Movie, video_id: UploadId, folder: MediaFolder, *, read_at: ReadAt
+) -> None:
+    """Make the film as one virtual MP4 file; `read_at` reads the film."""
     with writing(folder, video_id, PLAY_FILE) as target:
         writer = VirtualFileWriter(target)
-        writer.extend(fast_start(movie))
+        writer.extend(fast_start(movie, read_at))
         writer.finish()
 
 
@@ -103,8 +106,8 @@ def keep_streams(movie: Movie, video_id: UploadId, folder: MediaFolder, *, read_
     with folder.scratch_folder() as making:
         try:
             streams = [_write_stream(*cut, making) for cut in _cut(movie, encoded)]
-            if movie.picture is not None and _begins_tied(movie.picture, read_at):
-                streams[0] = replace(streams[0], begins_tied=True)
+            if movie.picture is not None and _has_open_groups(movie.picture, read_at):
+                streams[0] = replace(streams[0], has_open_groups=True)
         except NotIndexable as error:
             log.info("the film has no segments: %s", error, extra={"upload_id": video_id})
             streams = []
@@ -167,10 +170,10 @@ def _cut(movie: Movie, encoded: Mapping[int, Track]) -> Iterator[tuple[str, Segm
         yield SOURCE, picture, ""
     for number, track in enumerate(movie.sounds, start=1):
         # One that HLS cannot express leaves the film to play.mp4, which has all its sound.
-        if plays_segmented_audio(track.codec):
-            yield f"audio-{number}", segmented_sound(track, times), ""
-        elif other := encoded.get(track.id):
+        if other := encoded.get(track.id):
             yield f"audio-{number}", segmented_sound(other, times), SOUND_FILE
+        elif plays_segmented_audio(track.codec):
+            yield f"audio-{number}", segmented_sound(track, times), ""
 
 
 def _write_stream(name: str, cut: SegmentedTrack, file: str, making: Path) -> Stream:
@@ -200,9 +203,10 @@ def _with_rungs(stream: Stream, cut: SegmentedTrack) -> Stream:
     )
 
 
-def _begins_tied(picture: Track, read_at: ReadAt) -> bool:
-    first = next(iter(picture.samples.key_frames), 0)
-    return plays_video(picture.codec) and is_tied(picture, first, read_at)
+def _has_open_groups(picture: Track, read_at: ReadAt) -> bool:
+    """Whether players cannot begin at all key frames of a picture that browsers play."""
+    keys = picture.samples.key_frames
+    return plays_video(picture.codec) and len(independent_key_frames(picture, read_at)) < len(keys)
 
 
 class _Columns:
@@ -225,12 +229,13 @@ class _Columns:
         """The stream that consists of all of them."""
         sizes = map(sub, self._ends, [0, *self._ends])
         rates = [_rate(size, lasts) for size, lasts in zip(sizes, self._durations, strict=True)]
+        mean = _rate(self._ends[-1], sum(self._durations))
         return Stream(
             name=name,
             kind=track.kind,
             codecs=track.codec,
-            peak_rate=max(rates),
-            mean_rate=_rate(self._ends[-1], sum(self._durations)),
+            peak_rate=max(mean, *rates),
+            mean_rate=mean,
             ends=tuple(self._ends),
             durations=tuple(self._durations),
             reaches=tuple(accumulate(self._reaches, max)),

@@ -22,6 +22,7 @@ from app.media.film.source import MediaSource
 from app.media.index.virtual_file import Piece, StoredVirtualFile
 from app.media.playback.film_files import PLAY_FILE
 from app.media.playback.playlists import Playlists
+from app.media.playback.subtitles import Subtitles
 from app.records.jobs import JobRecords
 from app.records.media import MediaRecords
 from app.records.uploads import UploadRecords
@@ -90,6 +91,16 @@ class PlaybackView:
     made: frozenset[str]
     progress: float | None = None
     """Of what must be made before it plays, from 0 to 1; None if that has not begun."""
+
+
+def subtitles_of(view: PlaybackView) -> list[Subtitles]:
+    """Those that were made of the text tracks of a film, in the order of the file."""
+    tracks = view.facts.of_kind("text") if view.facts else []
+    return [
+        Subtitles(f"subs-{number}", track.language, track.title)
+        for number, track in enumerate(tracks, start=1)
+        if f"subs-{number}.vtt" in view.made
+    ]
 
 
 class MediaLibrary:

@@ -18,8 +18,10 @@ from app.media.index.playlists import (
     master_playlist,
     media_playlist,
     segment_lines,
+    whole_file_playlist,
 )
 from app.media.playback.film_files import MANIFEST
+from app.media.playback.subtitles import Subtitles
 from app.media.renditions.ladder import Rung
 
 
@@ -31,19 +33,21 @@ class Playlists:
         self._manifest = lru_cache(maxsize=8)(self._read)
         self._lines = lru_cache(maxsize=16)(self._written_lines)
 
-    def master(self, video: Upload, rungs: Sequence[Rung]) -> str:
-        """The playlist of the film's streams and of its `rungs`."""
+    def master(
+        self, video: Upload, rungs: Sequence[Rung], subtitles: Sequence[Subtitles] = ()
+    ) -> str:
+        """The playlist of the film's streams, of its `rungs`, and of its subtitles."""
         manifest = self.manifest(video.id)
         sounds = [stream for stream in manifest.streams if stream.kind == "audio"]
-        picture = manifest.picture
+        picture, texts = manifest.picture, list(map(_text_alternative, subtitles))
         if picture is None:
-            return master_playlist([_variant(stream, []) for stream in sounds[:1]])
+            return master_playlist([_variant(stream, []) for stream in sounds[:1]], texts)
         variants = [_variant(picture, sounds)] if picture.is_played else []
         variants += [_variant_of(rung, sounds) for rung in rungs]
         if not variants:
             raise NotMade("Browsers cannot play the film, and no other quality of it is offered.")
         alternatives = [_alternative(stream, is_default=stream is sounds[0]) for stream in sounds]
-        return master_playlist(variants, alternatives)
+        return master_playlist(variants, alternatives + texts)
 
     def of_stream(self, video: Upload, name: str) -> str:
         """The segments of a stream, as far as they have arrived."""
@@ -61,6 +65,11 @@ class Playlists:
         if picture is None:
             raise NotMade("The film has no picture.")
         return media_playlist(*self._lines(stored, picture.name, is_rung=True))
+
+    def of_subtitles(self, upload_id: UploadId, subtitles: Subtitles) -> str:
+        """Subtitles of a film, which are one file beside its streams."""
+        first = self._manifest(self._stored(upload_id)).streams[0]
+        return whole_file_playlist(f"../../{subtitles.name}.vtt", sum(first.durations))
 
     def stream(self, upload_id: UploadId, name: str) -> Stream:
         """The stream of that name."""
@@ -136,4 +145,14 @@ def _alternative(stream: Stream, *, is_default: bool) -> Alternative:
         stream.language,
         is_default,
         stream.channels,
+    )
+
+
+def _text_alternative(subtitles: Subtitles) -> Alternative:
+    return Alternative(
+        "SUBTITLES",
+        f"{subtitles.name}/index.m3u8",
+        subtitles.title or "",
+        subtitles.language,
+        is_default=False,
     )

@@ -17,6 +17,7 @@ from app.media.film.source import MediaSource, reader
 from app.media.index.languages import UNDETERMINED, language_of
 from app.media.index.subrip import cues_of, decoded
 from app.media.index.texts import webvtt
+from app.media.playback.subtitles import Subtitles
 from app.media.steps.subtitles import within_limit
 from app.records.uploads import UploadRecords
 
@@ -39,6 +40,11 @@ class TextFile:
     id: UploadId
     language: str
     """BCP 47; "und" if the name does not say."""
+
+    @property
+    def subtitles(self) -> Subtitles:
+        """It, as those that are found in films."""
+        return Subtitles(f"subs-{self.id}", self.language)
 
 
 class TextFiles:

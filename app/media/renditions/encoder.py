@@ -136,8 +136,10 @@ class Encoder:
 
 
 def _decoding(track: Track) -> list[str]:
-    # What is damaged is left out, however much that is.
-    options = ["-max_error_rate", "1", "-copyts", "-threads", str(DECODER_THREADS)]
+    # What is damaged is left out, however much that is. With the leading pictures of an open group
+    # ffmpeg 5.1 drops others, which it cannot tell from them; all are decoded, and these left out.
+    options = ["-max_error_rate", "1", "-flags2", "+showall", "-copyts"]
+    options += ["-threads", str(DECODER_THREADS)]
     if track.hdr or min(track.width, track.height) < BT709_PIXELS:
         return options
     colours = ("-colorspace", "-color_primaries", "-color_trc")

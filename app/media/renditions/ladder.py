@@ -99,7 +99,7 @@ def _qualities(picture: Stream) -> Iterator[int]:
     is_everywhere = (
         is_played_everywhere(picture.codecs)
         and picture.video_range == "SDR"
-        and not picture.begins_tied
+        and not picture.has_open_groups
     )
     lowest = min(PEAK_RATES)
     for quality in PEAK_RATES:

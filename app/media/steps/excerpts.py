@@ -12,6 +12,7 @@ from pathlib import Path
 from app.domain.ranges import ByteRange
 from app.media.index.boxes import ReadAt
 from app.media.index.extract import film_of
+from app.media.index.key_frames import is_independent, nal_length_size
 from app.media.index.samples import Samples
 from app.media.index.tracks import Track
 
@@ -22,9 +23,7 @@ MOST_PARTS = 25
 """Of one excerpt, likewise: each has a decoder with memory of its own."""
 
 _HEVC_UNTIED, _HEVC_SPLICED = 21, 16  # CRA_NUT and BLA_W_LP (ITU-T H.265, table 7-1)
-_H264_DEPENDENT, _H264_INDEPENDENT = range(1, 5), 5  # slices (ITU-T H.264, table 7-1)
 _LATER = 0.25  # seconds; ffmpeg ends a film with its last time, and drops a picture at just that
-_MOST_UNITS = 64  # are looked at before the first slice of a picture
 
 
 class TooLarge(Exception):
@@ -70,8 +69,8 @@ class Excerpt:
         if not isinstance(piece, ByteRange):
             return piece
         samples = read_at(piece.start, piece.length)
-        if self.has_gaps and _is_hevc(self.track):
-            return with_splices(samples, _length_size(self.track))
+        if self.has_gaps and self.track.is_hevc:
+            return with_splices(samples, nal_length_size(self.track))
         return samples
 
 
@@ -155,35 +154,7 @@ def _begins_of_parts(track: Track, numbers: Sequence[int], read_at: ReadAt) -> l
     H.264 has no type for splices: a key frame that is not independent (IDR) needs a fresh one.
     """
     later = range(1, len(numbers))
-    return [0, *(place for place in later if is_tied(track, numbers[place], read_at))]
-
-
-def is_tied(track: Track, number: int, read_at: ReadAt) -> bool:
-    """Whether a picture of H.264 is not independent, as the first one of an open group is."""
-    if not track.fourcc.startswith("avc"):
-        return False
-    length_size, position = _length_size(track), track.samples.offsets[number]
-    end = position + track.samples.sizes[number]
-    for _ in range(_MOST_UNITS):
-        header = read_at(position, length_size + 1)
-        if position >= end or len(header) <= length_size:
-            break
-        kind = header[-1] & 0x1F
-        if kind in _H264_DEPENDENT or kind == _H264_INDEPENDENT:
-            return kind != _H264_INDEPENDENT
-        position += length_size + int.from_bytes(header[:length_size], "big")
-    return False
-
-
-def _is_hevc(track: Track) -> bool:
-    return track.fourcc.startswith(("hvc", "hev"))
-
-
-def _length_size(track: Track) -> int:
-    """Bytes before each unit of a sample that say how long it is (ISO/IEC 14496-15, 5.3, 8.3)."""
-    kind, place = (b"hvcC", 21) if _is_hevc(track) else (b"avcC", 4)
-    configuration = track.entry.box.partition(kind)[2]
-    return (configuration[place] & 3) + 1 if len(configuration) > place else 4
+    return [0, *(place for place in later if not is_independent(track, numbers[place], read_at))]
 
 
 def _a_second_each(track: Track, numbers: Sequence[int]) -> Samples:

@@ -43,7 +43,7 @@ class Indexing:
                 movie, read_at = self._tools.read_movie(job, source)
                 facts = Facts.of(movie, read_chapters(movie, read_at))
                 if is_playable(movie):
-                    keep_play_file(movie, video.id, self._tools.folder)
+                    keep_play_file(movie, video.id, self._tools.folder, read_at=read_at)
             except NotIndexable as error:
                 self._other_formats.look(video, source, error, job, beat)
                 return

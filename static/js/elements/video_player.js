@@ -153,6 +153,7 @@ export class VideoPlayer extends HTMLElement {
   #noticeWords(state) {
     if (this.#failure?.reason === "lost") return this.#failure.detail || LOST;
     if (this.#playing.isPreparing) return wordsForChange(this.#playing.wanted.quality);
+    if (this.#failure?.reason === "damaged") return this.#failure.detail;
     return this.#failure ? wordsForUnmakeable(this.#failure) : wordsForState(state);
   }
 

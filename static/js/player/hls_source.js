@@ -134,6 +134,7 @@ export class HlsSource {
   }
 
   #recover(Hls, { type }, onFailure) {
+    if (this.#hls.media?.error) return; // Its listeners know what to do.
     if (type !== Hls.ErrorTypes.MEDIA_ERROR || this.#hasRecovered) {
       onFailure({ reason: "lost" });
       return;

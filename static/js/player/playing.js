@@ -1,20 +1,23 @@
 /** Plays a film in a <video> element, and changes quality and audio track while it plays. */
 
+import { Damage } from "./damage.js";
 import { FileSource, playsHls } from "./file_source.js";
 import { HlsSource } from "./hls_source.js";
 import { hasOriginal, isAudioOnly, isSameFile, ORIGINAL, substituteFor, wayToPlay } from "./playback.js";
 import { NotMakeable, prepareQuality } from "./preparation.js";
+import { wordsForDamage } from "./words.js";
 
 /** Seconds: hls.js may take a position that is nearer to the start of a segment for one of the segment before. */
 const WELL_WITHIN = 0.3;
 const GOES_ON = "From here on, the film is shown as it was uploaded.";
 const SKIPPED = "A part of the film was skipped.";
+const CUT_OFF = "It cannot be played from there on.";
 const NO_ROOM = "The server has no room for this quality at the moment.";
 
 /**
  * Emits `change` when what is wanted changes, or how far that is, and `failed` when it cannot go on, with
- * `{ reason, detail }`: "undecodable", "lost", or "unmakeable" for a quality that the server cannot make; if there is
- * another way, the film then goes on.
+ * `{ reason, detail }`: "undecodable" if nothing of it can be played, "damaged" where a part of it cannot, "lost", or
+ * "unmakeable" for a quality that the server cannot make; if there is another way, the film then goes on.
  */
 export class Playing extends EventTarget {
   #video;
@@ -30,6 +33,7 @@ export class Playing extends EventTarget {
   #superseded = new AbortController();
   #isPreparing = false;
   #isOriginalUndecodable = false;
+  #damage = new Damage();
   /** Whether it plays, or did until it failed: Chromium pauses a film that it cannot load any further. */
   #isPlaying;
 
@@ -40,7 +44,9 @@ export class Playing extends EventTarget {
     this.#isPlaying = !video.paused;
     video.addEventListener("play", () => (this.#isPlaying = true));
     video.addEventListener("pause", () => (this.#isPlaying &&= video.error !== null));
-    video.addEventListener("error", () => video.error && this.#source && this.#renewOr(() => this.#replaceOriginal()));
+    video.addEventListener("error", () => video.error && this.#source && this.#handleError());
+    video.addEventListener("timeupdate", () => !video.paused && !video.seeking && this.#damage.notePlayed(video.currentTime));
+    video.addEventListener("seeking", () => this.#damage.begin(video.currentTime));
     video.addEventListener("loadeddata", () => this.#isWithoutPicture && this.#replaceOriginal());
   }
 
@@ -142,11 +148,11 @@ export class Playing extends EventTarget {
     const isPlaying = !paused || (error !== null && this.#isPlaying) || (this.#source === null && autoplay);
     if (this.#source) this.#source.stop();
     this.#video.defaultPlaybackRate = playbackRate; // A new source resets the rate to this.
+    this.#damage.begin(start);
     this.#source = await this.#open(way, start);
     // What the page has loaded before this script could listen.
-    if (this.#video.error || (this.#video.readyState >= HTMLMediaElement.HAVE_CURRENT_DATA && this.#isWithoutPicture)) {
-      this.#replaceOriginal();
-    }
+    if (this.#video.error) this.#handleError();
+    else if (this.#video.readyState >= HTMLMediaElement.HAVE_CURRENT_DATA && this.#isWithoutPicture) this.#replaceOriginal();
     if (isPlaying) await this.#video.play().catch(() => {}); // A browser may want a click first.
   }
 
@@ -191,8 +197,7 @@ export class Playing extends EventTarget {
     else if (end === null) this.#fail("unmakeable");
     else {
       this.#fail("unmakeable", SKIPPED);
-      this.#way = null;
-      this.#follow({ position: end + WELL_WITHIN });
+      this.#reopen(end + WELL_WITHIN);
     }
   }
 
@@ -212,6 +217,39 @@ export class Playing extends EventTarget {
     const { playback } = this.#film.state;
     const hasPicture = playback.width > 0 && !isAudioOnly(playback);
     return hasPicture && this.#video.videoWidth === 0 && this.#wanted.quality === ORIGINAL;
+  }
+
+  /** What the browser cannot decode is damaged if it has decoded something before. */
+  #handleError() {
+    const { error, currentTime, duration } = this.#video;
+    const source = this.#source;
+    this.#renewOr(() => {
+      if (this.#source !== source) return; // Another one was chosen meanwhile.
+      const isUndecoded = error.code === MediaError.MEDIA_ERR_DECODE;
+      if (this.#damage.hasPlayed) {
+        if (isUndecoded) this.#skipDamage(currentTime, this.#film.state.playback.duration ?? duration);
+        else this.#fail("lost");
+      } else if (isUndecoded && this.#damage.start > 0) this.#reopen(0);
+      else this.#replaceOriginal();
+    });
+  }
+
+  /** Segments of a film are cut where Chromium may not be able to begin: another quality has no such places. */
+  #skipDamage(seconds, duration) {
+    const { at, target } = this.#damage.next(seconds, duration);
+    const canBeReplaced = this.#wanted.quality === ORIGINAL && substituteFor(this.#film.state.playback) !== null;
+    if (canBeReplaced && (this.#way.kind === "hls" || target === null)) {
+      this.#replaceOriginal();
+      return;
+    }
+    this.#fail("damaged", wordsForDamage(at, target === null ? CUT_OFF : SKIPPED));
+    if (target === null) this.#isPlaying = false;
+    this.#reopen(target ?? 0);
+  }
+
+  #reopen(position) {
+    this.#way = null;
+    this.#follow({ position });
   }
 
   /** The browser cannot decode the original: another quality is made for it, if there is one. */

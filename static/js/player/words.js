@@ -1,6 +1,6 @@
 /** What the player says about a video: its state in a sentence, and its technical details. */
 
-import { formatBytes } from "../helpers/format.js";
+import { formatBytes, formatDuration } from "../helpers/format.js";
 import { percentOf, renditionsOf, tracksOf } from "./playback.js";
 
 const LANGUAGES = new Intl.DisplayNames("en", { type: "language", fallback: "code" });
@@ -97,6 +97,11 @@ export function wordsForChange(quality) {
 /** When a quality that was chosen cannot be played. */
 export function wordsForUnmakeable({ quality, detail }) {
   return [`${quality}p cannot be played here.`, detail].filter(Boolean).join(" ");
+}
+
+/** Where something in a film cannot be decoded, at `seconds`; `outcome` says what comes of it. */
+export function wordsForDamage(seconds, outcome) {
+  return `The film is damaged at ${formatDuration(Math.floor(seconds))}. ${outcome}`;
 }
 
 /** Details as `[term, text]`; `length` is the file's in bytes. */

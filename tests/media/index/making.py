@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from app.domain.ranges import ByteRange
+from app.media.film.source import reader
+from app.media.index.fast_start import fast_start
 from app.media.index.movie import Movie, read_movie
 from app.media.index.segments import SegmentedTrack
 from app.media.index.virtual_file import Piece
@@ -21,6 +23,13 @@ def indexed(path: Path) -> Movie:
         )
     finally:
         os.close(descriptor)
+
+
+def play_file(path: Path) -> Iterator[Piece]:
+    """The pieces of a movie with its index first."""
+    with path.open("rb", buffering=0) as file:
+        read_at = reader(file)
+        yield from fast_start(read_movie(read_at, path.stat().st_size), read_at)
 
 
 def write(pieces: Iterable[Piece], source: Path, target: Path) -> Path:

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from app.media.index.fast_start import fast_start
 from tests.media.films import FilmStore, ffmpeg
 from tests.media.frames import packets
-from tests.media.index.making import indexed, write
+from tests.media.index.making import indexed, play_file, write
 
 FRAGMENTED = "frag_keyframe+delay_moov"
 
@@ -27,7 +26,7 @@ def test_every_packet_is_shown_at_its_time(
     film: FilmStore, fragmented: Path, tmp_path: Path
 ) -> None:
     movie = indexed(fragmented)
-    shown = write(fast_start(movie), fragmented, tmp_path / "play.mp4")
+    shown = write(play_file(fragmented), fragmented, tmp_path / "play.mp4")
     assert movie.is_fragmented
     assert b"moof" not in shown.read_bytes()
     for stream in ("v:0", "a:0"):
@@ -44,7 +43,7 @@ def test_a_film_cut_off_in_a_fragment_plays_as_far_as_it_goes(
     cut = tmp_path / "cut.mp4"
     cut.write_bytes(whole[: len(whole) * 6 // 10])
     movie = indexed(cut)
-    shown = packets(write(fast_start(movie), cut, tmp_path / "play.mp4"), "v:0")
+    shown = packets(write(play_file(cut), cut, tmp_path / "play.mp4"), "v:0")
     assert movie.is_truncated
     assert shown == packets(film("fragmented.mp4"), "v:0")[: len(shown)]
     assert len(shown) > 30

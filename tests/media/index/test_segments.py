@@ -12,7 +12,7 @@ import pytest
 from app.media.index.errors import NotIndexable
 from app.media.index.segments import segmented_sound, segmented_video
 from tests.media.films import FilmStore
-from tests.media.frames import packets
+from tests.media.frames import packets, watch
 from tests.media.index.making import indexed, write_segments
 
 FILMS = [
@@ -24,7 +24,6 @@ FILMS = [
     "variable-rate.mp4",
     "ntsc.mp4",
     "signed-offsets.mp4",
-    "late-sound.mp4",
     "av1.mp4",
     "surround-eac3.mp4",
 ]
@@ -75,6 +74,67 @@ def test_pictures_that_begin_late_begin_at_time_0_in_hls(film: FilmStore) -> Non
     assert segments[0].start == 0
     assert segments[0].duration == 1 + next(segmented_video(track).segments()).duration
     assert segments[-1].start + segments[-1].duration == track.duration + 1
+
+
+@pytest.mark.parametrize(
+    "name", ["late-sound.mp4", "sound-from-5.mp4", "opus-from-5.mp4", "surround-from-2.mp4"]
+)
+def test_sound_that_begins_late_has_silence_before(
+    film: FilmStore, tmp_path: Path, name: str
+) -> None:
+    """Players cannot begin, or seek, where one of the streams has nothing."""
+    movie = indexed(film(name))
+    starts = [segment.start for segment in segmented_video(movie.tracks[0]).segments()]
+    segmented = segmented_sound(movie.tracks[1], starts[1:])
+    segments = list(segmented.segments())
+    assert segments[0].start == 0
+    assert len(segments) == len(starts)
+    shown = write_segments(segmented, film(name), tmp_path / "hls.mp4")
+    found, original = packets(shown, "0"), packets(film(name), "1")
+    silent = len(found) - len(original)
+    assert silent > 0
+    assert [packet.digest for packet in found[silent:]] == [packet.digest for packet in original]
+    assert [packet.presented for packet in found[silent:]] == pytest.approx(
+        [packet.presented for packet in original], abs=0.000_03
+    )
+    packet = original[2].presented - original[1].presented
+    assert 0 <= found[0].presented < 2 * packet
+    for before, after in pairwise(found[: silent + 1]):
+        assert after.presented - before.presented == pytest.approx(packet, abs=0.001)
+    assert watch(shown).beeps == watch(film(name)).beeps
+
+
+def test_sound_that_begins_after_an_hour_is_left_to_play_mp4(film: FilmStore) -> None:
+    track = indexed(film("moov-last.mp4")).tracks[1]
+    late = replace(track, timeline=replace(track.timeline, shift=3601 * track.timescale, end=None))
+    with pytest.raises(NotIndexable) as refused:
+        segmented_sound(late)
+    assert refused.value.code == "complex_edits"
+
+
+def test_a_recording_that_begins_late_in_an_open_group_begins_at_time_0(
+    film: FilmStore, tmp_path: Path
+) -> None:
+    """Its leading pictures cannot be decoded: the key frame is what there is to be shown."""
+    name = "open-gop-cut.mp4"
+    track = indexed(film(name)).tracks[0]
+    late = replace(track, timeline=replace(track.timeline, shift=track.timescale, end=None))
+    segmented = segmented_video(late)
+    segments = list(segmented.segments())
+    assert segments[0].start == 0
+    assert segments[-1].start + segments[-1].duration == late.duration
+    found = packets(write_segments(segmented, film(name), tmp_path / "hls.mp4"), "0")
+    times = [late.shown_at(number) / late.timescale for number in range(len(late.samples))]
+    assert min(times) < times[0]
+    assert [packet.presented for packet in found] == pytest.approx([0, *times[1:]])
+
+
+def test_a_short_rest_belongs_to_the_segment_before(film: FilmStore) -> None:
+    track = indexed(film("h264.mp4")).tracks[0]
+    keys = track.samples.key_frames
+    for extra, count in ((1, 2), (24, 3)):
+        shorter = replace(track, samples=track.samples.up_to(keys[8] + extra))
+        assert len(list(segmented_video(shorter).segments())) == count
 
 
 def test_a_film_that_changes_its_coding_is_left_to_play_mp4(
