@@ -351,7 +351,7 @@ def test_settings_cannot_be_changed() -> None:
 
 def test_mail_needs_the_url_that_its_links_begin_with() -> None:
     environ = {"SLUICE_SMTP_URL": "smtps://mail.example"}
-    with pytest.raises(SettingsError, match=r"SLUICE_PUBLIC_URL.*SLUICE_SMTP_URL"):
+    with pytest.raises(SettingsError, match=r"SLUICE_SMTP_URL.*SLUICE_PUBLIC_URL"):
         from_env(environ)
     settings = from_env({**environ, "SLUICE_PUBLIC_URL": "https://films.example/videos/"})
     assert settings.link_url == "https://films.example/videos"
