@@ -35,6 +35,7 @@ from app.pages import (
     account,
     invitations,
     links,
+    navigation,
     openid,
     passkeys,
     people,
@@ -69,7 +70,7 @@ PROTECTION = {
 
 PAGES = (
     *(pages, project, audit_page, webhook_pages, sign_in, passkeys, openid, invitations),
-    *(account, people, projects, shared, links, upload_link, upload_links),
+    *(account, people, projects, shared, links, upload_link, upload_links, navigation),
 )
 API = (
     *(api_uploads, api_videos, api_share_links, api_upload_links, api_projects, api_keys),

@@ -1,8 +1,7 @@
-"""/api/share-links: list, make, revoke."""
+"""/api/share-links: list, make, change, revoke."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 from flask import Blueprint, Response, jsonify
@@ -10,15 +9,13 @@ from flask import Blueprint, Response, jsonify
 from app.domain.access import Action
 from app.domain.audit import AuditAction
 from app.domain.errors import InvalidRequest
-from app.domain.moments import instant, optional_instant, parse_expiry
 from app.domain.upload import Upload, parse_upload_id
 from app.http.access_rules import requires
 from app.http.audited import audited
 from app.http.bodies import json_object, member
 from app.http.context import current_caller, current_scope, current_services
-from app.http.proxy import absolute_url
+from app.http.share_links import share_document, share_terms_in
 from app.identity.share_links import ShareTerms
-from app.records.identity.share_links import ShareLink
 
 blueprint = Blueprint("api_share_links", __name__, url_prefix="/api/share-links")
 
@@ -28,7 +25,7 @@ blueprint = Blueprint("api_share_links", __name__, url_prefix="/api/share-links"
 def index() -> Response:
     """The project's links that were not revoked, the newest first."""
     links = current_services().identity.share_links.of_project(current_caller().project)
-    return jsonify({"links": [_document(link) for link in links]})
+    return jsonify({"links": [share_document(link) for link in links]})
 
 
 @blueprint.post("")
@@ -37,17 +34,22 @@ def create() -> tuple[Response, int]:
     """A new link to the videos that the body names."""
     body = json_object()
     videos = _videos(member(body, "videos", kind=list))
-    terms = ShareTerms(
-        name=member(body, "name", kind=str, default=""),
-        can_download=member(body, "can_download", kind=bool, default=False),
-        password=member(body, "password", kind=str, default=""),
-        max_views=member(body, "max_views", kind=int, default=None),
-        expires_at=parse_expiry(body.get("expires"), datetime.now(UTC)),
-    )
+    terms = share_terms_in(body, ShareTerms())
     links = current_services().identity.share_links
     link = links.make(videos, terms, created_by=current_caller().sender)
     audited(AuditAction.LINK_MADE, f"share_link:{link.id}", project=link.project_id, name=link.name)
-    return jsonify(_document(link)), 201
+    return jsonify(share_document(link)), 201
+
+
+@blueprint.patch("/<link_id>")
+@requires(Action.SHARE)
+def change(link_id: str) -> Response:
+    """Change what is named of its terms; its address, its videos and its views stay."""
+    links = current_services().identity.share_links
+    link = links.get(current_caller().project, link_id)
+    changed = links.change(link, share_terms_in(json_object(), links.terms(link)))
+    audited(AuditAction.LINK_CHANGED, f"share_link:{link_id}", name=changed.name)
+    return jsonify(share_document(changed))
 
 
 @blueprint.delete("/<link_id>")
@@ -64,18 +66,3 @@ def _videos(ids: list[Any]) -> list[Upload]:
     if not all(isinstance(each, str) for each in ids):
         raise InvalidRequest("The member videos must hold ids.")
     return [library.get(scope, parse_upload_id(each)) for each in ids]
-
-
-def _document(link: ShareLink) -> dict[str, Any]:
-    return {
-        "id": link.id,
-        "url": absolute_url("shared.show", code=link.code),
-        "name": link.name,
-        "videos": list(link.videos),
-        "can_download": link.can_download,
-        "has_password": link.password_hash is not None,
-        "views": link.views,
-        "max_views": link.max_views,
-        "created": instant(link.created_at),
-        "expires": optional_instant(link.expires_at),
-    }

@@ -8,18 +8,19 @@ from typing import Any
 
 from flask import Blueprint, Response, jsonify
 
-from app.domain.access import Action
+from app.domain.access import THROUGH_LINKS, Action, Caller, CallerKind
 from app.domain.cells import CellOffer, PromisedCell, check_crc32c
-from app.domain.errors import InvalidRequest, NotDirect
+from app.domain.errors import InvalidRequest, NotAllowed, NotDirect
 from app.domain.moments import instant
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, parse_upload_id
 from app.http.access_rules import requires
 from app.http.audited import audit_removal
 from app.http.bodies import json_object, member
-from app.http.context import current_scope, current_services, note_upload
-from app.http.documents import upload_document
+from app.http.context import current_caller, current_scope, current_services, note_upload
+from app.http.documents import sender_document, sent_document, upload_document
 from app.http.proxy import location_of
+from app.records.identity.upload_links import UploadLink
 from app.uploads.direct import URL_SECONDS, DirectUploads
 from app.uploads.service import NewUpload
 
@@ -27,6 +28,9 @@ blueprint = Blueprint("api_uploads", __name__, url_prefix="/api/uploads")
 
 LIST_LIMIT = 1000
 """Longest list of uploads in progress, newest first."""
+
+SENT_LIMIT = 1000
+"""Longest list of files that a sender has sent, newest first."""
 
 CELLS_AT_ONCE = 100
 """Most cells that one request may name: 2 GB and more."""
@@ -58,14 +62,31 @@ def create() -> tuple[Response, int, dict[str, str]]:
 def index() -> Response:
     """Uploads in progress."""
     found = current_services().uploads.active(current_scope(), LIST_LIMIT)
-    return jsonify({"uploads": _documents(found)})
+    return jsonify({"uploads": _with_senders(found)})
+
+
+@blueprint.get("/sent")
+@requires(Action.FOLLOW)
+def sent() -> Response:
+    """What the caller itself has sent; of a link, also what it still takes."""
+    scope = current_scope()
+    if scope.is_crowd:  # Several people may be this sender.
+        raise NotAllowed("Open the page of the link first: its cookie tells its visitors apart.")
+    found = current_services().uploads.sent(scope.project or "", scope.sender, SENT_LIMIT)
+    return jsonify(sent_document(found, _link_of(current_caller())))
+
+
+def _link_of(caller: Caller) -> UploadLink | None:
+    if caller.kind is not CallerKind.UPLOAD_LINK:
+        return None
+    return current_services().identity.upload_links.get(caller.project, caller.id)
 
 
 @blueprint.get("/<upload_id>")
 @requires(Action.FOLLOW)
 def show(upload_id: str) -> Response:
     """Which ranges of an upload have arrived, and which are missing."""
-    return jsonify(_documents([_found(upload_id)])[0])
+    return jsonify(_with_senders([_found(upload_id)])[0])
 
 
 @blueprint.delete("/<upload_id>")
@@ -132,8 +153,21 @@ def _offer_document(cell: PromisedCell, offer: CellOffer, expires: datetime) -> 
     return {**place, **request, "expires": instant(expires)}
 
 
+def _with_senders(uploads: Sequence[Upload]) -> list[dict[str, Any]]:
+    """The documents, with who sends each; only members are told of others."""
+    senders = current_services().identity.senders.of(uploads) if not _is_private() else {}
+    documents = _documents(uploads)
+    for document, upload in zip(documents, uploads, strict=True):
+        document["sender"] = sender_document(senders.get(upload.sender))
+    return documents
+
+
+def _is_private() -> bool:
+    return current_caller().kind in THROUGH_LINKS
+
+
 def _documents(uploads: Sequence[Upload]) -> list[dict[str, Any]]:
-    services = current_services()
+    services, own = current_services(), current_caller().sender
     expiry, direct = services.settings.expiry_seconds, services.direct
     views = services.media.library.playbacks(uploads)
     documents = []
@@ -142,6 +176,7 @@ def _documents(uploads: Sequence[Upload]) -> list[dict[str, Any]]:
         documents.append(
             {
                 **upload_document(upload, expiry, view),
+                "yours": upload.sender == own,
                 "direct": {"cell_bytes": cell_bytes} if cell_bytes else None,
             }
         )

@@ -33,9 +33,9 @@ def index() -> Response:
         current_scope(), wanted, limit=limit, cursor=request.args.get("cursor")
     )
     views = services.media.library.playbacks(page.videos)
-    expires = services.video_expiry.expires
+    expires, senders = services.video_expiry.expires, services.identity.senders.of(page.videos)
     documents = [
-        video_document(video, view, expires=expires(video))
+        video_document(video, view, expires=expires(video), sender=senders.get(video.sender))
         for video, view in zip(page.videos, views, strict=True)
     ]
     return jsonify({"videos": documents, "next": page.next_cursor})
@@ -94,4 +94,5 @@ def _document(video: Upload) -> Response:
     media, expires = services.media, services.video_expiry.expires(video)
     (view,) = media.library.playbacks([video])
     renditions, texts = media.renditions.of(video), media.text_files.of(video)
-    return jsonify(video_document(video, view, renditions, texts, expires=expires))
+    sender = services.identity.senders.of([video]).get(video.sender)
+    return jsonify(video_document(video, view, renditions, texts, expires=expires, sender=sender))

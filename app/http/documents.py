@@ -22,6 +22,9 @@ from app.media.playback.subtitles import Subtitles
 from app.media.playback.text_files import TextFile
 from app.media.renditions.offers import RenditionView
 from app.records.identity.keys import ApiKey
+from app.records.identity.senders import Sender
+from app.records.identity.upload_links import UploadLink
+from app.records.uploads import Sent
 
 
 def upload_document(
@@ -42,6 +45,7 @@ def upload_document(
         "state": upload.state.value,
         "expires": None if upload.state is UploadState.COMPLETE else instant(expires),
         "created": instant(upload.created_at),
+        "active": instant(upload.active_at),
         "fingerprint": upload.fingerprint,
         **_result(upload),
         "playback": playback_document(playback) if playback.facts else None,
@@ -67,7 +71,7 @@ def chunk_document(upload: Upload) -> dict[str, Any]:
     return document
 
 
-def video_document(
+def video_document(  # noqa: PLR0913 - what only some callers know has a name
     video: Upload,
     playback: PlaybackView,
     renditions: Sequence[RenditionView] | None = None,
@@ -75,8 +79,11 @@ def video_document(
     *,
     root: str = "",
     expires: datetime | None = None,
+    sender: Sender | None = None,
 ) -> dict[str, Any]:
     """A published file; `inline` says whether a browser may play it in place.
+
+    Guests are not told its sender.
 
     Lists leave out `renditions` and `texts`, the files of subtitles beside it: each would cost as
     much again.
@@ -94,10 +101,42 @@ def video_document(
         "inline": video.is_playable,
         "published": instant(video.published_at or video.active_at),
         "expires": None if expires is None else instant(expires),
+        "sender": sender_document(sender),
         "media": media,
         "sha256": video.sha256,
         "crc32c": video.crc32c,
         "playback": known,
+    }
+
+
+def sent_document(sent: Sent, link: UploadLink | None = None) -> dict[str, Any]:
+    """What one sender has sent, and what its link still takes; sizes are bytes."""
+    return {
+        "files": [
+            {
+                "id": upload.id,
+                "filename": upload.filename,
+                "length": upload.length,
+                "arrived": optional_instant(upload.published_at),
+            }
+            for upload in sent.files
+        ],
+        "count": sent.count,
+        "bytes": sent.bytes,
+        "unfinished": sent.unfinished,
+        "link": link and {"files_left": link.files_left, "bytes_left": link.bytes_left},
+    }
+
+
+def sender_document(sender: Sender | None) -> dict[str, Any] | None:
+    """Who sent a file; None on a server without accounts."""
+    if sender is None:
+        return None
+    return {
+        "kind": sender.kind.value,
+        "id": sender.id,
+        "name": sender.name or None,
+        "link": sender.link or None,
     }
 
 

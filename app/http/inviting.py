@@ -15,13 +15,14 @@ from app.records.identity.projects import Member
 
 @dataclass(frozen=True, slots=True)
 class NewLink:
-    """A link that is shown this one time; `was_mailed` says whether it has also been sent.
+    """A link that is shown this one time; `was_mailed` says whether `text` was sent with it.
 
     `warning` is about the address, or empty.
     """
 
     email: str
     url: str
+    text: str
     was_mailed: bool
     warning: str = ""
 
@@ -70,4 +71,4 @@ def count_mail(project_id: str | None = None) -> None:
 def send_link(email: str, url: str, *, subject: str, text: str) -> NewLink:
     """The link, sent by mail if there is mail."""
     was_mailed = current_services().identity.mail.send(email, subject=subject, text=text)
-    return NewLink(email, url, was_mailed, mixed_alphabets(email))
+    return NewLink(email, url, text, was_mailed, mixed_alphabets(email))

@@ -41,6 +41,7 @@ from app.records.identity.passkeys import PasskeyRecords
 from app.records.identity.people import PeopleRecords
 from app.records.identity.projects import ProjectRecords
 from app.records.identity.provider_accounts import ProviderAccountRecords
+from app.records.identity.senders import SenderRecords
 from app.records.identity.sessions import SessionRecords
 from app.records.identity.share_links import ShareLinkRecords
 from app.records.identity.spent_tokens import SpentTokens
@@ -95,6 +96,7 @@ class IdentityServices:
     callers: Callers
     keys: ApiKeys
     people: PeopleRecords
+    senders: SenderRecords
     accounts: Accounts
     invitations: Invitations
     passwords: Passwords
@@ -147,6 +149,7 @@ class IdentityServices:
             callers=Callers(keys, sessions, share_links, visitors, is_open=options.is_open),
             keys=keys,
             people=people,
+            senders=SenderRecords(database),
             accounts=Accounts(people, sessions, passwords, clock=clock, new_id=new_id),
             invitations=_invitations(wiring, passwords),
             passwords=passwords,

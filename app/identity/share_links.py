@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from app.domain.access import Caller, CallerKind, Role
 from app.domain.errors import InvalidRequest, LinkClosed, LinkNotFound
@@ -46,11 +46,11 @@ DOWNLOAD_TICKET_SECONDS = 12 * 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareTerms:
-    """What a new link allows."""
+    """What a link allows; with None for a password, a changed link keeps the one it has."""
 
     name: str = ""
     can_download: bool = False
-    password: str = ""
+    password: str | None = None
     max_views: int | None = None
     expires_at: datetime | None = None
 
@@ -83,7 +83,8 @@ class ShareLinks:
     def make(self, videos: Sequence[Upload], terms: ShareTerms, *, created_by: str) -> ShareLink:
         """A new link to `videos`, which are of one project; raises `InvalidRequest`."""
         now = self._clock()
-        self._check(videos, terms, now)
+        self._check_videos(videos)
+        self._check(terms, now)
         link = ShareLink(
             id=self._new_id(),
             project_id=videos[0].owner,
@@ -93,7 +94,7 @@ class ShareLinks:
             can_download=terms.can_download,
             created_by=created_by,
             created_at=now,
-            password_hash=self._passwords.hash(terms.password),
+            password_hash=self._passwords.hash(terms.password or ""),
             max_views=terms.max_views,
             expires_at=terms.expires_at,
         )
@@ -103,6 +104,45 @@ class ShareLinks:
     def of_project(self, project_id: str) -> list[ShareLink]:
         """The links of a project that were not revoked, the newest first."""
         return self._records.of_project(project_id)
+
+    def get(self, project_id: str, link_id: str) -> ShareLink:
+        """A link of the project that was not revoked; raises `LinkNotFound`."""
+        link = self._records.in_project(project_id, link_id)
+        if link is None:
+            raise LinkNotFound("The project has no such share link.")
+        return link
+
+    def terms(self, link: ShareLink) -> ShareTerms:
+        """What the link allows now."""
+        return ShareTerms(
+            name=link.name,
+            can_download=link.can_download,
+            max_views=link.max_views,
+            expires_at=link.expires_at,
+        )
+
+    def change(self, link: ShareLink, terms: ShareTerms) -> ShareLink:
+        """The link with other terms; its address, its videos and its views stay.
+
+        Only what differs from `link` is written: somebody else may have changed the rest meanwhile.
+        Raises `InvalidRequest`, and `LinkNotFound` if it was revoked meanwhile.
+        """
+        is_kept = terms.expires_at == link.expires_at
+        self._check(terms, None if is_kept else self._clock())
+        wanted: dict[str, Any] = {
+            "name": terms.name,
+            "can_download": terms.can_download,
+            "max_views": terms.max_views,
+            "expires_at": terms.expires_at,
+        }
+        if terms.password is not None:
+            wanted["password_hash"] = self._passwords.hash(terms.password)
+        other = {name: value for name, value in wanted.items() if value != getattr(link, name)}
+        changed = self._records.change(link.project_id, link.id, **other)
+        self._recent.forget()
+        if changed is None:
+            raise LinkNotFound("The project has no such share link.")
+        return changed
 
     def revoke(self, project_id: str, link_id: str) -> None:
         """End a link at once; raises `LinkNotFound` unless the project has it."""
@@ -165,18 +205,21 @@ class ShareLinks:
         link = self._records.get(link_id)
         return None if link is None else _Known(link, guest_of(link))
 
-    def _check(self, videos: Sequence[Upload], terms: ShareTerms, now: datetime) -> None:
+    def _check_videos(self, videos: Sequence[Upload]) -> None:
         if not 0 < len(videos) <= MAX_VIDEOS:
             raise InvalidRequest(f"A link is to 1 to {MAX_VIDEOS} videos.")
         if len({video.owner for video in videos}) > 1:
             raise InvalidRequest("The videos of a link must be of one project.")
+
+    def _check(self, terms: ShareTerms, now: datetime | None) -> None:
+        """Raise `InvalidRequest` for terms that cannot be, or that have expired at `now`."""
         if len(terms.name) > MAX_TEXT_CHARACTERS or not terms.name.isprintable():
             raise InvalidRequest(f"The name must be one line of {MAX_TEXT_CHARACTERS} characters.")
-        if len(terms.password) > MAX_TEXT_CHARACTERS:
+        if len(terms.password or "") > MAX_TEXT_CHARACTERS:
             raise InvalidRequest(f"A password has at most {MAX_TEXT_CHARACTERS} characters.")
         if terms.max_views is not None and not 0 < terms.max_views <= MAX_VIEWS:
             raise InvalidRequest(f"A link has 1 to {MAX_VIEWS} views, or any number.")
-        if terms.expires_at is not None and terms.expires_at <= now:
+        if terms.expires_at is not None and now is not None and terms.expires_at <= now:
             raise InvalidRequest("The link would have expired already.")
 
 

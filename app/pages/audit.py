@@ -9,8 +9,11 @@ from app.domain.audit import AuditAction, AuditEntry
 from app.http.access_rules import requires
 from app.http.audited import wanted_entries
 from app.http.context import current_services
+from app.pages.audit_words import TITLES, actor_of, deed_of
 
 blueprint = Blueprint("audit", __name__)
+blueprint.add_app_template_filter(actor_of, "actor")
+blueprint.add_app_template_filter(deed_of, "deed")
 
 PAGE_SIZE = 50
 
@@ -33,7 +36,7 @@ def index() -> str:
         emails=_emails(page.entries),
         next_cursor=page.next_cursor,
         chosen=chosen,
-        actions=[("", "Everything"), *((action.value, action.value) for action in AuditAction)],
+        actions=[("", "Everything"), *((action.value, TITLES[action]) for action in AuditAction)],
     )
 
 

@@ -16,7 +16,7 @@ from app.pages.video_view import date_text, view_of
 LIBRARY_PAGE_SIZE = 50
 """Videos a page shows; more follow on request."""
 
-SIZE_STEP = 1024
+SIZE_STEP = 1000
 SIZE_UNITS = ("bytes", "KB", "MB", "GB", "TB", "PB")
 
 blueprint = Blueprint("pages", __name__)
@@ -35,11 +35,11 @@ def index() -> str:
     cursor = request.args.get("cursor")
     page = services.library.page(current_scope(), wanted, limit=LIBRARY_PAGE_SIZE, cursor=cursor)
     playbacks = services.media.library.playbacks(page.videos)
-    expires = services.video_expiry.expires
+    expires, senders = services.video_expiry.expires, services.identity.senders.of(page.videos)
     return render_template(
         "upload.html",
         videos=[
-            view_of(video, playback, expires=expires(video))
+            view_of(video, playback, expires=expires(video), sender=senders.get(video.sender))
             for video, playback in zip(page.videos, playbacks, strict=True)
         ],
         next_cursor=page.next_cursor,
@@ -65,12 +65,13 @@ def watch(upload_id: str) -> str:
     films = current_services().media.library
     video = films.watched(current_scope(), parse_upload_id(upload_id))
     (playback,) = films.playbacks([video])
-    return render_template("watch.html", video=view_of(video, playback))
+    sender = current_services().identity.senders.of([video]).get(video.sender)
+    return render_template("watch.html", video=view_of(video, playback, sender=sender))
 
 
 @blueprint.app_template_filter("file_size")
 def file_size(length: int) -> str:
-    """A size in bytes as "20 MB" or "1.4 GB", in units of 1024 like the chunk size."""
+    """A size in bytes as "20 MB" or "1.4 GB", in decimal units."""
     value = float(length)
     unit = 0
     while value >= 999.5 and unit < len(SIZE_UNITS) - 1:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from typing import Any
 
 import segno
 from flask import Blueprint, make_response, redirect, render_template, request, url_for
@@ -12,8 +13,7 @@ from werkzeug import Response
 
 from app.domain.access import Action
 from app.domain.audit import AuditAction
-from app.domain.errors import InvalidField, InvalidRequest, LinkNotFound, UploadError
-from app.domain.moments import parse_expiry
+from app.domain.errors import InvalidField, InvalidRequest, UploadError
 from app.domain.numbers import parse_digits
 from app.domain.upload import Upload, parse_upload_id
 from app.http.access_rules import requires
@@ -21,20 +21,25 @@ from app.http.audited import audited
 from app.http.bodies import form_fields
 from app.http.context import current_caller, current_scope, current_services
 from app.http.origins import require_own_page
-from app.http.proxy import absolute_url
-from app.identity.share_links import ShareTerms
+from app.http.share_links import share_terms_in, share_url
+from app.identity.share_links import ShareLinks, ShareTerms
 from app.records.identity.share_links import ShareLink
 
 MAX_FORM_BYTES = 64 * 1024
 """A thousand ids take 33 KB."""
 
 DAY = 24 * 3600
+FOREVER = ""
+KEPT = "kept"
+"""Of a link that is changed: its end stays."""
+
 LIFETIMES = (
-    ("", "until it is revoked"),
-    (str(DAY), "for a day"),
-    (str(7 * DAY), "for a week"),
-    (str(30 * DAY), "for 30 days"),
+    (str(DAY), "a day"),
+    (str(7 * DAY), "a week"),
+    (str(30 * DAY), "30 days"),
+    (FOREVER, "no end"),
 )
+"""How long a link works, in seconds."""
 
 blueprint = Blueprint("links", __name__, url_prefix="/links")
 blueprint.before_request(lambda: require_own_page(request))
@@ -43,12 +48,13 @@ blueprint.before_request(lambda: require_own_page(request))
 @blueprint.get("")
 @requires(Action.SHARE)
 def index() -> str:
-    """All links, the newest first; `made` names the one that was just made."""
-    links = current_services().identity.share_links.of_project(current_caller().project)
+    """All share links, the newest first."""
     return render_template(
         "links/index.html",
-        links=[(link, _title(link), url_of(link)) for link in links],
-        made=request.args.get("made"),
+        links=[
+            (link, _title(link), share_url(link))
+            for link in _links().of_project(current_caller().project)
+        ],
         now=datetime.now(UTC),
     )
 
@@ -63,25 +69,45 @@ def share() -> Response:
 @blueprint.post("/share")
 @requires(Action.SHARE)
 def make() -> Response:
-    """Make the link."""
+    """Make the link, and show its address."""
     fields = form_fields(MAX_FORM_BYTES)
     videos = _videos(fields.get("videos", ""))
     try:
-        terms = _terms(fields)
-        links = current_services().identity.share_links
-        link = links.make(videos, terms, created_by=current_caller().sender)
+        terms = share_terms_in(_body(fields), ShareTerms())
+        link = _links().make(videos, terms, created_by=current_caller().sender)
     except InvalidRequest as error:
         return _form(videos, fields, error)
     audited(AuditAction.LINK_MADE, f"share_link:{link.id}", project=link.project_id, name=link.name)
-    return redirect(url_for("links.index", made=link.id), 303)
+    return redirect(url_for("links.show", link_id=link.id), 303)
+
+
+@blueprint.get("/share/<link_id>")
+@requires(Action.SHARE)
+def show(link_id: str) -> Response:
+    """One link: its address, and its terms, which can be changed."""
+    return _page(_link(link_id))
+
+
+@blueprint.post("/share/<link_id>")
+@requires(Action.SHARE)
+def change(link_id: str) -> Response:
+    """Change the terms of a link."""
+    link, fields = _link(link_id), form_fields()
+    try:
+        changed = _links().change(link, share_terms_in(_body(fields), _links().terms(link)))
+    except InvalidRequest as error:
+        return _page(link, fields, error)
+    audited(AuditAction.LINK_CHANGED, f"share_link:{link.id}", name=changed.name)
+    return redirect(url_for("links.show", link_id=link.id, done="changed"), 303)
 
 
 @blueprint.post("/share/<link_id>/revoke")
 @requires(Action.SHARE)
 def revoke(link_id: str) -> Response:
     """End a link at once."""
-    current_services().identity.share_links.revoke(current_caller().project, link_id)
-    audited(AuditAction.LINK_CLOSED, f"share_link:{link_id}")
+    link = _link(link_id)
+    _links().revoke(link.project_id, link_id)
+    audited(AuditAction.LINK_CLOSED, f"share_link:{link_id}", name=link.name)
     return redirect(url_for("links.index"), 303)
 
 
@@ -89,11 +115,7 @@ def revoke(link_id: str) -> Response:
 @requires(Action.SHARE)
 def qr(link_id: str) -> Response:
     """The address of a link for a phone's camera."""
-    links = current_services().identity.share_links.of_project(current_caller().project)
-    for link in links:
-        if link.id == link_id:
-            return qr_code(url_of(link))
-    raise LinkNotFound("The project has no such share link.")
+    return qr_code(share_url(_link(link_id)))
 
 
 def qr_code(url: str) -> Response:
@@ -103,9 +125,23 @@ def qr_code(url: str) -> Response:
     return Response(picture, content_type="image/svg+xml")
 
 
-def url_of(link: ShareLink) -> str:
-    """What guests open."""
-    return absolute_url("shared.show", code=link.code)
+def problems_of(error: InvalidRequest | None) -> dict[str, str]:
+    """What is wrong with a form of a link, by field."""
+    if error is None:
+        return {}
+    return {error.field if isinstance(error, InvalidField) else "name": str(error)}
+
+
+def expiry_in(fields: Mapping[str, str]) -> dict[str, int | None]:
+    """The `expires` that a form asks for, as JSON would say it; none if it stays as it is."""
+    lifetime = fields.get("lifetime", FOREVER)
+    return {} if lifetime == KEPT else {"expires": parse_digits(lifetime)}
+
+
+def password_in(fields: Mapping[str, str]) -> dict[str, str]:
+    """The `password` that a form asks for; none if it stays as it is."""
+    password = fields.get("password", "")
+    return {"password": password} if password or "no_password" in fields else {}
 
 
 def _form(
@@ -113,34 +149,71 @@ def _form(
     fields: Mapping[str, str] | None = None,
     error: InvalidRequest | None = None,
 ) -> Response:
-    field = error.field if isinstance(error, InvalidField) else "name"
     page = render_template(
         "links/share.html",
         videos=videos,
         fields=fields or {},
-        problems={field: str(error)} if error else {},
+        problems=problems_of(error),
         lifetimes=LIFETIMES,
     )
     return make_response(page, error.status_hint if error else 200)
 
 
-def _terms(fields: Mapping[str, str]) -> ShareTerms:
-    lifetime, views = fields.get("lifetime", ""), fields.get("max_views", "").strip()
-    seconds, most = parse_digits(lifetime), parse_digits(views)
+def _page(
+    link: ShareLink,
+    fields: Mapping[str, str] | None = None,
+    error: InvalidRequest | None = None,
+) -> Response:
+    page = render_template(
+        "links/shared.html",
+        link=link,
+        title=_title(link),
+        url=share_url(link),
+        videos=_present(link),
+        is_over=not link.works(datetime.now(UTC)),
+        is_changed=request.args.get("done") == "changed",
+        fields=fields,
+        problems=problems_of(error),
+        lifetimes=LIFETIMES,
+    )
+    return make_response(page, error.status_hint if error else 200)
+
+
+def _body(fields: Mapping[str, str]) -> dict[str, Any]:
+    """The form as JSON would say it; raises `InvalidField`."""
+    views = fields.get("max_views", "").strip()
+    most = parse_digits(views)
     if views and not most:
         raise InvalidField("This must be a number above 0.", field="max_views")
-    return ShareTerms(
-        name=fields.get("name", "").strip(),
-        can_download="can_download" in fields,
-        password=fields.get("password", ""),
-        max_views=most,
-        expires_at=parse_expiry(seconds, datetime.now(UTC)),
-    )
+    return {
+        "name": fields.get("name", "").strip(),
+        "can_download": "can_download" in fields,
+        "max_views": most,
+        **expiry_in(fields),
+        **password_in(fields),
+    }
+
+
+def _links() -> ShareLinks:
+    return current_services().identity.share_links
+
+
+def _link(link_id: str) -> ShareLink:
+    return _links().get(current_caller().project, link_id)
 
 
 def _videos(ids: str) -> list[Upload]:
     library, scope = current_services().library, current_scope()
     return [library.get(scope, parse_upload_id(each)) for each in ids.split(",")]
+
+
+def _present(link: ShareLink) -> list[Upload]:
+    """Its videos that were not deleted."""
+    library, scope, present = current_services().library, current_scope(), []
+    for video in link.videos:
+        with suppress(UploadError):
+            present.append(library.get(scope, video))
+    return present
 
 
 def _title(link: ShareLink) -> str:

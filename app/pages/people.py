@@ -40,7 +40,10 @@ def add_invitation() -> Response:
     """Make a link by which somebody joins, and send it if there is mail."""
     fields = form_fields()
     role, identity = fields.get("role", NO_ROLE), current_services().identity
-    project = identity.projects.get(fields.get("project", FIRST_PROJECT)).id if role else None
+    chosen = fields.get("project", current_caller().project or FIRST_PROJECT)
+    if not chosen:
+        role = NO_ROLE  # An account alone, in no project yet.
+    project = identity.projects.get(chosen).id if role else None
     try:
         link = invite(fields.get("email", ""), project_id=project, role=_role(role))
     except InvalidField as error:
@@ -132,12 +135,14 @@ def _page(
     status: int = 200,
     **values: Any,
 ) -> Response:
-    identity = current_services().identity
+    identity, caller = current_services().identity, current_caller()
     page = render_template(
         "account/people.html",
         people=identity.people.all(),
+        roles_of=identity.people.all_roles(),
+        project_names={project.id: project.name for project in identity.projects.of(caller)},
         invitations=identity.invitations.waiting(),
-        projects=[(project.id, project.name) for project in identity.projects.of(current_caller())],
+        current_project=caller.project,
         link=link,
         error=error,
         has_mail=identity.mail.is_on,

@@ -9,7 +9,7 @@ from typing import Any
 from flask import Blueprint, make_response, redirect, render_template, request, url_for
 from werkzeug import Response
 
-from app.domain.access import MEMBERS, Action, parse_role
+from app.domain.access import Action, parse_role
 from app.domain.audit import AuditAction
 from app.domain.errors import (
     EntryNotFound,
@@ -29,6 +29,7 @@ from app.http.context import current_caller, current_services
 from app.http.inviting import add_by_administrator, invite
 from app.http.origins import require_own_page
 from app.identity.services import IdentityServices
+from app.pages.words import ROLES
 
 blueprint = Blueprint("project", __name__, url_prefix="/project")
 blueprint.before_request(lambda: require_own_page(request))
@@ -37,6 +38,8 @@ blueprint.app_context_processor(
     lambda: {
         "projects_of": current_services().identity.projects.entered,
         "kept_project": kept_project(),
+        "ROLES": ROLES,
+        "role_words": dict(ROLES),
     }
 )
 
@@ -84,7 +87,7 @@ def stay_in_project(endpoint: str, values: dict[str, Any]) -> None:
 @blueprint.get("")
 @requires(Action.MANAGE)
 def show() -> Response:
-    """Name, members and keys."""
+    """Members, space and name."""
     return _page()
 
 
@@ -166,6 +169,13 @@ def withdraw(digest: str) -> Response:
     return _back()
 
 
+@blueprint.get("/keys")
+@requires(Action.MANAGE)
+def keys() -> Response:
+    """The API keys, and a form for another."""
+    return _keys_page()
+
+
 @blueprint.post("/keys")
 @requires(Action.MANAGE)
 def make_key() -> Response:
@@ -182,18 +192,21 @@ def make_key() -> Response:
             expires_at=parse_expiry(_seconds(fields.get("expires", "")), datetime.now(UTC)),
         )
     except (InvalidRequest, NotAllowed) as error:
-        return _page(fields=fields, problems={"key_name": str(error)}, status=error.status_hint)
+        problems = {"key_name": str(error)}
+        return _keys_page(fields=fields, problems=problems, status=error.status_hint)
     audited(AuditAction.KEY_MADE, f"key:{key.id}", name=key.name, role=key.role)
-    return _page(new_key={"name": key.name, "secret": secret})
+    return _keys_page(new_key={"name": key.name, "secret": secret})
 
 
 @blueprint.post("/keys/<key_id>/revoke")
 @requires(Action.MANAGE)
 def revoke_key(key_id: str) -> Response:
     """End a key; what it is sending ends within seconds."""
-    ended = _identity().keys.revoke(current_caller().project, key_id)
-    audited(AuditAction.KEY_REVOKED, f"key:{key_id}", **asdict(ended))
-    return _back()
+    keys, project = _identity().keys, current_caller().project
+    names = {key.id: key.name for key in keys.of_project(project)}
+    ended = keys.revoke(project, key_id)
+    audited(AuditAction.KEY_REVOKED, f"key:{key_id}", name=names.get(key_id), **asdict(ended))
+    return redirect(url_for("project.keys"), 303)
 
 
 @blueprint.post("/choose")
@@ -229,11 +242,19 @@ def _page(*, error: UploadError | None = None, status: int = 200, **values: Any)
         limits=words_of_limits(found.quota_bytes, found.video_seconds),
         members=identity.projects.members(project),
         waiting=identity.invitations.waiting(project),
-        keys=identity.keys.of_project(project),
-        now=datetime.now(UTC),
-        roles=MEMBERS,
-        lifetimes=LIFETIMES,
+        has_mail=identity.mail.is_on,
         error=error,
+        **{"fields": {}, "problems": {}, **values},
+    )
+    return make_response(page, status)
+
+
+def _keys_page(*, status: int = 200, **values: Any) -> Response:
+    page = render_template(
+        "project_keys.html",
+        keys=_identity().keys.of_project(current_caller().project),
+        now=datetime.now(UTC),
+        lifetimes=LIFETIMES,
         **{"fields": {}, "problems": {}, **values},
     )
     return make_response(page, status)

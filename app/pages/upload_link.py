@@ -34,9 +34,11 @@ from app.identity.link_visitors import (
     VISITOR_TIME,
     LinkVisitors,
 )
-from app.pages.blueprint import file_size
-from app.pages.video_view import date_text
-from app.records.identity.upload_links import UploadLink
+from app.records.identity.upload_links import UploadLink, sender_prefix
+from app.records.uploads import Sent
+
+SENT_SHOWN = 1000
+"""Files that the page lists of those that its visitor has sent; it counts all."""
 
 blueprint = Blueprint("upload_link", __name__)
 blueprint.after_request(widen_policy)
@@ -118,36 +120,28 @@ def _field(error: UploadError, *, asks_password: bool) -> str | None:
 
 
 def _drop_page(link: UploadLink, sender: str | None) -> str:
-    settings = current_services().settings
+    services, visitor = current_services(), _visitor(link)
+    settings = services.settings
+    link = services.identity.upload_links.get(link.project_id, link.id)  # It may just have filled.
     most = settings.max_upload_bytes
     return render_template(
         "upload_link/drop.html",
         link=link,
         sender=sender,
-        limits=_in_words(link),
         accept=",".join(f".{each}" for each in link.extensions),
         root=f"{request.script_root}/u/{link.code}",
         url=absolute_url("upload_link.page", code=link.code),
         chunk_bytes=settings.chunk_bytes,
         max_upload_bytes=min(link.max_file_bytes or most, most),
         uploaded=request.args.get("uploaded", default=0, type=int),
+        sent=None if visitor is None else _sent(link, visitor),
     )
 
 
-def _in_words(link: UploadLink) -> list[str]:
-    """What the link still takes."""
-    words = []
-    if link.files_left is not None:
-        words.append("1 more file" if link.files_left == 1 else f"{link.files_left} more files")
-    if link.max_bytes is not None and link.bytes_left is not None:
-        words.append(f"{file_size(link.bytes_left)} more in all")
-    if link.max_file_bytes is not None:
-        words.append(f"Files of up to {file_size(link.max_file_bytes)}")
-    if link.extensions:
-        words.append(f"Only {', '.join(link.extensions)}")
-    if link.expires_at is not None:
-        words.append(f"Open until {date_text(link.expires_at)}")
-    return words
+def _sent(link: UploadLink, visitor: str) -> Sent:
+    """What this visitor has sent."""
+    sender = sender_prefix(link.id) + visitor
+    return current_services().uploads.sent(link.project_id, sender, SENT_SHOWN)
 
 
 def _sender(link: UploadLink) -> str | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 from flask import Blueprint, make_response, redirect, render_template, request, url_for
@@ -19,22 +20,20 @@ from app.http.bodies import form_fields
 from app.http.context import current_caller, current_scope, current_services
 from app.http.origins import require_own_page
 from app.http.upload_links import link_url, subject_of, terms_in
-from app.identity.upload_links import LinkTerms, UploadLinks
-from app.pages.links import qr_code
+from app.identity.upload_links import MOST_BYTES, LinkTerms, UploadLinks
+from app.pages.links import LIFETIMES, expiry_in, password_in, problems_of, qr_code
 from app.records.identity.upload_links import UploadLink
 
-GIGABYTE = 1024**3
+GIGABYTE = 10**9
+
+PROPOSED_GIGABYTES = "50"
+"""For all files of a new link: without a limit, whoever has its address can fill the disk."""
 
 LATEST_UPLOADS = 50
 """Shown of one link."""
 
-DAY = 24 * 3600
-LIFETIMES = (
-    (str(7 * DAY), "for a week"),
-    (str(30 * DAY), "for 30 days"),
-    (str(DAY), "for a day"),
-    ("", "until it is closed"),
-)
+STANDS_STILL = timedelta(minutes=2)
+"""An upload without bytes for so long is called interrupted."""
 
 MAX_FORM_BYTES = 64 * 1024
 """The message may have 2000 characters, each of up to 12 bytes as it is sent."""
@@ -66,16 +65,22 @@ def make() -> Response:
 
 @blueprint.get("/<link_id>")
 @requires(Action.SHARE)
-def show(link_id: str) -> str:
-    """One link: its address, what it has taken, and from whom."""
-    link = _link(link_id)
-    return render_template(
-        "links/upload.html",
-        link=link,
-        url=link_url(link),
-        state=link.state(datetime.now(UTC)),
-        received=_links().received(link, LATEST_UPLOADS),
-    )
+def show(link_id: str) -> Response:
+    """One link: its address, its terms, what it has taken, and from whom."""
+    return _page(_link(link_id))
+
+
+@blueprint.post("/<link_id>")
+@requires(Action.SHARE)
+def change(link_id: str) -> Response:
+    """Change the terms of a link; what it has taken stays."""
+    link, fields = _link(link_id), form_fields(MAX_FORM_BYTES)
+    try:
+        changed = _links().change(link, terms_in(_body(fields), _links().terms(link)))
+    except InvalidRequest as error:
+        return _page(link, fields, error)
+    audited(AuditAction.LINK_CHANGED, subject_of(link), name=changed.name)
+    return redirect(url_for("upload_links.show", link_id=link.id, done="changed"), 303)
 
 
 @blueprint.post("/<link_id>/close")
@@ -98,15 +103,55 @@ def _index(
     fields: Mapping[str, str] | None = None, error: InvalidRequest | None = None
 ) -> Response:
     now = datetime.now(UTC)
-    field = error.field if isinstance(error, InvalidField) else "name"
     page = render_template(
         "links/uploads.html",
-        links=[(link, link.state(now)) for link in _links().of_project(current_scope().target())],
-        fields=fields or {},
-        problems={field: str(error)} if error else {},
+        links=[
+            (link, link.state(now), link_url(link))
+            for link in _links().of_project(current_scope().target())
+        ],
+        fields=fields or {"max_bytes": PROPOSED_GIGABYTES},
+        problems=problems_of(error),
         lifetimes=LIFETIMES,
     )
     return make_response(page, error.status_hint if error else 200)
+
+
+def _page(
+    link: UploadLink,
+    fields: Mapping[str, str] | None = None,
+    error: InvalidRequest | None = None,
+) -> Response:
+    page = render_template(
+        "links/upload.html",
+        link=link,
+        url=link_url(link),
+        state=link.state(datetime.now(UTC)),
+        received=_links().received(link, LATEST_UPLOADS),
+        still=datetime.now(UTC) - STANDS_STILL,
+        is_changed=request.args.get("done") == "changed",
+        fields=_fields_of(link) if fields is None else fields,
+        problems=problems_of(error),
+        lifetimes=LIFETIMES,
+    )
+    return make_response(page, error.status_hint if error else 200)
+
+
+def _fields_of(link: UploadLink) -> dict[str, str]:
+    """The form that says what the link says now."""
+    fields = {
+        "name": link.name,
+        "message": link.message,
+        "max_files": str(link.max_files or ""),
+        "max_bytes": _gigabytes(link.max_bytes),
+        "max_file_bytes": _gigabytes(link.max_file_bytes),
+        "extensions": ", ".join(link.extensions),
+    }
+    return {**fields, "asks_name": "1"} if link.asks_name else fields
+
+
+def _gigabytes(size: int | None) -> str:
+    """What `_size` reads as the same number of bytes."""
+    return "" if size is None else f"{Decimal(size) / GIGABYTE:f}"
 
 
 def _body(fields: Mapping[str, str]) -> dict[str, Any]:
@@ -114,13 +159,13 @@ def _body(fields: Mapping[str, str]) -> dict[str, Any]:
     return {
         "name": fields.get("name", ""),
         "message": fields.get("message", ""),
-        "password": fields.get("password", ""),
         "max_files": _number(fields, "max_files"),
         "max_bytes": _size(fields, "max_bytes"),
         "max_file_bytes": _size(fields, "max_file_bytes"),
         "extensions": fields.get("extensions", "").replace(",", " ").split(),
-        "expires": parse_digits(fields.get("lifetime", "")),
         "asks_name": "asks_name" in fields,
+        **expiry_in(fields),
+        **password_in(fields),
     }
 
 
@@ -137,13 +182,15 @@ def _number(fields: Mapping[str, str], name: str) -> int | None:
 def _size(fields: Mapping[str, str], name: str) -> int | None:
     """Bytes, of a number of gigabytes as people write it."""
     text = fields.get(name, "").strip().replace(",", ".")
+    if not text:
+        return None
     try:
-        size = int(float(text) * GIGABYTE) if text else None
-    except (ValueError, OverflowError):
-        size = 0
-    if size is not None and size <= 0:
-        raise InvalidField("This must be a number above 0.", field=name)
-    return size
+        size = Decimal(text) * GIGABYTE
+        if 1 <= size <= MOST_BYTES:
+            return int(size)
+    except ArithmeticError:  # No number, or one that cannot be compared.
+        pass
+    raise InvalidField("This must be a number above 0.", field=name)
 
 
 def _links() -> UploadLinks:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from app.domain.access import CallerKind
 from app.domain.lifecycle import UploadState
 from app.domain.playback import PlaybackState
 from app.domain.upload import Upload
 from app.http.documents import media_path, playback_document
 from app.media.playback.library import PlaybackView
+from app.records.identity.senders import Sender
 
 WARNED_BEFORE = timedelta(days=7)
 """The library says this long before that a video will be deleted; video_row.js has it too."""
@@ -39,6 +41,8 @@ class VideoView:
     published: str
     published_text: str
     expires_text: str
+    sender: Sender | None
+    sender_text: str
     sha256: str | None
     state: str
     state_text: str
@@ -52,7 +56,12 @@ class VideoView:
 
 
 def view_of(
-    video: Upload, playback: PlaybackView, root: str = "", *, expires: datetime | None = None
+    video: Upload,
+    playback: PlaybackView,
+    root: str = "",
+    *,
+    expires: datetime | None = None,
+    sender: Sender | None = None,
 ) -> VideoView:
     """What the templates need of a video; its URLs begin with `root`, perhaps a guest's ticket."""
     published = video.published_at
@@ -68,6 +77,8 @@ def view_of(
         published=published.isoformat() if published else "",
         published_text=date_text(published) if published else "",
         expires_text=expires_text(expires, datetime.now(UTC)) if expires else "",
+        sender=sender,
+        sender_text=sender_text(sender) if sender else "",
         sha256=video.sha256,
         state=playback.state.value,
         state_text=STATE_WORDS.get(playback.state, ""),
@@ -111,6 +122,14 @@ def expires_text(expires: datetime, now: datetime) -> str:
         return "will be deleted within the hour"
     many = f"{round(hours / 24)} days" if hours >= 48 else f"{hours} hours"
     return f"will be deleted in {'1 hour' if hours == 1 else many}"
+
+
+def sender_text(sender: Sender) -> str:
+    """Who sent a file, as "from Aunt Rosa via Wedding films"; words.js has it too."""
+    name = f"from {sender.name}" if sender.name else ""
+    if sender.kind is not CallerKind.UPLOAD_LINK:
+        return name
+    return f"{name} via {sender.link or 'an upload link'}".strip()
 
 
 def date_text(moment: datetime) -> str:

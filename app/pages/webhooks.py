@@ -135,7 +135,7 @@ def _problems(fields: dict[str, str]) -> dict[str, str]:
     except InvalidRequest as error:
         problems["url"] = str(error)
     if not _ticked(fields):
-        problems["events"] = "Choose what it is told of."
+        problems["events"] = "Choose at least one event."
     return problems
 
 

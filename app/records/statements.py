@@ -16,6 +16,7 @@ from sqlalchemy import (
     Update,
     bindparam,
     case,
+    func,
     insert,
     literal,
     literal_column,
@@ -32,7 +33,7 @@ from app.domain.upload import Part, Upload, UploadId, UploadKind
 from app.domain.video_list import Position, VideoList, search_form, sort_form
 from app.records.driver import fetch, run, run_together
 from app.records.inserts import InsertUnlessKnown
-from app.records.tables import IS_VIDEO, UPLOAD, Instant, uploads
+from app.records.tables import HAS_SENDER, IS_VIDEO, UPLOAD, Instant, uploads
 from app.records.tables import parts as parts_table
 
 _COLUMNS = tuple(column.name for column in UPLOAD)
@@ -151,6 +152,24 @@ def active(owner: str | None, sender: str | None) -> Select[Any]:
     if sender is not None:
         query = query.where(uploads.c.sender == sender)
     return query.order_by(uploads.c.created_at.desc(), uploads.c.id)
+
+
+def arrived(owner: str, sender: str) -> Select[Any]:
+    """The files of a sender that have arrived, also those that were deleted later."""
+    query = select(*UPLOAD).where(HAS_SENDER) if sender else select(*UPLOAD)  # Has an index.
+    return query.where(
+        uploads.c.owner == owner,
+        uploads.c.sender == sender,
+        uploads.c.state.in_((UploadState.COMPLETE, UploadState.DELETED)),
+        uploads.c.published_at.is_not(None),
+        uploads.c.kind != UploadKind.PARTIAL,
+    )
+
+
+def totals_of(found: Select[Any]) -> Select[int, Any]:
+    """The number of uploads that a query of this file finds, and their length together."""
+    rows = found.order_by(None).subquery()
+    return select(func.count(), func.sum(rows.c.length))
 
 
 def videos(owner: str | None, wanted: VideoList, after: Position | None) -> Select[Any]:

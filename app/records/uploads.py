@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Protocol
@@ -15,7 +15,7 @@ from sqlalchemy.exc import IntegrityError
 from app.domain.errors import LinkFull, NoRoom, TooLarge, TooManyGaps, UploadNotFound
 from app.domain.lifecycle import ACTIVE, IllegalTransition, UploadState
 from app.domain.ranges import ByteRange, RangeSet
-from app.domain.upload import Part, Upload, UploadId
+from app.domain.upload import Part, Upload, UploadId, UploadKind
 from app.domain.video_list import Position, VideoList
 from app.records import statements
 from app.records.engine import Database
@@ -35,6 +35,19 @@ _TICK = timedelta(microseconds=1)
 
 def no_listener(_step: str) -> None:
     """For processes that do not count steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """The latest files of a sender that have arrived, how many and how many bytes have in all.
+
+    `unfinished` is the number of its uploads in progress.
+    """
+
+    files: list[Upload]
+    count: int
+    bytes: int
+    unfinished: int
 
 
 class UploadRecords:
@@ -373,6 +386,16 @@ class UploadRecords:
             connection.execute(
                 update(uploads).where(uploads.c.id == upload_id).values(crc32c=checksum)
             )
+
+    def sent(self, owner: str, sender: str, limit: int) -> Sent:
+        """What that sender has sent, with the latest `limit` files that have arrived."""
+        arrived = statements.arrived(owner, sender)
+        with self._database.read() as connection:
+            count, length = connection.execute(statements.totals_of(arrived)).one()
+            waiting = statements.active(owner, sender).where(uploads.c.kind != UploadKind.PARTIAL)
+            unfinished, _ = connection.execute(statements.totals_of(waiting)).one()
+        latest = arrived.order_by(uploads.c.published_at.desc(), uploads.c.id).limit(limit)
+        return Sent(self._list(latest), count, length or 0, unfinished)
 
     def active(self, owner: str | None, limit: int, *, sender: str | None = None) -> list[Upload]:
         """Unfinished uploads, newest first: the owner's, or else all, or those of `sender`."""

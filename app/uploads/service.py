@@ -34,7 +34,7 @@ from app.domain.upload import (
     parse_upload_id,
 )
 from app.ingest.checksum import new_checksum
-from app.records.uploads import UploadRecords
+from app.records.uploads import Sent, UploadRecords
 from app.storage.base import Store
 from app.uploads.completion import Completion
 from app.uploads.concatenation import made_before
@@ -162,6 +162,10 @@ class UploadService:
     def active(self, scope: Scope, limit: int) -> list[Upload]:
         """Unfinished uploads, newest first."""
         return self._records.active(scope.project, limit, sender=scope.finds_of)
+
+    def sent(self, owner: str, sender: str, limit: int) -> Sent:
+        """What that sender has sent to a project, with the latest `limit` files."""
+        return self._records.sent(owner, sender, limit)
 
     def count_active(self) -> dict[UploadState, int]:
         """The number of unfinished uploads in each state, of all owners."""

@@ -6,7 +6,7 @@ import { progressWords } from "../../static/js/helpers/meter.js";
 import { Speedometer, TotalSpeed, totalsOf } from "../../static/js/uploads/progress.js";
 import { Upload } from "../../static/js/uploads/upload.js";
 
-const MIB = 1024 * 1024;
+const MB = 1_000_000;
 
 test("speed is unknown before anything moves, then a mean over the window", () => {
   const speed = new Speedometer();
@@ -71,8 +71,8 @@ test("what is safe only grows; what is in flight is taken back when its request 
 });
 
 test("a line about an upload tells what was sent, what is safe, how fast and for how long", () => {
-  const speed = { bytesPerSecond: () => 2 * MIB, secondsLeft: (bytes) => bytes / (2 * MIB) };
-  const words = (received, sent, ...rest) => progressWords({ received: received * MIB, sent: sent * MIB, size: 100 * MIB }, ...rest);
+  const speed = { bytesPerSecond: () => 2 * MB, secondsLeft: (bytes) => bytes / (2 * MB) };
+  const words = (received, sent, ...rest) => progressWords({ received: received * MB, sent: sent * MB, size: 100 * MB }, ...rest);
   assert.deepEqual(words(10, 40, speed), ["40 MB of 100 MB sent", "10 MB safe", "2 MB/s", "30 s left"]);
   assert.deepEqual(words(40, 40), ["40 MB of 100 MB sent", "40 MB safe"]);
   assert.deepEqual(words(90, 100, speed), ["100 MB of 100 MB sent", "90 MB safe", "waiting for the server"]);
@@ -87,7 +87,7 @@ test("totals leave out what failed, but say how much did", () => {
 });
 
 test("sizes and times are said as people say them", () => {
-  assert.deepEqual([0, 1, 1023, 20 * 2 ** 20, 1.44 * 2 ** 30, 2 ** 40].map(formatBytes), ["0 bytes", "1 byte", "1 KB", "20 MB", "1.4 GB", "1 TB"]);
+  assert.deepEqual([0, 1, 1023, 20e6, 20 * 2 ** 20, 1.44e9, 1e12].map(formatBytes), ["0 bytes", "1 byte", "1 KB", "20 MB", "21 MB", "1.4 GB", "1 TB"]);
   assert.deepEqual([3, 31, 61, 7_000, 200_000].map(formatTimeLeft), ["a few seconds", "35 s", "2 min", "1 h 57 min", "2 days"]);
   assert.deepEqual([percentage(999, 1_000), percentage(1, 1), percentage(0, 0)], [99, 100, 100]);
 });

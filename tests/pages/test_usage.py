@@ -10,7 +10,7 @@ import pytest
 from app.domain.access import FIRST_PROJECT, Role
 from tests.site import Site, new_site
 
-GB = 1 << 30
+GB = 10**9
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -24,7 +25,8 @@ class Person:
 
     `password_hash` is None for who signs in by other means. `is_proven` says that the address is
     known to be theirs: from an administrator or the OpenID provider, not from a manager, who sees
-    the link with which the account is made and may have opened it.
+    the link with which the account is made and may have opened it. `visited_at` is when they last
+    used a session, to the minute.
     """
 
     id: str
@@ -35,6 +37,7 @@ class Person:
     is_admin: bool = False
     is_blocked: bool = False
     is_proven: bool = True
+    visited_at: datetime | None = None
 
 
 class PeopleRecords:
@@ -66,6 +69,15 @@ class PeopleRecords:
         """The person's role in each project, that joined first first."""
         with self._database.read() as connection:
             return roles_of(connection, person_id)
+
+    def all_roles(self) -> Mapping[str, Mapping[str, Role]]:
+        """The role of everybody in each project, by person and project."""
+        query = select(members.c.person_id, members.c.project_id, members.c.role)
+        roles: dict[str, dict[str, Role]] = defaultdict(dict)
+        with self._database.read() as connection:
+            for row in connection.execute(query.order_by(members.c.added_at)):
+                roles[row.person_id][row.project_id] = Role(row.role)
+        return roles
 
     def all(self) -> list[Person]:
         """Everybody, by name."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Row, delete, insert, select, update
+from sqlalchemy import Connection, Row, delete, insert, select, update
 
 from app.domain.access import Role
 from app.records.engine import Database
@@ -51,6 +51,7 @@ class SessionRecords:
         with self._database.write() as connection:
             connection.execute(delete(sessions).where(is_over))
             connection.execute(insert(sessions).values(values))
+            _note_visit(connection, session.person_id, session.created_at)
 
     def find(self, digest: str) -> tuple[Session, Person, Mapping[str, Role]] | None:
         """The session with that digest, whose it is, and their role in each project."""
@@ -70,8 +71,11 @@ class SessionRecords:
         """Note that the session was used, unless that was noted a moment ago."""
         is_old = sessions.c.active_at < now - USE_NOTED_EVERY
         change = update(sessions).where(sessions.c.digest == digest, is_old)
+        change = change.values(active_at=now, expires_at=expires_at)
         with self._database.write() as connection:
-            connection.execute(change.values(active_at=now, expires_at=expires_at))
+            whose = connection.execute(change.returning(sessions.c.person_id)).scalar()
+            if whose is not None:
+                _note_visit(connection, whose, now)
 
     def choose_project(self, session_id: str, project_id: str) -> None:
         """Note the project that the person has chosen."""
@@ -100,6 +104,11 @@ class SessionRecords:
         condition &= sessions.c.id == only if only else sessions.c.id != but
         with self._database.write() as connection:
             return connection.execute(delete(sessions).where(condition)).rowcount
+
+
+def _note_visit(connection: Connection, person_id: str, now: datetime) -> None:
+    change = update(people).where(people.c.id == person_id)
+    connection.execute(change.values(visited_at=now))
 
 
 def _from_row(row: Row[Any]) -> Session:

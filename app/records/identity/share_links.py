@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import ColumnElement, insert, or_, select, update
 
@@ -76,6 +77,23 @@ class ShareLinkRecords:
         """The links of a project that were not revoked, the newest first."""
         links = share_links.c
         return self._all((links.project_id == project_id) & links.revoked_at.is_(None))
+
+    def change(self, project_id: str, link_id: str, **values: Any) -> ShareLink | None:
+        """The link as it is after the change of these columns alone; None if it was revoked."""
+        if values:
+            links = share_links.c
+            change = update(share_links).where(
+                links.id == link_id, links.project_id == project_id, links.revoked_at.is_(None)
+            )
+            with self._database.write() as connection:
+                connection.execute(change.values(values))
+        return self.in_project(project_id, link_id)
+
+    def in_project(self, project_id: str, link_id: str) -> ShareLink | None:
+        """The link with that id if it is of the project and was not revoked."""
+        links = share_links.c
+        is_same = (links.id == link_id) & (links.project_id == project_id)
+        return self._first(is_same & links.revoked_at.is_(None))
 
     def revoke(self, project_id: str, link_id: str, now: datetime) -> bool:
         """Note that a link works no longer; whether the project has such a link that did."""

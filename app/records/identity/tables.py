@@ -57,6 +57,7 @@ people = Table(
     Column("is_blocked", Boolean, nullable=False),
     Column("is_proven", Boolean, nullable=False),
     Column("created_at", Instant, nullable=False),
+    Column("visited_at", Instant),
 )
 """`email` is in lower case. `is_proven` says that it is known to be the person's."""
 

@@ -1,4 +1,4 @@
-/** <arriving-films>: films of the library that are still being uploaded. Emits `watch` (detail: the film). */
+/** <arriving-films>: what is still being uploaded, of others and of films that can be watched already. */
 
 import { keepFocus } from "../helpers/focus.js";
 import { formatBytes } from "../helpers/format.js";
@@ -6,7 +6,7 @@ import { copyOfTemplate, partsOf, setText } from "../helpers/template.js";
 import { percentOf } from "../player/playback.js";
 import { sleep } from "../uploads/retry.js";
 
-/** Time until the next look while films arrive, and at first; it grows to the longest while none do. Milliseconds. */
+/** Time until the next look after a change, and at first; it grows to the longest while nothing moves. Milliseconds. */
 const PAUSE = 3_000;
 const GROWTH = 1.3;
 const LONGEST_PAUSE = 15_000;
@@ -26,11 +26,13 @@ export class ArrivingFilmsList extends HTMLElement {
   }
 
   async #follow() {
-    for (let pause = PAUSE; ; pause = Math.min(pause * GROWTH, LONGEST_PAUSE)) {
+    let pause = PAUSE;
+    this.films.addEventListener("change", () => (pause = PAUSE));
+    for (;;) {
       // The list is optional: once a film is complete, the library shows it anyway.
       if (!document.hidden) await this.films.refresh().catch(() => {});
-      if (this.films.list.length > 0) pause = PAUSE;
       await sleep(pause);
+      pause = Math.min(pause * GROWTH, LONGEST_PAUSE);
     }
   }
 
@@ -47,8 +49,11 @@ export class ArrivingFilmsList extends HTMLElement {
 
   #drawRow(film) {
     const row = this.#rows.get(film.id) ?? this.#addRow(film);
-    const { state, poster } = partsOf(row);
-    setText(state, `arriving, ${percentOf(film.share)}`);
+    const { name, state, poster, watch } = partsOf(row);
+    setText(name, film.sender ? `${film.sender} is sending ${film.filename}` : film.filename);
+    setText(state, progressOf(film));
+    watch.hidden = !film.isWatchable;
+    if (film.isWatchable) name.href = `/watch/${film.id}`;
     row.toggleAttribute("data-poster", Boolean(film.poster));
     poster.hidden = !film.poster;
     if (film.poster && poster.getAttribute("src") !== film.poster) poster.src = film.poster;
@@ -57,15 +62,19 @@ export class ArrivingFilmsList extends HTMLElement {
   #addRow(film) {
     const row = copyOfTemplate("arriving-row").firstElementChild;
     row.film = { id: film.id, filename: film.filename, media: `/media/${film.id}`, inline: true, isArriving: true };
-    const { name, size, watch } = partsOf(row);
-    name.textContent = film.filename;
-    name.href = `/watch/${film.id}`;
-    size.textContent = formatBytes(film.length);
+    const { size, watch } = partsOf(row);
+    size.textContent = film.length === null ? "" : formatBytes(film.length);
     watch.setAttribute("aria-label", `Watch ${film.filename}`);
     this.#rows.set(film.id, row);
     this.append(row);
     return row;
   }
+}
+
+function progressOf({ share, sender, stopped }) {
+  const percent = share === null ? "" : `, ${percentOf(share)}`;
+  if (stopped) return `interrupted${percent}, last bytes ${stopped} ago`;
+  return sender ? `on its way${percent}` : `arriving${percent}`;
 }
 
 customElements.define("arriving-films", ArrivingFilmsList);

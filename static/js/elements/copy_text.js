@@ -1,4 +1,4 @@
-/** <copy-text>: a read-only field with a button that copies it. */
+/** <copy-text>: a read-only field with a button that copies it, or the button alone, for the text in `data-text`. */
 
 import { partsOf, setText } from "../helpers/template.js";
 
@@ -9,24 +9,42 @@ export class CopyText extends HTMLElement {
   connectedCallback() {
     const { value, copy } = partsOf(this);
     copy.addEventListener("click", () => this.#copy(value, copy));
+    if (!value) return;
     value.addEventListener("focus", () => value.select());
+    // Firefox does not let a field grow with its text by itself.
+    if (!CSS.supports("field-sizing", "content")) value.style.height = `${value.scrollHeight + 2}px`;
   }
 
   async #copy(value, button) {
-    value.select();
-    setText(button, (await copied(value.value)) ? "Copied" : "Press Ctrl+C");
+    value?.select();
+    const isCopied = await copied(this.dataset.text ?? value.value);
+    if (!isCopied) value?.select();
+    setText(button, isCopied ? "Copied" : "Press Ctrl+C");
     setTimeout(() => setText(button, "Copy"), SHOWN);
   }
 }
 
-/** Whether the browser has copied the text: without HTTPS there is no clipboard. */
+/** Whether the browser has copied the text: without HTTPS there is no clipboard, but what is selected can be copied. */
 async function copied(text) {
   try {
     await navigator.clipboard.writeText(text);
     return true;
   } catch {
-    return document.execCommand("copy");
+    return copiedFromField(text);
   }
+}
+
+function copiedFromField(text) {
+  const field = document.createElement("textarea");
+  const focused = document.activeElement;
+  field.value = text;
+  field.className = "visually-hidden";
+  document.body.append(field);
+  field.select();
+  const isCopied = document.execCommand("copy");
+  field.remove();
+  focused?.focus();
+  return isCopied;
 }
 
 customElements.define("copy-text", CopyText);

@@ -2,6 +2,7 @@
 
 import { formatBytes, formatDate, formatDuration, formatUntil } from "../helpers/format.js";
 import { copyOfTemplate, partsOf, setText } from "../helpers/template.js";
+import { senderWords } from "../helpers/words.js";
 import { canBeWatched } from "../player/playback.js";
 import { wordsInList } from "../player/words.js";
 
@@ -60,6 +61,7 @@ function fill(row, video, isSelected) {
   parts.size.textContent = formatBytes(length);
   parts.date.textContent = published ? formatDate(published) : "";
   if (published) parts.date.dateTime = published;
+  parts.sender.textContent = senderWords(video.sender);
   parts.expires.textContent = warning(video.expires);
   parts.download.href = `${media}?download`;
   parts.select.checked = isSelected;

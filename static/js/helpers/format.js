@@ -1,9 +1,9 @@
 /** Numbers in words for people. */
 
 const UNITS = ["bytes", "KB", "MB", "GB", "TB", "PB"];
-const STEP = 1024;
+const STEP = 1000;
 
-/** A size in bytes as "20 MB", "1.4 GB"; units of 1024 like those the chunk size is set in. */
+/** A size in bytes as "20 MB", "1.4 GB"; decimal units, as disks and other programs count. */
 export function formatBytes(bytes) {
   let value = bytes;
   let unit = 0;
@@ -51,9 +51,11 @@ export function countOf(count, singular, plural = `${singular}s`) {
   return `${count.toLocaleString("en")} ${count === 1 ? singular : plural}`;
 }
 
-const DATE = new Intl.DateTimeFormat("en", { dateStyle: "medium", timeStyle: "short" });
+const DATE = new Intl.DateTimeFormat("en-GB", {
+  day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit",
+});
 
-/** An ISO time as a date in the person's own time zone. */
+/** An ISO time as "24 Dec 2026, 02:18" in the person's own time zone; the server writes them so too, in UTC. */
 export function formatDate(iso) {
   return DATE.format(new Date(iso));
 }
@@ -68,7 +70,12 @@ export function isolated(name) {
 
 /** The time until an ISO time as "6 days". */
 export function formatUntil(iso, now = Date.now()) {
-  const hours = (new Date(iso) - now) / 3_600_000;
+  return formatSpan(new Date(iso) - now);
+}
+
+/** A time in milliseconds as "6 days", "3 hours". */
+export function formatSpan(milliseconds) {
+  const hours = milliseconds / 3_600_000;
   if (hours < 1) return "less than an hour";
   return hours < 48 ? countOf(Math.round(hours), "hour") : `${Math.round(hours / 24)} days`;
 }

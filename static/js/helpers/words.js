@@ -8,8 +8,8 @@ const WORDS = {
   quota_exceeded: ({ detail }) => detail,
   larger_than_quota: ({ detail }) => detail,
   too_much_reserved: ({ detail }) => detail,
-  link_full: () => "This link does not have enough space left for this file. Ask whoever sent it to you for another.",
-  link_closed: () => "This link has been closed. What has arrived is safe; ask whoever sent it to you for another.",
+  link_full: () => "This link does not have enough space left for this file. Ask the person who sent it to you for another.",
+  link_closed: () => "This link has been closed. What has arrived is safe; ask the person who sent it to you for another.",
   upload_gone: () => "This upload has expired or was cancelled elsewhere. It can be started again.",
   upload_not_found: () => "The server no longer knows this upload. It can be started again.",
   upload_conflict: () => "The server has different contents for this upload. Cancel it and choose the file again.",
@@ -54,4 +54,18 @@ export function wordsForRequest(action, problem) {
   if (problem.isConnectionLost) return `Could not ${action}: the server cannot be reached. Try again in a moment.`;
   if (problem.isSignedOut) return `Could not ${action}: you are no longer signed in.`;
   return `Could not ${action}: the server refused. Try again, or reload the page.`;
+}
+
+/** What people call the sender of an upload, an object of the API; null where nobody has a name. */
+export function senderName(sender) {
+  if (!sender) return null;
+  if (sender.kind !== "upload_link") return sender.name;
+  return sender.name ?? `Someone via ${sender.link ?? "an upload link"}`;
+}
+
+/** Who sent a file, as "from Aunt Rosa via Wedding films"; empty if that is not known. */
+export function senderWords(sender) {
+  if (!sender) return "";
+  const name = sender.name ? `from ${sender.name}` : "";
+  return sender.kind === "upload_link" ? `${name} via ${sender.link ?? "an upload link"}`.trim() : name;
 }

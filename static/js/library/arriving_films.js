@@ -1,11 +1,19 @@
-/** Films that can be watched while they are being uploaded, by whoever uploads them. */
+/** What is being uploaded: films that can be watched meanwhile, and all that others send. */
 
+import { formatSpan } from "../helpers/format.js";
+import { senderName } from "../helpers/words.js";
 import { unfinishedUploads } from "../uploads/api.js";
 import { coveredBytes } from "../uploads/chunk_plan.js";
 
+/** An upload without bytes for so long has stopped, milliseconds. */
+const STANDS_STILL = 120_000;
+/** Of more uploads, the latest are listed. */
+const MOST_LISTED = 50;
+
 /**
- * Emits `change` when its `list` does: `{ id, filename, length, poster, share }`, the share from 0 to 1; and `left`
- * (detail: id) when one is complete, or gone.
+ * Emits `change` when its `list` does: `{ id, filename, length, poster, share, isWatchable, sender, stopped }`, the
+ * share from 0 to 1 or null, `sender` the name of somebody else or null, and `stopped` how long ago bytes last came,
+ * if they do no longer; and `left` (detail: id) when one is complete, or gone.
  */
 export class ArrivingFilms extends EventTarget {
   #list = [];
@@ -18,10 +26,11 @@ export class ArrivingFilms extends EventTarget {
 
   /** Asks the server again. */
   async refresh(signal) {
-    const uploads = await unfinishedUploads(signal);
-    const list = uploads.filter(isWatchable).filter(({ id }) => !this.#cancelled.has(id)).map(fromAnswer);
+    const uploads = (await unfinishedUploads(signal)).filter(({ state }) => state !== "complete");
+    const shown = uploads.filter((upload) => !upload.yours || isWatchable(upload));
+    const list = shown.filter(({ id }) => !this.#cancelled.has(id)).slice(0, MOST_LISTED).map(fromAnswer);
     if (JSON.stringify(list) === JSON.stringify(this.#list)) return;
-    const left = this.#list.filter(({ id }) => !list.some((film) => film.id === id));
+    const left = this.#list.filter(({ id }) => !uploads.some((upload) => upload.id === id));
     this.#list = list;
     for (const { id } of left) this.dispatchEvent(new CustomEvent("left", { detail: id }));
     this.dispatchEvent(new Event("change"));
@@ -41,10 +50,21 @@ export class ArrivingFilms extends EventTarget {
   }
 }
 
-function isWatchable({ state, playback }) {
-  return state !== "complete" && Boolean(playback?.playable?.hls);
+function isWatchable({ playback }) {
+  return Boolean(playback?.playable?.hls);
 }
 
-function fromAnswer({ id, filename, length, received, playback }) {
-  return { id, filename, length, poster: playback.poster ?? null, share: coveredBytes(received) / length };
+function fromAnswer(upload) {
+  const { id, filename, length, received, playback, yours, sender, active } = upload;
+  const still = Date.now() - new Date(active);
+  return {
+    id,
+    filename,
+    length,
+    poster: playback?.poster ?? null,
+    share: length ? coveredBytes(received) / length : null,
+    isWatchable: isWatchable(upload),
+    sender: yours ? null : senderName(sender) ?? "Someone",
+    stopped: still > STANDS_STILL ? formatSpan(still) : null,
+  };
 }

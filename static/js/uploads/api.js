@@ -64,6 +64,11 @@ export async function unfinishedUploads(signal) {
   return (await request(inProject("/api/uploads"), { signal })).uploads;
 }
 
+/** What this sender has sent: `{ files, count, bytes, unfinished, link: { files_left, bytes_left } }`. */
+export function sentFiles(signal) {
+  return request("/api/uploads/sent", { signal });
+}
+
 /** Asks where to store a cell `{ start, length, crc32c }` of an upload: `{ url, method, headers }`, or `{ stored: true }`. */
 export async function offerCell(id, cell, signal) {
   const answer = await request(`${uploadPath(id)}/cells`, { method: "POST", json: { cells: [cell] }, signal });

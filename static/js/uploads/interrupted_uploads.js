@@ -1,4 +1,4 @@
-/** Unfinished uploads on the server for which no file was chosen on this page yet. */
+/** Unfinished uploads of this person on the server for which no file was chosen on this page yet. */
 
 import { cancelUpload, unfinishedUploads } from "./api.js";
 import { coveredBytes } from "./chunk_plan.js";
@@ -23,10 +23,10 @@ export class InterruptedUploads extends EventTarget {
 
   get list() {
     const here = new Set(this.#queue.uploads.map((upload) => upload.id));
-    return this.#known.filter((known) => !here.has(known.id));
+    return this.#known.filter((known) => known.isOwn && !here.has(known.id));
   }
 
-  /** Whether the server is waiting for the rest of the file with this fingerprint. */
+  /** Whether the server is waiting for the rest of the file with this fingerprint, whoever began to send it. */
   hasFile(fingerprint) {
     return this.#known.some((known) => known.fingerprint === fingerprint);
   }
@@ -64,6 +64,6 @@ export class InterruptedUploads extends EventTarget {
   }
 }
 
-function fromAnswer({ id, filename, length, received, fingerprint, expires }) {
-  return { id, name: filename, size: length, received: coveredBytes(received), fingerprint, expires };
+function fromAnswer({ id, filename, length, received, fingerprint, expires, yours }) {
+  return { id, name: filename, size: length, received: coveredBytes(received), fingerprint, expires, isOwn: yours };
 }
