@@ -16,7 +16,7 @@ from tests.links.link_requests import HTML, TUS, MakeLink, code, send, sent, tol
 
 def test_the_page_says_what_the_link_takes(stranger: FlaskClient, make_link: MakeLink) -> None:
     link = make_link(
-        name="Wedding", message="<Thanks>", max_files=3, max_bytes=2**30, extensions=["mp4"]
+        name="Wedding", message="<Thanks>", max_files=3, max_bytes=10**9, extensions=["mp4"]
     )
     page = stranger.get(link["path"], headers=HTML)
     for words in ("Wedding", "&lt;Thanks&gt;", "3 more files", "1 GB more in all", "Only mp4"):
@@ -143,7 +143,7 @@ def test_members_make_look_at_and_close_a_link(member: FlaskClient, stranger: Fl
     assert made.status_code == 303
     link = told(member.get("/api/upload-links"))["links"][0]
     assert made.headers["Location"] == f"/links/upload/{link['id']}"
-    assert (link["max_bytes"], link["extensions"]) == (1.5 * 1024**3, ["mp4", "mov"])
+    assert (link["max_bytes"], link["extensions"]) == (1_500_000_000, ["mp4", "mov"])
     assert link["asks_name"]
     page = member.get(made.headers["Location"], headers=HTML)
     assert link["url"] in page.text

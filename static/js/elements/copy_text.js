@@ -1,4 +1,4 @@
-/** <copy-text>: a read-only field with a button that copies it, or the button alone, for the text in `data-text`. */
+/** <copy-text>: a read-only field with a button that copies it, or the button alone, for the text in `data-value`. */
 
 import { partsOf, setText } from "../helpers/template.js";
 
@@ -17,7 +17,7 @@ export class CopyText extends HTMLElement {
 
   async #copy(value, button) {
     value?.select();
-    const isCopied = await copied(this.dataset.text ?? value.value);
+    const isCopied = await copied(this.dataset.value);
     if (!isCopied) value?.select();
     setText(button, isCopied ? "Copied" : "Press Ctrl+C");
     setTimeout(() => setText(button, "Copy"), SHOWN);
