@@ -395,7 +395,7 @@ class UploadRecords:
             waiting = statements.active(owner, sender).where(uploads.c.kind != UploadKind.PARTIAL)
             unfinished, _ = connection.execute(statements.totals_of(waiting)).one()
         latest = arrived.order_by(uploads.c.published_at.desc(), uploads.c.id).limit(limit)
-        return Sent(self._list(latest), count, length or 0, unfinished)
+        return Sent(self._list(latest), count, int(length or 0), unfinished)
 
     def active(self, owner: str | None, limit: int, *, sender: str | None = None) -> list[Upload]:
         """Unfinished uploads, newest first: the owner's, or else all, or those of `sender`."""

@@ -9,7 +9,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from app.records.identity.link_names import keep_name, name_of
-from tests.links.link_requests import HTML, TUS, MakeLink, code, send, sent, told
+from tests.links.link_requests import HTML, TUS, MakeLink, code, create, send, sent, told
 
 # ---- the page ------------------------------------------------------------------------------------
 
@@ -99,7 +99,7 @@ def test_another_password_asks_everybody_again(
 def test_members_see_who_has_sent_a_file(
     app: Flask, member: FlaskClient, make_link: MakeLink
 ) -> None:
-    link = make_link(asks_name=True)
+    link = make_link(name="Wedding", asks_name=True)
     stranger = app.test_client()
     assert "Your name" in stranger.get(link["path"], headers=HTML).text
     nameless = stranger.post(link["path"], data={"name": " "}, headers=HTML)
@@ -109,6 +109,57 @@ def test_members_see_who_has_sent_a_file(
     video = sent(stranger, link, "a.mp4", 10)
     uploads = told(member.get(f"/api/upload-links/{link['id']}"))["uploads"]
     assert [(each["id"], each["sender_name"]) for each in uploads] == [(video, "Ada Lovelace")]
+    sender = {"kind": "upload_link", "id": link["id"], "name": "Ada Lovelace", "link": "Wedding"}
+    listed = told(member.get("/api/videos"))["videos"]
+    assert next(each for each in listed if each["id"] == video)["sender"] == sender
+    assert told(member.get(f"/api/videos/{video}"))["sender"] == sender
+    for path in ("/", f"/watch/{video}"):
+        assert "from Ada Lovelace via Wedding" in member.get(path, headers=HTML).text
+    assert f'href="/links/upload/{link["id"]}"' in member.get(f"/watch/{video}", headers=HTML).text
+
+
+def test_members_are_told_who_is_sending_and_visitors_only_that_it_is_theirs(
+    app: Flask, member: FlaskClient, make_link: MakeLink
+) -> None:
+    link = make_link(name="Wedding", asks_name=True)
+    rosa = app.test_client()
+    rosa.get(link["path"])
+    rosa.post(link["path"], data={"name": "Aunt Rosa"})
+    new = {"name": "film.mov", "size": 1000}
+    upload = told(rosa.post(f"{link['path']}/api/uploads", json=new))
+    assert upload["yours"]
+    own = told(member.post("/api/uploads", json={"name": "own.mov", "size": 1000}))
+    seen = {each["id"]: each for each in told(member.get("/api/uploads"))["uploads"]}
+    assert (seen[upload["id"]]["yours"], seen[own["id"]]["yours"]) == (False, True)
+    assert seen[upload["id"]]["sender"]["name"] == "Aunt Rosa"
+    assert seen[own["id"]]["sender"] is None
+    (told_to_rosa,) = told(rosa.get(f"{link['path']}/api/uploads"))["uploads"]
+    assert (told_to_rosa["yours"], told_to_rosa["sender"]) == (True, None)
+
+
+def test_a_visitor_finds_what_it_has_sent_after_a_reload(
+    app: Flask, member: FlaskClient, make_link: MakeLink
+) -> None:
+    link = make_link(max_files=5, max_bytes=10_000)
+    rosa, other, program = app.test_client(), app.test_client(), app.test_client(use_cookies=False)
+    assert "What you have sent</h2>" in rosa.get(link["path"], headers=HTML).text
+    other.get(link["path"])
+    first = sent(rosa, link, "first.mp4", 1000)
+    assert "Your file has arrived, 1 KB" in rosa.get(link["path"], headers=HTML).text
+    sent(rosa, link, "second.mp4", 2000)
+    create(rosa, link, 500)
+    sent(other, link, "other.mp4", 10)
+    page = rosa.get(link["path"], headers=HTML).text
+    for words in ("first.mp4", "second.mp4", "2 of 3 files have arrived, 3 KB", "1 more file<"):
+        assert words in page
+    assert "other.mp4" not in page
+    assert member.delete(f"/api/videos/{first}").status_code == 204
+    found = told(rosa.get(f"{link['path']}/api/uploads/sent"))
+    assert [file["filename"] for file in found["files"]] == ["second.mp4", "first.mp4"]
+    assert (found["count"], found["bytes"], found["unfinished"]) == (2, 3000, 1)
+    assert found["link"] == {"files_left": 1, "bytes_left": 10_000 - 3510}
+    assert told(other.get(f"{link['path']}/api/uploads/sent"))["count"] == 1
+    assert program.get(f"{link['path']}/api/uploads/sent").status_code == 403
 
 
 def test_names_of_visitors_who_send_nothing_are_not_kept_without_end(

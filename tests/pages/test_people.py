@@ -201,7 +201,7 @@ def test_only_administrators_see_people(site: Site, admin: Browser) -> None:
     assert browser.get("/people").status_code == 403
     assert browser.post(f"/people/{manager.id}", {"change": "make_admin"}).status_code == 403
     assert "/people" not in browser.get("/").text
-    assert "/people" in admin.get("/").text
+    assert "/people" in admin.get("/status").text
     admin.post(f"/people/{manager.id}", {"change": "make_admin"})
     assert browser.get("/people").status_code == 200
 
@@ -448,3 +448,24 @@ def test_links_in_mail_begin_with_the_public_url_and_mail_has_a_limit(tmp_path: 
         assert {answer.status_code for answer in refused} == {429}
         assert int(refused[-1].headers["Retry-After"]) > 0
         assert sum(line.startswith("Subject:") for line in box.lines) == 60 - len(refused)
+
+
+def test_administrators_see_roles_and_last_visits_and_invite_to_the_project_they_are_in(
+    site: Site,
+) -> None:
+    chief = site.person("Chief", Role.MANAGER, project=site.project("Zoo"), is_admin=True)
+    eve, browser = site.person("Eve", Role.EDITOR, project=site.project("Ark")), site.browser(chief)
+    page = browser.get("/people").text
+    assert re.search(r"editor in Ark ·\s+never signed in", page)
+    assert re.search(r"manager in Zoo ·\s+last visit <time", page)
+    assert re.search(r'<option value="\w+" selected>Zoo</option>', page)
+    site.session(eve)
+    assert re.search(r"editor in Ark ·\s+last visit <time", browser.get("/people").text)
+    site.identity.sessions.end_others(eve.id, but="")
+    assert re.search(r"editor in Ark ·\s+last visit <time", browser.get("/people").text)
+    alone = {"email": "noah@example.org", "role": "editor", "project": ""}
+    assert "/join/" in browser.post("/people/invitations", alone).text
+    (invitation,) = [
+        each for each in site.identity.invitations.waiting() if each.email == "noah@example.org"
+    ]
+    assert (invitation.project_id, invitation.role) == (None, None)
