@@ -55,7 +55,7 @@ def reload_in_the_middle(page: UploadPage, films: Films) -> None:
     page.reload()
     expect(page.waiting_rows).to_have_count(1)
     expect(page.waiting_rows).to_contain_text(films.long.name)
-    expect(page.page.get_by_role("heading", name="Waiting for their file")).to_be_visible()
+    expect(page.page.get_by_role("heading", name="Interrupted uploads")).to_be_visible()
     expect(page.rows).to_have_count(0)
 
 

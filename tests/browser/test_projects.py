@@ -40,8 +40,8 @@ def test_a_manager_makes_a_key_and_copies_it_once_the_script_is_here(
 ) -> None:
     page = open_as({make_project(closed_server): Role.MANAGER})
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    page.get_by_role("button", name="Ann Baker: account").click()
-    page.get_by_role("link", name="Members and keys").click()
+    page.get_by_role("link", name="Project").click()
+    page.get_by_role("link", name="Keys").click()
     page.get_by_label("What it is for").fill("camera in the hall")
     page.get_by_label("Expires").select_option("in 90 days")
     scripts = list[Route]()
@@ -51,7 +51,7 @@ def test_a_manager_makes_a_key_and_copies_it_once_the_script_is_here(
 
     page.route("**/js/forms.js", hold)
     with page.expect_request("**/js/forms.js"):
-        page.get_by_role("button", name="Make a key").click(no_wait_after=True)
+        page.get_by_role("button", name="Create key").click(no_wait_after=True)
     expect(page.get_by_text("Copy it now: it is not shown again.")).to_be_visible()
     expect(page.get_by_role("button", name="Copy")).to_be_hidden()
     for script in scripts:

@@ -83,7 +83,7 @@ def test_a_running_upload_is_shown(
     expect(figure(page, "requests.now")).to_have_text("1")
     expect(figure(page, "rates.received")).to_have_text(re.compile(r"^[1-9].* KB/s$"))
     row = page.get_by_role("listitem").filter(has_text="Holiday, uncut.mov")
-    expect(row).to_contain_text(" of 200 MB")
+    expect(row).to_contain_text(" of 210 MB")
     share = row.locator(".status-upload__share")
     before = share.inner_text()
     expect(share).not_to_have_text(before)

@@ -3,6 +3,9 @@ import { afterEach, beforeEach, test } from "node:test";
 
 import { ArrivingFilms } from "../../static/js/library/arriving_films.js";
 import { Preparation } from "../../static/js/library/preparation.js";
+import { senderWords } from "../../static/js/helpers/words.js";
+import { InterruptedUploads } from "../../static/js/uploads/interrupted_uploads.js";
+import { receipt } from "../../static/js/uploads/sent_files.js";
 
 const realFetch = globalThis.fetch;
 let answers;
@@ -92,19 +95,52 @@ test("uploads that can be watched already are listed with the share that has arr
   const films = new ArrivingFilms();
   let changes = 0;
   films.addEventListener("change", () => (changes += 1));
-  const upload = { filename: "film.mp4", length: 200, received: [[0, 40], [160, 200]], state: "receiving" };
+  const active = new Date().toISOString();
+  const upload = { filename: "film.mp4", length: 200, received: [[0, 40], [160, 200]], state: "receiving", yours: true, active };
   const playback = { state: "playable", playable: { hls: "/media/a/hls/master.m3u8" } };
   answers["/api/uploads"] = [200, { uploads: [{ ...upload, id: "a", playback }, { ...upload, id: "b" }] }];
   await films.refresh();
   await films.refresh();
-  assert.deepEqual(films.list, [{ id: "a", filename: "film.mp4", length: 200, poster: null, share: 0.4 }]);
+  const film = { id: "a", filename: "film.mp4", length: 200, poster: null, share: 0.4 };
+  assert.deepEqual(films.list, [{ ...film, isWatchable: true, sender: null, stopped: null }]);
   assert.equal(changes, 1);
+});
+
+test("what others send is listed with their name, and is not offered as one's own", async () => {
+  const rosa = { kind: "upload_link", id: "l", name: "Aunt Rosa", link: "Wedding films" };
+  const active = new Date(Date.now() - 3 * 3_600_000).toISOString();
+  const upload = { filename: "film.mov", length: 200, received: [[0, 40]], state: "receiving", active, fingerprint: "f" };
+  const uploads = [
+    { ...upload, id: "a", yours: false, sender: rosa },
+    { ...upload, id: "b", yours: false, sender: { ...rosa, name: null } },
+    { ...upload, id: "c", yours: true, sender: null },
+  ];
+  answers["/api/uploads"] = [200, { uploads }];
+  const films = new ArrivingFilms();
+  const interrupted = new InterruptedUploads(Object.assign(new EventTarget(), { uploads: [] }));
+  await Promise.all([films.refresh(), interrupted.refresh()]);
+  assert.deepEqual(films.list.map(({ id, sender, stopped }) => [id, sender, stopped]), [
+    ["a", "Aunt Rosa", "3 hours"],
+    ["b", "Someone via Wedding films", "3 hours"],
+  ]);
+  assert.deepEqual(interrupted.list.map(({ id }) => id), ["c"]);
+  assert.equal(senderWords(rosa), "from Aunt Rosa via Wedding films");
+  assert.equal(senderWords({ kind: "person", name: "Bob" }), "from Bob");
+  assert.equal(senderWords(null), "");
+});
+
+test("a receipt says how many files have arrived, and when all have", () => {
+  const some = { count: 2, unfinished: 1, isBusy: false };
+  assert.equal(receipt(some, "3 KB"), "2 of 3 files have arrived, 3 KB");
+  assert.equal(receipt({ ...some, unfinished: 0, isBusy: true }, "3 KB"), "2 of 3 files have arrived, 3 KB");
+  assert.equal(receipt({ ...some, unfinished: 0 }, "3 KB"), "All 2 files have arrived, 3 KB");
+  assert.equal(receipt({ count: 1, unfinished: 0, isBusy: false }, "3 KB"), "Your file has arrived, 3 KB");
 });
 
 test("a film whose upload is cancelled here leaves the list at once, and an older answer does not bring it back", async () => {
   const films = new ArrivingFilms();
   const playback = { state: "playable", playable: { hls: "/media/a/hls/master.m3u8" } };
-  const upload = { id: "a", filename: "film.mp4", length: 200, received: [[0, 40]], state: "receiving", playback };
+  const upload = { id: "a", filename: "film.mp4", length: 200, received: [[0, 40]], state: "receiving", yours: true, playback };
   answers["/api/uploads"] = [200, { uploads: [upload] }];
   await films.refresh();
   const asking = films.refresh();

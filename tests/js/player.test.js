@@ -132,7 +132,7 @@ test("the state is said in words", () => {
 test("details name codecs, sizes and languages", () => {
   const playback = { container: "mov", width: 1920, height: 1080, frame_rate: 29.97, hdr: "hdr10", tracks: [PICTURE, ENGLISH, GERMAN] };
   assert.deepEqual(detailsOf(film({ ...playback, subtitles: [{ language: "fr", url: "" }] })), [
-    ["File", "MOV · 977 KB"],
+    ["File", "MOV · 1 MB"],
     ["Picture", "HEVC · 1920 × 1080 · 29.97 frames per second · 8.2 Mbit/s · HDR10"],
     ["Sound", "English · AAC · stereo · 128 kbit/s"],
     ["Sound", "German · Dolby Digital · 5.1 · 448 kbit/s"],

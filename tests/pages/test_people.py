@@ -159,7 +159,7 @@ def test_nobody_takes_an_invitation_of_another_address_without_being_asked(
     out = re.search(r'action="(/sign-out[^"]+)"', browser.get(link).text)
     assert out
     assert browser.post(out[1]).location == link
-    assert "Make your account" in browser.get(link).text
+    assert "Create your account" in browser.get(link).text
     again = site.browser(olga)
     assert again.post(link, {"person": olga.id}).status_code == 303
     assert project in {each["id"] for each in again.who()["projects"]}
