@@ -170,12 +170,13 @@ def test_a_phone_shows_every_page_without_scrolling_sideways(
     terms = {"name": LONG_NAME, "message": LONG_NAME, "extensions": ["mp4"] * 2, "expires": 3600}
     receive = site.post("/api/upload-links", json=terms).json()
     share = site.post("/api/share-links", json={"videos": [upload_id], "expires": 3600}).json()
-    paths = ("project", "project/keys", "webhooks", "audit", "status", "links", "links/upload", "no")
+    pages = ("project", "project/keys", "webhooks", "audit", "status", "links", "links/upload", "no")
     of_links = (f"links/share/{share['id']}", f"links/upload/{receive['id']}")
-    for path in (f"watch/{upload_id}", *paths, *of_links, f"links/share?videos={upload_id}"):
+    for path in (f"watch/{upload_id}", *pages, *of_links, f"links/share?videos={upload_id}"):
         page.page.goto(f"{site.url}/{path}")
         assert page.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
         assert nameless(page.page) == [], path
+    site.delete(f"/api/share-links/{share['id']}")
 
 
 def test_dark_mode_is_dark_and_light_mode_is_light(
