@@ -10,7 +10,7 @@ from flask import Blueprint, Response, jsonify
 
 from app.domain.access import THROUGH_LINKS, Action, Caller, CallerKind
 from app.domain.cells import CellOffer, PromisedCell, check_crc32c
-from app.domain.errors import InvalidRequest, NotAllowed, NotDirect
+from app.domain.errors import InvalidRequest, NotDirect
 from app.domain.moments import instant
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, parse_upload_id
@@ -69,10 +69,7 @@ def index() -> Response:
 @requires(Action.FOLLOW)
 def sent() -> Response:
     """What the caller itself has sent; of a link, also what it still takes."""
-    scope = current_scope()
-    if scope.is_crowd:  # Several people may be this sender.
-        raise NotAllowed("Open the page of the link first: its cookie tells its visitors apart.")
-    found = current_services().uploads.sent(scope.project or "", scope.sender, SENT_LIMIT)
+    found = current_services().uploads.sent(current_scope(), SENT_LIMIT)
     return jsonify(sent_document(found, _link_of(current_caller())))
 
 

@@ -11,7 +11,7 @@ from datetime import timedelta
 from flask import Blueprint, Response, redirect, render_template, request
 from werkzeug.wrappers import Response as BaseResponse
 
-from app.domain.access import Action
+from app.domain.access import Action, Scope
 from app.domain.errors import (
     InvalidField,
     LinkClosed,
@@ -141,7 +141,7 @@ def _drop_page(link: UploadLink, sender: str | None) -> str:
 def _sent(link: UploadLink, visitor: str) -> Sent:
     """What this visitor has sent."""
     sender = sender_prefix(link.id) + visitor
-    return current_services().uploads.sent(link.project_id, sender, SENT_SHOWN)
+    return current_services().uploads.sent(Scope(link.project_id, sender), SENT_SHOWN)
 
 
 def _sender(link: UploadLink) -> str | None:

@@ -163,9 +163,14 @@ class UploadService:
         """Unfinished uploads, newest first."""
         return self._records.active(scope.project, limit, sender=scope.finds_of)
 
-    def sent(self, owner: str, sender: str, limit: int) -> Sent:
-        """What that sender has sent to a project, with the latest `limit` files."""
-        return self._records.sent(owner, sender, limit)
+    def sent(self, scope: Scope, limit: int) -> Sent:
+        """What the caller itself has sent to its project, with the latest `limit` files.
+
+        If several people may be that sender, nobody is told anything.
+        """
+        if scope.project is None or scope.is_crowd:
+            return Sent([], 0, 0, 0)
+        return self._records.sent(scope.project, scope.sender, limit)
 
     def count_active(self) -> dict[UploadState, int]:
         """The number of unfinished uploads in each state, of all owners."""

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 import requests
-from playwright.sync_api import BrowserContext, expect
+from playwright.sync_api import BrowserContext, Page, expect
 from werkzeug.serving import make_server
 
 from app.factory import create_app
@@ -78,13 +78,8 @@ def front_of(server: Server, clock: Clock) -> Iterator[int]:
             front.server_close()
 
 
-def test_a_guest_watches_by_a_link_until_it_is_revoked(
-    site: Server, new_context: Callable[..., BrowserContext], films: Films, complaints: Complaints
-) -> None:
-    complaints.allow_failed_requests()
-    member, guest = new_context().new_page(), new_context().new_page()
-    member.goto(f"{site.url}/watch/{put(site, 'holidays.mp4', films.middle)}")
-    member.get_by_role("link", name="Share").click()
+def shared_address(member: Page) -> str:
+    """Make a link with a mistake in its title, mend that, and copy the address from the list."""
     member.context.grant_permissions(["clipboard-read", "clipboard-write"])
     member.get_by_label("Title").fill("Our holydays")
     member.get_by_role("button", name="Create link").click()
@@ -97,10 +92,21 @@ def test_a_guest_watches_by_a_link_until_it_is_revoked(
     tabs = member.get_by_role("navigation", name="Links")
     expect(tabs.get_by_role("link", name="Share")).to_have_attribute("aria-current", "true")
     tabs.get_by_role("link", name="Share").click()
-    member.get_by_role("button", name="Copy the address: Our holidays").click()
-    expect(member.get_by_role("button", name="Copy the address: Our holidays")).to_have_text("Copied")
+    expect(member.get_by_role("button", name="Copy the address: Our holidays")).to_have_text(
+        "Copied"
+    )
     assert member.evaluate("navigator.clipboard.readText()") == address
+    return address
 
+
+def test_a_guest_watches_by_a_link_until_it_is_revoked(
+    site: Server, new_context: Callable[..., BrowserContext], films: Films, complaints: Complaints
+) -> None:
+    complaints.allow_failed_requests()
+    member, guest = new_context().new_page(), new_context().new_page()
+    member.goto(f"{site.url}/watch/{put(site, 'holidays.mp4', films.middle)}")
+    member.get_by_role("link", name="Share").click()
+    address = shared_address(member)
     guest.goto(address)
     expect(guest.get_by_role("heading", name="Our holidays")).to_be_visible()
     expect(guest.get_by_role("link", name="Download")).to_have_count(0)
