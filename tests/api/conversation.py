@@ -14,6 +14,7 @@ from tests.dropzone_client import ChunkedFile, form_body
 
 SESSION = "/api/session"
 UPLOADS, UPLOAD = "/api/uploads", "/api/uploads/{upload_id}"
+SENT = "/api/uploads/sent"
 CELLS, CELLS_STORED = f"{UPLOAD}/cells", f"{UPLOAD}/cells/stored"
 VIDEOS, VIDEO = "/api/videos", "/api/videos/{upload_id}"
 RENDITION = "/api/videos/{upload_id}/renditions/{height}"
@@ -85,6 +86,7 @@ def _create(conversation: Conversation) -> None:
     conversation.ask("post", UPLOADS, json=new)
     conversation.ask("post", UPLOADS, json={"name": "a.mp4", "size": 0})
     conversation.ask("get", UPLOADS)
+    conversation.ask("get", SENT)
     conversation.ask("get", UPLOAD, created["id"])
     conversation.ask("delete", UPLOAD, created["id"])
     conversation.ask("delete", UPLOAD, created["id"])
@@ -191,9 +193,13 @@ def _share(conversation: Conversation) -> None:
     conversation.ask("post", SHARE_LINKS, json={"videos": ids}, headers=FOREIGN)
     conversation.ask("get", SHARE_LINKS)
     within = {"link_id": link["id"]}
+    for terms in ({"name": "Trip", "max_views": 3}, {"max_views": 0}, {"name": "x" * 1_100_000}):
+        conversation.ask("patch", SHARE_LINK, within=within, json=terms)
+    conversation.ask("patch", SHARE_LINK, within=within, json={}, headers=FOREIGN)
     conversation.ask("delete", SHARE_LINK, within=within, headers=FOREIGN)
     for _ in range(2):
         conversation.ask("delete", SHARE_LINK, within=within)
+    conversation.ask("patch", SHARE_LINK, within=within, json={})
 
 
 def _make_upload_links(conversation: Conversation) -> None:
