@@ -37,7 +37,7 @@ def test_a_key_is_made_shown_once_and_revoked(site: Site, manager: FlaskClient) 
     (key,) = [text for text in re.findall(r'value="(sluice_\w+)"', made.text) if is_key(text)]
     assert site.identity.keys.caller(key) is not None
     assert key not in page(manager)
-    assert "camera" in page(manager)
+    assert "camera" in page(manager, "/project/keys")
     (revoke,) = re.findall(r'action="/project(/keys/\w+/revoke)"', page(manager))
     assert post(manager, revoke).status_code == 303
     assert site.identity.keys.caller(key) is None
