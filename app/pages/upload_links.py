@@ -26,7 +26,7 @@ from app.records.identity.upload_links import UploadLink
 
 GIGABYTE = 10**9
 
-PROPOSED_GIGABYTES = "50"
+PROPOSED_GIGABYTES = "100"
 """For all files of a new link: without a limit, whoever has its address can fill the disk."""
 
 LATEST_UPLOADS = 50

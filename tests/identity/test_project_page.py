@@ -36,12 +36,12 @@ def test_a_key_is_made_shown_once_and_revoked(site: Site, manager: FlaskClient) 
     made = post(manager, "/keys", key_name="camera", key_role="uploader", expires="7776000")
     (key,) = [text for text in re.findall(r'value="(sluice_\w+)"', made.text) if is_key(text)]
     assert site.identity.keys.caller(key) is not None
-    assert key not in page(manager)
+    assert key not in page(manager, "/project/keys")
     assert "camera" in page(manager, "/project/keys")
-    (revoke,) = re.findall(r'action="/project(/keys/\w+/revoke)"', page(manager))
+    (revoke,) = re.findall(r'action="/project(/keys/\w+/revoke)"', page(manager, "/project/keys"))
     assert post(manager, revoke).status_code == 303
     assert site.identity.keys.caller(key) is None
-    assert "camera" not in page(manager)
+    assert "camera" not in page(manager, "/project/keys")
 
 
 def test_what_cannot_be_used_is_said_beside_its_field(manager: FlaskClient) -> None:

@@ -112,4 +112,4 @@ def test_a_new_upload_link_has_a_proposed_limit_and_a_week(site: Site) -> None:
     form = shown[shown.index('action="/links/upload"') :]
     assert form.index('name="name"') < form.index('name="lifetime"') < form.index("<details")
     assert 'name="lifetime" value="604800" checked' in form
-    assert re.search(r'name="max_bytes"[^>]*value="50"', form)
+    assert re.search(r'name="max_bytes"[^>]*value="100"', form)
