@@ -69,6 +69,8 @@ def test_every_action_has_words_even_without_details(action: AuditAction) -> Non
 
 
 def test_the_log_is_written_in_sentences(site: Site) -> None:
-    ann = site.browser(site.person("Ada", Role.MANAGER))
-    ann.post("/project/members", {"email": "new@example.org", "role": "editor"})
-    assert "Ada</a> invited new@example.org as editor" in ann.get("/audit").text
+    ada = site.person("Ada", Role.MANAGER)
+    browser = site.browser(ada)
+    browser.post("/project/members", {"email": "new@example.org", "role": "editor"})
+    sentence = f"Ada</a> ({ada.email}) invited new@example.org as editor"
+    assert sentence in browser.get("/audit").text
