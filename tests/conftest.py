@@ -16,6 +16,7 @@ from app.records.engine import Database
 from app.records.identity.tables import projects
 from app.records.transfer import UNFINISHED
 from tests.live_server import NO_FFMPEG, SHARED_FOLDER, Server, running_server
+from tests.long_tests import long
 from tests.media.films import FilmStore
 from tests.media.shelf import Shelf
 from tests.postgresql import Postgresql, postgresql
@@ -188,9 +189,10 @@ def on_server(shared_url: str) -> Iterator[Database]:
         yield database
 
 
-@pytest.fixture(params=["in_file", "on_server"])
+@pytest.fixture(params=["in_file", *long(["on_server"])])
 def database(request: pytest.FixtureRequest) -> Database:
-    """Each of them in turn."""
+    """Each of them in turn; `make test` takes that on a server only where it is asked to, by
+    `ON_BOTH_DATABASES`."""
     found: Database = request.getfixturevalue(request.param)
     return found
 
@@ -204,7 +206,7 @@ def address(database: Database, request: pytest.FixtureRequest) -> str:
     return found
 
 
-@pytest.fixture(scope="module", params=["in_file", "on_server"])
+@pytest.fixture(scope="module", params=["in_file", *long(["on_server"])])
 def database_url(request: pytest.FixtureRequest) -> str | None:
     """Of a database for a module of tests, empty at first; None for that in the data folder."""
     if request.param == "in_file":

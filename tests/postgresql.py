@@ -12,12 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
+import pytest
 
 from scripts.fleet.postgresql import Postgresql, find_postgresql
 from scripts.fleet.programs import Program, as_ordinary_user
 from tests.browser.tools import do_without
 
-__all__ = ["Postgresql", "pgbouncer", "postgresql"]
+__all__ = ["ON_BOTH_DATABASES", "Postgresql", "pgbouncer", "postgresql"]
 
 SERVER_SESSIONS = 2
 """So few that clients share them."""
@@ -32,6 +33,9 @@ auth_type = any
 pool_mode = transaction
 ignore_startup_parameters = options
 """
+
+ON_BOTH_DATABASES = pytest.mark.parametrize("database", ["in_file", "on_server"], indirect=True)
+"""For tests of what databases do differently, such as races: `make test` runs them on both."""
 
 
 @contextmanager

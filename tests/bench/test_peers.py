@@ -24,7 +24,7 @@ LENGTH, CHUNK_BYTES = 350_001, 100_000
 EVERYBODY: list[Uploads] = [LIMIT, LIMIT_SYNCED, *PEERS, RUSTUS_SYNCED]
 HERE = [peer for peer in EVERYBODY if can_run(peer)]
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.long]
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from bench.peers.uploads import Contender, Servers, contenders
 LENGTH = 350_001
 MIB = 1024**2
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.long]
 
 
 @pytest.fixture

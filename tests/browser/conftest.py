@@ -48,7 +48,12 @@ def firefox(driver: Playwright) -> Iterator[Browser]:
     launched.close()
 
 
-@pytest.fixture(params=["browser", "firefox"], ids=["chromium", "firefox"])
+@pytest.fixture(
+    params=[
+        pytest.param("browser", id="chromium"),
+        pytest.param("firefox", id="firefox", marks=pytest.mark.long),
+    ]
+)
 def any_page(request: pytest.FixtureRequest) -> Iterator[Page]:
     """A page of each browser."""
     browser: Browser = request.getfixturevalue(request.param)

@@ -13,6 +13,7 @@ from tests.browser.films import Films
 from tests.browser.library_tools import put
 from tests.browser.upload_page import MIB, UploadPage
 from tests.live_server import Server
+from tests.long_tests import long
 
 pytestmark = pytest.mark.browser
 
@@ -152,7 +153,7 @@ def tab_to(page: Page, name: str) -> None:
     pytest.fail(f"Tab does not reach {name}")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", *long(["dark"])])
 def test_a_phone_shows_every_page_without_scrolling_sideways(
     scheme: str, site: Server, open_page: OpenPage, films: Films
 ) -> None:

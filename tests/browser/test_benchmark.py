@@ -14,7 +14,7 @@ from tests.browser.films import Films, sha256_of
 from tests.browser.stored import digests_of
 from tests.live_server import Server
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.long]
 
 
 @pytest.mark.parametrize("way", WAYS)

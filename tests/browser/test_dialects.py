@@ -14,6 +14,7 @@ from tests.browser.films import sha256_of
 from tests.browser.stored import digests_of, open_uploads_of, videos_of
 from tests.dropzone_client import random_bytes
 from tests.live_server import ROOT, Server
+from tests.long_tests import long
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 
@@ -159,7 +160,7 @@ def film(tmp_path: Path) -> Path:
     ("library", "script", "url"),
     [(RESUMABLE, START_RESUMABLE, "/resumablejs"), (FLOW, START_FLOW, "/flow")],
 )
-@pytest.mark.parametrize("method", ["multipart", "octet"])
+@pytest.mark.parametrize("method", ["multipart", *long(["octet"])])
 def test_a_numbered_upload_survives_a_broken_chunk_and_a_second_visit_sends_nothing(
     open_dialect: Callable[[str], DialectPage],
     site: Server,

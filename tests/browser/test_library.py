@@ -118,6 +118,7 @@ def test_a_library_of_many_pages_loads_more_as_one_scrolls(
     assert names == [f"clip {number:02}.mp4" for number in reversed(range(60))]
 
 
+@pytest.mark.long
 def test_a_library_of_ten_thousand_videos_stays_small_on_the_page(
     large_library: Server, open_page: OpenPage
 ) -> None:

@@ -23,6 +23,7 @@ from tests.browser.library_tools import (
 from tests.browser.stored import videos_of
 from tests.browser.test_library import OpenPage, scroll
 from tests.live_server import Server
+from tests.long_tests import long
 
 pytestmark = pytest.mark.browser
 
@@ -49,9 +50,8 @@ def test_the_list_follows_what_is_typed(clips: Server, open_page: OpenPage) -> N
 @pytest.mark.parametrize(
     ("order", "names"),
     [
-        ("Oldest first", NAMES),
         ("Name, A to Z", ["clip 1.mov", "clip 2.mp4", "Clip 10.mp4", "été.mp4", "film.webm"]),
-        ("Largest first", NAMES[::-1]),
+        *long([("Oldest first", NAMES), ("Largest first", NAMES[::-1])]),
     ],
 )
 def test_the_list_is_sorted_and_stays_so(
@@ -148,6 +148,7 @@ FOCUS_IS_COVERED = """() => {
 }"""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("width", [320, 1280])
 def test_the_selection_bar_does_not_cover_what_has_the_focus(
     large_library: Server, open_page: OpenPage, width: int
@@ -168,6 +169,7 @@ def test_the_selection_bar_does_not_cover_what_has_the_focus(
     assert message["y"] + message["height"] <= bar["y"]
 
 
+@pytest.mark.long
 def test_the_bar_says_why_so_many_videos_cannot_be_downloaded(
     large_library: Server, open_page: OpenPage
 ) -> None:

@@ -21,6 +21,7 @@ from tests.client.bad_line import BadLine, Line, bad_line, sometimes
 from tests.dropzone_client import random_bytes
 from tests.identity.accounts import bearer, make_key
 from tests.live_server import Server, running_server
+from tests.long_tests import long
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 
@@ -40,6 +41,7 @@ DROPZONE = libraries.Library(
 )
 
 AT_UPLOAD = {**libraries.ALL, "dropzone": DROPZONE}
+"""Those of the first part are tested at home by test_upload_libraries.py."""
 
 IN_CHUNKS = {"chunkUploads": True, "chunkSize": MIB}
 
@@ -106,7 +108,7 @@ def film(tmp_path: Path) -> Path:
 NewContext = Callable[..., BrowserContext]
 
 
-@pytest.mark.parametrize("name", AT_UPLOAD)
+@pytest.mark.parametrize("name", ["dropzone", *long(libraries.ALL)])
 def test_a_library_that_posts_to_upload(
     new_context: NewContext,
     complaints: Complaints,
@@ -122,7 +124,7 @@ def test_a_library_that_posts_to_upload(
     site.check_newest(film, "unnamed" if name == "huge_uploader" else film.name)
 
 
-@pytest.mark.parametrize("name", DIALECTS)
+@pytest.mark.parametrize("name", ["filepond", *long(["resumable", "flow", "fine_uploader"])])
 def test_a_library_with_a_url_of_its_own(
     new_context: NewContext, site: Site, way: dict[str, Any], film: Path, name: str
 ) -> None:

@@ -1,9 +1,9 @@
 """Films play in Chromium and Firefox, as one file and as HLS, to their end and after seeking.
 
-In `make test` a few films stand for all: those whose timing is hardest (B-frames in open groups
-with the index at the end, a variable rate, sound that begins late), one that is rotated, one in
-fragments, and one of another codec. `make watch-films` plays every film. That no frame is lost is
-for tests/media/test_delivery.py to say: a browser on a busy machine drops some.
+In `make test` two films stand for all: those whose timing is hardest (B-frames in open groups with
+the index at the end, sound that begins late). `make test-all` adds one that is rotated, one in
+fragments, one of another codec, and Firefox. `make watch-films` plays every film. That no frame is
+lost is for tests/media/test_delivery.py to say: a browser on a busy machine drops some.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.browser.theater import Played, Theater
+from tests.long_tests import long
 from tests.media.films import FilmStore
 from tests.media.frames import Frame, Showing, watch
 from tests.media.shelf import Shelf
 
 pytestmark = [pytest.mark.browser, pytest.mark.e2e]
 
-QUICK = ["open-gop.mp4", "sound-from-5.mp4", "rotated.mp4", "fragmented.mp4", "av1.mp4"]
+QUICK = ["open-gop.mp4", "sound-from-5.mp4", *long(["rotated.mp4", "fragmented.mp4", "av1.mp4"])]
 OTHERS = [
     "late-sound.mp4",
     "opus-from-5.mp4",
@@ -99,8 +100,7 @@ def test_a_film_made_of_several_parts_plays_in_segments(
     ("name", "way"),
     [
         ("h264.mkv", "play.mp4"),
-        ("late-ac3.mp4", "hls/master.m3u8"),
-        ("mpeg4.avi", "hls/master.m3u8"),
+        *long([("late-ac3.mp4", "hls/master.m3u8"), ("mpeg4.avi", "hls/master.m3u8")]),
     ],
 )
 def test_films_in_other_formats_play(

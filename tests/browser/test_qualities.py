@@ -10,6 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.conftest import PATIENCE_MILLISECONDS
 from tests.browser.theater import Audience
+from tests.long_tests import long
 from tests.media.films import FilmStore
 from tests.media.frames import watch
 from tests.media.shelf import Shelf, Shelved
@@ -92,7 +93,7 @@ def test_a_quality_is_made_downloaded_and_deleted(
     page.close()
 
 
-@pytest.mark.parametrize("name", ["prores.mov", "hevc.mp4"])
+@pytest.mark.parametrize("name", ["hevc.mp4", *long(["prores.mov"])])
 def test_a_film_that_the_browser_cannot_decode_plays_in_another_quality(
     shelf: Shelf, browser: Browser, name: str
 ) -> None:

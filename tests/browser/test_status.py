@@ -21,6 +21,7 @@ from app.services import build_services
 from app.settings import from_env
 from tests.browser.complaints import Complaints
 from tests.live_server import Server
+from tests.long_tests import long
 
 MIB = 1024 * 1024
 TUS = {"Tus-Resumable": "1.0.0"}
@@ -157,7 +158,7 @@ def test_a_silent_server_is_reported_and_so_is_its_return(
     expect(page.get_by_role("status")).to_have_text("Live, every second.")
 
 
-@pytest.mark.parametrize("width", [320, 390, 1200])
+@pytest.mark.parametrize("width", [320, *long([390, 1200])])
 def test_nothing_on_the_page_is_wider_than_the_window(
     status: Callable[..., Page], width: int
 ) -> None:

@@ -20,6 +20,7 @@ from tests.browser.stored import digests_of, open_uploads_of, videos_of
 from tests.client.bad_line import BadLine, Line, Request, bad_line
 from tests.dropzone_client import random_bytes
 from tests.live_server import Server
+from tests.long_tests import long
 from tests.protocols.library_chunks import LIBRARIES, LibraryFile
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
@@ -246,7 +247,7 @@ def cut_after(count: int) -> Callable[[Line, Request], None]:
     return apply
 
 
-@pytest.mark.parametrize("name", ["blueimp", "plupload", "uploady", "webuploader"])
+@pytest.mark.parametrize("name", ["blueimp", *long(["plupload", "uploady", "webuploader"])])
 def test_two_pages_sending_files_of_one_name_do_not_mix_them(
     open_library: OpenLibrary, site: Server, tmp_path: Path, name: str
 ) -> None:

@@ -18,6 +18,7 @@ from tests.browser.stored import digests_of
 from tests.client.bad_line import BadLine, Line, bad_line, sometimes
 from tests.dropzone_client import random_bytes
 from tests.live_server import Server, running_server
+from tests.long_tests import long
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 
@@ -87,7 +88,7 @@ def upload(context: BrowserContext, site: str, film: Path, **options: Any) -> tu
 NewContext = Callable[..., BrowserContext]
 
 
-@pytest.mark.parametrize("chunk_bytes", [2 * MIB, 64 * MIB])
+@pytest.mark.parametrize("chunk_bytes", [2 * MIB, *long([64 * MIB])])
 def test_a_page_of_an_allowed_origin_uploads_over_a_broken_connection(
     new_context: NewContext, complaints: Complaints, sites: Sites, film: Path, chunk_bytes: int
 ) -> None:
@@ -127,7 +128,7 @@ def test_a_page_of_another_origin_gets_a_clear_error(
     assert digests_of(sites.server) == {}
 
 
-@pytest.mark.parametrize("protocol", ["ietf-draft-03", "ietf-draft-05"])
+@pytest.mark.parametrize("protocol", ["ietf-draft-05", *long(["ietf-draft-03"])])
 def test_a_page_of_another_site_uploads_with_the_ietf_drafts(
     new_context: NewContext, sites: Sites, film: Path, protocol: str
 ) -> None:

@@ -117,9 +117,9 @@ def test_readiness_reports_a_staging_folder_in_memory_and_little_space(
 
 
 def test_with_a_bucket_a_full_staging_disk_is_to_be_tried_again(
-    small_disk: Path, s3_server: S3Server, start_server: Callable[..., Server]
+    small_disk: Path, versitygw: S3Server, start_server: Callable[..., Server]
 ) -> None:
-    options = {**s3_server.access.settings(new_prefix()), **NO_FFMPEG}
+    options = {**versitygw.access.settings(new_prefix()), **NO_FFMPEG}
     server = start_server(SLUICE_STAGING_DIR=str(small_disk / "staging"), **options)
     file, tus = ChunkedFile(random_bytes(20 * MIB, 42), 10 * MIB), Tus(f"{server.url}/tus/")
     url = tus.create(8 * MIB)

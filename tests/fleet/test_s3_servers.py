@@ -9,20 +9,14 @@ from pathlib import Path
 import pytest
 
 from tests.browser.tools import find_program
-from tests.s3_servers import MakeServer, S3Server, find_garage, find_versitygw, running
+from tests.s3_servers import EACH_SERVER, MakeServer, S3Server, find_garage, find_versitygw, running
 
 pytestmark = pytest.mark.e2e
 
 
-@pytest.fixture(
-    params=[
-        pytest.param(find_versitygw, id="versitygw"),
-        pytest.param(find_garage, id="garage", marks=pytest.mark.long),
-    ]
-)
+@pytest.fixture(params=EACH_SERVER)
 def make(request: pytest.FixtureRequest) -> MakeServer:
-    made: MakeServer = request.param()
-    return made
+    return {"garage": find_garage, "versitygw": find_versitygw}[request.param]()
 
 
 def test_an_object_outlives_a_killed_server(make: MakeServer, tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ def test_a_power_cut_loses_nothing_that_was_promised(
         upload_after_power_cut(folder, durability, crowd)
 
 
+@pytest.mark.long
 def test_without_durability_a_power_cut_loses_bytes(tmp_path: Path) -> None:
     """Shows that the tests above can fail."""
     crowd = upload_until_power_cut(tmp_path, Durability.NONE, seed=0)

@@ -17,6 +17,7 @@ from tests.dropzone_client import random_bytes
 from tests.hostile.conftest import Scaled
 from tests.hostile.slow_clients import BEHAVIOURS
 from tests.live_server import ROOT, Server, running_server
+from tests.long_tests import long
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
@@ -74,6 +75,10 @@ def visits(server: Server, seconds: float) -> list[float]:
     return sorted(waits)
 
 
+QUICK = ("silent", "stalled body", "unread")
+"""`make test` has these: before a request, within one, and after it."""
+
+
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     options = {"SLUICE_BODY_IDLE_SECONDS": str(IDLE_SECONDS), "SLUICE_THREADS": "16"}
@@ -86,7 +91,7 @@ def large_file(target: Server) -> str:
     return "/media/" + store(target, "film.mp4", random_bytes(30_000_000, 5)).id
 
 
-@pytest.mark.parametrize("kind", BEHAVIOURS)
+@pytest.mark.parametrize("kind", [*QUICK, *long(kind for kind in BEHAVIOURS if kind not in QUICK)])
 def test_nobody_waits_for_slow_clients(
     target: Server, large_file: str, scaled: Scaled, kind: str
 ) -> None:

@@ -17,6 +17,7 @@ from app.records.identity.passkeys import Passkey, PasskeyRecords
 from app.records.identity.people import Person, roles_of
 from app.records.identity.sessions import SessionRecords
 from tests.identity.world import CHEAP, GOOD_PASSWORD, World
+from tests.postgresql import ON_BOTH_DATABASES
 
 ANOTHER = "seven tall ships at dawn"
 
@@ -79,6 +80,7 @@ def test_a_set_up_link_ends_when_there_is_an_administrator_already(
         set_up(invitations, code)
 
 
+@ON_BOTH_DATABASES
 def test_of_many_who_use_a_link_at_once_one_wins(world: World, invitations: Invitations) -> None:
     code, barrier, refused = invitations.to_set_up(), Barrier(8), []
 

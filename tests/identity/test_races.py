@@ -38,6 +38,9 @@ from app.records.identity.upload_links import UploadLink, UploadLinkRecords
 from app.records.identity.webhooks import Webhook, WebhookRecords
 from tests.identity.webhook_world import WebhookWorld
 from tests.identity.world import World
+from tests.postgresql import ON_BOTH_DATABASES
+
+pytestmark = ON_BOTH_DATABASES
 
 ROUNDS = 5
 """One alone often has the requests run one after another."""

@@ -35,6 +35,7 @@ from app.records.identity.share_links import ShareLink, ShareLinkRecords
 from app.records.shared_values import SharedValues
 from app.records.uploads import UploadRecords
 from tests.identity.world import CHEAP, World
+from tests.postgresql import ON_BOTH_DATABASES
 from tests.records.making import new_upload
 
 ADDRESS = "203.0.113.7"
@@ -146,6 +147,7 @@ def test_a_visitor_who_comes_again_soon_is_one_view(
     assert not links.is_visited(link, kept)
 
 
+@ON_BOTH_DATABASES
 def test_no_more_visitors_come_in_at_once_than_a_link_has_views(
     links: ShareLinks, share: Share
 ) -> None:

@@ -35,6 +35,7 @@ from app.records.identity.attempts import AttemptRecords
 from app.records.identity.people import Person
 from app.records.shared_values import SharedValues
 from tests.identity.world import CHEAP, GOOD_PASSWORD, World
+from tests.postgresql import ON_BOTH_DATABASES
 
 EMAIL = "ann@example.org"
 ADDRESS = "192.0.2.7"
@@ -310,6 +311,7 @@ def test_a_proxy_that_names_no_clients_is_not_counted_as_one(
     assert door.passwords.slow_checks == 0
 
 
+@ON_BOTH_DATABASES
 def test_many_attempts_at_the_same_time_are_all_counted(door: Door, ann: Person) -> None:
     answers: list[Person | UploadError] = []
     barrier = Barrier(16)

@@ -16,6 +16,9 @@ from app.records.engine import Database
 from app.services import Services, build_services
 from app.settings import Settings
 from app.uploads.service import NewUpload
+from tests.postgresql import ON_BOTH_DATABASES
+
+pytestmark = ON_BOTH_DATABASES
 
 PROCESSES = 4
 CLIENTS = 64

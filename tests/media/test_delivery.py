@@ -1,9 +1,9 @@
 """Every film that browsers can play is delivered whole: as one file and as HLS.
 
 ffmpeg decodes what a live server sends: each frame must be there once, in order, with the pixels
-and at the time of the original, and each beep within 20 ms. All films of the matrix in MP4 and MOV
-take part in `make test`, as each costs a CPU second or two; only that of 4 GiB waits for
-`make watch-films`.
+and at the time of the original, and each beep within 20 ms. The hardest films of the matrix in MP4
+and MOV take part in `make test`, all others in `make test-all`, as each costs a CPU second or two;
+only that of 4 GiB waits for `make watch-films`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from urllib.parse import urljoin
 import pytest
 import requests
 
+from tests.long_tests import long
 from tests.media.films import NO_FILMS, SUBTITLES, FilmStore
 from tests.media.frames import Showing, differences, duration_of, packets, watch
 from tests.media.hls_reader import download, faults
@@ -52,7 +53,25 @@ TEXTS = ["subtitles.mp4", "chapters.mp4"]
 ENCODED_SOUND = ["mp3.mp4", "surround-ac3.mp4", "surround-eac3.mp4", "flac-from-2.mp4"]
 """Not all browsers take this sound in segments, or not from there on, so it is encoded for them."""
 
-PLAYED = [*H264, *OTHER_CODECS, *SOUNDS, *TEXTS, "sound.m4a", *ENCODED_SOUND]
+HARDEST = [
+    "moov-last.mp4",
+    "fragmented.mp4",
+    "open-gop.mp4",
+    "variable-rate.mp4",
+    "rotated.mp4",
+    "truncated.mp4",
+    "hevc-open-gop.mp4",
+    "av1.mp4",
+    "late-sound.mp4",
+    "sound-from-5.mp4",
+    "flac-from-2.mp4",
+    "two-languages.mp4",
+    "subtitles.mp4",
+    "sound.m4a",
+    "surround-ac3.mp4",
+]
+OTHERS = {*H264, *OTHER_CODECS, *SOUNDS, *TEXTS, *ENCODED_SOUND}.difference(HARDEST)
+PLAYED = [*HARDEST, *long(sorted(OTHERS))]
 
 WITHOUT_FILM = [*NO_FILMS, "without-moov.mp4", "without-pictures.mp4"]
 
@@ -152,7 +171,7 @@ def test_subtitles_are_in_hls(shelf: Shelf, tmp_path: Path) -> None:
     assert requests.get(unknown, timeout=60).status_code == 404
 
 
-@pytest.mark.parametrize("name", ["open-gop.mp4", "two-languages.mp4", "late-sound.mp4"])
+@pytest.mark.parametrize("name", ["late-sound.mp4", *long(["open-gop.mp4", "two-languages.mp4"])])
 def test_ffmpeg_plays_both_over_http(shelf: Shelf, original: Originals, name: str) -> None:
     shelved = shelf.with_segments(name)
     assert differences(original[name], watch(f"{shelved.url}/play.mp4")) == []

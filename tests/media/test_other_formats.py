@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.long_tests import long
 from tests.media.films import NO_FILMS, FilmStore
 from tests.media.frames import differences, duration_of, watch
 from tests.media.hls_reader import download, faults
@@ -19,12 +21,18 @@ from tests.media.test_delivery import FRAME_SECONDS, save
 
 pytestmark = pytest.mark.e2e
 
-COPIED = ["h264.mkv", "ntsc.mkv", "h264.ts", "hevc.ts", "h264.flv", "vp9.webm"]
-ENCODED = ["vp8.webm", "theora.ogv", "wmv2.wmv", "raw.h264", "h264.avi"]
+COPIED = ["h264.mkv", "hevc.ts", "ntsc.mkv", "h264.ts", "h264.flv", "vp9.webm"]
+ENCODED = ["theora.ogv", "h264.avi", "vp8.webm", "wmv2.wmv", "raw.h264"]
 ENCODED_SOUND = ["late-ac3.mp4", "fragmented-ac3.mp4", "pcm.mov", "mp3.mp4"]
+"""`make test` has the first two of each."""
 
 
-@pytest.mark.parametrize("name", [*COPIED, *ENCODED])
+def some(names: list[str]) -> list[Any]:
+    """All of them, of which all but two are long."""
+    return [*names[:2], *long(names[2:])]
+
+
+@pytest.mark.parametrize("name", [*some(COPIED), *some(ENCODED)])
 def test_a_film_in_another_container_plays_everywhere(
     shelf: Shelf, film: FilmStore, tmp_path: Path, name: str
 ) -> None:
@@ -47,7 +55,7 @@ def test_such_a_film_has_segments(shelf: Shelf, film: FilmStore, tmp_path: Path,
     assert len(stream.variants[0].seconds) == 2
 
 
-@pytest.mark.parametrize("name", ENCODED_SOUND)
+@pytest.mark.parametrize("name", some(ENCODED_SOUND))
 def test_sound_that_browsers_do_not_play_is_encoded_once_for_segments(
     shelf: Shelf, film: FilmStore, tmp_path: Path, name: str
 ) -> None:
