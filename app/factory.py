@@ -41,6 +41,7 @@ from app.pages import (
     people,
     project,
     projects,
+    second_factor,
     shared,
     sign_in,
     upload_link,
@@ -70,7 +71,8 @@ PROTECTION = {
 
 PAGES = (
     *(pages, project, audit_page, webhook_pages, sign_in, passkeys, openid, invitations),
-    *(account, people, projects, shared, links, upload_link, upload_links, navigation),
+    *(account, second_factor, people, projects, shared, links, upload_link, upload_links),
+    navigation,
 )
 API = (
     *(api_uploads, api_videos, api_share_links, api_upload_links, api_projects, api_keys),

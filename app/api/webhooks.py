@@ -91,6 +91,20 @@ def show_secret(webhook_id: str) -> Response:
     return jsonify({"secret": webhook.secret})
 
 
+@blueprint.post("/<webhook_id>/secret/renew")
+@requires(Action.MANAGE)
+def renew_secret(webhook_id: str) -> Response:
+    """Make another secret; the old one signs too for a day."""
+    webhook = _webhooks().renew_secret(current_scope().target(), webhook_id)
+    audited_webhook(AuditAction.WEBHOOK_SECRET_RENEWED, webhook)
+    return jsonify(
+        {
+            "secret": webhook.secret,
+            "old_secret_until": webhook.old_secret_until and instant(webhook.old_secret_until),
+        }
+    )
+
+
 @blueprint.post("/<webhook_id>/test")
 @requires(Action.MANAGE)
 def test(webhook_id: str) -> tuple[Response, int]:

@@ -15,7 +15,14 @@ from hashlib import sha256
 from types import MappingProxyType
 
 from app.domain.addresses import network_of
-from app.domain.errors import InvalidField, NoProject, NotAllowed, NotSignedIn, UploadNotFound
+from app.domain.errors import (
+    InvalidField,
+    NoProject,
+    NotAllowed,
+    NotSignedIn,
+    SecondFactorMissing,
+    UploadNotFound,
+)
 from app.domain.upload import Upload
 
 FIRST_PROJECT = "local"
@@ -147,7 +154,7 @@ class Caller:
     `id` is the id of the person, key or link, and `name` what people call it. `roles` are those in
     each project, and `project` is the one that new uploads go to. `visitor` tells those apart who
     use the same upload link, and `is_crowd` says that several people may be that visitor; `videos`
-    are those of a share link.
+    are those of a share link. Somebody who `needs_second_factor` reaches only their own account.
     """
 
     kind: CallerKind
@@ -161,6 +168,7 @@ class Caller:
     session: str = ""
     videos: frozenset[str] = frozenset()
     can_download: bool = True
+    needs_second_factor: bool = False
 
     @property
     def role(self) -> Role | None:
@@ -310,6 +318,8 @@ EVERYTHING = Scope(None)
 
 def scope_of(caller: Caller, action: Action) -> Scope:
     """What the caller's action reaches; raises `NotSignedIn` or `NotAllowed`."""
+    if caller.needs_second_factor and action not in {Action.VISIT, Action.HAVE_ACCOUNT}:
+        raise SecondFactorMissing("Add one-time codes or a passkey on the page of your account.")
     if action is Action.AUDIT and caller.is_admin:
         return EVERYTHING
     if action is Action.MANAGE and caller.is_manager:

@@ -27,6 +27,10 @@ class AuditAction(StrEnum):
     PASSWORD_LINK_MADE = "password_link.made"
     PASSKEY_ADDED = "passkey.added"
     PASSKEY_REMOVED = "passkey.removed"
+    FACTOR_ADDED = "factor.added"
+    """One-time codes beside the password."""
+    FACTOR_REMOVED = "factor.removed"
+    RECOVERY_CODES_RENEWED = "recovery_codes.renewed"
     PROVIDER_LINKED = "provider.linked"
     PROVIDER_UNLINKED = "provider.unlinked"
     PROJECT_MADE = "project.made"
@@ -47,6 +51,7 @@ class AuditAction(StrEnum):
     WEBHOOK_CHANGED = "webhook.changed"
     WEBHOOK_REMOVED = "webhook.removed"
     WEBHOOK_SECRET_SHOWN = "webhook.secret_shown"
+    WEBHOOK_SECRET_RENEWED = "webhook.secret_renewed"
     UPLOAD_CANCELLED = "upload.cancelled"
     """Somebody else's upload."""
     VIDEO_RENAMED = "video.renamed"
@@ -65,6 +70,9 @@ OF_SERVER = frozenset(
         AuditAction.PASSWORD_LINK_MADE,
         AuditAction.PASSKEY_ADDED,
         AuditAction.PASSKEY_REMOVED,
+        AuditAction.FACTOR_ADDED,
+        AuditAction.FACTOR_REMOVED,
+        AuditAction.RECOVERY_CODES_RENEWED,
         AuditAction.PROVIDER_LINKED,
         AuditAction.PROVIDER_UNLINKED,
     }

@@ -18,6 +18,7 @@ from app.domain.upload import Upload
 from app.http.context import current_caller, current_scope, current_services
 from app.records.identity.invitations import Invitation
 from app.records.identity.made_by import Ended
+from app.records.identity.people import Person
 from app.records.identity.projects import Member, Project
 from app.records.identity.webhooks import Webhook
 
@@ -164,3 +165,11 @@ def _moment(name: str) -> datetime | None:
     if text and moment is None:
         raise InvalidRequest(f"The parameter {name} must be a time in ISO 8601.")
     return moment
+
+
+def note_ended(person: Person, ended: Mapping[str, Ended], change: str) -> None:
+    """Note in the audit log of each project what has ended there with a change of the person."""
+    audit = current_services().identity.audit
+    audit.note_ended(
+        person, ended, change=change, caller=current_caller(), address=request.remote_addr or ""
+    )

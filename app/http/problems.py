@@ -14,7 +14,14 @@ from flask import Flask, Response, jsonify, redirect, render_template, request, 
 from werkzeug import Response as BaseResponse
 from werkzeug.exceptions import HTTPException, InternalServerError, NotFound
 
-from app.domain.errors import InvalidField, NoProject, NotSignedIn, StorageFailed, UploadError
+from app.domain.errors import (
+    InvalidField,
+    NoProject,
+    NotSignedIn,
+    SecondFactorMissing,
+    StorageFailed,
+    UploadError,
+)
 from app.http.access import who_sees
 from app.http.context import PROBLEM_KEY, current_services
 from app.http.mounts import LINK_KEY
@@ -92,6 +99,8 @@ def prefers_html() -> bool:
 def answer(problem: Problem, members: Mapping[str, object] | None = None) -> Response:
     """The problem as a page for people, or as a document with the further `members`."""
     if prefers_html():
+        if problem.code == SecondFactorMissing.code:
+            return _finished(problem, Response(render_template("errors/second_factor.html")))
         return _finished(problem, Response(_page(problem)))
     return answer_json(problem, members)
 

@@ -16,9 +16,15 @@ ALL_NOTED = 100
 """Failures of a network or account up to which the audit log notes each; after that, it notes those
 at powers of 2."""
 
+PASSWORD, PASSWORD_AND_CODE = "password", "password+code"
+"""Ways to sign in, as sessions and the audit log name them."""
+
 
 def person_with(email: str, password: str) -> Person:
-    """Whose address and password these are; raises what `SignIn.with_password` does."""
+    """Whose address and password these are; raises what `SignIn.with_password` does.
+
+    Whoever has a second factor is not signed in by that: see `SecondFactors`.
+    """
     device = session_cookie.value_in(request.environ, session_cookie.DEVICE)
     try:
         return current_services().identity.sign_in.with_password(

@@ -11,7 +11,7 @@ from app.domain.errors import InvalidField
 from app.domain.names import clean_name
 from app.identity.passwords import Passwords, require_good
 from app.identity.sessions import Sessions
-from app.records.identity.made_by import Ended
+from app.records.identity.made_by import Ended, Made
 from app.records.identity.people import PeopleRecords, Person
 
 MAX_EMAIL_CHARACTERS = 254
@@ -83,6 +83,23 @@ class Accounts:
         ended = self._people.block(person.id, self._clock())
         self._sessions.forget()
         return ended
+
+    def delete(self, person: Person) -> dict[str, Ended]:
+        """Delete an account; the keys and links it has made end: how many by project.
+
+        Videos stay with their projects. Raises `LastAdministrator`.
+        """
+        ended = self._people.remove(person.id, self._clock())
+        self._sessions.forget()
+        return ended
+
+    def made_by(self, person: Person) -> list[Made]:
+        """The keys and links of a person that still work, the newest first."""
+        return self._people.made_by(person.id, self._clock())
+
+    def end_made(self, person: Person) -> dict[str, Ended]:
+        """End all keys, links and invitations of a person: how many by project."""
+        return self._people.end_made(person.id, self._clock())
 
     def unblock(self, person: Person) -> None:
         """Let a person sign in again; their keys and links stay revoked."""

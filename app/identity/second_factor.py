@@ -16,17 +16,17 @@ from datetime import datetime
 from hmac import compare_digest
 
 import pyotp
-from itsdangerous import BadData
-from sqlalchemy import delete, insert, select, update
+from itsdangerous import BadData, URLSafeTimedSerializer
+from sqlalchemy import ColumnElement, delete, insert, select, update
 
-from app.domain.access import Role
-from app.domain.errors import InvalidField, TooManyAttempts
+from app.domain.errors import InvalidField, SignInRefused, TooManyAttempts
 from app.identity.key_format import digest_of
 from app.identity.password_checks import in_words
 from app.identity.signing import Signing
+from app.identity.single_use import SingleUse
 from app.records.engine import Database
 from app.records.identity.attempts import AttemptRecords, Patience
-from app.records.identity.people import Person
+from app.records.identity.people import PeopleRecords, Person
 from app.records.identity.tables import recovery_codes, second_factors
 
 ISSUER = "Sluice"
@@ -48,8 +48,7 @@ OF_CODES = Patience(free=5)
 """Only who knows the password can enter codes: with 15 minutes between guesses, one in 10,000 years
 is right."""
 
-STRONG_METHODS = frozenset({"passkey", "provider", "password+code"})
-"""Ways to sign in that are more than a password; see `Sessions.begin`."""
+_PURPOSE = "second factor"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +69,16 @@ class SecondFactors:
     def __init__(
         self,
         database: Database,
+        tokens: SingleUse,
         signing: Signing,
-        attempts: AttemptRecords,
         *,
         clock: Callable[[], datetime],
     ) -> None:
         self._database = database
+        self._tokens = tokens
         self._signing = signing
-        self._attempts = attempts
+        self._people = PeopleRecords(database)
+        self._attempts = AttemptRecords(database)
         self._clock = clock
 
     def has(self, person_id: str) -> bool:
@@ -85,6 +86,11 @@ class SecondFactors:
         query = select(second_factors.c.person_id).where(second_factors.c.person_id == person_id)
         with self._database.read() as connection:
             return connection.execute(query).first() is not None
+
+    def people(self) -> set[str]:
+        """The ids of all people who have one."""
+        with self._database.read() as connection:
+            return set(connection.execute(select(second_factors.c.person_id)).scalars())
 
     def recovery_codes_left(self, person_id: str) -> int:
         """How many recovery codes were not used yet."""
@@ -147,6 +153,20 @@ class SecondFactors:
             )
             connection.execute(delete(second_factors).where(_is_of(person_id)))
 
+    def ask(self, person: Person) -> str:
+        """A token that stands for the right password, to be returned with a code."""
+        return self._tokens.issue(_PURPOSE, {"person": person.id})
+
+    def sign_in(self, token: str, code: str) -> Person:
+        """Whose token and code these are; raises what `check` does, and `SignInRefused`."""
+        words = self._tokens.read(_PURPOSE, token)
+        self.check(words["person"], code)
+        self._tokens.spend(words)
+        person = self._people.find(words["person"])
+        if person is None or person.is_blocked:
+            raise SignInRefused("This account is blocked. An administrator can let you in again.")
+        return person
+
     def check(self, person_id: str, code: str) -> None:
         """Use up a one-time code or a recovery code.
 
@@ -193,23 +213,11 @@ class SecondFactors:
         return None
 
     @property
-    def _signer(self):
+    def _signer(self) -> URLSafeTimedSerializer:
         return self._signing.signer("second factor set-up")
 
 
-def is_demanded(demand: str, *, is_admin: bool, roles: set[Role]) -> bool:
-    """Whether somebody with these roles must have more than a password.
-
-    `demand` is the setting `second_factor`: `optional`, or of whom it is demanded.
-    """
-    if demand == "everyone":
-        return True
-    if demand == "managers":
-        return is_admin or Role.MANAGER in roles
-    return demand == "administrators" and is_admin
-
-
-def _is_of(person_id: str):
+def _is_of(person_id: str) -> ColumnElement[bool]:
     return second_factors.c.person_id == person_id
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from app.identity.accounts import Accounts
 from app.identity.audit import AuditLog
 from app.identity.callers import Callers
+from app.identity.forgotten_passwords import ForgottenPasswords
 from app.identity.invitations import Invitations
 from app.identity.keys import ApiKeys
 from app.identity.link_passwords import LinkPasswords
@@ -21,7 +22,8 @@ from app.identity.openid_accounts import OpenIdAccounts
 from app.identity.password_checks import PasswordChecks
 from app.identity.passwords import Passwords
 from app.identity.projects import Projects
-from app.identity.sessions import Sessions
+from app.identity.second_factor import SecondFactors
+from app.identity.sessions import SessionRules, Sessions
 from app.identity.share_links import ShareLinks
 from app.identity.sign_in import SignIn
 from app.identity.signing import Signing
@@ -68,6 +70,7 @@ class IdentityOptions:
     mail: Mail
     public_url: str
     has_private_webhooks: bool
+    session_rules: SessionRules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,11 +102,13 @@ class IdentityServices:
     senders: SenderRecords
     accounts: Accounts
     invitations: Invitations
+    forgotten_passwords: ForgottenPasswords
     passwords: Passwords
     password_checks: PasswordChecks
     projects: Projects
     sessions: Sessions
     sign_in: SignIn
+    second_factors: SecondFactors
     passkeys: Passkeys | None
     openid: OpenId | None
     mail: Mail
@@ -139,24 +144,36 @@ class IdentityServices:
         )
         keys = ApiKeys(KeyRecords(database), clock=clock, new_id=new_id)
         people = PeopleRecords(database)
-        sessions = Sessions(SessionRecords(database), clock=clock, new_id=new_id)
+        sessions = Sessions(
+            SessionRecords(database), clock=clock, new_id=new_id, rules=options.session_rules
+        )
         checks = PasswordChecks(passwords, AttemptRecords(database), clock=clock)
         share_links, visitors, upload_links = _links(
             wiring, LinkPasswords(passwords, checks), signing=signing, counts=counts
         )
         tokens = SingleUse(SpentTokens(database), signing, clock=clock)
+        invitations = _invitations(wiring, passwords)
         return cls(
             callers=Callers(keys, sessions, share_links, visitors, is_open=options.is_open),
             keys=keys,
             people=people,
             senders=SenderRecords(database),
             accounts=Accounts(people, sessions, passwords, clock=clock, new_id=new_id),
-            invitations=_invitations(wiring, passwords),
+            invitations=invitations,
+            forgotten_passwords=ForgottenPasswords(
+                people,
+                invitations,
+                AttemptRecords(database),
+                options.mail,
+                public_url=options.public_url,
+                clock=clock,
+            ),
             passwords=passwords,
             password_checks=checks,
             projects=_projects(wiring, sessions),
             sessions=sessions,
             sign_in=_sign_in(wiring, passwords, checks, signing),
+            second_factors=SecondFactors(database, tokens, signing, clock=clock),
             passkeys=_passkeys(wiring, tokens),
             openid=_openid(wiring, tokens),
             mail=options.mail,

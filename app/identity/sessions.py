@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
 
@@ -15,15 +16,42 @@ from app.identity.recent import RECENT_SECONDS, Recent
 from app.records.identity.people import Person
 from app.records.identity.sessions import USE_NOTED_EVERY, Session, SessionRecords
 
-LIFETIME = timedelta(days=30)
-"""A session that is not used for so long has ended."""
-
 PROVIDER = "provider"
 """How somebody signed in at the OpenID provider."""
 
-MAX_AGE, MAX_AGE_OF_PROVIDER = timedelta(days=90), timedelta(days=1)
-"""A session ends after this time even if it is used. Nobody tells this server when the provider
-blocks somebody: it is asked again every day."""
+MAX_AGE_OF_PROVIDER = timedelta(days=1)
+"""A session that began at the provider ends after a day: the provider does not tell this server
+whom it has blocked."""
+
+STRONG_METHODS = frozenset({"passkey", PROVIDER, "password+code"})
+"""Ways to sign in that need more than a password. A provider asks for what it wants."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRules:
+    """How long sessions last, and of whom more than a password is demanded.
+
+    A session ends after `idle` without use, and after `longest` in any case. `second_factor` is
+    `optional`, or says of whom it is demanded: `administrators`, `managers` or `everyone`.
+    """
+
+    idle: timedelta = timedelta(days=30)
+    longest: timedelta = timedelta(days=90)
+    second_factor: str = "optional"
+
+    def expiry(self, method: str, now: datetime, *, began: datetime) -> datetime:
+        """When a session ends that is not used after now."""
+        longest = min(self.longest, MAX_AGE_OF_PROVIDER) if method == PROVIDER else self.longest
+        return min(now + self.idle, began + longest)
+
+    def demands_second_factor(self, person: Person, roles: Mapping[str, Role]) -> bool:
+        """Whether a password alone is not enough for this person."""
+        if self.second_factor == "managers":
+            return person.is_admin or Role.MANAGER in roles.values()
+        if self.second_factor == "administrators":
+            return person.is_admin
+        return self.second_factor == "everyone"
+
 
 JUST_BEGUN = timedelta(minutes=10)
 """So long after signing in nobody is asked for the password again."""
@@ -43,9 +71,11 @@ class Sessions:
         *,
         clock: Callable[[], datetime],
         new_id: Callable[[], str],
+        rules: SessionRules | None = None,
         recent_seconds: float = RECENT_SECONDS,
     ) -> None:
         self._records = records
+        self._rules = rules or SessionRules()
         self._clock = clock
         self._new_id = new_id
         self._recent = Recent(self._look_up, seconds=recent_seconds)
@@ -55,8 +85,8 @@ class Sessions:
     ) -> str:
         """The cookie's value of a new session; that of the cookie it `replaces` has ended.
 
-        `method` says how the person signed in: "password", "passkey", `PROVIDER` or "link";
-        `agent` is what the browser calls itself.
+        `method` says how the person signed in: "password", "password+code", "passkey", `PROVIDER`
+        or "link"; `agent` is what the browser calls itself.
         """
         cookie, now = secrets.token_urlsafe(TOKEN_BYTES), self._clock()
         session = Session(
@@ -66,7 +96,7 @@ class Sessions:
             method=method,
             created_at=now,
             active_at=now,
-            expires_at=_expiry(method, now, began=now),
+            expires_at=self._rules.expiry(method, now, began=now),
             address=address[:MAX_ADDRESS_CHARACTERS],
             agent=agent[:MAX_AGENT_CHARACTERS],
         )
@@ -110,6 +140,11 @@ class Sessions:
         self._recent.forget()
         return ended
 
+    def strengthen(self, session_id: str, method: str) -> None:
+        """Note that the person has shown more than a password in this session: see `begin`."""
+        self._records.set_method(session_id, method)
+        self._recent.forget()
+
     def choose_project(self, session_id: str, project_id: str) -> None:
         """Let new uploads of this session go to that project, and lists show it."""
         self._records.choose_project(session_id, project_id)
@@ -128,14 +163,13 @@ class Sessions:
             return None
         if now - session.active_at > USE_NOTED_EVERY:
             with suppress(UploadError):  # People can still delete something on a full disk.
-                expires_at = _expiry(session.method, now, began=session.created_at)
+                expires_at = self._rules.expiry(session.method, now, began=session.created_at)
                 self._records.note_use(digest, now, expires_at=expires_at)
-        return _caller(session, person, roles)
-
-
-def _expiry(method: str, now: datetime, *, began: datetime) -> datetime:
-    """When a session ends that is used now and then no more."""
-    return min(now + LIFETIME, began + (MAX_AGE_OF_PROVIDER if method == PROVIDER else MAX_AGE))
+        caller = _caller(session, person, roles)
+        is_weak = session.method not in STRONG_METHODS
+        if is_weak and self._rules.demands_second_factor(person, roles):
+            return replace(caller, needs_second_factor=True)
+        return caller
 
 
 def _caller(session: Session, person: Person, roles: Mapping[str, Role]) -> Caller:

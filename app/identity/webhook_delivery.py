@@ -76,10 +76,11 @@ class WebhookDelivery:
         return claim is not None and self._send(claim)
 
     def _send(self, claim: Claim) -> bool:
+        now = self._clock()
         headers = {
             "Content-Type": "application/json",
             "User-Agent": "Sluice",
-            **signed_headers(claim.secret, claim.event_id, claim.payload, self._clock()),
+            **signed_headers(claim.secrets(now), claim.event_id, claim.payload, now),
         }
         answer = self._sender.post(claim.url, claim.payload.encode(), headers)
         now = self._clock()

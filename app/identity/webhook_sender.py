@@ -6,7 +6,7 @@ import http.client
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -50,12 +50,16 @@ def addresses_of(host: str, port: int) -> list[str]:
     return list(dict.fromkeys(str(address[4][0]) for address in found))
 
 
-def signed_headers(secret: str, event_id: str, payload: str, now: datetime) -> dict[str, str]:
-    """The headers of Standard Webhooks: id, time and signature (version 1)."""
+def signed_headers(
+    secrets: Sequence[str], event_id: str, payload: str, now: datetime
+) -> dict[str, str]:
+    """The headers of Standard Webhooks: id, time, and a signature (version 1) by each secret."""
     return {
         "webhook-id": event_id,
         "webhook-timestamp": str(int(now.timestamp())),
-        "webhook-signature": Signer(secret).sign(event_id, now, payload),
+        "webhook-signature": " ".join(
+            Signer(secret).sign(event_id, now, payload) for secret in secrets
+        ),
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from ipaddress import ip_address
 
 from app.domain.errors import EntryNotFound, InvalidRequest
@@ -17,6 +17,9 @@ MAX_WEBHOOKS = 20
 """Of one project: each costs a row for every event."""
 
 MAX_PAGE = 100
+
+OLD_SECRET_KEPT = timedelta(days=1)
+"""How long events are signed with both secrets, so that receivers can change theirs meanwhile."""
 
 BATCH = 500
 """Events removed in one transaction."""
@@ -93,6 +96,13 @@ class Webhooks:
         if is_paused is not None:
             changes["paused_at"] = self._clock() if is_paused else None
         return _found(self._records.change(project_id, webhook_id, **changes))
+
+    def renew_secret(self, project_id: str, webhook_id: str) -> Webhook:
+        """The webhook with a new secret; events are signed with the old one too for a day."""
+        until = self._clock() + OLD_SECRET_KEPT
+        return _found(
+            self._records.renew_secret(project_id, webhook_id, new_secret(), old_until=until)
+        )
 
     def remove(self, project_id: str, webhook_id: str) -> Webhook:
         """Forget it and its deliveries; what it was."""

@@ -9,9 +9,9 @@ from werkzeug import Response
 
 from app.domain.access import Action
 from app.domain.audit import AuditAction
-from app.domain.errors import InvalidField, NotSignedIn
+from app.domain.errors import InvalidField, LastAdministrator, NotSignedIn
 from app.http.access_rules import requires
-from app.http.audited import audited, audited_joining, audited_withdrawal
+from app.http.audited import audited, audited_joining, audited_withdrawal, note_ended
 from app.http.bodies import form_fields
 from app.http.context import current_caller, current_services
 from app.http.origins import require_own_page
@@ -32,6 +32,8 @@ DONE = {
     "passkey-removed": "The passkey is removed.",
     "session": "The session has ended.",
     "sessions": "You are signed out everywhere else.",
+    "codes-removed": "One-time codes are off. Your password alone is enough to sign in.",
+    "made": "All keys and links that you made have ended.",
 }
 
 
@@ -120,6 +122,32 @@ def decline_invitation(digest: str) -> Response:
     return _done("declined")
 
 
+@blueprint.post("/made/end")
+@requires(Action.HAVE_ACCOUNT)
+def end_made() -> Response:
+    """End all keys and links that the person has made."""
+    person = _me()
+    ended = current_services().identity.accounts.end_made(person)
+    note_ended(person, ended, "keys_and_links_ended")
+    return _done("made")
+
+
+@blueprint.post("/delete")
+@requires(Action.HAVE_ACCOUNT)
+def delete() -> Response:
+    """Delete the account, for whoever signed in just now or knows the password."""
+    person, fields = _me(), form_fields()
+    try:
+        if must_confirm(person):
+            confirm(person, fields.get("password", ""))
+        ended = current_services().identity.accounts.delete(person)
+    except (InvalidField, LastAdministrator) as error:
+        return _page(person, fields, InvalidField(str(error), field="deletion"))
+    note_ended(person, ended, "deleted")
+    audited(AuditAction.PERSON_REMOVED, f"person:{person.id}", email=person.email)
+    return redirect(url_for("sign_in.show"), 303)
+
+
 def _me() -> Person:
     person = current_services().identity.people.find(current_caller().id)
     if person is None:
@@ -149,6 +177,9 @@ def _page(person: Person, fields: Mapping[str, str], error: InvalidField | None 
         has_passkeys=identity.passkeys is not None,
         passkeys=identity.passkeys.of_person(person.id) if identity.passkeys else (),
         must_confirm=must_confirm(person),
+        has_codes=identity.second_factors.has(person.id),
+        recovery_codes_left=identity.second_factors.recovery_codes_left(person.id),
+        made=identity.accounts.made_by(person),
         min_characters=MIN_CHARACTERS,
     )
     return make_response(page, error.status_hint if error else 200)

@@ -17,6 +17,7 @@ from app.http.context import current_caller, current_services
 from app.http.origins import require_own_page
 from app.http.signing_in import signed_in
 from app.identity.passwords import MIN_CHARACTERS
+from app.pages.second_factor import signed_in_or_asked
 from app.records.identity.invitations import Invitation, Purpose
 from app.records.identity.people import Person
 
@@ -81,6 +82,8 @@ def _answer(code: str, purpose: Purpose) -> Response:
     # Without passwords, the person needs a passkey before this session ends.
     has_passwords = current_services().identity.sign_in.has_passwords
     target = url_for("pages.index" if has_passwords else "account.show")
+    if purpose is Purpose.RESET:  # It is no second factor.
+        return signed_in_or_asked(person, target, method="link")
     return signed_in(redirect(target, 303), person, method="link")
 
 

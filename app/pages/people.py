@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from flask import Blueprint, make_response, redirect, render_template, request, url_for
@@ -12,13 +12,12 @@ from app.domain.access import FIRST_PROJECT, MEMBERS, Action, Role
 from app.domain.audit import AuditAction
 from app.domain.errors import EntryNotFound, InvalidField, LastAdministrator, UploadError
 from app.http.access_rules import requires
-from app.http.audited import audited, audited_withdrawal
+from app.http.audited import audited, audited_withdrawal, note_ended
 from app.http.bodies import form_fields
 from app.http.context import current_caller, current_services
 from app.http.inviting import NewLink, count_mail, invite, send_link
 from app.http.origins import require_own_page
 from app.http.proxy import absolute_url
-from app.records.identity.made_by import Ended
 from app.records.identity.people import Person
 
 blueprint = Blueprint("people", __name__, url_prefix="/people")
@@ -81,11 +80,13 @@ def change(person_id: str) -> Response:
     person, accounts = _person(person_id), current_services().identity.accounts
     fields = form_fields()
     changes: dict[str, Callable[[], object]] = {
-        "block": lambda: _note_ended(person, accounts.block(person), "block"),
+        "block": lambda: note_ended(person, accounts.block(person), "block"),
         "unblock": lambda: accounts.unblock(person),
         "make_admin": lambda: accounts.make_admin(person),
-        "make_member": lambda: _note_ended(person, accounts.end_admin(person), "make_member"),
+        "make_member": lambda: note_ended(person, accounts.end_admin(person), "make_member"),
         "email": lambda: accounts.change_email(person, fields.get("new_email", "")),
+        "remove_codes": lambda: _remove_codes(person),
+        "delete": lambda: note_ended(person, accounts.delete(person), "deleted"),
     }
     wanted = fields.get("change", "")
     if wanted not in changes:
@@ -97,6 +98,9 @@ def change(person_id: str) -> Response:
     except InvalidField as error:
         values = {**fields, "person": person.id}
         return _page(fields=values, problems={"new_email": str(error)}, status=error.status_hint)
+    if wanted == "delete":
+        audited(AuditAction.PERSON_REMOVED, f"person:{person.id}", email=person.email)
+        return redirect(url_for("people.index"), 303)
     audited(
         AuditAction.PERSON_CHANGED,
         f"person:{person.id}",
@@ -107,10 +111,9 @@ def change(person_id: str) -> Response:
     return redirect(url_for("people.index"), 303)
 
 
-def _note_ended(person: Person, ended: Mapping[str, Ended], change: str) -> None:
-    caller, address = current_caller(), request.remote_addr or ""
-    audit = current_services().identity.audit
-    audit.note_ended(person, ended, change=change, caller=caller, address=address)
+def _remove_codes(person: Person) -> None:
+    current_services().identity.second_factors.remove(person.id)
+    audited(AuditAction.FACTOR_REMOVED, f"person:{person.id}", email=person.email)
 
 
 def _person(person_id: str) -> Person:
@@ -141,6 +144,7 @@ def _page(
         people=identity.people.all(),
         roles_of=identity.people.all_roles(),
         project_names={project.id: project.name for project in identity.projects.of(caller)},
+        with_codes=identity.second_factors.people(),
         invitations=identity.invitations.waiting(),
         current_project=caller.project,
         link=link,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from flask import Blueprint, make_response, redirect, render_template, request, url_for
 from werkzeug import Response
+from werkzeug.exceptions import NotFound
 
 from app.domain.access import Action, CallerKind
+from app.domain.audit import AuditAction
 from app.domain.errors import (
     NotAllowed,
     ServerBusy,
@@ -14,12 +16,14 @@ from app.domain.errors import (
     WrongCredentials,
 )
 from app.http.access_rules import requires
+from app.http.audited import audited
 from app.http.bodies import form_fields
 from app.http.context import current_caller, current_services
 from app.http.origins import require_own_page
 from app.http.problems import with_retry_after
 from app.http.session_cookie import end_session
-from app.http.signing_in import is_local_path, next_page, person_with, signed_in
+from app.http.signing_in import is_local_path, next_page, person_with
+from app.pages.second_factor import signed_in_or_asked
 
 blueprint = Blueprint("sign_in", __name__)
 blueprint.before_request(lambda: require_own_page(request))
@@ -52,7 +56,29 @@ def sign_in() -> Response:
         person = person_with(email, fields.get("password", ""))
     except (WrongCredentials, TooManyAttempts, NotAllowed, ServerBusy) as error:
         return _page(target, email, error)
-    return signed_in(redirect(target, 303), person, method="password")
+    return signed_in_or_asked(person, target)
+
+
+@blueprint.route("/sign-in/forgotten", methods=["GET", "POST"])
+@requires(Action.VISIT)
+def forgotten() -> Response:
+    """Ask for a link to choose another password; the response does not tell who has an account."""
+    identity = current_services().identity
+    if not (identity.forgotten_passwords.is_on and identity.sign_in.has_passwords):
+        raise NotFound("This server sends no mail.")
+    if request.method != "POST":
+        return make_response(render_template("account/forgotten.html", email=""))
+    email, error = form_fields().get("email", ""), None
+    try:
+        address = request.remote_addr or ""
+        person = identity.forgotten_passwords.send_link(email, address=address)
+    except TooManyAttempts as found:
+        person, error = None, found
+    if person is not None:
+        subject = f"person:{person.id}"
+        audited(AuditAction.PASSWORD_LINK_MADE, subject, email=person.email, by="mail")
+    page = render_template("account/forgotten.html", email=email, error=error, is_sent=not error)
+    return with_retry_after(make_response(page, error.status_hint if error else 200), error)
 
 
 @blueprint.post("/sign-out")
@@ -75,6 +101,7 @@ def _page(target: str, email: str = "", error: UploadError | None = None) -> Res
         has_passkeys=identity.passkeys is not None,
         provider=identity.openid.provider.name if identity.openid else "",
         is_set_up=identity.people.has_administrator(),
+        sends_mail=identity.forgotten_passwords.is_on,
     )
     response = make_response(page, error.status_hint if error else 200)
     return with_retry_after(response, error)

@@ -70,6 +70,15 @@ def show_secret(webhook_id: str) -> Response:
     return _page(webhook, secret=webhook.secret)
 
 
+@blueprint.post("/<webhook_id>/secret/renew")
+@requires(Action.MANAGE)
+def renew_secret(webhook_id: str) -> Response:
+    """Make another secret, and show it."""
+    webhook = _webhooks().renew_secret(current_scope().target(), webhook_id)
+    audited_webhook(AuditAction.WEBHOOK_SECRET_RENEWED, webhook)
+    return _page(webhook, secret=webhook.secret)
+
+
 @blueprint.post("/<webhook_id>/pause")
 @requires(Action.MANAGE)
 def pause(webhook_id: str) -> Response:

@@ -10,6 +10,7 @@ from app.identity.mail import Mail
 from app.identity.openid import Joining, OpenIdClient
 from app.identity.request_rate import RequestRate
 from app.identity.services import IdentityOptions
+from app.identity.sessions import SessionRules
 from app.ingest.line import Line, line_in
 from app.records.identity.sender_limits import SenderLimits
 from app.request.minute_counts import MinuteCounts
@@ -68,6 +69,11 @@ def identity_options(settings: Settings) -> IdentityOptions:
         has_private_webhooks=settings.webhook_private,
         mail=Mail(settings.smtp_url, settings.mail_from),
         public_url=settings.link_url,
+        session_rules=SessionRules(
+            idle=timedelta(seconds=settings.session_idle_seconds),
+            longest=timedelta(seconds=settings.session_seconds),
+            second_factor=settings.second_factor,
+        ),
     )
 
 

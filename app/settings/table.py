@@ -234,6 +234,18 @@ class Settings:
         switch, "1", "Whether people sign in with passwords; `0` leaves the other ways."
     )
     passkeys: bool = _option(switch, "1", "Whether people sign in with passkeys.")
+    second_factor: str = _option(
+        one_of("optional", "administrators", "managers", "everyone"),
+        "optional",
+        "Who must sign in with more than a password: with a passkey, at the OpenID provider, or "
+        "with a one-time code. Managers include administrators.",
+    )
+    session_idle_seconds: float = _option(
+        seconds, "2592000", "A browser that is not used for this long is signed out."
+    )
+    session_seconds: float = _option(
+        seconds, "7776000", "A browser is signed out after this long even if it is used."
+    )
     oidc_issuer: str = _option(
         issuer,
         "",

@@ -3,7 +3,7 @@
 import pytest
 
 from app.domain.access import Caller, CallerKind, Role
-from app.identity.sessions import LIFETIME, PROVIDER, Sessions
+from app.identity.sessions import PROVIDER, Sessions
 from app.records.identity.people import Person
 from app.records.identity.sessions import SessionRecords
 from tests.identity.world import World
@@ -94,7 +94,7 @@ def test_a_session_ends_thirty_days_after_its_last_use(world: World, sessions: S
     assert caller(world, cookie) is not None
     world.clock.turn(days=29)
     assert caller(world, cookie) is not None
-    world.clock.turn(days=LIFETIME.days)
+    world.clock.turn(days=30)
     assert caller(world, cookie) is None
 
 

@@ -96,6 +96,24 @@ def test_a_receiver_can_verify_what_it_gets(
     assert not delivery.deliver_next(webhook.id)
 
 
+def test_after_a_change_of_the_secret_both_verify_for_a_day(
+    world: WebhookWorld, receiver: Receiver, delivery: WebhookDelivery
+) -> None:
+    webhook = made(world, receiver)
+    changed = world.webhooks.renew_secret(webhook.project_id, webhook.id)
+    world.video()
+    assert delivery.deliver_next(webhook.id)
+    (request,) = receiver.received
+    for secret in (webhook.secret, changed.secret):
+        assert Verifier(secret).verify(request.body, request.headers)
+    claim_secrets = len(request.headers["webhook-signature"].split())
+    world.now += timedelta(days=1)
+    world.video()
+    assert delivery.deliver_next(webhook.id)
+    signatures = receiver.received[1].headers["webhook-signature"].split()
+    assert (claim_secrets, len(signatures)) == (2, 1)
+
+
 def test_an_event_is_sent_again_until_the_receiver_takes_it(
     world: WebhookWorld, receiver: Receiver, delivery: WebhookDelivery
 ) -> None:

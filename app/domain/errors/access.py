@@ -36,6 +36,20 @@ class NotAllowed(UploadError):
     status_hint = 403
 
 
+class SecondFactorRequired(NotSignedIn):
+    """The password is right, and a one-time code is missing."""
+
+    code = "second_factor_required"
+    title = "Enter a code too"
+
+
+class SecondFactorMissing(NotAllowed):
+    """The person must set up a second factor before they reach anything but their account."""
+
+    code = "second_factor_missing"
+    title = "Set up a second factor first"
+
+
 class SignInRefused(NotAllowed):
     """A passkey or an answer of the OpenID provider does not sign anybody in.
 

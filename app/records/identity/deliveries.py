@@ -49,6 +49,8 @@ _NEXT = (
         _ours.c.attempts,
         webhooks.c.url,
         webhooks.c.secret,
+        webhooks.c.old_secret,
+        webhooks.c.old_secret_until,
         webhook_events.c.id.label("event_id"),
         webhook_events.c.payload,
     )
@@ -96,10 +98,18 @@ class Claim:
     subject: str
     url: str
     secret: str
+    old_secret: str | None
+    old_secret_until: datetime | None
     event_id: str
     payload: str
     attempts: int
     """With this one."""
+
+    def secrets(self, now: datetime) -> list[str]:
+        """What to sign with: the secret, and for some time the one before it."""
+        if self.old_secret and self.old_secret_until and now < self.old_secret_until:
+            return [self.secret, self.old_secret]
+        return [self.secret]
 
 
 class DeliveryQueue:

@@ -19,6 +19,7 @@ from app.records.identity.tables import (
     api_keys,
     invitations,
     members,
+    projects,
     share_links,
     upload_links,
     webhooks,
@@ -40,6 +41,38 @@ class Ended:
     links_closed: int = 0
     invitations_withdrawn: int = 0
     webhooks_kept: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """A key or link that works; `kind` is what people call it."""
+
+    kind: str
+    name: str
+    project: str
+    created_at: datetime
+
+
+_KINDS = (
+    ("API key", api_keys, api_keys.c.name, api_keys.c.revoked_at),
+    ("share link", share_links, share_links.c.name, share_links.c.revoked_at),
+    ("upload link", upload_links, upload_links.c.name, upload_links.c.closed_at),
+)
+
+
+def made_by(connection: Connection, maker: str, now: datetime) -> list[Made]:
+    """The keys and links of `maker` ("person:ID") that work, and those made with these keys."""
+    found = []
+    for kind, table, name, ended_at in _KINDS:
+        expires_at = table.c.expires_at
+        works = ended_at.is_(None) & (expires_at.is_(None) | (expires_at > now))
+        query = (
+            select(name.label("name"), projects.c.name.label("project"), table.c.created_at)
+            .join(projects, projects.c.id == table.c.project_id)
+            .where(works, _made_by(table, maker))
+        )
+        found += [Made(kind=kind, **row._mapping) for row in connection.execute(query)]
+    return sorted(found, key=lambda one: one.created_at, reverse=True)
 
 
 def end_made_by(

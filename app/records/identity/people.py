@@ -15,7 +15,7 @@ from sqlalchemy.exc import IntegrityError
 from app.domain.access import Role
 from app.domain.errors import InvalidField, LastAdministrator
 from app.records.engine import Database
-from app.records.identity.made_by import Ended, end_made_by, end_made_elsewhere
+from app.records.identity.made_by import Ended, Made, end_made_by, end_made_elsewhere, made_by
 from app.records.identity.tables import invitations, members, passkeys, people, sessions
 
 
@@ -133,6 +133,27 @@ class PeopleRecords:
             connection.execute(delete(sessions).where(sessions.c.person_id == person_id))
             change = update(people).where(people.c.id == person_id)
             connection.execute(change.values(is_blocked=True))
+            return end_made_by(connection, f"person:{person_id}", now)
+
+    def remove(self, person_id: str, now: datetime) -> dict[str, Ended]:
+        """Delete a person with all that is theirs alone; ends what they have made.
+
+        Returns how much by project, raises `LastAdministrator` instead of deleting the only one.
+        """
+        with self._database.write() as connection:
+            _require_another_administrator(connection, person_id)
+            ended = end_made_by(connection, f"person:{person_id}", now)
+            connection.execute(delete(people).where(people.c.id == person_id))
+            return ended
+
+    def made_by(self, person_id: str, now: datetime) -> list[Made]:
+        """The keys and links of a person that still work, the newest first."""
+        with self._database.read() as connection:
+            return made_by(connection, f"person:{person_id}", now)
+
+    def end_made(self, person_id: str, now: datetime) -> dict[str, Ended]:
+        """End the keys, links and invitations of a person: how much by project."""
+        with self._database.write() as connection:
             return end_made_by(connection, f"person:{person_id}", now)
 
     def unblock(self, person_id: str) -> None:

@@ -77,6 +77,12 @@ class SessionRecords:
             if whose is not None:
                 _note_visit(connection, whose, now)
 
+    def set_method(self, session_id: str, method: str) -> None:
+        """Note how the person has signed in."""
+        change = update(sessions).where(sessions.c.id == session_id)
+        with self._database.write() as connection:
+            connection.execute(change.values(method=method))
+
     def choose_project(self, session_id: str, project_id: str) -> None:
         """Note the project that the person has chosen."""
         change = update(sessions).where(sessions.c.id == session_id)

@@ -127,6 +127,25 @@ passkeys = Table(
     Index("passkeys_of_person", "person_id"),
 )
 
+second_factors = Table(
+    "second_factors",
+    metadata,
+    _of_person(is_key=True),
+    Column("secret", String(64), nullable=False),
+    Column("last_step", BigInteger, nullable=False),
+    Column("created_at", Instant, nullable=False),
+)
+"""One-time codes beside passwords; `last_step` is the time step of the last code that was used."""
+
+recovery_codes = Table(
+    "recovery_codes",
+    metadata,
+    Column("digest", DIGEST, primary_key=True),
+    _of_person(),
+    Index("recovery_codes_of_person", "person_id"),
+)
+"""Codes for a lost device; each is deleted when it is used."""
+
 provider_accounts = Table(
     "provider_accounts",
     metadata,
@@ -255,6 +274,8 @@ webhooks = Table(
     Column("created_by", Text, nullable=False),
     Column("created_at", Instant, nullable=False),
     Column("paused_at", Instant),
+    Column("old_secret", Text),
+    Column("old_secret_until", Instant),
     Index("webhooks_of_project", "project_id"),
 )
 

@@ -19,7 +19,10 @@ from app.records.tables import Instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Webhook:
-    """A URL that is told of some events in a project, signed with `secret`."""
+    """A URL that receives some events of a project, signed with `secret`.
+
+    Until `old_secret_until` each event is signed with `old_secret` too.
+    """
 
     id: str
     project_id: str
@@ -29,6 +32,8 @@ class Webhook:
     created_by: str
     created_at: datetime
     paused_at: datetime | None = None
+    old_secret: str | None = None
+    old_secret_until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +110,17 @@ class WebhookRecords:
         with self._database.write() as connection:
             if values:
                 connection.execute(update(webhooks).where(is_it).values(values))
+            row = connection.execute(select(webhooks).where(is_it)).first()
+        return None if row is None else _webhook(row)
+
+    def renew_secret(
+        self, project_id: str, webhook_id: str, secret: str, *, old_until: datetime
+    ) -> Webhook | None:
+        """Store another secret; the old one is kept until then. None if the webhook is gone."""
+        is_it = _is(project_id, webhook_id)
+        values = {"secret": secret, "old_secret": webhooks.c.secret, "old_secret_until": old_until}
+        with self._database.write() as connection:
+            connection.execute(update(webhooks).where(is_it).values(values))
             row = connection.execute(select(webhooks).where(is_it)).first()
         return None if row is None else _webhook(row)
 

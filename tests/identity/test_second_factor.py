@@ -1,0 +1,139 @@
+"""One-time codes and recovery codes: which are good, how often, and for how long."""
+
+from __future__ import annotations
+
+import pyotp
+import pytest
+
+from app.domain.errors import InvalidField, SignInRefused, TooManyAttempts
+from app.identity.second_factor import OF_CODES, RECOVERY_CODES, STEP_SECONDS, SecondFactors
+from app.identity.signing import Signing
+from app.identity.single_use import LIFETIME, SingleUse
+from app.records.identity.people import Person
+from app.records.identity.spent_tokens import SpentTokens
+from app.records.shared_values import SharedValues
+from tests.identity.world import World
+
+
+@pytest.fixture
+def factors(world: World) -> SecondFactors:
+    signing = Signing(SharedValues(world.database))
+    tokens = SingleUse(SpentTokens(world.database), signing, clock=world.clock)
+    return SecondFactors(world.database, tokens, signing, clock=world.clock)
+
+
+@pytest.fixture
+def ann(world: World) -> Person:
+    return world.person()
+
+
+def turn_on(world: World, factors: SecondFactors, person: Person) -> tuple[pyotp.TOTP, list[str]]:
+    """The app of the person, and the recovery codes; the clock is a step later."""
+    set_up = factors.begin(person)
+    app = pyotp.TOTP(set_up.secret)
+    codes = factors.confirm(person, set_up, app.at(world.clock()))
+    world.clock.turn(seconds=STEP_SECONDS)
+    return app, codes
+
+
+def is_good(factors: SecondFactors, person: Person, code: str) -> bool:
+    try:
+        factors.check(person.id, code)
+    except InvalidField:
+        return False
+    return True
+
+
+def test_nothing_is_stored_before_a_first_code_was_right(
+    world: World, factors: SecondFactors, ann: Person
+) -> None:
+    set_up = factors.begin(ann)
+    assert "Sluice" in set_up.uri
+    with pytest.raises(InvalidField, match="not the code"):
+        factors.confirm(ann, set_up, "000000")
+    assert not factors.has(ann.id)
+    again = factors.resume(ann, set_up.token)
+    assert len(factors.confirm(ann, again, pyotp.TOTP(set_up.secret).at(world.clock()))) == 10
+    assert factors.has(ann.id)
+
+
+def test_a_set_up_of_another_person_or_of_long_ago_is_not_resumed(
+    world: World, factors: SecondFactors, ann: Person
+) -> None:
+    token = factors.begin(ann).token
+    for wrong in ("", "x", token + "x"):
+        with pytest.raises(InvalidField, match="took too long"):
+            factors.resume(ann, wrong)
+    with pytest.raises(InvalidField, match="took too long"):
+        factors.resume(world.person("bob@example.org"), token)
+
+
+def test_codes_of_the_steps_beside_are_good_and_each_is_good_once(
+    world: World, factors: SecondFactors, ann: Person
+) -> None:
+    app, _ = turn_on(world, factors, ann)
+    now = world.clock()
+    assert not is_good(factors, ann, app.at(now, -1)), "it was used to turn codes on"
+    assert is_good(factors, ann, app.at(now))
+    assert not is_good(factors, ann, app.at(now))
+    assert is_good(factors, ann, app.at(now, 1))
+    assert not is_good(factors, ann, app.at(now, 2))
+    assert not is_good(factors, ann, "١٢٣٤٥٦")
+
+
+def test_a_recovery_code_is_good_once_however_it_is_typed(
+    world: World, factors: SecondFactors, ann: Person
+) -> None:
+    _, codes = turn_on(world, factors, ann)
+    assert len(set(codes)) == RECOVERY_CODES
+    assert is_good(factors, ann, codes[0].upper().replace("-", " "))
+    assert not is_good(factors, ann, codes[0])
+    assert factors.recovery_codes_left(ann.id) == RECOVERY_CODES - 1
+    new = factors.renew_recovery_codes(ann.id)
+    assert not is_good(factors, ann, codes[1])
+    assert is_good(factors, ann, new[1])
+
+
+def test_a_code_of_somebody_else_is_wrong(
+    world: World, factors: SecondFactors, ann: Person
+) -> None:
+    bob = world.person("bob@example.org")
+    _, codes = turn_on(world, factors, ann)
+    turn_on(world, factors, bob)
+    assert not is_good(factors, bob, codes[0])
+    assert is_good(factors, ann, codes[0])
+
+
+def test_guessing_has_to_wait_and_the_wait_ends(
+    world: World, factors: SecondFactors, ann: Person
+) -> None:
+    app, _ = turn_on(world, factors, ann)
+    for _ in range(OF_CODES.free):
+        assert not is_good(factors, ann, "000000")
+    with pytest.raises(TooManyAttempts):
+        factors.check(ann.id, app.at(world.clock()))
+    world.clock.turn(minutes=15)
+    assert is_good(factors, ann, app.at(world.clock()))
+
+
+def test_a_token_of_a_right_password_works_once_and_soon(
+    world: World, factors: SecondFactors, ann: Person
+) -> None:
+    app, codes = turn_on(world, factors, ann)
+    token = factors.ask(ann)
+    assert factors.sign_in(token, app.at(world.clock())).id == ann.id
+    with pytest.raises(SignInRefused, match="used before"):
+        factors.sign_in(token, codes[0])
+    with pytest.raises(SignInRefused):
+        factors.sign_in("forged", codes[1])
+    assert LIFETIME.total_seconds() <= 600
+
+
+def test_removed_codes_are_asked_for_no_longer(
+    world: World, factors: SecondFactors, ann: Person
+) -> None:
+    _, codes = turn_on(world, factors, ann)
+    assert factors.people() == {ann.id}
+    factors.remove(ann.id)
+    assert (factors.has(ann.id), factors.people()) == (False, set())
+    assert not is_good(factors, ann, codes[0])

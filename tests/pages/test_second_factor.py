@@ -1,0 +1,220 @@
+"""One-time codes on the pages: set up, asked for, demanded, removed; and the end of an account."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyotp
+import pytest
+from werkzeug.test import TestResponse
+
+from app.domain.access import FIRST_PROJECT, Role
+from app.records.identity.people import Person
+from tests.identity.test_mail import new_box
+from tests.identity.world import GOOD_PASSWORD
+from tests.site import OTHER_PASSWORD, Browser, Site, new_site
+from tests.waiting import wait_until
+
+
+def hidden(answer: TestResponse, name: str) -> str:
+    found = re.search(rf'name="{name}" value="([^"]*)"', answer.text)
+    assert found, answer.text
+    return found[1]
+
+
+def code_of(secret: str, offset: int = 0) -> str:
+    return pyotp.TOTP(secret).at(datetime.now(UTC), offset)
+
+
+def set_up(browser: Browser) -> tuple[str, list[str]]:
+    """The secret and the recovery codes; the code of the step before now is used up."""
+    page = browser.post("/account/codes/begin")
+    secret = re.search(r'value="([A-Z2-7]{32})"', page.text)
+    assert secret
+    fields = {"token": hidden(page, "token"), "code": code_of(secret[1], -1)}
+    done = browser.post("/account/codes", fields)
+    assert done.status_code == 200, done.text
+    return secret[1], re.findall(r"<code>([a-z0-9-]{11})</code>", done.text)
+
+
+def test_a_password_alone_no_longer_signs_in(site: Site) -> None:
+    ann = site.person("coded@example.org", Role.EDITOR)
+    browser, elsewhere = site.browser(ann), site.browser(ann)
+    secret, codes = set_up(browser)
+    assert len(codes) == 10
+    assert browser.who()["signed_in"]
+    assert not elsewhere.who()["signed_in"], "other sessions have ended"
+    new = site.browser()
+    asked = new.sign_in(ann.email, target="/links")
+    assert (asked.status_code, new.cookie) == (200, "")
+    fields = {"token": hidden(asked, "token"), "next": hidden(asked, "next")}
+    wrong = new.post("/sign-in/code", {**fields, "code": "000000"})
+    assert (wrong.status_code, new.cookie) == (400, "")
+    right = new.post("/sign-in/code", {**fields, "code": code_of(secret)})
+    assert (right.status_code, right.location) == (303, "/links")
+    assert new.who()["name"] == "coded"
+    again = site.browser().post("/sign-in/code", {**fields, "code": codes[0]})
+    assert again.status_code == 403, "a token works once"
+
+
+def test_programs_sign_in_with_a_code_too(site: Site) -> None:
+    bob = site.person("program@example.org", Role.EDITOR)
+    secret, codes = set_up(site.browser(bob))
+    client = site.client()
+    body = {"email": bob.email, "password": GOOD_PASSWORD}
+    missing = client.post("/api/session", json=body)
+    assert missing.status_code == 401
+    assert missing.get_json()["code"] == "second_factor_required"
+    assert client.post("/api/session", json={**body, "code": codes[3]}).status_code == 204
+    assert site.client().post("/api/session", json={**body, "code": codes[3]}).status_code == 400
+
+
+def test_a_link_for_a_new_password_is_no_way_around_codes(site: Site) -> None:
+    carl = site.person("carl-with-codes@example.org", Role.EDITOR)
+    secret, _ = set_up(site.browser(carl))
+    code = site.identity.invitations.to_reset(carl, by="")
+    browser = site.browser()
+    asked = browser.post(f"/reset/{code}", {"password": OTHER_PASSWORD})
+    assert (asked.status_code, browser.cookie) == (200, "")
+    fields = {"token": hidden(asked, "token"), "next": "", "code": code_of(secret)}
+    assert browser.post("/sign-in/code", fields).status_code == 303
+    assert browser.who()["signed_in"]
+
+
+def test_codes_are_turned_off_by_their_owner_or_an_administrator(site: Site) -> None:
+    dora = site.person("dora@example.org", Role.EDITOR)
+    browser = site.browser(dora)
+    set_up(browser)
+    assert browser.post("/account/codes/remove").status_code == 303
+    assert site.browser().sign_in(dora.email).status_code == 303
+    set_up(browser)
+    admin = site.browser(site.person("admin-of-codes@example.org", is_admin=True))
+    assert "Remove codes" in admin.get("/people").text
+    assert admin.post(f"/people/{dora.id}", {"change": "remove_codes"}).status_code == 303
+    assert site.browser().sign_in(dora.email).status_code == 303
+
+
+@pytest.mark.parametrize(
+    ("demand", "role", "is_admin", "is_demanded"),
+    [
+        ("optional", Role.MANAGER, True, False),
+        ("administrators", Role.MANAGER, False, False),
+        ("administrators", Role.VIEWER, True, True),
+        ("managers", Role.EDITOR, False, False),
+        ("managers", Role.MANAGER, False, True),
+        ("everyone", Role.VIEWER, False, True),
+    ],
+)
+def test_a_role_may_demand_more_than_a_password(
+    tmp_path: Path, demand: str, role: Role, is_admin: bool, is_demanded: bool
+) -> None:
+    with new_site(tmp_path, second_factor=demand) as site:
+        site.person("first@example.org", is_admin=True)
+        person = site.person("asked@example.org", role, is_admin=is_admin)
+        browser = site.browser(person)
+        refused = browser.client.get("/api/videos")
+        assert refused.status_code == (403 if is_demanded else 200)
+        page = browser.get("/")
+        assert ("Set up a second factor first" in page.text) == is_demanded
+        if not is_demanded:
+            return
+        assert refused.get_json()["code"] == "second_factor_missing"
+        assert browser.client.post("/api/uploads", json={"name": "a", "size": 1}).status_code == 403
+        assert "needs more than a password" in browser.get("/account").text
+        set_up(browser)
+        assert browser.client.get("/api/videos").status_code == 200
+        assert browser.get("/").status_code == 200
+
+
+def test_sessions_last_as_long_as_is_set(tmp_path: Path) -> None:
+    with new_site(tmp_path, session_idle_seconds=3600.0, session_seconds=7200.0) as site:
+        ann = site.person(role=Role.EDITOR)
+        site.session(ann)
+        (session,) = site.identity.sessions.of_person(ann.id)
+        assert (session.expires_at - session.created_at).total_seconds() == 3600
+
+
+def test_a_forgotten_password_is_replaced_by_mail(tmp_path: Path) -> None:
+    public = "https://videos.example"
+    with new_box() as box, new_site(tmp_path, smtp_url=box.url, public_url=public) as site:
+        ann = site.person("forgetful@example.org", Role.EDITOR)
+        browser = site.browser()
+        assert "Forgot your password?" in browser.get("/sign-in").text
+        known = browser.post("/sign-in/forgotten", {"email": "Forgetful@example.org"})
+        unknown = browser.post("/sign-in/forgotten", {"email": "stranger@example.org"})
+        assert known.text == unknown.text, "it does not tell who has an account"
+        wait_until(lambda: "QUIT" in box.lines, "a mail has arrived")
+        link = re.search(r"https://videos\.example(/reset/[\w-]+)", "\n".join(box.lines))
+        assert link
+        again = browser.post("/sign-in/forgotten", {"email": ann.email})
+        assert again.status_code == 200
+        assert browser.post(link[1], {"password": OTHER_PASSWORD}).status_code == 303
+        assert browser.who()["name"] == "forgetful"
+        assert box.lines.count("QUIT") == 1, "one in a quarter of an hour, and none to strangers"
+
+
+def test_without_mail_nothing_is_promised(site: Site) -> None:
+    assert "An administrator of this server" in site.browser().get("/sign-in").text
+    assert site.browser().get("/sign-in/forgotten").status_code == 404
+
+
+def test_keys_and_links_of_an_account_are_shown_and_ended_together(site: Site) -> None:
+    eve = site.person("eve-with-keys@example.org", Role.MANAGER)
+    browser = site.browser(eve)
+    made = browser.client.post("/api/keys", json={"name": "nightly copy", "role": "uploader"})
+    key = {"Authorization": f"Bearer {made.get_json()['key']}"}
+    link = browser.client.post("/api/upload-links", json={"name": "Wedding"}).get_json()["url"]
+    account = browser.get("/account").text
+    assert "nightly copy" in account
+    assert "Wedding" in account
+    assert browser.post("/account/made/end").status_code == 303
+    assert "nightly copy" not in browser.get("/account").text
+    assert site.client().get("/api/videos", headers=key).status_code == 401
+    assert site.client().get(link.replace("http://localhost", "")).status_code in {404, 410}
+
+
+def test_an_account_is_deleted_with_what_is_its_alone(site: Site) -> None:
+    site.person("stays@example.org", is_admin=True)
+    frank = site.person("leaves@example.org", Role.MANAGER)
+    browser = site.browser(frank)
+    made = browser.client.post("/api/keys", json={"name": "copy", "role": "uploader"})
+    key = {"Authorization": f"Bearer {made.get_json()['key']}"}
+    video = site.video(f"person:{frank.id}")
+    set_up(browser)
+    assert browser.post("/account/delete").status_code == 303
+    assert not browser.who()["signed_in"]
+    assert site.identity.people.find(frank.id) is None
+    assert site.client().get("/api/videos", headers=key).status_code == 401
+    other = site.client(site.person("other@example.org", Role.VIEWER))
+    assert other.get(f"/api/videos/{video.id}").status_code == 200
+    assert site.browser().sign_in(frank.email).status_code == 401
+
+
+def test_the_last_administrator_cannot_delete_the_account(tmp_path: Path) -> None:
+    with new_site(tmp_path) as site:
+        only = site.person("only@example.org", is_admin=True)
+        answer = site.browser(only).post("/account/delete")
+        assert answer.status_code == 400
+        assert "Nobody else administers this server" in answer.text
+        assert site.identity.people.find(only.id) is not None
+
+
+def test_an_administrator_deletes_an_account(site: Site) -> None:
+    admin = site.browser(site.person("deleting@example.org", is_admin=True))
+    gone = site.person("gone@example.org", Role.VIEWER)
+    assert admin.post(f"/people/{gone.id}", {"change": "delete"}).status_code == 303
+    assert site.identity.people.find(gone.id) is None
+
+
+def test_a_webhook_is_signed_with_both_secrets_for_a_day(site: Site) -> None:
+    manager = site.client(site.person("hooks@example.org", Role.MANAGER))
+    url = f"/api/webhooks/{site.webhook()}/secret"
+    old = manager.post(url).get_json()["secret"]
+    new = manager.post(f"{url}/renew").get_json()
+    assert new["secret"] != old
+    assert new["old_secret_until"]
+    assert manager.post(url).get_json()["secret"] == new["secret"]
+    webhook = site.identity.webhooks.get(FIRST_PROJECT, site.webhook())
+    assert webhook.old_secret == old
