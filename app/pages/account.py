@@ -136,13 +136,13 @@ def end_made() -> Response:
 @requires(Action.HAVE_ACCOUNT)
 def delete() -> Response:
     """Delete the account, for whoever signed in just now or knows the password."""
-    person, fields = _me(), form_fields()
+    person = _me()
     try:
         if must_confirm(person):
-            confirm(person, fields.get("password", ""))
+            confirm(person, form_fields().get("password", ""))
         ended = current_services().identity.accounts.delete(person)
     except (InvalidField, LastAdministrator) as error:
-        return _page(person, fields, InvalidField(str(error), field="deletion"))
+        return _page(person, {}, InvalidField(str(error), field="deletion"))
     note_ended(person, ended, "deleted")
     audited(AuditAction.PERSON_REMOVED, f"person:{person.id}", email=person.email)
     return redirect(url_for("sign_in.show"), 303)

@@ -73,11 +73,11 @@ def test_codes_of_the_steps_beside_are_good_and_each_is_good_once(
 ) -> None:
     app, _ = turn_on(world, factors, ann)
     now = world.clock()
-    assert not is_good(factors, ann, app.at(now, -1)), "it was used to turn codes on"
+    assert not is_good(factors, ann, app.at(now, counter_offset=-1)), "it was used to turn codes on"
     assert is_good(factors, ann, app.at(now))
     assert not is_good(factors, ann, app.at(now))
-    assert is_good(factors, ann, app.at(now, 1))
-    assert not is_good(factors, ann, app.at(now, 2))
+    assert is_good(factors, ann, app.at(now, counter_offset=1))
+    assert not is_good(factors, ann, app.at(now, counter_offset=2))
     assert not is_good(factors, ann, "١٢٣٤٥٦")
 
 

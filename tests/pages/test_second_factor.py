@@ -11,7 +11,6 @@ import pytest
 from werkzeug.test import TestResponse
 
 from app.domain.access import FIRST_PROJECT, Role
-from app.records.identity.people import Person
 from tests.identity.test_mail import new_box
 from tests.identity.world import GOOD_PASSWORD
 from tests.site import OTHER_PASSWORD, Browser, Site, new_site
@@ -25,7 +24,7 @@ def hidden(answer: TestResponse, name: str) -> str:
 
 
 def code_of(secret: str, offset: int = 0) -> str:
-    return pyotp.TOTP(secret).at(datetime.now(UTC), offset)
+    return pyotp.TOTP(secret).at(datetime.now(UTC), counter_offset=offset)
 
 
 def set_up(browser: Browser) -> tuple[str, list[str]]:
@@ -61,7 +60,7 @@ def test_a_password_alone_no_longer_signs_in(site: Site) -> None:
 
 def test_programs_sign_in_with_a_code_too(site: Site) -> None:
     bob = site.person("program@example.org", Role.EDITOR)
-    secret, codes = set_up(site.browser(bob))
+    _, codes = set_up(site.browser(bob))
     client = site.client()
     body = {"email": bob.email, "password": GOOD_PASSWORD}
     missing = client.post("/api/session", json=body)
