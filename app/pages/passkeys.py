@@ -62,6 +62,8 @@ def register() -> tuple[Response, int]:
     token = member(body, "token", kind=str)
     person_id = current_caller().id
     passkey = _passkeys().register(person_id, browser, credential, token, name=name)
+    if current_caller().needs_second_factor:  # The device has just verified its owner.
+        current_services().identity.sessions.strengthen(current_caller().session, "passkey")
     audited(AuditAction.PASSKEY_ADDED, f"passkey:{passkey.id}", name=passkey.name)
     return jsonify({"id": passkey.id, "name": passkey.name}), 201
 
