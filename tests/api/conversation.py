@@ -29,6 +29,7 @@ KEYS, KEY = "/api/keys", "/api/keys/{key_id}"
 AUDIT, AUDIT_FILE = "/api/audit", "/api/audit/export.{ending}"
 WEBHOOKS, WEBHOOK = "/api/webhooks", "/api/webhooks/{webhook_id}"
 SECRET, TEST, DELIVERIES = f"{WEBHOOK}/secret", f"{WEBHOOK}/test", f"{WEBHOOK}/deliveries"
+RENEWED = f"{SECRET}/renew"
 AGAIN = f"{DELIVERIES}/{{delivery_id}}/send-again"
 
 UNKNOWN = "0" * 32
@@ -316,7 +317,7 @@ def _manage_webhooks(conversation: Conversation) -> None:
         conversation.ask("patch", WEBHOOK, within=within, json={"paused": True})
         conversation.ask("get", DELIVERIES, within=within)
         for headers in ({}, FOREIGN):
-            for path in (SECRET, TEST):
+            for path in (SECRET, RENEWED, TEST):
                 conversation.ask("post", path, within=within, headers=headers)
             delivery = {**within, "delivery_id": sent["id"]}
             conversation.ask("post", AGAIN, within=delivery, headers=headers)
