@@ -53,6 +53,9 @@ MOST_WORKERS = 512
 MOST_THREADS = 4096
 """More than any machine makes use of: a number above them is a mistake."""
 
+LEAST_SESSION_SECONDS = 60.0
+"""A shorter session would end while people read."""
+
 LEAST_SECONDS = 0.1
 """Of times in which work is repeated or waited for: less would keep a core busy for nothing."""
 
@@ -241,10 +244,14 @@ class Settings:
         "with a one-time code. Managers include administrators.",
     )
     session_idle_seconds: float = _option(
-        seconds, "2592000", "A browser that is not used for this long is signed out."
+        seconds_within(LEAST_SESSION_SECONDS),
+        "2592000",
+        "A browser that is not used for this long is signed out.",
     )
     session_seconds: float = _option(
-        seconds, "7776000", "A browser is signed out after this long even if it is used."
+        seconds_within(LEAST_SESSION_SECONDS),
+        "7776000",
+        "A browser is signed out after this long even if it is used.",
     )
     oidc_issuer: str = _option(
         issuer,
