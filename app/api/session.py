@@ -12,7 +12,7 @@ from app.http.bodies import json_object, member
 from app.http.context import current_caller, current_services
 from app.http.origins import require_own_page
 from app.http.session_cookie import end_session
-from app.http.signing_in import PASSWORD, PASSWORD_AND_CODE, person_with, signed_in
+from app.http.signing_in import PASSWORD, PASSWORD_AND_CODE, person_with, require_code, signed_in
 
 blueprint = Blueprint("api_session", __name__, url_prefix="/api/session")
 blueprint.before_request(lambda: require_own_page(request))
@@ -45,13 +45,12 @@ def begin() -> Response:
     """Sign in with e-mail address and password, and the `code` of whoever has a second factor."""
     body = json_object()
     person = person_with(member(body, "email", kind=str), member(body, "password", kind=str))
-    factors = current_services().identity.second_factors
-    if not factors.has(person.id):
+    if not current_services().identity.second_factors.has(person.id):
         return signed_in(Response(status=204), person, method=PASSWORD)
     code = member(body, "code", kind=str, default="")
     if not code:
         raise SecondFactorRequired("Send `code` too: a one-time code or a recovery code.")
-    factors.check(person.id, code)
+    require_code(person, code)
     return signed_in(Response(status=204), person, method=PASSWORD_AND_CODE)
 
 

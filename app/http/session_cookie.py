@@ -6,6 +6,7 @@ name of the domain nor somebody on the line can plant a session of their own.
 
 from __future__ import annotations
 
+import secrets
 from typing import Any
 
 from flask import Request
@@ -16,6 +17,7 @@ from app.domain.access import Caller, CallerKind
 from app.domain.audit import AuditAction
 from app.http.audited import audited
 from app.http.context import current_caller, current_services
+from app.identity.single_use import LIFETIME
 from app.records.identity.people import Person
 
 NAME = "sluice"
@@ -23,6 +25,11 @@ SECURE_PREFIX = "__Host-"
 
 DEVICE = "sluice-device"
 """Says that a person has signed in with this browser before; see `app/identity/sign_in.py`."""
+
+BROWSER = "sluice-browser"
+"""Tells a browser apart before anybody is signed in: see `SingleUse`."""
+
+BROWSER_BYTES = 16
 
 MAX_AGE_SECONDS = 400 * 24 * 3600
 """As long as browsers allow. The server ends a session that is not used much earlier."""
@@ -50,6 +57,16 @@ def begin_session(request: Request, response: Response, person: Person, *, metho
     audited(AuditAction.SESSION_BEGAN, f"person:{person.id}", caller=caller, method=method)
     set_cookie(request, response, identity.sign_in.remember(person), DEVICE)
     return set_cookie(request, response, cookie)
+
+
+def mark_of(request: Request) -> str:
+    """What tells the browser apart: new, unless it has sent one. Give it back by `set_mark`."""
+    return value_in(request.environ, BROWSER) or secrets.token_urlsafe(BROWSER_BYTES)
+
+
+def set_mark(request: Request, response: Response, mark: str) -> Response:
+    """The response, with a cookie that lasts as long as a sign-in may take."""
+    return set_cookie(request, response, mark, BROWSER, seconds=int(LIFETIME.total_seconds()))
 
 
 def end_session(request: Request, response: Response) -> Response:

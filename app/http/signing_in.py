@@ -37,6 +37,26 @@ def person_with(email: str, password: str) -> Person:
         raise
 
 
+def require_code(person: Person, code: str) -> None:
+    """Use up a code after the right password; raises what `SecondFactors.check` does."""
+    try:
+        current_services().identity.second_factors.check(person.id, code)
+    except InvalidField:  # Waits keep these few: see `OF_CODES`.
+        subject = f"person:{person.id}"
+        audited(AuditAction.SESSION_REFUSED, subject, email=person.email, method="code")
+        raise
+
+
+def require_known_way(person: Person) -> None:
+    """Raise `InvalidField` for whoever has a passkey, but has used only a weaker way to sign in.
+
+    Otherwise whoever knows a password alone could add the second factor that is demanded.
+    """
+    passkeys = current_services().identity.passkeys
+    if current_caller().needs_second_factor and passkeys and passkeys.of_person(person.id):
+        raise InvalidField("Sign out, and sign in with your passkey.", field="password")
+
+
 def must_confirm(person: Person) -> bool:
     """Whether the person signed in too long ago to get another way to sign in just so.
 

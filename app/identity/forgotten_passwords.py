@@ -2,81 +2,97 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import datetime, timedelta
+import logging
+from datetime import timedelta
+from threading import Thread
 
+from app.domain.access import NOBODY
 from app.domain.addresses import is_loopback, network_of
-from app.domain.errors import TooManyAttempts
+from app.domain.audit import AuditAction
+from app.domain.errors import TooManyAttempts, UploadError
+from app.identity.audit import AuditLog
 from app.identity.invitations import Invitations
 from app.identity.mail import Mail
-from app.records.identity.attempts import AttemptRecords, Patience
-from app.records.identity.people import PeopleRecords, Person
+from app.identity.password_checks import PasswordChecks
+from app.records.identity.attempts import Patience
+from app.records.identity.people import PeopleRecords
 
-MAIL_EVERY = timedelta(minutes=15)
-"""To one account. A new link ends the one before it, so strangers must not have many made."""
+OF_ACCOUNT = Patience(free=1, first=timedelta(minutes=15), most=timedelta(days=1))
+"""Mails to an account: after each, the next one waits twice as long, so that a day has seven."""
 
 OF_NETWORK = Patience(free=20)
 
+log = logging.getLogger(__name__)
+
 
 class ForgottenPasswords:
-    """Works if the server can send mail."""
+    """Works if the server can send mail. Its links begin with `public_url`.
+
+    They never begin with the host of the request: a stranger who asks for somebody else chooses it.
+    """
 
     def __init__(
         self,
         people: PeopleRecords,
         invitations: Invitations,
-        attempts: AttemptRecords,
+        checks: PasswordChecks,
+        audit: AuditLog,
         mail: Mail,
         *,
         public_url: str,
-        clock: Callable[[], datetime],
     ) -> None:
         self._people = people
         self._invitations = invitations
-        self._attempts = attempts
+        self._checks = checks
+        self._audit = audit
         self._mail = mail
         self._public_url = public_url
-        self._clock = clock
 
     @property
     def is_on(self) -> bool:
         """Whether this server can send mail."""
         return self._mail.is_on
 
-    def send_link(self, email: str, *, address: str) -> Person | None:
-        """Whose link is on its way, if anybody's; the requester must not learn which.
+    def send_link_later(self, email: str, *, address: str) -> None:
+        """Send a link to the account with this e-mail address, if there is one.
 
+        Returns before it looks: neither the response nor its time tells who has an account.
         Raises `TooManyAttempts` if a network asks too often.
         """
-        self._count(address)
-        person = self._people.find_by_email(email.strip().lower())
-        if person is None or person.is_blocked or not self._may_have_mail(person):
-            return None
+        if not is_loopback(address):  # Behind a proxy that names no clients, it would be everybody.
+            self._checks.count({f"forgotten:{network_of(address)}": OF_NETWORK})
+        given = (email.strip().lower(), address)
+        Thread(target=self._send_link, args=given, name="forgotten password", daemon=True).start()
+
+    def _send_link(self, email: str, address: str) -> None:
+        try:
+            self._try_to_send_link(email, address)
+        except UploadError as error:
+            log.error("cannot make a link for a new password: %s", error)
+        except Exception:
+            log.exception("cannot make a link for a new password")
+
+    def _try_to_send_link(self, email: str, address: str) -> None:
+        """Somebody without a password signs in elsewhere, where they can be blocked."""
+        person = self._people.find_by_email(email)
+        if person is None or person.is_blocked or person.password_hash is None:
+            return
+        try:
+            self._checks.count({f"forgotten:{person.id}": OF_ACCOUNT})
+        except TooManyAttempts:
+            return
         code = self._invitations.to_reset(person, by="")
-        self._mail.send_later(
+        self._audit.note(
+            AuditAction.PASSWORD_LINK_MADE,
+            f"person:{person.id}",
+            caller=NOBODY,
+            address=address,
+            details={"email": person.email, "by": "mail"},
+        )
+        self._mail.send(
             person.email,
             subject="A new password for Sluice",
             text="Somebody, probably you, has asked for a new password for your account.\n"
             f"Open this link within a day to choose one:\n\n{self._public_url}/reset/{code}\n\n"
             "If it was not you, do nothing: your password stays as it is.\n",
         )
-        return person
-
-    def _count(self, address: str) -> None:
-        if is_loopback(address):  # Behind a proxy that names no clients, it would be everybody.
-            return
-        subject, now = f"forgotten:{network_of(address)}", self._clock()
-        failures = self._attempts.failures([subject], now).get(subject)
-        if failures is not None and (wait := OF_NETWORK.wait(failures, now)):
-            seconds = int(wait.total_seconds()) + 1
-            raise TooManyAttempts("Try again later.", wait_seconds=seconds)
-        self._attempts.failed([subject], now)
-
-    def _may_have_mail(self, person: Person) -> bool:
-        """Notes that they get some now, unless they got some just before."""
-        subject, now = f"forgotten:{person.id}", self._clock()
-        failures = self._attempts.failures([subject], now).get(subject)
-        if failures is not None and now - failures.last_at < MAIL_EVERY:
-            return False
-        self._attempts.failed([subject], now)
-        return True

@@ -1,4 +1,4 @@
-"""Checks passwords that strangers may guess, and counts their failures.
+"""Checks passwords that strangers may guess, and counts their failures and other attempts.
 
 A failure counts once it has happened. A right password, and a server that is too busy to check it,
 count for nothing.
@@ -67,6 +67,17 @@ class PasswordChecks:
             self._attempts.forget(limits.refusing.keys())
         return {}
 
+    def count(self, subjects: Mapping[str, Patience]) -> None:
+        """Count an attempt before it is made; raises `TooManyAttempts` if one of them must wait.
+
+        For what is checked at once: of many attempts at the same time, none goes uncounted.
+        """
+        _require_no(self._attempts.count_unless_waiting(subjects, self._clock()))
+
+    def forget(self, *subjects: str) -> None:
+        """Forget the failures of these: the last attempt was right."""
+        self._attempts.forget(subjects)
+
     def failures_of(self, subject: str) -> Failures | None:
         """The failures of a subject that still count."""
         return self._attempts.failures([subject], self._clock()).get(subject)
@@ -83,10 +94,14 @@ class PasswordChecks:
             for name, patience in limits.refusing.items()
             if name in found
         )
-        if wait := max(waits, default=timedelta()):
-            seconds = math.ceil(wait.total_seconds())
-            raise TooManyAttempts(f"Try again in {in_words(seconds)}.", wait_seconds=seconds)
+        _require_no(max(waits, default=timedelta()))
         return found
+
+
+def _require_no(wait: timedelta) -> None:
+    if wait:
+        seconds = math.ceil(wait.total_seconds())
+        raise TooManyAttempts(f"Try again in {in_words(seconds)}.", wait_seconds=seconds)
 
 
 def in_words(seconds: int) -> str:

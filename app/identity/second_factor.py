@@ -10,23 +10,20 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from hmac import compare_digest
 
 import pyotp
-from itsdangerous import BadData, URLSafeTimedSerializer
-from sqlalchemy import ColumnElement, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 
-from app.domain.errors import InvalidField, SignInRefused, TooManyAttempts
+from app.domain.errors import InvalidField, SignInRefused
 from app.identity.key_format import digest_of
-from app.identity.password_checks import in_words
-from app.identity.signing import Signing
+from app.identity.password_checks import PasswordChecks
 from app.identity.single_use import SingleUse
 from app.records.engine import Database
-from app.records.identity.attempts import AttemptRecords, Patience
-from app.records.identity.people import PeopleRecords, Person
+from app.records.identity.attempts import Patience
+from app.records.identity.people import PeopleRecords, Person, remove_second_factor
 from app.records.identity.tables import recovery_codes, second_factors
 
 ISSUER = "Sluice"
@@ -41,14 +38,11 @@ RECOVERY_CODE_CHARACTERS = 10
 RECOVERY_ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"
 """No characters that look alike. Ten of them are 49 random bits."""
 
-SET_UP_SECONDS = 15 * 60
-"""How long setting up may take: the secret is stored once a first code was right."""
+OF_CODES = Patience(free=5, most=timedelta(hours=1))
+"""Only who knows the password can enter codes. Three of a million are good at a time: with an hour
+between guesses, one is right in 38 years on average."""
 
-OF_CODES = Patience(free=5)
-"""Only who knows the password can enter codes: with 15 minutes between guesses, one in 10,000 years
-is right."""
-
-_PURPOSE = "second factor"
+_PURPOSE, _SET_UP = "second factor", "second factor set-up"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,27 +52,29 @@ class SetUp:
     The token is to be returned with a first code.
     """
 
-    secret: str
-    uri: str
-    token: str
+    secret: str = field(repr=False)
+    uri: str = field(repr=False)
+    token: str = field(repr=False)
 
 
 class SecondFactors:
-    """The one-time codes of people."""
+    """The one-time codes of people.
+
+    `mark` tells browsers apart: a token works only in the browser that it was given to.
+    """
 
     def __init__(
         self,
         database: Database,
         tokens: SingleUse,
-        signing: Signing,
+        checks: PasswordChecks,
         *,
         clock: Callable[[], datetime],
     ) -> None:
         self._database = database
         self._tokens = tokens
-        self._signing = signing
+        self._checks = checks
         self._people = PeopleRecords(database)
-        self._attempts = AttemptRecords(database)
         self._clock = clock
 
     def has(self, person_id: str) -> bool:
@@ -98,31 +94,32 @@ class SecondFactors:
         with self._database.read() as connection:
             return len(connection.execute(query).all())
 
-    def begin(self, person: Person) -> SetUp:
+    def begin(self, person: Person, mark: str) -> SetUp:
         """A new secret for the person's app; nothing is stored yet."""
         secret = pyotp.random_base32()
-        uri = pyotp.TOTP(secret).provisioning_uri(name=person.email, issuer_name=ISSUER)
-        return SetUp(secret, uri, self._signer.dumps([person.id, secret]))
+        words = {"person": person.id, "browser": mark, "secret": secret}
+        return _set_up(person, secret, self._tokens.issue(_SET_UP, words))
 
-    def resume(self, person: Person, token: str) -> SetUp:
+    def resume(self, person: Person, token: str, mark: str) -> SetUp:
         """The set-up that a token is of; raises `InvalidField` if it took too long."""
         try:
-            person_id, secret = self._signer.loads(token, max_age=SET_UP_SECONDS)
-        except (BadData, ValueError, TypeError):
-            person_id, secret = "", ""
-        if person_id != person.id:
-            raise InvalidField("This took too long. Begin again.", field="code")
-        uri = pyotp.TOTP(secret).provisioning_uri(name=person.email, issuer_name=ISSUER)
-        return SetUp(secret, uri, token)
+            words = self._tokens.read(_SET_UP, token)
+        except SignInRefused as error:
+            raise InvalidField(str(error), field="code") from None
+        if (words["person"], words["browser"]) != (person.id, mark):
+            raise InvalidField("This was begun in another browser. Begin again.", field="code")
+        return _set_up(person, words["secret"], token)
 
     def confirm(self, person: Person, set_up: SetUp, code: str) -> list[str]:
         """Store the secret; returns the recovery codes, which are shown this one time.
 
-        Raises `InvalidField` unless the code is one of the secret's.
+        Raises `InvalidField` unless the code is one of the secret's, and `SignInRefused` the second
+        time: codes that were used with this secret would work once more.
         """
-        step = self._step_of(set_up.secret, code)
+        step = self._step_of(set_up.secret, _plain(code))
         if step is None:
             raise InvalidField("This is not the code that the app shows now.", field="code")
+        self._tokens.spend(self._tokens.read(_SET_UP, set_up.token))
         values = {
             "person_id": person.id,
             "secret": set_up.secret,
@@ -132,57 +129,50 @@ class SecondFactors:
         with self._database.write() as connection:
             connection.execute(delete(second_factors).where(_is_of(person.id)))
             connection.execute(insert(second_factors).values(values))
-        return self.renew_recovery_codes(person.id)
+            return _renew_recovery_codes(connection, person.id)
 
     def renew_recovery_codes(self, person_id: str) -> list[str]:
         """New recovery codes; the old ones work no longer."""
-        codes = [_new_recovery_code() for _ in range(RECOVERY_CODES)]
-        rows = [{"person_id": person_id, "digest": _digest(person_id, code)} for code in codes]
         with self._database.write() as connection:
-            connection.execute(
-                delete(recovery_codes).where(recovery_codes.c.person_id == person_id)
-            )
-            connection.execute(insert(recovery_codes), rows)
-        return codes
+            return _renew_recovery_codes(connection, person_id)
 
     def remove(self, person_id: str) -> None:
         """Let the password alone be enough again."""
         with self._database.write() as connection:
-            connection.execute(
-                delete(recovery_codes).where(recovery_codes.c.person_id == person_id)
-            )
-            connection.execute(delete(second_factors).where(_is_of(person_id)))
+            remove_second_factor(connection, person_id)
 
-    def ask(self, person: Person) -> str:
+    def ask(self, person: Person, mark: str) -> str:
         """A token that stands for the right password, to be returned with a code."""
-        return self._tokens.issue(_PURPOSE, {"person": person.id})
+        now = self._people.find(person.id)  # Its hash may have just been replaced.
+        words = {"person": person.id, "browser": mark, "password": _password_id(now or person)}
+        return self._tokens.issue(_PURPOSE, words)
 
-    def sign_in(self, token: str, code: str) -> Person:
-        """Whose token and code these are; raises what `check` does, and `SignInRefused`."""
+    def person_of(self, token: str, mark: str) -> Person:
+        """Whose right password a token stands for; raises `SignInRefused` if it does no longer."""
         words = self._tokens.read(_PURPOSE, token)
-        self.check(words["person"], code)
-        self._tokens.spend(words)
         person = self._people.find(words["person"])
+        if not mark or words["browser"] != mark:
+            raise SignInRefused("This was begun in another browser. Begin again.")
         if person is None or person.is_blocked:
             raise SignInRefused("This account is blocked. An administrator can let you in again.")
+        if words["password"] != _password_id(person):
+            raise SignInRefused("The password was changed. Begin again.")
         return person
+
+    def spend(self, token: str) -> None:
+        """Let the token of a sign-in work no more; raises `SignInRefused` the second time."""
+        self._tokens.spend(self._tokens.read(_PURPOSE, token))
 
     def check(self, person_id: str, code: str) -> None:
         """Use up a one-time code or a recovery code.
 
         Raises `InvalidField` for a wrong one, `TooManyAttempts` after several.
         """
-        subject, now = f"code:{person_id}", self._clock()
-        failures = self._attempts.failures([subject], now).get(subject)
-        if failures is not None and (wait := OF_CODES.wait(failures, now)):
-            seconds = int(wait.total_seconds()) + 1
-            raise TooManyAttempts(f"Try again in {in_words(seconds)}.", wait_seconds=seconds)
-        text = re.sub(r"[\s-]", "", code).lower()
+        subject, text = f"code:{person_id}", _plain(code)
+        self._checks.count({subject: OF_CODES})
         if not (self._spend_code(person_id, text) or self._spend_recovery_code(person_id, text)):
-            self._attempts.failed([subject], now)
             raise InvalidField("The code is wrong, or was used before.", field="code")
-        if failures is not None:
-            self._attempts.forget([subject])
+        self._checks.forget(subject)
 
     def _spend_code(self, person_id: str, code: str) -> bool:
         query = select(second_factors.c.secret).where(_is_of(person_id))
@@ -206,15 +196,32 @@ class SecondFactors:
         totp = pyotp.TOTP(secret, interval=STEP_SECONDS)
         now = int(self._clock().timestamp()) // STEP_SECONDS
         for step in range(now - DRIFT_STEPS, now + DRIFT_STEPS + 1):
-            expected = totp.generate_otp(step)
-            with suppress(UnicodeEncodeError):
-                if compare_digest(expected.encode(), code.strip().encode("ascii")):
-                    return step
+            if compare_digest(totp.generate_otp(step), code):
+                return step
         return None
 
-    @property
-    def _signer(self) -> URLSafeTimedSerializer:
-        return self._signing.signer("second factor set-up")
+
+def _set_up(person: Person, secret: str, token: str) -> SetUp:
+    uri = pyotp.TOTP(secret).provisioning_uri(name=person.email, issuer_name=ISSUER)
+    return SetUp(secret, uri, token)
+
+
+def _renew_recovery_codes(connection: Connection, person_id: str) -> list[str]:
+    codes = [_new_recovery_code() for _ in range(RECOVERY_CODES)]
+    rows = [{"person_id": person_id, "digest": _digest(person_id, _plain(code))} for code in codes]
+    connection.execute(delete(recovery_codes).where(recovery_codes.c.person_id == person_id))
+    connection.execute(insert(recovery_codes), rows)
+    return codes
+
+
+def _password_id(person: Person) -> str:
+    """Changes with the password; tells nothing about it, as its hash has a random salt."""
+    return digest_of(person.password_hash or "")[:16]
+
+
+def _plain(code: str) -> str:
+    """The code however it was typed, in ASCII alone: `compare_digest` takes nothing else."""
+    return re.sub(r"[\s-]", "", code).lower().encode("ascii", "replace").decode()
 
 
 def _is_of(person_id: str) -> ColumnElement[bool]:
@@ -227,5 +234,5 @@ def _new_recovery_code() -> str:
 
 
 def _digest(person_id: str, code: str) -> str:
-    """Of a recovery code of that person, however it was typed."""
-    return digest_of(f"{person_id} {code.replace('-', '')}")
+    """Of a recovery code of that person, without the dash."""
+    return digest_of(f"{person_id} {code}")

@@ -147,6 +147,7 @@ class IdentityServices:
         sessions = Sessions(
             SessionRecords(database), clock=clock, new_id=new_id, rules=options.session_rules
         )
+        audit = AuditLog(AuditRecords(database), clock=clock, kept=options.audit_kept)
         checks = PasswordChecks(passwords, AttemptRecords(database), clock=clock)
         share_links, visitors, upload_links = _links(
             wiring, LinkPasswords(passwords, checks), signing=signing, counts=counts
@@ -163,24 +164,24 @@ class IdentityServices:
             forgotten_passwords=ForgottenPasswords(
                 people,
                 invitations,
-                AttemptRecords(database),
+                checks,
+                audit,
                 options.mail,
                 public_url=options.public_url,
-                clock=clock,
             ),
             passwords=passwords,
             password_checks=checks,
             projects=_projects(wiring, sessions),
             sessions=sessions,
             sign_in=_sign_in(wiring, passwords, checks, signing),
-            second_factors=SecondFactors(database, tokens, signing, clock=clock),
+            second_factors=SecondFactors(database, tokens, checks, clock=clock),
             passkeys=_passkeys(wiring, tokens),
             openid=_openid(wiring, tokens),
             mail=options.mail,
             mail_limits=MailLimits(AttemptRecords(database), clock=clock),
             share_links=share_links,
             signing=signing,
-            audit=AuditLog(AuditRecords(database), clock=clock, kept=options.audit_kept),
+            audit=audit,
             upload_links=upload_links,
             link_visitors=visitors,
             webhooks=_webhooks(wiring),

@@ -47,9 +47,9 @@ class Place:
 
 
 def navigation() -> tuple[Place, ...]:
-    """The places that whoever sees this page may visit; nobody who is not signed in has any."""
+    """The places that whoever sees this page may visit; whoever must sign in first has none."""
     caller = who_sees(request)
-    if caller.kind is CallerKind.NOBODY:
+    if caller.kind is CallerKind.NOBODY or caller.needs_second_factor:
         return ()
     areas = [_area("Library", [("Library", "pages.index", url_for("pages.index"))])]
     if reach_of(Action.SHARE, caller.role) is not Reach.NONE:

@@ -5,7 +5,6 @@ The scripts of both pages send and receive JSON here, each time in two steps.
 
 from __future__ import annotations
 
-import secrets
 from typing import TYPE_CHECKING
 
 from flask import Blueprint, Response, jsonify, redirect, request, url_for
@@ -21,17 +20,12 @@ from app.http.audited import audited
 from app.http.bodies import json_object, member
 from app.http.context import current_caller, current_services
 from app.http.origins import require_own_page
-from app.http.session_cookie import set_cookie, value_in
-from app.http.signing_in import confirm, must_confirm, next_page, signed_in
-from app.identity.single_use import LIFETIME, Browser
+from app.http.session_cookie import BROWSER, mark_of, set_mark, value_in
+from app.http.signing_in import confirm, must_confirm, next_page, require_known_way, signed_in
+from app.identity.single_use import Browser
 
 if TYPE_CHECKING:
     from app.identity.passkeys import Passkeys
-
-MARK = "sluice-passkey"
-"""The cookie that tells a browser apart before anybody is signed in."""
-
-MARK_BYTES = 16
 
 blueprint = Blueprint("passkeys", __name__)
 blueprint.before_request(lambda: require_own_page(request))
@@ -46,8 +40,10 @@ def begin_registration() -> Response:
     """
     identity = current_services().identity
     person = identity.people.find(current_caller().id)
-    if person is not None and must_confirm(person):
-        confirm(person, member(json_object(), "password", kind=str, default=""))
+    if person is not None:
+        require_known_way(person)
+        if must_confirm(person):
+            confirm(person, member(json_object(), "password", kind=str, default=""))
     options, token = _passkeys().begin_registration(current_caller().id, _signed_in_browser())
     return jsonify({"options": options, "token": token})
 
@@ -82,18 +78,16 @@ def remove(passkey_id: str) -> BaseResponse:
 @requires(Action.VISIT)
 def begin_sign_in() -> BaseResponse:
     """What a device needs to answer, and the token to send with the answer."""
-    mark = value_in(request.environ, MARK) or secrets.token_urlsafe(MARK_BYTES)
+    mark = mark_of(request)
     options, token = _passkeys().begin_sign_in(_browser(mark))
-    response = jsonify({"options": options, "token": token})
-    seconds = int(LIFETIME.total_seconds())
-    return set_cookie(request, response, mark, MARK, seconds=seconds)
+    return set_mark(request, jsonify({"options": options, "token": token}), mark)
 
 
 @blueprint.post("/sign-in/passkey")
 @requires(Action.VISIT)
 def sign_in() -> BaseResponse:
     """Begin a session; answers with the path of the `next` page."""
-    body, browser = json_object(), _browser(value_in(request.environ, MARK))
+    body, browser = json_object(), _browser(value_in(request.environ, BROWSER))
     credential, token = member(body, "credential", kind=dict), member(body, "token", kind=str)
     try:
         person = _passkeys().sign_in(browser, credential, token)

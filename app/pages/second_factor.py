@@ -16,12 +16,15 @@ from app.http.bodies import form_fields
 from app.http.context import current_caller, current_services
 from app.http.origins import require_own_page
 from app.http.problems import with_retry_after
+from app.http.session_cookie import BROWSER, mark_of, set_mark, value_in
 from app.http.signing_in import (
     PASSWORD,
     PASSWORD_AND_CODE,
     confirm,
     must_confirm,
     next_page,
+    require_code,
+    require_known_way,
     signed_in,
 )
 from app.identity.second_factor import SecondFactors, SetUp
@@ -38,7 +41,8 @@ def signed_in_or_asked(person: Person, target: str, *, method: str = PASSWORD) -
     """A session, or the page that asks for a code whoever has a second factor."""
     factors = _factors()
     if factors.has(person.id):
-        return _code_page(factors.ask(person), target)
+        mark = mark_of(request)
+        return set_mark(request, _code_page(factors.ask(person, mark), target), mark)
     return signed_in(redirect(target, 303), person, method=method)
 
 
@@ -48,10 +52,12 @@ def sign_in() -> Response:
     """Begin a session, for the token of a right password and a code."""
     fields = form_fields()
     token, target = fields.get("token", ""), next_page(fields.get("next", ""))
+    person = _factors().person_of(token, value_in(request.environ, BROWSER))
     try:
-        person = _factors().sign_in(token, fields.get("code", ""))
+        require_code(person, fields.get("code", ""))
     except (InvalidField, TooManyAttempts) as error:
         return _code_page(token, target, error)
+    _factors().spend(token)
     return signed_in(redirect(target, 303), person, method=PASSWORD_AND_CODE)
 
 
@@ -69,10 +75,11 @@ def begin() -> Response:
     """Show a new secret, as text and as a QR code, and ask for a first code."""
     person = _me()
     try:
+        require_known_way(person)
         _require_confirmation(person)
     except InvalidField as error:
         return _refused(error)
-    return _set_up_page(_factors().begin(person))
+    return _set_up_page(_factors().begin(person, current_caller().session))
 
 
 @blueprint.post("/account/codes")
@@ -80,16 +87,15 @@ def begin() -> Response:
 def add() -> Response:
     """Keep the secret if the code is one of its; show the recovery codes this one time."""
     person, fields, identity = _me(), form_fields(), current_services().identity
-    factors = _factors()
+    factors, session = _factors(), current_caller().session
     try:
-        set_up = factors.resume(person, fields.get("token", ""))
+        set_up = factors.resume(person, fields.get("token", ""), session)
     except InvalidField as error:
         return _refused(error)
     try:
         codes = factors.confirm(person, set_up, fields.get("code", ""))
     except InvalidField as error:
         return _set_up_page(set_up, error)
-    session = current_caller().session
     identity.sessions.end_others(person.id, but=session)
     identity.sessions.strengthen(session, PASSWORD_AND_CODE)
     audited(AuditAction.FACTOR_ADDED, f"person:{person.id}", email=person.email)

@@ -7,7 +7,6 @@ from werkzeug import Response
 from werkzeug.exceptions import NotFound
 
 from app.domain.access import Action, CallerKind
-from app.domain.audit import AuditAction
 from app.domain.errors import (
     NotAllowed,
     ServerBusy,
@@ -16,7 +15,6 @@ from app.domain.errors import (
     WrongCredentials,
 )
 from app.http.access_rules import requires
-from app.http.audited import audited
 from app.http.bodies import form_fields
 from app.http.context import current_caller, current_services
 from app.http.origins import require_own_page
@@ -70,13 +68,9 @@ def forgotten() -> Response:
         return make_response(render_template("account/forgotten.html", email=""))
     email, error = form_fields().get("email", ""), None
     try:
-        address = request.remote_addr or ""
-        person = identity.forgotten_passwords.send_link(email, address=address)
+        identity.forgotten_passwords.send_link_later(email, address=request.remote_addr or "")
     except TooManyAttempts as found:
-        person, error = None, found
-    if person is not None:
-        subject = f"person:{person.id}"
-        audited(AuditAction.PASSWORD_LINK_MADE, subject, email=person.email, by="mail")
+        error = found
     page = render_template("account/forgotten.html", email=email, error=error, is_sent=not error)
     return with_retry_after(make_response(page, error.status_hint if error else 200), error)
 

@@ -2,34 +2,42 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pyotp
 import pytest
 
 from app.domain.errors import InvalidField, SignInRefused, TooManyAttempts
+from app.identity.password_checks import PasswordChecks
+from app.identity.passwords import Passwords
 from app.identity.second_factor import OF_CODES, RECOVERY_CODES, STEP_SECONDS, SecondFactors
 from app.identity.signing import Signing
 from app.identity.single_use import LIFETIME, SingleUse
+from app.records.identity.attempts import AttemptRecords
 from app.records.identity.people import Person
 from app.records.identity.spent_tokens import SpentTokens
 from app.records.shared_values import SharedValues
-from tests.identity.world import World
+from tests.identity.world import CHEAP, World
+
+MARK = "this browser"
 
 
 @pytest.fixture
 def factors(world: World) -> SecondFactors:
     signing = Signing(SharedValues(world.database))
     tokens = SingleUse(SpentTokens(world.database), signing, clock=world.clock)
-    return SecondFactors(world.database, tokens, signing, clock=world.clock)
+    checks = PasswordChecks(Passwords(CHEAP), AttemptRecords(world.database), clock=world.clock)
+    return SecondFactors(world.database, tokens, checks, clock=world.clock)
 
 
 @pytest.fixture
 def ann(world: World) -> Person:
-    return world.person()
+    return world.person(password_hash="a hash")
 
 
 def turn_on(world: World, factors: SecondFactors, person: Person) -> tuple[pyotp.TOTP, list[str]]:
     """The app of the person, and the recovery codes; the clock is a step later."""
-    set_up = factors.begin(person)
+    set_up = factors.begin(person, MARK)
     app = pyotp.TOTP(set_up.secret)
     codes = factors.confirm(person, set_up, app.at(world.clock()))
     world.clock.turn(seconds=STEP_SECONDS)
@@ -47,12 +55,12 @@ def is_good(factors: SecondFactors, person: Person, code: str) -> bool:
 def test_nothing_is_stored_before_a_first_code_was_right(
     world: World, factors: SecondFactors, ann: Person
 ) -> None:
-    set_up = factors.begin(ann)
+    set_up = factors.begin(ann, MARK)
     assert "Sluice" in set_up.uri
     with pytest.raises(InvalidField, match="not the code"):
         factors.confirm(ann, set_up, "000000")
     assert not factors.has(ann.id)
-    again = factors.resume(ann, set_up.token)
+    again = factors.resume(ann, set_up.token, MARK)
     assert len(factors.confirm(ann, again, pyotp.TOTP(set_up.secret).at(world.clock()))) == 10
     assert factors.has(ann.id)
 
@@ -60,12 +68,12 @@ def test_nothing_is_stored_before_a_first_code_was_right(
 def test_a_set_up_of_another_person_or_of_long_ago_is_not_resumed(
     world: World, factors: SecondFactors, ann: Person
 ) -> None:
-    token = factors.begin(ann).token
+    token = factors.begin(ann, MARK).token
     for wrong in ("", "x", token + "x"):
         with pytest.raises(InvalidField, match="took too long"):
-            factors.resume(ann, wrong)
-    with pytest.raises(InvalidField, match="took too long"):
-        factors.resume(world.person("bob@example.org"), token)
+            factors.resume(ann, wrong, MARK)
+    with pytest.raises(InvalidField, match="another browser"):
+        factors.resume(world.person("bob@example.org"), token, MARK)
 
 
 def test_codes_of_the_steps_beside_are_good_and_each_is_good_once(
@@ -116,17 +124,84 @@ def test_guessing_has_to_wait_and_the_wait_ends(
     assert is_good(factors, ann, app.at(world.clock()))
 
 
+def test_guesses_at_the_same_time_are_all_counted(
+    world: World, factors: SecondFactors, ann: Person
+) -> None:
+    turn_on(world, factors, ann)
+
+    def guess(code: int) -> bool:
+        try:
+            return is_good(factors, ann, f"{code:06}")
+        except TooManyAttempts:
+            return True
+
+    with ThreadPoolExecutor(8) as pool:
+        wrong = list(pool.map(guess, range(24))).count(False)
+    assert wrong == OF_CODES.free
+
+
 def test_a_token_of_a_right_password_works_once_and_soon(
     world: World, factors: SecondFactors, ann: Person
 ) -> None:
-    app, codes = turn_on(world, factors, ann)
-    token = factors.ask(ann)
-    assert factors.sign_in(token, app.at(world.clock())).id == ann.id
+    turn_on(world, factors, ann)
+    token = factors.ask(ann, MARK)
+    assert factors.person_of(token, MARK).id == ann.id
+    factors.spend(token)
     with pytest.raises(SignInRefused, match="used before"):
-        factors.sign_in(token, codes[0])
+        factors.spend(token)
     with pytest.raises(SignInRefused):
-        factors.sign_in("forged", codes[1])
+        factors.person_of("forged", MARK)
     assert LIFETIME.total_seconds() <= 600
+
+
+def test_a_token_works_in_its_own_browser_until_the_password_or_the_account_changes(
+    world: World, factors: SecondFactors, ann: Person
+) -> None:
+    turn_on(world, factors, ann)
+    token = factors.ask(ann, MARK)
+    for other in ("", "another"):
+        with pytest.raises(SignInRefused, match="another browser"):
+            factors.person_of(token, other)
+    with pytest.raises(SignInRefused, match="another browser"):
+        factors.person_of(factors.ask(ann, ""), "")
+    world.people.replace_hash(ann, "another hash")
+    with pytest.raises(SignInRefused, match="password was changed"):
+        factors.person_of(token, MARK)
+    token = factors.ask(ann, MARK)
+    assert factors.person_of(token, MARK).id == ann.id, "an old record of the person is no matter"
+    world.person("admin@example.org", is_admin=True)
+    world.people.block(ann.id, world.clock())
+    with pytest.raises(SignInRefused, match="blocked"):
+        factors.person_of(token, MARK)
+
+
+def test_a_set_up_is_finished_once_in_the_session_that_began_it(
+    world: World, factors: SecondFactors, ann: Person
+) -> None:
+    set_up = factors.begin(ann, MARK)
+    with pytest.raises(InvalidField, match="another browser"):
+        factors.resume(ann, set_up.token, "another")
+    app = pyotp.TOTP(set_up.secret)
+    factors.confirm(ann, set_up, app.at(world.clock(), counter_offset=-1))
+    code = app.at(world.clock())
+    assert is_good(factors, ann, code)
+    with pytest.raises(SignInRefused, match="used before"):
+        factors.confirm(ann, set_up, app.at(world.clock(), counter_offset=-1))
+    assert not is_good(factors, ann, code), "a code that was used stays used"
+
+
+@pytest.mark.parametrize("code", ["", "\ud800", "\u0661\u0662\u0663\u0664\u0665\u0666", "?" * 9])
+def test_what_is_no_code_is_wrong(
+    world: World, factors: SecondFactors, ann: Person, code: str
+) -> None:
+    turn_on(world, factors, ann)
+    assert not is_good(factors, ann, code)
+
+
+def test_no_secret_is_in_a_representation(factors: SecondFactors, ann: Person) -> None:
+    set_up = factors.begin(ann, MARK)
+    assert set_up.secret not in repr(set_up)
+    assert set_up.token not in repr(set_up)
 
 
 def test_removed_codes_are_asked_for_no_longer(

@@ -26,17 +26,18 @@ class Failures:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How many failures cost nothing, and how long one waits at most after many."""
+    """How many failures cost nothing, and how long one waits: `first`, and `most` after many."""
 
     free: int
+    first: timedelta = timedelta(seconds=1)
     most: timedelta = timedelta(minutes=15)
 
     def wait(self, failures: Failures, now: datetime) -> timedelta:
-        """How much longer to wait: a second after the first that counts, then twice as long."""
+        """How much longer to wait: `first` after the first that counts, then twice as long."""
         if failures.count < self.free:
             return timedelta()
-        seconds = 2.0 ** min(failures.count - self.free, 30)
-        pause = min(timedelta(seconds=seconds), self.most)
+        doubled = 2.0 ** min(failures.count - self.free, 20)
+        pause = min(self.first * doubled, self.most)
         return max(failures.last_at + pause - now, timedelta())
 
 

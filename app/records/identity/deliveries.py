@@ -7,7 +7,7 @@ claimed while an earlier one is unfinished.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -97,8 +97,8 @@ class Claim:
     webhook_id: str
     subject: str
     url: str
-    secret: str
-    old_secret: str | None
+    secret: str = field(repr=False)
+    old_secret: str | None = field(repr=False)
     old_secret_until: datetime | None
     event_id: str
     payload: str

@@ -16,7 +16,15 @@ from app.domain.access import Role
 from app.domain.errors import InvalidField, LastAdministrator
 from app.records.engine import Database
 from app.records.identity.made_by import Ended, Made, end_made_by, end_made_elsewhere, made_by
-from app.records.identity.tables import invitations, members, passkeys, people, sessions
+from app.records.identity.tables import (
+    invitations,
+    members,
+    passkeys,
+    people,
+    recovery_codes,
+    second_factors,
+    sessions,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,11 +206,18 @@ def add_person(connection: Connection, person: Person) -> None:
 def give_to_owner(connection: Connection, person_id: str, password_hash: str | None = None) -> None:
     """Give the account to whoever has proven that its address is theirs, with another password.
 
-    Ends its sessions and removes its passkeys: they may be somebody else's.
+    Ends its sessions and removes its passkeys: they may be somebody else's. One-time codes stay:
+    whoever reads the owner's mail must not sign in without them.
     """
     change = update(people).where(people.c.id == person_id)
     connection.execute(change.values(password_hash=password_hash, is_proven=True))
     for table in (sessions, passkeys):
+        connection.execute(delete(table).where(table.c.person_id == person_id))
+
+
+def remove_second_factor(connection: Connection, person_id: str) -> None:
+    """Delete the one-time codes and recovery codes of a person."""
+    for table in (recovery_codes, second_factors):
         connection.execute(delete(table).where(table.c.person_id == person_id))
 
 

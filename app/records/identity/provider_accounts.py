@@ -13,7 +13,7 @@ from app.domain.errors import SignInRefused
 from app.records.engine import Database
 from app.records.identity.made_by import Ended, end_made_by
 from app.records.identity.makers import BY_PERSON
-from app.records.identity.people import Person, add_person, give_to_owner
+from app.records.identity.people import Person, add_person, give_to_owner, remove_second_factor
 from app.records.identity.tables import members, people, provider_accounts
 
 
@@ -51,8 +51,8 @@ class ProviderAccountRecords:
         """Store whose it is; raises `SignInRefused` if it is somebody's already.
 
         Where the address was not proven to be the person's, somebody else may have made the
-        account: its password, passkeys and sessions end, and the keys and links that were made
-        with it. Returns how many by project.
+        account: its password, passkeys, one-time codes and sessions end, and the keys and links
+        that were made with it. Returns how many by project.
         """
         is_stranger = (people.c.id == account.person_id) & ~people.c.is_proven
         with self._database.write() as connection:
@@ -60,6 +60,7 @@ class ProviderAccountRecords:
             if connection.execute(select(people.c.id).where(is_stranger)).first() is None:
                 return {}
             give_to_owner(connection, account.person_id)
+            remove_second_factor(connection, account.person_id)
             return end_made_by(connection, f"{BY_PERSON}{account.person_id}", account.created_at)
 
     def add_person(self, account: ProviderAccount, person: Person, role: Role) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -27,12 +27,12 @@ class Webhook:
     id: str
     project_id: str
     url: str
-    secret: str
+    secret: str = field(repr=False)
     events: tuple[EventType, ...]
     created_by: str
     created_at: datetime
     paused_at: datetime | None = None
-    old_secret: str | None = None
+    old_secret: str | None = field(default=None, repr=False)
     old_secret_until: datetime | None = None
 
 
