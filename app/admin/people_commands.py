@@ -94,6 +94,16 @@ def unblock(email: str) -> None:
     click.echo(f"unblocked {person.email}")
 
 
+@users.command("remove-codes")
+@click.argument("email")
+def remove_codes(email: str) -> None:
+    """Remove a person's one-time codes; their password alone is enough then."""
+    person = _person(email)
+    open_library().identity.second_factors.remove(person.id)
+    _note(AuditAction.FACTOR_REMOVED, person)
+    click.echo(f"removed the one-time codes of {person.email}")
+
+
 def _print_link(person: Person) -> None:
     services = open_library()
     code = services.identity.invitations.to_reset(person, by="")

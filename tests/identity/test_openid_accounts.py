@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from sqlalchemy import insert, select
 
 from app.domain.access import FIRST_PROJECT, Role
 from app.domain.errors import SignInRefused
@@ -16,6 +17,7 @@ from app.records.identity.made_by import Ended
 from app.records.identity.people import Person, roles_of
 from app.records.identity.provider_accounts import ProviderAccountRecords
 from app.records.identity.sessions import SessionRecords
+from app.records.identity.tables import recovery_codes, second_factors
 from app.records.identity.upload_links import UploadLink, UploadLinkRecords
 from tests.identity.world import World
 
@@ -181,6 +183,10 @@ def test_who_comes_from_the_provider_takes_the_account_of_a_stranger_over(
         created_at=world.clock(),
     )
     links.add(link)
+    with world.database.write() as connection:
+        code = {"person_id": eve.id, "secret": "A", "last_step": 0, "created_at": world.clock()}
+        connection.execute(insert(second_factors).values(code))
+        connection.execute(insert(recovery_codes).values(person_id=eve.id, digest="B"))
     arrival = accounts(world).arrive(somebody())
     found = world.people.find(eve.id)
     assert arrival.person.id == eve.id
@@ -189,4 +195,7 @@ def test_who_comes_from_the_provider_takes_the_account_of_a_stranger_over(
     assert (found.password_hash is not None) is is_proven
     assert (sessions_of.of_person(eve.id) != []) is is_proven
     assert (links.get(link.id).closed_at is None) is is_proven
+    with world.database.read() as connection:
+        for table in (second_factors, recovery_codes):
+            assert len(connection.execute(select(table)).all()) == is_proven
     assert arrival.ended == ({} if is_proven else {project: Ended(links_closed=1)})

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import enumerate as enumerate_threads
+from typing import Any
 
 import pyotp
 import pytest
 from werkzeug.test import TestResponse
 
 from app.domain.access import FIRST_PROJECT, Role
+from app.domain.audit import AuditAction, AuditFilter
+from app.records.identity.passkeys import Passkey, PasskeyRecords
 from tests.identity.test_mail import new_box
 from tests.identity.world import GOOD_PASSWORD
 from tests.site import OTHER_PASSWORD, Browser, Site, new_site
@@ -21,6 +26,17 @@ def hidden(answer: TestResponse, name: str) -> str:
     found = re.search(rf'name="{name}" value="([^"]*)"', answer.text)
     assert found, answer.text
     return found[1]
+
+
+OF_PROVIDER: dict[str, Any] = {
+    "id": "f" * 32,
+    "email": "provided@example.org",
+    "password_hash": None,
+}
+
+
+def looks_up() -> bool:
+    return any(thread.name == "forgotten password" for thread in enumerate_threads())
 
 
 def code_of(secret: str, offset: int = 0) -> str:
@@ -54,8 +70,14 @@ def test_a_password_alone_no_longer_signs_in(site: Site) -> None:
     right = new.post("/sign-in/code", {**fields, "code": code_of(secret)})
     assert (right.status_code, right.location) == (303, "/links")
     assert new.who()["name"] == "coded"
-    again = site.browser().post("/sign-in/code", {**fields, "code": codes[0]})
+    again = new.post("/sign-in/code", {**fields, "code": codes[0]})
     assert again.status_code == 403, "a token works once"
+    actions = [each.action for each in site.identity.audit.all(AuditFilter())]
+    assert actions[:3] == [
+        AuditAction.SESSION_BEGAN,
+        AuditAction.SESSION_REFUSED,
+        AuditAction.FACTOR_ADDED,
+    ]
 
 
 def test_programs_sign_in_with_a_code_too(site: Site) -> None:
@@ -90,7 +112,7 @@ def test_codes_are_turned_off_by_their_owner_or_an_administrator(site: Site) -> 
     assert site.browser().sign_in(dora.email).status_code == 303
     set_up(browser)
     admin = site.browser(site.person("admin-of-codes@example.org", is_admin=True))
-    assert "Remove codes" in admin.get("/people").text
+    assert "Remove one-time codes" in admin.get("/people").text
     assert admin.post(f"/people/{dora.id}", {"change": "remove_codes"}).status_code == 303
     assert site.browser().sign_in(dora.email).status_code == 303
 
@@ -117,6 +139,7 @@ def test_a_role_may_demand_more_than_a_password(
         assert refused.status_code == (403 if is_demanded else 200)
         page = browser.get("/")
         assert ("Set up a second factor first" in page.text) == is_demanded
+        assert ('href="/?' in page.text or "aria-current" in page.text) != is_demanded
         if not is_demanded:
             return
         assert refused.get_json()["code"] == "second_factor_missing"
@@ -152,6 +175,44 @@ def test_a_forgotten_password_is_replaced_by_mail(tmp_path: Path) -> None:
         assert browser.post(link[1], {"password": OTHER_PASSWORD}).status_code == 303
         assert browser.who()["name"] == "forgetful"
         assert box.lines.count("QUIT") == 1, "one in a quarter of an hour, and none to strangers"
+
+
+def test_who_signs_in_elsewhere_gets_no_password_by_mail(tmp_path: Path) -> None:
+    public = "https://videos.example"
+    with new_box() as box, new_site(tmp_path, smtp_url=box.url, public_url=public) as site:
+        site.identity.people.add(replace(site.person("first@example.org"), **OF_PROVIDER))
+        blocked = site.person("blocked@example.org", Role.EDITOR)
+        site.person("admin@example.org", is_admin=True)
+        site.identity.accounts.block(blocked)
+        last = site.person("last@example.org", Role.EDITOR)
+        for email in (OF_PROVIDER["email"], blocked.email, last.email):
+            assert site.browser().post("/sign-in/forgotten", {"email": email}).status_code == 200
+            wait_until(lambda: not looks_up(), "the thread has ended")
+        to = [line for line in box.lines if line.startswith("RCPT")]
+        assert len(to) == 1
+        assert last.email in to[0]
+
+
+def test_who_has_a_passkey_adds_nothing_by_the_password_alone(tmp_path: Path) -> None:
+    with new_site(tmp_path, second_factor="everyone") as site:
+        ann = site.person("keyed@example.org", Role.EDITOR)
+        key = Passkey(
+            id="1" * 32,
+            credential_id=b"1",
+            person_id=ann.id,
+            public_key=b"1",
+            sign_count=0,
+            name="Laptop",
+            created_at=datetime.now(UTC),
+        )
+        PasskeyRecords(site.services.database).add(key)
+        browser = site.browser(ann)
+        for answer in (
+            browser.post("/account/codes/begin"),
+            browser.client.post("/account/passkeys/options", json={}),
+        ):
+            assert answer.status_code == 400
+            assert "sign in with your passkey" in answer.text
 
 
 def test_without_mail_nothing_is_promised(site: Site) -> None:

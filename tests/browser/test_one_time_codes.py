@@ -1,0 +1,85 @@
+"""One-time codes in a browser: set up, asked for after the password, replaced by a recovery code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pyotp
+import pytest
+from playwright.sync_api import BrowserContext, Page, expect
+
+from tests.browser.complaints import Complaints
+from tests.browser.test_access import nameless
+from tests.browser.test_signing_in import EMAIL, PASSWORD, set_up_link, sign_in
+from tests.live_server import Server, running_server
+
+pytestmark = pytest.mark.browser
+
+NewContext = Callable[..., BrowserContext]
+
+
+def test_a_person_turns_codes_on_and_signs_in_with_one_and_with_a_recovery_code(
+    tmp_path: Path, new_context: NewContext, complaints: Complaints
+) -> None:
+    complaints.allow_failed_requests()
+    with running_server(tmp_path, SLUICE_ACCESS="accounts") as server:
+        page = new_context().new_page()
+        join(page, server)
+        page.goto(f"{server.url}/account")
+        page.get_by_role("button", name="Set up", exact=True).click()
+        app = pyotp.TOTP(page.get_by_label("Or enter this key").input_value())
+        expect(page.get_by_role("img", name="QR code")).to_be_visible()
+        assert nameless(page) == []
+        page.get_by_label("Code that the app shows now").fill("12345")
+        page.get_by_role("button", name="Turn on").click()
+        expect(page.get_by_label("Code that the app")).to_have_accessible_description(
+            re.compile("not the code")
+        )
+        # A code of the step before, so that the next one is unused without waiting for it.
+        page.get_by_label("Code that the app").fill(app.at(now(page), counter_offset=-1))
+        page.get_by_role("button", name="Turn on").click()
+        codes = page.get_by_role("list", name="Recovery codes").get_by_role("listitem")
+        expect(codes).to_have_count(10)
+        recovery = codes.first.inner_text()
+        assert nameless(page) == []
+
+        sign_out(page)
+        sign_in(page)
+        page.get_by_label("Code", exact=True).fill("000000")
+        page.get_by_role("button", name="Sign in", exact=True).click()
+        code = page.get_by_label("Code", exact=True)
+        expect(code).to_have_accessible_description(re.compile("wrong, or was used"))
+        code.fill(app.at(now(page)))
+        page.get_by_role("button", name="Sign in", exact=True).click()
+        expect(page.get_by_role("heading", name="Upload videos")).to_be_visible()
+
+        sign_out(page)
+        sign_in(page)
+        code = page.get_by_label("Code", exact=True)
+        expect(code).to_be_focused()
+        code.fill(recovery.upper())
+        code.press("Enter")
+        expect(page.get_by_role("heading", name="Upload videos")).to_be_visible()
+        page.goto(f"{server.url}/account")
+        expect(page.get_by_text("9 of 10 recovery codes are left")).to_be_visible()
+
+
+def join(page: Page, server: Server) -> None:
+    page.goto(set_up_link(server))
+    page.get_by_label("Your name").fill("Ann")
+    page.get_by_label("E-mail address").fill(EMAIL)
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Create account").click()
+    expect(page.get_by_role("heading", name="Upload videos")).to_be_visible()
+
+
+def sign_out(page: Page) -> None:
+    page.get_by_role("button", name="Ann: account").click()
+    page.get_by_role("button", name="Sign out").click()
+    expect(page).to_have_url(re.compile("/sign-in$"))
+
+
+def now(page: Page) -> int:
+    return int(page.evaluate("Date.now() / 1000"))
