@@ -154,7 +154,7 @@ def _refused(error: InvalidField) -> Response:
 
 
 def _set_up_page(set_up: SetUp, error: InvalidField | None = None) -> Response:
-    picture = segno.make(set_up.uri, micro=False).svg_inline(scale=4, border=3, light="#fff")
+    picture = segno.make(set_up.uri, micro=False).svg_inline(border=3, light="#fff", omitsize=True)
     page = render_template(
         "account/codes_set_up.html",
         set_up=set_up,

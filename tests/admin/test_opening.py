@@ -33,6 +33,7 @@ COMMANDS = [
     ("users", "email", "a@example.org", "b@example.org"),
     ("users", "block", "a@example.org"),
     ("users", "unblock", "a@example.org"),
+    ("users", "remove-codes", "a@example.org"),
     ("projects", "list"),
     ("projects", "add", "Films"),
     ("projects", "set", "local", "--quota", "5GB"),

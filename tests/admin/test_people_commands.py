@@ -85,6 +85,13 @@ def test_people_are_blocked_and_let_in_again(operator: Operator) -> None:
     assert (row["is_blocked"], row["is_admin"]) == (False, False)
 
 
+def test_the_operator_removes_codes_of_a_lost_device(operator: Operator) -> None:
+    add(operator, "lost@example.org", "--role", "none")
+    ran = operator.run("users", "remove-codes", "lost@example.org")
+    assert "removed the one-time codes of lost@example.org" in ran.stdout
+    assert operator.run("users", "remove-codes", "x@example.org").exit_code == 1
+
+
 @pytest.mark.parametrize(
     ("email", "password", "message"),
     [

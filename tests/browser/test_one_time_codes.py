@@ -1,4 +1,4 @@
-"""One-time codes in a browser: set up, asked for after the password, replaced by a recovery code."""
+"""One-time codes in a browser: set up, and asked for after the password."""
 
 from __future__ import annotations
 
@@ -27,23 +27,7 @@ def test_a_person_turns_codes_on_and_signs_in_with_one_and_with_a_recovery_code(
     with running_server(tmp_path, SLUICE_ACCESS="accounts") as server:
         page = new_context().new_page()
         join(page, server)
-        page.goto(f"{server.url}/account")
-        page.get_by_role("button", name="Set up", exact=True).click()
-        app = pyotp.TOTP(page.get_by_label("Or enter this key").input_value())
-        expect(page.get_by_role("img", name="QR code")).to_be_visible()
-        assert nameless(page) == []
-        page.get_by_label("Code that the app shows now").fill("12345")
-        page.get_by_role("button", name="Turn on").click()
-        expect(page.get_by_label("Code that the app")).to_have_accessible_description(
-            re.compile("not the code")
-        )
-        # A code of the step before, so that the next one is unused without waiting for it.
-        page.get_by_label("Code that the app").fill(app.at(now(page), counter_offset=-1))
-        page.get_by_role("button", name="Turn on").click()
-        codes = page.get_by_role("list", name="Recovery codes").get_by_role("listitem")
-        expect(codes).to_have_count(10)
-        recovery = codes.first.inner_text()
-        assert nameless(page) == []
+        app, recovery = turn_codes_on(page, server)
 
         sign_out(page)
         sign_in(page)
@@ -64,6 +48,28 @@ def test_a_person_turns_codes_on_and_signs_in_with_one_and_with_a_recovery_code(
         expect(page.get_by_role("heading", name="Upload videos")).to_be_visible()
         page.goto(f"{server.url}/account")
         expect(page.get_by_text("9 of 10 recovery codes are left")).to_be_visible()
+
+
+def turn_codes_on(page: Page, server: Server) -> tuple[pyotp.TOTP, str]:
+    """The app that shows codes, and a recovery code."""
+    page.goto(f"{server.url}/account")
+    page.get_by_role("button", name="Set up", exact=True).click()
+    app = pyotp.TOTP(page.get_by_label("Or enter this key").input_value())
+    expect(page.get_by_role("img", name="QR code")).to_be_visible()
+    assert nameless(page) == []
+    page.get_by_label("Code that the app shows now").fill("12345")
+    page.get_by_role("button", name="Turn on").click()
+    expect(page.get_by_label("Code that the app")).to_have_accessible_description(
+        re.compile("not the code")
+    )
+    # A code of the step before, so that the next one is unused without waiting for it.
+    page.get_by_label("Code that the app").fill(app.at(now(page), counter_offset=-1))
+    page.get_by_role("button", name="Turn on").click()
+    codes = page.get_by_role("list", name="Recovery codes").get_by_role("listitem")
+    expect(codes).to_have_count(10)
+    recovery = codes.first.inner_text()
+    assert nameless(page) == []
+    return app, recovery
 
 
 def join(page: Page, server: Server) -> None:

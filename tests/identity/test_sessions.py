@@ -2,8 +2,9 @@
 
 import pytest
 
-from app.domain.access import Caller, CallerKind, Role
-from app.identity.sessions import PROVIDER, Sessions
+from app.domain.access import Action, Caller, CallerKind, Role, scope_of
+from app.domain.errors import NotAllowed, SecondFactorMissing
+from app.identity.sessions import PROVIDER, SessionRules, Sessions
 from app.records.identity.people import Person
 from app.records.identity.sessions import SessionRecords
 from tests.identity.world import World
@@ -146,3 +147,26 @@ def test_the_database_has_nothing_that_could_be_used_as_a_cookie(
     cookie = begin(sessions, ann)
     assert cookie not in repr(sessions.of_person(ann.id))
     assert sessions.caller(sessions.of_person(ann.id)[0].digest) is None
+
+
+@pytest.mark.parametrize("method", ["password", "link", "password+code", "passkey", PROVIDER])
+def test_of_whom_more_than_a_password_is_demanded_reaches_only_the_account(
+    world: World, method: str
+) -> None:
+    rules = SessionRules(second_factor="everyone")
+    records = SessionRecords(world.database)
+    sessions = Sessions(records, clock=world.clock, new_id=world.new_id, rules=rules)
+    ann = world.person(is_admin=True)
+    world.join(ann, Role.MANAGER)
+    found = sessions.caller(sessions.begin(ann, method, address="", agent=""))
+    assert found is not None
+    refused = set()
+    for action in Action:
+        try:
+            scope_of(found, action)
+        except SecondFactorMissing:
+            refused.add(action)
+        except NotAllowed:  # Of links and of this machine alone.
+            pass
+    is_weak = method in {"password", "link"}
+    assert refused == (set(Action) - {Action.VISIT, Action.HAVE_ACCOUNT} if is_weak else set())
