@@ -12,7 +12,14 @@ from app.storage.file_systems import is_in_memory
 
 @pytest.mark.parametrize(
     "name",
-    [b"plain", b"two words", "Öl".encode(), b"latin-1 \xf6", "line\u2028separator".encode(), b"a\rb"],
+    [
+        b"plain",
+        b"two words",
+        "Öl".encode(),
+        b"latin-1 \xf6",
+        "line\u2028separator".encode(),
+        b"a\rb",
+    ],
 )
 def test_mount_points_may_have_any_name(tmp_path: Path, name: bytes) -> None:
     folder = tmp_path / os.fsdecode(name)
