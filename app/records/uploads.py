@@ -227,10 +227,20 @@ class UploadRecords:
         )
 
     def unfinished_of(self, senders: str, limit: int) -> list[Upload]:
-        """Uploads that still need bytes, or to be put together, of senders with that prefix."""
+        """Uploads that still need bytes, or to be put together, of senders with that prefix.
+
+        Without the parts of a file that is `verifying`: they are about to become that file.
+        """
         is_theirs = (uploads.c.sender >= senders) & (uploads.c.sender < senders + "~")
         needs_more = uploads.c.state.in_([UploadState.RECEIVING, UploadState.HELD])
-        return self._list(select(*UPLOAD).where(HAS_SENDER, is_theirs, needs_more).limit(limit))
+        whole = uploads.alias()
+        in_whole = (
+            select(parts_table.c.upload_id)
+            .join(whole, whole.c.id == parts_table.c.upload_id)
+            .where(parts_table.c.part_id == uploads.c.id, whole.c.state == UploadState.VERIFYING)
+        )
+        found = select(*UPLOAD).where(HAS_SENDER, is_theirs, needs_more, ~in_whole.exists())
+        return self._list(found.limit(limit))
 
     def add_parts(self, upload_id: UploadId, length: int, now: datetime) -> Upload:
         """Note that all parts of a concatenation, `length` bytes, are there: it is `verifying`.

@@ -258,15 +258,17 @@ class Chunks:
     def _receive(self, upload: Upload, arrival: Arrival) -> Upload:
         tries = 0
         while arrival.is_needed_by(upload):
-            before, tries = arrival.source.remaining, tries + 1
+            before, tries, is_begun = arrival.source.remaining, tries + 1, False
             try:
-                return self._write(upload, arrival)
+                with self._staging.writer(upload.id, arrival.chunk, self._limits) as writer:
+                    is_begun = True
+                    return self._write(upload, arrival, writer)
             except BytesLost as error:
                 # Not created yet, published, ended, or really lost: `upload` is out of date.
                 upload = self._records.get(upload.id).require_present()
                 if not arrival.is_needed_by(upload):
                     break  # Another node has received them.
-                if before is None or arrival.source.remaining != before:
+                if is_begun and (before is None or arrival.source.remaining != before):
                     raise StorageFailed("The file was removed while it was written.") from error
                 if tries > 1:
                     self._completion.give_up(upload)
@@ -287,22 +289,21 @@ class Chunks:
             raise UploadComplete("Every byte of the upload has arrived already.")
         arrival.source.finish()
 
-    def _write(self, upload: Upload, arrival: Arrival) -> Upload:
+    def _write(self, upload: Upload, arrival: Arrival, writer: RangeWriter) -> Upload:
         chunk = arrival.chunk
-        with self._staging.writer(upload.id, chunk, self._limits) as writer:
-            # Another request may have written some of the bytes while this one waited for the lock.
-            upload = self._records.get(upload.id).require_present()
-            arrival.check_offset(upload)
-            gaps = list(upload.received.gaps(chunk)) if arrival.is_needed_by(upload) else []
-            if arrival.source.remaining is not None:
-                upload = self.reserve(upload, sum(gap.length for gap in gaps))
-            upload, end = self._write_gaps(upload, arrival, gaps, writer)
-            self._policy_of(upload).check_length(end)
-            if upload.length is None:
-                self._quotas.check_growth(upload, end)
-            writer.finish(arrival.source)
-            arrived = ByteRange(chunk.start, end)
-            return self._records.add_received(upload, arrived, self._clock())
+        # Another request may have written some of the bytes while this one waited for the lock.
+        upload = self._records.get(upload.id).require_present()
+        arrival.check_offset(upload)
+        gaps = list(upload.received.gaps(chunk)) if arrival.is_needed_by(upload) else []
+        if arrival.source.remaining is not None:
+            upload = self.reserve(upload, sum(gap.length for gap in gaps))
+        upload, end = self._write_gaps(upload, arrival, gaps, writer)
+        self._policy_of(upload).check_length(end)
+        if upload.length is None:
+            self._quotas.check_growth(upload, end)
+        writer.finish(arrival.source)
+        arrived = ByteRange(chunk.start, end)
+        return self._records.add_received(upload, arrived, self._clock())
 
     def _write_gaps(
         self, upload: Upload, arrival: Arrival, gaps: list[ByteRange], writer: RangeWriter

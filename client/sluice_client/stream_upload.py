@@ -35,7 +35,7 @@ def upload_stream(
 ) -> Uploaded:
     """The bytes up to the stream's end as a file on the server, complete and verified.
 
-    Raises any `SluiceError`; the upload is then cancelled.
+    Raises any `SluiceError`; the upload is then cancelled, and a file with wrong bytes deleted.
     """
     meter = Meter(name, None, listener)
     upload_id = _create(transport, name)
@@ -44,9 +44,12 @@ def upload_stream(
         meter.report(Phase.VERIFYING)
         document = await_checksum(transport, upload_id, length)
         is_verified = checksums.compare(document, name)
-    except BaseException:
+    except BaseException as error:
         with suppress(SluiceError):
             transport.request("DELETE", f"/api/uploads/{upload_id}")
+        if isinstance(error, ContentMismatch):
+            with suppress(SluiceError):  # The upload may be complete.
+                transport.request("DELETE", f"/api/videos/{upload_id}")
         raise
     meter.report(Phase.DONE)
     media = str(document["media"])

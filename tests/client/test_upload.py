@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 
 from sluice_client import (
     Client,
+    ContentMismatch,
     FileChanged,
     Interrupted,
     Phase,
@@ -271,3 +274,15 @@ def test_connections_are_kept_alive(
     client.upload(make_file(size=5_000_000))
     assert len(line.requests) > 10
     assert len(connections) <= 4
+
+
+def test_a_stream_that_is_another_file_on_the_server_is_removed_there(
+    server: Server, line: BadLine, make_client: MakeClient
+) -> None:
+    def other_checksum(_request: Request, block: bytes) -> bytes:
+        return re.sub(rb'("sha256": ?")[0-9a-f]{64}', rb"\g<1>" + b"0" * 64, block)
+
+    line.garble = other_checksum
+    with pytest.raises(ContentMismatch):
+        make_client(line.url).upload_stream(io.BytesIO(b"bytes"), "wrong.mkv")
+    assert list(make_client(server.url).videos("wrong.mkv")) == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -225,6 +225,29 @@ def test_closing_a_link_frees_at_once_what_its_uploads_hold(place: Place) -> Non
     with pytest.raises(UploadGone):
         place.services.uploads.get(stranger(link), upload.id)
     assert place.services.records.get(done.id).state is UploadState.COMPLETE
+
+
+def test_closing_a_link_leaves_the_parts_of_a_file_that_is_being_put_together(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = place.link()
+    sender, services = stranger(link), place.services
+    parts = [place.begin(sender, 1000, UploadKind.PARTIAL) for _ in range(2)]
+    for part in parts:
+        place.send(part, 1000)
+    concatenate = services.uploads._store.library.concatenate
+
+    def close_first(key: str, sources: Sequence[tuple[str, int]]) -> None:
+        services.identity.upload_links.close(link)
+        concatenate(key, sources)
+
+    monkeypatch.setattr(services.uploads._store.library, "concatenate", close_first)
+    whole_kind = UploadKind.CONCATENATION
+    new = NewUpload(scope=sender, filename="a.mp4", length=None, kind=whole_kind)
+    whole = services.uploads.concatenate(new, [Part(part.id, part.id) for part in parts])
+    assert (whole.state, whole.length) == (UploadState.COMPLETE, 2000)
+    assert [services.records.get(part.id).state for part in parts] == [UploadState.EXPIRED] * 2
+    assert (place.counted(link), place.used()) == ((1, 2000), 2000)
 
 
 def test_nothing_begins_through_a_link_that_was_closed_meanwhile(place: Place) -> None:

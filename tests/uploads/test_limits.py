@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import time
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from app.domain.access import Scope
 from app.domain.errors import NoRoom, TooManyRequests, TooManyUploads, TooMuchReserved
 from app.domain.lifecycle import UploadState
 from app.domain.upload import LEAST_AHEAD_BYTES, Upload
+from app.ingest.source import StreamSource
 from app.records.engine import Database
 from app.storage.local import folder
 from app.uploads.service import NewUpload
@@ -136,6 +138,16 @@ def test_space_without_bytes_is_given_back_and_reserved_again(stingy: World) -> 
     stingy.send(upload, 500, 600)
     assert (stingy.staging / upload.id).stat().st_size == 1000
     assert stingy.send(stingy.send(upload, 0, 500), 600, 1000).state is UploadState.COMPLETE
+
+
+@pytest.mark.folders
+def test_space_is_reserved_again_for_a_body_of_unknown_length(stingy: World) -> None:
+    upload = stingy.create(1000)
+    age(stingy, upload)
+    stingy.housekeeping.give_space_back()
+    source = StreamSource(io.BytesIO(pattern(0, 1000)), None)
+    assert stingy.chunks.append_at_offset(upload, 0, source).state is UploadState.COMPLETE
+    assert stingy.content(upload) == pattern(0, 1000)
 
 
 @pytest.mark.folders
