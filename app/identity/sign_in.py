@@ -159,4 +159,5 @@ def _limits(email: str, address: str) -> Limits:
         refusing=refusing,
         slowing={account: SLOW_OF_ACCOUNT, **dict.fromkeys(networks, SLOW_FROM_NETWORK)},
         networks=tuple(networks),
+        client="" if is_loopback(address) else site or network,
     )
