@@ -27,7 +27,7 @@ class Limits:
     """
 
     refusing: Mapping[str, Patience]
-    slowing: Mapping[str, int] = field(default_factory=dict)
+    slowing: Mapping[str, float] = field(default_factory=dict)
     networks: tuple[str, ...] = ()
     client: str = ""
     is_known_device: bool = False
