@@ -43,6 +43,9 @@ class _Body:
             return self.ask().includes(self.scope)
         except UploadError as error:
             return error.retryable
+        except Exception:  # It must not keep the others from being asked about.
+            log.exception("a request of %s cannot be checked", self.scope.sender)
+            return True
 
 
 class _GuardedSending:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from app.domain.addresses import network_of, site_of
+from app.domain.addresses import is_loopback, network_of, site_of
 from app.domain.errors import InvalidField
 from app.identity.password_checks import Limits, PasswordChecks
 from app.identity.passwords import Passwords
@@ -31,14 +31,14 @@ class LinkPasswords:
 
     def check(self, link_id: str, stored: str, password: str, *, address: str) -> None:
         """Raise `InvalidField` for another password, and `TooManyAttempts` after many of them."""
-        network, site = f"link:{link_id}:{network_of(address)}", site_of(address)
+        network, site = network_of(address), site_of(address)
+        here = f"link:{link_id}:{network}"
+        of_site = [f"link:{link_id}:{site}"] if site else []
         limits = Limits(
-            refusing={network: OF_NETWORK},
-            slowing={
-                f"link:{link_id}": SLOW_FROM,
-                **({f"link:{link_id}:{site}": SLOW_FROM} if site else {}),
-            },
-            networks=(network, f"link:{link_id}:{site}"),
+            refusing={here: OF_NETWORK},
+            slowing=dict.fromkeys([f"link:{link_id}", *of_site], SLOW_FROM),
+            networks=(here, *of_site),
+            client="" if is_loopback(address) else site or network,
         )
         if self._checks.failures_after(stored, password, limits):
             raise InvalidField("This is not the password.", field="password")

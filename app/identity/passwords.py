@@ -51,6 +51,7 @@ FIRST = -1
 @dataclass(eq=False, slots=True)
 class _Waiter:
     priority: int
+    network: str
     granted: Event = field(default_factory=Event)
     is_refused: bool = False
 
@@ -58,7 +59,9 @@ class _Waiter:
 class HashQueue:
     """Lets a few threads at a time hash; the lowest priority goes next, first in, first out.
 
-    If all places are taken, a newcomer with a lower priority replaces the last in the queue.
+    If all places are taken, a newcomer with a lower priority replaces the last in the queue. A
+    network stands behind itself: its second waiter gets a higher number than its first, and so on.
+    Many requests at once from one network, even with right passwords, keep nobody else waiting.
     """
 
     def __init__(
@@ -71,16 +74,19 @@ class HashQueue:
         self._changing = Lock()
 
     @contextmanager
-    def turn(self, priority: int = 0) -> Iterator[None]:
-        """Run the block when it is this thread's turn; raises `ServerBusy`."""
-        self._begin(priority)
+    def turn(self, priority: int = 0, network: str = "") -> Iterator[None]:
+        """Run the block when it is this thread's turn; raises `ServerBusy`.
+
+        Without a `network`, or with `FIRST` priority, the priority stays as it is.
+        """
+        self._begin(priority, network)
         try:
             yield
         finally:
             self._end()
 
-    def _begin(self, priority: int) -> None:
-        waiter = _Waiter(priority)
+    def _begin(self, priority: int, network: str) -> None:
+        waiter = _Waiter(priority, network)
         with self._changing:
             if self._free:
                 self._free -= 1
@@ -97,6 +103,10 @@ class HashQueue:
 
     def _take_place(self, waiter: _Waiter) -> None:
         is_first = waiter.priority == FIRST
+        if waiter.network and not is_first:
+            of_network = (each for each in self._waiting if each.network == waiter.network)
+            others = max((each.priority for each in of_network), default=FIRST)
+            waiter.priority = max(waiter.priority, others + 1)
         rivals = [each for each in self._waiting if (each.priority == FIRST) is is_first]
         if len(rivals) >= self._places[is_first]:
             last = max(reversed(rivals), key=lambda each: each.priority, default=waiter)
@@ -147,17 +157,19 @@ class Passwords:
             return self._hasher.hash(_to_bytes(password))
 
     @contextmanager
-    def turn(self, priority: int = 0, *, is_slow: bool = False) -> Iterator[None]:
-        """Wait for the turn to call `is_right`; raises `ServerBusy`.
+    def turn(
+        self, priority: int = 0, *, network: str = "", is_slow: bool = False
+    ) -> Iterator[None]:
+        """Wait for the turn to call `is_right`; raises `ServerBusy`. See `HashQueue`.
 
         Slow ones wait for each other as well, and pause: they are likely to be guesses.
         """
         with ExitStack() as stack:
             if is_slow:
-                stack.enter_context(self._slow_queue.turn(priority))
+                stack.enter_context(self._slow_queue.turn(priority, network))
                 with without_slot():
                     time.sleep(self._slow_seconds)
-            stack.enter_context(self._queue.turn(priority))
+            stack.enter_context(self._queue.turn(priority, network))
             _ = self._of_nobody  # Made before the first check of either kind.
             yield
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
+from math import inf
 
 from itsdangerous import BadData
 
@@ -152,11 +153,13 @@ def _limits(email: str, address: str) -> Limits:
     refusing = {f"{account_here}:{network}": OF_ACCOUNT}
     if site:
         refusing[f"{account_here}:{site}"] = OF_ACCOUNT_FROM_SITE
-    networks: list[str] = []
-    if not is_loopback(address):
-        networks = [f"address:{name}" for name in (network, site) if name]
+    if is_loopback(address):  # Counted all the same: the audit log notes fewer of many.
+        slowing = {account: SLOW_OF_ACCOUNT, f"address:{network}": inf}
+        return Limits(refusing=refusing, slowing=slowing)
+    networks = [f"address:{name}" for name in (network, site) if name]
     return Limits(
         refusing=refusing,
         slowing={account: SLOW_OF_ACCOUNT, **dict.fromkeys(networks, SLOW_FROM_NETWORK)},
         networks=tuple(networks),
+        client=site or network,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from threading import Barrier, Thread
 
@@ -19,7 +19,7 @@ from app.domain.errors import (
     WrongCredentials,
 )
 from app.identity.password_checks import PasswordChecks, in_words
-from app.identity.passwords import HASHES_AT_ONCE, Passwords
+from app.identity.passwords import HASHES_AT_ONCE, MAX_WAITING, Passwords
 from app.identity.sign_in import (
     OF_ACCOUNT,
     OF_ACCOUNT_FROM_SITE,
@@ -36,6 +36,7 @@ from app.records.identity.people import Person
 from app.records.shared_values import SharedValues
 from tests.identity.world import CHEAP, GOOD_PASSWORD, World
 from tests.postgresql import ON_BOTH_DATABASES
+from tests.waiting import wait_until
 
 EMAIL = "ann@example.org"
 ADDRESS = "192.0.2.7"
@@ -50,12 +51,14 @@ class CountedPasswords(Passwords):
         self.is_busy = False
 
     @contextmanager
-    def turn(self, priority: int = 0, *, is_slow: bool = False) -> Iterator[None]:
+    def turn(
+        self, priority: int = 0, *, network: str = "", is_slow: bool = False
+    ) -> Iterator[None]:
         """As in `Passwords`."""
         if self.is_busy:
             raise ServerBusy("Busy.")
         self.slow_checks += is_slow
-        with super().turn(priority, is_slow=is_slow):
+        with super().turn(priority, network=network, is_slow=is_slow):
             yield
 
 
@@ -309,6 +312,9 @@ def test_a_proxy_that_names_no_clients_is_not_counted_as_one(
     for number in range(SLOW_FROM_NETWORK + 1):
         door.fail(1, email=f"{number}@example.org", address=address)
     assert door.passwords.slow_checks == 0
+    last = door.try_(email="last@example.org", address=address)
+    assert isinstance(last, WrongCredentials)
+    assert last.failures == SLOW_FROM_NETWORK + 2, "so that the audit log notes fewer of many"
 
 
 @ON_BOTH_DATABASES
@@ -327,6 +333,39 @@ def test_many_attempts_at_the_same_time_are_all_counted(door: Door, ann: Person)
         thread.join()
     let_through = [answer for answer in answers if isinstance(answer, WrongCredentials)]
     assert OF_ACCOUNT.free <= len(let_through) < OF_ACCOUNT.free + HASHES_AT_ONCE
+
+
+@pytest.mark.parametrize(
+    ("flood", "address"),
+    [(["192.0.2.66"] * 2, ADDRESS), (["2001:db8:7:1::1", "2001:db8:7:2::1"], "2001:db8:8::1")],
+)
+def test_many_right_passwords_from_one_network_take_no_place_from_others(
+    door: Door, world: World, ann: Person, flood: list[str], address: str
+) -> None:
+    world.person("mallory@example.org", password_hash=ann.password_hash)
+    waiting, answers = door.passwords._queue._waiting, dict[int, Person | UploadError]()
+
+    def sign_in(number: int, email: str, from_: str) -> None:
+        answers[number] = door.try_(GOOD_PASSWORD, email=email, address=from_)
+
+    def begin(number: int, email: str, from_: str) -> Thread:
+        thread, seen = Thread(target=sign_in, args=(number, email, from_)), list(waiting)
+        thread.start()
+        wait_until(lambda: waiting != seen or not thread.is_alive(), "it has a place or has none")
+        return thread
+
+    with ExitStack() as turns:
+        for _ in range(HASHES_AT_ONCE):
+            turns.enter_context(door.passwords.turn())
+        threads = [
+            begin(number, "mallory@example.org", flood[number % 2]) for number in range(MAX_WAITING)
+        ]
+        threads.append(begin(MAX_WAITING, EMAIL, address))
+    for thread in threads:
+        thread.join()
+    assert answers[MAX_WAITING] == ann
+    refused = [number for number, answer in answers.items() if isinstance(answer, ServerBusy)]
+    assert refused == [MAX_WAITING - 1], "the last of the flood makes room"
 
 
 def test_many_right_passwords_at_the_same_time_are_never_refused(door: Door, ann: Person) -> None:
