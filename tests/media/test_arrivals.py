@@ -33,12 +33,12 @@ MISSING_BYTES = 1000
 """At the end of the film."""
 
 
-class BusyOnce(MediaRecords):
-    """The database that cannot be written the first time that a film is described."""
+class Busy(MediaRecords):
+    """The database that cannot be written the first few times that a film is described."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, failures: int = 1) -> None:
         super().__init__(database)
-        self.has_failed = False
+        self.failures = failures
 
     def describe(
         self,
@@ -49,8 +49,8 @@ class BusyOnce(MediaRecords):
         facts: Mapping[str, Any] | None,
         problem: Problem | None = None,
     ) -> Playback:
-        if not self.has_failed:
-            self.has_failed = True
+        if self.failures:
+            self.failures -= 1
             raise ServerBusy("The database is busy.")
         return super().describe(upload_id, target, now, facts=facts, problem=problem)
 
@@ -101,7 +101,7 @@ def test_a_film_whose_description_failed_is_looked_at_again(
 ) -> None:
     upload = add_most_of(world, store, film("h264.mp4"))
     tools = world.tools(MediaSource(store, world.folder))
-    arrivals = Arrivals(replace(tools, media=BusyOnce(world.database)))
+    arrivals = Arrivals(replace(tools, media=Busy(world.database)))
     arrivals.look()
     assert state_of(world, upload) is PlaybackState.WAITING
     arrivals.look()
@@ -151,5 +151,20 @@ def test_films_with_a_short_index_come_before_those_with_a_long_one(
     assert arrivals.look()
     assert state_of(world, short) is PlaybackState.PLAYABLE
     assert sorted(map(str, (state_of(world, each) for each in long))) == ["None", "playable"]
+    assert not arrivals.look()
+    assert [state_of(world, each) for each in long] == [PlaybackState.PLAYABLE] * 2
+
+
+def test_long_indexes_that_cannot_be_noted_wait_for_the_next_look(
+    world: World, store: Store
+) -> None:
+    """The worker looks again at once for as long as `look` returns True."""
+    length = SHORT_INDEX + 1000
+    content = hostile_indexes.film(hostile_indexes.track(length), media_bytes=length + 10)
+    long = [add_begun(world, store, content[:-5], len(content)) for _ in range(2)]
+    tools = world.tools(MediaSource(store, world.folder))
+    arrivals = Arrivals(replace(tools, media=Busy(world.database, failures=2)))
+    assert not arrivals.look()
+    assert arrivals.look()
     assert not arrivals.look()
     assert [state_of(world, each) for each in long] == [PlaybackState.PLAYABLE] * 2

@@ -84,7 +84,8 @@ class Arrivals:
     def look(self) -> bool:
         """Make the films playable whose index has arrived since the last time.
 
-        All whose index is short, and one of the others, the shortest; whether there are more.
+        All whose index is short, and one of the others, the shortest that has arrived; whether
+        there are more to try at once. If none of these could be done, they wait for the next look.
         """
         since = self._tools.clock() - RECENT if self._has_looked else BEFORE_ALL
         found = self._tools.uploads.arriving(since, MOST_AT_ONCE)
@@ -97,10 +98,11 @@ class Arrivals:
                 self._safely(self._order_poster, upload)
             elif entries := self._safely(self._try, upload):
                 long.append((entries, upload))
-        if long:
-            _, upload = min(long, key=lambda each: each[0])
-            self._safely(partial(self._try, most_entries=LONG_INDEX), upload)
-        return len(long) > 1
+        try_long = partial(self._try, most_entries=LONG_INDEX)
+        for tried, (_, upload) in enumerate(sorted(long, key=lambda each: each[0]), start=1):
+            if self._safely(try_long, upload) is not None:
+                return tried < len(long)
+        return False
 
     def _described(self, films: list[Upload]) -> set[UploadId]:
         """Those whose film is known: `_describe` may have failed after it had added a row."""
@@ -113,19 +115,22 @@ class Arrivals:
             return False
         return upload.received.total >= self._begins_at.get(upload.id, 0)
 
-    def _safely(self, act: Callable[[Upload], int], upload: Upload) -> int:
-        """What `act` returns, or 0: no upload may keep the worker from the others."""
+    def _safely(self, act: Callable[[Upload], int | None], upload: Upload) -> int | None:
+        """What `act` returns; None if the next look does it."""
         try:
             return act(upload)
         except UploadError:
-            pass  # It has ended, or the next look does it.
-        except Exception:
+            return None  # It has ended, or the next look does it.
+        except Exception:  # No upload may keep the worker from the others.
             log.exception("an arriving film cannot be looked at", extra={"upload_id": upload.id})
             self._refuse(upload.id)
-        return 0
+            return 0
 
-    def _try(self, upload: Upload, most_entries: int = SHORT_INDEX) -> int:
-        """Make it playable if its index has arrived; the entries of an index that is longer."""
+    def _try(self, upload: Upload, most_entries: int = SHORT_INDEX) -> int | None:
+        """Make it playable if its index has arrived; the entries of an index that is longer.
+
+        None if bytes of it are missing.
+        """
         with closing(self._tools.source.open(upload)) as source:
             read_at = reader(source)
             try:
@@ -136,7 +141,7 @@ class Arrivals:
                     arrived=upload.received.total,
                 )
             except NotArrived:
-                return 0
+                return None
             except (LongIndex, NotIndexable) as error:
                 return self._put_off(upload, error)
             if is_playable(movie):
