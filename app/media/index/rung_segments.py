@@ -65,7 +65,7 @@ class Excerpt:
         return film_of(track, self.samples)
 
     def lacking_key_frames(self, made: Set[int]) -> tuple[range, ...]:
-        """The ticks whose pictures refer to a key frame that should be among those `made`, and is not.
+        """Ticks whose pictures refer to a key frame that should be among those `made`, and is not.
 
         Decoders make them all the same, of grey. A leading picture refers to the key frame
         before its own, too. Key frames that are not to be seen are taken for decoded.
