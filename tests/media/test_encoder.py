@@ -261,6 +261,43 @@ def repeated(track: Track, count: int, offset: int) -> Track:
     return replace(track, samples=longer)
 
 
+@pytest.mark.parametrize("name", ["hevc-open-gop.mp4", "open-gop.mp4"])
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("place", [0, 1])
+def test_pictures_that_refer_to_a_damaged_key_frame_are_left_out(
+    film: FilmStore, tmp_path: Path, name: str, number: int, place: int
+) -> None:
+    """Decoders would guess them, in grey. `place` counts the key frames of the segment."""
+    original = {frame.time: frame.number for frame in watch(film(name)).frames}
+    with cut(film(name)) as source:
+        track, starts = source.cuts.track, source.cuts.starts
+        keys = track.samples.key_frames
+        first = next(at for at, key in enumerate(keys) if track.shown_at(key) == starts[number - 1])
+        damaged, after = keys[first + place], keys[first + place + 1]
+        place_in_file = track.samples.offsets[damaged]
+        hole = range(place_in_file, place_in_file + track.samples.sizes[damaged])
+        intact = source.read_at
+
+        def read_at(offset: int, count: int) -> bytes:
+            data = bytearray(intact(offset, count))
+            begin, end = max(hole.start - offset, 0), min(hole.stop - offset, count)
+            if begin < end:
+                data[begin:end] = bytes(end - begin)
+            return bytes(data)
+
+        source.read_at = read_at
+        initialization, segments = source.encode([number], tmp_path / "rung")
+        lost = [track.shown_at(key) / track.timescale for key in (damaged, after)]
+    whole = tmp_path / "whole.mp4"
+    whole.write_bytes(initialization + segments[number])
+    shown = watch(whole).frames
+    first_shown = min(time for time, frame in original.items() if frame == shown[0].number)
+    times = [first_shown, *(frame.time for frame in shown[1:])]
+    assert [frame.number for frame in shown] == [original[time] for time in times]
+    assert not any(lost[0] <= time < lost[1] for time in times)
+    assert any(time >= lost[1] for time in times), "the rest is there"
+
+
 def test_a_part_in_which_nothing_can_be_decoded_is_named(film: FilmStore, tmp_path: Path) -> None:
     with cut(film("h264.mp4")) as source:
         source.read_at = lambda _offset, count: bytes(count)

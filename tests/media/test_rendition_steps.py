@@ -189,12 +189,20 @@ def test_a_segment_unlike_the_others_is_not_kept(runner: StepRunner, film: FilmS
     assert runner.made(video) == {"2"}
 
 
-@pytest.mark.parametrize(("number", "begin", "end"), [(1, 0.0, 4.7), (2, 4.7, 9.5)])
+@pytest.mark.parametrize(
+    ("name", "number", "begin", "end"),
+    [
+        ("hevc-open-gop.mp4", 1, 0.0, 4.7),
+        ("hevc-open-gop.mp4", 2, 4.7, 9.5),
+        ("open-gop.mp4", 1, 0.0, 4.9),
+        ("open-gop.mp4", 2, 4.9, 8.9),
+    ],
+)
 def test_a_part_that_is_damaged_fails_and_the_rest_is_made(
-    runner: StepRunner, film: FilmStore, number: int, begin: float, end: float
+    runner: StepRunner, film: FilmStore, name: str, number: int, begin: float, end: float
 ) -> None:
-    """One of three segments has nothing that can be decoded."""
-    video = runner.add(film("hevc-open-gop.mp4"))
+    """One of three segments has nothing but leading pictures of the next one's key frame."""
+    video = runner.add(film(name))
     place = runner.world.folder.path(video, REMUXED)
     original = watch(place)
     spoil(place, begin, end)

@@ -12,12 +12,12 @@ encoder chooses, segments that were made apart follow each other without overlap
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise, starmap
-from operator import sub
+from operator import add, sub
 
 from app.media.index.boxes import LARGEST_32_BIT, Fields, box, boxes_in, children
 from app.media.index.errors import NotIndexable
@@ -63,6 +63,36 @@ class Excerpt:
     def film(self, track: Track) -> Iterator[Piece]:
         """It as an MP4 file."""
         return film_of(track, self.samples)
+
+    def lacking_key_frames(self, made: Set[int]) -> tuple[range, ...]:
+        """Ticks whose pictures refer to a key frame that should be among those `made`, and is not.
+
+        Decoders make them all the same, of grey. A leading picture refers to the key frame
+        before its own, too. Key frames that are not to be seen are taken for decoded.
+        """
+        times = list(map(add, self.samples.decode_times, self.samples.composition_offsets))
+        keys = self.samples.key_frames
+        lost = {key for key in keys if self._shows(times[key]) and times[key] not in made}
+        if not lost:
+            return ()
+        bounds: list[tuple[int, bool]] = []
+        for number, time in enumerate(times):
+            last = bisect_right(keys, number) - 1
+            is_leading = last >= 0 and time < times[keys[last]]
+            needed = keys[max(last - is_leading, 0) : last + 1]
+            bounds.append((time, not lost.isdisjoint(needed)))
+        bounds.sort()
+        ends = [time for time, _ in bounds[1:]] + [max(self.end, bounds[-1][0])]
+        found: list[range] = []
+        for (time, is_lacking), end in zip(bounds, ends, strict=True):
+            if is_lacking and found and found[-1].stop == time:
+                found[-1] = range(found[-1].start, end)
+            elif is_lacking:
+                found.append(range(time, end))
+        return tuple(found)
+
+    def _shows(self, time: int) -> bool:
+        return self.start <= time < self.end and not any(time in run for run in self.unseen)
 
 
 @dataclass(frozen=True, slots=True)

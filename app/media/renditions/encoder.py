@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import FileIO
 from pathlib import Path
 from threading import Event
@@ -82,6 +82,7 @@ class Encoder:
             with disk_errors(), (self.scratch / _EXCERPT).open("wb") as target:
                 copy_pieces(excerpt.film(cuts.track), self._read, target)
             self._run(cuts.track, excerpt, rung)
+            self._leave_out_grey(cuts.track, excerpt, rung)
             return self._assembled(cuts, number, excerpt)
         finally:
             for name in (_EXCERPT, _ENCODED):
@@ -117,14 +118,25 @@ class Encoder:
             else:
                 return
 
+    def _leave_out_grey(self, track: Track, excerpt: Excerpt, rung: Rung) -> None:
+        """Encode again without the pictures that refer to a key frame which is damaged.
+
+        ffmpeg makes them of grey, and ends well; which ones, differs by its version.
+        """
+        with closing(FileIO(self.scratch / _ENCODED)) as file:
+            pictures = _pictures(file)
+        made = set(map(pictures.shown_at, range(len(pictures.samples))))
+        grey = excerpt.lacking_key_frames(made)
+        if all(any(time in run for run in grey) for time in made):
+            raise FfmpegFailed(NOTHING_DECODED)
+        if any(time in run for run in grey for time in made):
+            self._run(track, replace(excerpt, unseen=(*excerpt.unseen, *grey)), rung)
+
     def _assembled(self, cuts: RungCuts, number: int, excerpt: Excerpt) -> tuple[Path, Path]:
         initialization, segment = self.scratch / "init.mp4", self.scratch / f"{number}.m4s"
         with closing(FileIO(self.scratch / _ENCODED)) as file:
-            read_at = reader(file)
+            read_at, pictures = reader(file), _pictures(file)
             try:
-                pictures = read_movie(read_at, length_of(file)).picture
-                if pictures is None:
-                    raise FfmpegFailed(NOTHING_DECODED)
                 head = cuts.segment(number, pictures, excerpt.begin).head(pictures.id, number)
                 initialization.write_bytes(cuts.initialization(pictures))
             except NotIndexable as error:
@@ -133,6 +145,17 @@ class Encoder:
                 samples = pictures.samples
                 copy_pieces([head, *samples.extents(0, len(samples))], read_at, target)
         return initialization, segment
+
+
+def _pictures(file: FileIO) -> Track:
+    """Those that were encoded."""
+    try:
+        pictures = read_movie(reader(file), length_of(file)).picture
+    except NotIndexable as error:
+        raise FfmpegFailed(NOTHING_DECODED) from error
+    if pictures is None or not len(pictures.samples):
+        raise FfmpegFailed(NOTHING_DECODED)
+    return pictures
 
 
 def _decoding(track: Track) -> list[str]:
