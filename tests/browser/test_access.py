@@ -155,8 +155,9 @@ def tab_to(page: Page, name: str) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", *long(["dark"])])
 def test_a_phone_shows_every_page_without_scrolling_sideways(
-    scheme: str, site: Server, open_page: OpenPage, films: Films
+    scheme: str, site: Server, open_page: OpenPage, films: Films, complaints: Complaints
 ) -> None:
+    complaints.allow_failed_requests()
     upload_id = put_everything(site, films)
     phone = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True}
     page = open_page(site, color_scheme=scheme, **phone)

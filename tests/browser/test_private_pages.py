@@ -60,7 +60,7 @@ def test_the_page_waits_for_its_turn_to_sign_in(
     server = BusyServer(page, "**/sign-in")
     sign_in(page)
     expect(page.get_by_text("You are in line")).to_be_visible()
-    expect(page.get_by_role("heading", name="Your account")).to_be_visible()
+    expect(page.get_by_role("heading", name="Your account", exact=True)).to_be_visible()
     assert (page.url, server.refused) == (f"{house.url}/account", 2)
 
 
@@ -75,7 +75,7 @@ def test_a_wrong_password_is_said_and_the_next_attempt_works(
     expect(page.get_by_label("E-mail address")).to_have_value(EMAIL)
     expect(page.get_by_label("Password")).to_be_focused()
     sign_in(page)
-    expect(page.get_by_role("heading", name="Your account")).to_be_visible()
+    expect(page.get_by_role("heading", name="Your account", exact=True)).to_be_visible()
 
 
 def test_a_guest_waits_for_a_turn_too(
