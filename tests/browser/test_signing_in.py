@@ -133,7 +133,7 @@ def test_a_person_signs_in_and_out_with_the_keyboard(
     expect(account).to_be_hidden()
     page.get_by_role("link", name="Server").click()
     page.get_by_role("link", name="People").click()
-    page.get_by_label("E-mail address").fill("bob@example.org")
+    page.get_by_role("textbox", name="E-mail address").fill("bob@example.org")
     page.get_by_role("button", name="Invite").click()
     expect(page.get_by_label("Link for bob@example.org")).to_have_value(re.compile("/join/"))
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
