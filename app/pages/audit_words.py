@@ -17,7 +17,12 @@ PERSON_CHANGES = {
 }
 """What `person.changed` says by its `change`; without one, the person changed the own name."""
 
-METHODS = {"password": "a password", "passkey": "a passkey", "link": "a link"}
+METHODS = {
+    "password": "a password",
+    "password+code": "a password and a code",
+    "passkey": "a passkey",
+    "link": "a link",
+}
 
 SENTENCES: Mapping[AuditAction, str] = {
     AuditAction.SESSION_REFUSED: "tried to sign in as {email}, and was refused",
@@ -26,6 +31,9 @@ SENTENCES: Mapping[AuditAction, str] = {
     AuditAction.PASSWORD_LINK_MADE: "made a link for {email} to choose a new password",
     AuditAction.PASSKEY_ADDED: "added a passkey {name}",
     AuditAction.PASSKEY_REMOVED: "removed a passkey {name}",
+    AuditAction.FACTOR_ADDED: "turned on one-time codes for {email}",
+    AuditAction.FACTOR_REMOVED: "turned off one-time codes for {email}",
+    AuditAction.RECOVERY_CODES_RENEWED: "made new recovery codes for {email}",
     AuditAction.PROVIDER_LINKED: "connected the account {email} to the provider",
     AuditAction.PROVIDER_UNLINKED: "disconnected the account {email} from the provider",
     AuditAction.PASSWORD_CHANGED: "chose a new password",
@@ -44,6 +52,7 @@ SENTENCES: Mapping[AuditAction, str] = {
     AuditAction.WEBHOOK_CHANGED: "changed the webhook to {host}",
     AuditAction.WEBHOOK_REMOVED: "removed the webhook to {host}",
     AuditAction.WEBHOOK_SECRET_SHOWN: "looked at the secret of the webhook to {host}",
+    AuditAction.WEBHOOK_SECRET_RENEWED: "changed the secret of the webhook to {host}",
     AuditAction.UPLOAD_CANCELLED: "cancelled the upload of {filename}",
     AuditAction.VIDEO_RENAMED: "renamed {filename} to {renamed_to}",
     AuditAction.VIDEO_DELETED: "deleted {filename}",

@@ -77,7 +77,7 @@ BODIES: Mapping[tuple[str, str], dict[str, Any]] = {
 SAME_FOR_ALL = {("tus.one", "GET"), ("tus.one", "POST"), ("tus.one", "PUT")}
 """They look nothing up: tus has no such methods, and a browser is sent to the video's own URL."""
 
-SIGNS_OUT = {"sign_in.sign_out", "api_session.end"}
+SIGNS_OUT = {"account.delete", "sign_in.sign_out", "api_session.end"}
 """Everybody may, and is nobody afterwards."""
 
 Make = Callable[[Site, Rule, str], str]

@@ -141,7 +141,7 @@ def test_what_is_wrong_with_the_form_is_beside_its_field(client: FlaskClient) ->
     refused = client.post("/webhooks", data={"url": 'ftp://"><script>'})
     assert refused.status_code == 400
     assert 'aria-invalid="true"' in refused.text
-    assert "Choose what it is told of." in refused.text
+    assert "Choose at least one event." in refused.text
     assert "<script>" not in refused.text.replace('<script type="module"', "")
     private = client.post("/webhooks", data={"url": "http://10.0.0.1/", "video.ready": "1"})
     assert "private network" in private.text

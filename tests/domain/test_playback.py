@@ -37,4 +37,10 @@ def test_a_job_that_has_ended_can_only_be_queued_again() -> None:
 
 
 def test_uploads_go_before_every_lane_and_films_that_wait_before_the_rest() -> None:
-    assert [(lane.urgency, lane.niceness) for lane in Lane] == [(0, 5), (1, 5), (2, 19), (3, 19)]
+    assert [(lane.urgency, lane.niceness) for lane in Lane] == [
+        (0, 5),
+        (1, 5),
+        (2, 19),
+        (3, 19),
+        (4, 19),
+    ]

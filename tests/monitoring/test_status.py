@@ -68,7 +68,7 @@ def test_a_bucket_has_no_free_space(tmp_path: Path) -> None:
         client = app.test_client()
         assert set(client.get("/api/status").get_json()["free_bytes"]) == {"staging"}
         page = client.get("/status").get_data(as_text=True)
-    assert "Free for spools" in page
+    assert "Free for spool files" in page
     assert "Free in the library" not in page
 
 

@@ -197,9 +197,9 @@ def test_a_request_that_fails_late_takes_no_upload_away_that_others_have_filled(
     """Its client lost patience and repeated it; the first request hears of its failure later."""
     reserve, sent = world.store.staging.reserve, list[Upload]()
 
-    def reserve_unheard(key: str, length: int) -> None:
+    def reserve_unheard(key: str, length: int, *, allocates: bool) -> None:
         monkeypatch.setattr(world.store.staging, "reserve", reserve)
-        reserve(key, length)
+        reserve(key, length, allocates=allocates)
         sent.append(world.send(world.create(1000, client_key="k"), 0, 400))
         raise ServerBusy("The database cannot be reached.")
 

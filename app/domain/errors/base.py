@@ -10,8 +10,10 @@
     |   |-- DigestMismatch      400  retryable
     |   `-- BodyTruncated       400  retryable
     |-- NotSignedIn             401
-    |   `-- WrongCredentials    401
+    |   |-- WrongCredentials    401
+    |   `-- SecondFactorRequired 401
     |-- NotAllowed              403
+    |   |-- SecondFactorMissing 403
     |   |-- SignInRefused       403
     |   `-- NoProject           403
     |-- UploadNotFound          404
