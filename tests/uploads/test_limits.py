@@ -68,7 +68,7 @@ def test_limits_of_a_sender_hold_over_several_projects(tmp_path: Path, on_server
 
 def test_only_bytes_still_missing_count_as_reserved(limited: World) -> None:
     upload = create(limited, ANN, 900)
-    with pytest.raises(TooMuchReserved, match="With this file 1.1 KB"):
+    with pytest.raises(TooMuchReserved, match=r"With this file 1\.1 KB"):
         create(limited, ANN, 200)
     limited.chunks.append(upload, 0, body(0, 100))
     create(limited, ANN, 200)
