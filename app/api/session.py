@@ -42,7 +42,7 @@ def show() -> Response:
 @blueprint.post("")
 @requires(Action.VISIT)
 def begin() -> Response:
-    """Sign in with e-mail address and password, and the `code` of whoever has a second factor."""
+    """Sign in with e-mail address, password and, with a second factor, a `code`."""
     body = json_object()
     person = person_with(member(body, "email", kind=str), member(body, "password", kind=str))
     if not current_services().identity.second_factors.has(person.id):

@@ -154,7 +154,7 @@ class Caller:
     `id` is the id of the person, key or link, and `name` what people call it. `roles` are those in
     each project, and `project` is the one that new uploads go to. `visitor` tells those apart who
     use the same upload link, and `is_crowd` says that several people may be that visitor; `videos`
-    are those of a share link. Somebody who `needs_second_factor` reaches only their own account.
+    are those of a share link. With `needs_second_factor`, only the own account is accessible.
     """
 
     kind: CallerKind

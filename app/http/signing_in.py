@@ -23,7 +23,7 @@ PASSWORD, PASSWORD_AND_CODE = "password", "password+code"
 def person_with(email: str, password: str) -> Person:
     """Whose address and password these are; raises what `SignIn.with_password` does.
 
-    Whoever has a second factor is not signed in by that: see `SecondFactors`.
+    This does not sign in a person with a second factor: see `SecondFactors`.
     """
     device = session_cookie.value_in(request.environ, session_cookie.DEVICE)
     try:
