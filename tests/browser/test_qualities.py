@@ -118,8 +118,9 @@ def test_where_a_quality_cannot_be_made_the_film_goes_on_as_it_was_uploaded(
     open_page(page, shelf, film)
     page.get_by_role("button", name="settings").click()
     page.get_by_role("menuitem", name="Quality").click()
-    page.locator("video").evaluate("(video) => video.play()")  # As above: the menu takes a while.
     page.get_by_role("menuitemradio", name=QUALITY).click()
+    page.wait_for_function("() => document.querySelector('video').currentSrc.startsWith('blob:')")
+    page.locator("video").evaluate("(video) => video.play()")
     page.wait_for_function("() => document.querySelector('video').ended")
     expect(page.get_by_role("status")).to_have_text(
         "360p cannot be played here. From here on, the film is shown as it was uploaded."
