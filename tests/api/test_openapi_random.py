@@ -19,8 +19,10 @@ from schemathesis.schemas import BaseSchema
 from tests.api.application import application
 from tests.api.description import DOCUMENT, OPERATIONS, described_codes
 from tests.dropzone_client import form_body, form_headers
+from tests.long_tests import long
 
-EXAMPLES = 40
+EXAMPLES = [6, *long([40])]
+"""Requests of each operation."""
 
 TAKES_PARAMETERS = {"parameters", "requestBody"}
 
@@ -105,11 +107,13 @@ def describe(app: Flask) -> Described:
     return Described(schema, [video["id"], upload["id"]])
 
 
-def check_answers(described: Described, path: str, method: str, mode: GenerationMode) -> None:
+def check_answers(
+    described: Described, path: str, method: str, *, mode: GenerationMode, examples: int
+) -> None:
     operation = described.schema[path][method]
     excluded = EXCLUDED.get(path, [])
 
-    @settings(max_examples=EXAMPLES, derandomize=True, database=None)
+    @settings(max_examples=examples, derandomize=True, database=None)
     @given(operation.as_strategy(generation_mode=mode), st.sampled_from([None, *described.ids]))
     def check(case: Case[Any], existing: str | None) -> None:
         if mode is GenerationMode.POSITIVE and existing and "{" in path and method != "delete":
@@ -121,15 +125,17 @@ def check_answers(described: Described, path: str, method: str, mode: Generation
     check()
 
 
+@pytest.mark.parametrize("examples", EXAMPLES)
 @pytest.mark.parametrize(("path", "method"), EVERY)
 def test_a_valid_request_is_answered_as_described(
-    described: Described, path: str, method: str
+    described: Described, path: str, method: str, examples: int
 ) -> None:
-    check_answers(described, path, method, GenerationMode.POSITIVE)
+    check_answers(described, path, method, mode=GenerationMode.POSITIVE, examples=examples)
 
 
+@pytest.mark.parametrize("examples", EXAMPLES)
 @pytest.mark.parametrize(("path", "method"), CAN_BE_INVALID)
 def test_an_invalid_request_is_refused_as_described(
-    described: Described, path: str, method: str
+    described: Described, path: str, method: str, examples: int
 ) -> None:
-    check_answers(described, path, method, GenerationMode.NEGATIVE)
+    check_answers(described, path, method, mode=GenerationMode.NEGATIVE, examples=examples)

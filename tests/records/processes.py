@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import timedelta
-from multiprocessing import get_context
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from app.records.identity.deliveries import DeliveryQueue
 from app.records.jobs import JobRecords
 from app.records.media import MediaRecords
 from app.records.uploads import UploadRecords
+from tests.processes import PROCESSES
 from tests.records.making import at, sqlite
 
 SPAN = 10
@@ -25,8 +25,6 @@ JOB_FILMS = 10
 JOB_ARGUMENTS = ("360", "720", "1080")
 
 
-SPAWNING = get_context("spawn")
-
 LEASE = timedelta(hours=1)
 
 LONGEST_SECONDS = 300
@@ -35,10 +33,10 @@ LONGEST_SECONDS = 300
 
 def run_processes(target: Callable[..., None], arguments: list[tuple[object, ...]]) -> list[int]:
     """Exit codes of one process per tuple of arguments; they start together."""
-    barrier = SPAWNING.Barrier(len(arguments), timeout=LONGEST_SECONDS)
+    barrier = PROCESSES.Barrier(len(arguments), timeout=LONGEST_SECONDS)
     processes = []
     for where, *others in arguments:
-        process = SPAWNING.Process(target=target, args=(where, barrier, *others), daemon=True)
+        process = PROCESSES.Process(target=target, args=(where, barrier, *others), daemon=True)
         process.start()
         processes.append(process)
     for process in processes:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
-from multiprocessing import get_context
 from multiprocessing.synchronize import Barrier, Event
 from typing import Any
 
@@ -28,9 +27,8 @@ from app.records.postgresql import MIGRATION_LOCK, SESSION, PostgresqlServer
 from app.records.schema import SchemaState
 from app.records.uploads import UploadRecords
 from tests.postgresql import Postgresql, pgbouncer, postgresql
+from tests.processes import PROCESSES
 from tests.records.making import at, new_upload
-
-SPAWN = get_context("spawn")
 
 HELD_UP = text("SET LOCAL idle_in_transaction_session_timeout = '300ms'")
 """Instead of a minute; from when the lock is held: a process may be slow before."""
@@ -122,8 +120,8 @@ def test_a_process_paused_in_a_transaction_holds_up_nobody_for_long(
     records: UploadRecords, url: str
 ) -> None:
     upload, _ = records.add(new_upload())
-    is_held = SPAWN.Event()
-    process = SPAWN.Process(target=hold, args=(url, upload.id, is_held))
+    is_held = PROCESSES.Event()
+    process = PROCESSES.Process(target=hold, args=(url, upload.id, is_held))
     process.start()
     try:
         assert is_held.wait(120)
@@ -174,8 +172,8 @@ def closing_engine(kind: PostgresqlServer) -> Iterator[Engine]:
 
 def test_processes_that_start_together_migrate_once(server: Postgresql) -> None:
     url = server.create("new")
-    together = SPAWN.Barrier(4)
-    processes = [SPAWN.Process(target=migrate, args=(url, together)) for _ in range(4)]
+    together = PROCESSES.Barrier(4)
+    processes = [PROCESSES.Process(target=migrate, args=(url, together)) for _ in range(4)]
     for process in processes:
         process.start()
     for process in processes:

@@ -4,7 +4,6 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from hashlib import sha256
-from multiprocessing import get_context
 from threading import Barrier, Event, Thread
 
 import pytest
@@ -13,6 +12,7 @@ from app.domain.errors import WriterSuperseded
 from app.domain.ranges import ByteRange
 from app.storage.base import BytesLost
 from app.storage.local.range_writer import LocalRangeWriter
+from tests.processes import PROCESSES
 from tests.storage.conftest import Folders, Place
 from tests.storage.processes import publish
 from tests.storage.sources import pattern
@@ -20,8 +20,6 @@ from tests.storage.stores import KEY, LIMITS, content, fill, names, staged
 
 LENGTH = 3_000_017
 DIGEST = sha256(pattern(0, LENGTH)).hexdigest()
-
-spawning = get_context("spawn")
 
 
 def digest_of(place: Place) -> str:
@@ -46,9 +44,9 @@ def test_threads_publishing_at_once_all_succeed(place: Place) -> None:
 
 def test_processes_publishing_at_once_all_succeed(folders: Folders) -> None:
     staged(folders.store, KEY, LENGTH)
-    barrier = spawning.Barrier(3)
+    barrier = PROCESSES.Barrier(3)
     arguments = (folders.staging, folders.library, LENGTH, barrier)
-    processes = [spawning.Process(target=publish, args=arguments) for _ in range(3)]
+    processes = [PROCESSES.Process(target=publish, args=arguments) for _ in range(3)]
     for process in processes:
         process.start()
     for process in processes:

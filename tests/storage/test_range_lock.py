@@ -5,7 +5,6 @@ import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Barrier, Event, Thread
@@ -17,12 +16,11 @@ from app.domain.errors import ServerBusy, WriterSuperseded
 from app.domain.ranges import ByteRange
 from app.storage.local import range_lock
 from app.storage.local.range_lock import is_takeover_requested, lock_range
+from tests.processes import PROCESSES
 from tests.storage.processes import hold, hold_deaf
 
 SPAN = ByteRange(1000, 2000)
 WAIT = 30
-
-spawning = get_context("spawn")
 
 
 @pytest.fixture
@@ -46,8 +44,8 @@ def holder(
     path: Path, span: ByteRange, target: Callable[[Path, ByteRange, Connection], None] = hold
 ) -> Iterator[tuple[int, Connection]]:
     """Another process that has locked a range: its id, and a pipe to it."""
-    ours, theirs = spawning.Pipe()
-    process = spawning.Process(target=target, args=(path, span, theirs))
+    ours, theirs = PROCESSES.Pipe()
+    process = PROCESSES.Process(target=target, args=(path, span, theirs))
     process.start()
     try:
         assert ours.poll(WAIT)

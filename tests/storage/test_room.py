@@ -5,7 +5,6 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from multiprocessing import get_context
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,6 +18,7 @@ from app.storage.local import LocalStore, folder, inspection
 from app.storage.local.folder import Folder
 from app.storage.s3.spool import Spools
 from app.storage.s3.store import BucketStore
+from tests.processes import PROCESSES
 from tests.storage.conftest import InBucket
 from tests.storage.processes import reserve_beyond_limit
 from tests.storage.sources import PiecesSource, body, pattern
@@ -36,8 +36,6 @@ from tests.storage.stores import (
 
 MIB = 1024 * 1024
 SMALL_DISK = 24 * MIB  # of which 16 are kept free
-
-spawning = get_context("spawn")
 
 
 @pytest.fixture
@@ -159,7 +157,7 @@ def test_a_disk_that_fills_up_midway_keeps_what_arrived(small_disk: Path) -> Non
 
 def test_a_file_beyond_the_process_limit_has_no_room(tmp_path: Path) -> None:
     arguments = (tmp_path / "staging", tmp_path / "library", MIB)
-    process = spawning.Process(target=reserve_beyond_limit, args=arguments)
+    process = PROCESSES.Process(target=reserve_beyond_limit, args=arguments)
     process.start()
     process.join(30)
     assert process.exitcode == 0

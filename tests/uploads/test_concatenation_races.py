@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -11,13 +10,12 @@ from app.domain.access import Scope
 from app.domain.errors import UploadGone
 from app.domain.lifecycle import UploadState
 from app.domain.upload import Part, Upload
+from tests.processes import PROCESSES
 from tests.storage.sources import body, pattern
 from tests.uploads.processes import PART, concatenate, send_parts, shared_world
 from tests.uploads.world import ME, World, eventually, in_threads
 
 ROUNDS = 15
-
-spawning = get_context("spawn")
 
 
 @pytest.fixture
@@ -135,7 +133,7 @@ def test_processes_sending_parts_and_requesting_the_whole_may_race(
     """Two send a part each and two request the file of both, in whatever order happens."""
     world = world_in_database
     rounds = [[world.part(PART), world.part(PART)] for _ in range(ROUNDS)]
-    barrier = spawning.Barrier(4)
+    barrier = PROCESSES.Barrier(4)
     ids = [[part.id for part in parts] for parts in rounds]
     plans: list[tuple[Callable[..., None], tuple[object, ...]]] = [
         (send_parts, (tmp_path, barrier, [(pair[0], 0) for pair in ids])),
@@ -143,7 +141,7 @@ def test_processes_sending_parts_and_requesting_the_whole_may_race(
         (concatenate, (tmp_path, barrier, ids, 1 << 40)),
         (concatenate, (tmp_path, barrier, ids, 1 << 41)),
     ]
-    processes = [spawning.Process(target=target, args=arguments) for target, arguments in plans]
+    processes = [PROCESSES.Process(target=target, args=arguments) for target, arguments in plans]
     for process in processes:
         process.start()
     for process in processes:
