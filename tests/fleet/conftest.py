@@ -30,7 +30,7 @@ def seed(request: pytest.FixtureRequest) -> int:
 @pytest.fixture
 def disturbances(request: pytest.FixtureRequest, scaled: Scaled) -> int:
     """How many there are."""
-    return request.config.getoption("disturbances") or scaled(short=6, long=1000)
+    return request.config.getoption("disturbances") or scaled(short=4, long=1000)
 
 
 @pytest.fixture
