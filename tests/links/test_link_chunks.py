@@ -15,6 +15,8 @@ from sqlalchemy import update
 from typing_extensions import override
 from werkzeug.test import TestResponse
 
+from app.protocols.forms import staged_chunks
+from app.protocols.forms.chunk import UnplacedChunk
 from app.records.identity.tables import projects
 from app.uploads.files import CHECKED_FIRST_BYTES, FORM_BYTES
 from tests.dropzone_client import form_body, form_headers
@@ -98,6 +100,29 @@ def test_the_chunks_of_the_last_file_of_a_link_are_taken(
     refused = send_chunk(stranger, link, a_file(library, name="b.mp4", length=LENGTH - 1), 0)
     assert code(refused) == (413, "link_full")
     assert counted(member, link) == (1, LENGTH)
+
+
+@pytest.mark.parametrize("library", STAGED)
+def test_a_chunk_of_the_last_file_is_taken_while_another_begins_it(
+    member: FlaskClient,
+    stranger: FlaskClient,
+    make_link: MakeLink,
+    monkeypatch: pytest.MonkeyPatch,
+    library: str,
+) -> None:
+    """Libraries send the first chunks at the same time."""
+    link, file = make_link(max_files=1), a_file(library)
+    look_up = staged_chunks._look_up
+
+    def look_up_just_before(chunk: UnplacedChunk, filename: str) -> Any:
+        found = look_up(chunk, filename)
+        monkeypatch.undo()
+        assert send_chunk(member, link, file, 0).status_code == 200
+        return found
+
+    monkeypatch.setattr(staged_chunks, "_look_up", look_up_just_before)
+    assert send_chunk(stranger, link, file, 1).status_code == 200
+    assert counted(member, link)[0] == 1
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

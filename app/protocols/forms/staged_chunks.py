@@ -21,11 +21,19 @@ import re
 from base64 import b64decode, b64encode
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from flask import request
 
-from app.domain.errors import ChunkMismatch, OffsetMismatch, TooLarge, UploadConflict, UploadGone
+from app.domain.errors import (
+    ChunkMismatch,
+    LinkFull,
+    OffsetMismatch,
+    TooLarge,
+    UploadConflict,
+    UploadGone,
+)
 from app.domain.lifecycle import UploadState
 from app.domain.policy import UNNAMED, clean_filename
 from app.domain.ranges import ByteRange
@@ -71,22 +79,28 @@ def stage(
     A chunk of a known upload has its room already. Any other is held against the limits as a file
     is: strangers could otherwise fill the disk with chunks of uploads that are then refused.
     """
-    keys, upload, most_bytes = None, None, None
-    if chunk is not None:
-        filename = chunk.filename or filename
-        if chunk.may_be_part:
+    receive = partial(
+        current_services().whole_files.receive, source, scope=current_scope(), room=room
+    )
+    if chunk is None:
+        return StagedFile(receive(filename=filename))
+    filename = chunk.filename or filename
+    if not chunk.may_be_part:
+        return StagedFile(receive(filename=filename))
+    keys, upload = _look_up(chunk, clean_filename(filename))
+    if upload is None:
+        try:
+            return StagedFile(receive(filename=filename), keys)
+        except LinkFull:
+            # Another chunk may have begun the last file of the link since.
             keys, upload = _look_up(chunk, clean_filename(filename))
-        if upload is not None:
-            most_bytes = _most_bytes(chunk, upload)
+            if upload is None:
+                raise
+    most_bytes = _most_bytes(chunk, upload)
     try:
-        file = current_services().whole_files.receive(
-            source, scope=current_scope(), filename=filename, room=room, most_bytes=most_bytes
-        )
+        return StagedFile(receive(filename=filename, most_bytes=most_bytes), keys, upload)
     except TooLarge as error:
-        if most_bytes is None:
-            raise
         raise ChunkMismatch(f"A chunk has at most {most_bytes} bytes here.") from error
-    return StagedFile(file, keys, upload)
 
 
 def _look_up(chunk: UnplacedChunk, filename: str) -> tuple[_Keys | None, Upload | None]:
