@@ -167,7 +167,8 @@ class Supervisor:
             self._stopping.append(number)
         elif number == signal.SIGHUP:
             log.info("%s: the web server replaces its workers", name)
-            os.kill(web.pid or 0, RELOAD_SIGNAL)
+            with suppress(ProcessLookupError):  # It has just ended.
+                os.kill(web.pid or 0, RELOAD_SIGNAL)
         else:
             log.info("%s: ignored", name)
 

@@ -46,9 +46,7 @@ class PartFile:
     def open(self) -> None:
         """Continue with the bytes of an earlier run of the same file, or start over."""
         try:
-            self.descriptor = os.open(
-                self._part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666
-            )
+            self.descriptor = self._descriptor()
             self._is_open = True
             self.done = self._recorded_spans()
             os.ftruncate(self.descriptor, self._length)
@@ -123,6 +121,16 @@ class PartFile:
             if self._is_open:
                 self._is_open = False
                 os.close(self.descriptor)
+
+    def _descriptor(self) -> int:
+        """Of a file that has no other name: a crash of `publish` may have left it two."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        descriptor = os.open(self._part, flags, 0o666)
+        if os.fstat(descriptor).st_nlink == 1:
+            return descriptor
+        os.close(descriptor)
+        self._part.unlink()
+        return os.open(self._part, flags | os.O_EXCL, 0o666)
 
     def _recorded_spans(self) -> Spans:
         """The spans recorded for the same file, if record and part file agree."""

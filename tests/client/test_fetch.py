@@ -171,6 +171,19 @@ def test_a_part_file_with_wrong_bytes_is_detected_at_the_end_and_replaced(
     assert target.read_bytes() == stored.content
 
 
+def test_a_fetch_that_was_killed_while_it_gave_the_file_its_name_leaves_that_file_alone(
+    line: BadLine, stored: ChunkedFile, make_client: MakeClient, home: Path
+) -> None:
+    """For a moment, the finished file has both names."""
+    earlier = home / "film.mp4"
+    earlier.write_bytes(b"an earlier film")
+    earlier.with_name("film.mp4.part").hardlink_to(earlier)
+    kept = earlier.rename(home / "kept.mp4")
+    assert make_client(line.url).fetch(stored.key, earlier).path == earlier
+    assert earlier.read_bytes() == stored.content
+    assert kept.read_bytes() == b"an earlier film"
+
+
 def test_a_file_that_changes_on_the_server_is_fetched_from_the_start(
     line: BadLine, stored: ChunkedFile, make_client: MakeClient, home: Path
 ) -> None:
