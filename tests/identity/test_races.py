@@ -32,7 +32,9 @@ from app.records.identity.keys import ApiKey, KeyRecords
 from app.records.identity.link_names import keep_name
 from app.records.identity.outbox import Outbox
 from app.records.identity.passkeys import MAX_PASSKEYS, Passkey, PasskeyRecords
+from app.records.identity.people import Person, give_to_owner
 from app.records.identity.projects import ProjectRecords
+from app.records.identity.sessions import Session, SessionRecords
 from app.records.identity.tables import link_senders
 from app.records.identity.upload_links import UploadLink, UploadLinkRecords
 from app.records.identity.webhooks import Webhook, WebhookRecords
@@ -79,6 +81,21 @@ def new_key(world: World, project: str, maker: str) -> ApiKey:
     )
 
 
+def new_session(world: World, person: Person) -> Session:
+    number, now = world.new_id(), world.clock()
+    return Session(
+        digest=number,
+        id=number,
+        person_id=person.id,
+        method="password",
+        created_at=now,
+        active_at=now,
+        expires_at=now + timedelta(days=1),
+        address="",
+        agent="",
+    )
+
+
 def new_link(world: World, project: str, maker: str = "") -> UploadLink:
     number = world.new_id()
     return UploadLink(
@@ -104,6 +121,23 @@ def invitation(world: World, project: str | None = None, maker: str = "") -> Inv
         email="eve@example.org",
         created_by=maker,
     )
+
+
+def test_a_visit_and_what_ends_all_sessions_do_not_wait_for_each_other(database: Database) -> None:
+    world = World(database)
+    person, sessions = world.person(), SessionRecords(database)
+
+    def give() -> None:
+        with database.write() as connection:
+            give_to_owner(connection, person.id)
+
+    for _ in range(4 * ROUNDS):
+        session = new_session(world, person)
+        sessions.add(session, instead_of=None)
+        world.clock.turn(hours=1)
+        until = world.clock.now + timedelta(hours=1)
+        visit = partial(sessions.note_use, session.digest, world.clock.now, expires_at=until)
+        assert at_once(visit, give) == [None, None]
 
 
 def test_a_delivery_is_claimed_once(database: Database) -> None:

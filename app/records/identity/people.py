@@ -138,9 +138,9 @@ class PeopleRecords:
         """
         with self._database.write() as connection:
             _require_another_administrator(connection, person_id)
-            connection.execute(delete(sessions).where(sessions.c.person_id == person_id))
             change = update(people).where(people.c.id == person_id)
             connection.execute(change.values(is_blocked=True))
+            connection.execute(delete(sessions).where(sessions.c.person_id == person_id))
             return end_made_by(connection, f"person:{person_id}", now)
 
     def remove(self, person_id: str, now: datetime) -> dict[str, Ended]:

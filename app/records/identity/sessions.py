@@ -49,9 +49,9 @@ class SessionRecords:
         if instead_of is not None:
             is_over |= sessions.c.digest == instead_of
         with self._database.write() as connection:
+            _note_visit(connection, session.person_id, session.created_at)
             connection.execute(delete(sessions).where(is_over))
             connection.execute(insert(sessions).values(values))
-            _note_visit(connection, session.person_id, session.created_at)
 
     def find(self, digest: str) -> tuple[Session, Person, Mapping[str, Role]] | None:
         """The session with that digest, whose it is, and their role in each project."""
@@ -69,13 +69,13 @@ class SessionRecords:
 
     def note_use(self, digest: str, now: datetime, *, expires_at: datetime) -> None:
         """Note that the session was used, unless that was noted a moment ago."""
-        is_old = sessions.c.active_at < now - USE_NOTED_EVERY
-        change = update(sessions).where(sessions.c.digest == digest, is_old)
-        change = change.values(active_at=now, expires_at=expires_at)
+        is_due = (sessions.c.digest == digest) & (sessions.c.active_at < now - USE_NOTED_EVERY)
+        change = update(sessions).where(is_due).values(active_at=now, expires_at=expires_at)
         with self._database.write() as connection:
-            whose = connection.execute(change.returning(sessions.c.person_id)).scalar()
+            whose = connection.execute(select(sessions.c.person_id).where(is_due)).scalar()
             if whose is not None:
                 _note_visit(connection, whose, now)
+                connection.execute(change)
 
     def set_method(self, session_id: str, method: str) -> None:
         """Note how the person has signed in."""
@@ -113,6 +113,7 @@ class SessionRecords:
 
 
 def _note_visit(connection: Connection, person_id: str, now: datetime) -> None:
+    """Comes before changes of sessions: all who lock both begin with people, or would deadlock."""
     change = update(people).where(people.c.id == person_id)
     connection.execute(change.values(visited_at=now))
 
