@@ -31,8 +31,9 @@ from app.media.film.source import REMUXED, MediaSource
 from app.media.jobs.heartbeat import Heartbeat
 from app.media.jobs.sweep import MediaSweep
 from app.media.jobs.worker import Step
+from app.media.steps import remux
 from app.media.steps.indexing import Indexing
-from app.media.steps.remux import Remux
+from app.media.steps.remux import QUICK_COPY_BYTES, Remux, lane_of
 from app.media.steps.sound import Sound
 from tests.media.films import FilmStore
 from tests.media.films import ffmpeg as make_film
@@ -222,6 +223,35 @@ def test_an_encode_goes_to_a_lane_of_its_own(lab: Lab, film: FilmStore, ffmpeg: 
     with pytest.raises(JobYields) as moved:
         lab.run(REMUX, video, ffmpeg, lane=Lane.BACKGROUND)
     assert moved.value.lane is Lane.ENCODING
+
+
+@pytest.mark.parametrize(
+    ("name", "length", "expected"),
+    [
+        ("h264.mkv", QUICK_COPY_BYTES, Lane.QUICK),
+        ("h264.mkv", QUICK_COPY_BYTES + 1, Lane.BACKGROUND),
+        ("theora.ogv", QUICK_COPY_BYTES, Lane.BACKGROUND),
+    ],
+)
+def test_a_short_copy_waits_for_no_segment_that_is_encoded(
+    film: FilmStore, ffmpeg: Ffmpeg, name: str, length: int, expected: Lane
+) -> None:
+    assert lane_of(contents_of(ffmpeg.probe(film(name))), length)[0] is expected
+
+
+def test_a_copy_that_takes_long_moves_to_the_lane_of_long_ones(
+    lab: Lab, film: FilmStore, ffmpeg: Ffmpeg, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    video = lab.publish(film("h264.mkv"))
+    lab.run(INDEX, video, ffmpeg)
+    assert {(job.step, job.lane) for job in lab.world.jobs.of(video.id)} >= {(REMUX, Lane.QUICK)}
+    impatient = replace(remux._limits(12, 1000, is_copied=True), wall_seconds=0.001)
+    with monkeypatch.context() as patch:
+        patch.setattr(remux, "_limits", lambda *_, **__: impatient)
+        with pytest.raises(JobYields) as moved:
+            lab.run(REMUX, video, ffmpeg, lane=Lane.QUICK)
+    assert moved.value.lane is Lane.BACKGROUND
+    assert lab.run(REMUX, video, ffmpeg, lane=Lane.BACKGROUND).state is PlaybackState.PROBED
 
 
 def test_an_encode_that_fills_the_disk_costs_an_attempt(

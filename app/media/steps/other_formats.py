@@ -19,6 +19,7 @@ from app.media.index.errors import NotIndexable
 from app.media.jobs.heartbeat import Heartbeat
 from app.media.steps.job_errors import NO_FFMPEG
 from app.media.steps.limits import QUICK_CPU_SECONDS, leave_quick_lane, wait_for_short_ones
+from app.media.steps.remux import lane_of
 from app.media.steps.tools import StepTools
 from app.media.steps.waveform import WAVEFORM
 
@@ -95,11 +96,13 @@ class OtherFormats:
         )
         state = PlaybackState.PLAYABLE if plays else PlaybackState.PROBED
         self._describe(video, facts.problem, state=state, facts=facts)
-        if plays and contents.picture is None:
-            self._enqueue(video, WAVEFORM, priority=30)
+        # What cannot be watched at all comes before what only gets pictures.
+        if not plays:
+            self._enqueue(video, REMUX, *lane_of(contents, video.length or 0))
+        elif contents.picture is None:
+            self._enqueue(video, WAVEFORM, Lane.BACKGROUND, 30)
         else:
-            # What cannot be watched at all comes before what only gets pictures.
-            self._enqueue(video, REMUX, priority=40 if plays else 5)
+            self._enqueue(video, REMUX, Lane.BACKGROUND, 40)
 
     def _describe_unknown(self, video: Upload, problem: Problem) -> None:
         if is_played_as_it_is(video):
@@ -119,8 +122,8 @@ class OtherFormats:
         now = self._tools.clock()
         self._tools.media.describe(video.id, state, now, facts=known, problem=problem)
 
-    def _enqueue(self, video: Upload, step: str, *, priority: int) -> None:
+    def _enqueue(self, video: Upload, step: str, lane: Lane, priority: int) -> None:
         if self._tools.ffmpeg.ffmpeg is None:  # Only ffprobe is there.
             return
-        lane, now = Lane.BACKGROUND, self._tools.clock()
+        now = self._tools.clock()
         self._tools.jobs.enqueue(video.id, step, lane=lane, priority=priority, now=now, renew=True)

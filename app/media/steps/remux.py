@@ -10,14 +10,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import RawIOBase
 from pathlib import Path
 
 from app.domain.errors import NoRoom
 from app.domain.jobs import INDEX, Job, JobFailed, JobYields, Lane
 from app.domain.upload import UploadId
-from app.media.ffmpeg.errors import FfmpegFailed, FfmpegTimedOut
+from app.media.ffmpeg.errors import FfmpegFailed, FfmpegInterrupted, FfmpegTimedOut
 from app.media.ffmpeg.program import Conversion
 from app.media.film.probe import Contents, ProbedTrack, contents_of
 from app.media.film.source import REMUXED, length_of, reader
@@ -26,6 +26,7 @@ from app.media.index.movie import read_movie
 from app.media.jobs.heartbeat import Heartbeat
 from app.media.sandbox.process import Limits
 from app.media.steps.job_errors import as_job_errors
+from app.media.steps.limits import LATER, QUICK_CPU_SECONDS
 from app.media.steps.sound import as_aac
 from app.media.steps.tools import StepTools
 
@@ -59,6 +60,9 @@ LONGEST_SECONDS = 86_400
 
 MOST_CPU_SECONDS = 172_800
 """Enough for two hours of 4K on a slow machine; a hostile file may ask for ten times as much."""
+
+QUICK_COPY_BYTES = 100_000_000
+"""A copy of so much takes a second, for most films; others are copied behind encoded segments."""
 
 NOT_PREPARED = "This film cannot be prepared for watching"
 
@@ -157,7 +161,10 @@ class _Run:
             raise JobFailed(error.code, str(error)) from error
 
     def _convert(self, length: int, way: Way) -> None:
+        """Raises `JobYields` in the lane `quick` if it takes longer than others should wait for."""
         seconds = _seconds(self._contents, length)
+        limits = _limits(seconds, length, is_copied=way.copies_picture)
+        is_quick = self._beat.job.lane is Lane.QUICK
         conversion = Conversion(
             [
                 # What is decoded comes in its order, and is better off without guessed times.
@@ -167,7 +174,7 @@ class _Run:
             ],
             readable=[self._path],
             writable=self._made.parent,
-            limits=_limits(seconds, length, is_copied=way.copies_picture),
+            limits=replace(limits, cpu_seconds=QUICK_CPU_SECONDS) if is_quick else limits,
         )
         try:
             self._tools.ffmpeg.run(
@@ -175,7 +182,9 @@ class _Run:
                 progress=lambda reached: self._tell(reached / seconds),
                 stop=self._beat.stop,
             )
-        except FfmpegFailed:
+        except FfmpegFailed as error:
+            if is_quick and isinstance(error, FfmpegInterrupted):
+                raise JobYields(Lane.BACKGROUND) from error
             self._tools.folder.require_room()  # Its words for a full disk are many.
             raise
 
@@ -203,6 +212,13 @@ def can_be_copied(contents: Contents) -> bool:
     if codec in REORDERED_PICTURES:
         return container in TIMED
     return codec in MP4_PICTURES | MOV_PICTURES and container not in RAW_PICTURES
+
+
+def lane_of(contents: Contents, length: int) -> tuple[Lane, int]:
+    """The lane, and the priority there, of the job for a film that cannot be watched before."""
+    if can_be_copied(contents) and length <= QUICK_COPY_BYTES:
+        return Lane.QUICK, LATER
+    return Lane.BACKGROUND, 5
 
 
 def ways(contents: Contents) -> list[Way]:
