@@ -33,13 +33,16 @@ class Kind:
         return self.name
 
 
-KINDS = [
+MAIN_KINDS = [
     Kind("ours"),
+    Kind("tls", is_tls=True, takes_over=False),
+]
+
+OTHER_KINDS = [
     Kind("gthread", "--worker-class gthread"),
     Kind("gevent", "--worker-class gevent"),
     # With more than one thread gunicorn makes it gthread.
     Kind("sync", "--worker-class sync --threads 1", keeps_alive=False, serves_pipelined=False),
-    Kind("tls", is_tls=True, takes_over=False),
     # It looks for the next request only in the socket, not in what TLS has already read.
     Kind(
         "gthread-tls",

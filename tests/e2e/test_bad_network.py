@@ -20,7 +20,7 @@ from tests.dropzone_client import (
     send_chunk,
     stored_sha256,
 )
-from tests.live_server import STOP_SECONDS, Server, running_server
+from tests.live_server import NO_FFMPEG, STOP_SECONDS, Server, running_server
 from tests.waiting import wait_until, wait_until_read
 
 StartServer = Callable[..., Server]
@@ -31,7 +31,7 @@ WORKERS = 3
 @pytest.fixture(scope="module")
 def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server that these tests kill and restart; it runs many requests at once."""
-    options = {"SLUICE_WORKERS": str(WORKERS), "SLUICE_THREADS": "32"}
+    options = {"SLUICE_WORKERS": str(WORKERS), "SLUICE_THREADS": "32", **NO_FFMPEG}
     with running_server(tmp_path_factory.mktemp("mortal"), **options) as server:
         yield server
 
@@ -44,6 +44,7 @@ def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         "SLUICE_MIN_BYTES_PER_SECOND": "100000",
         "SLUICE_WORKERS": "1",
         "SLUICE_THREADS": "2",
+        **NO_FFMPEG,
     }
     with running_server(tmp_path_factory.mktemp("impatient"), **options) as server:
         yield server
@@ -261,7 +262,9 @@ def test_a_body_below_the_minimum_rate_is_ended(impatient: Server) -> None:
     assert first == b"HTTP/1.1 408"
 
 
+@pytest.mark.long
 def test_half_sent_headers_do_not_block_the_server(impatient: Server) -> None:
+    """It takes the 30 s that are for headers; tests/e2e/test_patient_worker.py has it with less."""
     server = impatient
     stalled = [server.connect() for _ in range(4)]
     for connection in stalled:

@@ -29,8 +29,9 @@ from tests.dropzone_client import (
     send_chunk,
     stored_sha256,
 )
-from tests.e2e.server_kinds import KINDS, STEP_BYTES, Kind, running
-from tests.live_server import Server
+from tests.e2e.server_kinds import MAIN_KINDS, OTHER_KINDS, STEP_BYTES, Kind, running
+from tests.live_server import NO_FFMPEG, Server
+from tests.long_tests import long
 from tests.waiting import wait_until, wait_until_read
 
 pytestmark = pytest.mark.e2e
@@ -41,7 +42,7 @@ CONTENT = random_bytes(3 * STEP_BYTES + 12_345, 61)
 IDLE_SECONDS = 4
 
 
-@pytest.fixture(scope="module", params=KINDS, ids=str)
+@pytest.fixture(scope="module", params=[*MAIN_KINDS, *long(OTHER_KINDS)], ids=str)
 def kind(request: pytest.FixtureRequest) -> Kind:
     """Which server."""
     found: Kind = request.param
@@ -52,7 +53,8 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 def server(kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server of that kind, shared by the tests of this file."""
     folder = tmp_path_factory.mktemp("server")
-    with running(kind, folder, SLUICE_BODY_IDLE_SECONDS=str(IDLE_SECONDS)) as one:
+    options = {"SLUICE_BODY_IDLE_SECONDS": str(IDLE_SECONDS), **NO_FFMPEG}
+    with running(kind, folder, **options) as one:
         yield one
 
 

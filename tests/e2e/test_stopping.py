@@ -25,6 +25,7 @@ from app.records.uploads import UploadRecords
 from app.server.connections import LINGER_SECONDS
 from app.server.gunicorn_worker import CHECKPOINT_SECONDS
 from tests.live_server import ROOT, STOP_SECONDS, Server, free_port
+from tests.long_tests import long
 from tests.waiting import wait_until, wait_until_read
 
 pytestmark = pytest.mark.e2e
@@ -50,7 +51,7 @@ def test_a_background_worker_ends_however_many_signals_it_gets(tmp_path: Path) -
             worker.kill()
 
 
-@pytest.mark.parametrize("seconds", [0.3, 0.6, 0.9, 1.2, 1.5])
+@pytest.mark.parametrize("seconds", [0.3, 0.9, *long([0.6, 1.2, 1.5])])
 def test_a_server_stopped_while_it_starts_leaves_no_process(tmp_path: Path, seconds: float) -> None:
     environment = Server(tmp_path, {}, free_port()).environment
     command = [sys.executable, "-m", "app.server.supervisor"]

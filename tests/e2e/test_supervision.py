@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from tests.live_server import (
+    NO_FFMPEG,
     ROOT,
     STOP_SECONDS,
     Server,
@@ -28,17 +29,23 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.e2e
 
-HEAD = (
-    b"POST /upload?dzuuid=half&dzchunkindex=0&dztotalfilesize=100000&dzchunksize=100000"
-    b"&dztotalchunkcount=1&dzchunkbyteoffset=0&filename=half.mp4 HTTP/1.1\r\n"
-    b"Host: localhost\r\nContent-Length: 100000\r\n\r\n"
-)
+def head_of(key: str) -> bytes:
+    """The head of a request that uploads 100,000 bytes."""
+    return (
+        f"POST /upload?dzuuid={key}&dzchunkindex=0&dztotalfilesize=100000&dzchunksize=100000"
+        f"&dztotalchunkcount=1&dzchunkbyteoffset=0&filename={key}.mp4 HTTP/1.1\r\n"
+        "Host: localhost\r\nContent-Length: 100000\r\n\r\n"
+    ).encode()
+
+
+HEAD = head_of("half")
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server for the tests that leave it running."""
-    with running_server(tmp_path_factory.mktemp("server")) as running:
+    options = {"SLUICE_GRACEFUL_SECONDS": "40", **NO_FFMPEG}
+    with running_server(tmp_path_factory.mktemp("server"), **options) as running:
         yield running
 
 
@@ -77,7 +84,7 @@ def run_server(folder: Path, **options: str) -> subprocess.CompletedProcess[str]
 
 
 def test_without_its_supervisor_a_server_finishes_its_requests_and_ends(tmp_path: Path) -> None:
-    server = Server(tmp_path, {"SLUICE_GRACEFUL_SECONDS": "40"})
+    server = Server(tmp_path, {"SLUICE_GRACEFUL_SECONDS": "40", **NO_FFMPEG})
     server.start()
     with server.connect() as connection:
         connection.sendall(HEAD + bytes(50_000))
@@ -98,7 +105,7 @@ def test_without_its_supervisor_a_server_finishes_its_requests_and_ends(tmp_path
 
 
 def test_ctrl_c_for_the_web_server_alone_stops_the_server_gracefully(tmp_path: Path) -> None:
-    server = Server(tmp_path, {"SLUICE_GRACEFUL_SECONDS": "40"})
+    server = Server(tmp_path, {"SLUICE_GRACEFUL_SECONDS": "40", **NO_FFMPEG})
     server.start()
     top = server.process
     assert top is not None
@@ -121,45 +128,46 @@ def test_ctrl_c_for_the_web_server_alone_stops_the_server_gracefully(tmp_path: P
             os.killpg(top.pid, signal.SIGKILL)
 
 
-def test_a_hangup_replaces_the_workers_and_cuts_no_upload(tmp_path: Path) -> None:
-    with running_server(tmp_path, SLUICE_GRACEFUL_SECONDS="40") as server:
-        before = set(server.web_workers())
-        with server.connect() as connection:
-            connection.sendall(HEAD + bytes(50_000))
-            wait_until(lambda: server.get("/api/uploads").json()["uploads"], "the upload runs")
-            assert server.process is not None
-            server.process.send_signal(signal.SIGHUP)
-            wait_until(lambda: len(set(server.web_workers()) - before) == 2, "others have begun")
-            assert server.get("/readyz").ok
-            connection.sendall(bytes(50_000))
-            assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
-        wait_until(lambda: not before & set(server.web_workers()), "the old ones have ended")
-        assert len(server.get("/api/videos").json()["videos"]) == 1
-        assert "SIGHUP: the web server replaces its workers" in server.log
+def test_a_hangup_replaces_the_workers_and_cuts_no_upload(server: Server) -> None:
+    before = set(server.web_workers())
+    with server.connect() as connection:
+        connection.sendall(head_of("hangup") + bytes(50_000))
+        wait_until(lambda: server.get("/api/uploads").json()["uploads"], "the upload runs")
+        assert server.process is not None
+        server.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: len(set(server.web_workers()) - before) == 2, "others have begun")
+        assert server.get("/readyz").ok
+        connection.sendall(bytes(50_000))
+        assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
+    wait_until(lambda: not before & set(server.web_workers()), "the old ones have ended")
+    names = [video["filename"] for video in server.get("/api/videos").json()["videos"]]
+    assert names.count("hangup.mp4") == 1
+    assert "SIGHUP: the web server replaces its workers" in server.log
 
 
 @pytest.mark.parametrize("name", ["SIGHUP", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGQUIT"])
-def test_a_signal_to_all_processes_of_a_service_stops_nothing(tmp_path: Path, name: str) -> None:
-    with running_server(tmp_path, SLUICE_GRACEFUL_SECONDS="40") as server:
-        wait_until(lambda: len(server.processes()) >= 6, "all processes run")
-        top, *below = server.processes()
-        with server.connect() as connection:
-            connection.sendall(HEAD + bytes(50_000))
-            wait_until(lambda: server.get("/api/uploads").json()["uploads"], "the upload runs")
-            for process in (top, *below):
-                with suppress(psutil.NoSuchProcess):  # A worker may just have been replaced.
-                    process.send_signal(getattr(signal, name))
-            wait_until(lambda: name in server.log, "it is logged")
-            connection.sendall(bytes(50_000))
-            assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
-        assert server.get("/readyz").ok
-        kept = [one for one in below if one not in server.processes()]
-        assert all("gunicorn" in command_of(one) or not command_of(one) for one in kept)
-        assert "ended with SIG" not in server.log
+def test_a_signal_to_all_processes_of_a_service_stops_nothing(server: Server, name: str) -> None:
+    wait_until(lambda: len(server.processes()) >= 6, "all processes run")
+    said_before = len(server.log)
+    top, *below = server.processes()
+    with server.connect() as connection:
+        connection.sendall(head_of(name) + bytes(50_000))
+        wait_until(lambda: server.get("/api/uploads").json()["uploads"], "the upload runs")
+        for process in (top, *below):
+            with suppress(psutil.NoSuchProcess):  # A worker may just have been replaced.
+                process.send_signal(getattr(signal, name))
+        wait_until(lambda: name in server.log[said_before:], "it is logged")
+        connection.sendall(bytes(50_000))
+        assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
+    assert server.get("/readyz").ok
+    kept = [one for one in below if one not in server.processes()]
+    assert all("gunicorn" in command_of(one) or not command_of(one) for one in kept)
+    assert "ended with SIG" not in server.log[said_before:]
 
 
 def test_an_endless_request_does_not_keep_an_orphan_alive(tmp_path: Path) -> None:
-    server = Server(tmp_path, {"SLUICE_GRACEFUL_SECONDS": "1", "SLUICE_BODY_IDLE_SECONDS": "600"})
+    options = {"SLUICE_GRACEFUL_SECONDS": "1", "SLUICE_BODY_IDLE_SECONDS": "600", **NO_FFMPEG}
+    server = Server(tmp_path, options)
     server.start()
     with server.connect() as connection:
         connection.sendall(HEAD + bytes(50_000))
