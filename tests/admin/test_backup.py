@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
@@ -14,6 +12,7 @@ from typing import Any
 
 import pytest
 import requests
+from click.testing import Result
 from sqlalchemy import text
 
 from app.admin.backup import Backup
@@ -24,19 +23,17 @@ from app.records.jobs import JobRecords
 from app.records.media import MediaRecords
 from app.services import Services, build_services
 from app.settings import from_env
+from tests.admin.running import run_command
 from tests.admin.test_commands import Operator
-from tests.live_server import ROOT, Server, running_server
+from tests.live_server import NO_FFMPEG, Server, running_server
 
 pytestmark = pytest.mark.e2e
 
 MEMORY = Path("/dev/shm")
 
 
-def back_up(server: Server, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "flask", "--app", "wsgi", "backup", *options, str(folder)]
-    return subprocess.run(
-        command, cwd=ROOT, env=server.environment, capture_output=True, text=True, check=False
-    )
+def back_up(server: Server, folder: Path, *options: str) -> Result:
+    return run_command(server, "backup", *options, str(folder))
 
 
 def services_of(server: Server) -> Services:
@@ -61,7 +58,7 @@ def modes(folder: Path) -> set[str]:
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with running_server(tmp_path_factory.mktemp("server")) as running:
+    with running_server(tmp_path_factory.mktemp("server"), **NO_FFMPEG) as running:
         yield running
 
 
@@ -92,10 +89,10 @@ def test_a_server_started_on_the_backup_has_everything(
 
     result = back_up(server, folder)
 
-    assert result.returncode == 0, result.stderr
+    assert result.exit_code == 0, result.stderr
     assert modes(folder) == {"0o0"}
     assert sorted(os.listdir(folder)) == ["library", "sluice.db"]
-    with running_server(tmp_path, SLUICE_DATA_DIR=str(folder)) as restored:
+    with running_server(tmp_path, SLUICE_DATA_DIR=str(folder), **NO_FFMPEG) as restored:
         listed = restored.get("/api/videos").json()["videos"]
         assert {video["id"] for video in listed} == set(contents)
         assert {video: download(restored, video) for video in contents} == contents
@@ -127,7 +124,7 @@ def test_files_that_no_backup_made_stay_in_the_folder(server: Server, tmp_path: 
 
     result = back_up(server, library.parent)
 
-    assert result.returncode == 0, result.stderr
+    assert result.exit_code == 0, result.stderr
     assert sorted(os.listdir(library)) == sorted([video, "books", "novel.txt"])
 
 
@@ -151,7 +148,7 @@ def test_a_video_added_and_deleted_during_a_backup_is_not_reported_missing(
     with closing(services.database):
         Backup(services, folder).run()
 
-    with running_server(tmp_path, SLUICE_DATA_DIR=str(folder)) as restored:
+    with running_server(tmp_path, SLUICE_DATA_DIR=str(folder), **NO_FFMPEG) as restored:
         listed = {video["id"] for video in restored.get("/api/videos").json()["videos"]}
         assert listed == names == set(os.listdir(folder / "library"))
 
@@ -166,7 +163,8 @@ def test_an_unfinished_upload_starts_over_on_a_restored_server(
     requests.patch(server.url + path, b"half", headers=part, timeout=60).raise_for_status()
     back_up(server, tmp_path / "backup")
 
-    with running_server(tmp_path, SLUICE_DATA_DIR=str(tmp_path / "backup")) as restored:
+    options = {"SLUICE_DATA_DIR": str(tmp_path / "backup"), **NO_FFMPEG}
+    with running_server(tmp_path, **options) as restored:
         rest = {**part, "Upload-Offset": "4"}
         answer = requests.patch(restored.url + path, b" a file", headers=rest, timeout=60)
     assert answer.status_code == 410
@@ -174,7 +172,7 @@ def test_an_unfinished_upload_starts_over_on_a_restored_server(
 
 def test_only_the_database_is_copied_if_asked_for(server: Server, tmp_path: Path) -> None:
     upload(server, b"film")
-    assert back_up(server, tmp_path / "backup", "--without-library").returncode == 0
+    assert back_up(server, tmp_path / "backup", "--without-library").exit_code == 0
     assert os.listdir(tmp_path / "backup") == ["sluice.db"]
 
 
@@ -185,7 +183,7 @@ def test_a_folder_in_use_by_a_server_is_refused_as_a_target(
     video = upload(other, b"film")
     for folder in (server.library.parent, other.library.parent):
         result = back_up(server, folder)
-        assert result.returncode == 1
+        assert result.exit_code == 1
         assert "a server's data folder" in result.stderr
     assert download(other, video) == b"film"
 
@@ -195,7 +193,7 @@ def test_a_folder_that_cannot_be_written_is_named_in_one_line(
 ) -> None:
     (tmp_path / "file").touch()
     result = back_up(server, tmp_path / "file" / "backup")
-    assert result.returncode == 1
+    assert result.exit_code == 1
     assert "Traceback" not in result.stderr
     assert str(tmp_path / "file") in result.stderr
 
@@ -294,7 +292,7 @@ def test_what_was_made_from_videos_is_made_again_from_a_backup(
         now = datetime.now(UTC)
         MediaRecords(database).add(video, now, is_planned=True)
         JobRecords(database).enqueue(video, "pictures", lane=Lane.QUICK, priority=0, now=now)
-    assert back_up(server, tmp_path / "backup").returncode == 0
+    assert back_up(server, tmp_path / "backup").exit_code == 0
     with closing(Database(f"sqlite:///{tmp_path}/backup/sluice.db", synced=False)) as copy:
         assert MediaRecords(copy).unplanned(10) == [video]
         assert JobRecords(copy).of(video) == []

@@ -18,6 +18,7 @@ from sqlalchemy import text
 from app.admin.commands import operator_app
 from app.records.engine import Database
 from tests.live_server import ROOT
+from tests.long_tests import long
 from tests.records.making import new_sqlite
 
 COMMANDS = [
@@ -250,7 +251,7 @@ def flask(
     )
 
 
-@pytest.mark.parametrize("arguments", [("version",), ("--help",), ("videos", "--help")])
+@pytest.mark.parametrize("arguments", [("version",), ("--help",), *long([(("videos", "--help"),)])])
 def test_output_to_a_full_disk_fails_in_one_line(
     tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:

@@ -15,6 +15,7 @@ from app.services import Services, build_services
 from app.settings import from_env
 from app.storage.folder_lock import lock_data_folder
 from app.uploads.storage_identity import PLACE
+from tests.admin.running import run_command
 from tests.live_server import ROOT, Server
 from tests.records.making import new_upload
 
@@ -34,7 +35,7 @@ def moved(folder: Path) -> Server:
 
 def run(server: Server, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, *words],
+        [sys.executable, "-m", *words],
         cwd=ROOT,
         env=server.environment,
         capture_output=True,
@@ -46,7 +47,7 @@ def run(server: Server, *words: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_server_starts_only_where_its_files_are_and_after_adopting(tmp_path: Path) -> None:
     server = moved(tmp_path)
-    refused = run(server, "-m", server.module)
+    refused = run(server, server.module)
     assert refused.returncode == 2
     [line] = refused.stderr.splitlines()
     assert ELSEWHERE in line
@@ -54,10 +55,10 @@ def test_a_server_starts_only_where_its_files_are_and_after_adopting(tmp_path: P
     data = Path(server.environment["SLUICE_DATA_DIR"])
     lock = lock_data_folder(data)
     assert lock is not None
-    kept_out = run(server, "-m", "flask", "--app", "wsgi", "storage", "adopt")
+    kept_out = run_command(server, "storage", "adopt")
     os.close(lock)
-    assert (kept_out.returncode, "Stop it" in kept_out.stderr) == (1, True)
-    adopted = run(server, "-m", "flask", "--app", "wsgi", "storage", "adopt")
+    assert (kept_out.exit_code, "Stop it" in kept_out.stderr) == (1, True)
+    adopted = run(server, "flask", "--app", "wsgi", "storage", "adopt")
     assert adopted.returncode == 0, adopted.stderr
     with closing(Database(f"sqlite:///{data / 'sluice.db'}", synced=False)) as database:
         assert SharedValues(database).get(PLACE) == ""
@@ -65,11 +66,11 @@ def test_a_server_starts_only_where_its_files_are_and_after_adopting(tmp_path: P
 
 def test_commands_that_need_the_files_are_refused(tmp_path: Path) -> None:
     server = moved(tmp_path)
-    swept = run(server, "-m", "flask", "--app", "wsgi", "sweep")
-    assert swept.returncode == 1
+    swept = run_command(server, "sweep")
+    assert swept.exit_code == 1
     assert ELSEWHERE in swept.stderr
-    shown = run(server, "-m", "flask", "--app", "wsgi", "uploads", "list")
-    assert shown.returncode == 0, shown.stderr
-    served = run(server, "-m", "flask", "--app", "wsgi", "run", "--port", "0")
+    shown = run_command(server, "uploads", "list")
+    assert shown.exit_code == 0, shown.stderr
+    served = run(server, "flask", "--app", "wsgi", "run", "--port", "0")
     assert served.returncode == 1
     assert ELSEWHERE in served.stderr

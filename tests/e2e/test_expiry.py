@@ -5,14 +5,23 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 
+import pytest
+
 from tests.dropzone_client import ChunkedFile, random_bytes, send_all, send_chunk
-from tests.live_server import Server
+from tests.live_server import NO_FFMPEG, Server, running_server
 from tests.waiting import wait_until
 
 StartServer = Callable[..., Server]
+
+
+@pytest.fixture(scope="module")
+def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server that these tests kill and start again."""
+    with running_server(tmp_path_factory.mktemp("mortal"), **NO_FFMPEG) as server:
+        yield server
 
 
 def test_an_idle_upload_expires_and_others_do_not(start_server: StartServer) -> None:
@@ -38,8 +47,8 @@ def test_an_idle_upload_expires_and_others_do_not(start_server: StartServer) -> 
     assert server.get(finished["media"]).status_code == 200
 
 
-def test_a_restart_leaves_no_orphan_in_the_staging_folder(start_server: StartServer) -> None:
-    server = start_server()
+def test_a_restart_leaves_no_orphan_in_the_staging_folder(mortal: Server) -> None:
+    server = mortal
     kept = server.post("/api/uploads", json={"name": "kept.mp4", "size": 1000}).json()["id"]
     ended = server.post("/api/uploads", json={"name": "ended.mp4", "size": 1000}).json()["id"]
     server.delete(f"/api/uploads/{ended}")
@@ -58,8 +67,8 @@ def test_a_restart_leaves_no_orphan_in_the_staging_folder(start_server: StartSer
     assert foreign.exists()
 
 
-def test_a_publication_cut_short_by_a_crash_is_finished(start_server: StartServer) -> None:
-    server = start_server()
+def test_a_publication_cut_short_by_a_crash_is_finished(mortal: Server) -> None:
+    server = mortal
     file = ChunkedFile(random_bytes(2000), 1000)
     upload_id = send_all(server, file)["id"]
     server.stop(signal.SIGKILL)

@@ -48,11 +48,10 @@ def running(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
     base, variable = tmp_path_factory.mktemp("server"), f"SLUICE_{request.param.upper()}_DIR"
-    with (
-        mounted(base / "small") as folder,
-        running_server(base, **{variable: str(folder / request.param)}) as server,
-    ):
-        yield server
+    with mounted(base / "small") as folder:
+        options = {variable: str(folder / request.param), **NO_FFMPEG}
+        with running_server(base, **options) as server:
+            yield server
 
 
 @pytest.fixture

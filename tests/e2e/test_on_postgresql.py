@@ -15,7 +15,8 @@ from threading import Event, Semaphore
 import pytest
 import requests
 
-from tests.live_server import ROOT, Server, running_server
+from tests.admin.running import run_command
+from tests.live_server import NO_FFMPEG, ROOT, Server, running_server
 from tests.postgresql import Postgresql, postgresql
 from tests.waiting import wait_until
 
@@ -39,9 +40,13 @@ def url(database_server: Postgresql) -> str:
     return database_server.create(f"records {next(_numbers)}")
 
 
-@pytest.fixture
-def server(tmp_path: Path, url: str) -> Iterator[Server]:
-    with running_server(tmp_path, SLUICE_DATABASE_URL=url) as server:
+@pytest.fixture(scope="module")
+def server(
+    database_server: Postgresql, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    """A server of this file; tests stop its database, and start it again."""
+    options = {"SLUICE_DATABASE_URL": database_server.create("records"), **NO_FFMPEG}
+    with running_server(tmp_path_factory.mktemp("server"), **options) as server:
         yield server
 
 
@@ -71,10 +76,6 @@ class Film:
 
     def offset(self, server: Server) -> int:
         return int(self.head(server).headers["Upload-Offset"])
-
-
-def command(server: Server, *words: str) -> subprocess.CompletedProcess[str]:
-    return run(server, "flask", "--app", "wsgi", *words)
 
 
 def run(server: Server, *module: str) -> subprocess.CompletedProcess[str]:
@@ -171,23 +172,23 @@ def test_a_server_without_its_database_says_so_in_one_line_and_not_the_password(
 
 
 def test_a_library_moves_to_postgresql_and_back(tmp_path: Path, url: str) -> None:
-    server = Server(tmp_path)
+    server = Server(tmp_path, NO_FFMPEG)
     server.start()
     try:
         film, begun = Film(server), Film(server)
         for _ in range(3):
             film.send(server)
         begun.send(server)
-        assert "Stop it" in command(server, "database", "copy", url).stderr
+        assert "Stop it" in run_command(server, "database", "copy", url).stderr
         for there, options in ((url, {"SLUICE_DATABASE_URL": url}), ("file", {})):
             server.stop()
             if there == "file":
                 (tmp_path / "data" / "sluice.db").unlink()
-            copied = command(server, "database", "copy", there)
+            copied = run(server, "flask", "--app", "wsgi", "database", "copy", there)
             assert copied.returncode == 0, copied.stderr
             assert "records copied and compared" in copied.stdout
-            assert "moved to another database" in command(server, "sweep").stderr
-            server.options = dict(options)
+            assert "moved to another database" in run_command(server, "sweep").stderr
+            server.options = {**options, **NO_FFMPEG}
             server.start()
             assert server.get(f"/media/{film.id}").content == film.content
             assert begun.send(server).status_code == 204
@@ -197,14 +198,13 @@ def test_a_library_moves_to_postgresql_and_back(tmp_path: Path, url: str) -> Non
 
 
 def test_records_do_not_move_while_a_node_elsewhere_writes_them(
-    server: Server, url: str, tmp_path: Path
+    server: Server, tmp_path: Path
 ) -> None:
     film = Film(server)
     wait_until(lambda: server.get("/api/status").json()["nodes"], "its lease has begun")
-    elsewhere = Server(tmp_path / "elsewhere", {"SLUICE_DATABASE_URL": url})
-    elsewhere.folder.mkdir()
-    copied = command(elsewhere, "database", "copy", "file")
-    assert (copied.returncode, "Nodes are running" in copied.stderr) == (1, True)
+    elsewhere = Server(tmp_path, server.options)
+    copied = run_command(elsewhere, "database", "copy", "file")
+    assert (copied.exit_code, "Nodes are running" in copied.stderr) == (1, True)
     assert film.send(server).status_code == 204
 
 
@@ -212,17 +212,15 @@ def test_a_backup_of_it_starts_without_it(server: Server, tmp_path: Path) -> Non
     film = Film(server)
     for _ in range(3):
         film.send(server)
-    made = command(server, "backup", str(tmp_path / "backup"))
-    assert made.returncode == 0, made.stderr
-    folder = tmp_path / "restored"
-    folder.mkdir()
-    with running_server(folder, SLUICE_DATA_DIR=str(tmp_path / "backup")) as restored:
+    made = run_command(server, "backup", str(tmp_path / "backup"))
+    assert made.exit_code == 0, made.stderr
+    options = {"SLUICE_DATA_DIR": str(tmp_path / "backup"), **NO_FFMPEG}
+    with running_server(tmp_path, **options) as restored:
         assert restored.get(f"/media/{film.id}").content == film.content
 
 
 def test_without_a_bucket_a_second_node_does_not_start(server: Server, tmp_path: Path) -> None:
-    (tmp_path / "second").mkdir()
-    second = Server(tmp_path / "second", {**server.options})
+    second = Server(tmp_path, server.options)
     wait_until(lambda: server.get("/api/status").json()["nodes"], "the first has reported itself")
     refused = run(second, second.module)
     assert refused.returncode == 2

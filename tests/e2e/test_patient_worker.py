@@ -21,7 +21,7 @@ from gunicorn.workers.gthread import ThreadWorker
 
 from app.server.gunicorn_worker import PROMPT_SECONDS, PatientWorker
 from tests.dropzone_client import random_bytes
-from tests.live_server import Server, running_server
+from tests.live_server import NO_FFMPEG, Server, running_server
 from tests.waiting import wait_until
 
 SLOW_CLIENTS = 40
@@ -30,8 +30,21 @@ TURNS = 2
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    options = {"SLUICE_WORKERS": "1", "SLUICE_THREADS": str(TURNS)}
+    options = {"SLUICE_WORKERS": "1", "SLUICE_THREADS": str(TURNS), **NO_FFMPEG}
     with running_server(tmp_path_factory.mktemp("narrow"), **options) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def strict_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One process that takes few connections from an address, and soon ends silent bodies."""
+    options = {
+        "SLUICE_WORKERS": "1",
+        "SLUICE_CONNECTIONS_PER_ADDRESS": "3",
+        "SLUICE_BODY_IDLE_SECONDS": "1",
+        **NO_FFMPEG,
+    }
+    with running_server(tmp_path_factory.mktemp("strict"), **options) as server:
         yield server
 
 
@@ -177,8 +190,8 @@ def _worker_that_fails(
 
 
 @pytest.mark.e2e
-def test_headers_that_stop_halfway_log_no_traceback(start_server: Callable[..., Server]) -> None:
-    server = start_server(SLUICE_BODY_IDLE_SECONDS="1")
+def test_headers_that_stop_halfway_log_no_traceback(strict_server: Server) -> None:
+    server = strict_server
     with server.connect() as connection:
         connection.sendall(b"GET / HT")
         time.sleep(2)
@@ -188,10 +201,8 @@ def test_headers_that_stop_halfway_log_no_traceback(start_server: Callable[..., 
 
 
 @pytest.mark.e2e
-def test_an_address_gets_no_more_than_its_share_of_connections(
-    start_server: Callable[..., Server],
-) -> None:
-    server = start_server(SLUICE_WORKERS="1", SLUICE_CONNECTIONS_PER_ADDRESS="3")
+def test_an_address_gets_no_more_than_its_share_of_connections(strict_server: Server) -> None:
+    server = strict_server
     with ExitStack() as stack:
         idle = [stack.enter_context(_from("127.0.0.2", server)) for _ in range(3)]
         assert server.get("/healthz").status_code == 200, "it has accepted those before"

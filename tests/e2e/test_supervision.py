@@ -29,6 +29,7 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.e2e
 
+
 def head_of(key: str) -> bytes:
     """The head of a request that uploads 100,000 bytes."""
     return (

@@ -14,8 +14,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+import requests
 
-from tests.live_server import ROOT, Server
+from tests.live_server import NO_FFMPEG, ROOT, Server
+from tests.long_tests import long
 from tests.waiting import wait_until
 
 BEGIN = """
@@ -126,17 +128,26 @@ def test_a_hangup_without_a_terminal_replaces_the_web_servers_workers() -> None:
             }
 
 
-@pytest.mark.parametrize("name", ["SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM"])
-def test_a_signal_without_a_meaning_is_ignored_and_logged(name: str) -> None:
+def test_signals_without_a_meaning_are_ignored_and_logged() -> None:
     with serving() as supervisor:
-        supervisor.send_signal(getattr(signal, name))
-        assert line_of(supervisor)[9:] == f"INFO: {name}: ignored\n"
+        for name in ("SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM"):
+            supervisor.send_signal(getattr(signal, name))
+            assert line_of(supervisor)[9:] == f"INFO: {name}: ignored\n"
         supervisor.terminate()
         assert line_of(supervisor)[9:] == "INFO: SIGTERM: the server stops\n"
         assert line_of(supervisor) == "ended\n"
         assert supervisor.wait(120) == 0
 
 
+@pytest.fixture
+def nobody_ignores_hangups() -> Iterator[None]:
+    """Not even who started the tests, with `nohup`: a server would inherit that."""
+    before = signal.signal(signal.SIGHUP, lambda *_: None)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("nobody_ignores_hangups")
 def test_a_terminal_that_is_closed_stops_the_server() -> None:
     reader, terminal = pty.openpty()
     with serving(terminal=terminal) as supervisor:
@@ -160,13 +171,46 @@ def test_a_server_that_was_started_with_nohup_outlives_its_terminal() -> None:
         assert supervisor.poll() is None
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.parametrize("seconds", [0.1, 0.3, 0.5, 0.7, 1.0])
+SOONEST_AND_LATEST = [
+    (signal.SIGINT, 0.1),
+    (signal.SIGTERM, 0.3),
+    (signal.SIGHUP, 0.5),
+    (signal.SIGTERM, 1.0),
+]
+
+EVERY_SIGNAL_AT_ANY_MOMENT = [
+    (number, seconds)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    for seconds in (0.1, 0.3, 0.5, 0.7, 1.0)
+    if (number, seconds) not in SOONEST_AND_LATEST
+]
+
+
+@pytest.mark.usefixtures("nobody_ignores_hangups")
+@pytest.mark.parametrize(
+    ("number", "seconds"), [*SOONEST_AND_LATEST, *long(EVERY_SIGNAL_AT_ANY_MOMENT)]
+)
 def test_a_start_that_is_interrupted_ends_in_one_line(
     tmp_path: Path, number: signal.Signals, seconds: float
 ) -> None:
     """At whatever moment the signal comes: on a loaded machine each may be any."""
-    server = Server(tmp_path)
+    server = Server(tmp_path, NO_FFMPEG)
+    with interrupted(server, number, seconds) as supervisor:
+        if number == signal.SIGHUP:  # It means something else to a server that has started.
+            wait_until(lambda: supervisor.poll() is not None or answers(server), "it has begun")
+            supervisor.terminate()
+        _, errors = supervisor.communicate(timeout=120)
+    assert "Traceback" not in errors
+    if "while starting" in errors:
+        assert errors.splitlines()[-1] == f"Stopped by {number.name} while starting."
+        assert supervisor.returncode == (130 if number == signal.SIGINT else -number)
+
+
+@contextmanager
+def interrupted(
+    server: Server, number: signal.Signals, seconds: float
+) -> Iterator[subprocess.Popen[str]]:
+    """A server that gets a signal so long after it has begun to handle signals."""
     with subprocess.Popen(
         [sys.executable, "-m", "app.server.supervisor"],
         cwd=ROOT,
@@ -178,17 +222,19 @@ def test_a_start_that_is_interrupted_ends_in_one_line(
     ) as supervisor:
         try:
             status = Path(f"/proc/{supervisor.pid}/status")
-            wait_until(lambda: caught(status) & 1 << (signal.SIGHUP - 1), "it handles signals")
+            wait_until(lambda: caught(status) & 1 << (signal.SIGINT - 1), "it handles signals")
             time.sleep(seconds)
             supervisor.send_signal(number)
-            _, errors = supervisor.communicate(timeout=120)
+            yield supervisor
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(supervisor.pid, signal.SIGKILL)
-    assert "Traceback" not in errors
-    if "while starting" in errors:
-        assert errors.splitlines()[-1] == f"Stopped by {number.name} while starting."
-        assert supervisor.returncode == (130 if number == signal.SIGINT else -number)
+
+
+def answers(server: Server) -> bool:
+    with suppress(requests.RequestException):
+        return server.get("/healthz").ok
+    return False
 
 
 def caught(status: Path) -> int:
