@@ -1,4 +1,4 @@
-"""Runs the command line as a process, the way users do."""
+"""Runs the command line, as a process the way users do, or in this one."""
 
 from __future__ import annotations
 
@@ -8,9 +8,15 @@ import select
 import subprocess
 import sys
 import time
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
+from io import StringIO
 from pathlib import Path
 from typing import Any
+
+import pytest
+
+from sluice_client.cli.main import run
 
 SLUICE = Path(sys.executable).with_name("sluice")
 """The command that set-up installs beside the interpreter."""
@@ -76,7 +82,21 @@ class CommandLine:
                 finish(process)
 
     def run(self, *words: object, **settings: object) -> Finished:
-        """Run a command to its end."""
+        """Run a command to its end, in this process: another takes 0.3 s of CPU time to begin."""
+        given = {f"SLUICE_CLIENT_{name}": str(value) for name, value in settings.items()}
+        out, err = StringIO(), StringIO()
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+            for name in [name for name in os.environ if name.startswith("SLUICE_")]:
+                patch.delenv(name)
+            for name, value in {**self.environment, **given}.items():
+                patch.setenv(name, value)
+            patch.chdir(self.home)
+            patch.setattr(sys, "argv", [str(SLUICE), *map(str, words)])
+            code = run()
+        return Finished(code, out.getvalue(), err.getvalue())
+
+    def run_alone(self, *words: object, **settings: object) -> Finished:
+        """Run a command to its end, as a process."""
         return finish(self.start(*words, **settings))
 
 

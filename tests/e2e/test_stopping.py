@@ -24,7 +24,7 @@ from app.records.engine import Database
 from app.records.uploads import UploadRecords
 from app.server.connections import LINGER_SECONDS
 from app.server.gunicorn_worker import CHECKPOINT_SECONDS
-from tests.live_server import ROOT, STOP_SECONDS, Server, free_port
+from tests.live_server import NO_FFMPEG, ROOT, STOP_SECONDS, Server, free_port
 from tests.long_tests import long
 from tests.waiting import wait_until, wait_until_read
 
@@ -35,7 +35,7 @@ SIGNALS = 300
 
 def test_a_background_worker_ends_however_many_signals_it_gets(tmp_path: Path) -> None:
     """Catches a signal handler that waits for a lock which the interrupted code holds."""
-    server = Server(tmp_path, {})
+    server = Server(tmp_path, NO_FFMPEG)
     command = [sys.executable, "-m", "app.server.background_worker"]
     with subprocess.Popen(command, cwd=ROOT, env=server.environment) as worker:
         threads = psutil.Process(worker.pid).num_threads
@@ -53,7 +53,7 @@ def test_a_background_worker_ends_however_many_signals_it_gets(tmp_path: Path) -
 
 @pytest.mark.parametrize("seconds", [0.3, 0.9, *long([0.6, 1.2, 1.5])])
 def test_a_server_stopped_while_it_starts_leaves_no_process(tmp_path: Path, seconds: float) -> None:
-    environment = Server(tmp_path, {}, free_port()).environment
+    environment = Server(tmp_path, NO_FFMPEG, free_port()).environment
     command = [sys.executable, "-m", "app.server.supervisor"]
     with subprocess.Popen(
         command, cwd=ROOT, env=environment, start_new_session=True, stderr=subprocess.DEVNULL
@@ -72,7 +72,7 @@ def test_a_server_stopped_while_it_starts_leaves_no_process(tmp_path: Path, seco
 
 
 def test_a_clean_stop_leaves_the_database_in_one_file(tmp_path: Path) -> None:
-    server = Server(tmp_path, {})
+    server = Server(tmp_path, NO_FFMPEG)
     server.database.parent.mkdir(mode=0o700)  # Where there is a folder, the database is its own.
     server.start()
     server.post("/upload", files={"file": ("film.mp4", b"film")}).raise_for_status()
