@@ -22,6 +22,7 @@ from tests.client.conftest import MakeFile
 from tests.client.running import SLUICE, CommandLine
 from tests.dropzone_client import random_bytes
 from tests.live_server import Server, free_port
+from tests.long_tests import long
 
 pytestmark = pytest.mark.e2e
 
@@ -30,11 +31,11 @@ def test_upload_and_fetch_print_one_json_object_per_file(
     server: Server, command: CommandLine, make_file: MakeFile, home: Path
 ) -> None:
     path = make_file(size=100_000)
-    (uploaded,) = command.run("upload", path, "--json").documents
+    (uploaded,) = command.run_alone("upload", path, "--json").documents
     assert uploaded["path"] == str(path)
     assert uploaded["media"] == f"/media/{uploaded['id']}"
     assert uploaded["url"] == f"{server.url}/media/{uploaded['id']}"
-    (fetched,) = command.run("fetch", uploaded["url"], "-o", "copy.mp4", "--json").documents
+    (fetched,) = command.run_alone("fetch", uploaded["url"], "-o", "copy.mp4", "--json").documents
     assert fetched["path"] == "copy.mp4"
     assert fetched["sha256"] == uploaded["sha256"]
     assert (home / "copy.mp4").read_bytes() == path.read_bytes()
@@ -129,7 +130,7 @@ def test_a_failed_file_exits_with_1_and_the_others_are_sent(
 ) -> None:
     path = make_file()
     (home / "broken.mp4").symlink_to("nowhere")
-    done = command.run("upload", home / "broken.mp4", path, "--json")
+    done = command.run_alone("upload", home / "broken.mp4", path, "--json")
     assert done.code == 1
     assert [("id" in d, "error" in d) for d in done.documents] == [(False, True), (True, False)]
     assert done.documents[0]["error"]["code"] == "file_problem"
@@ -160,8 +161,12 @@ def test_an_unreadable_file_is_named(make_file: MakeFile, monkeypatch: pytest.Mo
 
 def test_an_unreachable_server_exits_with_3(command: CommandLine, make_file: MakeFile) -> None:
     command.url = f"http://127.0.0.1:{free_port()}"
-    for words in (["upload", make_file()], ["fetch", "0" * 32], ["ls"]):
-        ended = command.run(*words, GIVE_UP_SECONDS=1)
+    for run_words, words in (
+        (command.run_alone, ["upload", make_file()]),
+        (command.run, ["fetch", "0" * 32]),
+        (command.run, ["ls"]),
+    ):
+        ended = run_words(*words, GIVE_UP_SECONDS=1)
         assert ended.code == 3
         assert f"Cannot reach {command.url} (connection refused)." in ended.err
         assert re.search(r"Gave up after \d+ seconds? without progress\.", ended.err)
@@ -173,7 +178,7 @@ def test_corrupted_bytes_exit_with_5(
 ) -> None:
     (uploaded,) = slow_command.run("upload", make_file(), "--json").documents
     line.garble = lambda r, block: bytes(len(block)) if r.path.startswith("/media") else block
-    ended = slow_command.run("fetch", uploaded["id"], "-o", "copy.mp4")
+    ended = slow_command.run_alone("fetch", uploaded["id"], "-o", "copy.mp4")
     assert ended.code == 5
     assert "SHA-256" in ended.err
 
@@ -287,7 +292,7 @@ def test_a_name_that_cannot_be_used_here_is_named(
     assert ".hidden.mp4 is not a name for this folder: saved as hidden.mp4" in fetched.err
 
 
-@pytest.mark.parametrize("words", [["ls"], ["--help"], ["completion", "bash"]])
+@pytest.mark.parametrize("words", [["ls"], ["--help"], *long([(["completion", "bash"],)])])
 def test_output_to_a_full_disk_is_an_error_of_one_line(
     command: CommandLine, make_file: MakeFile, words: list[str]
 ) -> None:
@@ -332,7 +337,7 @@ def test_a_signal_during_the_imports_ends_the_command_like_a_later_one(
         "sys.meta_path.insert(0, Hook())\n"
     )
     command.extra = {"PYTHONPATH": str(hook)}
-    ended = command.run("ls")
+    ended = command.run_alone("ls")
     assert (ended.code, ended.err) == (4, "Stopped.\n")
 
 

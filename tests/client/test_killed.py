@@ -50,7 +50,7 @@ def test_a_killed_upload_resumes_without_resending_acknowledged_bytes(
     has_ended: Event,
     state: str,
 ) -> None:
-    size = 20_000_000 + len(state)
+    size = 10_000_000 + len(state)
     path = make_file(size=size)
     line.bytes_per_second = 6_000_000
     line.on_body = hold(lambda: line.sent("/upload?") > 3 * MIB, has_ended)
@@ -82,7 +82,7 @@ def spoil(folder: Path, state: str) -> None:
 def test_a_killed_fetch_resumes_without_refetching_recorded_bytes(
     line: BadLine, slow_command: CommandLine, make_file: MakeFile, home: Path, has_ended: Event
 ) -> None:
-    size = 40_000_000
+    size = 20_000_000
     path = make_file(size=size)
     stored = slow_command.run("upload", path, "--json").documents[0]
     target, record = home / "copy.mp4", home / "copy.mp4.part.json"
@@ -113,7 +113,7 @@ def test_a_signal_ends_an_upload_that_says_how_to_resume(
     has_ended: Event,
     number: signal.Signals,
 ) -> None:
-    path = make_file(size=20_000_000 + number)
+    path = make_file(size=10_000_000 + number)
     line.bytes_per_second = 4_000_000
     line.on_body = hold(lambda: line.sent("/upload?") > 3 * MIB, has_ended)
     process = slow_command.start("upload", path, CHUNK_BYTES=MIB)

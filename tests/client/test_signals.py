@@ -59,7 +59,7 @@ def test_no_signal_can_hang_the_command() -> None:
 def test_a_burst_of_signals_ends_an_upload_once_and_it_can_be_resumed(
     line: BadLine, slow_command: CommandLine, make_file: MakeFile, has_ended: Event
 ) -> None:
-    path = make_file(size=20_000_000)
+    path = make_file(size=10_000_000)
     line.bytes_per_second = 4_000_000
     line.on_body = hold(lambda: line.sent("/upload?") > 3 * MIB, has_ended)
     process = slow_command.start("upload", path, CHUNK_BYTES=MIB)
