@@ -18,6 +18,7 @@ import pytest
 from tests.client.conftest import MakeFile
 from tests.client.running import SLUICE, SOON_SECONDS, CommandLine, finish, read_until
 from tests.live_server import free_port
+from tests.long_tests import long
 
 pytestmark = pytest.mark.e2e
 
@@ -89,7 +90,9 @@ def test_on_a_terminal_the_wait_is_shown_above_the_bars(
     assert process.returncode == 4
 
 
-@pytest.mark.parametrize("words", [["ls"], ["show", "0a"], ["rm", "0a"], ["fetch", "0a"]])
+@pytest.mark.parametrize(
+    "words", [["ls"], ["fetch", "0a"], *long([(["show", "0a"],), (["rm", "0a"],)])]
+)
 def test_a_query_gives_up_within_seconds(nowhere: CommandLine, words: list[str]) -> None:
     began = time.monotonic()
     ended = nowhere.run(*words)

@@ -11,7 +11,7 @@ from tests.client.bad_line import BadLine, bad_line
 from tests.dropzone_client import random_bytes
 from tests.live_server import Server
 
-FILM_BYTES = 30_000_000
+FILM_BYTES = 10_000_000
 
 
 @pytest.fixture

@@ -12,10 +12,12 @@ import pytest
 from tests.client.bad_line import BadLine, Line, sometimes
 from tests.dropzone_client import stored_sha256
 from tests.live_server import Server
+from tests.long_tests import long
 from tests.nodejs import run_script
 
 SCRIPT = Path(__file__).with_name("tus_upload.mjs")
-CHUNK_BYTES = 8_000_000
+CHUNK_BYTES = 3_000_000
+LARGE_CHUNK_BYTES = 6_000_000
 
 pytestmark = pytest.mark.e2e
 
@@ -53,7 +55,7 @@ def offsets_of(outcome: Outcome) -> list[int]:
         {},
         {"chunkSize": CHUNK_BYTES},
         {"uploadDataDuringCreation": True},
-        {"uploadDataDuringCreation": True, "chunkSize": CHUNK_BYTES},
+        *long([{"uploadDataDuringCreation": True, "chunkSize": CHUNK_BYTES}]),
         {"overridePatchMethod": True, "chunkSize": CHUNK_BYTES},
     ],
     ids=lambda options: "+".join(options) or "plain",
@@ -85,25 +87,32 @@ def test_it_terminates_what_it_uploaded(server: Server, film: Path) -> None:
     assert server.get(f"/media/{outcome['url'].rpartition('/')[2]}").status_code in {404, 410}
 
 
-@pytest.mark.parametrize("fault", [Line.cut, Line.reset])
-@pytest.mark.parametrize("options", [{}, {"chunkSize": 20_000_000}], ids=["whole", "chunks"])
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        ({}, Line.cut),
+        ({"chunkSize": LARGE_CHUNK_BYTES}, Line.reset),
+        *long([({}, Line.reset), ({"chunkSize": LARGE_CHUNK_BYTES}, Line.cut)]),
+    ],
+    ids=["whole-cut", "chunks-reset", "whole-reset", "chunks-cut"],
+)
 def test_it_resumes_where_the_line_broke(
     server: Server,
     line: BadLine,
     film: Path,
-    fault: Callable[[Line], None],
     options: dict[str, Any],
+    fault: Callable[[Line], None],
 ) -> None:
-    line.on_body = sometimes(fault, after=3_000_000, times=3, path="/tus/")
+    line.on_body = sometimes(fault, after=1_000_000, times=3, path="/tus/")
     outcome = upload(line.url, film, options=options)
     check(server, outcome, film)
     assert outcome["retries"] == 3
     assert outcome["methods"].count("HEAD") == 3
-    assert len([offset for offset in offsets_of(outcome) if offset % 20_000_000]) >= 2
+    assert len([offset for offset in offsets_of(outcome) if offset % LARGE_CHUNK_BYTES]) >= 2
 
 
 def test_parts_resume_where_the_line_broke(server: Server, line: BadLine, film: Path) -> None:
-    line.on_body = sometimes(Line.reset, after=2_000_000, times=4, path="/tus/")
+    line.on_body = sometimes(Line.reset, after=700_000, times=4, path="/tus/")
     outcome = upload(line.url, film, options={"parallelUploads": 3})
     check(server, outcome, film)
     assert outcome["methods"].count("HEAD") >= 2
@@ -121,10 +130,17 @@ def test_lost_answers_do_no_harm(server: Server, line: BadLine, film: Path) -> N
     check(server, outcome, film)
 
 
-@pytest.mark.parametrize("protocol", ["ietf-draft-03", "ietf-draft-05"])
-@pytest.mark.parametrize("options", [{}, {"chunkSize": CHUNK_BYTES}], ids=["whole", "chunks"])
+@pytest.mark.parametrize(
+    ("options", "protocol"),
+    [
+        ({}, "ietf-draft-03"),
+        ({"chunkSize": CHUNK_BYTES}, "ietf-draft-05"),
+        *long([({}, "ietf-draft-05"), ({"chunkSize": CHUNK_BYTES}, "ietf-draft-03")]),
+    ],
+    ids=["whole-03", "chunks-05", "whole-05", "chunks-03"],
+)
 def test_it_supports_the_drafts_of_the_ietf(
-    server: Server, film: Path, protocol: str, options: dict[str, Any]
+    server: Server, film: Path, options: dict[str, Any], protocol: str
 ) -> None:
     endpoint = f"{server.url}/resumable/"
     more = {"endpoint": endpoint, "protocol": protocol, **options}

@@ -17,7 +17,7 @@ from tests.live_server import Server
 
 pytestmark = pytest.mark.e2e
 
-CHUNK_BYTES = 16_000_000
+CHUNK_BYTES = 6_000_000
 
 
 @pytest.fixture(scope="module")
