@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -148,9 +149,9 @@ def test_a_video_added_and_deleted_during_a_backup_is_not_reported_missing(
     with closing(services.database):
         Backup(services, folder).run()
 
-    with running_server(tmp_path, SLUICE_DATA_DIR=str(folder), **NO_FFMPEG) as restored:
-        listed = {video["id"] for video in restored.get("/api/videos").json()["videos"]}
-        assert listed == names == set(os.listdir(folder / "library"))
+    restored = Server(tmp_path, {"SLUICE_DATA_DIR": str(folder)})
+    listed = json.loads(run_command(restored, "videos", "list", "--json").stdout)
+    assert {video["id"] for video in listed} == names == set(os.listdir(folder / "library"))
 
 
 def test_an_unfinished_upload_starts_over_on_a_restored_server(

@@ -25,6 +25,7 @@ from app.records.uploads import UploadRecords
 from app.services import Services, build_services
 from app.settings import Settings
 from app.uploads.service import NewUpload
+from tests.live_server import leave_database
 
 
 class Operator:
@@ -34,6 +35,7 @@ class Operator:
         settings = Settings(
             staging_dir=folder / "staging", data_dir=folder / "data", durability="none"
         )
+        leave_database(settings.data_dir / "sluice.db")
         self.services: Services = build_services(settings)
         self.services.prepare()
         self.app: Flask = operator_app()
