@@ -8,14 +8,20 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 TICK_SECONDS = 0.02
+LONGEST_TICK_SECONDS = 0.2
 
 
 def wait_until(condition: Callable[[], object], what: str, seconds: float = 120) -> None:
-    """Poll until the condition holds; `what` describes it in the error."""
-    deadline = time.monotonic() + seconds
+    """Poll until the condition holds; `what` describes it in the error.
+
+    The longer it takes, the more rarely: most conditions are a request, which takes CPU time from
+    what is waited for.
+    """
+    began = time.monotonic()
     while not condition():
-        assert time.monotonic() < deadline, f"never happened: {what}"
-        time.sleep(TICK_SECONDS)
+        waited = time.monotonic() - began
+        assert waited < seconds, f"never happened: {what}"
+        time.sleep(min(max(TICK_SECONDS, waited / 10), LONGEST_TICK_SECONDS))
 
 
 def wait_until_read(connection: socket.socket) -> None:
