@@ -56,12 +56,10 @@ ENCODED_SOUND = ["mp3.mp4", "surround-ac3.mp4", "surround-eac3.mp4", "flac-from-
 
 KINDS = [
     "fragmented.mp4",
-    "variable-rate.mp4",
     "truncated.mp4",
     "hevc-open-gop.mp4",
     "late-sound.mp4",
     "flac-from-2.mp4",
-    "two-languages.mp4",
     "sound.m4a",
 ]
 OTHERS = {*H264, *OTHER_CODECS, *SOUNDS, *TEXTS, *ENCODED_SOUND}.difference(KINDS)

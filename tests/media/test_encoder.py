@@ -32,7 +32,7 @@ from tests.media.frames import FRAME_TOLERANCE, differences, probe, seen, watch
 NUMBERED = (
     "hevc-open-gop.mp4",
     "interlaced.mp4",
-    "long-gop.mp4",
+    "rare-keys.mp4",
     "truncated.mp4",
     "variable-rate.mp4",
     *long(
@@ -40,6 +40,7 @@ NUMBERED = (
             "av1.mp4",
             "fragmented.mp4",
             "hdr10.mp4",
+            "long-gop.mp4",
             "mpeg2.mp4",
             "open-gop.mp4",
             "prores.mov",
@@ -117,7 +118,7 @@ def test_every_picture_is_there_once_at_its_time(
     assert [frame.time for frame in shown.frames] == times
 
 
-@pytest.mark.parametrize("pictures", [1, 3, 8, *long([2, 4, 5, 6, 7, 9])])
+@pytest.mark.parametrize("pictures", [1, 3, *long([2, 4, 5, 6, 7, 8, 9])])
 def test_a_segment_of_few_pictures_of_an_open_group_is_whole(tmp_path: Path, pictures: int) -> None:
     path = tmp_path / "film.mp4"
     open_groups = RECIPES["open-gop.mp4"]
@@ -270,15 +271,15 @@ def repeated(track: Track, count: int, offset: int) -> Track:
     ("place", "number", "name"),
     [
         (0, 2, "hevc-open-gop.mp4"),
-        (1, 1, "hevc-open-gop.mp4"),
-        (0, 1, "open-gop.mp4"),
-        (1, 2, "open-gop.mp4"),
+        (1, 1, "open-gop.mp4"),
         *long(
             [
                 (0, 1, "hevc-open-gop.mp4"),
+                (1, 1, "hevc-open-gop.mp4"),
                 (1, 2, "hevc-open-gop.mp4"),
+                (0, 1, "open-gop.mp4"),
                 (0, 2, "open-gop.mp4"),
-                (1, 1, "open-gop.mp4"),
+                (1, 2, "open-gop.mp4"),
             ]
         ),
     ],

@@ -62,7 +62,7 @@ def test_every_frame_tells_its_number_and_sound_beeps_in_the_middle_of_seconds(
 
 @pytest.mark.parametrize(
     "name",
-    ["hevc-open-gop.mp4", "two-languages.mp4", *long(["moov-last.mp4", "variable-rate.mp4"])],
+    ["two-languages.mp4", *long(["moov-last.mp4", "hevc-open-gop.mp4", "variable-rate.mp4"])],
 )
 def test_a_remux_shows_the_same(film: FilmStore, tmp_path: Path, name: str) -> None:
     remuxed = tmp_path / "remuxed.mp4"

@@ -285,7 +285,9 @@ class Deleting(Heartbeat):
                 self._runner.world.folder.discard(self.job.upload_id, rung_folder(360))
 
 
-@pytest.mark.parametrize(("progress", "has_files"), [(0.4, True), (0.95, True), (0.95, False)])
+@pytest.mark.parametrize(
+    ("progress", "has_files"), [(0.4, True), (0.95, False), *long([(0.95, True)])]
+)
 def test_of_a_rendition_that_is_deleted_meanwhile_nothing_is_left(
     runner: StepRunner, film: FilmStore, progress: float, has_files: bool
 ) -> None:
