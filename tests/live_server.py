@@ -26,6 +26,7 @@ from app.media.film.disk_folder import DiskFolder
 from app.media.renditions.calibration import calibrate
 from app.media.renditions.capability import FILE
 from app.storage.local.folder import make_private_folder
+from scripts.fleet.programs import free_port
 from tests.records.making import new_sqlite
 
 ROOT = Path(__file__).parent.parent
@@ -43,14 +44,6 @@ SHARED_FOLDER = "TESTS_SHARED_FOLDER"
 
 START_SECONDS = 120
 STOP_SECONDS = 120
-
-
-def free_port() -> int:
-    """A port that no one listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def receive_exactly(connection: socket.socket, length: int) -> bytes:

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from scripts.fleet.nginx import fetching_from_bucket, find_nginx, nginx, shipped_site
+from scripts.fleet.programs import free_port
 from tests.browser.tools import do_without
-from tests.live_server import ROOT, free_port
+from tests.live_server import ROOT
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from app.services import build_services
 from app.settings import Settings, SettingsError, from_env, staging
 from app.settings.environment import unknown_variables
 from app.settings.staging import choose_staging, remember_staging
-from tests.live_server import free_port
+from scripts.fleet.programs import free_port
 
 GOOD = {
     "SLUICE_HOST": "::1",

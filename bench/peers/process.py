@@ -16,7 +16,8 @@ import psutil
 from bench.lib.harness import Lab
 from bench.lib.meter import await_idle
 from bench.lib.uploading import CHUNK_BYTES
-from tests.live_server import ROOT, free_port
+from scripts.fleet.programs import free_port
+from tests.live_server import ROOT
 
 START_SECONDS = 20.0
 STOP_SECONDS = 20.0

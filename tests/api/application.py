@@ -29,6 +29,7 @@ def application(
     requests_per_minute: int | None = None,
     database_url: str | None = None,
     storage: str = "",
+    cors_origins: frozenset[str] = frozenset(),
 ) -> Iterator[Flask]:
     """What gunicorn serves, accepting files with these name extensions, or any."""
     settings = Settings(
@@ -42,6 +43,7 @@ def application(
         requests_per_minute=requests_per_minute,
         database_url=database_url or "",
         storage=storage,
+        cors_origins=cors_origins,
     )
     services = build_services(settings, passwords=Passwords(CHEAP))
     with closing(services.database):

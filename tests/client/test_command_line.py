@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts.fleet.programs import free_port
 from sluice_client import sources
 from sluice_client.cli.bars import layout
 from sluice_client.cli.main import run
@@ -21,7 +22,7 @@ from tests.client.bad_line import BadLine, Line, sometimes
 from tests.client.conftest import MakeFile
 from tests.client.running import SLUICE, CommandLine
 from tests.dropzone_client import random_bytes
-from tests.live_server import Server, free_port
+from tests.live_server import Server
 from tests.long_tests import long
 
 pytestmark = pytest.mark.e2e

@@ -15,9 +15,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from scripts.fleet.programs import free_port
 from tests.client.conftest import MakeFile
 from tests.client.running import SLUICE, SOON_SECONDS, CommandLine, finish, read_until
-from tests.live_server import free_port
 from tests.long_tests import long
 
 pytestmark = pytest.mark.e2e

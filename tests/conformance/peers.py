@@ -10,7 +10,8 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.live_server import ROOT, free_port
+from scripts.fleet.programs import free_port
+from tests.live_server import ROOT
 
 FOLDER = ROOT / ".tools" / "peers"
 START_SECONDS = 30

@@ -121,7 +121,7 @@ def opened(process: psutil.Process) -> list[str]:
 
 
 def test_memory_does_not_grow_with_the_archive(server: Server, tmp_path: Path) -> None:
-    content = random_bytes(64 * MIB)
+    content = random_bytes(32 * MIB)
     ids = [store(server, f"large-{n}.mp4", content) for n in range(3)]
     before = memory(server)
     with fetch(server, *ids, stream=True) as answer, (tmp_path / "a.zip").open("wb") as file:
@@ -130,7 +130,7 @@ def test_memory_does_not_grow_with_the_archive(server: Server, tmp_path: Path) -
         after = memory(server)
     assert after - before < 32 * MIB
     with zipfile.ZipFile(tmp_path / "a.zip") as archive:
-        assert [info.file_size for info in archive.infolist()] == [64 * MIB] * 3
+        assert [info.file_size for info in archive.infolist()] == [32 * MIB] * 3
 
 
 def memory(server: Server) -> int:

@@ -79,7 +79,7 @@ def test_gigabytes_take_no_more_memory_than_a_block(tmp_path: Path) -> None:
     path = tmp_path / "sparse"
     with path.open("wb") as file:
         file.truncate(8 * GIBIBYTE)
-    spans = [(n * GIBIBYTE, n * GIBIBYTE + GIBIBYTE // 8) for n in range(0, 8, 2)]
+    spans = [(n * GIBIBYTE, n * GIBIBYTE + GIBIBYTE // 32) for n in range(0, 8, 2)]
     body = PartsOfFile(FileIO(path), layout(*spans, length=8 * GIBIBYTE))
     tracemalloc.start()
     try:
@@ -88,7 +88,7 @@ def test_gigabytes_take_no_more_memory_than_a_block(tmp_path: Path) -> None:
     finally:
         tracemalloc.stop()
         body.close()
-    assert count > GIBIBYTE // 2
+    assert count > GIBIBYTE // 8
     assert peak < 8 * BLOCK_BYTES
 
 

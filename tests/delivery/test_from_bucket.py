@@ -16,7 +16,7 @@ from app.delivery.elsewhere import follows_redirects
 from scripts.fleet.s3_servers import S3Server
 from tests.delivery.stored import received_parts, store
 from tests.dropzone_client import random_bytes
-from tests.live_server import Server, running_server
+from tests.live_server import NO_FFMPEG, Server, running_server
 from tests.s3_servers import new_prefix
 
 pytestmark = pytest.mark.e2e
@@ -27,7 +27,7 @@ CONTENT = random_bytes(1_000_003, 93)
 @pytest.fixture(scope="module")
 def redirecting(versitygw: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     options = {**versitygw.access.settings(new_prefix()), "SLUICE_DIRECT_DOWNLOADS": "1"}
-    with running_server(tmp_path_factory.mktemp("redirecting"), **options) as running:
+    with running_server(tmp_path_factory.mktemp("redirecting"), **options, **NO_FFMPEG) as running:
         yield running
 
 

@@ -13,7 +13,7 @@ from app.http.signed_media import sign
 from tests.delivery.stored import Stored, store
 from tests.delivery.test_shared import Shared, share
 from tests.dropzone_client import random_bytes
-from tests.live_server import Server, running_server
+from tests.live_server import NO_FFMPEG, Server, running_server
 from tests.nginx import deployed_nginx
 from tests.waiting import wait_until
 
@@ -25,8 +25,9 @@ SECRET = "0123456789abcdef" * 2
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with running_server(tmp_path_factory.mktemp("signed"), SLUICE_SECURE_LINK_SECRET=SECRET) as it:
-        yield it
+    options = {"SLUICE_SECURE_LINK_SECRET": SECRET, **NO_FFMPEG}
+    with running_server(tmp_path_factory.mktemp("signed"), **options) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")

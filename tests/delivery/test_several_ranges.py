@@ -18,7 +18,7 @@ pytestmark = pytest.mark.e2e
 
 CONTENT = random_bytes(1_000_003, 90)
 LENGTH = len(CONTENT)
-LARGE_BYTES = 384 * 1024 * 1024
+LARGE_BYTES = 128 * 1024 * 1024
 MOST_GROWTH_BYTES = 24 * 1024 * 1024
 
 

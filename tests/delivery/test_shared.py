@@ -17,7 +17,7 @@ from app.http.documents import plays_original
 from app.media.playback.library import PlaybackView
 from tests.delivery.stored import Stored, store
 from tests.delivery.test_playback import write
-from tests.live_server import Server, running_server
+from tests.live_server import NO_FFMPEG, Server, running_server
 from tests.records.making import new_upload
 from tests.waiting import wait_until
 
@@ -60,7 +60,7 @@ class Shared:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with running_server(tmp_path_factory.mktemp("shared")) as running:
+    with running_server(tmp_path_factory.mktemp("shared"), **NO_FFMPEG) as running:
         yield running
 
 

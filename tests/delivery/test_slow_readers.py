@@ -14,7 +14,7 @@ import pytest
 
 from tests.delivery.stored import Stored, store
 from tests.dropzone_client import random_bytes
-from tests.live_server import running_server
+from tests.live_server import NO_FFMPEG, running_server
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.e2e
@@ -64,7 +64,7 @@ class Readers:
 
 @pytest.fixture(scope="module")
 def film(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stored]:
-    options = {"SLUICE_WORKERS": "1", "SLUICE_THREADS": str(THREADS)}
+    options = {"SLUICE_WORKERS": "1", "SLUICE_THREADS": str(THREADS), **NO_FFMPEG}
     with running_server(tmp_path_factory.mktemp("slow"), **options) as server:
         yield store(server, "film.mp4", CONTENT)
 

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.live_server import Server, free_port
+from scripts.fleet.programs import free_port
+from tests.live_server import Server
 
 STEP_BYTES = 1024 * 1024
 """Bytes that a server which reads the body for us delivers at once."""

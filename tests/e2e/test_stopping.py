@@ -24,7 +24,8 @@ from app.records.engine import Database
 from app.records.uploads import UploadRecords
 from app.server.connections import LINGER_SECONDS
 from app.server.gunicorn_worker import CHECKPOINT_SECONDS
-from tests.live_server import NO_FFMPEG, ROOT, STOP_SECONDS, Server, free_port
+from scripts.fleet.programs import free_port
+from tests.live_server import NO_FFMPEG, ROOT, STOP_SECONDS, Server
 from tests.long_tests import long
 from tests.waiting import wait_until, wait_until_read
 

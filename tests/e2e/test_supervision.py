@@ -14,13 +14,13 @@ from pathlib import Path
 import psutil
 import pytest
 
+from scripts.fleet.programs import free_port
 from tests.live_server import (
     NO_FFMPEG,
     ROOT,
     STOP_SECONDS,
     Server,
     command_of,
-    free_port,
     parent_of,
     running_server,
 )

@@ -53,7 +53,7 @@ def test_no_acknowledged_byte_is_lost_whatever_dies(
         bucket_faults=BUCKET_FAULTS,
     ) as fleet:
         line = Line([node.server for node in fleet.nodes], is_bad=True)
-        crowd = Crowd(line, seed, KINDS)
+        crowd = Crowd(line, seed, kinds=KINDS, pause_seconds=scaled(short=50, long=0) / 1000)
         archive = Archive(crowd, KEPT_BYTES)
         crowd.hand_over = archive.keep
         shaking = Shaking(fleet, line.answers, seed=seed, times=disturbances)

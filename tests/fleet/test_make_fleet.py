@@ -16,8 +16,9 @@ import requests
 from scripts.fleet.__main__ import MARKER, emptied
 from scripts.fleet.nginx import find_nginx
 from scripts.fleet.postgresql import find_postgresql
+from scripts.fleet.programs import free_port
 from tests.browser.tools import do_without
-from tests.live_server import ROOT, STOP_SECONDS, command_of, free_port
+from tests.live_server import ROOT, STOP_SECONDS, command_of
 from tests.s3_servers import find_versitygw
 from tests.waiting import wait_until
 

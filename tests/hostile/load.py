@@ -66,11 +66,11 @@ class Load:
         return len(self.stored) + self.refused.total()
 
     def refusals(self, seconds: float) -> Counter[tuple[int, str]]:
-        """The same, repeated until something is refused, or 20 times.
+        """The same, repeated until something is refused, or 100 times.
 
         A database whose disk is full still has some room in its own files.
         """
-        rounds = (self.run(seconds) for _ in range(20))
+        rounds = (self.run(seconds) for _ in range(100))
         return next((refused for refused in rounds if refused), Counter())
 
     def check(self) -> None:

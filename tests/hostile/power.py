@@ -21,7 +21,7 @@ from tests.hostile.disks import run
 from tests.live_server import Server
 from tests.waiting import wait_until
 
-MEGABYTES = 512
+MEGABYTES = 256
 COMMIT_SECONDS = 600
 """The file system writes nothing by itself before this; the kernel's limit for data is 30 s."""
 QUIET_SECONDS = 0.2

@@ -284,6 +284,8 @@ class Crowd:
 
     line: Line
     seed: int = 0
+    pause_seconds: float = 0
+    """Of each sender between two requests, so that a test costs less CPU time."""
     kinds: Sequence[type[Sender]] = PROTOCOLS
     senders: list[Sender] = field(default_factory=list)
     hand_over: Callable[[Sender], None] | None = None
@@ -348,6 +350,7 @@ class Crowd:
                 self.senders.append(sender)
                 while not stop.is_set() and not sender.is_complete:
                     sender.step()
+                    time.sleep(self.pause_seconds)
                 if sender.is_complete:
                     self._count(sender)
         except BaseException:

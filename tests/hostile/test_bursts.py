@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 import requests
+from psutil import Process
 
 from tests.hostile.conftest import Scaled
 from tests.live_server import Server
@@ -32,14 +33,14 @@ MOST_KEPT = 24 * MIB
 GIVEN_BACK_SECONDS = 60
 
 
-def memory(server: Server) -> int:
+def memory(workers: list[Process]) -> int:
     """Proportional memory of all workers in bytes."""
-    return sum(worker.memory_full_info().pss for worker in server.web_workers())
+    return sum(worker.memory_full_info().pss for worker in workers)
 
 
-def thread_count(server: Server) -> int:
+def thread_count(workers: list[Process]) -> int:
     """Threads of all workers."""
-    return sum(worker.num_threads() for worker in server.web_workers())
+    return sum(worker.num_threads() for worker in workers)
 
 
 def create_upload(server: Server, session: requests.Session) -> str:
@@ -82,14 +83,15 @@ def test_a_burst_of_checksummed_requests_takes_little_memory_and_frees_it(
 ) -> None:
     count = scaled(short=150, long=600)
     server = start_server(SLUICE_DURABILITY="none")
-    processes = len(server.web_workers())
+    workers = server.web_workers()
+    processes = len(workers)
     with half_sent(server, processes):
         pass  # Loads what a process needs for its first request of this kind.
-    fresh, fresh_threads = memory(server), thread_count(server)
+    fresh, fresh_threads = memory(workers), thread_count(workers)
     with half_sent(server, count) as connections:
-        wait_until(lambda: thread_count(server) >= count, "each request has a thread")
+        wait_until(lambda: thread_count(workers) >= count, "each request has a thread")
         wait_until(  # Blocks are written, and borrowed again, once a second.
-            lambda: memory(server) - fresh < count * MOST_FOR_EACH + processes * MOST_KEPT,
+            lambda: memory(workers) - fresh < count * MOST_FOR_EACH + processes * MOST_KEPT,
             "each request takes little",
             GIVEN_BACK_SECONDS,
         )
@@ -97,9 +99,9 @@ def test_a_burst_of_checksummed_requests_takes_little_memory_and_frees_it(
             connection.sendall(HALF)
         assert {status_of(connection) for connection in connections} == {b"204"}
     wait_until(
-        lambda: thread_count(server) <= fresh_threads + count / 4,
+        lambda: thread_count(workers) <= fresh_threads + count / 4,
         "idle threads end",
         GIVEN_BACK_SECONDS,
     )
     most = fresh + processes * MOST_KEPT
-    wait_until(lambda: memory(server) < most, "the memory is free again", GIVEN_BACK_SECONDS)
+    wait_until(lambda: memory(workers) < most, "the memory is free again", GIVEN_BACK_SECONDS)

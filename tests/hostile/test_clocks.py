@@ -15,7 +15,7 @@ import pytest
 
 from tests.dropzone_client import ChunkedFile, random_bytes, send_chunk, stored_sha256
 from tests.hostile.conftest import Scaled
-from tests.live_server import Server, running_server
+from tests.live_server import NO_FFMPEG, Server, running_server
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.e2e
@@ -46,20 +46,24 @@ class MovedClock:
         return {"LD_PRELOAD": str(self.library), "MOVED_CLOCK_FILE": str(self.file)}
 
 
-@pytest.fixture
-def clock(tmp_path: Path) -> MovedClock:
+@pytest.fixture(scope="module")
+def clock(tmp_path_factory: pytest.TempPathFactory) -> MovedClock:
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("moving a server's clock takes a C compiler")
-    library, source = tmp_path / "moved_clock.so", Path(__file__).with_name("moved_clock.c")
+    folder = tmp_path_factory.mktemp("clock")
+    library, source = folder / "moved_clock.so", Path(__file__).with_name("moved_clock.c")
     subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
-    (tmp_path / "offset").write_bytes(bytes(8))
-    return MovedClock(tmp_path / "offset", library)
+    (folder / "offset").write_bytes(bytes(8))
+    return MovedClock(folder / "offset", library)
 
 
-@pytest.fixture
-def server(tmp_path: Path, clock: MovedClock) -> Iterator[Server]:
-    with running_server(tmp_path, **clock.options, SLUICE_SWEEP_SECONDS=SWEEP_SECONDS) as running:
+@pytest.fixture(scope="module")
+def server(clock: MovedClock, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One for all tests, each of which leaves it with the right time."""
+    folder = tmp_path_factory.mktemp("server")
+    options = {**clock.options, **NO_FFMPEG, "SLUICE_SWEEP_SECONDS": SWEEP_SECONDS}
+    with running_server(folder, **options) as running:
         yield running
 
 

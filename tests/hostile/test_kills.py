@@ -12,7 +12,7 @@ import pytest
 
 from tests.hostile.conftest import Scaled
 from tests.hostile.senders import PROTOCOLS, Crowd, Line
-from tests.live_server import Server, running_server
+from tests.live_server import NO_FFMPEG, Server, running_server
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.e2e
@@ -26,8 +26,9 @@ def test_no_acknowledged_byte_is_lost_however_often_workers_and_connections_die(
 ) -> None:
     """The senders ask after every broken request, and compare with what was acknowledged."""
     rng = Random(29)
-    with running_server(tmp_path_factory.mktemp("killed"), SLUICE_WORKERS="3") as server:
-        crowd = Crowd(Line([server], is_bad=True))
+    folder = tmp_path_factory.mktemp("killed")
+    with running_server(folder, SLUICE_WORKERS="3", **NO_FFMPEG) as server:
+        crowd = Crowd(Line([server], is_bad=True), pause_seconds=0.01)
         clients = len(PROTOCOLS) * scaled(short=1, long=3)
         with crowd.running(clients=clients):
             for _ in range(scaled(short=5, long=2500)):

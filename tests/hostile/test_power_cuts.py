@@ -15,7 +15,7 @@ from app.storage.base import Durability
 from tests.hostile.conftest import Scaled
 from tests.hostile.power import new_image, powered_disk
 from tests.hostile.senders import PROTOCOLS, Crowd, Line
-from tests.live_server import Server
+from tests.live_server import NO_FFMPEG, Server
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
@@ -46,9 +46,9 @@ def upload_until_power_cut(folder: Path, durability: Durability, *, seed: int) -
     with powered_disk(image, folder / "before") as disk:
         server = server_on(disk.folder, durability, folder)
         server.start()
-        crowd = Crowd(Line([server]), seed)
+        crowd = Crowd(Line([server]), seed, pause_seconds=0.01)
         try:
-            with crowd.running(clients=2 * len(PROTOCOLS)):
+            with crowd.running(clients=len(PROTOCOLS)):
                 wait_for_files(crowd)
                 disk.image_after_power_cut(server, folder / "after.img")
                 server.stop(signal.SIGKILL)
@@ -91,7 +91,7 @@ def wait_for_files(crowd: Crowd) -> None:
         time.sleep(0.05)
         if time.monotonic() > deadline:
             return
-    time.sleep(0.5)
+    time.sleep(0.2)
 
 
 def server_on(disk: Path, durability: Durability, folder: Path) -> Server:
@@ -101,5 +101,6 @@ def server_on(disk: Path, durability: Durability, folder: Path) -> Server:
         "SLUICE_STAGING_DIR": str(disk / "staging"),
         "SLUICE_DATA_DIR": str(disk / "data"),
         "SLUICE_DURABILITY": durability.value,
+        **NO_FFMPEG,
     }
     return Server(folder, options)

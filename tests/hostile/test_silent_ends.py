@@ -15,7 +15,7 @@ from tests.dropzone_client import (
     read_response,
     stored_sha256,
 )
-from tests.live_server import Server, running_server
+from tests.live_server import NO_FFMPEG, Server, running_server
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.e2e
@@ -29,7 +29,7 @@ SOON_SECONDS = 9.0
 def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server that accepts bodies at any rate."""
     folder = tmp_path_factory.mktemp("patient")
-    with running_server(folder, SLUICE_MIN_BYTES_PER_SECOND="0") as server:
+    with running_server(folder, SLUICE_MIN_BYTES_PER_SECOND="0", **NO_FFMPEG) as server:
         yield server
 
 

@@ -16,7 +16,7 @@ from tests.delivery.stored import store
 from tests.dropzone_client import random_bytes
 from tests.hostile.conftest import Scaled
 from tests.hostile.slow_clients import BEHAVIOURS
-from tests.live_server import ROOT, Server, running_server
+from tests.live_server import NO_FFMPEG, ROOT, Server, running_server
 from tests.long_tests import long
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
@@ -81,21 +81,21 @@ QUICK = ("silent", "stalled body", "unread")
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    options = {"SLUICE_BODY_IDLE_SECONDS": str(IDLE_SECONDS), "SLUICE_THREADS": "16"}
+    options = {**NO_FFMPEG, "SLUICE_BODY_IDLE_SECONDS": str(IDLE_SECONDS), "SLUICE_THREADS": "16"}
     with running_server(tmp_path_factory.mktemp("slow"), **options) as server:
         yield server
 
 
 @pytest.fixture(scope="module")
 def large_file(target: Server) -> str:
-    return "/media/" + store(target, "film.mp4", random_bytes(30_000_000, 5)).id
+    return "/media/" + store(target, "film.mp4", random_bytes(10_000_000, 5)).id
 
 
 @pytest.mark.parametrize("kind", [*QUICK, *long(kind for kind in BEHAVIOURS if kind not in QUICK)])
 def test_nobody_waits_for_slow_clients(
     target: Server, large_file: str, scaled: Scaled, kind: str
 ) -> None:
-    count = scaled(short=250, long=2000)
+    count = scaled(short=120, long=2000)
     with slow_clients(target, kind, count, addresses=count, path=large_file):
         waits = visits(target, scaled(short=IDLE_SECONDS + 2, long=60))
     p99 = waits[int(len(waits) * 0.99)]

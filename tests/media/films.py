@@ -92,6 +92,7 @@ RECIPES: dict[str, Recipe] = {
     "intra.mp4": Recipe(video="-c:v libx264 -preset ultrafast -g 1 -pix_fmt yuv420p", output=FAST),
     "open-gop.mp4": Recipe(video=OPEN_H264, seconds=12),
     "long-gop.mp4": Recipe(video=H264 + " -g 300", rate="10", seconds=40),
+    "rare-keys.mp4": Recipe(video=H264 + " -g 300", rate="10", seconds=13),
     "variable-rate.mp4": Recipe(
         seconds=12, picture="select='mod(n,7)*mod(n,5)'", output="-fps_mode vfr"
     ),

@@ -19,6 +19,7 @@ from typing import Any
 
 from tests.browser.tools import find_program
 from tests.media.films import BITS, SQUARE
+from tests.media.remembered import remembered
 
 TIME_BASE = Fraction(1, 1_000_000)
 FRAME_TOLERANCE = 0.0015
@@ -52,6 +53,7 @@ class Showing:
         return self.frames[-1].time if self.frames else 0.0
 
 
+@remembered
 def watch(source: Path | str, *, options: tuple[str, ...] = ()) -> Showing:
     """Decode a film whole with ffmpeg; `options` stand before its input."""
     kinds = [stream["codec_type"] for stream in probe(source)["streams"]]
@@ -89,9 +91,10 @@ def differences(original: Showing, shown: Showing, *, same_pixels: bool = True) 
     return found + list(_badly_heard(original, shown))
 
 
-def probe(source: Path | str, *arguments: str) -> dict[str, Any]:
-    """ffprobe's JSON about format and streams, or about what `arguments` ask for."""
-    asked = arguments or ("-show_format", "-show_streams", "-show_chapters")
+@remembered
+def probe(source: Path | str) -> dict[str, Any]:
+    """ffprobe's JSON about the format, the streams, and all packets of a file."""
+    asked = ["-show_format", "-show_streams", "-show_packets", "-show_data_hash", "md5"]
     command = [find_program("ffprobe"), "-v", "error", "-of", "json", *asked, str(source)]
     found: dict[str, Any] = json.loads(
         subprocess.run(command, check=True, capture_output=True).stdout
@@ -110,8 +113,11 @@ class Packet:
 
 
 def packets(source: Path | str, stream: str) -> list[Packet]:
-    """The packets of a stream such as `v:0`, in decode order."""
-    shown = ("-show_packets", "-show_data_hash", "md5", "-select_streams", stream)
+    """The packets of a stream such as `v:0`, or the first one for `0`, in decode order."""
+    kind, _, number = stream.rpartition(":")
+    found = probe(source)
+    streams = [each for each in found["streams"] if each["codec_type"].startswith(kind)]
+    index = streams[int(number)]["index"]
     return [
         Packet(
             presented=float(packet["pts_time"]),
@@ -119,7 +125,8 @@ def packets(source: Path | str, stream: str) -> list[Packet]:
             digest=packet["data_hash"],
             is_key="K" in packet["flags"],
         )
-        for packet in probe(source, *shown)["packets"]
+        for packet in found["packets"]
+        if packet["stream_index"] == index
     ]
 
 

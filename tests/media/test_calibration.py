@@ -10,11 +10,17 @@ import pytest
 
 from app.media.ffmpeg.program import Ffmpeg
 from app.media.film.disk_folder import DiskFolder
+from app.media.renditions import calibration
 from app.media.renditions.calibration import calibrate
 from app.media.renditions.capability import FILE, read_capability, write_capability
 
 
-def test_a_host_is_measured_once_for_each_version_of_ffmpeg(tmp_path: Path) -> None:
+def test_a_host_is_measured_once_for_each_version_of_ffmpeg(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Measured once and with few pictures here, which is less exact than otherwise."""
+    monkeypatch.setattr(calibration, "ATTEMPTS", 1)
+    monkeypatch.setattr(calibration, "MANY_PICTURES", 12)
     folder, ffmpeg = DiskFolder(tmp_path), Ffmpeg.find()
     calibrate(ffmpeg, folder)
     first = read_capability(tmp_path)

@@ -1,9 +1,10 @@
 """Every film that browsers can play is delivered whole: as one file and as HLS.
 
 ffmpeg decodes what a live server sends: each frame must be there once, in order, with the pixels
-and at the time of the original, and each beep within 20 ms. The hardest films of the matrix in MP4
-and MOV take part in `make test`, all others in `make test-all`, as each costs a CPU second or two;
-only that of 4 GiB waits for `make watch-films`.
+and at the time of the original, and each beep within 20 ms. What the index makes of each film is
+tested without a server, in `tests/media/index`; so `make test` has one film of each kind here, and
+`make test-all` all others, as each costs a CPU second. Only that of 4 GiB waits for
+`make watch-films`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import requests
 
 from tests.long_tests import long
 from tests.media.films import NO_FILMS, SUBTITLES, FilmStore
-from tests.media.frames import Showing, differences, duration_of, packets, watch
+from tests.media.frames import differences, duration_of, packets, watch
 from tests.media.hls_reader import download, faults
 from tests.media.shelf import Shelf
 
@@ -53,45 +54,18 @@ TEXTS = ["subtitles.mp4", "chapters.mp4"]
 ENCODED_SOUND = ["mp3.mp4", "surround-ac3.mp4", "surround-eac3.mp4", "flac-from-2.mp4"]
 """Not all browsers take this sound in segments, or not from there on, so it is encoded for them."""
 
-HARDEST = [
-    "moov-last.mp4",
+KINDS = [
     "fragmented.mp4",
-    "open-gop.mp4",
-    "variable-rate.mp4",
-    "rotated.mp4",
     "truncated.mp4",
     "hevc-open-gop.mp4",
-    "av1.mp4",
     "late-sound.mp4",
-    "sound-from-5.mp4",
     "flac-from-2.mp4",
-    "two-languages.mp4",
-    "subtitles.mp4",
     "sound.m4a",
-    "surround-ac3.mp4",
 ]
-OTHERS = {*H264, *OTHER_CODECS, *SOUNDS, *TEXTS, *ENCODED_SOUND}.difference(HARDEST)
-PLAYED = [*HARDEST, *long(sorted(OTHERS))]
+OTHERS = {*H264, *OTHER_CODECS, *SOUNDS, *TEXTS, *ENCODED_SOUND}.difference(KINDS)
+PLAYED = [*KINDS, *long(sorted(OTHERS))]
 
 WITHOUT_FILM = [*NO_FILMS, "without-moov.mp4", "without-pictures.mp4"]
-
-
-@pytest.fixture(scope="module")
-def original(film: FilmStore) -> Originals:
-    return Originals(film)
-
-
-class Originals:
-    """What ffmpeg shows of the originals, each decoded once."""
-
-    def __init__(self, film: FilmStore) -> None:
-        self._film = film
-        self._shown: dict[str, Showing] = {}
-
-    def __getitem__(self, name: str) -> Showing:
-        if name not in self._shown:
-            self._shown[name] = watch(self._film(name))
-        return self._shown[name]
 
 
 def save(url: str, path: Path) -> Path:
@@ -105,22 +79,22 @@ def save(url: str, path: Path) -> Path:
 
 @pytest.mark.parametrize("name", PLAYED)
 def test_play_mp4_is_the_film_with_its_index_first(
-    shelf: Shelf, original: Originals, tmp_path: Path, name: str
+    shelf: Shelf, film: FilmStore, tmp_path: Path, name: str
 ) -> None:
     shelved = shelf[name]
     assert shelved.playback["state"] in {"playable", "ready"}
     file = save(f"{shelved.url}/play.mp4", tmp_path / "play.mp4")
-    assert differences(original[name], watch(file)) == []
+    assert differences(watch(film(name)), watch(file)) == []
     assert duration_of(file) == pytest.approx(shelved.playback["duration"], abs=FRAME_SECONDS)
     start = file.read_bytes()
     assert start.index(b"moov") < start.index(b"mdat")
 
 
 @pytest.mark.parametrize("name", PLAYED)
-def test_hls_is_the_film(shelf: Shelf, original: Originals, tmp_path: Path, name: str) -> None:
+def test_hls_is_the_film(shelf: Shelf, film: FilmStore, tmp_path: Path, name: str) -> None:
     shelved = shelf.when_made(name) if name in ENCODED_SOUND else shelf.with_segments(name)
     stream = download(f"{shelved.url}/hls/master.m3u8", tmp_path)
-    assert differences(original[name], stream.showing()) == []
+    assert differences(watch(film(name)), stream.showing()) == []
     for rendition in stream.variants:
         assert faults(rendition, has_picture=name != "sound.m4a") == []
         longest = shelved.playback["duration"] + FRAME_SECONDS
@@ -172,10 +146,10 @@ def test_subtitles_are_in_hls(shelf: Shelf, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["late-sound.mp4", *long(["open-gop.mp4", "two-languages.mp4"])])
-def test_ffmpeg_plays_both_over_http(shelf: Shelf, original: Originals, name: str) -> None:
+def test_ffmpeg_plays_both_over_http(shelf: Shelf, film: FilmStore, name: str) -> None:
     shelved = shelf.with_segments(name)
-    assert differences(original[name], watch(f"{shelved.url}/play.mp4")) == []
-    assert differences(original[name], watch(f"{shelved.url}/hls/master.m3u8")) == []
+    assert differences(watch(film(name)), watch(f"{shelved.url}/play.mp4")) == []
+    assert differences(watch(film(name)), watch(f"{shelved.url}/hls/master.m3u8")) == []
 
 
 def test_nothing_of_a_film_is_encoded_again(shelf: Shelf, film: FilmStore, tmp_path: Path) -> None:
@@ -209,8 +183,8 @@ def test_what_is_no_film_says_so_and_can_be_downloaded(
 
 @pytest.mark.only_with("--all-films")
 @pytest.mark.timeout(600)
-def test_a_film_beyond_4_gib_plays(shelf: Shelf, original: Originals, tmp_path: Path) -> None:
-    shelved = shelf.with_segments("huge.mp4")
-    assert differences(original["huge.mp4"], watch(f"{shelved.url}/play.mp4")) == []
+def test_a_film_beyond_4_gib_plays(shelf: Shelf, film: FilmStore, tmp_path: Path) -> None:
+    shelved, original = shelf.with_segments("huge.mp4"), watch(film("huge.mp4"))
+    assert differences(original, watch(f"{shelved.url}/play.mp4")) == []
     stream = download(f"{shelved.url}/hls/master.m3u8", tmp_path)
-    assert differences(original["huge.mp4"], stream.showing()) == []
+    assert differences(original, stream.showing()) == []

@@ -35,6 +35,7 @@ from app.media.steps import remux
 from app.media.steps.indexing import Indexing
 from app.media.steps.remux import QUICK_COPY_BYTES, Remux, lane_of
 from app.media.steps.sound import Sound
+from tests.long_tests import long
 from tests.media.films import FilmStore
 from tests.media.films import ffmpeg as make_film
 from tests.media.frames import probe, watch
@@ -107,7 +108,7 @@ def only_ffmpeg() -> Ffmpeg:
     return replace(Ffmpeg.find(), ffprobe=None)
 
 
-@pytest.mark.parametrize("programs", [Ffmpeg.find, only_ffmpeg])
+@pytest.mark.parametrize("programs", [only_ffmpeg, *long([Ffmpeg.find])])
 def test_a_film_is_probed_remuxed_and_indexed(
     lab: Lab, film: FilmStore, programs: Callable[[], Ffmpeg]
 ) -> None:

@@ -34,6 +34,7 @@ from app.media.renditions.rungs import (
 from app.media.renditions.whole_film import RenditionFile
 from app.media.steps.job_errors import INTERRUPTED, NO_FFMPEG
 from tests.live_server import FFMPEG, Server
+from tests.long_tests import long
 from tests.media.films import FilmStore, ffmpeg
 from tests.media.frames import differences, probe, watch
 from tests.media.rendition_runner import CAPABILITY, StepRunner, movie_of
@@ -106,7 +107,7 @@ def test_without_ffmpeg_a_segment_fails_for_good(runner: StepRunner, film: FilmS
     assert (caught.value.problem.code, caught.value.is_final) == (NO_FFMPEG, True)
 
 
-@pytest.mark.parametrize("name", ["av1.mp4", "hevc-open-gop.mp4"])
+@pytest.mark.parametrize("name", ["av1.mp4", *long(["hevc-open-gop.mp4"])])
 def test_a_rendition_is_the_whole_film_with_its_sound(
     runner: StepRunner, film: FilmStore, name: str
 ) -> None:
@@ -193,9 +194,13 @@ def test_a_segment_unlike_the_others_is_not_kept(runner: StepRunner, film: FilmS
     ("name", "number", "begin", "end"),
     [
         ("hevc-open-gop.mp4", 1, 0.0, 4.7),
-        ("hevc-open-gop.mp4", 2, 4.7, 9.5),
-        ("open-gop.mp4", 1, 0.0, 4.9),
         ("open-gop.mp4", 2, 4.9, 8.9),
+        *long(
+            [
+                ("hevc-open-gop.mp4", 2, 4.7, 9.5),
+                ("open-gop.mp4", 1, 0.0, 4.9),
+            ]
+        ),
     ],
 )
 def test_a_part_that_is_damaged_fails_and_the_rest_is_made(
@@ -280,7 +285,9 @@ class Deleting(Heartbeat):
                 self._runner.world.folder.discard(self.job.upload_id, rung_folder(360))
 
 
-@pytest.mark.parametrize(("progress", "has_files"), [(0.4, True), (0.95, True), (0.95, False)])
+@pytest.mark.parametrize(
+    ("progress", "has_files"), [(0.4, True), (0.95, False), *long([(0.95, True)])]
+)
 def test_of_a_rendition_that_is_deleted_meanwhile_nothing_is_left(
     runner: StepRunner, film: FilmStore, progress: float, has_files: bool
 ) -> None:

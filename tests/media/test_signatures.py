@@ -7,10 +7,18 @@ import random
 import pytest
 
 from app.media.film.signatures import HEAD_BYTES, is_no_film
+from tests.long_tests import long
 from tests.media.films import NO_FILMS, RECIPES, REWRITTEN, FilmStore
 
+FORMATS = (
+    *("h264.mp4", "fragmented.mp4", "prores.mov", "sound.m4a", "sound.mp3", "h264.mkv", "vp8.webm"),
+    *("h264.ts", "open-gop-cut.ts", "mpeg2.mpg", "theora.ogv", "h264.flv", "h264.avi", "wmv2.wmv"),
+    *("raw.h264", "sound.wma", "sound.flac"),
+)
+OTHERS = [name for name in (*RECIPES, *REWRITTEN) if name not in FORMATS]
 
-@pytest.mark.parametrize("name", [*RECIPES, *REWRITTEN])
+
+@pytest.mark.parametrize("name", [*FORMATS, *long(OTHERS)])
 def test_a_film_of_every_format_may_be_one(film: FilmStore, name: str) -> None:
     with film(name).open("rb") as file:
         assert not is_no_film(file.read(HEAD_BYTES))

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,12 +15,12 @@ import psutil
 import pytest
 import requests
 
+from scripts.fleet.programs import free_port
 from tests.dropzone_client import ChunkedFile, random_bytes, send_all
-from tests.live_server import ROOT, Server, free_port, running_server
+from tests.live_server import NO_FFMPEG, ROOT, Server, running_server
+from tests.long_tests import long
 from tests.monitoring.scrape import Change, scrape
 from tests.waiting import wait_until
-
-StartServer = Callable[..., Server]
 
 CHUNK = 100_000
 TUS = {"Tus-Resumable": "1.0.0"}
@@ -29,8 +29,13 @@ PATCH = {**TUS, "Upload-Offset": "0", "Content-Type": "application/offset+octet-
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server with three workers, shared by the tests that only compare changes."""
-    with running_server(tmp_path_factory.mktemp("server"), SLUICE_WORKERS="3") as running:
+    """A server with three workers, shared by the tests, which only compare changes.
+
+    An upload soon expires there, which a test of its background worker waits for.
+    """
+    options = {"SLUICE_EXPIRY_SECONDS": "4", "SLUICE_SWEEP_SECONDS": "0.2", **NO_FFMPEG}
+    folder = tmp_path_factory.mktemp("server")
+    with running_server(folder, SLUICE_WORKERS="3", **options) as running:
         yield running
 
 
@@ -171,10 +176,8 @@ def test_an_upload_is_seen_while_it_runs(server: Server) -> None:
     assert counts.total("sluice_received_bytes_total", protocol="tus") == 20 * CHUNK
 
 
-def test_a_killed_worker_loses_only_its_counts_in_progress(
-    start_server: StartServer,
-) -> None:
-    server = start_server(SLUICE_WORKERS="3")
+def test_a_killed_worker_loses_only_its_counts_in_progress(server: Server) -> None:
+    counts = Change(server)
     files = upload_to_each_worker(server)
     url, body = tus_upload(server, 20 * CHUNK), SlowBody(20 * CHUNK)
     with ThreadPoolExecutor(1) as pool:
@@ -187,16 +190,12 @@ def test_a_killed_worker_loses_only_its_counts_in_progress(
         with pytest.raises(requests.ConnectionError):
             sending.result()
     wait_until(lambda: scrape(server).total(running, protocol="tus") == 0, "it is over")
-    counts = scrape(server)
     assert counts.total("sluice_requests_total", protocol="upload") == 3 * files
     assert counts.by("event", "sluice_uploads_total")["complete"] == files
     upload_to_each_worker(server)
 
 
-def test_a_worker_that_replaces_a_killed_one_continues_its_files(
-    start_server: StartServer,
-) -> None:
-    server = start_server(SLUICE_WORKERS="3")
+def test_a_worker_that_replaces_a_killed_one_continues_its_files(server: Server) -> None:
     upload_to_each_worker(server)
     folder, before = metrics_folder(server), files_of_counts(server)
     for _ in range(3):
@@ -222,14 +221,14 @@ def test_a_half_made_file_of_a_killed_process_is_skipped(server: Server) -> None
     assert scrape(server).total("sluice_requests_total") > 0
 
 
-def test_the_background_worker_is_counted_too(start_server: StartServer) -> None:
-    server = start_server(SLUICE_EXPIRY_SECONDS="1", SLUICE_SWEEP_SECONDS="0.2")
+def test_the_background_worker_is_counted_too(server: Server) -> None:
+    counts = Change(server)
     server.post("/api/uploads", json={"name": "idle.mp4", "size": 1000})
     wait_until(
-        lambda: scrape(server).by("event", "sluice_uploads_total").get("expired") == 1,
+        lambda: counts.by("event", "sluice_uploads_total").get("expired") == 1,
         "the upload that expired is counted",
     )
-    assert scrape(server).by("event", "sluice_uploads_total")["created"] == 1
+    assert counts.by("event", "sluice_uploads_total") == {"created": 1, "expired": 1}
 
 
 def test_a_cancelled_upload_is_counted(server: Server) -> None:
@@ -239,23 +238,23 @@ def test_a_cancelled_upload_is_counted(server: Server) -> None:
     assert counts.by("event", "sluice_uploads_total") == {"created": 1, "cancelled": 1}
 
 
-def test_a_server_starts_counting_at_zero_and_leaves_no_files(start_server: StartServer) -> None:
-    server = start_server()
+@pytest.mark.parametrize("number", [signal.SIGTERM, *long([signal.SIGKILL])])
+def test_a_server_starts_counting_at_zero_and_leaves_no_files(
+    server: Server, number: signal.Signals
+) -> None:
+    """`test_folder.py` shows what becomes of the files of a server that was killed."""
     send_all(server, ChunkedFile(random_bytes(CHUNK), CHUNK))
     first, started = metrics_folder(server), scrape(server).total("sluice_start_time_seconds")
-    server.restart()
+    server.restart(number)
     assert not first.exists()
     counts = scrape(server)
     assert counts.total("sluice_uploads_total") == 0
     assert counts.total("sluice_start_time_seconds") > started
-    second = metrics_folder(server)
-    server.restart(signal.SIGKILL)
-    assert not second.exists()
 
 
 def test_gunicorn_without_the_supervisor_also_counts_over_its_workers(tmp_path: Path) -> None:
     port = free_port()
-    server = Server(tmp_path, {"SLUICE_PORT": str(port), "SLUICE_WORKERS": "2"}, port)
+    server = Server(tmp_path, {"SLUICE_PORT": str(port), "SLUICE_WORKERS": "2", **NO_FFMPEG}, port)
     program = [
         sys.executable,
         "-m",

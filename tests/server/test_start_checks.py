@@ -22,7 +22,7 @@ from app.server.start_checks import (
 )
 from app.settings import Settings, from_env
 from app.settings.staging import remember_staging
-from tests.live_server import free_port
+from scripts.fleet.programs import free_port
 
 
 def test_a_staging_folder_of_another_user_is_refused(

@@ -7,6 +7,7 @@ import pytest
 from app.media.index.entries import LONG_INDEX, SHORT_INDEX
 from app.media.index.errors import LongIndex, NotIndexable
 from app.media.index.movie import Movie, read_movie
+from tests.long_tests import long
 from tests.media import hostile_indexes
 from tests.media.films import RECIPES, FilmStore
 
@@ -64,6 +65,10 @@ def test_samples_of_fragments_that_take_no_bytes_are_counted(film: FilmStore) ->
         read(data, most_entries=300)
 
 
-@pytest.mark.parametrize("name", [name for name in RECIPES if name.endswith(("mp4", "mov", "m4a"))])
+KINDS = ("h264.mp4", "fragmented.mp4", "long-gop.mp4", "prores.mov", "sound.m4a", "subtitles.mp4")
+OTHERS = [name for name in RECIPES if name.endswith(("mp4", "mov", "m4a")) and name not in KINDS]
+
+
+@pytest.mark.parametrize("name", [*KINDS, *long(OTHERS)])
 def test_films_of_seconds_have_a_short_index(film: FilmStore, name: str) -> None:
     assert read(film(name).read_bytes(), SHORT_INDEX // 100).tracks

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from app.media.index.extract import extract, key_frame_before
+from tests.long_tests import long
 from tests.media.films import FilmStore
 from tests.media.frames import packets, watch
 from tests.media.index.making import indexed, write
 
 
-@pytest.mark.parametrize("name", ["moov-last.mp4", "fragmented.mp4", "hevc-open-gop.mp4"])
+@pytest.mark.parametrize("name", ["fragmented.mp4", "hevc-open-gop.mp4", *long(["moov-last.mp4"])])
 def test_key_frames_are_pictures_of_their_time(film: FilmStore, tmp_path: Path, name: str) -> None:
     track = indexed(film(name)).tracks[0]
     keys = track.samples.key_frames

@@ -11,6 +11,7 @@ import pytest
 from app.domain.ranges import ByteRange
 from app.media.index.boxes import children, descend
 from app.media.index.movie import read_movie
+from tests.long_tests import long
 from tests.media.films import FilmStore, ffmpeg
 from tests.media.frames import packets
 from tests.media.index.making import indexed, play_file, write
@@ -20,16 +21,14 @@ from tests.media.rewritten import GIB, change_moov, edited
 @pytest.mark.parametrize(
     "name",
     [
-        "moov-last.mp4",
-        "quicktime.mov",
+        "compact-sizes.mp4",
         "variable-rate.mp4",
         "signed-offsets.mp4",
         "hevc-open-gop.mp4",
         "late-sound.mp4",
         "several-edits.mp4",
-        "compact-sizes.mp4",
         "two-languages.mp4",
-        "prores.mov",
+        *long(["moov-last.mp4", "quicktime.mov", "prores.mov"]),
     ],
 )
 def test_every_packet_is_shown_at_its_time(film: FilmStore, tmp_path: Path, name: str) -> None:

@@ -11,13 +11,12 @@ import pytest
 
 from app.media.index.errors import NotIndexable
 from app.media.index.segments import segmented_sound, segmented_video
+from tests.long_tests import long
 from tests.media.films import FilmStore
 from tests.media.frames import packets, watch
 from tests.media.index.making import indexed, write_segments
 
 FILMS = [
-    "moov-last.mp4",
-    "quicktime.mov",
     "long-gop.mp4",
     "open-gop.mp4",
     "hevc-open-gop.mp4",
@@ -25,7 +24,7 @@ FILMS = [
     "ntsc.mp4",
     "signed-offsets.mp4",
     "av1.mp4",
-    "surround-eac3.mp4",
+    *long(["moov-last.mp4", "quicktime.mov", "surround-eac3.mp4"]),
 ]
 
 
@@ -77,7 +76,8 @@ def test_pictures_that_begin_late_begin_at_time_0_in_hls(film: FilmStore) -> Non
 
 
 @pytest.mark.parametrize(
-    "name", ["late-sound.mp4", "sound-from-5.mp4", "opus-from-5.mp4", "surround-from-2.mp4"]
+    "name",
+    ["late-sound.mp4", "opus-from-5.mp4", "surround-from-2.mp4", *long(["sound-from-5.mp4"])],
 )
 def test_sound_that_begins_late_has_silence_before(
     film: FilmStore, tmp_path: Path, name: str
