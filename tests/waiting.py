@@ -11,7 +11,13 @@ TICK_SECONDS = 0.02
 LONGEST_TICK_SECONDS = 0.25
 
 
-def wait_until(condition: Callable[[], object], what: str, seconds: float = 120) -> None:
+def wait_until(
+    condition: Callable[[], object],
+    what: str,
+    seconds: float = 120,
+    *,
+    longest_tick_seconds: float = LONGEST_TICK_SECONDS,
+) -> None:
     """Poll until the condition holds; `what` describes it in the error.
 
     The longer it takes, the less often: many conditions ask a server, which takes CPU time.
@@ -20,7 +26,7 @@ def wait_until(condition: Callable[[], object], what: str, seconds: float = 120)
     while not condition():
         waited = time.monotonic() - began
         assert waited < seconds, f"never happened: {what}"
-        time.sleep(min(max(TICK_SECONDS, waited / 20), LONGEST_TICK_SECONDS))
+        time.sleep(min(max(TICK_SECONDS, waited / 20), longest_tick_seconds))
 
 
 def wait_until_read(connection: socket.socket) -> None:

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -122,11 +123,11 @@ def check_bucket(fleet: Fleet) -> None:
     # A worker that starts removes the files of videos whose deletion was interrupted.
     fleet.ask(f"DELETE FROM turns WHERE work = '{LIBRARY}'")
     fleet.nodes[0].restart(signal.SIGTERM)
-    wait_until(
-        lambda: column(fleet, published) == column(fleet, complete), "each file is published once"
-    )
+    # Each question starts a program, and a lease of a killed node may last for a minute.
+    wait = partial(wait_until, longest_tick_seconds=2)
+    wait(lambda: column(fleet, published) == column(fleet, complete), "each is published once")
     make_leftovers_old(fleet)
-    wait_until(lambda: not left_over(fleet), "sweeps have removed what belongs to no file")
+    wait(lambda: not left_over(fleet), "sweeps have removed what belongs to no file")
 
 
 def make_leftovers_old(fleet: Fleet) -> None:
