@@ -11,11 +11,11 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expect, sync_playwright
 
 from tests.browser.complaints import Complaints
-from tests.browser.films import Films, make_films
+from tests.browser.films import Films
 from tests.browser.library_tools import NAMES, VIDEOS, fill_library, put
 from tests.browser.tools import BROWSER_FLAGS, find_browser, find_firefox, need_driver
 from tests.browser.upload_page import MIB, UploadPage
-from tests.live_server import Server, running_server
+from tests.live_server import NO_FFMPEG, Server, running_server
 
 PATIENCE_MILLISECONDS = 60_000
 """For everything that a page is asked to do."""
@@ -64,22 +64,24 @@ def any_page(request: pytest.FixtureRequest) -> Iterator[Page]:
 
 
 @pytest.fixture(scope="package")
-def films(tmp_path_factory: pytest.TempPathFactory) -> Films:
-    """Videos of three sizes."""
-    return make_films(tmp_path_factory.mktemp("films"))
+def films(shared_folder: Path) -> Films:
+    """Videos of several sizes, for all processes of this run."""
+    folder = shared_folder / "films of the browser"
+    folder.mkdir(exist_ok=True)
+    return Films(folder)
 
 
 @pytest.fixture(scope="package")
 def page_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server with chunks so small that a film of 26 MB has many."""
+    """A server with chunks so small that a film of 9 MB has some; it does not examine films."""
     folder = tmp_path_factory.mktemp("pages")
-    with running_server(folder, SLUICE_CHUNK_BYTES=str(MIB)) as running:
+    with running_server(folder, SLUICE_CHUNK_BYTES=str(MIB // 2), **NO_FFMPEG) as running:
         yield running
 
 
 @pytest.fixture
 def site(page_server: Server) -> Server:
-    """The shared server, without uploads and videos."""
+    """The shared server, without uploads and videos. Films are played from `default_site`."""
     page_server.empty()
     return page_server
 
@@ -92,7 +94,7 @@ def default_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]
 
 @pytest.fixture
 def default_site(default_server: Server) -> Server:
-    """A shared server with the default chunk size, without uploads and videos."""
+    """A shared server that examines films, without uploads and videos; its chunks are large."""
     default_server.empty()
     return default_server
 
@@ -100,7 +102,7 @@ def default_site(default_server: Server) -> Server:
 @pytest.fixture(scope="package")
 def large_library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server with VIDEOS, of which it has only records; a test may delete the newest."""
-    with running_server(tmp_path_factory.mktemp("library")) as running:
+    with running_server(tmp_path_factory.mktemp("library"), **NO_FFMPEG) as running:
         fill_library(running, VIDEOS)
         yield running
 
@@ -113,11 +115,14 @@ def complaints() -> Complaints:
 
 @pytest.fixture
 def new_context(browser: Browser, complaints: Complaints) -> Iterator[Callable[..., Any]]:
-    """Makes contexts, each like a separate browser; an unexpected complaint fails the test."""
+    """Makes contexts, each like a separate browser; an unexpected complaint fails the test.
+
+    Their pages do not move what only moves to please: each picture costs time of the processor.
+    """
     with ExitStack() as stack:
 
         def make(**options: Any) -> BrowserContext:
-            context = browser.new_context(**options)
+            context = browser.new_context(**{"reduced_motion": "reduce", **options})
             context.set_default_timeout(PATIENCE_MILLISECONDS)
             stack.callback(context.close)
             complaints.watch(context)

@@ -2,33 +2,62 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.browser.tools import find_program
 
-LOOPS_OF_LONG_FILM = 8
-"""Noise takes long to encode, so the long film repeats the middle one, 26 MB each time."""
+LOOPS_OF_LONG_FILM, LOOPS_OF_HUGE_FILM = 8, 23
+"""Noise takes long to encode, so these films repeat the middle one, 9 MB each time."""
 
 
 @dataclass(frozen=True)
 class Films:
-    """`small` is 100 KB, `middle` 26 MB and 8 seconds, `long` over 200 MB and 72 seconds."""
+    """Each is made once, when a test first asks for it, also if processes share the folder."""
 
-    small: Path
-    middle: Path
-    long: Path
+    folder: Path
+
+    @property
+    def small(self) -> Path:
+        """100 KB, 2 seconds."""
+        return self._film("small", _encode_small)
+
+    @property
+    def middle(self) -> Path:
+        """9 MB, 8 seconds."""
+        return self._film("middle", _encode_middle)
+
+    @property
+    def long(self) -> Path:
+        """80 MB, 72 seconds."""
+        return self._film("long", lambda path: repeat(self.middle, path, LOOPS_OF_LONG_FILM))
+
+    @property
+    def huge(self) -> Path:
+        """Over 200 MB."""
+        return self._film("huge", lambda path: repeat(self.middle, path, LOOPS_OF_HUGE_FILM))
+
+    def _film(self, name: str, make: Callable[[Path], None]) -> Path:
+        path = self.folder / f"{name}.mp4"
+        with (self.folder / f".{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not path.exists():
+                new = self.folder / f".new-{name}.mp4"
+                make(new)
+                new.rename(path)
+        return path
 
 
-def make_films(folder: Path) -> Films:
-    """Takes a few seconds."""
-    small, middle, long = (folder / f"{name}.mp4" for name in ("small", "middle", "long"))
-    encode(small, size="320x180", seconds=2, bits_per_second="400k")
-    encode(middle, size="640x360", seconds=8, bits_per_second="24M")
-    repeat(middle, long, LOOPS_OF_LONG_FILM)
-    return Films(small, middle, long)
+def _encode_small(path: Path) -> None:
+    encode(path, size="320x180", seconds=2, bits_per_second="400k")
+
+
+def _encode_middle(path: Path) -> None:
+    encode(path, size="320x180", seconds=8, bits_per_second="8M")
 
 
 def encode(path: Path, *, size: str, seconds: int, bits_per_second: str) -> None:

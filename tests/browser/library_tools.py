@@ -23,6 +23,9 @@ NAMES = ["Clip 10.mp4", "été.mp4", "clip 2.mp4", "film.webm", "clip 1.mov"]
 VIDEOS = 10_000
 """In the fixture `large_library`: film 1.mp4 to film 10000.mp4, the newest last."""
 
+LARGEST_BATCH = 1_000_000
+"""Videos that `fill_library` adds at once."""
+
 
 def put(server: Server, name: str, path: Path) -> str:
     """Store a file under a name without the browser; its id."""
@@ -33,21 +36,24 @@ def put(server: Server, name: str, path: Path) -> str:
     return upload_id
 
 
-def fill_library(server: Server, count: int) -> None:
-    """Add records of `count` videos, without their bytes."""
+def fill_library(server: Server, count: int, *, batch: int = 0) -> None:
+    """Add records of `count` videos, film 1.mp4 the oldest, without their bytes.
+
+    A server takes each batch once: it remembers those that were deleted.
+    """
     database = Database(f"sqlite:///{server.library.parent}/sluice.db", synced=False)
-    UploadRecords(database).add_all([video_record(number) for number in range(1, count + 1)])
+    UploadRecords(database).add_all([video_record(number, batch) for number in range(1, count + 1)])
     database.close()
 
 
-def video_record(number: int) -> Upload:
+def video_record(number: int, batch: int) -> Upload:
     moment = datetime(2030, 1, 1, tzinfo=UTC) + timedelta(seconds=number)
     return Upload(
-        id=UploadId(f"{number:032}"),
+        id=UploadId(f"{batch * LARGEST_BATCH + number:032}"),
         owner=FIRST_PROJECT,
         filename=f"film {number}.mp4",
         length=number,
-        client_key=f"film-{number}",
+        client_key=f"film-{batch}-{number}",
         fingerprint=None,
         created_at=moment,
         active_at=moment,

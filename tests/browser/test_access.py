@@ -30,7 +30,7 @@ def test_every_control_has_an_accessible_name(
 ) -> None:
     put_everything(site, films)
     page = open_page(site)
-    page.throttle(2 * MIB)
+    page.throttle(MIB)
     page.choose(films.middle)
     page.wait_for_progress(page.row(films.middle), 5)
     page.slow_down()
@@ -83,7 +83,7 @@ def test_files_are_uploaded_paused_and_deleted_by_keyboard_only(
 ) -> None:
     complaints.allow_failed_requests()  # The page may just look at the film that is deleted.
     page = open_page(site)
-    page.throttle(2 * MIB)
+    page.throttle(MIB)
     tab_to(page.page, "Choose files")
     with page.page.expect_file_chooser() as chooser:
         page.page.keyboard.press("Enter")
@@ -113,7 +113,7 @@ def test_the_focus_moves_on_when_its_element_is_removed(
     site.post("/api/uploads", json={"name": "a.mp4", "size": 1000})
     site.post("/api/uploads", json={"name": "b.mp4", "size": 1000})
     page = open_page(site)
-    page.throttle(2 * MIB)
+    page.throttle(MIB)
     page.choose(films.middle)
     page.wait_for_progress(page.row(films.middle), 5)
     page.slow_down()
@@ -161,7 +161,7 @@ def test_a_phone_shows_every_page_without_scrolling_sideways(
     upload_id = put_everything(site, films)
     phone = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True}
     page = open_page(site, color_scheme=scheme, **phone)
-    page.throttle(2 * MIB)
+    page.throttle(MIB)
     page.choose(films.middle, films.small)
     page.wait_for_progress(page.row(films.middle), 5)
     expect(page.waiting_rows).to_have_count(1)

@@ -43,12 +43,12 @@ def batches(page: UploadPage) -> int:
 def test_a_dropped_folder_is_sent_in_few_requests(
     site: Server, open_page: OpenPage, tmp_path: Path
 ) -> None:
-    files = make_folder(tmp_path / "trip", 60)
+    files = make_folder(tmp_path / "trip", 40)
     page = open_page(site)
     page.drop(tmp_path / "trip")
-    expect_all_stored(page, 60)
+    expect_all_stored(page, 40)
     assert digests_of(site) == files
-    assert 1 <= batches(page) <= 15
+    assert 1 <= batches(page) <= 10
     assert page.chunks == []
     expect(page.rows.first).to_contain_text("in the library")
     expect(page.rows.first.get_by_role("link", name="Open")).to_be_visible()
@@ -57,17 +57,18 @@ def test_a_dropped_folder_is_sent_in_few_requests(
 def test_a_folder_dropped_again_is_recognised(
     site: Server, open_page: OpenPage, tmp_path: Path
 ) -> None:
-    files = make_folder(tmp_path / "trip", 20)
+    files = make_folder(tmp_path / "trip", 8)
     page = open_page(site)
     page.drop(tmp_path / "trip")
-    expect_all_stored(page, 20)
+    expect_all_stored(page, 8)
     page.reload()
     page.drop(tmp_path / "trip")
-    expect_all_stored(page, 20)
+    expect_all_stored(page, 8)
     expect(page.rows.first).to_contain_text("already in the library")
     assert sorted(video["filename"] for video in videos_of(site)) == sorted(files)
 
 
+@pytest.mark.long
 def test_refused_files_say_why_and_the_others_arrive(
     start_server: Callable[..., Server],
     open_page: OpenPage,
@@ -92,33 +93,33 @@ def test_a_broken_connection_loses_nothing_and_stores_nothing_twice(
     site: Server, open_page: OpenPage, tmp_path: Path, complaints: Complaints
 ) -> None:
     complaints.allow_failed_requests()
-    files = make_folder(tmp_path / "cut", 60, length=100_000)
+    files = make_folder(tmp_path / "cut", 30, length=100_000)
     page = open_page(site)
-    page.throttle(1_500_000)
+    page.throttle(1_000_000)
     page.drop(tmp_path / "cut")
     page.wait_until(lambda: page.sent(page.rows.first) > 0, "something is on its way")
     page.go_offline()
     expect(page.notice).to_be_visible()
     page.throttle(-1)
-    expect_all_stored(page, 60)
+    expect_all_stored(page, 30)
     assert digests_of(site) == files
-    assert len(videos_of(site)) == 60
+    assert len(videos_of(site)) == 30
 
 
 def test_a_server_killed_midway_stores_each_file_once(
     site: Server, open_page: OpenPage, tmp_path: Path, complaints: Complaints
 ) -> None:
     complaints.allow_failed_requests()
-    files = make_folder(tmp_path / "killed", 60, length=100_000)
+    files = make_folder(tmp_path / "killed", 30, length=100_000)
     page = open_page(site)
-    page.throttle(2_000_000)
+    page.throttle(1_000_000)
     page.drop(tmp_path / "killed")
     page.wait_until(lambda: videos_of(site), "some are stored")
     site.restart(signal.SIGKILL)
     page.throttle(-1)
-    expect_all_stored(page, 60)
+    expect_all_stored(page, 30)
     assert digests_of(site) == files
-    assert len(videos_of(site)) == 60
+    assert len(videos_of(site)) == 30
 
 
 def test_a_file_cancelled_while_it_is_sent_is_not_stored(
@@ -139,6 +140,7 @@ def test_a_file_cancelled_while_it_is_sent_is_not_stored(
     assert digests_of(site) == expected
 
 
+@pytest.mark.long
 def test_paused_bundles_wait_and_resume(site: Server, open_page: OpenPage, tmp_path: Path) -> None:
     files = make_folder(tmp_path / "rest", 30, length=100_000)
     page = open_page(site)
@@ -157,6 +159,7 @@ def test_paused_bundles_wait_and_resume(site: Server, open_page: OpenPage, tmp_p
     assert digests_of(site) == files
 
 
+@pytest.mark.long
 def test_a_file_changed_on_disk_fails_without_the_others(
     site: Server, open_page: OpenPage, tmp_path: Path, complaints: Complaints
 ) -> None:

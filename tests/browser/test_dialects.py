@@ -185,6 +185,7 @@ def test_a_numbered_upload_survives_a_broken_chunk_and_a_second_visit_sends_noth
     assert len(videos_of(site)) == 1
 
 
+@pytest.mark.long
 def test_an_abandoned_upload_is_finished_by_the_missing_chunks(
     open_dialect: Callable[[str], DialectPage], site: Server, film: Path
 ) -> None:
@@ -255,6 +256,7 @@ def wait_until(page: DialectPage, is_so: Callable[[], bool]) -> None:
     raise AssertionError("it never happened")
 
 
+@pytest.mark.long
 def test_filepond_retries_a_broken_chunk_and_reverts_the_upload(
     open_dialect: Callable[[str], DialectPage], site: Server, film: Path
 ) -> None:
@@ -271,6 +273,7 @@ def test_filepond_retries_a_broken_chunk_and_reverts_the_upload(
     wait_until(page, lambda: videos_of(site) == [])
 
 
+@pytest.mark.long
 def test_filepond_sends_a_whole_file_and_loads_it_again(
     open_dialect: Callable[[str], DialectPage], site: Server, film: Path
 ) -> None:
@@ -289,6 +292,7 @@ def test_filepond_sends_a_whole_file_and_loads_it_again(
     assert loaded == [film.stat().st_size, film.name]
 
 
+@pytest.mark.long
 def test_fine_uploader_retries_a_broken_part_finishes_and_deletes(
     open_dialect: Callable[[str], DialectPage], site: Server, film: Path
 ) -> None:

@@ -168,6 +168,7 @@ def await_missing(site: Server, missing: list[list[int]], *, page: Page) -> None
         page.wait_for_timeout(100)
 
 
+@pytest.mark.long
 def test_a_bucket_that_cannot_be_reached_is_left_alone(
     site: Server,
     line: BadLine,
@@ -190,6 +191,7 @@ def test_a_bucket_that_cannot_be_reached_is_left_alone(
     assert digests_of(site) == {file.name: sha256_of(file) for file in files}
 
 
+@pytest.mark.long
 def test_a_cell_that_the_bucket_refuses_goes_through_the_server(
     site: Server,
     line: BadLine,

@@ -35,6 +35,7 @@ def problem(status: int, code: str, *, retryable: bool) -> Callable[[Route], Non
     return answer
 
 
+@pytest.mark.long
 def test_a_file_that_is_too_large_is_refused_before_anything_is_sent(
     start_server: Callable[..., Server], open_page: OpenPage, films: Films
 ) -> None:
@@ -66,6 +67,7 @@ def test_a_full_disk_is_shown_and_the_upload_can_be_retried(
     expect(row).not_to_contain_class("dz-error")
 
 
+@pytest.mark.long
 def test_a_final_refusal_stops_only_the_chunks_of_its_file(
     site: Server, open_page: OpenPage, films: Films, complaints: Complaints, tmp_path: Path
 ) -> None:
@@ -73,7 +75,7 @@ def test_a_final_refusal_stops_only_the_chunks_of_its_file(
     other = tmp_path / "other.mp4"
     other.write_bytes(films.middle.read_bytes() + b"x")
     page = open_page(site)
-    page.throttle(2 * MIB)
+    page.throttle(MIB)
     page.choose(films.middle, other)
     row = page.row(films.middle)
     page.wait_for_progress(row, 10)
@@ -93,6 +95,7 @@ def test_a_final_refusal_stops_only_the_chunks_of_its_file(
     assert digests_of(site) == digests
 
 
+@pytest.mark.long
 def test_a_busy_server_is_retried_automatically(
     site: Server, open_page: OpenPage, films: Films, complaints: Complaints
 ) -> None:
@@ -125,7 +128,7 @@ def test_a_file_that_changes_while_it_is_sent_is_reported(
     changing = tmp_path / "changing.mp4"
     changing.write_bytes(films.middle.read_bytes())
     page = open_page(site)
-    page.throttle(2 * MIB)
+    page.throttle(MIB)
     page.choose(changing)
     page.wait_for_progress(page.row(changing), 10)
     with changing.open("ab") as file:

@@ -29,6 +29,9 @@ NAMES = [
     "100%.mp4",
 ]
 
+HARDEST = (NAMES[0], NAMES[5])
+"""Markup, and what is widest."""
+
 SCRIPT_IN_FOLDERS = "x</script><script>window.ran=1</script>.mp4"
 """A file name cannot contain a slash, but what a client sends can."""
 
@@ -50,9 +53,10 @@ def test_names_are_shown_as_plain_text(
     page.reload()
     assert sorted(links.all_text_contents()) == sorted(NAMES)
     for video in videos_of(site):
-        page.page.goto(f"{site.url}/watch/{video['id']}")
-        assert page.page.locator("h1").text_content() == video["filename"]
-        nothing_is_out_of_place(page)
+        if video["filename"] in HARDEST:
+            page.page.goto(f"{site.url}/watch/{video['id']}")
+            assert page.page.locator("h1").text_content() == video["filename"]
+            nothing_is_out_of_place(page)
 
 
 def nothing_is_out_of_place(page: UploadPage) -> None:

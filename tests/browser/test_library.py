@@ -6,19 +6,21 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import BrowserContext, expect
 
 from tests.browser.complaints import Complaints
 from tests.browser.films import Films, sha256_of
-from tests.browser.library_tools import VIDEOS, put
+from tests.browser.library_tools import VIDEOS, fill_library, put
 from tests.browser.stored import videos_of
 from tests.browser.test_many_files import COUNT_FRAMES, FROZEN_SECONDS
 from tests.browser.upload_page import UploadPage
 from tests.live_server import Server
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.browser
 
 OpenPage = Callable[..., UploadPage]
+NewContext = Callable[..., BrowserContext]
 
 
 def test_the_newest_video_comes_first(site: Server, open_page: OpenPage, films: Films) -> None:
@@ -66,26 +68,26 @@ def test_a_download_has_the_name_and_the_bytes_of_the_file(
 
 
 def test_the_watch_page_plays_and_links_back(
-    site: Server, open_page: OpenPage, films: Films
+    site: Server, new_context: NewContext, films: Films
 ) -> None:
     upload_id = put(site, "film.mp4", films.small)
-    page = open_page(site)
-    page.page.goto(f"{site.url}/watch/{upload_id}")
-    expect(page.page).to_have_title("film.mp4 · Sluice")
-    video = page.page.locator("video")
+    page = new_context().new_page()
+    page.goto(f"{site.url}/watch/{upload_id}")
+    expect(page).to_have_title("film.mp4 · Sluice")
+    video = page.locator("video")
     video.evaluate("(video) => { video.muted = true; video.play(); }")
-    page.wait_until(lambda: video.evaluate("(video) => video.currentTime > 0.3"), "it plays")
-    page.page.get_by_role("link", name="Back to the library").click()
-    expect(page.page.get_by_role("heading", name="Library")).to_be_visible()
+    wait_until(lambda: video.evaluate("(video) => video.currentTime > 0.3"), "it plays")
+    page.get_by_role("link", name="Back to the library").click()
+    expect(page.get_by_role("heading", name="Library")).to_be_visible()
 
 
 def test_a_video_opened_by_its_media_url_plays(
-    site: Server, open_page: OpenPage, films: Films
+    site: Server, new_context: NewContext, films: Films
 ) -> None:
-    page = open_page(site)
-    page.page.goto(f"{site.url}/media/{put(site, 'film.mp4', films.small)}")
-    video = page.page.locator("video")
-    page.wait_until(lambda: video.evaluate("(video) => video.videoWidth == 320"), "it is shown")
+    page = new_context().new_page()
+    page.goto(f"{site.url}/media/{put(site, 'film.mp4', films.small)}")
+    video = page.locator("video")
+    wait_until(lambda: video.evaluate("(video) => video.videoWidth == 320"), "it is shown")
 
 
 def test_closing_the_player_stops_the_video_while_uploads_continue(
@@ -93,7 +95,7 @@ def test_closing_the_player_stops_the_video_while_uploads_continue(
 ) -> None:
     put(site, "film.mp4", films.small)
     page = open_page(site)
-    page.throttle(6_000_000)
+    page.throttle(3_000_000)
     page.choose(films.middle)
     page.wait_for_progress(page.row(films.middle), 5)
     page.page.get_by_role("link", name="film.mp4", exact=True).click()
@@ -105,17 +107,14 @@ def test_closing_the_player_stops_the_video_while_uploads_continue(
 
 
 def test_a_library_of_many_pages_loads_more_as_one_scrolls(
-    site: Server, open_page: OpenPage, tmp_path: Path
+    site: Server, open_page: OpenPage
 ) -> None:
-    clip = tmp_path / "clip.mp4"
-    clip.write_bytes(b"clip")
-    for number in range(60):
-        put(site, f"clip {number:02}.mp4", clip)
+    fill_library(site, 60, batch=1)
     page = open_page(site)
     page.page.mouse.move(640, 500)
     page.wait_until(lambda: scroll(page) and page.videos.count() == 60, "all are loaded")
     names = page.videos.locator(".video-row__name").all_inner_texts()
-    assert names == [f"clip {number:02}.mp4" for number in reversed(range(60))]
+    assert names == [f"film {number}.mp4" for number in range(60, 0, -1)]
 
 
 @pytest.mark.long

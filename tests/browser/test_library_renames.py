@@ -60,6 +60,7 @@ def test_a_name_that_cannot_be_is_explained_beside_the_field(
     expect(page.videos.nth(1).locator(".video-row__name")).to_have_text("film.webm")
 
 
+@pytest.mark.long
 def test_a_rename_that_is_being_saved_cannot_be_cancelled(
     clips: Server, open_page: OpenPage
 ) -> None:
@@ -78,6 +79,7 @@ def test_a_rename_that_is_being_saved_cannot_be_cancelled(
     expect(search_field(page)).to_be_focused()
 
 
+@pytest.mark.long
 def test_a_rename_survives_a_search_that_takes_its_row_away(
     clips: Server, open_page: OpenPage, complaints: Complaints
 ) -> None:
@@ -96,6 +98,7 @@ def test_a_rename_survives_a_search_that_takes_its_row_away(
     assert complaints.unexpected == []
 
 
+@pytest.mark.long
 def test_a_failed_rename_whose_row_is_gone_is_told_above_the_list(
     clips: Server, open_page: OpenPage, complaints: Complaints
 ) -> None:
@@ -113,6 +116,7 @@ def test_a_failed_rename_whose_row_is_gone_is_told_above_the_list(
     expect(problem).to_contain_text("Could not rename \u2068film.webm\u2069")
 
 
+@pytest.mark.long
 def test_two_rename_forms_each_have_their_message(clips: Server, open_page: OpenPage) -> None:
     page = open_page(clips)
     for name in ("film.webm", "clip 2.mp4"):
@@ -124,6 +128,7 @@ def test_two_rename_forms_each_have_their_message(clips: Server, open_page: Open
         expect(field).to_have_attribute("aria-invalid", "true")
 
 
+@pytest.mark.long
 def test_a_name_of_dots_is_refused(
     site: Server, open_page: OpenPage, films: Films, complaints: Complaints
 ) -> None:
@@ -150,6 +155,7 @@ def test_a_renamed_video_moves_with_the_focus_to_its_place(
     expect(page.videos.last.locator(".video-row__name")).to_be_focused()
 
 
+@pytest.mark.long
 def test_a_name_that_is_being_typed_survives_another_order_of_the_list(
     clips: Server, open_page: OpenPage
 ) -> None:
@@ -167,6 +173,7 @@ def test_a_name_that_is_being_typed_survives_another_order_of_the_list(
     expect(page.videos.last.locator(".video-row__name")).to_be_focused()
 
 
+@pytest.mark.long
 def test_the_focus_is_not_lost_with_the_list_it_was_in(clips: Server, open_page: OpenPage) -> None:
     page = open_page(clips)
     hold(page, "GET")

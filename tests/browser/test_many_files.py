@@ -17,8 +17,8 @@ from tests.long_tests import long
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 
-COUNTS = [300, *long([2000])]
-"""The larger is as many as a camera's card may hold; they take 20 s on two cores."""
+COUNTS = [100, *long([300, 2000])]
+"""The largest is as many as a camera's card may hold; they take 20 s on two cores."""
 
 ELEMENTS_PER_FILE = 12
 """A row of either list has about twenty elements, but only rows near the visible part exist."""

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 import pyotp
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
+from app.domain.access import FIRST_PROJECT, Role
 from tests.browser.complaints import Complaints
 from tests.browser.test_access import nameless
-from tests.browser.test_signing_in import EMAIL, PASSWORD, set_up_link, sign_in
-from tests.live_server import Server, running_server
+from tests.browser.test_signing_in import EMAIL, PASSWORD, sign_in
+from tests.identity.accounts import identity_of
+from tests.live_server import Server
 
 pytestmark = pytest.mark.browser
 
@@ -21,33 +22,32 @@ NewContext = Callable[..., BrowserContext]
 
 
 def test_a_person_turns_codes_on_and_signs_in_with_one_and_with_a_recovery_code(
-    tmp_path: Path, new_context: NewContext, complaints: Complaints
+    closed_server: Server, new_context: NewContext, complaints: Complaints
 ) -> None:
     complaints.allow_failed_requests()
-    with running_server(tmp_path, SLUICE_ACCESS="accounts") as server:
-        page = new_context().new_page()
-        join(page, server)
-        app, recovery = turn_codes_on(page, server)
+    page = new_context().new_page()
+    join(page, closed_server)
+    app, recovery = turn_codes_on(page, closed_server)
 
-        sign_out(page)
-        sign_in(page)
-        page.get_by_label("Code", exact=True).fill("000000")
-        page.get_by_role("button", name="Sign in", exact=True).click()
-        code = page.get_by_label("Code", exact=True)
-        expect(code).to_have_accessible_description(re.compile("wrong, or was used"))
-        code.fill(app.at(now(page)))
-        page.get_by_role("button", name="Sign in", exact=True).click()
-        expect(page.get_by_role("heading", name="Upload videos")).to_be_visible()
+    sign_out(page)
+    sign_in(page)
+    page.get_by_label("Code", exact=True).fill("000000")
+    page.get_by_role("button", name="Sign in", exact=True).click()
+    code = page.get_by_label("Code", exact=True)
+    expect(code).to_have_accessible_description(re.compile("wrong, or was used"))
+    code.fill(app.at(now(page)))
+    page.get_by_role("button", name="Sign in", exact=True).click()
+    expect(page.get_by_role("heading", name="Upload videos")).to_be_visible()
 
-        sign_out(page)
-        sign_in(page)
-        code = page.get_by_label("Code", exact=True)
-        expect(code).to_be_focused()
-        code.fill(recovery.upper())
-        code.press("Enter")
-        expect(page.get_by_role("heading", name="Upload videos")).to_be_visible()
-        page.goto(f"{server.url}/account")
-        expect(page.get_by_text("9 of 10 recovery codes are left")).to_be_visible()
+    sign_out(page)
+    sign_in(page)
+    code = page.get_by_label("Code", exact=True)
+    expect(code).to_be_focused()
+    code.fill(recovery.upper())
+    code.press("Enter")
+    expect(page.get_by_role("heading", name="Upload videos")).to_be_visible()
+    page.goto(f"{closed_server.url}/account")
+    expect(page.get_by_text("9 of 10 recovery codes are left")).to_be_visible()
 
 
 def turn_codes_on(page: Page, server: Server) -> tuple[pyotp.TOTP, str]:
@@ -73,11 +73,12 @@ def turn_codes_on(page: Page, server: Server) -> tuple[pyotp.TOTP, str]:
 
 
 def join(page: Page, server: Server) -> None:
-    page.goto(set_up_link(server))
-    page.get_by_label("Your name").fill("Ann")
-    page.get_by_label("E-mail address").fill(EMAIL)
-    page.get_by_label("Password").fill(PASSWORD)
-    page.get_by_role("button", name="Create account").click()
+    """A new person signs in."""
+    with identity_of(server) as identity:
+        identity.accounts.add(EMAIL, name="Ann", password=PASSWORD)
+        identity.projects.add_member(FIRST_PROJECT, EMAIL, Role.UPLOADER)
+    page.goto(server.url)
+    sign_in(page)
     expect(page.get_by_role("heading", name="Upload videos")).to_be_visible()
 
 

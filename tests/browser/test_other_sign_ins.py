@@ -14,7 +14,7 @@ from app.services import Services, build_services
 from app.settings import Settings
 from tests.browser.complaints import Complaints
 from tests.identity.openid_server import CLIENT_ID, CLIENT_SECRET, running_provider
-from tests.live_server import Server, running_server
+from tests.live_server import NO_FFMPEG, Server, running_server
 
 pytestmark = pytest.mark.browser
 
@@ -43,6 +43,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         "SLUICE_OIDC_CLIENT_SECRET": CLIENT_SECRET,
         "SLUICE_OIDC_NAME": "Example",
         "SLUICE_OIDC_DOMAINS": "example.org",
+        **NO_FFMPEG,
     }
     folder = tmp_path_factory.mktemp("accounts")
     with ExitStack() as stack:

@@ -20,7 +20,7 @@ from tests.browser.test_uppy import upload as upload_with_uppy
 from tests.client.bad_line import BadLine, Line, bad_line, sometimes
 from tests.dropzone_client import random_bytes
 from tests.identity.accounts import bearer, make_key
-from tests.live_server import Server, running_server
+from tests.live_server import NO_FFMPEG, Server, running_server
 from tests.long_tests import long
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
@@ -83,7 +83,7 @@ class Site:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with ExitStack() as stack:
         page_url = f"http://127.0.0.1:{stack.enter_context(module_site())}"
-        options = {"SLUICE_ACCESS": "accounts", "SLUICE_CORS_ORIGINS": page_url}
+        options = {"SLUICE_ACCESS": "accounts", "SLUICE_CORS_ORIGINS": page_url, **NO_FFMPEG}
         server = stack.enter_context(running_server(tmp_path_factory.mktemp("site"), **options))
         line = stack.enter_context(bad_line(server.port))
         yield Site(page_url, server, line, bearer(make_key(server)))

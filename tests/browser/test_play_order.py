@@ -19,7 +19,7 @@ OpenPage = Callable[..., UploadPage]
 
 @pytest.fixture(scope="module")
 def camera_film(films: Films, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The film of 26 MB as a camera would have written it."""
+    """The film of 9 MB as a camera would have written it."""
     path = tmp_path_factory.mktemp("camera") / "camera.mp4"
     index_last(films.middle, path)
     return path
@@ -30,7 +30,7 @@ def test_the_first_ranges_that_the_server_has_are_the_head_and_the_index(
 ) -> None:
     size = camera_film.stat().st_size
     page = open_page(site)
-    page.throttle(2 * MIB)
+    page.throttle(MIB)
     page.choose(camera_film)
     page.wait_until(lambda: has_head_and_end(site, size), "the head and the index have arrived")
     (upload,) = open_uploads_of(site)
@@ -49,6 +49,7 @@ def has_head_and_end(server: Server, size: int) -> bool:
     return any(ranges and ranges[0][0] == 0 and ranges[-1][1] == size for ranges in received)
 
 
+@pytest.mark.long
 def test_sending_the_index_first_costs_hardly_any_requests(
     site: Server, open_page: OpenPage, films: Films, camera_film: Path
 ) -> None:

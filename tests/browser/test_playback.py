@@ -96,11 +96,13 @@ def test_a_film_made_of_several_parts_plays_in_segments(
     play_and_seek(shelf, film, any_page, way="hls/master.m3u8", name="several-edits.mp4")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "way"),
     [
         ("h264.mkv", "play.mp4"),
-        *long([("late-ac3.mp4", "hls/master.m3u8"), ("mpeg4.avi", "hls/master.m3u8")]),
+        ("late-ac3.mp4", "hls/master.m3u8"),
+        ("mpeg4.avi", "hls/master.m3u8"),
     ],
 )
 def test_films_in_other_formats_play(

@@ -30,10 +30,16 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.browser
 
-HELD_BYTES = 8 * 1024 * 1024
+HELD_BYTES = 3 * 1024 * 1024
 """A third of the film, which is 8 seconds long."""
 
 PATIENCE_SECONDS = 120
+
+
+@pytest.fixture
+def site(default_site: Server) -> Server:
+    """A server that examines films."""
+    return default_site
 
 
 class Clock:

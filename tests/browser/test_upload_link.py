@@ -46,7 +46,7 @@ def test_a_stranger_goes_on_after_a_reload_and_has_a_receipt(
     page.page.get_by_label("Your name").fill("Ada")
     page.button("Continue").click()
     expect(page.page.get_by_role("heading", name="Wedding films")).to_be_visible()
-    page.throttle(2 * MIB)
+    page.throttle(MIB)
     page.choose(films.middle)
     page.wait_for_progress(page.row(films.middle), 20)
     page.slow_down()

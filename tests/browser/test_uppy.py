@@ -17,7 +17,7 @@ from tests.browser.module_site import module_site
 from tests.browser.stored import digests_of
 from tests.client.bad_line import BadLine, Line, bad_line, sometimes
 from tests.dropzone_client import random_bytes
-from tests.live_server import Server, running_server
+from tests.live_server import NO_FFMPEG, Server, running_server
 from tests.long_tests import long
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
@@ -57,15 +57,22 @@ class Sites:
         return f"http://localhost:{self.port}"
 
 
-@pytest.fixture
-def sites(tmp_path: Path) -> Iterator[Sites]:
-    folder = tmp_path / "server"
-    folder.mkdir()
+@pytest.fixture(scope="module")
+def shared_sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sites]:
     with ExitStack() as stack:
         port = stack.enter_context(module_site())
-        origin = {"SLUICE_CORS_ORIGINS": f"http://127.0.0.1:{port}"}
-        server = stack.enter_context(running_server(folder, **origin))
+        options = {"SLUICE_CORS_ORIGINS": f"http://127.0.0.1:{port}", **NO_FFMPEG}
+        folder = tmp_path_factory.mktemp("server")
+        server = stack.enter_context(running_server(folder, **options))
         yield Sites(port, server, stack.enter_context(bad_line(server.port)))
+
+
+@pytest.fixture
+def sites(shared_sites: Sites) -> Sites:
+    """Without uploads and videos, and with a good line that has carried nothing."""
+    shared_sites.server.empty()
+    shared_sites.line.heal()
+    return shared_sites
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.films import encode, index_last, repeat, sha256_of
 from tests.browser.stored import digests_of, open_uploads_of
-from tests.browser.upload_page import UploadPage
-from tests.live_server import Server
+from tests.browser.upload_page import MIB, UploadPage
+from tests.live_server import Server, running_server
 
 pytestmark = pytest.mark.browser
 
@@ -46,6 +46,14 @@ A_FRAME_SECONDS = 0.3
 """A browser on a busy machine also waits for its decoder: that is no stall of the line."""
 
 
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server that examines films, with small chunks."""
+    folder = tmp_path_factory.mktemp("pages")
+    with running_server(folder, SLUICE_CHUNK_BYTES=str(MIB)) as running:
+        yield running
+
+
 @pytest.fixture
 def camera_film(tmp_path: Path) -> Path:
     part, whole, path = (tmp_path / f"{name}.mp4" for name in ("part", "whole", "camera"))
@@ -63,6 +71,7 @@ def visitor(firefox: Browser) -> Iterator[Page]:
     context.close()
 
 
+@pytest.mark.long
 def test_a_visitor_watches_a_film_while_it_arrives_without_a_stall(
     site: Server, open_page: Callable[..., UploadPage], visitor: Page, camera_film: Path
 ) -> None:

@@ -38,4 +38,4 @@ def plays_when_asked_with_the_keyboard(page: Page, video: Locator) -> None:
     video.focus()
     page.keyboard.press("Space")
     wait_until(lambda: video.evaluate("(video) => video.currentTime") > 0.3, "it plays")
-    assert video.evaluate("(video) => video.videoWidth") == 640
+    assert video.evaluate("(video) => video.videoWidth") == 320
