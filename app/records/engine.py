@@ -97,6 +97,7 @@ class Database:
             try:
                 with connection.begin(), self._kind.begun(connection):
                     yield connection
+                self._kind.require_durable()
             except DATABASE_ERRORS as error:
                 if wants_new_connection(error):
                     connection.invalidate()

@@ -91,6 +91,9 @@ class PostgresqlServer:
         """Nothing to do: rows are locked as they are read."""
         return nullcontext()
 
+    def require_durable(self) -> None:
+        """Nothing to do: the server answers for its disk."""
+
     def prepare(self) -> None:
         """Nothing to do: the server has made the database."""
 

@@ -14,6 +14,7 @@ from sqlalchemy import URL, Connection, Engine, Table, create_engine, delete, ev
 from sqlalchemy.pool import PoolProxiedConnection
 
 from app.domain.errors import StorageFailed
+from app.ingest.write_probe import WriteProbe
 from app.records.errors import DATABASE_ERRORS, is_busy
 
 BUSY_SECONDS = 60.0
@@ -32,6 +33,7 @@ class SqliteFile:
         self._url = url
         self._synced = synced
         self._busy_seconds = busy_seconds
+        self._probe = WriteProbe()
 
     @property
     def path(self) -> Path | None:
@@ -71,6 +73,15 @@ class SqliteFile:
         yield
         if not driver.in_transaction:
             raise StorageFailed("The database rolled the transaction back.")
+
+    def require_durable(self) -> None:
+        """Raise `StorageFailed` if the disk may have dropped what was just committed."""
+        if not self._synced or self.path is None:
+            return
+        try:
+            self._probe.require_writable(self.path.parent)
+        except OSError as error:
+            raise StorageFailed(f"The database's disk failed: {error.strerror}.") from error
 
     def prepare(self) -> None:
         """Make the file private before its first use; raises `StorageFailed`."""

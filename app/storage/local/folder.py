@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 
 from app.domain.errors import NoRoom, StorageFailed, UploadError
+from app.ingest.write_probe import WriteProbe
 from app.request.stages import Stage, stage
 
 KEPT_FREE_BYTES = 16 * 1024 * 1024
@@ -71,6 +72,7 @@ class Folder:
         self.path = path
         self._descriptor: int | None = None
         self._opening = threading.Lock()
+        self._probe = WriteProbe()
 
     @property
     def descriptor(self) -> int:
@@ -197,7 +199,9 @@ class Folder:
     def sync(self) -> None:
         """Make the names in the folder durable."""
         with stage(Stage.SYNC):
-            os.fsync(self.descriptor)
+            descriptor = self.descriptor
+            os.fsync(descriptor)
+            self._probe.require_writable(Path(f"/proc/self/fd/{descriptor}"))
 
     def entries(self) -> Iterator[os.DirEntry[str]]:
         """Regular files in the folder."""

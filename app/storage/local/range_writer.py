@@ -12,6 +12,7 @@ from app.domain.errors import WriterSuperseded
 from app.domain.ranges import ByteRange
 from app.ingest.copy import BodyLimits, FileCopy, discard
 from app.ingest.source import BodySource
+from app.ingest.write_probe import require_writable
 from app.request.stages import Stage, stage
 from app.storage.base import BytesLost, Checkpoint, Durability
 from app.storage.local.folder import disk_errors
@@ -119,6 +120,7 @@ class LocalRangeWriter:
             with stage(Stage.SYNC):
                 # After one that failed, the next may succeed without the lost data.
                 os.fdatasync(self._descriptor)
+                require_writable(self._descriptor)
         self.stop_if_removed()
         self._has_lost_bytes = False
 

@@ -12,6 +12,7 @@ from app.domain.errors import WriterSuperseded
 from app.domain.ranges import ByteRange
 from app.ingest.copy import BodyLimits, FileCopy
 from app.ingest.source import BodySource
+from app.ingest.write_probe import require_writable
 from app.request.slots import without_slot
 from app.request.stages import Stage, stage
 from app.storage.base import BytesLost, Durability
@@ -185,6 +186,7 @@ class LocalStaging:
     def _sync_one(self, key: str) -> None:
         with self.opened(key) as descriptor, disk_errors():
             os.fdatasync(descriptor)
+            require_writable(descriptor)
 
 
 def incoming_name(key: str) -> str:
