@@ -83,8 +83,9 @@ def test_a_burst_of_checksummed_requests_takes_little_memory_and_frees_it(
 ) -> None:
     count = scaled(short=150, long=600)
     server = start_server(SLUICE_DURABILITY="none")
+    processes = int(server.environment["SLUICE_WORKERS"])
+    wait_until(lambda: len(server.web_workers()) == processes, "all workers have started")
     workers = server.web_workers()
-    processes = len(workers)
     with half_sent(server, processes):
         pass  # Loads what a process needs for its first request of this kind.
     fresh, fresh_threads = memory(workers), thread_count(workers)

@@ -193,6 +193,7 @@ def test_a_killed_worker_loses_only_its_counts_in_progress(server: Server) -> No
     assert counts.total("sluice_requests_total", protocol="upload") == 3 * files
     assert counts.by("event", "sluice_uploads_total")["complete"] == files
     upload_to_each_worker(server)
+    assert requests.delete(url, headers=TUS, timeout=60).status_code == 204
 
 
 def test_a_worker_that_replaces_a_killed_one_continues_its_files(server: Server) -> None:
