@@ -73,11 +73,6 @@ class Load:
         rounds = (self.run(seconds) for _ in range(100))
         return next((refused for refused in rounds if refused), Counter())
 
-    def acknowledged(self) -> Load:
-        """What has been acknowledged so far; what comes later changes it no more."""
-        begun = self.begun.copy()  # First: a file that ends meanwhile is in either or both.
-        return Load(self.server, self.stored.copy(), begun)
-
     def check(self) -> None:
         """Assert that everything acknowledged is stored."""
         for upload_id, sha256 in self.stored.items():
