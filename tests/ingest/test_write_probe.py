@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from app.ingest.write_probe import WriteProbe, require_writable
+from app.ingest.write_probe import WriteProbe
 from tests.hostile.disks import BreakableDisk, breakable_disk
 
 
@@ -19,30 +19,20 @@ def disk(tmp_path: Path) -> Iterator[BreakableDisk]:
         yield disk
 
 
-def test_a_disk_that_takes_writes_is_left_as_it_is(tmp_path: Path) -> None:
-    probe, file = WriteProbe(), tmp_path / "film"
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT)
+def test_a_disk_that_takes_writes_is_asked_again_and_again(tmp_path: Path) -> None:
+    probe = WriteProbe()
     for _ in range(3):
-        require_writable(descriptor)
         probe.require_writable(tmp_path)
-    os.close(descriptor)
-    assert (file.stat().st_size, [*tmp_path.iterdir()]) == (0, [file])
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_a_disk_that_has_turned_read_only_is_an_error(disk: BreakableDisk) -> None:
-    probe, unused = WriteProbe(), WriteProbe()
-    descriptor = os.open(disk.folder / "film", os.O_WRONLY | os.O_CREAT)
+    probe = WriteProbe()
     probe.require_writable(disk.folder)
     disk.turn_read_only()
-    asks: list[Callable[[], object]] = [
-        lambda: require_writable(descriptor),
-        lambda: probe.require_writable(disk.folder),
-        lambda: unused.require_writable(disk.folder),
-    ]
-    for ask in asks:
+    for each in (probe, WriteProbe()):
         with pytest.raises(OSError, match=os.strerror(errno.EROFS)):
-            ask()
-    os.close(descriptor)
+            each.require_writable(disk.folder)
 
 
 def test_a_folder_that_was_replaced_is_asked_where_it_is_now(

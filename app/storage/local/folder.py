@@ -199,9 +199,12 @@ class Folder:
     def sync(self) -> None:
         """Make the names in the folder durable."""
         with stage(Stage.SYNC):
-            descriptor = self.descriptor
-            os.fsync(descriptor)
-            self._probe.require_writable(Path(f"/proc/self/fd/{descriptor}"))
+            os.fsync(self.descriptor)
+            self.require_writable()
+
+    def require_writable(self) -> None:
+        """Raise `OSError` if what was synced may be lost all the same; see `WriteProbe`."""
+        self._probe.require_writable(Path(f"/proc/self/fd/{self.descriptor}"))
 
     def entries(self) -> Iterator[os.DirEntry[str]]:
         """Regular files in the folder."""

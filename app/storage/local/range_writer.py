@@ -12,10 +12,9 @@ from app.domain.errors import WriterSuperseded
 from app.domain.ranges import ByteRange
 from app.ingest.copy import BodyLimits, FileCopy, discard
 from app.ingest.source import BodySource
-from app.ingest.write_probe import require_writable
 from app.request.stages import Stage, stage
 from app.storage.base import BytesLost, Checkpoint, Durability
-from app.storage.local.folder import disk_errors
+from app.storage.local.folder import Folder, disk_errors
 from app.storage.local.range_lock import is_takeover_requested
 
 CHECKPOINT_BYTES = 64 * 1024 * 1024
@@ -78,14 +77,15 @@ class LocalRangeWriter:
         limits: BodyLimits,
         durability: Durability,
         checkpoints: Checkpoints,
-        check_room: Callable[[int], None],
+        folder: Folder,
     ) -> None:
-        self.check_room = check_room
+        self.check_room = folder.room_check(descriptor)
         self.checkpoints = checkpoints
         self._descriptor = descriptor
         self._span = span
         self._limits = limits
         self._durability = durability
+        self._folder = folder
         self._has_lost_bytes = False
 
     def write(self, span: ByteRange, source: BodySource, checkpoint: Checkpoint) -> int:
@@ -120,7 +120,7 @@ class LocalRangeWriter:
             with stage(Stage.SYNC):
                 # After one that failed, the next may succeed without the lost data.
                 os.fdatasync(self._descriptor)
-                require_writable(self._descriptor)
+                self._folder.require_writable()
         self.stop_if_removed()
         self._has_lost_bytes = False
 

@@ -12,7 +12,6 @@ from app.domain.errors import WriterSuperseded
 from app.domain.ranges import ByteRange
 from app.ingest.copy import BodyLimits, FileCopy
 from app.ingest.source import BodySource
-from app.ingest.write_probe import require_writable
 from app.request.slots import without_slot
 from app.request.stages import Stage, stage
 from app.storage.base import BytesLost, Durability
@@ -85,7 +84,7 @@ class LocalStaging:
                 limits=limits,
                 durability=self._durability,
                 checkpoints=self._checkpoints,
-                check_room=self.folder.room_check(descriptor),
+                folder=self.folder,
             )
 
     def wait_for_writer(self, key: str, position: int) -> None:
@@ -186,7 +185,7 @@ class LocalStaging:
     def _sync_one(self, key: str) -> None:
         with self.opened(key) as descriptor, disk_errors():
             os.fdatasync(descriptor)
-            require_writable(descriptor)
+            self.folder.require_writable()
 
 
 def incoming_name(key: str) -> str:
