@@ -98,6 +98,7 @@ def test_another_file_is_not_mistaken_for_the_interrupted_one(
     assert page.chunks == []
 
 
+@pytest.mark.long
 def test_a_second_tab_does_not_show_the_first_tabs_uploads_as_interrupted(
     site: Server, open_page: OpenPage, films: Films
 ) -> None:

@@ -90,6 +90,7 @@ def test_a_video_opened_by_its_media_url_plays(
     wait_until(lambda: video.evaluate("(video) => video.videoWidth == 320"), "it is shown")
 
 
+@pytest.mark.long
 def test_closing_the_player_stops_the_video_while_uploads_continue(
     site: Server, open_page: OpenPage, films: Films
 ) -> None:

@@ -236,6 +236,7 @@ def test_a_film_that_arrives_leaves_the_library_when_its_upload_is_cancelled_her
     expect(picture).to_be_visible()
 
 
+@pytest.mark.long
 def test_the_page_of_a_film_that_arrives_plays_it_and_offers_the_download_at_its_end(
     site: Server, page: Page, film: FilmStore
 ) -> None:

@@ -85,6 +85,7 @@ def test_chunks_are_small_on_a_slow_line_and_grow_to_the_full_size_on_a_fast_one
     assert digests_of(page.server) == {"long.mp4": sha256_of(films.long)}
 
 
+@pytest.mark.long
 def test_a_broken_connection_costs_only_seconds(
     default_site: Server, line: BadLine, open_page: OpenPage, films: Films, complaints: Complaints
 ) -> None:
