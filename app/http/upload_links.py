@@ -65,7 +65,7 @@ def terms_in(body: Mapping[str, Any], given: LinkTerms) -> LinkTerms:
     Raises `InvalidRequest`.
     """
     if "password" in body:
-        password = _text("password", body["password"])
+        password = _string("password", body["password"])  # Blanks at its ends are part of it.
         given = current_services().identity.upload_links.with_password(given, password)
     sent = {
         "expires_at" if name == "expires" else name: parse(name, body[name])
@@ -75,12 +75,16 @@ def terms_in(body: Mapping[str, Any], given: LinkTerms) -> LinkTerms:
     return replace(given, **sent)
 
 
-def _text(name: str, value: object) -> str:
+def _string(name: str, value: object) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
         raise InvalidRequest(f"The member {name} must be a string.")
-    return value.strip()
+    return value
+
+
+def _text(name: str, value: object) -> str:
+    return _string(name, value).strip()
 
 
 def _lines(name: str, value: object) -> str:

@@ -27,15 +27,6 @@ FRAMES_PER_SECOND = 25
 RATE = 0.5
 """How fast the film is played."""
 
-BEGINS_SECONDS = 6
-"""In the second segment: at the start of the first, a browser may show its first picture before
-it goes to where the film goes on."""
-
-SEEK = """(video, seconds) => new Promise((done) => {
-    const seek = () => { video.onseeked = done; video.currentTime = seconds; };
-    if (video.readyState > 0) seek(); else video.onloadedmetadata = seek;
-})"""
-
 PLAY_AND_NOTE = """async (video) => {
     await video.play();
     const note = () => (globalThis.beganAt = video.currentTime);
@@ -54,14 +45,11 @@ def test_the_film_goes_on_where_it_is_in_another_quality(shelf: Shelf, any_page:
     film = shelf.with_qualities(FILM)
     open_page(any_page, shelf, film)
     video = any_page.locator("video")
-    video.evaluate(SEEK, BEGINS_SECONDS)
     audience = Audience(video, rate=RATE)
     any_page.get_by_role("button", name="settings").click()
     any_page.get_by_role("menuitem", name="Quality").click()
     video.evaluate(PLAY_AND_NOTE)
-    any_page.wait_for_function(
-        "begins => document.querySelector('video').currentTime > begins + 0.1", arg=BEGINS_SECONDS
-    )
+    any_page.wait_for_function("() => document.querySelector('video').currentTime > 0.1")
     reached = video.evaluate("(video) => video.currentTime")
     any_page.get_by_role("menuitemradio", name=QUALITY).click()
     any_page.wait_for_function(
@@ -76,7 +64,8 @@ def test_the_film_goes_on_where_it_is_in_another_quality(shelf: Shelf, any_page:
     # busy machine some are shown again, but none from before the time that the film goes on at.
     steps = [*pairwise(number for _, number, _ in played.shown)]
     repeated = [after for before, after in steps if after < before]
-    assert all(number >= began_at * FRAMES_PER_SECOND - 1 for number in repeated)
+    early = {number for number in repeated if number < began_at * FRAMES_PER_SECOND - 1}
+    assert early <= {0}, "Chromium may show the first picture of a new source for a moment"
     assert max(skipped(before, after) for before, after in pairwise(played.shown)) <= FRAMES_LOST
     assert played.end == pytest.approx(film.playback["duration"], abs=0.1)
 
@@ -114,7 +103,6 @@ def test_a_film_that_the_browser_cannot_decode_plays_in_another_quality(
     open_page(page, shelf, film)
     page.get_by_role("button", name="play", exact=True).click()
     video = page.locator("video")
-    video.evaluate("(video) => { video.playbackRate = 4; }")
     page.wait_for_function("() => document.querySelector('video').ended")
     assert video.evaluate("(video) => [video.videoWidth, video.videoHeight]") == [160, 96]
     end = video.evaluate("(video) => video.currentTime")
@@ -122,7 +110,6 @@ def test_a_film_that_the_browser_cannot_decode_plays_in_another_quality(
     page.close()
 
 
-@pytest.mark.long
 def test_where_a_quality_cannot_be_made_the_film_goes_on_as_it_was_uploaded(
     shelf: Shelf, browser: Browser
 ) -> None:

@@ -77,8 +77,8 @@ def check(site: Server, key: dict[str, str], link: dict[str, Any]) -> None:
 
 
 def test_curl(site: Server, key: dict[str, str], make_link: Any, film: Path) -> None:
-    link = make_link(password="open sesame")
-    sent = ["curl", "-sS", "--fail-with-body", "-u", ":open sesame", "-F", f"file=@{film}"]
+    link = make_link(password=" open sesame ")
+    sent = ["curl", "-sS", "--fail-with-body", "-u", ": open sesame ", "-F", f"file=@{film}"]
     subprocess.run([*sent, f"{link['url']}/upload"], check=True, capture_output=True, timeout=120)
     check(site, key, link)
 
