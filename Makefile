@@ -4,7 +4,7 @@ PYTHON := .venv/bin/python
 SOURCES = $(wildcard app client bench tests scripts wsgi.py)
 # Most tests wait for a server or a browser. The tests of a file share servers, so they run in one process.
 # Files keep the order of tests/conftest.py.
-SIDE_BY_SIDE = --numprocesses=4 --dist=loadfile --no-loadscope-reorder
+SIDE_BY_SIDE = --numprocesses=5 --dist=loadfile --no-loadscope-reorder
 TYPED = $(wildcard app client bench tests scripts/*.py scripts/fleet wsgi.py)
 
 .DEFAULT_GOAL := help

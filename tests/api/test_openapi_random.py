@@ -21,7 +21,7 @@ from tests.api.description import DOCUMENT, OPERATIONS, described_codes
 from tests.dropzone_client import form_body, form_headers
 from tests.long_tests import long
 
-EXAMPLES = [4, *long([40])]
+EXAMPLES = [3, *long([40])]
 """Requests of each operation."""
 
 TAKES_PARAMETERS = {"parameters", "requestBody"}

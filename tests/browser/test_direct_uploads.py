@@ -119,6 +119,7 @@ def test_after_a_reload_the_server_gets_the_cells_that_were_on_their_way_to_the_
     assert digests_of(site) == {"large.bin": sha256_of(large_file)}
 
 
+@pytest.mark.long
 def test_a_line_that_breaks_once_and_a_reload_in_the_middle(
     site: Server, line: BadLine, any_page: Page, large_file: Path
 ) -> None:

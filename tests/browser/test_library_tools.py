@@ -121,6 +121,7 @@ def test_a_search_that_is_entered_twice_is_made_once(clips: Server, open_page: O
     assert page.page.evaluate("held") == 1
 
 
+@pytest.mark.long
 def test_a_failure_is_in_sight_until_something_else_is_done(
     site: Server, open_page: OpenPage, complaints: Complaints
 ) -> None:

@@ -25,7 +25,7 @@ from tests.media.shelf import Shelf
 
 pytestmark = [pytest.mark.browser, pytest.mark.e2e]
 
-QUICK = ["open-gop.mp4", "sound-from-5.mp4", *long(["rotated.mp4", "fragmented.mp4", "av1.mp4"])]
+QUICK = ["open-gop.mp4", *long(["sound-from-5.mp4", "rotated.mp4", "fragmented.mp4", "av1.mp4"])]
 OTHERS = [
     "late-sound.mp4",
     "opus-from-5.mp4",

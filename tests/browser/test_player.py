@@ -175,6 +175,7 @@ def test_sound_that_the_browser_cannot_decode_is_heard_once_it_is_encoded(
     )
 
 
+@pytest.mark.long
 def test_another_sound_is_chosen_from_the_menu_where_the_film_goes_on(
     site: Server, page: Page, film: FilmStore
 ) -> None:

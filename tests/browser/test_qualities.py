@@ -41,6 +41,7 @@ def open_page(page: Page, shelf: Shelf, film: Shelved) -> None:
     expect(page.locator("media-controller > video")).to_be_attached()
 
 
+@pytest.mark.long
 def test_the_film_goes_on_where_it_is_in_another_quality(shelf: Shelf, any_page: Page) -> None:
     film = shelf.with_qualities(FILM)
     open_page(any_page, shelf, film)

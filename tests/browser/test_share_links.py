@@ -149,6 +149,7 @@ def test_a_set_behind_a_password_is_opened_film_by_film(
     expect(guest.get_by_role("button", name="Download all")).to_be_visible()
 
 
+@pytest.mark.long
 def test_a_film_plays_on_when_its_ticket_has_ended(
     site: Server, new_context: Callable[..., BrowserContext], films: Films, complaints: Complaints
 ) -> None:

@@ -202,6 +202,7 @@ def test_without_a_bucket_a_second_node_does_not_start(server: Server, tmp_path:
     assert f":{server.port} is running with the same database" in line
 
 
+@pytest.mark.long
 def test_a_library_moves_from_postgresql_to_a_file_and_back(server: Server, url: str) -> None:
     """The last test: the server has another database afterwards."""
     film, begun = Film(server), Film(server)
