@@ -20,7 +20,7 @@ blueprint = Blueprint("api_openapi", __name__)
 
 FILE = Path(__file__).with_suffix(".yaml")
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""That in C takes a fifth of the time, and PyYAML may have been built without it."""
+"""The C loader is five times as fast, but PyYAML can be built without it."""
 
 
 @cache

@@ -1,11 +1,10 @@
-"""Whether what fsync has vouched for is on the disk: for ext4, its success does not say so.
+"""Detects an fsync that succeeded although ext4 had just dropped the data.
 
-At the first error of the disk, ext4 gives its journal up (`errors=remount-ro`). An fsync that is
-under way at that moment finds that the transaction with the length and the blocks of its file is
-gone, and returns 0, as for one that was committed: `jbd2_complete_transaction()`. The bytes are
-lost with the next mount. A change that needs the journal fails from then on. Measured on Linux
-6.18, in 250 such moments: 109 writes were lost after an fsync that had succeeded, and after each of
-them the probe failed.
+At its first disk error, ext4 aborts its journal (`errors=remount-ro`). An fsync that is running
+then no longer finds the transaction that it waits for, takes it for committed, and returns 0
+(`jbd2_complete_transaction()`); the bytes are gone after the next mount. From the abort on, every
+change that needs the journal fails, so making one after each fsync tells. On Linux 6.18, every
+write lost this way was detected; tests/ingest/test_write_probe.py repeats the experiment.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ __all__ = ["WriteProbe"]
 
 _FAILED = frozenset({errno.EROFS, errno.EIO})
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
-"""Errors that may be over when the file is made again. With others, as on NFS, it never is."""
+"""Errors that may pass: try again. Any other means that there is no `O_TMPFILE`, as on NFS."""
 
 
 class WriteProbe:
-    """A nameless file in a folder that becomes a byte longer with each question; it has no blocks.
+    """Makes a change that needs the journal: it extends an unnamed, empty file by one byte.
 
-    It is made when first used, and kept.
+    The file is created on first use and kept open. It has no blocks, only a length.
     """
 
     def __init__(self) -> None:
@@ -35,9 +34,10 @@ class WriteProbe:
         self._asking = threading.Lock()
 
     def require_writable(self, folder: Path) -> None:
-        """Raise `OSError` if the file system has failed; call this after an fsync. Takes 3 us.
+        """Raise `OSError` if the file system has failed; call this after an fsync.
 
-        It says nothing where no nameless file can be made. Another folder has another path.
+        Does nothing where unnamed files are not supported. A replaced folder must come with
+        another path.
         """
         with self._asking:
             if folder != self._folder:

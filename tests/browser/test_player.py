@@ -111,7 +111,7 @@ def test_a_film_goes_on_where_it_was_left_and_starts_again_once_seen(
 
 
 def seek(video: Locator, seconds: float) -> None:
-    """Until the film is there. The page may open another source meanwhile, without `seeked`."""
+    """Seek and wait for the picture; `seeked` never comes if the page changes its source."""
     wait_for(video, "video.readyState >= 1")
     video.evaluate("(video, seconds) => { video.currentTime = seconds; }", seconds)
     is_there = f"!video.seeking && video.currentTime >= {seconds - 0.1}"

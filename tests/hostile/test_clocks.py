@@ -60,7 +60,7 @@ def clock(tmp_path_factory: pytest.TempPathFactory) -> MovedClock:
 
 @pytest.fixture(scope="module")
 def server(clock: MovedClock, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One for all tests, each of which leaves it with the right time."""
+    """Shared by all tests; each sets its clock right again at the end."""
     folder = tmp_path_factory.mktemp("server")
     options = {**clock.options, **NO_FFMPEG, "SLUICE_SWEEP_SECONDS": SWEEP_SECONDS}
     with running_server(folder, **options) as running:

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
 from pathlib import Path
 
 import pytest
 
 from app.ingest.write_probe import WriteProbe
 from tests.hostile.disks import BreakableDisk, breakable_disk
+from tests.long_tests import long
+
+WRITERS = 4
+BLOCK = bytes(8192)
 
 
 @pytest.fixture
@@ -42,3 +49,41 @@ def test_a_folder_that_was_replaced_is_asked_where_it_is_now(
     probe.require_writable(disk.folder)
     disk.turn_read_only()
     probe.require_writable(tmp_path)
+
+
+@pytest.mark.parametrize("rounds", [2, *long([50])])
+def test_no_write_is_lost_unnoticed_while_a_disk_turns_read_only(
+    tmp_path: Path, rounds: int
+) -> None:
+    for number in range(rounds):
+        folder, image = tmp_path / f"{number}", tmp_path / f"{number}.img"
+        with (
+            breakable_disk(folder, image, megabytes=64) as disk,
+            ThreadPoolExecutor(WRITERS) as threads,
+        ):
+            probe = WriteProbe()
+            paths = [folder / f"log {writer}" for writer in range(WRITERS)]
+            safe = threads.map(append_until_refused, paths, repeat(probe))
+            time.sleep(0.1)
+            disk.turn_read_only()
+            lengths = [*safe]
+            os.close(probe._descriptor or -1)
+            disk.repair()
+            found = [path.stat().st_size for path in paths]
+            assert all(length <= there for length, there in zip(lengths, found, strict=True))
+
+
+def append_until_refused(path: Path, probe: WriteProbe) -> int:
+    """How many bytes were synced and confirmed by the probe."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT)
+    safe = 0
+    try:
+        while True:
+            os.pwrite(descriptor, BLOCK, safe)
+            os.fdatasync(descriptor)
+            probe.require_writable(path.parent)
+            safe += len(BLOCK)
+    except OSError:
+        return safe
+    finally:
+        os.close(descriptor)

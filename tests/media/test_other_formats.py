@@ -27,7 +27,7 @@ ENCODED_SOUND = ["late-ac3.mp4", "fragmented-ac3.mp4", "pcm.mov", "mp3.mp4"]
 
 
 def first(count: int, names: list[str]) -> list[Any]:
-    """All of them, of which `make test` has so many."""
+    """The names, all but the first `count` of them marked `long`."""
     return [*names[:count], *long(names[count:])]
 
 
