@@ -98,9 +98,9 @@ def shared_address(member: Page) -> str:
     tabs = member.get_by_role("navigation", name="Links")
     expect(tabs.get_by_role("link", name="Share")).to_have_attribute("aria-current", "true")
     tabs.get_by_role("link", name="Share").click()
-    copy = member.get_by_role("button", name="Copy the address: Our holidays")
-    copy.click()
-    expect(copy).to_have_text("Copied")
+    member.get_by_role("button", name="Copy the address: Our holidays").click()
+    expect(member.get_by_role("button", name="Copied the address: Our holidays")).to_be_visible()
+    expect(member.get_by_role("status").filter(has_text="Copied")).to_be_attached()
     assert member.evaluate("navigator.clipboard.readText()") == address
     return address
 

@@ -8,19 +8,29 @@ const SHOWN = 10_000;
 export class CopyText extends HTMLElement {
   connectedCallback() {
     const { value, copy } = partsOf(this);
-    copy.addEventListener("click", () => this.#copy(value, copy));
+    copy.addEventListener("click", () => this.#copy());
     if (!value) return;
     value.addEventListener("focus", () => value.select());
     // Firefox does not let a field grow with its text by itself.
     if (!CSS.supports("field-sizing", "content")) value.style.height = `${value.scrollHeight + 2}px`;
   }
 
-  async #copy(value, button) {
+  async #copy() {
+    const { value } = partsOf(this);
     value?.select();
     const isCopied = await copied(this.dataset.value);
     if (!isCopied) value?.select();
-    setText(button, isCopied ? "Copied" : "Press Ctrl+C");
-    setTimeout(() => setText(button, "Copy"), SHOWN);
+    this.#say(isCopied ? "Copied" : "Press Ctrl+C");
+  }
+
+  #say(text) {
+    const { label, said } = partsOf(this);
+    setText(label, text);
+    setText(said, text);
+    setTimeout(() => {
+      setText(label, "Copy");
+      setText(said, "");
+    }, SHOWN);
   }
 }
 

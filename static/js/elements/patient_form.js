@@ -40,13 +40,13 @@ export class PatientForm extends HTMLElement {
     }
   }
 
-  /** The first response that is not "busy". */
+  /** The first response that is not "busy". Behind a redirect the form has done its work, however busy that page is. */
   async #answer(url, body) {
     const { signal } = this.#sending;
     const headers = { Accept: "text/html" };
     for (;;) {
       const response = await fetch(url, { method: "POST", body, headers, signal });
-      if (response.status !== BUSY) return response;
+      if (response.redirected || response.status !== BUSY) return response;
       setText(partsOf(this).waiting, WAITING);
       // A class that was sent away together does not come back together.
       await pause((retryAfterDelay(response.headers.get("Retry-After")) || PAUSE) * (0.5 + Math.random()));
