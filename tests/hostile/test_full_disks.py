@@ -120,6 +120,7 @@ def test_a_disk_turns_read_only_under_load_and_is_repaired(
             stored = len(load.stored)
             assert load.run(SOME_SECONDS) == {}
             assert len(load.stored) > stored
+            _delete_all(load)
 
 
 def _delete_all(load: Load) -> None:
