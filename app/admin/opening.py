@@ -129,11 +129,16 @@ def one_line_errors() -> Iterator[None]:
 
 
 def services() -> Services:
-    """The services of the settings; opens neither database nor files."""
+    """The services of the settings; opens neither database nor files.
+
+    The connections to the database are closed when the command ends.
+    """
     if not context.has_services(current_app):
         for line in unknown_variables(os.environ):
             click.echo(f"warning: {line}", err=True)
-        context.init_app(current_app, build_services(from_env(os.environ)))
+        found = build_services(from_env(os.environ))
+        context.init_app(current_app, found)
+        click.get_current_context().find_root().call_on_close(found.database.close)
     return current_services()
 
 
