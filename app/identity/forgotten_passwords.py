@@ -81,7 +81,7 @@ class ForgottenPasswords:
             self._checks.count({f"forgotten:{person.id}": OF_ACCOUNT})
         except TooManyAttempts:
             return
-        code = self._invitations.to_reset(person, by="")
+        code = self._invitations.to_reset_by_mail(person)
         self._audit.note(
             AuditAction.PASSWORD_LINK_MADE,
             f"person:{person.id}",

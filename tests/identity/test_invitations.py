@@ -258,6 +258,21 @@ def test_a_new_password_removes_what_a_thief_may_have_added(
         invitations.find(waiting, Purpose.RESET)
 
 
+def test_a_mailed_link_replaces_no_link_of_an_administrator(
+    world: World, invitations: Invitations
+) -> None:
+    ann = world.person()
+    handed_out, mailed = invitations.to_reset(ann, by=""), invitations.to_reset_by_mail(ann)
+    last = invitations.to_reset_by_mail(ann)
+    with pytest.raises(LinkClosed):
+        invitations.find(mailed, Purpose.RESET)
+    assert invitations.choose_password(last, GOOD_PASSWORD).id == ann.id
+    again = invitations.to_reset_by_mail(ann)
+    assert invitations.choose_password(handed_out, ANOTHER).id == ann.id
+    with pytest.raises(LinkClosed):
+        invitations.find(again, Purpose.RESET)
+
+
 def test_who_is_blocked_cannot_choose_a_password(world: World, invitations: Invitations) -> None:
     world.person("root@example.org", is_admin=True)
     ann = world.person()
