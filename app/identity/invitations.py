@@ -154,7 +154,10 @@ class Invitations:
         return invitation
 
     def choose_password(self, code: str, password: str) -> Person:
-        """Whose password it is now; their sessions have ended, their passkeys are removed."""
+        """Whose password it is now; their sessions have ended.
+
+        Their passkeys are removed, unless the link was mailed: see `InvitationRecords.reset`.
+        """
         invitation = self.find(code, Purpose.RESET)
         person = self._people.find(invitation.person_id or "")
         if person is None or person.is_blocked:

@@ -16,7 +16,7 @@ from app.domain.access import Role
 from app.domain.errors import EntryNotFound, InvalidField, LinkClosed
 from app.records.engine import Database
 from app.records.identity.makers import role_now
-from app.records.identity.people import Person, add_person, give_to_owner
+from app.records.identity.people import Person, add_person, give_to_owner, replace_password
 from app.records.identity.tables import invitations, members, people, projects
 from app.records.locks import lock_row, lock_table
 
@@ -156,14 +156,16 @@ class InvitationRecords:
     def reset(self, invitation: Invitation, password_hash: str | None, now: datetime) -> None:
         """Use it up and store the person's password; as `join`.
 
-        Ends all their sessions and removes their passkeys: somebody else may have added one. Of an
-        administrator, it also ends all mailed links.
+        Ends all their sessions. Of an administrator, it also removes their passkeys, as somebody
+        else may have added one, and ends all mailed links.
         """
         person_id = invitation.person_id or ""
         with self._used_up(invitation, now) as connection:
+            if invitation.is_mailed:
+                replace_password(connection, person_id, password_hash)
+                return
             give_to_owner(connection, person_id, password_hash)
-            if not invitation.is_mailed:
-                connection.execute(delete(invitations).where(invitations.c.person_id == person_id))
+            connection.execute(delete(invitations).where(invitations.c.person_id == person_id))
 
     def remove_old(self, now: datetime) -> None:
         """Remove those that work no longer."""
