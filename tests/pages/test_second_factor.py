@@ -178,6 +178,20 @@ def test_a_forgotten_password_is_replaced_by_mail(tmp_path: Path) -> None:
         assert box.lines.count("QUIT") == 1, "one in a quarter of an hour, and none to strangers"
 
 
+def test_mail_that_was_not_sent_keeps_nobody_waiting(tmp_path: Path) -> None:
+    public = "https://videos.example"
+    with new_box() as box, new_site(tmp_path, smtp_url=box.url, public_url=public) as site:
+        ann, browser = site.person("unlucky@example.org", Role.EDITOR), site.browser()
+        answers = []
+        for box.refuses in ("RCPT", ""):
+            answers.append(browser.post("/sign-in/forgotten", {"email": ann.email}))
+            wait_until(lambda: not looks_up(), "the thread has ended")
+        assert answers[0].text == answers[1].text
+        assert box.lines.count("data") == 1
+        wanted = AuditFilter(action=AuditAction.PASSWORD_LINK_MADE)
+        assert len(list(site.identity.audit.all(wanted))) == 1
+
+
 def test_who_signs_in_elsewhere_gets_no_password_by_mail(tmp_path: Path) -> None:
     public = "https://videos.example"
     with new_box() as box, new_site(tmp_path, smtp_url=box.url, public_url=public) as site:
