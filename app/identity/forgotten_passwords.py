@@ -18,7 +18,7 @@ from app.records.identity.attempts import Patience
 from app.records.identity.people import PeopleRecords, Person
 
 OF_ACCOUNT = Patience(free=1, first=timedelta(minutes=15), most=timedelta(days=1))
-"""Mails to an account: after each, the next one waits twice as long, so that a day has seven."""
+"""Mails to an account: after each, the next one waits twice as long. A day has eight at most."""
 
 OF_NETWORK = Patience(free=20)
 

@@ -15,12 +15,13 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import timedelta
 from math import inf
 
 from itsdangerous import BadData
 
 from app.domain.addresses import is_loopback, network_of, site_of
-from app.domain.errors import InvalidField, NotAllowed, ServerBusy, WrongCredentials
+from app.domain.errors import InvalidField, NotAllowed, ServerBusy, TooManyAttempts, WrongCredentials
 from app.identity.password_checks import Limits, PasswordChecks
 from app.identity.passwords import Passwords
 from app.identity.signing import Signing
@@ -40,10 +41,13 @@ SLOW_FROM_NETWORK = 30
 """Failures with all accounts. An office or a school shares one address."""
 
 SLOW_OF_ACCOUNT = 20
-"""Failures from all networks within a day."""
+"""Failures from all networks, of about a day."""
 
 WARNED_AT = SLOW_OF_ACCOUNT
-"""Failures of an account from all networks, at which its owner gets mail."""
+"""Failures of an account from all networks, from which its owner gets mail."""
+
+OF_WARNINGS = Patience(free=1, first=timedelta(days=1), most=timedelta(days=1))
+"""One a day, while failures go on."""
 
 SHOWN_FROM = 5
 """Failures from which the account page mentions them: one's own typing errors are fewer."""
@@ -114,7 +118,7 @@ class SignIn:
         return self._signing.signer("device").dumps([person.id, secrets.token_urlsafe(9)])
 
     def failures_of(self, person: Person) -> Failures | None:
-        """Failures of new browsers in the last day that the person should know of."""
+        """Failures of new browsers that the person should know of: those of about a day."""
         failures = self._checks.failures_of(f"account:{person.email}")
         return failures if failures is not None and failures.count >= SHOWN_FROM else None
 
@@ -128,7 +132,10 @@ class SignIn:
         return str(number) if person_id == person.id else None
 
     def _warn_at(self, failures: Failures | None, person: Person | None) -> None:
-        if person is not None and failures is not None and failures.count == WARNED_AT:
+        if person is None or failures is None or failures.count < WARNED_AT:
+            return
+        with suppress(TooManyAttempts):  # It was said today.
+            self._checks.count({f"warned:{person.id}": OF_WARNINGS})
             self._warn(person, failures.count)
 
     def _refresh(self, person: Person, password: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,6 +15,7 @@ from app.records.identity.tables import attempts
 from app.records.inserts import insert_unless_known
 
 FORGOTTEN_AFTER = timedelta(days=1)
+"""All failures; some are forgotten whenever another one is counted sooner: see `Failures.left`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,14 @@ class Failures:
 
     count: int
     last_at: datetime
+
+    def left(self, now: datetime) -> int:
+        """How many the next one adds to: the more of a day has passed, the fewer.
+
+        With one after the other at a steady pace, the count is about as many as a day has.
+        """
+        passed = max(now - self.last_at, timedelta()) / FORGOTTEN_AFTER
+        return math.ceil(self.count * max(1 - passed, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +106,7 @@ def _count(
 ) -> Mapping[str, Failures]:
     after = {}
     for name in subjects:
-        count = before[name].count + 1 if name in before else 1
+        count = before[name].left(now) + 1 if name in before else 1
         change = update(attempts).where(attempts.c.subject == name)
         connection.execute(change.values(failures=count, last_at=now))
         after[name] = Failures(count, now)
