@@ -93,7 +93,9 @@ class SignIn:
         email = email.strip().lower()[:MAX_EMAIL_CHARACTERS].encode("utf-8", "replace").decode()
         person = self._people.find_by_email(email)
         known = self._known_device(person, device)
-        limits = _limits_of_device(known) if known else _limits(email, address)
+        limits = _limits(email, address)
+        if person is not None and known is not None:
+            limits = _limits_of_known(person, f"device:{known}")
         stored = person.password_hash if person else None
         failures = self._checks.failures_after(stored, password, limits)
         if failures or person is None:
@@ -109,7 +111,7 @@ class SignIn:
 
     def confirm(self, person: Person, password: str) -> None:
         """Raise `InvalidField` unless a person who is signed in knows the password too."""
-        limits = Limits(refusing={f"confirm:{person.id}": OF_DEVICE}, is_known_device=True)
+        limits = _limits_of_known(person, f"confirm:{person.id}")
         if self._checks.failures_after(person.password_hash, password, limits):
             raise InvalidField("This is not your password.", field="old_password")
 
@@ -145,8 +147,10 @@ class SignIn:
                 self._people.replace_hash(person, self._passwords.hash(password))
 
 
-def _limits_of_device(number: str) -> Limits:
-    return Limits(refusing={f"device:{number}": OF_DEVICE}, is_known_device=True)
+def _limits_of_known(person: Person, subject: str) -> Limits:
+    """Of a browser in which the person has signed in before."""
+    client = f"person:{person.id}"
+    return Limits(refusing={subject: OF_DEVICE}, client=client, is_known_device=True)
 
 
 def _limits(email: str, address: str) -> Limits:

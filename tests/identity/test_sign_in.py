@@ -52,13 +52,13 @@ class CountedPasswords(Passwords):
 
     @contextmanager
     def turn(
-        self, priority: int = 0, *, network: str = "", is_slow: bool = False
+        self, priority: int = 0, *, client: str = "", is_slow: bool = False
     ) -> Iterator[None]:
         """As in `Passwords`."""
         if self.is_busy:
             raise ServerBusy("Busy.")
         self.slow_checks += is_slow
-        with super().turn(priority, network=network, is_slow=is_slow):
+        with super().turn(priority, client=client, is_slow=is_slow):
             yield
 
 
