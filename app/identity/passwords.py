@@ -166,9 +166,7 @@ class Passwords:
             return self._hasher.hash(_to_bytes(password))
 
     @contextmanager
-    def turn(
-        self, priority: int = 0, *, client: str = "", is_slow: bool = False
-    ) -> Iterator[None]:
+    def turn(self, priority: int = 0, *, client: str = "", is_slow: bool = False) -> Iterator[None]:
         """Wait for the turn to call `is_right`; raises `ServerBusy`. See `HashQueue`.
 
         Slow ones wait for each other as well, and pause: they are likely to be guesses.

@@ -21,7 +21,13 @@ from math import inf
 from itsdangerous import BadData
 
 from app.domain.addresses import is_loopback, network_of, site_of
-from app.domain.errors import InvalidField, NotAllowed, ServerBusy, TooManyAttempts, WrongCredentials
+from app.domain.errors import (
+    InvalidField,
+    NotAllowed,
+    ServerBusy,
+    TooManyAttempts,
+    WrongCredentials,
+)
 from app.identity.password_checks import Limits, PasswordChecks
 from app.identity.passwords import Passwords
 from app.identity.signing import Signing

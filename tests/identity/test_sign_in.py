@@ -51,9 +51,7 @@ class CountedPasswords(Passwords):
         self.is_busy = False
 
     @contextmanager
-    def turn(
-        self, priority: int = 0, *, client: str = "", is_slow: bool = False
-    ) -> Iterator[None]:
+    def turn(self, priority: int = 0, *, client: str = "", is_slow: bool = False) -> Iterator[None]:
         """As in `Passwords`."""
         if self.is_busy:
             raise ServerBusy("Busy.")

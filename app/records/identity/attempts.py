@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, delete, select, update
+from sqlalchemy import Connection, Row, delete, select, update
 
 from app.records.engine import Database
 from app.records.identity.tables import attempts
@@ -59,20 +59,20 @@ class AttemptRecords:
 
     def failures(self, subjects: Collection[str], now: datetime) -> Mapping[str, Failures]:
         """The failures that still count, of those subjects that have some."""
-        query = select(attempts).where(_is_one_of(subjects))
+        query = select(attempts).where(attempts.c.subject.in_(list(subjects)))
         with self._database.read() as connection:
             return _counting(connection.execute(query).all(), now)
 
     def failed(self, subjects: Collection[str], now: datetime) -> Mapping[str, Failures]:
         """Count one more failure of each subject; returns the new counts."""
         with self._database.write() as connection:
-            before = _counting(_locked(connection, sorted(subjects), now), now)
+            before = _counting(_locked(connection, subjects, now), now)
             return _count(connection, subjects, before, now)
 
     def count_unless_waiting(self, subjects: Mapping[str, Patience], now: datetime) -> timedelta:
         """Count one more of each subject, unless one of them has to wait; returns how long."""
         with self._database.write() as connection:
-            before = _counting(_locked(connection, sorted(subjects), now), now)
+            before = _counting(_locked(connection, subjects, now), now)
             waits = (subjects[name].wait(failures, now) for name, failures in before.items())
             wait = max(waits, default=timedelta())
             if not wait:
@@ -82,12 +82,15 @@ class AttemptRecords:
     def forget(self, subjects: Collection[str]) -> None:
         """Forget all failures of these subjects."""
         with self._database.write() as connection:
-            connection.execute(delete(attempts).where(_is_one_of(subjects)))
+            for name in sorted(subjects):
+                connection.execute(delete(attempts).where(attempts.c.subject == name))
 
     def remove_old(self, now: datetime) -> None:
-        """Forget those that count no longer."""
+        """Forget those that count no longer; whichever is counted anew just now can stay."""
+        old = select(attempts.c.subject).where(attempts.c.last_at <= now - FORGOTTEN_AFTER)
+        old = old.with_for_update(skip_locked=True)
         with self._database.write() as connection:
-            connection.execute(delete(attempts).where(attempts.c.last_at <= now - FORGOTTEN_AFTER))
+            connection.execute(delete(attempts).where(attempts.c.subject.in_(old)))
 
 
 def _counting(rows: Sequence[Row[Any]], now: datetime) -> dict[str, Failures]:
@@ -113,20 +116,19 @@ def _count(
     return after
 
 
-def _locked(connection: Connection, names: Sequence[str], now: datetime) -> Sequence[Row[Any]]:
+def _locked(connection: Connection, subjects: Collection[str], now: datetime) -> list[Row[Any]]:
     """Lock and return a row for each subject; a new one has no failures.
 
-    `names` must be sorted, so that two transactions never deadlock.
+    One after the other in their order, so that two transactions never deadlock.
     """
-    rows = select(attempts).where(_is_one_of(names)).order_by(attempts.c.subject)
+    return [_locked_one(connection, name, now) for name in sorted(subjects)]
+
+
+def _locked_one(connection: Connection, name: str, now: datetime) -> Row[Any]:
+    row = select(attempts).where(attempts.c.subject == name).with_for_update()
     while True:
-        for name in names:
-            row = {"subject": name, "failures": 0, "last_at": now}
-            insert_unless_known(connection, attempts, row)
-        found = connection.execute(rows.with_for_update()).all()
-        if len(found) == len(names):  # Otherwise one was deleted in between.
+        new = {"subject": name, "failures": 0, "last_at": now}
+        insert_unless_known(connection, attempts, new)
+        found = connection.execute(row).first()
+        if found is not None:  # Otherwise it was deleted in between.
             return found
-
-
-def _is_one_of(subjects: Collection[str]) -> ColumnElement[bool]:
-    return attempts.c.subject.in_(list(subjects))
