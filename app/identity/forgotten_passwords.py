@@ -15,10 +15,10 @@ from app.identity.invitations import Invitations
 from app.identity.mail import Mail
 from app.identity.password_checks import PasswordChecks
 from app.records.identity.attempts import Patience
-from app.records.identity.people import PeopleRecords
+from app.records.identity.people import PeopleRecords, Person
 
 OF_ACCOUNT = Patience(free=1, first=timedelta(minutes=15), most=timedelta(days=1))
-"""Mails to an account: after each, the next one waits twice as long, so that a day has seven."""
+"""Mails to an account: after each, the next one waits twice as long. A day has eight at most."""
 
 OF_NETWORK = Patience(free=20)
 
@@ -77,19 +77,29 @@ class ForgottenPasswords:
         person = self._people.find_by_email(email)
         if person is None or person.is_blocked or person.password_hash is None:
             return
+        subject, is_sent = f"forgotten:{person.id}", False
         try:
-            self._checks.count({f"forgotten:{person.id}": OF_ACCOUNT})
+            self._checks.count({subject: OF_ACCOUNT})
         except TooManyAttempts:
             return
-        code = self._invitations.to_reset(person, by="")
-        self._audit.note(
-            AuditAction.PASSWORD_LINK_MADE,
-            f"person:{person.id}",
-            caller=NOBODY,
-            address=address,
-            details={"email": person.email, "by": "mail"},
-        )
-        self._mail.send(
+        try:
+            is_sent = self._sends_link(person)
+        finally:
+            if not is_sent:  # They read that it is on its way: the next one must not wait.
+                self._checks.forget(subject)
+        if is_sent:  # Otherwise strangers could fill the log while the mail server is away.
+            self._audit.note(
+                AuditAction.PASSWORD_LINK_MADE,
+                f"person:{person.id}",
+                caller=NOBODY,
+                address=address,
+                details={"email": person.email, "by": "mail"},
+            )
+
+    def _sends_link(self, person: Person) -> bool:
+        """Whether the mail server has taken a new link."""
+        code = self._invitations.to_reset_by_mail(person)
+        return self._mail.send(
             person.email,
             subject="A new password for Sluice",
             text="Somebody, probably you, has asked for a new password for your account.\n"

@@ -75,6 +75,13 @@ class Invitations:
         """
         return self._make(Purpose.RESET, by, person_id=person.id)
 
+    def to_reset_by_mail(self, person: Person) -> str:
+        """The code of such a link for a person who has asked for it themselves, or a stranger has.
+
+        Earlier ones of this kind stop working, those of administrators do not.
+        """
+        return self._make(Purpose.RESET, person_id=person.id, email=person.email)
+
     def find(self, code: str, purpose: Purpose) -> Invitation:
         """What a link is for; raises `LinkClosed` if it does not work (any more)."""
         found = self._records.find(digest_of(code))
@@ -147,7 +154,10 @@ class Invitations:
         return invitation
 
     def choose_password(self, code: str, password: str) -> Person:
-        """Whose password it is now; their sessions have ended, their passkeys are removed."""
+        """Whose password it is now; their sessions have ended.
+
+        Their passkeys are removed, unless the link was mailed: see `InvitationRecords.reset`.
+        """
         invitation = self.find(code, Purpose.RESET)
         person = self._people.find(invitation.person_id or "")
         if person is None or person.is_blocked:

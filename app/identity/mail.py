@@ -103,7 +103,7 @@ class GuessingNotice:
         self.mail.send_later(
             person.email,
             subject="Wrong passwords for your Sluice account",
-            text=f"Within a day, {failures} wrong passwords were entered for your account at\n"
+            text=f"Lately, about {failures} wrong passwords were entered for your account at\n"
             f"{self.public_url}\n\nNone of them was accepted, and you can sign in as before. "
             "If it was not you,\nadd a passkey to your account, or choose a longer password:\n\n"
             f"{self.public_url}/account\n",

@@ -11,7 +11,7 @@ from app.identity.password_checks import in_words
 from app.records.identity.attempts import AttemptRecords, Patience
 
 OF_SENDER = Patience(free=30)
-"""Messages of a person or a key, until a day passes without any."""
+"""Messages of a person or a key, of about a day."""
 
 OF_PROJECT = Patience(free=60)
 """Messages of a project: whoever manages it can make any number of keys."""

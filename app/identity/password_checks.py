@@ -23,7 +23,8 @@ class Limits:
     Subjects in `refusing` make further attempts wait. Those in `slowing` only make them slow, from
     so many failures on: strangers can raise their counts, and must not lock anybody out. Of two
     attempts, the one whose `networks` have failed less often goes first, and of several by one
-    `client`, its largest network, others go before the second; a known device goes before all.
+    `client`, its largest network or the person, others go before the second; a known device goes
+    before all.
     """
 
     refusing: Mapping[str, Patience]
@@ -60,7 +61,7 @@ class PasswordChecks:
         is_slow = any(counts.get(name, 0) >= free for name, free in limits.slowing.items())
         rank = max((counts.get(name, 0) for name in limits.networks), default=0)
         priority = FIRST if limits.is_known_device else rank
-        with self._passwords.turn(priority, network=limits.client, is_slow=is_slow):
+        with self._passwords.turn(priority, client=limits.client, is_slow=is_slow):
             self._require_patience(limits)  # Others may have failed while this one waited.
             if not self._passwords.is_right(stored, password):
                 return self._attempts.failed(limits.subjects, self._clock())

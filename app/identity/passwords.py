@@ -51,7 +51,7 @@ FIRST = -1
 @dataclass(eq=False, slots=True)
 class _Waiter:
     priority: int
-    network: str
+    client: str
     granted: Event = field(default_factory=Event)
     is_refused: bool = False
 
@@ -60,36 +60,40 @@ class HashQueue:
     """Lets a few threads at a time hash; the lowest priority goes next, first in, first out.
 
     If all places are taken, a newcomer with a lower priority replaces the last in the queue. A
-    network stands behind itself: its second waiter gets a higher number than its first, and so on.
-    Many requests at once from one network, even with right passwords, keep nobody else waiting.
+    client, which is a network or a person, stands behind itself: its second waiter gets a higher
+    number than its first, and so on; of those with `FIRST` priority, one keeps it until it has
+    hashed. Many requests at once from one client, even with right passwords, keep nobody else
+    waiting.
     """
 
     def __init__(
         self, at_once: int, *, max_wait_seconds: float, max_waiting: int, max_first: int = 0
     ) -> None:
-        self._free = at_once
+        self._at_once = at_once
         self._max_wait_seconds = max_wait_seconds
         self._places = {False: max_waiting, True: max_first}
         self._waiting: list[_Waiter] = []
+        self._hashing: list[_Waiter] = []
         self._changing = Lock()
 
     @contextmanager
-    def turn(self, priority: int = 0, network: str = "") -> Iterator[None]:
+    def turn(self, priority: int = 0, client: str = "") -> Iterator[None]:
         """Run the block when it is this thread's turn; raises `ServerBusy`.
 
-        Without a `network`, or with `FIRST` priority, the priority stays as it is.
+        Without a `client`, the priority stays as it is.
         """
-        self._begin(priority, network)
+        waiter = _Waiter(priority, client)
+        self._begin(waiter)
         try:
             yield
         finally:
-            self._end()
+            self._end(waiter)
 
-    def _begin(self, priority: int, network: str) -> None:
-        waiter = _Waiter(priority, network)
+    def _begin(self, waiter: _Waiter) -> None:
         with self._changing:
-            if self._free:
-                self._free -= 1
+            self._rank(waiter)
+            if len(self._hashing) < self._at_once:
+                self._hashing.append(waiter)
                 return
             self._take_place(waiter)
         with without_slot():  # Uploads use the slot of this request meanwhile.
@@ -101,12 +105,17 @@ class HashQueue:
                 self._waiting.remove(waiter)
         raise _busy()
 
+    def _rank(self, waiter: _Waiter) -> None:
+        """Let the waiter stand behind others of the same client."""
+        if not waiter.client:
+            return
+        waiting = [each.priority for each in self._waiting if each.client == waiter.client]
+        hashing = [each.priority for each in self._hashing if each.client == waiter.client]
+        if waiter.priority != FIRST or FIRST in (*waiting, *hashing):
+            waiter.priority = max(waiter.priority, max(waiting, default=FIRST) + 1)
+
     def _take_place(self, waiter: _Waiter) -> None:
         is_first = waiter.priority == FIRST
-        if waiter.network and not is_first:
-            of_network = (each for each in self._waiting if each.network == waiter.network)
-            others = max((each.priority for each in of_network), default=FIRST)
-            waiter.priority = max(waiter.priority, others + 1)
         rivals = [each for each in self._waiting if (each.priority == FIRST) is is_first]
         if len(rivals) >= self._places[is_first]:
             last = max(reversed(rivals), key=lambda each: each.priority, default=waiter)
@@ -117,14 +126,14 @@ class HashQueue:
             last.granted.set()
         self._waiting.append(waiter)
 
-    def _end(self) -> None:
+    def _end(self, waiter: _Waiter) -> None:
         with self._changing:
-            if not self._waiting:
-                self._free += 1
-                return
-            following = min(self._waiting, key=lambda each: each.priority)
-            self._waiting.remove(following)
-            following.granted.set()
+            self._hashing.remove(waiter)
+            if self._waiting:
+                following = min(self._waiting, key=lambda each: each.priority)
+                self._waiting.remove(following)
+                self._hashing.append(following)
+                following.granted.set()
 
 
 class Passwords:
@@ -157,19 +166,17 @@ class Passwords:
             return self._hasher.hash(_to_bytes(password))
 
     @contextmanager
-    def turn(
-        self, priority: int = 0, *, network: str = "", is_slow: bool = False
-    ) -> Iterator[None]:
+    def turn(self, priority: int = 0, *, client: str = "", is_slow: bool = False) -> Iterator[None]:
         """Wait for the turn to call `is_right`; raises `ServerBusy`. See `HashQueue`.
 
         Slow ones wait for each other as well, and pause: they are likely to be guesses.
         """
         with ExitStack() as stack:
             if is_slow:
-                stack.enter_context(self._slow_queue.turn(priority, network))
+                stack.enter_context(self._slow_queue.turn(priority, client))
                 with without_slot():
                     time.sleep(self._slow_seconds)
-            stack.enter_context(self._queue.turn(priority, network))
+            stack.enter_context(self._queue.turn(priority, client))
             _ = self._of_nobody  # Made before the first check of either kind.
             yield
 

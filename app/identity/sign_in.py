@@ -15,12 +15,19 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import timedelta
 from math import inf
 
 from itsdangerous import BadData
 
 from app.domain.addresses import is_loopback, network_of, site_of
-from app.domain.errors import InvalidField, NotAllowed, ServerBusy, WrongCredentials
+from app.domain.errors import (
+    InvalidField,
+    NotAllowed,
+    ServerBusy,
+    TooManyAttempts,
+    WrongCredentials,
+)
 from app.identity.password_checks import Limits, PasswordChecks
 from app.identity.passwords import Passwords
 from app.identity.signing import Signing
@@ -40,10 +47,13 @@ SLOW_FROM_NETWORK = 30
 """Failures with all accounts. An office or a school shares one address."""
 
 SLOW_OF_ACCOUNT = 20
-"""Failures from all networks within a day."""
+"""Failures from all networks, of about a day."""
 
 WARNED_AT = SLOW_OF_ACCOUNT
-"""Failures of an account from all networks, at which its owner gets mail."""
+"""Failures of an account from all networks, from which its owner gets mail."""
+
+OF_WARNINGS = Patience(free=1, first=timedelta(days=1), most=timedelta(days=1))
+"""One a day, while failures go on."""
 
 SHOWN_FROM = 5
 """Failures from which the account page mentions them: one's own typing errors are fewer."""
@@ -89,7 +99,9 @@ class SignIn:
         email = email.strip().lower()[:MAX_EMAIL_CHARACTERS].encode("utf-8", "replace").decode()
         person = self._people.find_by_email(email)
         known = self._known_device(person, device)
-        limits = _limits_of_device(known) if known else _limits(email, address)
+        limits = _limits(email, address)
+        if person is not None and known is not None:
+            limits = _limits_of_known(person, f"device:{known}")
         stored = person.password_hash if person else None
         failures = self._checks.failures_after(stored, password, limits)
         if failures or person is None:
@@ -105,7 +117,7 @@ class SignIn:
 
     def confirm(self, person: Person, password: str) -> None:
         """Raise `InvalidField` unless a person who is signed in knows the password too."""
-        limits = Limits(refusing={f"confirm:{person.id}": OF_DEVICE}, is_known_device=True)
+        limits = _limits_of_known(person, f"confirm:{person.id}")
         if self._checks.failures_after(person.password_hash, password, limits):
             raise InvalidField("This is not your password.", field="old_password")
 
@@ -114,7 +126,7 @@ class SignIn:
         return self._signing.signer("device").dumps([person.id, secrets.token_urlsafe(9)])
 
     def failures_of(self, person: Person) -> Failures | None:
-        """Failures of new browsers in the last day that the person should know of."""
+        """Failures of new browsers that the person should know of: those of about a day."""
         failures = self._checks.failures_of(f"account:{person.email}")
         return failures if failures is not None and failures.count >= SHOWN_FROM else None
 
@@ -128,7 +140,10 @@ class SignIn:
         return str(number) if person_id == person.id else None
 
     def _warn_at(self, failures: Failures | None, person: Person | None) -> None:
-        if person is not None and failures is not None and failures.count == WARNED_AT:
+        if person is None or failures is None or failures.count < WARNED_AT:
+            return
+        with suppress(TooManyAttempts):  # It was said today.
+            self._checks.count({f"warned:{person.id}": OF_WARNINGS})
             self._warn(person, failures.count)
 
     def _refresh(self, person: Person, password: str) -> None:
@@ -138,8 +153,10 @@ class SignIn:
                 self._people.replace_hash(person, self._passwords.hash(password))
 
 
-def _limits_of_device(number: str) -> Limits:
-    return Limits(refusing={f"device:{number}": OF_DEVICE}, is_known_device=True)
+def _limits_of_known(person: Person, subject: str) -> Limits:
+    """Of a browser in which the person has signed in before."""
+    client = f"person:{person.id}"
+    return Limits(refusing={subject: OF_DEVICE}, client=client, is_known_device=True)
 
 
 def _limits(email: str, address: str) -> Limits:

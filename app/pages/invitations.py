@@ -37,7 +37,8 @@ def set_up(code: str) -> Response:
 def join(code: str) -> Response:
     """Make an account, or let that of whoever is signed in into the project.
 
-    To others it does not say whether the address has an account: whoever invites could open it.
+    To others the form does not say whether the address has an account: whoever invites could open
+    it. Sent, it has to: no second account can be made.
     """
     invitation = current_services().identity.invitations.find(code, Purpose.JOIN)
     caller = current_caller()

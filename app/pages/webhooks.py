@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from flask import Blueprint, make_response, redirect, render_template, request, url_for
 from werkzeug import Response
 
@@ -73,10 +75,10 @@ def show_secret(webhook_id: str) -> Response:
 @blueprint.post("/<webhook_id>/secret/renew")
 @requires(Action.MANAGE)
 def renew_secret(webhook_id: str) -> Response:
-    """Make another secret, and show it."""
+    """Make another secret, which the page then offers to show: a reload must not make a third."""
     webhook = _webhooks().renew_secret(current_scope().target(), webhook_id)
     audited_webhook(AuditAction.WEBHOOK_SECRET_RENEWED, webhook)
-    return _page(webhook, secret=webhook.secret)
+    return _back_to(webhook_id)
 
 
 @blueprint.post("/<webhook_id>/pause")
@@ -130,6 +132,7 @@ def _page(webhook: Webhook, secret: str | None = None) -> Response:
         "webhooks/one.html",
         webhook=webhook,
         secret=secret,
+        now=datetime.now(UTC),
         deliveries=page.deliveries,
         next_cursor=page.next_cursor,
     )

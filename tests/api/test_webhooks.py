@@ -125,6 +125,11 @@ def test_the_pages_make_show_pause_and_remove_a_webhook(client: FlaskClient) -> 
     (path,) = re.findall(r'href="(/webhooks/[0-9a-f]{32})"', client.get("/webhooks").text)
     assert "whsec_" not in client.get(path).text
     assert "whsec_" in client.post(f"{path}/secret").text
+    assert "stops working at once" not in client.get(path).text
+    assert client.post(f"{path}/secret/renew").headers["Location"] == path, (
+        "a reload changes nothing"
+    )
+    assert "stops working at once" in client.get(path).text
     assert client.post(f"{path}/test").headers["Location"] == path
     page = client.get(path).text
     (again,) = re.findall(r'action="(/webhooks/[^"]+/send-again)"', page)

@@ -236,26 +236,58 @@ def test_a_new_password_ends_all_sessions_of_the_person(
     assert CHEAP.verify(found.password_hash, ANOTHER)
 
 
-def test_a_new_password_removes_what_a_thief_may_have_added(
-    world: World, invitations: Invitations, accounts: Accounts
-) -> None:
-    ann, records = world.person(), PasskeyRecords(world.database)
-    passkey = Passkey(
+def passkey_of(person: Person, world: World) -> Passkey:
+    return Passkey(
         id=world.new_id(),
         credential_id=b"id",
-        person_id=ann.id,
+        person_id=person.id,
         public_key=b"key",
         sign_count=0,
         name="Phone",
         created_at=world.clock(),
     )
-    records.add(passkey)
+
+
+def test_a_new_password_removes_what_a_thief_may_have_added(
+    world: World, invitations: Invitations, accounts: Accounts
+) -> None:
+    ann, records = world.person(), PasskeyRecords(world.database)
+    records.add(passkey_of(ann, world))
     invitations.choose_password(invitations.to_reset(ann, by=""), ANOTHER)
     assert records.of_person(ann.id) == []
     waiting = invitations.to_reset(ann, by="")
     accounts.change_password(ann, GOOD_PASSWORD, session_id="")
     with pytest.raises(LinkClosed):
         invitations.find(waiting, Purpose.RESET)
+
+
+def test_a_mailed_link_changes_the_password_alone(
+    world: World, invitations: Invitations, sessions: Sessions
+) -> None:
+    ann, records = world.person(is_proven=False), PasskeyRecords(world.database)
+    records.add(passkey_of(ann, world))
+    sessions.begin(ann, "password", address="", agent="")
+    invitations.choose_password(invitations.to_reset_by_mail(ann), ANOTHER)
+    assert sessions.of_person(ann.id) == []
+    assert len(records.of_person(ann.id)) == 1
+    found = world.people.find(ann.id)
+    assert found is not None
+    assert not found.is_proven, "the passkey may be that of whoever made the account"
+
+
+def test_a_mailed_link_replaces_no_link_of_an_administrator(
+    world: World, invitations: Invitations
+) -> None:
+    ann = world.person()
+    handed_out, mailed = invitations.to_reset(ann, by=""), invitations.to_reset_by_mail(ann)
+    last = invitations.to_reset_by_mail(ann)
+    with pytest.raises(LinkClosed):
+        invitations.find(mailed, Purpose.RESET)
+    assert invitations.choose_password(last, GOOD_PASSWORD).id == ann.id
+    again = invitations.to_reset_by_mail(ann)
+    assert invitations.choose_password(handed_out, ANOTHER).id == ann.id
+    with pytest.raises(LinkClosed):
+        invitations.find(again, Purpose.RESET)
 
 
 def test_who_is_blocked_cannot_choose_a_password(world: World, invitations: Invitations) -> None:

@@ -9,7 +9,11 @@ from threading import Thread
 
 import pytest
 
+from app.domain.errors import TooManyRequests
 from app.identity.mail import Mail
+from app.identity.mail_limits import OF_SENDER, MailLimits
+from app.records.identity.attempts import AttemptRecords
+from tests.identity.world import World
 
 LINK = "https://videos.example/join/" + "x" * 32
 
@@ -116,3 +120,15 @@ def test_a_server_that_is_not_there_is_no_crash() -> None:
 def test_without_a_server_nothing_is_sent() -> None:
     assert not Mail().is_on
     assert not send("")
+
+
+def test_who_sends_a_few_messages_a_day_never_waits(world: World) -> None:
+    limits = MailLimits(AttemptRecords(world.database), clock=world.clock)
+    for _ in range(2 * OF_SENDER.free):
+        for _ in range(3):
+            limits.count("person:ann", None)
+        world.clock.turn(hours=22)
+    for _ in range(OF_SENDER.free - 1):
+        limits.count("person:ann", None)
+    with pytest.raises(TooManyRequests):
+        limits.count("person:ann", None)

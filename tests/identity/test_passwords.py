@@ -173,13 +173,13 @@ class Line:
     order: list[str] = field(default_factory=list)
     threads: list[Thread] = field(default_factory=list)
 
-    def join(self, name: str, priority: int) -> None:
+    def join(self, name: str, priority: int, client: str = "") -> None:
         """Let another thread wait; returns once it has a place, or was sent away."""
         waiting = self.passwords._queue._waiting
 
         def wait() -> None:
             try:
-                with self.passwords.turn(priority):
+                with self.passwords.turn(priority, client=client):
                     self.order.append(name)
             except ServerBusy:
                 self.order.append(f"{name} is refused")
@@ -205,6 +205,27 @@ def test_known_devices_go_first_and_networks_that_fail_go_last() -> None:
         line.join("known", FIRST)
     line.end()
     assert line.order == ["known", "new", "new too", "typo", "guesser"]
+
+
+def test_a_known_person_goes_first_once_at_a_time() -> None:
+    hasher = SlowHasher()
+    line = Line(Passwords(hasher, at_once=1, max_wait_seconds=600))
+    with hashing(hasher, line.passwords):
+        for number in range(4):
+            line.join(f"Bob {number}", FIRST, "person:bob")
+        line.join("new", 0)
+        line.join("Ann", FIRST, "person:ann")
+    line.end()
+    assert line.order == ["Bob 0", "Ann", "Bob 1", "new", "Bob 2", "Bob 3"]
+
+
+def test_who_hashes_first_already_does_not_go_first_again() -> None:
+    line = Line(Passwords(at_once=1, max_wait_seconds=600))
+    with line.passwords.turn(FIRST, client="person:bob"):
+        line.join("new", 0)
+        line.join("Bob", FIRST, "person:bob")
+    line.end()
+    assert line.order == ["new", "Bob"]
 
 
 def test_a_flood_of_guesses_leaves_places_for_others() -> None:

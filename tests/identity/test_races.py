@@ -26,6 +26,7 @@ from app.domain.upload import Upload
 from app.domain.webhooks import SUBSCRIBABLE
 from app.identity.webhook_delivery import LEASE
 from app.records.engine import Database
+from app.records.identity.attempts import AttemptRecords
 from app.records.identity.deliveries import Claim
 from app.records.identity.invitations import Invitation, InvitationRecords, Purpose
 from app.records.identity.keys import ApiKey, KeyRecords
@@ -121,6 +122,20 @@ def invitation(world: World, project: str | None = None, maker: str = "") -> Inv
         email="eve@example.org",
         created_by=maker,
     )
+
+
+def test_failures_that_are_counted_and_forgotten_at_once_do_not_wait_for_each_other(
+    database: Database,
+) -> None:
+    world, records = World(database), AttemptRecords(database)
+    first, second = ["b:1", "c:1"], ["c:1", "d:1", "b:1", "a:1"]
+    for _ in range(4 * ROUNDS):
+        records.failed(second[::-1], world.clock.now)
+        count = partial(records.failed, second, world.clock.now)
+        later = world.clock.now + timedelta(days=1)
+        forget = [partial(records.forget, each) for each in (first, second, second[::-1])]
+        outcomes = at_once(count, *forget, count, partial(records.remove_old, later))
+        assert not [each for each in outcomes if isinstance(each, UploadError)]
 
 
 def test_a_visit_and_what_ends_all_sessions_do_not_wait_for_each_other(database: Database) -> None:

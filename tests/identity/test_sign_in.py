@@ -51,14 +51,12 @@ class CountedPasswords(Passwords):
         self.is_busy = False
 
     @contextmanager
-    def turn(
-        self, priority: int = 0, *, network: str = "", is_slow: bool = False
-    ) -> Iterator[None]:
+    def turn(self, priority: int = 0, *, client: str = "", is_slow: bool = False) -> Iterator[None]:
         """As in `Passwords`."""
         if self.is_busy:
             raise ServerBusy("Busy.")
         self.slow_checks += is_slow
-        with super().turn(priority, network=network, is_slow=is_slow):
+        with super().turn(priority, client=client, is_slow=is_slow):
             yield
 
 
@@ -246,6 +244,23 @@ def test_a_server_that_is_busy_counts_nothing(door: Door, ann: Person) -> None:
     door.passwords.is_busy = False
     assert door.try_(GOOD_PASSWORD) == ann
     door.fail(OF_ACCOUNT.free)
+
+
+def test_counts_fall_between_failures(door: Door, ann: Person, world: World) -> None:
+    for _ in range(2 * WARNED_AT):
+        world.clock.turn(hours=23)
+        door.fail(1)
+    assert (door.passwords.slow_checks, door.warnings) == (0, [])
+    assert door.rule.failures_of(ann) is None
+
+
+def test_the_owner_gets_a_mail_a_day_while_failures_go_on(
+    door: Door, ann: Person, world: World
+) -> None:
+    for _ in range(3 * 24):
+        door.fail_everywhere(2)
+        world.clock.turn(hours=1)
+    assert [count for _, count in door.warnings] == [WARNED_AT, 45, 47], "a day has 48"
 
 
 def test_the_owner_gets_one_mail_about_many_failures_and_sees_them(

@@ -16,6 +16,7 @@ from werkzeug.test import TestResponse
 from app.domain.access import FIRST_PROJECT, Role
 from app.domain.audit import AuditAction, AuditFilter
 from app.records.identity.passkeys import Passkey, PasskeyRecords
+from app.records.identity.people import Person
 from tests.identity.test_mail import new_box
 from tests.identity.world import GOOD_PASSWORD
 from tests.site import OTHER_PASSWORD, Browser, Site, new_site
@@ -177,6 +178,20 @@ def test_a_forgotten_password_is_replaced_by_mail(tmp_path: Path) -> None:
         assert box.lines.count("QUIT") == 1, "one in a quarter of an hour, and none to strangers"
 
 
+def test_mail_that_was_not_sent_keeps_nobody_waiting(tmp_path: Path) -> None:
+    public = "https://videos.example"
+    with new_box() as box, new_site(tmp_path, smtp_url=box.url, public_url=public) as site:
+        ann, browser = site.person("unlucky@example.org", Role.EDITOR), site.browser()
+        answers = []
+        for box.refuses in ("RCPT", ""):
+            answers.append(browser.post("/sign-in/forgotten", {"email": ann.email}))
+            wait_until(lambda: not looks_up(), "the thread has ended")
+        assert answers[0].text == answers[1].text
+        assert box.lines.count("data") == 1
+        wanted = AuditFilter(action=AuditAction.PASSWORD_LINK_MADE)
+        assert len(list(site.identity.audit.all(wanted))) == 1
+
+
 def test_who_signs_in_elsewhere_gets_no_password_by_mail(tmp_path: Path) -> None:
     public = "https://videos.example"
     with new_box() as box, new_site(tmp_path, smtp_url=box.url, public_url=public) as site:
@@ -193,26 +208,44 @@ def test_who_signs_in_elsewhere_gets_no_password_by_mail(tmp_path: Path) -> None
         assert last.email in to[0]
 
 
+def add_passkey(site: Site, person: Person) -> None:
+    key = Passkey(
+        id="1" * 32,
+        credential_id=b"1",
+        person_id=person.id,
+        public_key=b"1",
+        sign_count=0,
+        name="Laptop",
+        created_at=datetime.now(UTC),
+    )
+    PasskeyRecords(site.services.database).add(key)
+
+
+def require_passkey(browser: Browser) -> None:
+    for answer in (
+        browser.post("/account/codes/begin"),
+        browser.client.post("/account/passkeys/options", json={}),
+    ):
+        assert answer.status_code == 400
+        assert "sign in with your passkey" in answer.text
+
+
 def test_who_has_a_passkey_adds_nothing_by_the_password_alone(tmp_path: Path) -> None:
     with new_site(tmp_path, second_factor="everyone") as site:
         ann = site.person("keyed@example.org", Role.EDITOR)
-        key = Passkey(
-            id="1" * 32,
-            credential_id=b"1",
-            person_id=ann.id,
-            public_key=b"1",
-            sign_count=0,
-            name="Laptop",
-            created_at=datetime.now(UTC),
-        )
-        PasskeyRecords(site.services.database).add(key)
-        browser = site.browser(ann)
-        for answer in (
-            browser.post("/account/codes/begin"),
-            browser.client.post("/account/passkeys/options", json={}),
-        ):
-            assert answer.status_code == 400
-            assert "sign in with your passkey" in answer.text
+        add_passkey(site, ann)
+        require_passkey(site.browser(ann))
+
+
+def test_who_reads_the_mail_of_somebody_with_a_passkey_gets_no_further(tmp_path: Path) -> None:
+    with new_site(tmp_path, second_factor="everyone") as site:
+        ann, browser = site.person("read@example.org", Role.EDITOR), site.browser()
+        add_passkey(site, ann)
+        link = f"/reset/{site.identity.invitations.to_reset_by_mail(ann)}"
+        assert "passkeys are removed" not in browser.get(link).text
+        assert browser.post(link, {"password": OTHER_PASSWORD}).status_code == 303
+        require_passkey(browser)
+        assert browser.client.get("/api/videos").status_code == 403
 
 
 def test_without_mail_nothing_is_promised(site: Site) -> None:

@@ -16,9 +16,9 @@ from app.domain.access import Role
 from app.domain.errors import EntryNotFound, InvalidField, LinkClosed
 from app.records.engine import Database
 from app.records.identity.makers import role_now
-from app.records.identity.people import Person, add_person, give_to_owner
+from app.records.identity.people import Person, add_person, give_to_owner, replace_password
 from app.records.identity.tables import invitations, members, people, projects
-from app.records.locks import lock_table
+from app.records.locks import lock_row, lock_table
 
 
 class Purpose(StrEnum):
@@ -35,8 +35,9 @@ class Invitation:
 
     To set up: makes the first administrator. To join: makes a person with that `email`, member of a
     project in that `role`, if there is one; whoever has an account joins the project with it. To
-    reset: lets `person_id` choose another password. `created_by` is its maker, as `Caller.sender`
-    has it; nothing for the operator of the server.
+    reset: lets `person_id` choose another password; with an `email`, somebody has asked for it, and
+    it is known there alone. `created_by` is its maker, as `Caller.sender` has it; nothing for the
+    operator of the server.
     """
 
     digest: str
@@ -49,6 +50,11 @@ class Invitation:
     email: str | None = None
     created_by: str = ""
     used_at: datetime | None = None
+
+    @property
+    def is_mailed(self) -> bool:
+        """Whether it lets whoever reads somebody's mail choose another password for them."""
+        return self.purpose is Purpose.RESET and self.email is not None
 
     def works(self, now: datetime) -> bool:
         """Whether it was not used and has not expired."""
@@ -150,10 +156,16 @@ class InvitationRecords:
     def reset(self, invitation: Invitation, password_hash: str | None, now: datetime) -> None:
         """Use it up and store the person's password; as `join`.
 
-        Ends all their sessions and removes their passkeys: somebody else may have added one.
+        Ends all their sessions. Of an administrator, it also removes their passkeys, as somebody
+        else may have added one, and ends all mailed links.
         """
+        person_id = invitation.person_id or ""
         with self._used_up(invitation, now) as connection:
-            give_to_owner(connection, invitation.person_id or "", password_hash)
+            if invitation.is_mailed:
+                replace_password(connection, person_id, password_hash)
+                return
+            give_to_owner(connection, person_id, password_hash)
+            connection.execute(delete(invitations).where(invitations.c.person_id == person_id))
 
     def remove_old(self, now: datetime) -> None:
         """Remove those that work no longer."""
@@ -166,6 +178,8 @@ class InvitationRecords:
         works = invitations.c.used_at.is_(None) & (invitations.c.expires_at > now)
         change = update(invitations).where(invitations.c.digest == invitation.digest, works)
         with self._database.write() as connection:
+            if invitation.person_id is not None:
+                lock_row(connection, people.c.id, invitation.person_id)
             is_backed = _is_backed(connection, invitation, is_kept=True)
             if connection.execute(change.values(used_at=now)).rowcount != 1:
                 raise LinkClosed("The link was used or has expired. Ask for a new one.")

@@ -206,13 +206,21 @@ def add_person(connection: Connection, person: Person) -> None:
 def give_to_owner(connection: Connection, person_id: str, password_hash: str | None = None) -> None:
     """Give the account to whoever has proven that its address is theirs, with another password.
 
-    Ends its sessions and removes its passkeys: they may be somebody else's. One-time codes stay:
-    whoever reads the owner's mail must not sign in without them.
+    Ends its sessions and removes its passkeys: they may be somebody else's. One-time codes stay.
+    """
+    replace_password(connection, person_id, password_hash)
+    connection.execute(update(people).where(people.c.id == person_id).values(is_proven=True))
+    connection.execute(delete(passkeys).where(passkeys.c.person_id == person_id))
+
+
+def replace_password(connection: Connection, person_id: str, password_hash: str | None) -> None:
+    """Store another password and end all sessions.
+
+    All else by which the person signs in stays: whoever only reads their mail must not get past it.
     """
     change = update(people).where(people.c.id == person_id)
-    connection.execute(change.values(password_hash=password_hash, is_proven=True))
-    for table in (sessions, passkeys):
-        connection.execute(delete(table).where(table.c.person_id == person_id))
+    connection.execute(change.values(password_hash=password_hash))
+    connection.execute(delete(sessions).where(sessions.c.person_id == person_id))
 
 
 def remove_second_factor(connection: Connection, person_id: str) -> None:
