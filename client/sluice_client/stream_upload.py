@@ -30,6 +30,10 @@ PIECE_BYTES = 1024 * 1024
 LOOK_SECONDS = 0.1
 """How often to look whether to stop, while a pipe has nothing to read."""
 
+LATE_STOP_SECONDS = 0.2
+"""Ctrl-C ends the program that writes to a pipe as well as this one, which may see the pipe's end
+before the signal."""
+
 VERSION = {"Tus-Resumable": "1.0.0"}
 
 CHECKSUM_MISMATCH = 460
@@ -123,11 +127,11 @@ class _Chunks:
                 piece: bytes | None = self._read(min(most, PIECE_BYTES))
             except OSError as error:
                 raise FileProblem(f"Standard input cannot be read: {error.strerror}") from error
-            if self._stop.is_set():
-                raise Interrupted("Stopped while reading.")
+            is_end_of_file = self._file is not None and piece == b""
+            self._wait_for_stop(LATE_STOP_SECONDS if is_end_of_file else 0)
             if piece is not None:
                 return piece
-            self._stop.wait(LOOK_SECONDS)  # It does not wait by itself, and has nothing yet.
+            self._wait_for_stop(LOOK_SECONDS)  # It does not wait by itself, and has nothing yet.
 
     def _read(self, most: int) -> Any:
         if self._file is None:
@@ -142,8 +146,12 @@ class _Chunks:
             return
         poll = select.poll()
         poll.register(self._file, select.POLLIN)
-        while not self._stop.is_set() and not poll.poll(LOOK_SECONDS * 1000):
-            pass
+        while not poll.poll(LOOK_SECONDS * 1000):
+            self._wait_for_stop(0)
+
+    def _wait_for_stop(self, seconds: float) -> None:
+        if self._stop.wait(seconds):
+            raise Interrupted("Stopped.")
 
 
 def _send_chunk(
