@@ -46,7 +46,7 @@ def fetch(  # noqa: PLR0913 - the options of the command
 ) -> int:
     """Fetch a file over several connections.
 
-    The bytes go to FILE.part. After an interruption, the same command continues there. The file
+    The bytes go to FILE.….part. After an interruption, the same command continues there. The file
     gets its name once its SHA-256 matches the server's. Without the name of a file in -o, the file
     gets the server's name for it, and another file of that name is only replaced with --force.
 
