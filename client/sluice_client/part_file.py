@@ -187,7 +187,7 @@ class PartFile:
 
 def _stem(name: str, source: str) -> str:
     """The name, or the beginning of a long one, and a digest of all of it and of the source."""
-    digest = hashlib.sha256(f"{source}\n{name}".encode()).hexdigest()[:16]
+    digest = hashlib.sha256(os.fsencode(f"{source}\n{name}")).hexdigest()[:16]
     return f"{shortened(name, MOST_STEM_BYTES)}.{digest}"
 
 

@@ -279,6 +279,16 @@ def test_a_file_that_appears_while_another_of_its_name_is_fetched_is_kept(
     assert (home / "Öl am Meer.mp4").read_bytes() == b"mine"
 
 
+@pytest.mark.parametrize("beginning", ["f", "n" * 240])
+def test_a_name_that_is_no_text_can_be_chosen(
+    server: Server, stored: ChunkedFile, make_client: MakeClient, home: Path, beginning: str
+) -> None:
+    target = home / os.fsdecode(beginning.encode() + b"\xff.mp4")
+    make_client(server.url).fetch(stored.key, target)
+    assert target.read_bytes() == stored.content
+    assert list(home.iterdir()) == [target]
+
+
 @pytest.fixture(scope="module")
 def namesake(server: Server, stored: ChunkedFile) -> ChunkedFile:
     """Another file of the same name and size."""
