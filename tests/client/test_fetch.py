@@ -402,6 +402,20 @@ def test_a_link_is_followed_and_a_pipe_gets_the_bytes(
     assert pipe.is_fifo()
 
 
+def test_the_pipe_of_another_program_gets_the_bytes(
+    server: Server, stored: ChunkedFile, make_client: MakeClient
+) -> None:
+    """As in `-o >(program)`, which a shell turns into the name of a descriptor."""
+    output, given = os.pipe()
+    with os.fdopen(output, "rb") as stream, ThreadPoolExecutor() as pool:
+        received = pool.submit(stream.read)
+        try:
+            assert make_client(server.url).fetch(stored.key, f"/dev/fd/{given}").is_verified
+        finally:
+            os.close(given)
+        assert received.result() == stored.content
+
+
 def test_a_name_of_255_bytes_is_fetched(
     server: Server, make_client: MakeClient, home: Path
 ) -> None:
