@@ -207,12 +207,12 @@ class Client:
         if path.is_dir():
             path = path / remote.file_name
             return downloader.fetch(remote, path, on_progress, overwrite=overwrite)
+        if path.exists() and not path.is_file():  # A link to a pipe, in /proc, cannot be resolved.
+            return _copy_to_special_file(downloader, remote, path, on_progress)
         if path.is_symlink():
             path = path.resolve()
         if not path.parent.is_dir():
             raise FileProblem(f"{path.parent} is not a folder.")
-        if path.exists() and not path.is_file():
-            return _copy_to_special_file(downloader, remote, path, on_progress)
         return downloader.fetch(remote, path, on_progress, overwrite=True)
 
     def copy_to(

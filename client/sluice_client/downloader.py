@@ -139,9 +139,11 @@ class Downloader:
             return self._fetch_once(again, target, listener, overwrite=overwrite)
 
     def _already_here(self, remote: RemoteFile, target: Path) -> Fetched:
+        problem = "exists and is another file"
         try:
             size = target.stat().st_size if target.is_file() else None
             if size == remote.length:
+                problem = "exists, and the server has no checksum to compare it with"
                 checksums = checksums_of(target, self._transport.stop)
                 if self._compare(remote, checksums):
                     length, sha256 = remote.length, checksums.sha256
@@ -149,12 +151,11 @@ class Downloader:
                         str(target), remote.name, remote.id, length, sha256, length, True
                     )
         except ContentMismatch:
-            pass
+            problem = "exists and is another file"
         except OSError as error:
             raise FileProblem(f"{target}: {error.strerror or error}") from error
         raise FileProblem(
-            f"{target} exists and is another file. Use --force to overwrite it, or -o to choose"
-            " another name."
+            f"{target} {problem}. Use --force to overwrite it, or -o to choose another name."
         )
 
     def copy_to(

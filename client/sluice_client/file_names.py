@@ -49,11 +49,11 @@ def _is_impossible(character: str, is_windows: bool) -> bool:
 
 
 def shortened(name: str, most_bytes: int) -> str:
-    """The name in at most so many bytes of UTF-8, with its extension unless that is a long one."""
-    if len(name.encode()) <= most_bytes:
+    """The name in at most so many bytes, with its extension unless that is a long one."""
+    if len(os.fsencode(name)) <= most_bytes:
         return name
     stem, dot, extension = name.rpartition(".")
-    if not dot or len(extension.encode()) > 20:
+    if not dot or len(os.fsencode(extension)) > 20:
         stem, dot, extension = name, "", ""
-    kept_bytes = most_bytes - len((dot + extension).encode())
-    return stem.encode()[:kept_bytes].decode(errors="ignore") + dot + extension
+    kept_bytes = most_bytes - len(os.fsencode(dot + extension))
+    return os.fsencode(stem)[:kept_bytes].decode(errors="ignore") + dot + extension

@@ -1,4 +1,8 @@
-"""An unfinished download: `NAME.part` has the bytes, `NAME.part.json` says which have arrived.
+"""An unfinished download: a part file has the bytes, a record beside it says which have arrived.
+
+The names of both end in a digest of where the bytes come from: `film.mp4.4f0c….part` and
+`.part.json`. So files that want the same name do not meet before they are finished, and no file of
+another program is taken for a part file. A lock keeps two downloads of the same file apart.
 
 Bytes are made durable first and recorded second: a crash loses knowledge of bytes, and never
 claims bytes that are not there.
@@ -7,6 +11,7 @@ claims bytes that are not there.
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -25,7 +30,7 @@ RECORD_SECONDS = 2.0
 """How often the record is written; after a kill, what came since is fetched again."""
 
 MOST_STEM_BYTES = 200
-"""File systems take 255 bytes; `.part.json` and a temporary file's random suffix are added."""
+"""File systems take 255 bytes; the digest, `.part.json` and a random suffix are added."""
 
 
 class PartFile:
@@ -33,7 +38,7 @@ class PartFile:
 
     def __init__(self, target: Path, *, source: str, etag: str, length: int) -> None:
         self._target = target
-        stem = _stem(target.name)
+        stem = _stem(target.name, source)
         self._part = target.with_name(f"{stem}.part")
         self._record = target.with_name(f"{stem}.part.json")
         self._identity = {"source": source, "etag": etag, "length": length}
@@ -49,6 +54,8 @@ class PartFile:
             self.descriptor = self._descriptor()
             self._is_open = True
             self.done = self._recorded_spans()
+            if not self.done:  # What it says is no longer true once bytes are written.
+                self._record.unlink(missing_ok=True)
             os.ftruncate(self.descriptor, self._length)
             self._reserve()
         except OSError as error:
@@ -123,14 +130,40 @@ class PartFile:
                 os.close(self.descriptor)
 
     def _descriptor(self) -> int:
-        """Of a file that has no other name: a crash of `publish` may have left it two."""
+        """Of a file that nobody else writes, and that has no other name."""
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        descriptor = os.open(self._part, flags, 0o666)
-        if os.fstat(descriptor).st_nlink == 1:
-            return descriptor
-        os.close(descriptor)
-        self._part.unlink()
-        return os.open(self._part, flags | os.O_EXCL, 0o666)
+        while True:
+            descriptor = os.open(self._part, flags, 0o666)
+            try:
+                self._lock_file(descriptor)
+                if self._is_part_file(descriptor):
+                    return descriptor
+            except BaseException:
+                os.close(descriptor)
+                raise
+            os.close(descriptor)
+
+    def _lock_file(self, descriptor: int) -> None:
+        """Until it is closed, or the process ends; no lock where the file system has none."""
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise FileProblem(f"{self._target} is being fetched by another program.") from error
+        except OSError:
+            pass
+
+    def _is_part_file(self, descriptor: int) -> bool:
+        """Whether a locked file still is what has the name, and has no other name."""
+        file = os.fstat(descriptor)
+        try:
+            if not os.path.samestat(file, os.lstat(self._part)):
+                return False
+        except FileNotFoundError:  # Another download has given it its own name meanwhile.
+            return False
+        if file.st_nlink > 1:  # A crash of `publish` has left it two.
+            self._part.unlink()
+            return False
+        return True
 
     def _recorded_spans(self) -> Spans:
         """The spans recorded for the same file, if record and part file agree."""
@@ -152,12 +185,10 @@ class PartFile:
                 os.posix_fallocate(self.descriptor, 0, self._length)
 
 
-def _stem(name: str) -> str:
-    """The name, or for a long one its beginning and a digest of all of it."""
-    if len(name.encode()) <= MOST_STEM_BYTES:
-        return name
-    digest = hashlib.sha256(name.encode()).hexdigest()[:16]
-    return f"{shortened(name, MOST_STEM_BYTES - len(digest) - 1)}-{digest}"
+def _stem(name: str, source: str) -> str:
+    """The name, or the beginning of a long one, and a digest of all of it and of the source."""
+    digest = hashlib.sha256(os.fsencode(f"{source}\n{name}")).hexdigest()[:16]
+    return f"{shortened(name, MOST_STEM_BYTES)}.{digest}"
 
 
 def _rename_to_free_name(source: Path, target: Path) -> None:

@@ -8,11 +8,14 @@ cancelled.
 from __future__ import annotations
 
 import hashlib
+import io
+import select
+import threading
 from base64 import b64encode
 from contextlib import suppress
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-from sluice_client.errors import ContentMismatch, FileProblem, Refused, SluiceError
+from sluice_client.errors import ContentMismatch, FileProblem, Interrupted, Refused, SluiceError
 from sluice_client.hashing import Checksums, FileHash
 from sluice_client.progress import Meter, Phase, ProgressListener
 from sluice_client.transport import Transport
@@ -20,6 +23,16 @@ from sluice_client.uploader import Uploaded, await_checksum
 
 CHUNK_BYTES = 20 * 1024 * 1024
 """Held in memory."""
+
+PIECE_BYTES = 1024 * 1024
+"""Read from a pipe at once; Linux lets it hold no more."""
+
+LOOK_SECONDS = 0.1
+"""How often to look whether to stop, while a pipe has nothing to read."""
+
+LATE_STOP_SECONDS = 0.2
+"""Ctrl-C ends the program that writes to a pipe as well as this one, which may see the pipe's end
+before the signal."""
 
 VERSION = {"Tus-Resumable": "1.0.0"}
 
@@ -76,19 +89,69 @@ def _create(transport: Transport, name: str) -> str:
 def _send(transport: Transport, path: str, stream: BinaryIO, meter: Meter) -> tuple[int, Checksums]:
     """Send all of the stream; its length in bytes, and its checksums."""
     running = FileHash()
+    chunks = _Chunks(stream, transport.stop)
     start = 0
     is_last = False
     while not is_last:
-        try:
-            chunk = stream.read(CHUNK_BYTES)
-        except OSError as error:
-            raise FileProblem(f"Standard input cannot be read: {error.strerror}") from error
+        chunk = chunks.read()
         is_last = len(chunk) < CHUNK_BYTES
         running.update(chunk)
         end = start + len(chunk)
         _send_chunk(transport, path, chunk, start, meter, length=end if is_last else None)
         start = end
     return start, running.checksums()
+
+
+class _Chunks:
+    """Reads a stream; raises `Interrupted` once `stop` is set, even while a pipe has nothing."""
+
+    def __init__(self, stream: BinaryIO, stop: threading.Event) -> None:
+        self._stream: Any = stream
+        self._stop = stop
+        raw = getattr(stream, "raw", stream)
+        # A file says when it can be read. A socket may not: TLS keeps bytes to itself.
+        self._file = raw if isinstance(raw, io.FileIO) else None
+
+    def read(self) -> bytes:
+        """The next `CHUNK_BYTES`, or what is left up to the stream's end."""
+        chunk = io.BytesIO()
+        while (left := CHUNK_BYTES - chunk.tell()) and (piece := self._piece(left)):
+            chunk.write(piece)
+        return chunk.getvalue()
+
+    def _piece(self, most: int) -> bytes:
+        """What there is, at most so many bytes; nothing at the stream's end only."""
+        while True:
+            self._wait_until_readable()
+            try:
+                piece: bytes | None = self._read(min(most, PIECE_BYTES))
+            except OSError as error:
+                raise FileProblem(f"Standard input cannot be read: {error.strerror}") from error
+            is_end_of_file = self._file is not None and piece == b""
+            self._wait_for_stop(LATE_STOP_SECONDS if is_end_of_file else 0)
+            if piece is not None:
+                return piece
+            self._wait_for_stop(LOOK_SECONDS)  # It does not wait by itself, and has nothing yet.
+
+    def _read(self, most: int) -> Any:
+        if self._file is None:
+            return self._stream.read(most)
+        if self._file is self._stream:
+            return self._file.read(most)
+        # A buffer that is empty returns nothing both at the end and before the next bytes come.
+        return self._stream.read1(most) or self._file.read(most)
+
+    def _wait_until_readable(self) -> None:
+        if self._file is None:
+            return
+        poll = select.poll()
+        poll.register(self._file, select.POLLIN)
+        while not poll.poll(LOOK_SECONDS * 1000):
+            self._wait_for_stop(0)
+
+    def _wait_for_stop(self, seconds: float) -> None:
+        if self._stop.wait(seconds):
+            raise Interrupted("Stopped.")
 
 
 def _send_chunk(

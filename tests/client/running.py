@@ -60,13 +60,14 @@ class CommandLine:
             **self.extra,
         }
 
-    def start(self, *words: object, **settings: object) -> subprocess.Popen[str]:
+    def start(self, *words: object, stdin: Any = None, **settings: object) -> subprocess.Popen[str]:
         """Start a command; settings such as `CHUNK_BYTES=1` go into the environment."""
         given = {f"SLUICE_CLIENT_{name}": str(value) for name, value in settings.items()}
         process = subprocess.Popen(
             [SLUICE, *map(str, words)],
             cwd=self.home,
             env={**self.environment, **given},
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -261,8 +261,9 @@ def test_standard_input_is_uploaded_and_fetched_to_standard_output(
     uploaded = json.loads(printed)
     assert (uploaded["name"], uploaded["length"]) == ("tape.mkv", len(content))
     assert uploaded["verified"]
-    words = [str(SLUICE), "fetch", uploaded["id"], "-o", "-"]
-    assert subprocess.check_output(words, env=command.environment, cwd=home) == content
+    for name in ("-", "/dev/stdout"):
+        words = [str(SLUICE), "fetch", uploaded["id"], "-o", name]
+        assert subprocess.check_output(words, env=command.environment, cwd=home) == content
     assert not (home / "-").exists()
 
 

@@ -7,11 +7,14 @@ import json
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
+from threading import Event
 
 import pytest
 
 from sluice_client import Client, ContentMismatch, FileProblem, Interrupted, Progress, Refused
+from sluice_client.part_file import PartFile
 from tests.client.bad_line import BadLine, Line, Request, sometimes
 from tests.client.conftest import MakeFile
 from tests.dropzone_client import ChunkedFile, random_bytes, send_all
@@ -113,6 +116,17 @@ def test_a_line_that_always_corrupts_is_an_error_and_leaves_no_file(
     assert list(home.iterdir()) == []
 
 
+def part_of(target: Path) -> Path:
+    """The part file of an unfinished fetch."""
+    (part,) = target.parent.glob(f"{target.name}.*.part")
+    return part
+
+
+def record_of(target: Path) -> Path:
+    part = part_of(target)
+    return part.with_name(f"{part.name}.json")
+
+
 def stop_in_the_middle(client: Client, stored: ChunkedFile, target: Path) -> int:
     """Fetch part of the file; the number of bytes recorded."""
 
@@ -122,7 +136,7 @@ def stop_in_the_middle(client: Client, stored: ChunkedFile, target: Path) -> int
 
     with pytest.raises(Interrupted):
         client.fetch(stored.key, target, on_progress=listen)
-    record = json.loads(target.with_name(target.name + ".part.json").read_text())
+    record = json.loads(record_of(target).read_text())
     return sum(end - start for start, end in record["done"])
 
 
@@ -148,7 +162,7 @@ def test_a_damaged_record_only_costs_a_restart_of_the_fetch(
     target = home / "film.mp4"
     line.bytes_per_second = 2_000_000
     stop_in_the_middle(make_client(line.url), stored, target)
-    record = target.with_name("film.mp4.part.json")
+    record = record_of(target)
     if damage == "record of another":
         damage = json.dumps({**json.loads(record.read_text()), "etag": '"other"'})
     record.write_text(damage)
@@ -164,7 +178,7 @@ def test_a_part_file_with_wrong_bytes_is_detected_at_the_end_and_replaced(
     target = home / "film.mp4"
     line.bytes_per_second = 2_000_000
     stop_in_the_middle(make_client(line.url), stored, target)
-    with target.with_name("film.mp4.part").open("r+b") as part:
+    with part_of(target).open("r+b") as part:
         part.write(b"damaged by a disk")
     line.heal()
     make_client(line.url).fetch(stored.key, target)
@@ -175,12 +189,16 @@ def test_a_fetch_that_was_killed_while_it_gave_the_file_its_name_leaves_that_fil
     line: BadLine, stored: ChunkedFile, make_client: MakeClient, home: Path
 ) -> None:
     """For a moment, the finished file has both names."""
-    earlier = home / "film.mp4"
-    earlier.write_bytes(b"an earlier film")
-    earlier.with_name("film.mp4.part").hardlink_to(earlier)
-    kept = earlier.rename(home / "kept.mp4")
-    make_client(line.url).fetch(stored.key, earlier)
-    assert earlier.read_bytes() == stored.content
+    target, kept = home / "film.mp4", home / "kept.mp4"
+    line.bytes_per_second = 2_000_000
+    stop_in_the_middle(make_client(line.url), stored, target)
+    part = part_of(target)
+    part.unlink()
+    kept.write_bytes(b"an earlier film")
+    part.hardlink_to(kept)
+    line.heal()
+    make_client(line.url).fetch(stored.key, target)
+    assert target.read_bytes() == stored.content
     assert kept.read_bytes() == b"an earlier film"
 
 
@@ -261,6 +279,111 @@ def test_a_file_that_appears_while_another_of_its_name_is_fetched_is_kept(
     assert (home / "Öl am Meer.mp4").read_bytes() == b"mine"
 
 
+@pytest.mark.parametrize("beginning", ["f", "n" * 240])
+def test_a_name_that_is_no_text_can_be_chosen(
+    server: Server, stored: ChunkedFile, make_client: MakeClient, home: Path, beginning: str
+) -> None:
+    target = home / os.fsdecode(beginning.encode() + b"\xff.mp4")
+    make_client(server.url).fetch(stored.key, target)
+    assert target.read_bytes() == stored.content
+    assert list(home.iterdir()) == [target]
+
+
+@pytest.fixture(scope="module")
+def namesake(server: Server, stored: ChunkedFile) -> ChunkedFile:
+    """Another file of the same name and size."""
+    file = ChunkedFile(random_bytes(SIZE, 78), 20 * MIB, filename=stored.filename)
+    file.key = send_all(server, file)["id"]
+    return file
+
+
+def fetch_with_another_inside(
+    outer: Callable[[Callable[[Progress], None]], object], inner: Callable[[], object]
+) -> None:
+    """Fetch; once some of it is here, do another fetch from its beginning to its end."""
+    begun = Event()
+
+    def listen(progress: Progress) -> None:
+        if progress.done and not begun.is_set():
+            begun.set()
+            inner()
+
+    outer(listen)
+    assert begun.is_set()
+
+
+def test_two_files_of_one_name_are_not_mixed(
+    server: Server,
+    stored: ChunkedFile,
+    namesake: ChunkedFile,
+    make_client: MakeClient,
+    home: Path,
+) -> None:
+    first, second = make_client(server.url), make_client(server.url)
+    with pytest.raises(FileProblem, match="File exists"):
+        fetch_with_another_inside(
+            lambda listen: first.fetch(stored.key, home, on_progress=listen),
+            lambda: second.fetch(namesake.key, home),
+        )
+    target = home / "Öl am Meer.mp4"
+    assert target.read_bytes() == namesake.content
+    target.unlink()
+    assert first.fetch(stored.key, home).resumed == SIZE
+    assert target.read_bytes() == stored.content
+
+
+def test_a_file_that_is_being_fetched_is_not_fetched_to_the_same_place_again(
+    server: Server, stored: ChunkedFile, make_client: MakeClient, home: Path
+) -> None:
+    refusals: list[FileProblem] = []
+    first, second = make_client(server.url), make_client(server.url)
+
+    def fetch_again() -> None:
+        with pytest.raises(FileProblem, match="is being fetched by another program") as refused:
+            second.fetch(stored.key, home)
+        refusals.append(refused.value)
+
+    fetch_with_another_inside(
+        lambda listen: first.fetch(stored.key, home, on_progress=listen), fetch_again
+    )
+    assert refusals
+    (path,) = home.iterdir()
+    assert path.read_bytes() == stored.content
+
+
+def test_a_part_file_of_another_program_is_left_alone(
+    server: Server, stored: ChunkedFile, make_client: MakeClient, home: Path
+) -> None:
+    """Firefox gives its own downloads such names."""
+    foreign = home / "film.mp4.part"
+    foreign.write_bytes(b"of a browser")
+    make_client(server.url).fetch(stored.key, home / "film.mp4")
+    assert foreign.read_bytes() == b"of a browser"
+    assert (home / "film.mp4").read_bytes() == stored.content
+
+
+def test_the_bytes_of_a_killed_fetch_are_not_taken_for_those_of_an_earlier_one(home: Path) -> None:
+    def part_file(media: str, etag: str) -> PartFile:
+        part = PartFile(home / "film.mp4", source=media, etag=etag, length=100)
+        part.open()
+        return part
+
+    def fetch_some(media: str, etag: str, *, is_killed: bool) -> None:
+        part = part_file(media, etag)
+        part.write(etag.encode() * 90, 0)
+        if not is_killed:
+            part.record()
+        part.close()
+
+    fetch_some("/media/a", "1", is_killed=False)
+    fetch_some("/media/b", "1", is_killed=True)
+    with closing(part_file("/media/a", "1")) as part:
+        assert list(part.done) == [(0, 90)]
+    fetch_some("/media/a", "2", is_killed=True)
+    with closing(part_file("/media/a", "1")) as part:
+        assert list(part.done) == []
+
+
 def test_a_link_is_followed_and_a_pipe_gets_the_bytes(
     server: Server, stored: ChunkedFile, make_client: MakeClient, home: Path
 ) -> None:
@@ -277,6 +400,20 @@ def test_a_link_is_followed_and_a_pipe_gets_the_bytes(
         assert client.fetch(stored.key, pipe).is_verified
         assert received.result() == stored.content
     assert pipe.is_fifo()
+
+
+def test_the_pipe_of_another_program_gets_the_bytes(
+    server: Server, stored: ChunkedFile, make_client: MakeClient
+) -> None:
+    """As in `-o >(program)`, which a shell turns into the name of a descriptor."""
+    output, given = os.pipe()
+    with os.fdopen(output, "rb") as stream, ThreadPoolExecutor() as pool:
+        received = pool.submit(stream.read)
+        try:
+            assert make_client(server.url).fetch(stored.key, f"/dev/fd/{given}").is_verified
+        finally:
+            os.close(given)
+        assert received.result() == stored.content
 
 
 def test_a_name_of_255_bytes_is_fetched(

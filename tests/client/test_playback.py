@@ -119,6 +119,21 @@ def test_a_rendition_that_is_ready_is_fetched_at_once(
     assert not [request for request in film.requests if request.startswith("POST")]
 
 
+def test_a_rendition_that_is_here_cannot_be_compared(
+    cinema: CommandLine, film: FilmServer, home: Path
+) -> None:
+    film.states, film.has_rendition = [READY], True
+    path = home / f"{FILM} 720p.mp4"
+    path.write_bytes(RENDITION)
+    again = cinema.run("fetch", FILM, "--rendition", 720)
+    assert again.code == 1
+    assert "exists, and the server has no checksum to compare it with. Use --force" in again.err
+    path.write_bytes(b"of another size")
+    assert "exists and is another file" in cinema.run("fetch", FILM, "--rendition", 720).err
+    assert cinema.run("fetch", FILM, "--rendition", 720, "--force").code == 0
+    assert path.read_bytes() == RENDITION
+
+
 @pytest.mark.parametrize(
     ("last", "said"),
     [

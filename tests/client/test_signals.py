@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -79,3 +80,24 @@ def test_a_burst_of_signals_ends_an_upload_once_and_it_can_be_resumed(
     again = slow_command.run("upload", path, "--json", CHUNK_BYTES=MIB)
     assert again.code == 0
     assert again.documents[0]["sent"] < path.stat().st_size
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_a_signal_cancels_the_upload_of_standard_input(
+    line: BadLine, slow_command: CommandLine, is_open: bool
+) -> None:
+    """Ctrl-C ends the program at the other end of the pipe too, sometimes first."""
+    output, given = os.pipe()
+    process = slow_command.start("upload", "-", "--name", "cut.mkv", stdin=output)
+    os.close(output)
+    os.write(given, b"the beginning")
+    wait_until(lambda: any(r.path == "/tus/" for r in line.requests), "the upload has begun")
+    if not is_open:
+        os.close(given)
+    process.send_signal(signal.SIGINT)
+    ended = finish(process)
+    if is_open:
+        os.close(given)
+    assert (ended.code, ended.err) == (4, "Stopped.\n")
+    assert line.requests[-1].method == "DELETE"
+    assert slow_command.run("ls", "--search", "cut.mkv").out == ""

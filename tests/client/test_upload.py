@@ -7,8 +7,11 @@ import io
 import os
 import re
 import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
@@ -286,3 +289,38 @@ def test_a_stream_that_is_another_file_on_the_server_is_removed_there(
     with pytest.raises(ContentMismatch):
         make_client(line.url).upload_stream(io.BytesIO(b"bytes"), "wrong.mkv")
     assert list(make_client(server.url).videos("wrong.mkv")) == []
+
+
+@pytest.mark.parametrize("is_waiting", [True, False])
+@pytest.mark.parametrize("buffering", [-1, 0])
+def test_a_stream_that_comes_in_small_pieces_is_sent_to_its_end(
+    server: Server, make_client: MakeClient, buffering: int, is_waiting: bool
+) -> None:
+    """A program beside ours may have made the pipe one whose reader does not wait for bytes."""
+    output, given = os.pipe()
+    os.set_blocking(output, is_waiting)
+
+    def write() -> None:
+        for _ in range(5):
+            time.sleep(0.02)
+            os.write(given, b"piece")
+        os.close(given)
+
+    with os.fdopen(output, "rb", buffering) as stream, ThreadPoolExecutor() as pool:
+        pool.submit(write)
+        uploaded = make_client(server.url).upload_stream(stream, "pieces.mkv")
+    assert uploaded.length == 25
+    assert stored_sha256(server, uploaded.id) == hashlib.sha256(b"piece" * 5).hexdigest()
+
+
+def test_a_stream_that_is_no_file_may_come_in_small_pieces_too(
+    server: Server, make_client: MakeClient
+) -> None:
+    class Pieces(io.BytesIO):
+        left: ClassVar[list[Any]] = [b"two ", None, b"pieces", b""]
+
+        def read(self, _size: int | None = -1) -> Any:
+            return self.left.pop(0)
+
+    uploaded = make_client(server.url).upload_stream(Pieces(), "pieces.mkv")
+    assert stored_sha256(server, uploaded.id) == hashlib.sha256(b"two pieces").hexdigest()

@@ -14,6 +14,9 @@ from sluice_client.cli.output import OK, plain, print_json, say, size_text
 from sluice_client.client import Client
 from sluice_client.downloader import Fetched
 
+STANDARD_OUTPUT = (Path("-"), Path("/dev/stdout"))
+"""Nothing but the bytes may go there."""
+
 
 @click.command()
 @click.argument("video", metavar="ID|URL")
@@ -46,7 +49,7 @@ def fetch(  # noqa: PLR0913 - the options of the command
 ) -> int:
     """Fetch a file over several connections.
 
-    The bytes go to FILE.part. After an interruption, the same command continues there. The file
+    The bytes go to FILE.….part. After an interruption, the same command continues there. The file
     gets its name once its SHA-256 matches the server's. Without the name of a file in -o, the file
     gets the server's name for it, and another file of that name is only replaced with --force.
 
@@ -57,7 +60,7 @@ def fetch(  # noqa: PLR0913 - the options of the command
       sluice fetch 3f2a9c… --stdout | ffplay -
       sluice fetch 3f2a9c… --rendition 720 -o small.mp4
     """  # noqa: D301 - \b is click's mark for text to leave as it is
-    if output == Path("-"):
+    if output in STANDARD_OUTPUT:
         output, to_stdout = None, True
     if to_stdout and (output is not None or as_json):
         raise click.UsageError("Standard output cannot be combined with --output or --json.")
