@@ -137,11 +137,16 @@ def services() -> Services:
     return current_services()
 
 
-def open_library() -> Services:
-    """The services of a library that is there; raises `click.ClickException` if none is."""
+def open_library(*, may_be_left: bool = False) -> Services:
+    """The services of a library that is there; raises `click.ClickException` if none is.
+
+    Raises `WrongStorage` if its records were moved to another database, unless it `may_be_left`.
+    """
     found, running = services(), click.get_current_context()
     if _OPENED not in running.meta:
         _require_library(found)
+        if not may_be_left:
+            found.storage_identity.require_records()
         running.meta[_OPENED] = True
     return found
 

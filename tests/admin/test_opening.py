@@ -17,6 +17,8 @@ from sqlalchemy import text
 
 from app.admin.commands import operator_app
 from app.records.engine import Database
+from app.services import build_services
+from app.settings import from_env
 from tests.live_server import ROOT
 from tests.long_tests import long
 from tests.records.making import new_sqlite
@@ -150,6 +152,22 @@ def test_a_database_of_a_newer_version_is_one_line(run: Run, library: Path) -> N
 def test_a_library_of_an_older_version_waits_for_its_server(run: Run, library: Path) -> None:
     set_revision(library, "0001")
     assert "Start the server of this version" in error_of(run("videos", "list"))
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids="_".join)
+def test_records_that_were_moved_to_another_database_are_refused(
+    run: Run, tmp_path: Path, library: Path, command: tuple[str, ...]
+) -> None:
+    services = build_services(from_env({"SLUICE_DATA_DIR": str(library.parent)}))
+    with closing(services.database):
+        services.storage_identity.leave()
+    result = run(*command)
+    if command == ("storage", "adopt"):
+        assert result.exit_code == 0, result.stderr
+        assert run("videos", "list").exit_code == 0
+    else:
+        assert "moved to another database by `database copy`" in error_of(result)
+    assert not (tmp_path / "copy").exists()
 
 
 @pytest.mark.parametrize("content", [b"x" * 5000, b"SQLite format 3\0" + b"\xff" * 5000])
