@@ -117,6 +117,9 @@ BAD = [
     ("SLUICE_MAIL_FROM", "a@example.org\nBcc: b@example.org"),
     ("SLUICE_MAIL_FROM", '"'),
     ("SLUICE_MAIL_FROM", "a@example.org, b@example.org"),
+    ("SLUICE_MAIL_FROM", " .@"),
+    ("SLUICE_MAIL_FROM", ".e::'0=?utf-8?q?"),
+    ("SLUICE_MAIL_FROM", "Sluice <films@example.org"),
     ("SLUICE_OIDC_NAME", " "),
     ("SLUICE_CORS_ORIGINS", "http://["),
     ("SLUICE_TRUSTED_PROXIES", "10.0.0.1/8"),
@@ -416,6 +419,7 @@ def test_a_provider_needs_a_client_id() -> None:
         ("SLUICE_HOST", "[::1]", "[::1]"),
         ("SLUICE_HOST", "films.example", "films.example"),
         ("SLUICE_MAIL_FROM", "Sluice <films@example.org>", "Sluice <films@example.org>"),
+        ("SLUICE_MAIL_FROM", "Films Inc. <films@example.org>", "Films Inc. <films@example.org>"),
     ],
 )
 def test_a_value_is_understood_as_people_write_it(variable: str, text: str, value: object) -> None:
