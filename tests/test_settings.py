@@ -135,6 +135,7 @@ BAD_SECRETS = [
     ("SLUICE_DATABASE_URL", "sqlite:////srv/sluice.db"),
     ("SLUICE_DATABASE_URL", "geheim"),
     ("SLUICE_DATABASE_URL", "postgresql://sluice@db.example:geheim/sluice"),
+    ("SLUICE_DATABASE_URL", "postgresql://sluice:geheim@db.example:/sluice"),
     ("SLUICE_DATABASE_URL", "postgresql://sluice:geheim\u2100@db.example/sluice"),
     ("SLUICE_DATABASE_URL", "postgresql://sluice:[geheim]@db.example/sluice"),
     ("SLUICE_S3_ENDPOINT", "geheim.example:9000"),

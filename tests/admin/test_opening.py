@@ -238,9 +238,15 @@ def test_another_users_library_is_not_opened(
         ("disk-bench", "--seconds", "1e300", "--bytes", "1024"),
         ("backup", "/proc/nowhere"),
         ("backup", "/dev/null/x"),
+        ("database", "copy", ""),
         ("database", "copy", "nonsense"),
         ("database", "copy", "postgresql://["),
         ("database", "copy", "postgresql://host:port/name"),
+        ("database", "copy", "postgresql://host:/name"),
+        ("database", "copy", "postgresql://127.0.0.1:1/name?nonsense=1"),
+        ("database", "copy", "postgresql://127.0.0.1:1/na\0me"),
+        ("database", "copy", "postgresql://127.0.0.1:1/name?connect_timeout=soon"),
+        ("database", "copy", "postgresql://127.0.0.1:1/name?port=x"),
     ],
 )
 def test_an_argument_that_cannot_be_used_is_no_traceback(
