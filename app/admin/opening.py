@@ -75,9 +75,22 @@ def end_in_one_line() -> None:
 
 def _show(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
     if isinstance(error, OSError):
+        _drop_output()
         sys.stderr.write(f"Error: {_system_error(error)}\n")
     else:
         sys.__excepthook__(kind, error, traceback)
+
+
+def _drop_output() -> None:
+    """Keep what could not be written from failing again as Python ends, with status 120.
+
+    As in the "Note on SIGPIPE" of the library reference.
+    """
+    if isinstance(sys.stdout, TextIOWrapper):
+        try:
+            sys.stdout.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _system_error(error: OSError) -> str:
@@ -125,6 +138,7 @@ def one_line_errors() -> Iterator[None]:
     except OSError as error:
         if error.errno == errno.EPIPE:  # click ends quietly.
             raise
+        _drop_output()
         raise click.ClickException(_system_error(error)) from error
 
 
