@@ -117,6 +117,9 @@ BAD = [
     ("SLUICE_MAIL_FROM", "a@example.org\nBcc: b@example.org"),
     ("SLUICE_MAIL_FROM", '"'),
     ("SLUICE_MAIL_FROM", "a@example.org, b@example.org"),
+    ("SLUICE_MAIL_FROM", " .@"),
+    ("SLUICE_MAIL_FROM", ".e::'0=?utf-8?q?"),
+    ("SLUICE_MAIL_FROM", "Sluice <films@example.org"),
     ("SLUICE_OIDC_NAME", " "),
     ("SLUICE_CORS_ORIGINS", "http://["),
     ("SLUICE_TRUSTED_PROXIES", "10.0.0.1/8"),
@@ -132,6 +135,7 @@ BAD_SECRETS = [
     ("SLUICE_DATABASE_URL", "sqlite:////srv/sluice.db"),
     ("SLUICE_DATABASE_URL", "geheim"),
     ("SLUICE_DATABASE_URL", "postgresql://sluice@db.example:geheim/sluice"),
+    ("SLUICE_DATABASE_URL", "postgresql://sluice:geheim@db.example:/sluice"),
     ("SLUICE_DATABASE_URL", "postgresql://sluice:geheim\u2100@db.example/sluice"),
     ("SLUICE_DATABASE_URL", "postgresql://sluice:[geheim]@db.example/sluice"),
     ("SLUICE_S3_ENDPOINT", "geheim.example:9000"),
@@ -327,17 +331,41 @@ def test_a_library_that_remembers_no_folder_has_its_uploads_in_tmp(machine: Mach
     assert machine.choose(machine.data).path == used
 
 
-def test_a_note_that_names_no_folder_is_ignored(machine: Machine) -> None:
+@pytest.mark.parametrize("name", ["staging", "staging-folder"])
+def test_a_note_that_names_no_folder_is_ignored(machine: Machine, name: str) -> None:
     for text in (b"", b"\0", b"relative", b"/\0", b"\xff"):
-        (machine.data / "staging").write_bytes(text)
+        (machine.data / name).write_bytes(text)
         assert machine.choose(machine.data).path == machine.tmp / "sluice"
+
+
+def test_a_staging_folder_in_the_data_folder_is_remembered(machine: Machine) -> None:
+    used = machine.data / "staging"
+    used.mkdir()
+    remember_staging(machine.data, used)
+    assert staging.remembered_staging(machine.data) == used
+    assert sorted(path.name for path in machine.data.iterdir()) == ["staging", "staging-folder"]
+
+
+def test_a_note_of_an_older_version_is_the_later_one(machine: Machine) -> None:
+    remember_staging(machine.data, machine.tmp / "before")
+    (machine.data / "staging").write_text("/later")
+    assert staging.remembered_staging(machine.data) == Path("/later")
+    staging.rename_former_note(machine.data)
+    assert staging.remembered_staging(machine.data) == Path("/later")
+    assert [path.name for path in machine.data.iterdir()] == ["staging-folder"]
+
+
+def test_a_note_that_cannot_be_written_leaves_nothing(machine: Machine) -> None:
+    (machine.data / "staging-folder" / "of somebody").mkdir(parents=True)
+    remember_staging(machine.data, machine.tmp)
+    assert [path.name for path in machine.data.iterdir()] == ["staging-folder"]
 
 
 def test_a_note_survives_any_name_of_a_folder(machine: Machine) -> None:
     odd = machine.tmp / os.fsdecode(b"\xff\n folder")
     remember_staging(machine.data, odd)
     assert staging.remembered_staging(machine.data) == odd
-    assert [path.name for path in machine.data.iterdir()] == ["staging"]
+    assert [path.name for path in machine.data.iterdir()] == ["staging-folder"]
 
 
 def test_there_are_as_many_workers_as_cores_and_two_at_least() -> None:
@@ -392,6 +420,7 @@ def test_a_provider_needs_a_client_id() -> None:
         ("SLUICE_HOST", "[::1]", "[::1]"),
         ("SLUICE_HOST", "films.example", "films.example"),
         ("SLUICE_MAIL_FROM", "Sluice <films@example.org>", "Sluice <films@example.org>"),
+        ("SLUICE_MAIL_FROM", "Films Inc. <films@example.org>", "Films Inc. <films@example.org>"),
     ],
 )
 def test_a_value_is_understood_as_people_write_it(variable: str, text: str, value: object) -> None:

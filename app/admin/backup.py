@@ -6,13 +6,14 @@ import os
 import re
 import shutil
 import sqlite3
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from sqlalchemy import Table, select
+from sqlalchemy import Select, Table, select
 
 from app.domain.lifecycle import UploadState
 from app.domain.upload import UploadId
@@ -33,6 +34,10 @@ _OWN_NAME = re.compile(r"[0-9a-f]{32}|\.[0-9a-f]{32}\.partial")
 
 IDS_AT_ONCE = 1000
 """In a query: SQLite and PostgreSQL limit the number of parameters."""
+
+
+NAMES_SHOWN = 3
+"""Of videos without a file."""
 
 
 class FolderInUse(Exception):
@@ -56,6 +61,10 @@ class Backup:
     copied: int = 0
     kept: int = 0
     removed: int = 0
+    without_file: int = 0
+    """Videos whose file is neither in the library nor in an earlier backup."""
+    names_without_file: list[str] = field(default_factory=list)
+    """The first few of them."""
 
     def run(self, *, with_library: bool = True, is_forced: bool = False) -> None:
         """Copy everything; raises `FolderInUse`, `OSError` or `sqlite3.Error`.
@@ -78,7 +87,7 @@ class Backup:
             names = self._copy_library(names)
             # The backup may have the last copy of what the records know and the library lacks.
             self._remove_all_but(names | self._complete(self._backed_up() - names))
-            self._forget_deleted(names)
+            self._look_for_files()
 
     @property
     def _library(self) -> Path:
@@ -175,16 +184,31 @@ class Backup:
         else:
             self.linked += 1
 
-    def _forget_deleted(self, names: set[str]) -> None:
-        """Delete from the copied records what the server deleted before its file was copied."""
+    def _look_for_files(self) -> None:
+        """Count the copied records without a file, except those of videos deleted meanwhile.
+
+        Those the copy then knows as deleted, too.
+        """
         with closing(Database(f"sqlite:///{self._database}", synced=True)) as database:
-            complete = select(uploads.c.id).where(uploads.c.state == UploadState.COMPLETE.value)
-            with database.read() as connection:
-                gone = set(connection.scalars(complete)) - names
-            for upload_id, state in self.services.records.states(gone).items():
+            for upload_id, state in self._without_file(database):
                 if state is UploadState.DELETED:
-                    UploadRecords(database).move(upload_id, state, datetime.now(UTC))
+                    UploadRecords(database).move(UploadId(upload_id), state, datetime.now(UTC))
+                elif state is UploadState.COMPLETE:
+                    self.without_file += 1
+                    if len(self.names_without_file) < NAMES_SHOWN:
+                        self.names_without_file.append(upload_id)
         database.checkpoint()
+
+    def _without_file(self, copy: Database) -> Iterator[tuple[str, UploadState]]:
+        """What the copy takes for complete and the backup has no file of, with its state now."""
+        # By the key alone: with the state in the query, SQLite would sort all of them each time.
+        some = select(uploads.c.id, uploads.c.state).order_by(uploads.c.id).limit(IDS_AT_ONCE)
+        last = ""
+        while found := _rows(copy, some.where(uploads.c.id > last)):
+            complete = [name for name, state in found if state == UploadState.COMPLETE.value]
+            lost = {name for name in complete if not (self._library / name).exists()}
+            yield from self._states(lost).items()
+            last, _ = found[-1]
 
     def _remove_all_but(self, names: set[str]) -> None:
         """Remove only files that a backup made: the folder may have had others before."""
@@ -192,6 +216,11 @@ class Backup:
             if path.name not in names and _OWN_NAME.fullmatch(path.name):
                 path.unlink()
                 self.removed += 1
+
+
+def _rows(database: Database, query: Select[Any]) -> list[tuple[str, str]]:
+    with database.read() as connection:
+        return [(name, state) for name, state in connection.execute(query)]
 
 
 def _copy_records(source: Database, path: Path, *, without: Collection[Table]) -> None:

@@ -133,14 +133,20 @@ def verify(is_json: bool) -> None:
 @operator_command("backup")
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--without-library", is_flag=True, help="Copy only the database.")
-@click.option("--force", "is_forced", is_flag=True, help="Replace a backup that has more.")
+@click.option(
+    "--force",
+    "is_forced",
+    is_flag=True,
+    help="Replace a backup that has more, and accept that files are missing.",
+)
 @with_files
 def backup(folder: Path, *, without_library: bool, is_forced: bool) -> None:
     """Copy the database and the library into FOLDER, while the server runs.
 
     Files that FOLDER has already are kept, so the next run only copies what is new. Of a library
     in a bucket, only the database is copied. Refused if FOLDER has a backup of another library, or
-    if most of its files are missing here and were not deleted.
+    if most of its files are missing here and were not deleted. The exit status is 1 if the backup
+    lacks the file of a video.
     """
     bucket = open_library().bucket
     made = Backup(open_library(), folder)
@@ -157,6 +163,15 @@ def backup(folder: Path, *, without_library: bool, is_forced: bool) -> None:
         f"database copied to {shown(folder / 'sluice.db')}; files: {made.copied} copied, "
         f"{made.linked} linked, {made.kept} kept from an earlier backup, {made.removed} removed"
     )
+    if made.without_file:
+        names = ", ".join(made.names_without_file)
+        click.echo(
+            f"{made.without_file} videos have a record but no file, here or in the backup: {names}"
+            f"{', …' if made.without_file > len(made.names_without_file) else ''}. Is the disk of "
+            f"{shown(made.services.settings.library_dir)} mounted?",
+            err=True,
+        )
+        sys.exit(0 if is_forced else 1)
 
 
 @operator_command("sweep")

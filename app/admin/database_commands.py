@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 
 import click
+from sqlalchemy.exc import ArgumentError
 
 from app.admin.exclusion import require_no_server
 from app.admin.opening import OperatorGroup, open_library
@@ -37,13 +38,15 @@ def copy(target: str) -> None:
             count = copy_records(services.database, there, tell=_tell)
         services.storage_identity.leave()
         services.database.checkpoint()  # Its file may be moved aside, or away.
-    except (CopyRefused, WrongStorage) as error:
+    except (ArgumentError, CopyRefused, WrongStorage) as error:
         raise click.ClickException(str(error)) from error
     chosen = "" if target == "file" else target
     click.echo(f"{count} records copied and compared. Now set {PREFIX}DATABASE_URL={chosen}")
 
 
 def _url(target: str, settings: Settings) -> str:
+    if not target:
+        raise click.ClickException("URL is empty. Name a PostgreSQL database, or `file`.")
     try:
         url = settings.file_url if target == "file" else database_server(target)
     except ValueError as error:

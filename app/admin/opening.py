@@ -75,9 +75,22 @@ def end_in_one_line() -> None:
 
 def _show(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
     if isinstance(error, OSError):
+        _drop_output()
         sys.stderr.write(f"Error: {_system_error(error)}\n")
     else:
         sys.__excepthook__(kind, error, traceback)
+
+
+def _drop_output() -> None:
+    """Keep what could not be written from failing again as Python ends, with status 120.
+
+    As in the "Note on SIGPIPE" of the library reference.
+    """
+    if isinstance(sys.stdout, TextIOWrapper):
+        try:
+            sys.stdout.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _system_error(error: OSError) -> str:
@@ -125,6 +138,7 @@ def one_line_errors() -> Iterator[None]:
     except OSError as error:
         if error.errno == errno.EPIPE:  # click ends quietly.
             raise
+        _drop_output()
         raise click.ClickException(_system_error(error)) from error
 
 
@@ -142,11 +156,16 @@ def services() -> Services:
     return current_services()
 
 
-def open_library() -> Services:
-    """The services of a library that is there; raises `click.ClickException` if none is."""
+def open_library(*, may_be_left: bool = False) -> Services:
+    """The services of a library that is there; raises `click.ClickException` if none is.
+
+    Raises `WrongStorage` if its records were moved to another database, unless it `may_be_left`.
+    """
     found, running = services(), click.get_current_context()
     if _OPENED not in running.meta:
         _require_library(found)
+        if not may_be_left:
+            found.storage_identity.require_records()
         running.meta[_OPENED] = True
     return found
 

@@ -101,10 +101,10 @@ def reconcile(remove: bool) -> None:
 def adopt(*, replaces_mark: bool) -> None:
     """Look for the files where SLUICE_STORAGE says from now on, while no server runs.
 
-    For an operator who has moved them. Moves nothing. `storage reconcile` and `verify` tell what
-    is missing there.
+    For an operator who has moved them, or who uses records again that `database copy` has moved to
+    another database. Moves nothing. `storage reconcile` and `verify` tell what is missing there.
     """
-    found = open_library()
+    found = open_library(may_be_left=True)
     require_no_server(found)
     found.storage_identity.adopt(replaces_mark=replaces_mark)
     place = found.settings.storage or found.settings.library_dir

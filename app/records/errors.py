@@ -5,7 +5,13 @@ from __future__ import annotations
 import os
 import sqlite3
 
-from sqlalchemy.exc import DataError, DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import (
+    DataError,
+    DBAPIError,
+    InterfaceError,
+    OperationalError,
+    ProgrammingError,
+)
 from sqlalchemy.exc import TimeoutError as NoFreeConnection
 
 from app.domain.errors import InvalidRequest, NoRoom, ServerBusy, StorageFailed, UploadError
@@ -93,7 +99,7 @@ def _of_file(error: BaseException) -> UploadError | None:
 
 
 def _of_server(error: BaseException) -> UploadError | None:
-    """Translate by SQLSTATE; a connection that failed or was lost has none.
+    """Translate by SQLSTATE.
 
     Unlike SQLite, a server refuses text with a zero byte, and numbers too large for their column.
     Clients can send both.
@@ -102,13 +108,21 @@ def _of_server(error: BaseException) -> UploadError | None:
         return InvalidRequest("The request has a text or a number that cannot be stored.")
     state: str | None = getattr(_of_driver(error), "sqlstate", None)
     if state is None:
-        is_lost = isinstance(error, OperationalError | InterfaceError)
-        return ServerBusy("The database cannot be reached.") if is_lost else None
+        return _of_connecting(error)
     if state == _DISK_FULL:
         return NoRoom("The disk of the database is full.")
     if state.startswith(_TRY_AGAIN):
         return ServerBusy("The database is busy.")
     if state.startswith(_SERVER_FAILED):
+        return StorageFailed(f"The database failed: {_of_driver(error)}")
+    return None
+
+
+def _of_connecting(error: BaseException) -> UploadError | None:
+    """A connection that failed or was lost has no SQLSTATE."""
+    if isinstance(error, OperationalError | InterfaceError):
+        return ServerBusy("The database cannot be reached.")
+    if isinstance(error, ProgrammingError) and error.statement is None:  # Options in the URL.
         return StorageFailed(f"The database failed: {_of_driver(error)}")
     return None
 

@@ -15,7 +15,7 @@ from app.domain.nodes import NodeState
 from app.records.nodes import LEASE_SECONDS, NodeRecords
 from app.server.tmpfiles import cleaning_age
 from app.settings import PREFIX, Settings
-from app.settings.staging import count_uploads, remembered_staging
+from app.settings.staging import count_uploads, remembered_staging, rename_former_note
 from app.storage.folder_owner import shown, user_name
 from app.storage.local.folder import make_private_folder
 
@@ -41,6 +41,7 @@ def require_usable_folders(settings: Settings) -> None:
     starts, and `/readyz` reports it.
     """
     _require_apart(settings)
+    rename_former_note(settings.data_dir)
     data = settings.data_dir if settings.storage else settings.library_dir
     for path, variable in ((settings.staging_dir, "STAGING_DIR"), (data, "DATA_DIR")):
         _require_own(path, variable)

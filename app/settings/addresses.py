@@ -102,9 +102,10 @@ def _url_parts(text: str, schemes: Collection[str]) -> SplitResult | None:
 def _names_database(url: str) -> bool:
     try:
         parts = urlsplit(url)
-        return bool(parts.path.strip("/")) and parts.port != 0  # A port may be no number.
+        is_valid = parts.port != 0  # A port may be no number.
     except ValueError:  # As above.
         return False
+    return is_valid and bool(parts.path.strip("/")) and not parts.netloc.endswith(":")
 
 
 def database_server(text: str) -> str:

@@ -19,8 +19,11 @@ LASTING_TEMPORARY = Path("/var/tmp")
 
 NAME = "sluice"
 
-REMEMBERED = "staging"
+REMEMBERED = "staging-folder"
 """Name of the file in the data folder that holds the path of the staging folder in use."""
+
+FORMERLY_REMEMBERED = "staging"
+"""Its name in older versions, which kept the staging folder itself from having that name."""
 
 _UPLOAD = re.compile(r"[0-9a-f]{32}")
 
@@ -54,24 +57,39 @@ def choose_staging(
 
 def remembered_staging(data_dir: Path) -> Path | None:
     """The staging folder that was last in use with this data folder."""
-    with suppress(OSError, ValueError):
-        text = os.fsdecode((data_dir / REMEMBERED).read_bytes())
-        return Path(text) if text.startswith("/") and "\0" not in text else None
-    return None
+    # A note of an older version is the later one: this version renames it at each start.
+    return _read_note(data_dir / FORMERLY_REMEMBERED) or _read_note(data_dir / REMEMBERED)
+
+
+def rename_former_note(data_dir: Path) -> None:
+    """Make its name free for a staging folder."""
+    if _read_note(data_dir / FORMERLY_REMEMBERED) is not None:
+        with suppress(OSError):
+            (data_dir / FORMERLY_REMEMBERED).replace(data_dir / REMEMBERED)
 
 
 def remember_staging(data_dir: Path, staging: Path) -> None:
     """Note the folder in use. Without the note, the next start chooses the default."""
     if remembered_staging(data_dir) == staging:
         return
-    with suppress(OSError):
-        fresh = data_dir / f".{REMEMBERED}.{os.getpid()}"
+    fresh = data_dir / f".{REMEMBERED}.{os.getpid()}"
+    try:
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(os.fsencode(staging))
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(data_dir / REMEMBERED)
+    except OSError:
+        with suppress(OSError):
+            fresh.unlink()
+
+
+def _read_note(file: Path) -> Path | None:
+    with suppress(OSError, ValueError):
+        text = os.fsdecode(file.read_bytes())
+        return Path(text) if text.startswith("/") and "\0" not in text else None
+    return None
 
 
 def count_uploads(folder: Path) -> int:

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Callable
 from decimal import Decimal
-from email.errors import MessageError
+from email.errors import ObsoleteHeaderDefect
 from email.message import EmailMessage
 from pathlib import Path
 
@@ -186,14 +186,22 @@ def label(text: str) -> str:
 
 def mail_sender(text: str) -> str:
     """The sender of mail, as in `Sluice <films@example.org>`."""
-    message = EmailMessage()
-    try:
-        message["From"] = text
-        (address,) = message["From"].addresses
-    except (ValueError, IndexError, MessageError):
-        address = None
-    if address is None or not (text.isprintable() and _MAIL_ADDRESS.fullmatch(address.addr_spec)):
+    address = _mail_address(text)
+    if address is None or not (text.isprintable() and _MAIL_ADDRESS.fullmatch(address)):
         raise ValueError(
             "must be one e-mail address, as in films@example.org or Sluice <films@example.org>"
         )
     return text.strip()
+
+
+def _mail_address(sender: str) -> str | None:
+    """The address alone; None if there are several, or if something is wrong."""
+    message = EmailMessage()
+    try:
+        message["From"] = sender
+        header = message["From"]
+        (address,) = header.addresses
+        is_right = all(isinstance(found, ObsoleteHeaderDefect) for found in header.defects)
+        return str(address.addr_spec) if is_right else None
+    except Exception:  # noqa: BLE001 - Python's parser fails in many ways, as with TypeError.
+        return None

@@ -98,7 +98,7 @@ class StorageIdentity:
             self._require_place(MOVED)
 
     def leave(self) -> None:
-        """Refuse servers, and commands that need the files: the records are in another database."""
+        """Refuse servers and commands: the records are in another database."""
         self._values.put(PLACE, MOVED)
 
     def _library(self) -> str:

@@ -18,10 +18,12 @@ from sqlalchemy import text
 
 from app.admin.backup import Backup
 from app.domain.jobs import Lane
+from app.domain.lifecycle import UploadState
 from app.domain.upload import UploadId
 from app.records.engine import Database
 from app.records.jobs import JobRecords
 from app.records.media import MediaRecords
+from app.records.uploads import UploadRecords
 from app.services import Services, build_services
 from app.settings import from_env
 from tests.admin.running import run_command
@@ -274,6 +276,51 @@ def test_the_last_copy_of_a_lost_file_stays_in_the_backup(
     lost.unlink()
     assert operator.run("backup", str(folder)).exit_code == 0
     assert (folder / "library" / lost.name).exists()
+
+
+def test_a_first_backup_without_the_files_fails_and_names_some(
+    operator: Operator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.admin.backup.IDS_AT_ONCE", 2)
+    files = sorted(operator.finish(f"{number}.mp4") for number in range(6))
+    for file in files[:4]:
+        file.rename(tmp_path / file.name)
+    folder = tmp_path / "backup"
+    result = operator.run("backup", str(folder))
+    assert (result.exit_code, "2 linked" in result.stdout) == (1, True)
+    [line] = result.stderr.splitlines()
+    assert line.startswith("4 videos have a record but no file, here or in the backup: ")
+    assert [file.name in line for file in files] == [True] * 3 + [False] * 3
+    forced = operator.run("backup", "--force", str(folder))
+    assert (forced.exit_code, forced.stderr) == (0, result.stderr)
+    assert operator.run("backup", "--without-library", str(tmp_path / "records")).exit_code == 0
+    for file in files[:4]:
+        (tmp_path / file.name).rename(file)
+    again = operator.run("backup", str(folder))
+    assert (again.exit_code, again.stderr) == (0, "")
+
+
+def test_a_file_that_goes_while_it_is_copied_is_missing_only_if_nobody_deleted_it(
+    operator: Operator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost, deleted = (operator.finish(name) for name in ("lost.mp4", "deleted.mp4"))
+    services, folder = operator.services, tmp_path / "backup"
+    copy_database = Backup._copy_database
+
+    def copy_before_they_go(backup: Backup) -> None:
+        copy_database(backup)
+        for file in (lost, deleted):
+            (folder / "library" / file.name).unlink()
+        lost.unlink()
+        operator.run("videos", "delete", deleted.name)
+
+    monkeypatch.setattr(Backup, "_copy_database", copy_before_they_go)
+    made = Backup(services, folder)
+    made.run()
+    assert (made.without_file, made.names_without_file) == (1, [lost.name])
+    with closing(Database(f"sqlite:///{folder}/sluice.db", synced=False)) as copy:
+        states = UploadRecords(copy).states([UploadId(lost.name), UploadId(deleted.name)])
+    assert states == {lost.name: UploadState.COMPLETE, deleted.name: UploadState.DELETED}
 
 
 def test_videos_that_were_deleted_are_not_missing(operator: Operator, tmp_path: Path) -> None:

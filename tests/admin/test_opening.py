@@ -17,6 +17,8 @@ from sqlalchemy import text
 
 from app.admin.commands import operator_app
 from app.records.engine import Database
+from app.services import build_services
+from app.settings import from_env
 from tests.live_server import ROOT
 from tests.long_tests import long
 from tests.records.making import new_sqlite
@@ -152,6 +154,22 @@ def test_a_library_of_an_older_version_waits_for_its_server(run: Run, library: P
     assert "Start the server of this version" in error_of(run("videos", "list"))
 
 
+@pytest.mark.parametrize("command", COMMANDS, ids="_".join)
+def test_records_that_were_moved_to_another_database_are_refused(
+    run: Run, tmp_path: Path, library: Path, command: tuple[str, ...]
+) -> None:
+    services = build_services(from_env({"SLUICE_DATA_DIR": str(library.parent)}))
+    with closing(services.database):
+        services.storage_identity.leave()
+    result = run(*command)
+    if command == ("storage", "adopt"):
+        assert result.exit_code == 0, result.stderr
+        assert run("videos", "list").exit_code == 0
+    else:
+        assert "moved to another database by `database copy`" in error_of(result)
+    assert not (tmp_path / "copy").exists()
+
+
 @pytest.mark.parametrize("content", [b"x" * 5000, b"SQLite format 3\0" + b"\xff" * 5000])
 def test_a_broken_database_is_one_line(run: Run, library: Path, content: bytes) -> None:
     library.write_bytes(content)
@@ -220,9 +238,15 @@ def test_another_users_library_is_not_opened(
         ("disk-bench", "--seconds", "1e300", "--bytes", "1024"),
         ("backup", "/proc/nowhere"),
         ("backup", "/dev/null/x"),
+        ("database", "copy", ""),
         ("database", "copy", "nonsense"),
         ("database", "copy", "postgresql://["),
         ("database", "copy", "postgresql://host:port/name"),
+        ("database", "copy", "postgresql://host:/name"),
+        ("database", "copy", "postgresql://127.0.0.1:1/name?nonsense=1"),
+        ("database", "copy", "postgresql://127.0.0.1:1/na\0me"),
+        ("database", "copy", "postgresql://127.0.0.1:1/name?connect_timeout=soon"),
+        ("database", "copy", "postgresql://127.0.0.1:1/name?port=x"),
     ],
 )
 def test_an_argument_that_cannot_be_used_is_no_traceback(
@@ -239,7 +263,8 @@ def test_an_argument_that_cannot_be_used_is_no_traceback(
 def flask(
     *arguments: str | bytes, folder: Path, **options: Any
 ) -> subprocess.CompletedProcess[str]:
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("SLUICE_")}
+    ours = ("SLUICE_", "PYTHONUNBUFFERED")
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
     return subprocess.run(
         [sys.executable, "-m", "flask", "--app", str(ROOT / "wsgi.py"), *arguments],
         cwd=folder,

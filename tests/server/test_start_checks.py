@@ -21,7 +21,7 @@ from app.server.start_checks import (
     staging_warnings,
 )
 from app.settings import Settings, from_env
-from app.settings.staging import remember_staging
+from app.settings.staging import remember_staging, remembered_staging
 from scripts.fleet.programs import free_port
 
 
@@ -69,6 +69,19 @@ def test_a_staging_folder_around_or_beside_the_library_is_fine(
     require_usable_folders(settings)
     assert settings.staging_dir.is_dir()
     assert settings.library_dir.is_dir()
+
+
+def test_the_folder_that_a_refusal_names_can_be_used_by_a_library_of_an_older_version(
+    tmp_path: Path,
+) -> None:
+    data, before = tmp_path / "data", tmp_path / "before"
+    data.mkdir()
+    (data / "staging").write_text(str(before))
+    with pytest.raises(StartRefused, match=f"as in {data}/staging"):
+        require_usable_folders(folders(data / "library", data))
+    require_usable_folders(folders(data / "staging", data))
+    assert (data / "staging").is_dir()
+    assert remembered_staging(data) == before
 
 
 @pytest.mark.parametrize(
