@@ -48,13 +48,17 @@ def require_code(person: Person, code: str) -> None:
 
 
 def require_known_way(person: Person) -> None:
-    """Raise `InvalidField` for whoever has a passkey, but has used only a weaker way to sign in.
+    """Raise `InvalidField` for whoever has a second factor, and has not used it to sign in.
 
     Otherwise whoever knows a password alone could add the second factor that is demanded.
     """
-    passkeys = current_services().identity.passkeys
-    if current_caller().needs_second_factor and passkeys and passkeys.of_person(person.id):
+    if not current_caller().needs_second_factor:
+        return
+    identity = current_services().identity
+    if identity.passkeys and identity.passkeys.of_person(person.id):
         raise InvalidField("Sign out, and sign in with your passkey.", field="password")
+    if identity.second_factors.has(person.id):
+        raise InvalidField("Sign out, and sign in with a one-time code.", field="password")
 
 
 def must_confirm(person: Person) -> bool:

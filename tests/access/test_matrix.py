@@ -319,6 +319,7 @@ def is_admitted(action: Action, sender: Sender) -> bool:
     return {
         Action.BELONG: not sender.prefix,
         Action.HAVE_ACCOUNT: sender.is_person,
+        Action.SECURE_ACCOUNT: sender.is_person,
         Action.ADMINISTER: sender.is_admin,
         Action.MEASURE: sender.is_admin,
     }[action]

@@ -150,7 +150,7 @@ def test_the_database_has_nothing_that_could_be_used_as_a_cookie(
 
 
 @pytest.mark.parametrize("method", ["password", "link", "password+code", "passkey", PROVIDER])
-def test_of_whom_more_than_a_password_is_demanded_reaches_only_the_account(
+def test_of_whom_more_than_a_password_is_demanded_can_only_secure_the_account(
     world: World, method: str
 ) -> None:
     rules = SessionRules(second_factor="everyone")
@@ -169,4 +169,4 @@ def test_of_whom_more_than_a_password_is_demanded_reaches_only_the_account(
         except NotAllowed:  # Of links and of this machine alone.
             pass
     is_weak = method in {"password", "link"}
-    assert refused == (set(Action) - {Action.VISIT, Action.HAVE_ACCOUNT} if is_weak else set())
+    assert refused == (set(Action) - {Action.VISIT, Action.SECURE_ACCOUNT} if is_weak else set())

@@ -8,14 +8,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from threading import enumerate as enumerate_threads
 from typing import Any
+from unittest.mock import ANY
 
 import pyotp
 import pytest
 from werkzeug.test import TestResponse
 
-from app.domain.access import FIRST_PROJECT, Role
+from app.domain.access import FIRST_PROJECT, Action, Caller, CallerKind, Role, scope_of
 from app.domain.audit import AuditAction, AuditFilter
+from app.domain.errors import SecondFactorMissing
+from app.http.access_rules import rules_of
 from app.records.identity.passkeys import Passkey, PasskeyRecords
+from app.records.identity.people import Person
 from tests.identity.test_mail import new_box
 from tests.identity.world import GOOD_PASSWORD
 from tests.site import OTHER_PASSWORD, Browser, Site, new_site
@@ -196,23 +200,130 @@ def test_who_signs_in_elsewhere_gets_no_password_by_mail(tmp_path: Path) -> None
 def test_who_has_a_passkey_adds_nothing_by_the_password_alone(tmp_path: Path) -> None:
     with new_site(tmp_path, second_factor="everyone") as site:
         ann = site.person("keyed@example.org", Role.EDITOR)
-        key = Passkey(
-            id="1" * 32,
-            credential_id=b"1",
-            person_id=ann.id,
-            public_key=b"1",
-            sign_count=0,
-            name="Laptop",
-            created_at=datetime.now(UTC),
-        )
-        PasskeyRecords(site.services.database).add(key)
-        browser = site.browser(ann)
+        browser, key = site.browser(ann), add_passkey(site, ann)
+        removed = browser.client.post(f"/account/passkeys/{key.id}/remove")
+        assert (removed.status_code, removed.get_json()["code"]) == (403, "second_factor_missing")
         for answer in (
             browser.post("/account/codes/begin"),
             browser.client.post("/account/passkeys/options", json={}),
         ):
             assert answer.status_code == 400
             assert "sign in with your passkey" in answer.text
+
+
+def test_who_has_a_second_factor_by_now_finishes_no_set_up_of_the_password_alone(
+    tmp_path: Path,
+) -> None:
+    with new_site(tmp_path, second_factor="everyone") as site:
+        ann, bob = site.person(role=Role.EDITOR), site.person("Bob", Role.EDITOR)
+        thief, page, fields = site.browser(bob), *begun(site.browser(ann))
+        add_passkey(site, ann)
+        assert page.post("/account/codes", fields).status_code == 400
+        assert not site.identity.second_factors.has(ann.id)
+        set_up(site.browser(bob))
+        late = Browser(site.client(bob))
+        refused = late.post("/account/codes/begin")
+        assert (refused.status_code, "with a one-time code" in refused.text) == (400, True)
+        assert not thief.who()["signed_in"]
+
+
+def begun(browser: Browser) -> tuple[Browser, dict[str, str]]:
+    """The browser, and the form that would end the set-up it has begun."""
+    page = browser.post("/account/codes/begin")
+    secret = re.search(r'value="([A-Z2-7]{32})"', page.text)
+    assert secret
+    return browser, {"token": hidden(page, "token"), "code": code_of(secret[1])}
+
+
+def add_passkey(site: Site, person: Person) -> Passkey:
+    key = Passkey(
+        id="1" * 32,
+        credential_id=b"1",
+        person_id=person.id,
+        public_key=b"1",
+        sign_count=0,
+        name="Laptop",
+        created_at=datetime.now(UTC),
+    )
+    PasskeyRecords(site.services.database).add(key)
+    return key
+
+
+CHANGES_NOTHING_OF_THE_ACCOUNT = {
+    "api_session.begin",
+    "api_session.end",
+    "invitations.join",  # Not with this account: see below.
+    "invitations.reset",
+    "invitations.set_up",
+    "passkeys.begin_sign_in",
+    "passkeys.sign_in",
+    "second_factor.sign_in",
+    "shared.visit",
+    "sign_in.forgotten",
+    "sign_in.sign_in",
+    "sign_in.sign_out",
+    "upload_link.enter",
+}
+"""What strangers may send too."""
+
+SETS_UP_A_FACTOR = {
+    "passkeys.begin_registration",
+    "passkeys.register",
+    "second_factor.add",
+    "second_factor.begin",
+}
+"""Each calls `require_known_way`."""
+
+
+def test_who_must_set_up_a_second_factor_changes_nothing_else(site: Site) -> None:
+    caller = Caller(
+        kind=CallerKind.PERSON,
+        project=FIRST_PROJECT,
+        roles={FIRST_PROJECT: Role.MANAGER},
+        is_admin=True,
+        needs_second_factor=True,
+    )
+
+    def is_refused(action: Action) -> bool:
+        try:
+            scope_of(caller, action)
+        except SecondFactorMissing:
+            return True
+        return False
+
+    rules = rules_of(site.app)
+    changing = {
+        rule.endpoint
+        for rule in site.app.url_map.iter_rules()
+        if (rule.methods or set()) - {"GET", "HEAD", "OPTIONS"}
+    }
+    reached = {endpoint for endpoint in changing if not is_refused(rules[endpoint].action)}
+    assert reached == CHANGES_NOTHING_OF_THE_ACCOUNT | SETS_UP_A_FACTOR
+
+
+def test_the_account_page_shows_only_the_way_to_a_second_factor(tmp_path: Path) -> None:
+    with new_site(tmp_path, second_factor="everyone") as site:
+        site.person("first@example.org", is_admin=True)
+        ann = site.person(role=Role.MANAGER)
+        browser = site.browser(ann)
+        for path in ("delete", "made/end", "name", "password", "sessions/end-others"):
+            assert browser.post(f"/account/{path}").status_code == 403
+            assert f'action="/account/{path}"' not in browser.get("/account").text
+        assert site.identity.people.find(ann.id) == replace(ann, visited_at=ANY)
+        set_up(browser)
+        assert 'action="/account/delete"' in browser.get("/account").text
+
+
+def test_who_must_set_up_a_second_factor_joins_nothing_before(tmp_path: Path) -> None:
+    with new_site(tmp_path, second_factor="everyone") as site:
+        ann, project = site.person(is_admin=True), site.project()
+        code = site.identity.invitations.to_join(
+            ann.email, by=f"person:{ann.id}", project_id=project, role=Role.EDITOR
+        )
+        browser, fields = site.browser(ann), {"person": ann.id}
+        assert browser.post(f"/join/{code}", fields).status_code == 403
+        set_up(browser)
+        assert browser.post(f"/join/{code}", fields).status_code == 303
 
 
 def test_without_mail_nothing_is_promised(site: Site) -> None:
