@@ -23,7 +23,9 @@ MAX_AGE_OF_PROVIDER = timedelta(days=1)
 """A session that began at the provider ends after a day: the provider does not tell this server
 whom it has blocked."""
 
-STRONG_METHODS = frozenset({"passkey", PROVIDER, "password+code"})
+WITHOUT_PASSWORD = frozenset({"passkey", PROVIDER})
+
+STRONG_METHODS = WITHOUT_PASSWORD | {"password+code"}
 """Ways to sign in that need more than a password. A provider asks for what it wants."""
 
 
@@ -86,7 +88,9 @@ class Sessions:
         """The cookie's value of a new session; that of the cookie it `replaces` has ended.
 
         `method` says how the person signed in: "password", "password+code", "passkey", `PROVIDER`
-        or "link"; `agent` is what the browser calls itself.
+        or "link"; `agent` is what the browser calls itself. Raises `WrongCredentials` if the
+        account is gone, or if its password is by now another than that of `person`, unless they
+        signed in without one; `NotAllowed` for who is blocked.
         """
         cookie, now = secrets.token_urlsafe(TOKEN_BYTES), self._clock()
         session = Session(
@@ -100,7 +104,11 @@ class Sessions:
             address=address[:MAX_ADDRESS_CHARACTERS],
             agent=agent[:MAX_AGENT_CHARACTERS],
         )
-        self._records.add(session, instead_of=digest_of(replaces) if replaces else None)
+        self._records.add(
+            session,
+            instead_of=digest_of(replaces) if replaces else None,
+            password_hash=None if method in WITHOUT_PASSWORD else person.password_hash,
+        )
         self._recent.forget()
         return cookie
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from contextlib import suppress
+from dataclasses import replace
 from math import inf
 
 from itsdangerous import BadData
@@ -26,6 +26,7 @@ from app.identity.passwords import Passwords
 from app.identity.signing import Signing
 from app.records.identity.attempts import Failures, Patience
 from app.records.identity.people import PeopleRecords, Person
+from app.records.identity.sessions import BLOCKED
 
 OF_ACCOUNT = Patience(free=5)
 """From one network: an IPv4 address, or an IPv6 /64. Not from an IPv4 /24: its other addresses
@@ -82,6 +83,7 @@ class SignIn:
     def with_password(self, email: str, password: str, *, address: str, device: str) -> Person:
         """Whose address and password these are; `device` is the cookie of `remember`.
 
+        They may have changed since they were read: `Sessions.begin` compares the hash once more.
         Raises `WrongCredentials`, `TooManyAttempts`, `NotAllowed`, `ServerBusy`.
         """
         if not self.has_passwords:
@@ -99,9 +101,11 @@ class SignIn:
                 failures=max((each.count for each in failures.values()), default=1),
             )
         if person.is_blocked:
-            raise NotAllowed("Your account is blocked. An administrator can let you in again.")
-        self._refresh(person, password)
-        return person
+            raise NotAllowed(BLOCKED)
+        refreshed = self._refreshed(person, password)
+        if refreshed is None:  # By another request, or it is another password by now.
+            return self.with_password(email, password, address=address, device=device)
+        return refreshed
 
     def confirm(self, person: Person, password: str) -> None:
         """Raise `InvalidField` unless a person who is signed in knows the password too."""
@@ -131,11 +135,20 @@ class SignIn:
         if person is not None and failures is not None and failures.count == WARNED_AT:
             self._warn(person, failures.count)
 
-    def _refresh(self, person: Person, password: str) -> None:
-        """Hash the password anew where parameters have changed: only now it is known."""
-        if person.password_hash and self._passwords.is_outdated(person.password_hash):
-            with suppress(ServerBusy):  # Next time.
-                self._people.replace_hash(person, self._passwords.hash(password))
+    def _refreshed(self, person: Person, password: str) -> Person | None:
+        """Hash the password anew where parameters have changed: only now it is known.
+
+        The person with the hash that is stored by now; None if it was replaced meanwhile.
+        """
+        if not (person.password_hash and self._passwords.is_outdated(person.password_hash)):
+            return person
+        try:
+            new = self._passwords.hash(password)
+        except ServerBusy:  # Next time.
+            return person
+        if not self._people.replace_hash(person, new):
+            return None
+        return replace(person, password_hash=new)
 
 
 def _limits_of_device(number: str) -> Limits:

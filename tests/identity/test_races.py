@@ -21,6 +21,7 @@ from app.domain.errors import (
     LinkClosed,
     NotAllowed,
     UploadError,
+    WrongCredentials,
 )
 from app.domain.upload import Upload
 from app.domain.webhooks import SUBSCRIBABLE
@@ -138,6 +139,31 @@ def test_a_visit_and_what_ends_all_sessions_do_not_wait_for_each_other(database:
         until = world.clock.now + timedelta(hours=1)
         visit = partial(sessions.note_use, session.digest, world.clock.now, expires_at=until)
         assert at_once(visit, give) == [None, None]
+
+
+@pytest.mark.parametrize("change", ["password", "block", "remove"])
+def test_no_session_outlives_what_ends_all_sessions_of_a_person(world: World, change: str) -> None:
+    world.person("root@example.org", is_admin=True)
+    sessions = SessionRecords(world.database)
+
+    def set_password(person: Person) -> None:
+        world.people.set_password(person.id, "new")
+        sessions.end_of_person(person.id)
+
+    for number in range(2 * ROUNDS):
+        ann = world.person(f"{number}@example.org", password_hash="old")
+        new, now = new_session(world, ann), world.clock()
+        changes: dict[str, Callable[[], object]] = {
+            "password": partial(set_password, ann),
+            "block": partial(world.people.block, ann.id, now),
+            "remove": partial(world.people.remove, ann.id, now),
+        }
+        begun, changed = at_once(
+            partial(sessions.add, new, instead_of=None, password_hash="old"), changes[change]
+        )
+        assert isinstance(begun, NotAllowed | WrongCredentials | None)
+        assert not isinstance(changed, Exception)
+        assert sessions.of_person(ann.id, now) == []
 
 
 def test_a_delivery_is_claimed_once(database: Database) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from app.domain.access import Action, Caller, CallerKind, Role, scope_of
-from app.domain.errors import NotAllowed, SecondFactorMissing
+from app.domain.errors import NotAllowed, SecondFactorMissing, WrongCredentials
 from app.identity.sessions import PROVIDER, SessionRules, Sessions
 from app.records.identity.people import Person
 from app.records.identity.sessions import SessionRecords
@@ -81,12 +81,35 @@ def test_who_is_blocked_is_nobody(world: World, sessions: Sessions) -> None:
     world.person("admin@example.org", is_admin=True)
     before = begin(sessions, ann)
     world.people.block(ann.id, world.clock())
-    after = begin(sessions, ann)
+    with pytest.raises(NotAllowed, match="blocked"):
+        begin(sessions, ann)
     assert caller(world, before) is None
-    assert caller(world, after) is None
     world.people.unblock(ann.id)
     assert caller(world, before) is None, "it was ended for good"
-    assert caller(world, after) is not None
+    assert caller(world, begin(sessions, ann)) is not None
+
+
+@pytest.mark.parametrize("method", ["password", "password+code", "link"])
+def test_no_session_begins_with_a_password_that_was_changed(
+    world: World, sessions: Sessions, method: str
+) -> None:
+    before = world.person(password_hash="a hash")
+    world.people.set_password(before.id, "another hash")
+    with pytest.raises(WrongCredentials):
+        sessions.begin(before, method, address="", agent="")
+    assert sessions.of_person(before.id) == []
+    for other in ("passkey", PROVIDER):
+        assert sessions.begin(before, other, address="", agent="")
+
+
+def test_no_session_begins_for_an_account_that_was_deleted(
+    world: World, sessions: Sessions
+) -> None:
+    ann = world.person()
+    world.person("admin@example.org", is_admin=True)
+    world.people.remove(ann.id, world.clock())
+    with pytest.raises(WrongCredentials):
+        sessions.begin(ann, "passkey", address="", agent="")
 
 
 def test_a_session_ends_thirty_days_after_its_last_use(world: World, sessions: Sessions) -> None:

@@ -124,12 +124,12 @@ class PeopleRecords:
             connection.execute(change.values(password_hash=password_hash))
             connection.execute(_links_for_password(person_id))
 
-    def replace_hash(self, person: Person, password_hash: str) -> None:
-        """Store another hash of the same password, unless that has changed meanwhile."""
+    def replace_hash(self, person: Person, password_hash: str) -> bool:
+        """Store another hash of the same password; False if that has changed meanwhile."""
         is_same = people.c.password_hash == person.password_hash
         change = update(people).where(people.c.id == person.id, is_same)
         with self._database.write() as connection:
-            connection.execute(change.values(password_hash=password_hash))
+            return connection.execute(change.values(password_hash=password_hash)).rowcount == 1
 
     def block(self, person_id: str, now: datetime) -> dict[str, Ended]:
         """Let a person in no more: ends their sessions, and the keys and links they have made.
