@@ -149,8 +149,11 @@ class Sessions:
         return ended
 
     def strengthen(self, session_id: str, method: str) -> None:
-        """Note that the person has shown more than a password in this session: see `begin`."""
-        self._records.set_method(session_id, method)
+        """Note that the person has shown more than a password in this session: see `begin`.
+
+        A session that was strong before stays what it was: one of the provider ends after a day.
+        """
+        self._records.set_method(session_id, method, unless=STRONG_METHODS)
         self._recent.forget()
 
     def choose_project(self, session_id: str, project_id: str) -> None:

@@ -89,6 +89,30 @@ def test_who_is_blocked_is_nobody(world: World, sessions: Sessions) -> None:
     assert caller(world, begin(sessions, ann)) is not None
 
 
+@pytest.mark.parametrize(
+    ("method", "becomes"),
+    [
+        ("password", "password+code"),
+        ("link", "password+code"),
+        ("passkey", "passkey"),
+        (PROVIDER, PROVIDER),
+    ],
+)
+def test_what_is_shown_besides_makes_only_weak_sessions_stronger(
+    world: World, sessions: Sessions, method: str, becomes: str
+) -> None:
+    ann = world.person()
+    cookie = sessions.begin(ann, method, address="", agent="")
+    (before,) = sessions.of_person(ann.id)
+    sessions.strengthen(before.id, "password+code")
+    (after,) = sessions.of_person(ann.id)
+    assert after.method == becomes
+    world.clock.turn(hours=20)
+    caller(world, cookie)
+    world.clock.turn(hours=5)
+    assert (caller(world, cookie) is None) == (method == PROVIDER)
+
+
 @pytest.mark.parametrize("method", ["password", "password+code", "link"])
 def test_no_session_begins_with_a_password_that_was_changed(
     world: World, sessions: Sessions, method: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -87,9 +87,10 @@ class SessionRecords:
                 _note_visit(connection, whose, now)
                 connection.execute(change)
 
-    def set_method(self, session_id: str, method: str) -> None:
-        """Note how the person has signed in."""
-        change = update(sessions).where(sessions.c.id == session_id)
+    def set_method(self, session_id: str, method: str, *, unless: Collection[str]) -> None:
+        """Note how the person has signed in, unless it was in one of these ways."""
+        is_meant = (sessions.c.id == session_id) & sessions.c.method.not_in(unless)
+        change = update(sessions).where(is_meant)
         with self._database.write() as connection:
             connection.execute(change.values(method=method))
 
