@@ -24,7 +24,8 @@ from app.identity.single_use import SingleUse
 from app.records.engine import Database
 from app.records.identity.attempts import Patience
 from app.records.identity.people import PeopleRecords, Person, remove_second_factor
-from app.records.identity.tables import recovery_codes, second_factors
+from app.records.identity.tables import people, recovery_codes, second_factors
+from app.records.locks import lock_row
 
 ISSUER = "Sluice"
 """What an authenticator app calls the account, together with the e-mail address."""
@@ -127,6 +128,7 @@ class SecondFactors:
             "created_at": self._clock(),
         }
         with self._database.write() as connection:
+            _lock(connection, person.id)
             connection.execute(delete(second_factors).where(_is_of(person.id)))
             connection.execute(insert(second_factors).values(values))
             return _renew_recovery_codes(connection, person.id)
@@ -134,6 +136,7 @@ class SecondFactors:
     def renew_recovery_codes(self, person_id: str) -> list[str]:
         """New recovery codes; the old ones work no longer."""
         with self._database.write() as connection:
+            _lock(connection, person_id)
             return _renew_recovery_codes(connection, person_id)
 
     def remove(self, person_id: str) -> None:
@@ -203,6 +206,12 @@ class SecondFactors:
 def _set_up(person: Person, secret: str, token: str) -> SetUp:
     uri = pyotp.TOTP(secret).provisioning_uri(name=person.email, issuer_name=ISSUER)
     return SetUp(secret, uri, token)
+
+
+def _lock(connection: Connection, person_id: str) -> None:
+    """Let changes of a person's codes wait for each other; raises `SignInRefused`."""
+    if not lock_row(connection, people.c.id, person_id):
+        raise SignInRefused("Your account was removed.")
 
 
 def _renew_recovery_codes(connection: Connection, person_id: str) -> list[str]:

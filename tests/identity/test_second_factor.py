@@ -9,26 +9,12 @@ import pyotp
 import pytest
 
 from app.domain.errors import InvalidField, SignInRefused, TooManyAttempts
-from app.identity.password_checks import PasswordChecks
-from app.identity.passwords import Passwords
 from app.identity.second_factor import OF_CODES, RECOVERY_CODES, STEP_SECONDS, SecondFactors
-from app.identity.signing import Signing
-from app.identity.single_use import LIFETIME, SingleUse
-from app.records.identity.attempts import AttemptRecords
+from app.identity.single_use import LIFETIME
 from app.records.identity.people import Person
-from app.records.identity.spent_tokens import SpentTokens
-from app.records.shared_values import SharedValues
-from tests.identity.world import CHEAP, World
+from tests.identity.world import World
 
 MARK = "this browser"
-
-
-@pytest.fixture
-def factors(world: World) -> SecondFactors:
-    signing = Signing(SharedValues(world.database))
-    tokens = SingleUse(SpentTokens(world.database), signing, clock=world.clock)
-    checks = PasswordChecks(Passwords(CHEAP), AttemptRecords(world.database), clock=world.clock)
-    return SecondFactors(world.database, tokens, checks, clock=world.clock)
 
 
 @pytest.fixture
