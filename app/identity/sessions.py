@@ -14,7 +14,7 @@ from app.domain.errors import UploadError
 from app.identity.key_format import digest_of
 from app.identity.recent import RECENT_SECONDS, Recent
 from app.records.identity.people import Person
-from app.records.identity.sessions import USE_NOTED_EVERY, Session, SessionRecords
+from app.records.identity.sessions import Session, SessionRecords
 
 PROVIDER = "provider"
 """How somebody signed in at the OpenID provider."""
@@ -41,10 +41,20 @@ class SessionRules:
     longest: timedelta = timedelta(days=90)
     second_factor: str = "optional"
 
+    @property
+    def use_noted_every(self) -> timedelta:
+        """How often at most use is noted: each time is a write, and a session in use must go on."""
+        return min(timedelta(minutes=1), self.idle / 4)
+
     def expiry(self, method: str, now: datetime, *, began: datetime) -> datetime:
         """When a session ends that is not used after now."""
         longest = min(self.longest, MAX_AGE_OF_PROVIDER) if method == PROVIDER else self.longest
         return min(now + self.idle, began + longest)
+
+    def is_over(self, session: Session, now: datetime) -> bool:
+        """Whether a session has ended, also if it began when sessions lasted longer."""
+        expiry = self.expiry(session.method, session.active_at, began=session.created_at)
+        return now >= min(session.expires_at, expiry)
 
     def demands_second_factor(self, person: Person, roles: Mapping[str, Role]) -> bool:
         """Whether a password alone is not enough for this person."""
@@ -121,7 +131,9 @@ class Sessions:
 
     def of_person(self, person_id: str) -> list[Session]:
         """The sessions of a person, the last used first."""
-        return self._records.of_person(person_id, self._clock())
+        now = self._clock()
+        found = self._records.of_person(person_id, now)
+        return [session for session in found if not self._rules.is_over(session, now)]
 
     def has_just_begun(self, person_id: str, session_id: str) -> bool:
         """Whether the person signed in to this session within `JUST_BEGUN`."""
@@ -170,12 +182,13 @@ class Sessions:
         if found is None:
             return None
         session, person, roles = found
-        if person.is_blocked or now >= session.expires_at:
+        if person.is_blocked or self._rules.is_over(session, now):
             return None
-        if now - session.active_at > USE_NOTED_EVERY:
+        every = self._rules.use_noted_every
+        if now - session.active_at > every:
             with suppress(UploadError):  # People can still delete something on a full disk.
                 expires_at = self._rules.expiry(session.method, now, began=session.created_at)
-                self._records.note_use(digest, now, expires_at=expires_at)
+                self._records.note_use(digest, now, every=every, expires_at=expires_at)
         caller = _caller(session, person, roles)
         is_weak = session.method not in STRONG_METHODS
         if is_weak and self._rules.demands_second_factor(person, roles):

@@ -140,7 +140,8 @@ def test_a_visit_and_what_ends_all_sessions_do_not_wait_for_each_other(database:
         sessions.add(session, instead_of=None)
         world.clock.turn(hours=1)
         until = world.clock.now + timedelta(hours=1)
-        visit = partial(sessions.note_use, session.digest, world.clock.now, expires_at=until)
+        now, every = world.clock.now, timedelta(minutes=1)
+        visit = partial(sessions.note_use, session.digest, now, every=every, expires_at=until)
         assert at_once(visit, give) == [None, None]
 
 

@@ -1,5 +1,7 @@
 """Sessions: for whom they stand, when they end."""
 
+from datetime import timedelta
+
 import pytest
 
 from app.domain.access import Action, Caller, CallerKind, Role, scope_of
@@ -16,9 +18,10 @@ def sessions(world: World) -> Sessions:
     return new_sessions(world)
 
 
-def new_sessions(world: World) -> Sessions:
+def new_sessions(world: World, rules: SessionRules | None = None) -> Sessions:
     """As another process has them, which remembers nothing."""
-    return Sessions(SessionRecords(world.database), clock=world.clock, new_id=world.new_id)
+    records = SessionRecords(world.database)
+    return Sessions(records, clock=world.clock, new_id=world.new_id, rules=rules)
 
 
 def begin(sessions: Sessions, person: Person, *, replaces: str = "") -> str:
@@ -172,6 +175,35 @@ def test_use_is_noted_once_a_minute(world: World, sessions: Sessions) -> None:
     assert sessions.of_person(ann.id)[0].active_at == world.clock()
 
 
+@pytest.mark.parametrize("seconds", [10, 29])
+def test_a_session_in_use_goes_on_however_short_it_may_be_idle(
+    world: World, seconds: float
+) -> None:
+    rules, ann = SessionRules(idle=timedelta(seconds=60)), world.person()
+    cookie = begin(new_sessions(world, rules), ann)
+    for _ in range(20):
+        world.clock.turn(seconds=seconds)
+        assert new_sessions(world, rules).caller(cookie) is not None
+    world.clock.turn(seconds=60)
+    assert new_sessions(world, rules).caller(cookie) is None
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [SessionRules(idle=timedelta(hours=1)), SessionRules(longest=timedelta(hours=2))],
+    ids=["idle", "longest"],
+)
+def test_a_shorter_life_holds_for_sessions_that_have_begun(
+    world: World, sessions: Sessions, rules: SessionRules
+) -> None:
+    ann = world.person()
+    cookie = begin(sessions, ann)
+    world.clock.turn(hours=3)
+    assert new_sessions(world, rules).caller(cookie) is None
+    assert new_sessions(world, rules).of_person(ann.id) == []
+    assert caller(world, cookie) is not None
+
+
 def test_people_see_and_end_their_own_sessions(world: World, sessions: Sessions) -> None:
     ann, bob = world.person(), world.person("bob@example.org")
     first, second, third = (begin(sessions, ann) for _ in range(3))
@@ -201,8 +233,7 @@ def test_of_whom_more_than_a_password_is_demanded_can_only_secure_the_account(
     world: World, method: str
 ) -> None:
     rules = SessionRules(second_factor="everyone")
-    records = SessionRecords(world.database)
-    sessions = Sessions(records, clock=world.clock, new_id=world.new_id, rules=rules)
+    sessions = new_sessions(world, rules)
     ann = world.person(is_admin=True)
     world.join(ann, Role.MANAGER)
     found = sessions.caller(sessions.begin(ann, method, address="", agent=""))

@@ -15,8 +15,6 @@ from app.records.engine import Database
 from app.records.identity.people import Person, person_from_row, roles_of
 from app.records.identity.tables import people, sessions
 
-USE_NOTED_EVERY = timedelta(minutes=1)
-
 BLOCKED = "Your account is blocked. An administrator can let you in again."
 
 
@@ -77,9 +75,11 @@ class SessionRecords:
             person = person_from_row(row)
             return _from_row(row), person, roles_of(connection, person.id)
 
-    def note_use(self, digest: str, now: datetime, *, expires_at: datetime) -> None:
-        """Note that the session was used, unless that was noted a moment ago."""
-        is_due = (sessions.c.digest == digest) & (sessions.c.active_at < now - USE_NOTED_EVERY)
+    def note_use(
+        self, digest: str, now: datetime, *, every: timedelta, expires_at: datetime
+    ) -> None:
+        """Note that the session was used, unless that was noted a moment ago: less than `every`."""
+        is_due = (sessions.c.digest == digest) & (sessions.c.active_at < now - every)
         change = update(sessions).where(is_due).values(active_at=now, expires_at=expires_at)
         with self._database.write() as connection:
             whose = connection.execute(select(sessions.c.person_id).where(is_due)).scalar()
