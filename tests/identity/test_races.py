@@ -151,7 +151,7 @@ def test_no_session_outlives_what_ends_all_sessions_of_a_person(world: World, ch
     sessions = SessionRecords(world.database)
 
     def set_password(person: Person) -> None:
-        world.people.set_password(person.id, "new")
+        world.people.set_password(person, "new")
         sessions.end_of_person(person.id)
 
     for number in range(2 * ROUNDS):
@@ -168,6 +168,16 @@ def test_no_session_outlives_what_ends_all_sessions_of_a_person(world: World, ch
         assert isinstance(begun, NotAllowed | WrongCredentials | None)
         assert not isinstance(changed, Exception)
         assert sessions.of_person(ann.id, now) == []
+
+
+def test_of_passwords_that_are_chosen_at_once_one_is_kept(world: World) -> None:
+    for number in range(ROUNDS):
+        ann = world.person(f"{number}@example.org", password_hash="old")
+        kept = at_once(*[partial(world.people.set_password, ann, new) for new in ("a", "b", "c")])
+        assert sorted(map(bool, kept)) == [False, False, True]
+        found = world.people.find(ann.id)
+        assert found is not None
+        assert found.password_hash == "abc"[kept.index(True)]
 
 
 def test_of_recovery_codes_that_are_made_at_once_those_of_one_work(

@@ -121,7 +121,7 @@ def test_no_session_begins_with_a_password_that_was_changed(
     world: World, sessions: Sessions, method: str
 ) -> None:
     before = world.person(password_hash="a hash")
-    world.people.set_password(before.id, "another hash")
+    world.people.set_password(before, "another hash")
     with pytest.raises(WrongCredentials):
         sessions.begin(before, method, address="", agent="")
     assert sessions.of_person(before.id) == []

@@ -171,7 +171,7 @@ def test_a_hash_that_was_replaced_while_it_was_checked_is_checked_anew(
     ann, stored, hash_anew = world.person(EMAIL, password_hash=old), CHEAP.hash(new), CHEAP.hash
 
     def hash_late(password: str) -> str:
-        world.people.set_password(ann.id, stored)
+        world.people.set_password(ann, stored)
         return hash_anew(password)
 
     monkeypatch.setattr(door.passwords, "hash", hash_late)
@@ -410,6 +410,14 @@ def test_who_is_signed_in_confirms_the_password_as_rarely(door: Door, ann: Perso
         with pytest.raises(InvalidField):
             door.rule.confirm(ann, "wrong")
     with pytest.raises(TooManyAttempts):
+        door.rule.confirm(ann, GOOD_PASSWORD)
+
+
+def test_a_password_that_was_changed_while_it_was_checked_confirms_nothing(
+    door: Door, ann: Person, world: World
+) -> None:
+    world.people.set_password(ann, CHEAP.hash("another password"))
+    with pytest.raises(InvalidField):
         door.rule.confirm(ann, GOOD_PASSWORD)
 
 

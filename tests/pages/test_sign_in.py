@@ -120,7 +120,7 @@ def test_what_changes_while_a_password_waits_for_its_check_counts(
     person, browser, identity = site.person(role=Role.EDITOR), site.browser(), site.identity
 
     def change_password() -> None:
-        identity.people.set_password(person.id, CHEAP.hash(OTHER_PASSWORD))
+        identity.people.set_password(person, CHEAP.hash(OTHER_PASSWORD))
         identity.sessions.end_others(person.id, but="")
 
     changes: dict[str, Callable[[], object]] = {
