@@ -363,6 +363,17 @@ def test_an_account_is_deleted_with_what_is_its_alone(site: Site) -> None:
     assert site.browser().sign_in(frank.email).status_code == 401
 
 
+def test_a_project_whose_last_manager_has_gone_is_the_administrators(site: Site) -> None:
+    project = site.project()
+    manager = site.person(role=Role.MANAGER, project=project)
+    viewer = site.person("Vera", Role.VIEWER, project=project)
+    assert site.browser(manager).post("/account/delete").status_code == 303
+    admin = site.client(site.person("Root", is_admin=True))
+    url = f"/api/projects/{project}/members/{viewer.id}"
+    assert admin.patch(url, json={"role": "manager"}).status_code == 200
+    assert site.identity.people.roles(viewer.id) == {project: Role.MANAGER}
+
+
 def test_the_last_administrator_cannot_delete_the_account(tmp_path: Path) -> None:
     with new_site(tmp_path) as site:
         only = site.person("only@example.org", is_admin=True)
