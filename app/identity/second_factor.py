@@ -41,7 +41,8 @@ RECOVERY_ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"
 
 OF_CODES = Patience(free=5, most=timedelta(hours=1))
 """Only who knows the password can enter codes. Three of a million are good at a time: with an hour
-between guesses, one is right in 38 years on average."""
+between guesses, one is right in 38 years on average. All known browsers of a person share a count:
+there can be any number of them."""
 
 _PURPOSE, _SET_UP = "second factor", "second factor set-up"
 
@@ -165,14 +166,18 @@ class SecondFactors:
         """Let the token of a sign-in work no more; raises `SignInRefused` the second time."""
         self._tokens.spend(self._tokens.read(_PURPOSE, token))
 
-    def check(self, person_id: str, code: str) -> None:
+    def check(self, person: Person, code: str, *, is_known_device: bool = False) -> None:
         """Use up a one-time code or a recovery code.
 
-        Raises `InvalidField` for a wrong one, `TooManyAttempts` after several.
+        Raises `InvalidField` for a wrong one, `TooManyAttempts` after several. Those with another
+        password, or of browsers in which the person has signed in before, are counted apart: who
+        has found out a password must not lock its owner out.
         """
-        subject, text = f"code:{person_id}", _plain(code)
+        text, subject = _plain(code), f"code:{person.id}:{_password_id(person)}"
+        if is_known_device:
+            subject += ":known"
         self._checks.count({subject: OF_CODES})
-        if not (self._spend_code(person_id, text) or self._spend_recovery_code(person_id, text)):
+        if not (self._spend_code(person.id, text) or self._spend_recovery_code(person.id, text)):
             raise InvalidField("The code is wrong, or was used before.", field="code")
         self._checks.forget(subject)
 

@@ -90,7 +90,7 @@ class SignIn:
             raise NotAllowed("Signing in with a password is turned off.")
         email = email.strip().lower()[:MAX_EMAIL_CHARACTERS].encode("utf-8", "replace").decode()
         person = self._people.find_by_email(email)
-        known = self._known_device(person, device)
+        known = None if person is None else self.known_device(person, device)
         limits = _limits_of_device(known) if known else _limits(email, address)
         stored = person.password_hash if person else None
         failures = self._checks.failures_after(stored, password, limits)
@@ -124,8 +124,9 @@ class SignIn:
         failures = self._checks.failures_of(f"account:{person.email}")
         return failures if failures is not None and failures.count >= SHOWN_FROM else None
 
-    def _known_device(self, person: Person | None, device: str) -> str | None:
-        if person is None or not device:
+    def known_device(self, person: Person, device: str) -> str | None:
+        """The number of a browser that has a cookie of `remember` for this person."""
+        if not device:
             return None
         try:
             person_id, number = self._signing.signer("device").loads(device, DEVICE_SECONDS)

@@ -33,7 +33,7 @@ def turn_on(world: World, factors: SecondFactors, person: Person) -> tuple[pyotp
 
 def is_good(factors: SecondFactors, person: Person, code: str) -> bool:
     try:
-        factors.check(person.id, code)
+        factors.check(person, code)
     except InvalidField:
         return False
     return True
@@ -106,9 +106,28 @@ def test_guessing_has_to_wait_and_the_wait_ends(
     for _ in range(OF_CODES.free):
         assert not is_good(factors, ann, "000000")
     with pytest.raises(TooManyAttempts):
-        factors.check(ann.id, app.at(world.clock()))
+        factors.check(ann, app.at(world.clock()))
     world.clock.turn(minutes=15)
     assert is_good(factors, ann, app.at(world.clock()))
+
+
+def test_who_guesses_with_a_password_locks_out_neither_known_browsers_nor_another_password(
+    world: World, factors: SecondFactors, ann: Person
+) -> None:
+    app, codes = turn_on(world, factors, ann)
+    for _ in range(OF_CODES.free):
+        assert not is_good(factors, ann, "000000")
+    with pytest.raises(TooManyAttempts):
+        factors.check(ann, codes[0])
+    factors.check(ann, app.at(world.clock()), is_known_device=True)
+    with pytest.raises(TooManyAttempts):
+        factors.check(ann, codes[0])
+    assert is_good(factors, replace(ann, password_hash="another hash"), codes[0])
+    for _ in range(OF_CODES.free):
+        with pytest.raises(InvalidField):
+            factors.check(ann, "000000", is_known_device=True)
+    with pytest.raises(TooManyAttempts):
+        factors.check(ann, codes[1], is_known_device=True)
 
 
 def test_guesses_at_the_same_time_are_all_counted(

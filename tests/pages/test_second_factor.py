@@ -18,6 +18,7 @@ from app.domain.access import FIRST_PROJECT, Action, Caller, CallerKind, Role, s
 from app.domain.audit import AuditAction, AuditFilter
 from app.domain.errors import SecondFactorMissing
 from app.http.access_rules import rules_of
+from app.identity.second_factor import OF_CODES
 from app.records.identity.passkeys import Passkey, PasskeyRecords
 from app.records.identity.people import Person
 from tests.identity.test_mail import new_box
@@ -82,6 +83,23 @@ def test_a_password_alone_no_longer_signs_in(site: Site) -> None:
         AuditAction.SESSION_REFUSED,
         AuditAction.FACTOR_ADDED,
     ]
+
+
+def test_a_thief_of_the_password_keeps_the_owner_out_of_no_known_browser(site: Site) -> None:
+    ann = site.person(role=Role.EDITOR)
+    known, thief = site.browser(), site.browser()
+    known.sign_in(ann.email)
+    _, codes = set_up(known)
+    known.post("/sign-out")
+
+    def enter(browser: Browser, code: str) -> int:
+        asked = browser.sign_in(ann.email)
+        fields = {"token": hidden(asked, "token"), "next": "", "code": code}
+        return browser.post("/sign-in/code", fields).status_code
+
+    assert 429 in {enter(thief, "000000") for _ in range(OF_CODES.free + 2)}
+    assert enter(site.browser(), codes[0]) == 429
+    assert enter(known, codes[0]) == 303
 
 
 def test_programs_sign_in_with_a_code_too(site: Site) -> None:
