@@ -245,6 +245,19 @@ def test_who_has_a_second_factor_by_now_finishes_no_set_up_of_the_password_alone
         assert not thief.who()["signed_in"]
 
 
+def test_a_session_that_another_process_has_ended_changes_no_account(site: Site) -> None:
+    ann = site.person(role=Role.EDITOR)
+    thief = Browser(site.another_worker().client(ann))
+    assert thief.who()["signed_in"]
+    page, fields = begun(thief)
+    site.identity.sessions.end_others(ann.id, but="")
+    assert page.who()["signed_in"], "that process remembers it"
+    page.post("/account/codes", fields)
+    page.post("/account/name", {"name": "Thief"})
+    assert not site.identity.second_factors.has(ann.id)
+    assert site.identity.people.find(ann.id) == replace(ann, visited_at=ANY)
+
+
 def begun(browser: Browser) -> tuple[Browser, dict[str, str]]:
     """The browser, and the form that would end the set-up it has begun."""
     page = browser.post("/account/codes/begin")
