@@ -86,6 +86,8 @@ class Action(StrEnum):
     """The projects one may enter."""
     HAVE_ACCOUNT = "have_account"
     """A person's own account."""
+    SECURE_ACCOUNT = "secure_account"
+    """The same, as far as somebody needs it who must set up a second factor first."""
     ADMINISTER = "administer"
     """The server: people, projects, its state."""
     MEASURE = "measure"
@@ -154,7 +156,7 @@ class Caller:
     `id` is the id of the person, key or link, and `name` what people call it. `roles` are those in
     each project, and `project` is the one that new uploads go to. `visitor` tells those apart who
     use the same upload link, and `is_crowd` says that several people may be that visitor; `videos`
-    are those of a share link. With `needs_second_factor`, only the own account is accessible.
+    are those of a share link. With `needs_second_factor`, a person may only set one up.
     """
 
     kind: CallerKind
@@ -318,7 +320,7 @@ EVERYTHING = Scope(None)
 
 def scope_of(caller: Caller, action: Action) -> Scope:
     """What the caller's action reaches; raises `NotSignedIn` or `NotAllowed`."""
-    if caller.needs_second_factor and action not in {Action.VISIT, Action.HAVE_ACCOUNT}:
+    if caller.needs_second_factor and action not in {Action.VISIT, Action.SECURE_ACCOUNT}:
         raise SecondFactorMissing("Add one-time codes or a passkey on the page of your account.")
     if action is Action.AUDIT and caller.is_admin:
         return EVERYTHING
@@ -330,6 +332,7 @@ def scope_of(caller: Caller, action: Action) -> Scope:
         Action.VISIT: True,
         Action.BELONG: caller.kind in {CallerKind.LOCAL, CallerKind.PERSON, CallerKind.KEY},
         Action.HAVE_ACCOUNT: caller.kind is CallerKind.PERSON,
+        Action.SECURE_ACCOUNT: caller.kind is CallerKind.PERSON,
         Action.ADMINISTER: caller.is_admin,
         Action.MEASURE: caller.is_admin,
     }[action]

@@ -33,9 +33,18 @@ OF_ADMINISTRATORS = frozenset({Action.MANAGE, Action.AUDIT, Action.ADMINISTER})
 OF_DOWNLOADS = frozenset({Action.WATCH, Action.DOWNLOAD})
 """What may go on sending after the view has returned."""
 
-LETS_IN = frozenset({Action.SHARE, Action.MANAGE, Action.ADMINISTER})
-"""What lets others in. Requests that do are rare, and ask the database who sends them: otherwise
-somebody whom another process has shut out could undo it within `RECENT_SECONDS`."""
+LETS_IN = frozenset(
+    {
+        Action.SHARE,
+        Action.MANAGE,
+        Action.ADMINISTER,
+        Action.HAVE_ACCOUNT,
+        Action.SECURE_ACCOUNT,
+    }
+)
+"""What lets others in, or the same person in another way. Requests that do are rare, and ask the
+database who sends them: otherwise somebody whom another process has shut out could undo it within
+`RECENT_SECONDS`."""
 
 PROJECT = "project"
 """The parameter by which people with several projects choose one for a request."""

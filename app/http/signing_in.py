@@ -25,10 +25,9 @@ def person_with(email: str, password: str) -> Person:
 
     This does not sign in a person with a second factor: see `SecondFactors`.
     """
-    device = session_cookie.value_in(request.environ, session_cookie.DEVICE)
     try:
         return current_services().identity.sign_in.with_password(
-            email, password, address=request.remote_addr or "", device=device
+            email, password, address=request.remote_addr or "", device=_device()
         )
     except WrongCredentials as error:
         # Otherwise a stranger could fill the audit log.
@@ -39,8 +38,10 @@ def person_with(email: str, password: str) -> Person:
 
 def require_code(person: Person, code: str) -> None:
     """Use up a code after the right password; raises what `SecondFactors.check` does."""
+    identity = current_services().identity
+    is_known = identity.sign_in.known_device(person, _device()) is not None
     try:
-        current_services().identity.second_factors.check(person.id, code)
+        identity.second_factors.check(person, code, is_known_device=is_known)
     except InvalidField:  # Waits keep these few: see `OF_CODES`.
         subject = f"person:{person.id}"
         audited(AuditAction.SESSION_REFUSED, subject, email=person.email, method="code")
@@ -48,13 +49,17 @@ def require_code(person: Person, code: str) -> None:
 
 
 def require_known_way(person: Person) -> None:
-    """Raise `InvalidField` for whoever has a passkey, but has used only a weaker way to sign in.
+    """Raise `InvalidField` for whoever has a second factor, and has not used it to sign in.
 
     Otherwise whoever knows a password alone could add the second factor that is demanded.
     """
-    passkeys = current_services().identity.passkeys
-    if current_caller().needs_second_factor and passkeys and passkeys.of_person(person.id):
+    if not current_caller().needs_second_factor:
+        return
+    identity = current_services().identity
+    if identity.passkeys and identity.passkeys.of_person(person.id):
         raise InvalidField("Sign out, and sign in with your passkey.", field="password")
+    if identity.second_factors.has(person.id):
+        raise InvalidField("Sign out, and sign in with a one-time code.", field="password")
 
 
 def must_confirm(person: Person) -> bool:
@@ -77,6 +82,11 @@ def confirm(person: Person, password: str) -> None:
 def signed_in(response: Response, person: Person, *, method: str) -> Response:
     """The response, with the cookies of a new session of that person."""
     return session_cookie.begin_session(request, response, person, method=method)
+
+
+def _device() -> str:
+    """What the browser shows of earlier sign-ins: see `SignIn.remember`."""
+    return session_cookie.value_in(request.environ, session_cookie.DEVICE)
 
 
 def next_page(wanted: str) -> str:

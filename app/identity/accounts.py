@@ -72,7 +72,8 @@ class Accounts:
     def change_password(self, person: Person, password: str, *, session_id: str) -> None:
         """Store another password and end all sessions but this one; raises `InvalidField`."""
         require_good(password, [person.email, person.name])
-        self._people.set_password(person.id, self._passwords.hash(password))
+        if not self._people.set_password(person, self._passwords.hash(password)):
+            raise InvalidField("Your password was changed in the meantime.", field="password")
         self._sessions.end_others(person.id, but=session_id)
 
     def block(self, person: Person) -> dict[str, Ended]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from app.domain.access import FIRST_PROJECT, Role
@@ -164,7 +165,7 @@ class Invitations:
             raise LinkClosed("The account is blocked.")
         stored = self._hash(password, about=[person.email, person.name])
         self._records.reset(invitation, stored, self._clock())
-        return person
+        return replace(person, password_hash=stored, is_proven=True)
 
     def _join(self, invitation: Invitation, *, email: str, name: str, password: str) -> Person:
         email, name = clean_email(email), clean_name(name)

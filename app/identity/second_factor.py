@@ -24,7 +24,8 @@ from app.identity.single_use import SingleUse
 from app.records.engine import Database
 from app.records.identity.attempts import Patience
 from app.records.identity.people import PeopleRecords, Person, remove_second_factor
-from app.records.identity.tables import recovery_codes, second_factors
+from app.records.identity.tables import people, recovery_codes, second_factors
+from app.records.locks import lock_row
 
 ISSUER = "Sluice"
 """What an authenticator app calls the account, together with the e-mail address."""
@@ -40,7 +41,8 @@ RECOVERY_ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"
 
 OF_CODES = Patience(free=5, most=timedelta(hours=1))
 """Only who knows the password can enter codes. Three of a million are good at a time: with an hour
-between guesses, one is right in 38 years on average."""
+between guesses, one is right in 38 years on average. All known browsers of a person share a count:
+there can be any number of them."""
 
 _PURPOSE, _SET_UP = "second factor", "second factor set-up"
 
@@ -127,6 +129,7 @@ class SecondFactors:
             "created_at": self._clock(),
         }
         with self._database.write() as connection:
+            _lock(connection, person.id)
             connection.execute(delete(second_factors).where(_is_of(person.id)))
             connection.execute(insert(second_factors).values(values))
             return _renew_recovery_codes(connection, person.id)
@@ -134,6 +137,7 @@ class SecondFactors:
     def renew_recovery_codes(self, person_id: str) -> list[str]:
         """New recovery codes; the old ones work no longer."""
         with self._database.write() as connection:
+            _lock(connection, person_id)
             return _renew_recovery_codes(connection, person_id)
 
     def remove(self, person_id: str) -> None:
@@ -143,8 +147,7 @@ class SecondFactors:
 
     def ask(self, person: Person, mark: str) -> str:
         """A token that stands for the right password, to be returned with a code."""
-        now = self._people.find(person.id)  # Its hash may have just been replaced.
-        words = {"person": person.id, "browser": mark, "password": _password_id(now or person)}
+        words = {"person": person.id, "browser": mark, "password": _password_id(person)}
         return self._tokens.issue(_PURPOSE, words)
 
     def person_of(self, token: str, mark: str) -> Person:
@@ -163,14 +166,18 @@ class SecondFactors:
         """Let the token of a sign-in work no more; raises `SignInRefused` the second time."""
         self._tokens.spend(self._tokens.read(_PURPOSE, token))
 
-    def check(self, person_id: str, code: str) -> None:
+    def check(self, person: Person, code: str, *, is_known_device: bool = False) -> None:
         """Use up a one-time code or a recovery code.
 
-        Raises `InvalidField` for a wrong one, `TooManyAttempts` after several.
+        Raises `InvalidField` for a wrong one, `TooManyAttempts` after several. Those with another
+        password, or of browsers in which the person has signed in before, are counted apart: who
+        has found out a password must not lock its owner out.
         """
-        subject, text = f"code:{person_id}", _plain(code)
+        text, subject = _plain(code), f"code:{person.id}:{_password_id(person)}"
+        if is_known_device:
+            subject += ":known"
         self._checks.count({subject: OF_CODES})
-        if not (self._spend_code(person_id, text) or self._spend_recovery_code(person_id, text)):
+        if not (self._spend_code(person.id, text) or self._spend_recovery_code(person.id, text)):
             raise InvalidField("The code is wrong, or was used before.", field="code")
         self._checks.forget(subject)
 
@@ -204,6 +211,12 @@ class SecondFactors:
 def _set_up(person: Person, secret: str, token: str) -> SetUp:
     uri = pyotp.TOTP(secret).provisioning_uri(name=person.email, issuer_name=ISSUER)
     return SetUp(secret, uri, token)
+
+
+def _lock(connection: Connection, person_id: str) -> None:
+    """Let changes of a person's codes wait for each other; raises `SignInRefused`."""
+    if not lock_row(connection, people.c.id, person_id):
+        raise SignInRefused("Your account was removed.")
 
 
 def _renew_recovery_codes(connection: Connection, person_id: str) -> list[str]:

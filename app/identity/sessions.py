@@ -14,7 +14,7 @@ from app.domain.errors import UploadError
 from app.identity.key_format import digest_of
 from app.identity.recent import RECENT_SECONDS, Recent
 from app.records.identity.people import Person
-from app.records.identity.sessions import USE_NOTED_EVERY, Session, SessionRecords
+from app.records.identity.sessions import Session, SessionRecords
 
 PROVIDER = "provider"
 """How somebody signed in at the OpenID provider."""
@@ -23,7 +23,9 @@ MAX_AGE_OF_PROVIDER = timedelta(days=1)
 """A session that began at the provider ends after a day: the provider does not tell this server
 whom it has blocked."""
 
-STRONG_METHODS = frozenset({"passkey", PROVIDER, "password+code"})
+WITHOUT_PASSWORD = frozenset({"passkey", PROVIDER})
+
+STRONG_METHODS = WITHOUT_PASSWORD | {"password+code"}
 """Ways to sign in that need more than a password. A provider asks for what it wants."""
 
 
@@ -39,10 +41,20 @@ class SessionRules:
     longest: timedelta = timedelta(days=90)
     second_factor: str = "optional"
 
+    @property
+    def use_noted_every(self) -> timedelta:
+        """How often at most use is noted: each time is a write, and a session in use must go on."""
+        return min(timedelta(minutes=1), self.idle / 4)
+
     def expiry(self, method: str, now: datetime, *, began: datetime) -> datetime:
         """When a session ends that is not used after now."""
         longest = min(self.longest, MAX_AGE_OF_PROVIDER) if method == PROVIDER else self.longest
         return min(now + self.idle, began + longest)
+
+    def is_over(self, session: Session, now: datetime) -> bool:
+        """Whether a session has ended, also if it began when sessions lasted longer."""
+        expiry = self.expiry(session.method, session.active_at, began=session.created_at)
+        return now >= min(session.expires_at, expiry)
 
     def demands_second_factor(self, person: Person, roles: Mapping[str, Role]) -> bool:
         """Whether a password alone is not enough for this person."""
@@ -86,7 +98,9 @@ class Sessions:
         """The cookie's value of a new session; that of the cookie it `replaces` has ended.
 
         `method` says how the person signed in: "password", "password+code", "passkey", `PROVIDER`
-        or "link"; `agent` is what the browser calls itself.
+        or "link"; `agent` is what the browser calls itself. Raises `WrongCredentials` if the
+        account is gone, or if its password is by now another than that of `person`, unless they
+        signed in without one; `NotAllowed` for who is blocked.
         """
         cookie, now = secrets.token_urlsafe(TOKEN_BYTES), self._clock()
         session = Session(
@@ -100,7 +114,11 @@ class Sessions:
             address=address[:MAX_ADDRESS_CHARACTERS],
             agent=agent[:MAX_AGENT_CHARACTERS],
         )
-        self._records.add(session, instead_of=digest_of(replaces) if replaces else None)
+        self._records.add(
+            session,
+            instead_of=digest_of(replaces) if replaces else None,
+            password_hash=None if method in WITHOUT_PASSWORD else person.password_hash,
+        )
         self._recent.forget()
         return cookie
 
@@ -113,7 +131,9 @@ class Sessions:
 
     def of_person(self, person_id: str) -> list[Session]:
         """The sessions of a person, the last used first."""
-        return self._records.of_person(person_id, self._clock())
+        now = self._clock()
+        found = self._records.of_person(person_id, now)
+        return [session for session in found if not self._rules.is_over(session, now)]
 
     def has_just_begun(self, person_id: str, session_id: str) -> bool:
         """Whether the person signed in to this session within `JUST_BEGUN`."""
@@ -141,8 +161,11 @@ class Sessions:
         return ended
 
     def strengthen(self, session_id: str, method: str) -> None:
-        """Note that the person has shown more than a password in this session: see `begin`."""
-        self._records.set_method(session_id, method)
+        """Note that the person has shown more than a password in this session: see `begin`.
+
+        A session that was strong before stays what it was: one of the provider ends after a day.
+        """
+        self._records.set_method(session_id, method, unless=STRONG_METHODS)
         self._recent.forget()
 
     def choose_project(self, session_id: str, project_id: str) -> None:
@@ -159,12 +182,13 @@ class Sessions:
         if found is None:
             return None
         session, person, roles = found
-        if person.is_blocked or now >= session.expires_at:
+        if person.is_blocked or self._rules.is_over(session, now):
             return None
-        if now - session.active_at > USE_NOTED_EVERY:
+        every = self._rules.use_noted_every
+        if now - session.active_at > every:
             with suppress(UploadError):  # People can still delete something on a full disk.
                 expires_at = self._rules.expiry(session.method, now, began=session.created_at)
-                self._records.note_use(digest, now, expires_at=expires_at)
+                self._records.note_use(digest, now, every=every, expires_at=expires_at)
         caller = _caller(session, person, roles)
         is_weak = session.method not in STRONG_METHODS
         if is_weak and self._rules.demands_second_factor(person, roles):

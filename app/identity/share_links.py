@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from app.domain.access import Caller, CallerKind, Role
 from app.domain.errors import InvalidRequest, LinkClosed, LinkNotFound
 from app.domain.upload import Upload
+from app.identity.key_format import digest_of
 from app.identity.link_passwords import LinkPasswords
 from app.identity.recent import Recent
 from app.identity.signing import Signing
@@ -33,6 +34,9 @@ MAX_VIEWS = 10**9
 
 MAX_TEXT_CHARACTERS = 200
 """Of a name or a password."""
+
+_DIGEST_CHARACTERS = 32
+"""Of a digest that tells the passwords of a link apart."""
 
 VISIT_TIME = timedelta(hours=12)
 """Who comes again within this time is the same visitor: no further view, no password."""
@@ -170,11 +174,11 @@ class ShareLinks:
         now = self._clock()
         if not self._records.count_view(link.id, now):
             raise LinkClosed(_why_closed(self._records.get(link.id) or link))
-        return self._visits.make(link.id, now + VISIT_TIME)
+        return self._visits.make(_visit_to(link), now + VISIT_TIME)
 
     def is_visited(self, link: ShareLink, kept: str) -> bool:
-        """Whether `kept` is what `visit` has returned for this link, and still counts."""
-        return self._visits.subject_of(kept) == link.id
+        """Whether `kept` is what `visit` has returned for this link with its password of now."""
+        return self._visits.subject_of(kept) == _visit_to(link)
 
     def ticket(
         self, link: ShareLink, film_seconds: float = 0, *, at_least: float = TICKET_SECONDS
@@ -234,6 +238,13 @@ def guest_of(link: ShareLink) -> Caller:
         videos=frozenset(link.videos),
         can_download=link.can_download,
     )
+
+
+def _visit_to(link: ShareLink) -> str:
+    """What the cookie of a visit names: with another password it is worth nothing."""
+    if link.password_hash is None:
+        return link.id
+    return f"{link.id} {digest_of(link.password_hash)[:_DIGEST_CHARACTERS]}"
 
 
 def _why_closed(link: ShareLink) -> str:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from math import inf
 
@@ -33,6 +34,7 @@ from app.identity.passwords import Passwords
 from app.identity.signing import Signing
 from app.records.identity.attempts import Failures, Patience
 from app.records.identity.people import PeopleRecords, Person
+from app.records.identity.sessions import BLOCKED
 
 OF_ACCOUNT = Patience(free=5)
 """From one network: an IPv4 address, or an IPv6 /64. Not from an IPv4 /24: its other addresses
@@ -92,13 +94,14 @@ class SignIn:
     def with_password(self, email: str, password: str, *, address: str, device: str) -> Person:
         """Whose address and password these are; `device` is the cookie of `remember`.
 
+        They may have changed since they were read: `Sessions.begin` compares the hash once more.
         Raises `WrongCredentials`, `TooManyAttempts`, `NotAllowed`, `ServerBusy`.
         """
         if not self.has_passwords:
             raise NotAllowed("Signing in with a password is turned off.")
         email = email.strip().lower()[:MAX_EMAIL_CHARACTERS].encode("utf-8", "replace").decode()
         person = self._people.find_by_email(email)
-        known = self._known_device(person, device)
+        known = None if person is None else self.known_device(person, device)
         limits = _limits(email, address)
         if person is not None and known is not None:
             limits = _limits_of_known(person, f"device:{known}")
@@ -111,14 +114,18 @@ class SignIn:
                 failures=max((each.count for each in failures.values()), default=1),
             )
         if person.is_blocked:
-            raise NotAllowed("Your account is blocked. An administrator can let you in again.")
-        self._refresh(person, password)
-        return person
+            raise NotAllowed(BLOCKED)
+        refreshed = self._refreshed(person, password)
+        if refreshed is None:  # By another request, or it is another password by now.
+            return self.with_password(email, password, address=address, device=device)
+        return refreshed
 
     def confirm(self, person: Person, password: str) -> None:
         """Raise `InvalidField` unless a person who is signed in knows the password too."""
         limits = _limits_of_known(person, f"confirm:{person.id}")
-        if self._checks.failures_after(person.password_hash, password, limits):
+        failures = self._checks.failures_after(person.password_hash, password, limits)
+        now = self._people.find(person.id)  # The check may have taken long.
+        if failures or now is None or now.password_hash != person.password_hash:
             raise InvalidField("This is not your password.", field="old_password")
 
     def remember(self, person: Person) -> str:
@@ -130,8 +137,9 @@ class SignIn:
         failures = self._checks.failures_of(f"account:{person.email}")
         return failures if failures is not None and failures.count >= SHOWN_FROM else None
 
-    def _known_device(self, person: Person | None, device: str) -> str | None:
-        if person is None or not device:
+    def known_device(self, person: Person, device: str) -> str | None:
+        """The number of a browser that has a cookie of `remember` for this person."""
+        if not device:
             return None
         try:
             person_id, number = self._signing.signer("device").loads(device, DEVICE_SECONDS)
@@ -146,11 +154,20 @@ class SignIn:
             self._checks.count({f"warned:{person.id}": OF_WARNINGS})
             self._warn(person, failures.count)
 
-    def _refresh(self, person: Person, password: str) -> None:
-        """Hash the password anew where parameters have changed: only now it is known."""
-        if person.password_hash and self._passwords.is_outdated(person.password_hash):
-            with suppress(ServerBusy):  # Next time.
-                self._people.replace_hash(person, self._passwords.hash(password))
+    def _refreshed(self, person: Person, password: str) -> Person | None:
+        """Hash the password anew where parameters have changed: only now it is known.
+
+        The person with the hash that is stored by now; None if it was replaced meanwhile.
+        """
+        if not (person.password_hash and self._passwords.is_outdated(person.password_hash)):
+            return person
+        try:
+            new = self._passwords.hash(password)
+        except ServerBusy:  # Next time.
+            return person
+        if not self._people.replace_hash(person, new):
+            return None
+        return replace(person, password_hash=new)
 
 
 def _limits_of_known(person: Person, subject: str) -> Limits:

@@ -38,7 +38,7 @@ DONE = {
 
 
 @blueprint.get("")
-@requires(Action.HAVE_ACCOUNT)
+@requires(Action.SECURE_ACCOUNT)
 def show() -> Response:
     """The account."""
     return _page(_me(), {})

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from flask import Blueprint, make_response, redirect, render_template, request, url_for
 from werkzeug import Response
 
-from app.domain.access import Action, Caller, CallerKind
+from app.domain.access import Action, Caller, CallerKind, scope_of
 from app.domain.audit import AuditAction
 from app.domain.errors import InvalidField
 from app.http.access_rules import requires
@@ -59,6 +59,7 @@ def _join_as(caller: Caller, invitation: Invitation, code: str) -> Response:
     identity = current_services().identity
     if request.method != "POST" or form_fields().get("person") != caller.id:
         return _asked(invitation)
+    scope_of(caller, Action.HAVE_ACCOUNT)  # Raises for who must set up a second factor first.
     try:
         identity.invitations.accept(code, caller.id)
     except InvalidField as error:

@@ -32,7 +32,7 @@ blueprint.before_request(lambda: require_own_page(request))
 
 
 @blueprint.post("/account/passkeys/options")
-@requires(Action.HAVE_ACCOUNT)
+@requires(Action.SECURE_ACCOUNT)
 def begin_registration() -> Response:
     """What a device needs to make a passkey, and the token to send with what it made.
 
@@ -49,7 +49,7 @@ def begin_registration() -> Response:
 
 
 @blueprint.post("/account/passkeys")
-@requires(Action.HAVE_ACCOUNT)
+@requires(Action.SECURE_ACCOUNT)
 def register() -> tuple[Response, int]:
     """Keep the `credential` that a device has made under a `name`."""
     body, browser = json_object(), _signed_in_browser()
@@ -57,6 +57,9 @@ def register() -> tuple[Response, int]:
     credential = member(body, "credential", kind=dict)
     token = member(body, "token", kind=str)
     person_id = current_caller().id
+    person = current_services().identity.people.find(person_id)
+    if person is not None:
+        require_known_way(person)
     passkey = _passkeys().register(person_id, browser, credential, token, name=name)
     if current_caller().needs_second_factor:  # The device has just verified its owner.
         current_services().identity.sessions.strengthen(current_caller().session, "passkey")

@@ -70,7 +70,7 @@ def _code_page(token: str, target: str, error: UploadError | None = None) -> Res
 
 
 @blueprint.post("/account/codes/begin")
-@requires(Action.HAVE_ACCOUNT)
+@requires(Action.SECURE_ACCOUNT)
 def begin() -> Response:
     """Show a new secret, as text and as a QR code, and ask for a first code."""
     person = _me()
@@ -83,12 +83,13 @@ def begin() -> Response:
 
 
 @blueprint.post("/account/codes")
-@requires(Action.HAVE_ACCOUNT)
+@requires(Action.SECURE_ACCOUNT)
 def add() -> Response:
     """Keep the secret if the code is one of its; show the recovery codes this one time."""
     person, fields, identity = _me(), form_fields(), current_services().identity
     factors, session = _factors(), current_caller().session
     try:
+        require_known_way(person)
         set_up = factors.resume(person, fields.get("token", ""), session)
     except InvalidField as error:
         return _refused(error)

@@ -51,10 +51,9 @@ def sign_in() -> Response:
     fields = form_fields()
     target, email = next_page(fields.get("next", "")), fields.get("email", "")
     try:
-        person = person_with(email, fields.get("password", ""))
+        return signed_in_or_asked(person_with(email, fields.get("password", "")), target)
     except (WrongCredentials, TooManyAttempts, NotAllowed, ServerBusy) as error:
         return _page(target, email, error)
-    return signed_in_or_asked(person, target)
 
 
 @blueprint.route("/sign-in/forgotten", methods=["GET", "POST"])

@@ -9,12 +9,13 @@ from __future__ import annotations
 from sqlalchemy import Column, Connection, Table, func, select, text
 
 
-def lock_row(connection: Connection, key: Column[str], value: str) -> None:
+def lock_row(connection: Connection, key: Column[str], value: str) -> bool:
     """Block others from locking or changing this row until the transaction ends.
 
-    They may still insert rows that refer to it.
+    They may still insert rows that refer to it. False if there is no such row.
     """
-    connection.execute(select(key).where(key == value).with_for_update(key_share=True))
+    query = select(key).where(key == value).with_for_update(key_share=True)
+    return connection.execute(query).first() is not None
 
 
 def lock_table(connection: Connection, table: Table) -> None:

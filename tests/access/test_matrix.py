@@ -189,8 +189,9 @@ def strangers(site: Site, other: str) -> Iterator[Sender]:
     viewer = site.person("administrator and viewer", Role.VIEWER, is_admin=True)
     yield by_person(site, Role.VIEWER, viewer)
     blocked = site.person("blocked person", Role.MANAGER)
+    sender = replace(by_person(site, None, blocked), is_known=False)
     site.identity.accounts.block(blocked)
-    yield replace(by_person(site, None, blocked), is_known=False)
+    yield sender
     _, headers = site.key(Role.MANAGER, project=other)
     yield Sender(name="manager of another project", headers=headers)
     key_id, headers = site.key(Role.MANAGER)
@@ -319,6 +320,7 @@ def is_admitted(action: Action, sender: Sender) -> bool:
     return {
         Action.BELONG: not sender.prefix,
         Action.HAVE_ACCOUNT: sender.is_person,
+        Action.SECURE_ACCOUNT: sender.is_person,
         Action.ADMINISTER: sender.is_admin,
         Action.MEASURE: sender.is_admin,
     }[action]

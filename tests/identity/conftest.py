@@ -6,8 +6,16 @@ from collections.abc import Iterator
 
 import pytest
 
+from app.identity.password_checks import PasswordChecks
+from app.identity.passwords import Passwords
+from app.identity.second_factor import SecondFactors
+from app.identity.signing import Signing
+from app.identity.single_use import SingleUse
 from app.records.engine import Database
-from tests.identity.world import World
+from app.records.identity.attempts import AttemptRecords
+from app.records.identity.spent_tokens import SpentTokens
+from app.records.shared_values import SharedValues
+from tests.identity.world import CHEAP, World
 from tests.site import Site, new_site
 
 
@@ -15,6 +23,15 @@ from tests.site import Site, new_site
 def world(database: Database) -> World:
     """People in a database of their own."""
     return World(database)
+
+
+@pytest.fixture
+def factors(world: World) -> SecondFactors:
+    """The one-time codes of these people."""
+    signing = Signing(SharedValues(world.database))
+    tokens = SingleUse(SpentTokens(world.database), signing, clock=world.clock)
+    checks = PasswordChecks(Passwords(CHEAP), AttemptRecords(world.database), clock=world.clock)
+    return SecondFactors(world.database, tokens, checks, clock=world.clock)
 
 
 @pytest.fixture(scope="module")

@@ -253,7 +253,7 @@ def test_a_new_password_removes_what_a_thief_may_have_added(
 ) -> None:
     ann, records = world.person(), PasskeyRecords(world.database)
     records.add(passkey_of(ann, world))
-    invitations.choose_password(invitations.to_reset(ann, by=""), ANOTHER)
+    ann = invitations.choose_password(invitations.to_reset(ann, by=""), ANOTHER)
     assert records.of_person(ann.id) == []
     waiting = invitations.to_reset(ann, by="")
     accounts.change_password(ann, GOOD_PASSWORD, session_id="")
@@ -307,6 +307,9 @@ def test_changing_the_password_ends_the_other_sessions(
     mine = sessions.caller(here)
     assert mine is not None
     accounts.change_password(ann, ANOTHER, session_id=mine.session)
+    assert [session.id for session in sessions.of_person(ann.id)] == [mine.session]
+    with pytest.raises(InvalidField, match="in the meantime"):
+        accounts.change_password(ann, GOOD_PASSWORD, session_id="")  # It was another one then.
     assert [session.id for session in sessions.of_person(ann.id)] == [mine.session]
 
 

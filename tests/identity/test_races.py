@@ -10,6 +10,7 @@ from functools import partial
 from threading import Barrier
 
 import pytest
+from pyotp import TOTP
 from sqlalchemy import select
 
 from app.domain.access import FIRST_PROJECT, Role
@@ -20,10 +21,13 @@ from app.domain.errors import (
     LastManager,
     LinkClosed,
     NotAllowed,
+    SignInRefused,
     UploadError,
+    WrongCredentials,
 )
 from app.domain.upload import Upload
 from app.domain.webhooks import SUBSCRIBABLE
+from app.identity.second_factor import RECOVERY_CODES, SecondFactors
 from app.identity.webhook_delivery import LEASE
 from app.records.engine import Database
 from app.records.identity.attempts import AttemptRecords
@@ -151,8 +155,83 @@ def test_a_visit_and_what_ends_all_sessions_do_not_wait_for_each_other(database:
         sessions.add(session, instead_of=None)
         world.clock.turn(hours=1)
         until = world.clock.now + timedelta(hours=1)
-        visit = partial(sessions.note_use, session.digest, world.clock.now, expires_at=until)
+        now, every = world.clock.now, timedelta(minutes=1)
+        visit = partial(sessions.note_use, session.digest, now, every=every, expires_at=until)
         assert at_once(visit, give) == [None, None]
+
+
+@pytest.mark.parametrize("change", ["password", "block", "remove"])
+def test_no_session_outlives_what_ends_all_sessions_of_a_person(world: World, change: str) -> None:
+    world.person("root@example.org", is_admin=True)
+    sessions = SessionRecords(world.database)
+
+    def set_password(person: Person) -> None:
+        world.people.set_password(person, "new")
+        sessions.end_of_person(person.id)
+
+    for number in range(2 * ROUNDS):
+        ann = world.person(f"{number}@example.org", password_hash="old")
+        new, now = new_session(world, ann), world.clock()
+        changes: dict[str, Callable[[], object]] = {
+            "password": partial(set_password, ann),
+            "block": partial(world.people.block, ann.id, now),
+            "remove": partial(world.people.remove, ann.id, now),
+        }
+        begun, changed = at_once(
+            partial(sessions.add, new, instead_of=None, password_hash="old"), changes[change]
+        )
+        assert isinstance(begun, NotAllowed | WrongCredentials | None)
+        assert not isinstance(changed, Exception)
+        assert sessions.of_person(ann.id, now) == []
+
+
+def test_of_passwords_that_are_chosen_at_once_one_is_kept(world: World) -> None:
+    for number in range(ROUNDS):
+        ann = world.person(f"{number}@example.org", password_hash="old")
+        kept = at_once(*[partial(world.people.set_password, ann, new) for new in ("a", "b", "c")])
+        assert sorted(map(bool, kept)) == [False, False, True]
+        found = world.people.find(ann.id)
+        assert found is not None
+        assert found.password_hash == "abc"[kept.index(True)]
+
+
+def test_of_recovery_codes_that_are_made_at_once_those_of_one_work(
+    world: World, factors: SecondFactors
+) -> None:
+    ann = world.person()
+    for _ in range(ROUNDS):
+        made = at_once(*[partial(factors.renew_recovery_codes, ann.id)] * 3)
+        assert kinds(made) == {list}
+        assert factors.recovery_codes_left(ann.id) == RECOVERY_CODES
+
+
+def test_of_set_ups_that_end_at_once_one_counts(world: World, factors: SecondFactors) -> None:
+    for number in range(ROUNDS):
+        ann = world.person(f"{number}@example.org")
+        set_ups = [factors.begin(ann, "") for _ in range(3)]
+        codes = [TOTP(each.secret).at(world.clock()) for each in set_ups]
+        done = at_once(
+            *[partial(factors.confirm, ann, *each) for each in zip(set_ups, codes, strict=True)]
+        )
+        assert kinds(done) == {list}
+        assert factors.recovery_codes_left(ann.id) == RECOVERY_CODES
+
+
+def test_a_second_factor_is_set_up_while_the_account_is_deleted(
+    world: World, factors: SecondFactors
+) -> None:
+    world.person("root@example.org", is_admin=True)
+    for number in range(2 * ROUNDS):
+        ann = world.person(f"{number}@example.org")
+        set_up = factors.begin(ann, "")
+        code = TOTP(set_up.secret).at(world.clock())
+        done, removed = at_once(
+            partial(factors.confirm, ann, set_up, code),
+            partial(world.people.remove, ann.id, world.clock()),
+        )
+        assert isinstance(done, list | SignInRefused)
+        assert removed == {}
+        assert factors.people() == set()
 
 
 def test_a_delivery_is_claimed_once(database: Database) -> None:

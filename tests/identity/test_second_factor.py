@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pyotp
 import pytest
 
 from app.domain.errors import InvalidField, SignInRefused, TooManyAttempts
-from app.identity.password_checks import PasswordChecks
-from app.identity.passwords import Passwords
 from app.identity.second_factor import OF_CODES, RECOVERY_CODES, STEP_SECONDS, SecondFactors
-from app.identity.signing import Signing
-from app.identity.single_use import LIFETIME, SingleUse
-from app.records.identity.attempts import AttemptRecords
+from app.identity.single_use import LIFETIME
 from app.records.identity.people import Person
-from app.records.identity.spent_tokens import SpentTokens
-from app.records.shared_values import SharedValues
-from tests.identity.world import CHEAP, World
+from tests.identity.world import World
 
 MARK = "this browser"
-
-
-@pytest.fixture
-def factors(world: World) -> SecondFactors:
-    signing = Signing(SharedValues(world.database))
-    tokens = SingleUse(SpentTokens(world.database), signing, clock=world.clock)
-    checks = PasswordChecks(Passwords(CHEAP), AttemptRecords(world.database), clock=world.clock)
-    return SecondFactors(world.database, tokens, checks, clock=world.clock)
 
 
 @pytest.fixture
@@ -46,7 +33,7 @@ def turn_on(world: World, factors: SecondFactors, person: Person) -> tuple[pyotp
 
 def is_good(factors: SecondFactors, person: Person, code: str) -> bool:
     try:
-        factors.check(person.id, code)
+        factors.check(person, code)
     except InvalidField:
         return False
     return True
@@ -119,9 +106,28 @@ def test_guessing_has_to_wait_and_the_wait_ends(
     for _ in range(OF_CODES.free):
         assert not is_good(factors, ann, "000000")
     with pytest.raises(TooManyAttempts):
-        factors.check(ann.id, app.at(world.clock()))
+        factors.check(ann, app.at(world.clock()))
     world.clock.turn(minutes=15)
     assert is_good(factors, ann, app.at(world.clock()))
+
+
+def test_who_guesses_with_a_password_locks_out_neither_known_browsers_nor_another_password(
+    world: World, factors: SecondFactors, ann: Person
+) -> None:
+    app, codes = turn_on(world, factors, ann)
+    for _ in range(OF_CODES.free):
+        assert not is_good(factors, ann, "000000")
+    with pytest.raises(TooManyAttempts):
+        factors.check(ann, codes[0])
+    factors.check(ann, app.at(world.clock()), is_known_device=True)
+    with pytest.raises(TooManyAttempts):
+        factors.check(ann, codes[0])
+    assert is_good(factors, replace(ann, password_hash="another hash"), codes[0])
+    for _ in range(OF_CODES.free):
+        with pytest.raises(InvalidField):
+            factors.check(ann, "000000", is_known_device=True)
+    with pytest.raises(TooManyAttempts):
+        factors.check(ann, codes[1], is_known_device=True)
 
 
 def test_guesses_at_the_same_time_are_all_counted(
@@ -167,8 +173,10 @@ def test_a_token_works_in_its_own_browser_until_the_password_or_the_account_chan
     world.people.replace_hash(ann, "another hash")
     with pytest.raises(SignInRefused, match="password was changed"):
         factors.person_of(token, MARK)
-    token = factors.ask(ann, MARK)
-    assert factors.person_of(token, MARK).id == ann.id, "an old record of the person is no matter"
+    token = factors.ask(ann, MARK)  # The old password was checked before it was changed.
+    with pytest.raises(SignInRefused, match="password was changed"):
+        factors.person_of(token, MARK)
+    token = factors.ask(replace(ann, password_hash="another hash"), MARK)
     world.person("admin@example.org", is_admin=True)
     world.people.block(ann.id, world.clock())
     with pytest.raises(SignInRefused, match="blocked"):

@@ -1,9 +1,11 @@
 """Sessions: for whom they stand, when they end."""
 
+from datetime import timedelta
+
 import pytest
 
 from app.domain.access import Action, Caller, CallerKind, Role, scope_of
-from app.domain.errors import NotAllowed, SecondFactorMissing
+from app.domain.errors import NotAllowed, SecondFactorMissing, WrongCredentials
 from app.identity.sessions import PROVIDER, SessionRules, Sessions
 from app.records.identity.people import Person
 from app.records.identity.sessions import SessionRecords
@@ -16,9 +18,10 @@ def sessions(world: World) -> Sessions:
     return new_sessions(world)
 
 
-def new_sessions(world: World) -> Sessions:
+def new_sessions(world: World, rules: SessionRules | None = None) -> Sessions:
     """As another process has them, which remembers nothing."""
-    return Sessions(SessionRecords(world.database), clock=world.clock, new_id=world.new_id)
+    records = SessionRecords(world.database)
+    return Sessions(records, clock=world.clock, new_id=world.new_id, rules=rules)
 
 
 def begin(sessions: Sessions, person: Person, *, replaces: str = "") -> str:
@@ -81,12 +84,59 @@ def test_who_is_blocked_is_nobody(world: World, sessions: Sessions) -> None:
     world.person("admin@example.org", is_admin=True)
     before = begin(sessions, ann)
     world.people.block(ann.id, world.clock())
-    after = begin(sessions, ann)
+    with pytest.raises(NotAllowed, match="blocked"):
+        begin(sessions, ann)
     assert caller(world, before) is None
-    assert caller(world, after) is None
     world.people.unblock(ann.id)
     assert caller(world, before) is None, "it was ended for good"
-    assert caller(world, after) is not None
+    assert caller(world, begin(sessions, ann)) is not None
+
+
+@pytest.mark.parametrize(
+    ("method", "becomes"),
+    [
+        ("password", "password+code"),
+        ("link", "password+code"),
+        ("passkey", "passkey"),
+        (PROVIDER, PROVIDER),
+    ],
+)
+def test_what_is_shown_besides_makes_only_weak_sessions_stronger(
+    world: World, sessions: Sessions, method: str, becomes: str
+) -> None:
+    ann = world.person()
+    cookie = sessions.begin(ann, method, address="", agent="")
+    (before,) = sessions.of_person(ann.id)
+    sessions.strengthen(before.id, "password+code")
+    (after,) = sessions.of_person(ann.id)
+    assert after.method == becomes
+    world.clock.turn(hours=20)
+    caller(world, cookie)
+    world.clock.turn(hours=5)
+    assert (caller(world, cookie) is None) == (method == PROVIDER)
+
+
+@pytest.mark.parametrize("method", ["password", "password+code", "link"])
+def test_no_session_begins_with_a_password_that_was_changed(
+    world: World, sessions: Sessions, method: str
+) -> None:
+    before = world.person(password_hash="a hash")
+    world.people.set_password(before, "another hash")
+    with pytest.raises(WrongCredentials):
+        sessions.begin(before, method, address="", agent="")
+    assert sessions.of_person(before.id) == []
+    for other in ("passkey", PROVIDER):
+        assert sessions.begin(before, other, address="", agent="")
+
+
+def test_no_session_begins_for_an_account_that_was_deleted(
+    world: World, sessions: Sessions
+) -> None:
+    ann = world.person()
+    world.person("admin@example.org", is_admin=True)
+    world.people.remove(ann.id, world.clock())
+    with pytest.raises(WrongCredentials):
+        sessions.begin(ann, "passkey", address="", agent="")
 
 
 def test_a_session_ends_thirty_days_after_its_last_use(world: World, sessions: Sessions) -> None:
@@ -125,6 +175,35 @@ def test_use_is_noted_once_a_minute(world: World, sessions: Sessions) -> None:
     assert sessions.of_person(ann.id)[0].active_at == world.clock()
 
 
+@pytest.mark.parametrize("seconds", [10, 29])
+def test_a_session_in_use_goes_on_however_short_it_may_be_idle(
+    world: World, seconds: float
+) -> None:
+    rules, ann = SessionRules(idle=timedelta(seconds=60)), world.person()
+    cookie = begin(new_sessions(world, rules), ann)
+    for _ in range(20):
+        world.clock.turn(seconds=seconds)
+        assert new_sessions(world, rules).caller(cookie) is not None
+    world.clock.turn(seconds=60)
+    assert new_sessions(world, rules).caller(cookie) is None
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [SessionRules(idle=timedelta(hours=1)), SessionRules(longest=timedelta(hours=2))],
+    ids=["idle", "longest"],
+)
+def test_a_shorter_life_holds_for_sessions_that_have_begun(
+    world: World, sessions: Sessions, rules: SessionRules
+) -> None:
+    ann = world.person()
+    cookie = begin(sessions, ann)
+    world.clock.turn(hours=3)
+    assert new_sessions(world, rules).caller(cookie) is None
+    assert new_sessions(world, rules).of_person(ann.id) == []
+    assert caller(world, cookie) is not None
+
+
 def test_people_see_and_end_their_own_sessions(world: World, sessions: Sessions) -> None:
     ann, bob = world.person(), world.person("bob@example.org")
     first, second, third = (begin(sessions, ann) for _ in range(3))
@@ -150,12 +229,11 @@ def test_the_database_has_nothing_that_could_be_used_as_a_cookie(
 
 
 @pytest.mark.parametrize("method", ["password", "link", "password+code", "passkey", PROVIDER])
-def test_of_whom_more_than_a_password_is_demanded_reaches_only_the_account(
+def test_of_whom_more_than_a_password_is_demanded_can_only_secure_the_account(
     world: World, method: str
 ) -> None:
     rules = SessionRules(second_factor="everyone")
-    records = SessionRecords(world.database)
-    sessions = Sessions(records, clock=world.clock, new_id=world.new_id, rules=rules)
+    sessions = new_sessions(world, rules)
     ann = world.person(is_admin=True)
     world.join(ann, Role.MANAGER)
     found = sessions.caller(sessions.begin(ann, method, address="", agent=""))
@@ -169,4 +247,4 @@ def test_of_whom_more_than_a_password_is_demanded_reaches_only_the_account(
         except NotAllowed:  # Of links and of this machine alone.
             pass
     is_weak = method in {"password", "link"}
-    assert refused == (set(Action) - {Action.VISIT, Action.HAVE_ACCOUNT} if is_weak else set())
+    assert refused == (set(Action) - {Action.VISIT, Action.SECURE_ACCOUNT} if is_weak else set())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -179,6 +180,20 @@ def test_a_password_is_asked_for_and_cannot_be_tried_without_end(
     world.clock.turn(minutes=15)
     assert links.visit(link, "open sesame", address=ADDRESS)
     assert links.opened(link.code).views == 2
+
+
+@pytest.mark.parametrize("before", [None, "open sesame"])
+def test_another_password_is_asked_of_earlier_visitors_too(
+    links: ShareLinks, share: Share, before: str | None
+) -> None:
+    link = share(password=before)
+    kept = links.visit(link, before or "", address=ADDRESS)
+    renamed = links.change(link, replace(links.terms(link), name="Summer"))
+    assert links.is_visited(renamed, kept)
+    changed = links.change(link, replace(links.terms(link), password="close sesame"))
+    assert not links.is_visited(changed, kept)
+    again = links.visit(changed, "close sesame", address=ADDRESS)
+    assert links.is_visited(changed, again)
 
 
 def test_a_server_that_is_busy_counts_no_guess(world: World) -> None:

@@ -154,11 +154,31 @@ def test_a_hash_with_old_parameters_is_replaced_at_the_next_sign_in(
 ) -> None:
     old = PasswordHasher(time_cost=2, memory_cost=16, parallelism=1).hash(GOOD_PASSWORD)
     ann = world.person(EMAIL, password_hash=old)
-    door.try_(GOOD_PASSWORD)
+    signed_in = door.try_(GOOD_PASSWORD)
     found = world.people.find(ann.id)
     assert found is not None
     assert found.password_hash not in {None, old}
-    assert isinstance(door.try_(GOOD_PASSWORD), Person)
+    assert door.try_(GOOD_PASSWORD) == signed_in == found
+
+
+@pytest.mark.parametrize("new", [GOOD_PASSWORD, "another password"])
+def test_a_hash_that_was_replaced_while_it_was_checked_is_checked_anew(
+    door: Door, world: World, monkeypatch: pytest.MonkeyPatch, new: str
+) -> None:
+    old = PasswordHasher(time_cost=2, memory_cost=16, parallelism=1).hash(GOOD_PASSWORD)
+    ann, stored, hash_anew = world.person(EMAIL, password_hash=old), CHEAP.hash(new), CHEAP.hash
+
+    def hash_late(password: str) -> str:
+        world.people.set_password(ann, stored)
+        return hash_anew(password)
+
+    monkeypatch.setattr(door.passwords, "hash", hash_late)
+    answer = door.try_(GOOD_PASSWORD)
+    if new == GOOD_PASSWORD:
+        assert answer == world.people.find(ann.id)
+    else:
+        assert isinstance(answer, WrongCredentials)
+    assert getattr(world.people.find(ann.id), "password_hash", None) == stored
 
 
 @pytest.mark.parametrize("email", [EMAIL, "nobody@example.org"])
@@ -405,6 +425,14 @@ def test_who_is_signed_in_confirms_the_password_as_rarely(door: Door, ann: Perso
         with pytest.raises(InvalidField):
             door.rule.confirm(ann, "wrong")
     with pytest.raises(TooManyAttempts):
+        door.rule.confirm(ann, GOOD_PASSWORD)
+
+
+def test_a_password_that_was_changed_while_it_was_checked_confirms_nothing(
+    door: Door, ann: Person, world: World
+) -> None:
+    world.people.set_password(ann, CHEAP.hash("another password"))
+    with pytest.raises(InvalidField):
         door.rule.confirm(ann, GOOD_PASSWORD)
 
 

@@ -8,13 +8,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from threading import enumerate as enumerate_threads
 from typing import Any
+from unittest.mock import ANY
 
 import pyotp
 import pytest
 from werkzeug.test import TestResponse
 
-from app.domain.access import FIRST_PROJECT, Role
+from app.domain.access import FIRST_PROJECT, Action, Caller, CallerKind, Role, scope_of
 from app.domain.audit import AuditAction, AuditFilter
+from app.domain.errors import SecondFactorMissing
+from app.http.access_rules import rules_of
+from app.identity.second_factor import OF_CODES
 from app.records.identity.passkeys import Passkey, PasskeyRecords
 from app.records.identity.people import Person
 from tests.identity.test_mail import new_box
@@ -79,6 +83,23 @@ def test_a_password_alone_no_longer_signs_in(site: Site) -> None:
         AuditAction.SESSION_REFUSED,
         AuditAction.FACTOR_ADDED,
     ]
+
+
+def test_a_thief_of_the_password_keeps_the_owner_out_of_no_known_browser(site: Site) -> None:
+    ann = site.person(role=Role.EDITOR)
+    known, thief = site.browser(), site.browser()
+    known.sign_in(ann.email)
+    _, codes = set_up(known)
+    known.post("/sign-out")
+
+    def enter(browser: Browser, code: str) -> int:
+        asked = browser.sign_in(ann.email)
+        fields = {"token": hidden(asked, "token"), "next": "", "code": code}
+        return browser.post("/sign-in/code", fields).status_code
+
+    assert 429 in {enter(thief, "000000") for _ in range(OF_CODES.free + 2)}
+    assert enter(site.browser(), codes[0]) == 429
+    assert enter(known, codes[0]) == 303
 
 
 def test_programs_sign_in_with_a_code_too(site: Site) -> None:
@@ -208,19 +229,6 @@ def test_who_signs_in_elsewhere_gets_no_password_by_mail(tmp_path: Path) -> None
         assert last.email in to[0]
 
 
-def add_passkey(site: Site, person: Person) -> None:
-    key = Passkey(
-        id="1" * 32,
-        credential_id=b"1",
-        person_id=person.id,
-        public_key=b"1",
-        sign_count=0,
-        name="Laptop",
-        created_at=datetime.now(UTC),
-    )
-    PasskeyRecords(site.services.database).add(key)
-
-
 def require_passkey(browser: Browser) -> None:
     for answer in (
         browser.post("/account/codes/begin"),
@@ -233,8 +241,10 @@ def require_passkey(browser: Browser) -> None:
 def test_who_has_a_passkey_adds_nothing_by_the_password_alone(tmp_path: Path) -> None:
     with new_site(tmp_path, second_factor="everyone") as site:
         ann = site.person("keyed@example.org", Role.EDITOR)
-        add_passkey(site, ann)
-        require_passkey(site.browser(ann))
+        browser, key = site.browser(ann), add_passkey(site, ann)
+        removed = browser.client.post(f"/account/passkeys/{key.id}/remove")
+        assert (removed.status_code, removed.get_json()["code"]) == (403, "second_factor_missing")
+        require_passkey(browser)
 
 
 def test_who_reads_the_mail_of_somebody_with_a_passkey_gets_no_further(tmp_path: Path) -> None:
@@ -246,6 +256,134 @@ def test_who_reads_the_mail_of_somebody_with_a_passkey_gets_no_further(tmp_path:
         assert browser.post(link, {"password": OTHER_PASSWORD}).status_code == 303
         require_passkey(browser)
         assert browser.client.get("/api/videos").status_code == 403
+
+
+def test_who_has_a_second_factor_by_now_finishes_no_set_up_of_the_password_alone(
+    tmp_path: Path,
+) -> None:
+    with new_site(tmp_path, second_factor="everyone") as site:
+        ann, bob = site.person(role=Role.EDITOR), site.person("Bob", Role.EDITOR)
+        thief, page, fields = site.browser(bob), *begun(site.browser(ann))
+        add_passkey(site, ann)
+        assert page.post("/account/codes", fields).status_code == 400
+        assert not site.identity.second_factors.has(ann.id)
+        set_up(site.browser(bob))
+        late = Browser(site.client(bob))
+        refused = late.post("/account/codes/begin")
+        assert (refused.status_code, "with a one-time code" in refused.text) == (400, True)
+        assert not thief.who()["signed_in"]
+
+
+def test_a_session_that_another_process_has_ended_changes_no_account(site: Site) -> None:
+    ann = site.person(role=Role.EDITOR)
+    thief = Browser(site.another_worker().client(ann))
+    assert thief.who()["signed_in"]
+    page, fields = begun(thief)
+    site.identity.sessions.end_others(ann.id, but="")
+    assert page.who()["signed_in"], "that process remembers it"
+    page.post("/account/codes", fields)
+    page.post("/account/name", {"name": "Thief"})
+    assert not site.identity.second_factors.has(ann.id)
+    assert site.identity.people.find(ann.id) == replace(ann, visited_at=ANY)
+
+
+def begun(browser: Browser) -> tuple[Browser, dict[str, str]]:
+    """The browser, and the form that would end the set-up it has begun."""
+    page = browser.post("/account/codes/begin")
+    secret = re.search(r'value="([A-Z2-7]{32})"', page.text)
+    assert secret
+    return browser, {"token": hidden(page, "token"), "code": code_of(secret[1])}
+
+
+def add_passkey(site: Site, person: Person) -> Passkey:
+    key = Passkey(
+        id="1" * 32,
+        credential_id=b"1",
+        person_id=person.id,
+        public_key=b"1",
+        sign_count=0,
+        name="Laptop",
+        created_at=datetime.now(UTC),
+    )
+    PasskeyRecords(site.services.database).add(key)
+    return key
+
+
+CHANGES_NOTHING_OF_THE_ACCOUNT = {
+    "api_session.begin",
+    "api_session.end",
+    "invitations.join",  # Not with this account: see below.
+    "invitations.reset",
+    "invitations.set_up",
+    "passkeys.begin_sign_in",
+    "passkeys.sign_in",
+    "second_factor.sign_in",
+    "shared.visit",
+    "sign_in.forgotten",
+    "sign_in.sign_in",
+    "sign_in.sign_out",
+    "upload_link.enter",
+}
+"""What strangers may send too."""
+
+SETS_UP_A_FACTOR = {
+    "passkeys.begin_registration",
+    "passkeys.register",
+    "second_factor.add",
+    "second_factor.begin",
+}
+"""Each calls `require_known_way`."""
+
+
+def test_who_must_set_up_a_second_factor_changes_nothing_else(site: Site) -> None:
+    caller = Caller(
+        kind=CallerKind.PERSON,
+        project=FIRST_PROJECT,
+        roles={FIRST_PROJECT: Role.MANAGER},
+        is_admin=True,
+        needs_second_factor=True,
+    )
+
+    def is_refused(action: Action) -> bool:
+        try:
+            scope_of(caller, action)
+        except SecondFactorMissing:
+            return True
+        return False
+
+    rules = rules_of(site.app)
+    changing = {
+        rule.endpoint
+        for rule in site.app.url_map.iter_rules()
+        if (rule.methods or set()) - {"GET", "HEAD", "OPTIONS"}
+    }
+    reached = {endpoint for endpoint in changing if not is_refused(rules[endpoint].action)}
+    assert reached == CHANGES_NOTHING_OF_THE_ACCOUNT | SETS_UP_A_FACTOR
+
+
+def test_the_account_page_shows_only_the_way_to_a_second_factor(tmp_path: Path) -> None:
+    with new_site(tmp_path, second_factor="everyone") as site:
+        site.person("first@example.org", is_admin=True)
+        ann = site.person(role=Role.MANAGER)
+        browser = site.browser(ann)
+        for path in ("delete", "made/end", "name", "password", "sessions/end-others"):
+            assert browser.post(f"/account/{path}").status_code == 403
+            assert f'action="/account/{path}"' not in browser.get("/account").text
+        assert site.identity.people.find(ann.id) == replace(ann, visited_at=ANY)
+        set_up(browser)
+        assert 'action="/account/delete"' in browser.get("/account").text
+
+
+def test_who_must_set_up_a_second_factor_joins_nothing_before(tmp_path: Path) -> None:
+    with new_site(tmp_path, second_factor="everyone") as site:
+        ann, project = site.person(is_admin=True), site.project()
+        code = site.identity.invitations.to_join(
+            ann.email, by=f"person:{ann.id}", project_id=project, role=Role.EDITOR
+        )
+        browser, fields = site.browser(ann), {"person": ann.id}
+        assert browser.post(f"/join/{code}", fields).status_code == 403
+        set_up(browser)
+        assert browser.post(f"/join/{code}", fields).status_code == 303
 
 
 def test_without_mail_nothing_is_promised(site: Site) -> None:
@@ -283,6 +421,17 @@ def test_an_account_is_deleted_with_what_is_its_alone(site: Site) -> None:
     other = site.client(site.person("other@example.org", Role.VIEWER))
     assert other.get(f"/api/videos/{video.id}").status_code == 200
     assert site.browser().sign_in(frank.email).status_code == 401
+
+
+def test_a_project_whose_last_manager_has_gone_is_the_administrators(site: Site) -> None:
+    project = site.project()
+    manager = site.person(role=Role.MANAGER, project=project)
+    viewer = site.person("Vera", Role.VIEWER, project=project)
+    assert site.browser(manager).post("/account/delete").status_code == 303
+    admin = site.client(site.person("Root", is_admin=True))
+    url = f"/api/projects/{project}/members/{viewer.id}"
+    assert admin.patch(url, json={"role": "manager"}).status_code == 200
+    assert site.identity.people.roles(viewer.id) == {project: Role.MANAGER}
 
 
 def test_the_last_administrator_cannot_delete_the_account(tmp_path: Path) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -11,11 +14,12 @@ from app.domain.audit import AuditAction, AuditFilter
 from app.domain.errors import ServerBusy
 from app.http import signing_in
 from app.http.signing_in import is_local_path
-from app.identity.passwords import HashQueue
+from app.identity.passwords import HASHES_AT_ONCE, HashQueue
 from app.identity.share_links import ShareTerms
 from app.records.identity.people import Person
-from tests.identity.world import GOOD_PASSWORD
-from tests.site import HTML, Site, new_site
+from tests.identity.world import CHEAP, GOOD_PASSWORD
+from tests.site import HTML, OTHER_PASSWORD, Site, new_site
+from tests.waiting import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +108,39 @@ def test_a_busy_server_says_so_on_the_page_and_counts_nothing(
         assert f'value="{ann.email}"' in answer.text
     monkeypatch.undo()
     assert site.browser().sign_in(ann.email, address="192.0.2.88").status_code == 303
+
+
+@pytest.mark.parametrize(
+    ("change", "status"), [("password", 401), ("delete", 401), ("block", 403), ("nothing", 303)]
+)
+def test_what_changes_while_a_password_waits_for_its_check_counts(
+    site: Site, change: str, status: int
+) -> None:
+    site.person("Root", is_admin=True)
+    person, browser, identity = site.person(role=Role.EDITOR), site.browser(), site.identity
+
+    def change_password() -> None:
+        identity.people.set_password(person, CHEAP.hash(OTHER_PASSWORD))
+        identity.sessions.end_others(person.id, but="")
+
+    changes: dict[str, Callable[[], object]] = {
+        "password": change_password,
+        "delete": lambda: identity.accounts.delete(person),
+        "block": lambda: identity.accounts.block(person),
+        "nothing": lambda: None,
+    }
+    with ThreadPoolExecutor(1) as thread, ExitStack() as turns:
+        for _ in range(HASHES_AT_ONCE):
+            turns.enter_context(identity.passwords.turn())
+        answer = thread.submit(browser.sign_in, person.email)
+        wait_until(lambda: identity.passwords._queue._waiting, "the password waits")
+        changes[change]()
+        turns.close()
+        assert answer.result().status_code == status
+    assert browser.who()["signed_in"] == (change == "nothing")
+    if change == "block":
+        identity.accounts.unblock(person)
+        assert not browser.who()["signed_in"]
 
 
 def test_the_title_of_a_share_link_is_shown_after_the_password(site: Site) -> None:

@@ -117,19 +117,21 @@ class PeopleRecords:
                 connection.execute(_links_for_password(person.id))
         return replace(person, name=name, email=email)
 
-    def set_password(self, person_id: str, password_hash: str) -> None:
-        """Store the hash of another password; links to choose one work no longer."""
-        change = update(people).where(people.c.id == person_id)
-        with self._database.write() as connection:
-            connection.execute(change.values(password_hash=password_hash))
-            connection.execute(_links_for_password(person_id))
+    def set_password(self, person: Person, password_hash: str) -> bool:
+        """Store the hash of another password; links to choose one work no longer.
 
-    def replace_hash(self, person: Person, password_hash: str) -> None:
-        """Store another hash of the same password, unless that has changed meanwhile."""
-        is_same = people.c.password_hash == person.password_hash
-        change = update(people).where(people.c.id == person.id, is_same)
+        False if the password has changed since the person was read.
+        """
         with self._database.write() as connection:
-            connection.execute(change.values(password_hash=password_hash))
+            is_same = _replace_hash(connection, person, password_hash)
+            if is_same:
+                connection.execute(_links_for_password(person.id))
+            return is_same
+
+    def replace_hash(self, person: Person, password_hash: str) -> bool:
+        """Store another hash of the same password; False as in `set_password`."""
+        with self._database.write() as connection:
+            return _replace_hash(connection, person, password_hash)
 
     def block(self, person_id: str, now: datetime) -> dict[str, Ended]:
         """Let a person in no more: ends their sessions, and the keys and links they have made.
@@ -242,6 +244,12 @@ def roles_of(connection: Connection, person_id: str) -> Mapping[str, Role]:
         .order_by(members.c.added_at, members.c.project_id)
     )
     return {row.project_id: Role(row.role) for row in connection.execute(query)}
+
+
+def _replace_hash(connection: Connection, person: Person, password_hash: str) -> bool:
+    is_same = people.c.password_hash.is_not_distinct_from(person.password_hash)
+    change = update(people).where(people.c.id == person.id, is_same)
+    return connection.execute(change.values(password_hash=password_hash)).rowcount == 1
 
 
 def _links_for_password(person_id: str) -> Delete:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -10,11 +10,12 @@ from typing import Any
 from sqlalchemy import Connection, Row, delete, insert, select, update
 
 from app.domain.access import Role
+from app.domain.errors import NotAllowed, WrongCredentials
 from app.records.engine import Database
 from app.records.identity.people import Person, person_from_row, roles_of
 from app.records.identity.tables import people, sessions
 
-USE_NOTED_EVERY = timedelta(minutes=1)
+BLOCKED = "Your account is blocked. An administrator can let you in again."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,13 +43,20 @@ class SessionRecords:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def add(self, session: Session, *, instead_of: str | None) -> None:
-        """Store a new session, and end that of the same browser and all expired ones."""
+    def add(
+        self, session: Session, *, instead_of: str | None, password_hash: str | None = None
+    ) -> None:
+        """Store a new session, and end that of the same browser and all expired ones.
+
+        With a `password_hash`, only as long as it is the person's: checking a password may have
+        taken long. Raises `WrongCredentials`, and `NotAllowed` for who is blocked.
+        """
         values = {column.name: getattr(session, column.name) for column in sessions.columns}
         is_over = sessions.c.expires_at <= session.created_at
         if instead_of is not None:
             is_over |= sessions.c.digest == instead_of
         with self._database.write() as connection:
+            _require_unchanged(connection, session.person_id, password_hash)
             _note_visit(connection, session.person_id, session.created_at)
             connection.execute(delete(sessions).where(is_over))
             connection.execute(insert(sessions).values(values))
@@ -67,9 +75,11 @@ class SessionRecords:
             person = person_from_row(row)
             return _from_row(row), person, roles_of(connection, person.id)
 
-    def note_use(self, digest: str, now: datetime, *, expires_at: datetime) -> None:
-        """Note that the session was used, unless that was noted a moment ago."""
-        is_due = (sessions.c.digest == digest) & (sessions.c.active_at < now - USE_NOTED_EVERY)
+    def note_use(
+        self, digest: str, now: datetime, *, every: timedelta, expires_at: datetime
+    ) -> None:
+        """Note that the session was used, unless that was noted a moment ago: less than `every`."""
+        is_due = (sessions.c.digest == digest) & (sessions.c.active_at < now - every)
         change = update(sessions).where(is_due).values(active_at=now, expires_at=expires_at)
         with self._database.write() as connection:
             whose = connection.execute(select(sessions.c.person_id).where(is_due)).scalar()
@@ -77,9 +87,10 @@ class SessionRecords:
                 _note_visit(connection, whose, now)
                 connection.execute(change)
 
-    def set_method(self, session_id: str, method: str) -> None:
-        """Note how the person has signed in."""
-        change = update(sessions).where(sessions.c.id == session_id)
+    def set_method(self, session_id: str, method: str, *, unless: Collection[str]) -> None:
+        """Note how the person has signed in, unless it was in one of these ways."""
+        is_meant = (sessions.c.id == session_id) & sessions.c.method.not_in(unless)
+        change = update(sessions).where(is_meant)
         with self._database.write() as connection:
             connection.execute(change.values(method=method))
 
@@ -110,6 +121,16 @@ class SessionRecords:
         condition &= sessions.c.id == only if only else sessions.c.id != but
         with self._database.write() as connection:
             return connection.execute(delete(sessions).where(condition)).rowcount
+
+
+def _require_unchanged(connection: Connection, person_id: str, password_hash: str | None) -> None:
+    """Raise unless the person may still come in; nobody changes that until the transaction ends."""
+    query = select(people.c.is_blocked, people.c.password_hash).where(people.c.id == person_id)
+    person = connection.execute(query.with_for_update(key_share=True)).first()
+    if person is None or password_hash not in {None, person.password_hash}:
+        raise WrongCredentials("The account has changed in the meantime. Sign in again.")
+    if person.is_blocked:
+        raise NotAllowed(BLOCKED)
 
 
 def _note_visit(connection: Connection, person_id: str, now: datetime) -> None:
