@@ -17,8 +17,8 @@ from pathlib import Path
 __all__ = ["WriteProbe"]
 
 _FAILED = frozenset({errno.EROFS, errno.EIO})
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
-"""Errors that may pass: try again. Any other means that there is no `O_TMPFILE`, as on NFS."""
+_UNSUPPORTED = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL})
+"""There is no `O_TMPFILE` here, as on NFS. Any other error may pass: try again."""
 
 
 class WriteProbe:
@@ -62,6 +62,6 @@ class WriteProbe:
         except OSError as error:
             if error.errno in _FAILED:
                 raise
-            if error.errno in _FULL:
+            if error.errno not in _UNSUPPORTED:
                 return
         self._folder = folder

@@ -7,6 +7,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,11 @@ class SqliteFile:
     def path(self) -> Path | None:
         """The file; None for a database in memory."""
         return Path(self._url.database) if self._url.database else None
+
+    @cached_property
+    def _folder(self) -> Path:
+        """The file's folder, on the disk that has the file where its path is a link."""
+        return Path(self._url.database or "").resolve().parent
 
     def engine(self, connections: int) -> Engine:
         """A pool that keeps so many connections, and opens twice as many."""
@@ -79,7 +85,7 @@ class SqliteFile:
         if not self._synced or self.path is None:
             return
         try:
-            self._probe.require_writable(self.path.parent)
+            self._probe.require_writable(self._folder)
         except OSError as error:
             raise StorageFailed(f"The database's disk failed: {error.strerror}.") from error
 

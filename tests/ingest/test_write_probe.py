@@ -51,6 +51,17 @@ def test_a_folder_that_was_replaced_is_asked_where_it_is_now(
     probe.require_writable(tmp_path)
 
 
+def test_a_folder_that_could_not_be_opened_is_tried_again(
+    disk: BreakableDisk, tmp_path: Path
+) -> None:
+    probe, link = WriteProbe(), tmp_path / "link"
+    probe.require_writable(link)
+    link.symlink_to(disk.folder)
+    disk.turn_read_only()
+    with pytest.raises(OSError, match=os.strerror(errno.EROFS)):
+        probe.require_writable(link)
+
+
 @pytest.mark.parametrize("rounds", [2, *long([50])])
 def test_no_write_is_lost_unnoticed_while_a_disk_turns_read_only(
     tmp_path: Path, rounds: int
