@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
-from sqlalchemy import update
+from sqlalchemy import select, update
 from typing_extensions import override
 from werkzeug.test import TestResponse
 
 from app.protocols.forms import staged_chunks
 from app.protocols.forms.chunk import UnplacedChunk
 from app.records.identity.tables import projects
+from app.uploads import files
 from app.uploads.files import CHECKED_FIRST_BYTES, FORM_BYTES
 from tests.dropzone_client import form_body, form_headers
 from tests.links.link_requests import MakeLink, code, counted, send
@@ -63,6 +64,13 @@ def quota(app: Flask, quota_bytes: int) -> Iterator[None]:
     finally:
         with database.write() as connection:
             connection.execute(update(projects).values(quota_bytes=None))
+
+
+def used_bytes(app: Flask) -> int:
+    """What the server's only project uses of its quota."""
+    database = app.extensions["sluice"].database
+    with database.read() as connection:
+        return int(connection.execute(select(projects.c.used_bytes)).scalar_one())
 
 
 def send_large(
@@ -112,17 +120,37 @@ def test_a_chunk_of_the_last_file_is_taken_while_another_begins_it(
 ) -> None:
     """Libraries send the first chunks at the same time."""
     link, file = make_link(max_files=1), a_file(library)
+    after_look_up(monkeypatch, lambda: send_chunk(member, link, file, 0))
+    assert send_chunk(stranger, link, file, 1).status_code == 200
+    assert counted(member, link)[0] == 1
+
+
+@pytest.mark.parametrize("library", STAGED)
+def test_a_chunk_that_fits_the_quota_is_taken_while_another_begins_its_file(
+    app: Flask, member: FlaskClient, monkeypatch: pytest.MonkeyPatch, library: str
+) -> None:
+    chunk_bytes = 400_000
+    file = LibraryFile(library, bytes(2 * chunk_bytes), chunk_bytes, f"{library} just fits.mp4")
+    with quota(app, used_bytes(app) + len(file.content)), pytest.MonkeyPatch.context() as limits:
+        limits.setattr(files, "CHECKED_FIRST_BYTES", 0)
+        limits.setattr(files, "FORM_BYTES", 0)
+        after_look_up(monkeypatch, lambda: send_chunk(member, {"path": ""}, file, 0))
+        answer = send_chunk(member, {"path": ""}, file, 1)
+    assert answer.status_code == 200, answer.text
+
+
+def after_look_up(monkeypatch: pytest.MonkeyPatch, request: Callable[[], TestResponse]) -> None:
+    """Make the request just after the next chunk has looked for its upload."""
     look_up = staged_chunks._look_up
 
     def look_up_just_before(chunk: UnplacedChunk, filename: str) -> Any:
         found = look_up(chunk, filename)
         monkeypatch.undo()
-        assert send_chunk(member, link, file, 0).status_code == 200
+        answer = request()
+        assert answer.status_code == 200, answer.text
         return found
 
     monkeypatch.setattr(staged_chunks, "_look_up", look_up_just_before)
-    assert send_chunk(stranger, link, file, 1).status_code == 200
-    assert counted(member, link)[0] == 1
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

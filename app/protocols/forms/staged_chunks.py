@@ -30,6 +30,7 @@ from app.domain.errors import (
     ChunkMismatch,
     LinkFull,
     OffsetMismatch,
+    QuotaExceeded,
     TooLarge,
     UploadConflict,
     UploadGone,
@@ -91,8 +92,10 @@ def stage(
     if upload is None:
         try:
             return StagedFile(receive(filename=filename), keys)
-        except LinkFull:
-            # Another chunk may have begun the last file of the link since.
+        except (LinkFull, QuotaExceeded) as error:
+            if isinstance(error, QuotaExceeded) and not (source.remaining or room):
+                raise  # Its length was not known before: the body has been read.
+            # Another chunk may have begun the file since, which takes the last place or room.
             keys, upload = _look_up(chunk, clean_filename(filename))
             if upload is None:
                 raise
