@@ -206,16 +206,21 @@ class BucketCatalog:
         with self._database.one_statement() as connection:
             connection.execute(statements.RELEASE, _of(claim))
 
-    def offer(self, key: str, cells: Collection[int]) -> set[int]:
-        """Insert the cells that are not there, without a claim."""
-        rows = [{"of_key": key, "in_cell": cell, "now": self._clock()} for cell in sorted(cells)]
+    def offer(self, key: str, cells: Collection[int], *, seconds: float) -> set[int]:
+        """Insert the cells that are not there, without a claim; the file ages from their end."""
+        now = self._clock()
+        rows = [{"of_key": key, "in_cell": cell, "now": now} for cell in sorted(cells)]
         try:
             with self._database.write() as connection:
                 offering = statements.OFFERS[connection.dialect.name]
-                found = [connection.execute(offering, row).scalar() for row in rows]
+                offered = [connection.execute(offering, row).scalar() for row in rows]
+                found = {cell for cell in offered if cell is not None}
+                if found:
+                    until = now + timedelta(seconds=seconds)
+                    connection.execute(statements.KEEP, {"of_key": key, "until": until})
         except IntegrityError:  # The file was removed as this ran.
             return set()
-        return {cell for cell in found if cell is not None}
+        return found
 
     def place(self, key: str, parts: Sequence[Part]) -> bool:
         """Insert cells with their parts, or give them these parts."""

@@ -34,6 +34,7 @@ NOW = bindparam("now", type_=Instant)
 _IS_OPEN = and_(files.c.key == _KEY, files.c.name.is_(None))
 
 FILE = select(files).where(files.c.key == _KEY)
+KEEP = update(files).where(_IS_OPEN).values(active_at=bindparam("until", type_=Instant))
 LOCKED_OPEN_FILE = select(files.c.key).where(_IS_OPEN).with_for_update()
 
 _OF_INTENT = and_(

@@ -16,7 +16,7 @@ from werkzeug.test import TestResponse
 from app.factory import create_app
 from app.services import build_services
 from app.settings import from_env
-from app.storage.s3.direct import runs
+from app.storage.s3.direct import URL_SECONDS, runs
 from tests.dropzone_client import crc32c_of, random_bytes
 from tests.s3_servers import EACH_SERVER, S3Server, new_prefix
 
@@ -108,6 +108,23 @@ def test_a_file_arrives_through_the_bucket_alone(client: FlaskClient) -> None:
     assert (answer["state"], answer["direct"]) == ("complete", None)
     assert client.get(answer["media"]).data == CONTENT
     assert put(targets[0], CONTENT[:CELL]).status_code == 404
+
+
+def test_an_upload_is_not_idle_while_a_cell_may_be_on_its_way(
+    app: Flask, client: FlaskClient
+) -> None:
+    inspection = app.extensions["sluice"].inspection
+
+    def idle_seconds(upload: dict[str, Any]) -> float:
+        return next(file.idle_seconds for file in inspection.staged() if file.key == upload["id"])
+
+    upload = create(client, len(CONTENT))
+    assert idle_seconds(upload) >= 0
+    offer(client, upload, cell(CONTENT, 0))
+    first = idle_seconds(upload)
+    assert -URL_SECONDS <= first < 60 - URL_SECONDS
+    offer(client, upload, cell(CONTENT, 0))
+    assert idle_seconds(upload) >= first, "a cell is offered once"
 
 
 def test_nobody_reads_a_file_whose_parts_the_bucket_has_checked(

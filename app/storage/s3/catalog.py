@@ -104,8 +104,11 @@ class Catalog(Protocol):
         """Record the stored cell, and end the claim; False if the claim was lost meanwhile."""
         ...
 
-    def offer(self, key: str, cells: Collection[int]) -> set[int]:
-        """Those of the cells that nobody has begun to store; each is returned only once, ever."""
+    def offer(self, key: str, cells: Collection[int], *, seconds: float) -> set[int]:
+        """Those of the cells that nobody has begun to store; each is returned only once, ever.
+
+        If there are any, the file is not idle for so many seconds.
+        """
         ...
 
     def place(self, key: str, parts: Sequence[Part]) -> bool:

@@ -49,7 +49,8 @@ class DirectCells:
         file = self._open_file(key)
         places = [_cell_of(file, each) for each in promised]
         multipart = self._cells.multipart(file)
-        new = self._cells.catalog.offer(key, {place.number for place in places})
+        numbers = {place.number for place in places}
+        new = self._cells.catalog.offer(key, numbers, seconds=URL_SECONDS)
         return [
             CellOffer(target=self._target(multipart, place, each) if place.number in new else None)
             for place, each in zip(places, promised, strict=True)

@@ -55,7 +55,7 @@ class BucketInspection:
         self._found: list[Problem] | None = None
 
     def staged(self) -> Iterator[StagedFile]:
-        """Unpublished files; their idle time counts from when they were reserved."""
+        """Unpublished files; idle since they were reserved, or the last URL for a cell ended."""
         return (StagedFile(key, seconds) for key, seconds in self._catalog.inventory.staged())
 
     def published(self) -> Iterator[str]:
