@@ -123,12 +123,16 @@ def _count_in(box: Box, *, skipped: int = 0) -> int:
 
 
 def _is_read_by_chunks(media: Mapping[bytes, Box], tables: Mapping[bytes, Box]) -> bool:
-    """Whether `read_samples` takes its chunks for samples, if all entries are like the first."""
+    """Whether `read_samples` takes its chunks for samples: it does if all last one tick.
+
+    A second entry, which no file needs for that, may say something else: its samples are counted.
+    """
     if b"stsz" not in tables or b"stts" not in tables or b"hdlr" not in media:
         return False
-    each, delta = bytes(tables[b"stsz"].payload[4:8]), bytes(tables[b"stts"].payload[12:16])
+    each, times = bytes(tables[b"stsz"].payload[4:8]), bytes(tables[b"stts"].payload[4:16])
     is_sound = bytes(media[b"hdlr"].payload[8:12]) == b"soun"
-    return is_sound and each != bytes(4) and delta == b"\0\0\0\1"
+    is_one_entry = times[:4] == times[8:] == b"\0\0\0\1"
+    return is_sound and each != bytes(4) and is_one_entry
 
 
 def _is_cut(boxes: Mapping[bytes, Box], media: Mapping[bytes, Box]) -> bool:

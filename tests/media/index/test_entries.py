@@ -27,8 +27,9 @@ def read(data: bytes, most_entries: int = LONG_INDEX, arrived: int | None = None
         (hostile_indexes.of_many_samples(), 9_900_000),
         (hostile_indexes.of_many_chunks(), 6_000_000),
         (hostile_indexes.of_many_edits(), 9_900_000),
+        (hostile_indexes.of_sound_that_is_almost_counted_by_chunks(), 9_900_000),
     ],
-    ids=["samples", "chunks", "edits"],
+    ids=["samples", "chunks", "edits", "sound"],
 )
 def test_an_index_that_is_long_is_not_read(data: bytes, least: int) -> None:
     with pytest.raises(LongIndex) as refused:
@@ -52,6 +53,14 @@ def test_the_edits_of_tracks_that_no_player_shows_are_not_applied() -> None:
 
 def test_only_as_many_samples_are_believed_as_bytes_have_arrived() -> None:
     data = hostile_indexes.film(hostile_indexes.track(5000), media_bytes=5000)
+    assert read(data, arrived=5001).tracks
+    with pytest.raises(NotIndexable) as refused:
+        read(data, arrived=4999)
+    assert refused.value.code == "too_many_samples"
+
+
+def test_all_packets_of_sound_that_arrives_are_counted() -> None:
+    data = hostile_indexes.of_sound_that_is_almost_counted_by_chunks(5000)
     assert read(data, arrived=5001).tracks
     with pytest.raises(NotIndexable) as refused:
         read(data, arrived=4999)
