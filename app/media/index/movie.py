@@ -14,6 +14,7 @@ from app.media.index.errors import LongIndex, NotIndexable
 from app.media.index.flattened import MOST_FLATTENED, Remaining, flattened
 from app.media.index.fragments import FragmentedMovie, add_fragments
 from app.media.index.samples import most_samples
+from app.media.index.silence import silent_packets
 from app.media.index.tracks import Track, is_played, read_track
 
 MAX_MOOV_BYTES = 64 << 20
@@ -96,11 +97,15 @@ def read_movie(
     if not any(track.samples for track in tracks if track.kind in {"video", "audio"}):
         raise NotIndexable("no_pictures", "The video contains no pictures and no sound.")
     file_type = _load(read_at, layout.file_type) if layout.file_type else None
+    shown = _shown(tracks, movie_timescale=timescale)
+    silent = sum(silent_packets(track) for track in shown if track.kind == "audio")
+    if silent > most_entries:
+        raise LongIndex(silent)
     return Movie(
         bytes(file_type.payload[:4]).decode("latin-1") if file_type else "",
         timescale,
         tracks,
-        _shown(tracks, movie_timescale=timescale),
+        shown,
         is_damaged or any(track.is_truncated for track in tracks),
         length,
         bytes(file_type.raw) if file_type else b"",

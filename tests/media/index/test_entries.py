@@ -67,6 +67,14 @@ def test_all_packets_of_sound_that_arrives_are_counted() -> None:
     assert refused.value.code == "too_many_samples"
 
 
+def test_silence_before_sound_is_counted() -> None:
+    """A second of it is 43 packets: an edit list of 24 bytes asks for 129 000."""
+    assert read(hostile_indexes.of_late_sound(3), SHORT_INDEX).tracks
+    with pytest.raises(LongIndex) as refused:
+        read(hostile_indexes.of_late_sound(4), SHORT_INDEX)
+    assert refused.value.entries == 4 * 129_199
+
+
 def test_samples_of_fragments_that_take_no_bytes_are_counted(film: FilmStore) -> None:
     data = film("fragmented.mp4").read_bytes()
     assert read(data).tracks
