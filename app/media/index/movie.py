@@ -11,7 +11,7 @@ from app.domain.ranges import ByteRange
 from app.media.index.boxes import Box, Fields, FileBox, ReadAt, boxes_in, descend, file_boxes
 from app.media.index.entries import LONG_INDEX, MAX_TRACKS, most_boxes, require_at_most
 from app.media.index.errors import LongIndex, NotIndexable
-from app.media.index.flattened import MOST_FLATTENED, Remaining, flattened
+from app.media.index.flattened import Remaining, flattened
 from app.media.index.fragments import FragmentedMovie, add_fragments
 from app.media.index.samples import most_samples
 from app.media.index.silence import silent_packets
@@ -97,7 +97,7 @@ def read_movie(
     if not any(track.samples for track in tracks if track.kind in {"video", "audio"}):
         raise NotIndexable("no_pictures", "The video contains no pictures and no sound.")
     file_type = _load(read_at, layout.file_type) if layout.file_type else None
-    shown = _shown(tracks, movie_timescale=timescale)
+    shown = _shown(tracks, movie_timescale=timescale, most_entries=most_entries)
     silent = sum(silent_packets(track) for track in shown if track.kind == "audio")
     if silent > most_entries:
         raise LongIndex(silent)
@@ -206,9 +206,11 @@ def _picture(tracks: Iterable[Track]) -> Track | None:
     return max(pictures, key=lambda track: (track.is_enabled, len(track.samples) > 1), default=None)
 
 
-def _shown(tracks: Sequence[Track], *, movie_timescale: int) -> tuple[Track, ...]:
+def _shown(
+    tracks: Sequence[Track], *, movie_timescale: int, most_entries: int
+) -> tuple[Track, ...]:
     """The tracks as they are shown; those that no player shows stay as they are."""
-    picture, remaining = _picture(tracks), Remaining(MOST_FLATTENED)
+    picture, remaining = _picture(tracks), Remaining(most_entries)
     return tuple(
         flattened(track, movie_timescale=movie_timescale, remaining=remaining)
         if track is picture or track.kind in {"audio", "text"}
