@@ -33,7 +33,8 @@ MAX_TRACKS = 32
 """Further tracks are ignored, and left out of what is made of the file."""
 
 _BOX = 5
-"""Entries that a box of the file's top level counts as: it is read by itself."""
+"""Entries that a box counts as: one of the file's top level is read by itself, and those of a track
+are walked over whenever something is looked for among them."""
 
 _EDITED = 3
 """Entries that a sample of a track counts as in addition if the track is cut by its edits."""
@@ -81,7 +82,7 @@ class _Track:
     samples: int = 0
     """Those that a table claims to describe; a table that claims too many is not read."""
     rows: int = 0
-    """Entries of the other tables."""
+    """Entries of the other tables, and of its boxes."""
     is_cut: bool = False
     """Whether its edit list leaves out its beginning, or has several parts."""
 
@@ -101,6 +102,9 @@ class _Track:
             for kind, width in _ROW_BYTES.items()
             if kind in tables
         )
+        path = ((boxes, b"mdia"), (media, b"minf"), (information, b"stbl"))
+        levels = (trak.payload, *(found[kind].payload for found, kind in path if kind in found))
+        rows += _BOX * sum(1 for level in levels for _ in boxes_in(level))
         return cls(samples, rows, is_cut)
 
 
