@@ -55,8 +55,8 @@ _FRAME = re.compile(rb"\xff[\xe2-\xff]")
 _FRAMES_IN_A_ROW = 3
 
 _MOST_FRAMES = 500
-"""Beginnings of frames of which what follows is looked at, in 0.4 ms: this is
-done in the thread that looks for all work. 64 KiB of random bytes have thirty."""
+"""Beginnings of frames of which what follows is looked at, in 0.4 ms: this is done in the thread
+that looks for all work. 64 KiB of random bytes have thirty."""
 
 _RATES = {
     (3, 1): (32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320),
