@@ -48,7 +48,7 @@ def track(
 
     An edit is a duration and where it begins, in frames. `more_tables` may say otherwise.
     """
-    tables = _DESCRIPTION + _times((samples, 1)) + more_tables
+    tables = more_tables + _DESCRIPTION + _times((samples, 1))
     tables += box(b"stsz", struct.pack(">III", 0, 1, samples))
     tables += _chunks(-(-samples // chunks), chunks)
     media = _media(b"vide", box(b"vmhd", bytes(12)), tables, timescale=RATE)

@@ -14,11 +14,15 @@ from app.media.index.errors import LongIndex, NotIndexable
 from app.media.index.flattened import Remaining, flattened
 from app.media.index.fragments import FragmentedMovie, add_fragments
 from app.media.index.samples import most_samples
+from app.media.index.segments import target_of
 from app.media.index.silence import silent_packets
 from app.media.index.tracks import Track, is_played, read_track
 
 MAX_MOOV_BYTES = 64 << 20
 """A larger `moov` box is not read; 2 hours need 5 MiB."""
+
+_SEGMENT = 30
+"""Entries that a segment of HLS counts as: it takes 28 us to be made and written."""
 
 _KINDS = (b"ftyp", b"moov", b"mdat", b"moof")
 FIRST_BOXES = frozenset(b"ftyp moov mdat moof styp sidx free skip wide pnot uuid".split())
@@ -98,9 +102,8 @@ def read_movie(
         raise NotIndexable("no_pictures", "The video contains no pictures and no sound.")
     file_type = _load(read_at, layout.file_type) if layout.file_type else None
     shown = _shown(tracks, movie_timescale=timescale, most_entries=most_entries)
-    silent = sum(silent_packets(track) for track in shown if track.kind == "audio")
-    if silent > most_entries:
-        raise LongIndex(silent)
+    if (made := sum(map(_entries_made, shown))) > most_entries:
+        raise LongIndex(made)
     return Movie(
         bytes(file_type.payload[:4]).decode("latin-1") if file_type else "",
         timescale,
@@ -217,6 +220,18 @@ def _shown(
         else track
         for track in tracks
     )
+
+
+def _entries_made(track: Track) -> int:
+    """What HLS makes of a track, as entries: its segments, and silence before sound.
+
+    How long samples last is for the file to say, so a few of them may make many segments.
+    """
+    if track.kind not in {"video", "audio"} or not track.samples:
+        return 0
+    silent = silent_packets(track) if track.kind == "audio" else 0
+    segments = min(len(track.samples) + silent, track.end // target_of(track) + 1)
+    return silent + _SEGMENT * segments
 
 
 def _with_fragments(

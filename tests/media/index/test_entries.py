@@ -68,11 +68,24 @@ def test_all_packets_of_sound_that_arrives_are_counted() -> None:
 
 
 def test_silence_before_sound_is_counted() -> None:
-    """A second of it is 43 packets: an edit list of 24 bytes asks for 129 000."""
-    assert read(hostile_indexes.of_late_sound(3), SHORT_INDEX).tracks
+    """A second of it is 43 packets: an edit list of 24 bytes asks for 129 000 in 751 segments."""
+    assert read(hostile_indexes.of_late_sound(2), SHORT_INDEX).tracks
     with pytest.raises(LongIndex) as refused:
-        read(hostile_indexes.of_late_sound(4), SHORT_INDEX)
-    assert refused.value.entries == 4 * 129_199
+        read(hostile_indexes.of_late_sound(3), SHORT_INDEX)
+    assert refused.value.entries == 3 * (129_199 + 30 * 751)
+
+
+def test_segments_are_counted() -> None:
+    """Packets that last 4 s make one each."""
+    packets = (9500, 4 * 44_100)
+    one, two = (
+        hostile_indexes.film(*[hostile_indexes.sound(packets)] * count, media_bytes=20_000)
+        for count in (1, 2)
+    )
+    assert read(one, SHORT_INDEX).tracks
+    with pytest.raises(LongIndex) as refused:
+        read(two, SHORT_INDEX)
+    assert refused.value.entries == 2 * 30 * 9500
 
 
 def test_samples_of_fragments_that_take_no_bytes_are_counted(film: FilmStore) -> None:

@@ -126,6 +126,10 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     "silence": lambda: of_late_sound(packet=2),
     "silence of all tracks": lambda: of_late_sound(MAX_TRACKS, seconds=3600),
     "sound of one tick, then two": lambda: of_sound_that_is_almost_counted_by_chunks(100_000),
+    "segments": lambda: small(
+        *(sound((9500, 4 * 44_100), number=n) for n in range(MAX_TRACKS)),
+        track(9500, more_tables=box(b"stts", struct.pack(">IIII", 0, 1, 9500, 4 * RATE))),
+    ),
     "repeated pictures": lambda: small(track(100, edits=[(100, 0)] * 1000)),
     "repeated sound": lambda: small(
         *(sound((100, 1024), edits=[(58, 0)] * 1000, number=n) for n in range(MAX_TRACKS))
