@@ -119,6 +119,15 @@ def late(timescale: int, ticks: int, delay: int) -> bytes:
     return small(*tracks)
 
 
+def shown_before_time_0() -> bytes:
+    """A film that is cut off, of pictures that are shown hours before they are decoded."""
+    early = box(b"ctts", struct.pack(">IIIi", 0, 1, 4, -(1 << 31)))
+    return small(
+        track(4, more_tables=early),
+        track(4, number=2, more_tables=box(b"stco", numbered([1 << 30]))),
+    )
+
+
 HUGE = (1, 2, 0x7FFF_FFFF, 0xFFFF_FFFF)
 """Numbers that files have where a small one is usual, or the reverse."""
 
@@ -130,6 +139,7 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
         *(sound((9500, 4 * 44_100), number=n) for n in range(MAX_TRACKS)),
         track(9500, more_tables=box(b"stts", struct.pack(">IIII", 0, 1, 9500, 4 * RATE))),
     ),
+    "pictures before time 0": shown_before_time_0,
     "repeated pictures": lambda: small(track(100, edits=[(100, 0)] * 1000)),
     "repeated sound": lambda: small(
         *(sound((100, 1024), edits=[(58, 0)] * 1000, number=n) for n in range(MAX_TRACKS))
