@@ -5,8 +5,10 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from threading import Event
+from typing import Any
 
 import pytest
 
@@ -25,14 +27,17 @@ from app.domain.jobs import (
 from app.domain.lifecycle import UploadState
 from app.domain.playback import Playback, PlaybackState
 from app.domain.upload import Upload
-from app.media.ffmpeg.program import Ffmpeg
+from app.media.ffmpeg.errors import FfmpegTimedOut
+from app.media.ffmpeg.program import FILM_FORMATS, PROBE_LIMITS, Conversion, Ffmpeg
 from app.media.film.probe import contents_of
 from app.media.film.source import REMUXED, MediaSource
 from app.media.jobs.heartbeat import Heartbeat
 from app.media.jobs.sweep import MediaSweep
 from app.media.jobs.worker import Step
+from app.media.sandbox.process import Limits, Sink
 from app.media.steps import remux
 from app.media.steps.indexing import Indexing
+from app.media.steps.limits import QUICK_CPU_SECONDS
 from app.media.steps.remux import QUICK_COPY_BYTES, Remux, lane_of
 from app.media.steps.sound import Sound
 from tests.long_tests import long
@@ -227,17 +232,74 @@ def test_an_encode_goes_to_a_lane_of_its_own(lab: Lab, film: FilmStore, ffmpeg: 
 
 
 @pytest.mark.parametrize(
-    ("name", "length", "expected"),
+    ("name", "length", "probed_in", "expected"),
     [
-        ("h264.mkv", QUICK_COPY_BYTES, Lane.QUICK),
-        ("h264.mkv", QUICK_COPY_BYTES + 1, Lane.BACKGROUND),
-        ("theora.ogv", QUICK_COPY_BYTES, Lane.BACKGROUND),
+        ("h264.mkv", QUICK_COPY_BYTES, Lane.QUICK, Lane.QUICK),
+        ("h264.mkv", QUICK_COPY_BYTES + 1, Lane.QUICK, Lane.BACKGROUND),
+        ("h264.mkv", QUICK_COPY_BYTES, Lane.LONG, Lane.BACKGROUND),
+        ("theora.ogv", QUICK_COPY_BYTES, Lane.QUICK, Lane.BACKGROUND),
     ],
 )
 def test_a_short_copy_waits_for_no_segment_that_is_encoded(
-    film: FilmStore, ffmpeg: Ffmpeg, name: str, length: int, expected: Lane
+    film: FilmStore, ffmpeg: Ffmpeg, name: str, length: int, probed_in: Lane, expected: Lane
 ) -> None:
-    assert lane_of(contents_of(ffmpeg.probe(film(name))), length)[0] is expected
+    assert lane_of(contents_of(ffmpeg.probe(film(name))), length, probed_in)[0] is expected
+
+
+def test_a_film_that_was_probed_in_the_long_lane_is_not_probed_again_in_the_quick_one(
+    lab: Lab, film: FilmStore, ffmpeg: Ffmpeg
+) -> None:
+    video = lab.publish(film("h264.mkv"))
+    lab.run(INDEX, video, ffmpeg, lane=Lane.LONG)
+    lanes = [job.lane for job in lab.world.jobs.of(video.id) if job.step == REMUX]
+    assert lanes == [Lane.BACKGROUND]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted(Ffmpeg):
+    """Notes the CPU time of each run of ffprobe, and the number of those of ffmpeg."""
+
+    probes: list[float] = field(default_factory=list)
+    runs: list[Conversion] = field(default_factory=list)
+    is_slow: bool = False
+
+    def probe(
+        self,
+        path: Path,
+        limits: Limits = PROBE_LIMITS,
+        *,
+        formats: str = FILM_FORMATS,
+        stop: Event | None = None,
+    ) -> dict[str, Any]:
+        self.probes.append(limits.cpu_seconds)
+        if self.is_slow:
+            raise FfmpegTimedOut("ffprobe took longer than 2 s")
+        return Ffmpeg.find().probe(path, limits, formats=formats, stop=stop)
+
+    def run(
+        self,
+        conversion: Conversion,
+        *,
+        on_output: Sink | None = None,
+        progress: Callable[[float], object] | None = None,
+        stop: Event | None = None,
+    ) -> bytes:
+        self.runs.append(conversion)
+        return Ffmpeg.find().run(conversion, on_output=on_output, progress=progress, stop=stop)
+
+
+@pytest.mark.parametrize(("is_slow", "runs"), [(True, 0), (False, 1)])
+def test_in_the_quick_lane_one_way_is_tried_after_a_short_probe(
+    lab: Lab, film: FilmStore, *, is_slow: bool, runs: int
+) -> None:
+    """The first way fails for this film; ways that fail would add up, to 2 s each."""
+    found = Ffmpeg.find()
+    programs = Counted(ffmpeg=found.ffmpeg, ffprobe=found.ffprobe, is_slow=is_slow)
+    video = lab.publish(film("lost-sound.ts"))
+    with pytest.raises(JobYields) as moved:
+        lab.run(REMUX, video, programs, lane=Lane.QUICK)
+    assert moved.value.lane is Lane.BACKGROUND
+    assert (programs.probes, len(programs.runs)) == ([QUICK_CPU_SECONDS], runs)
 
 
 def test_a_copy_that_takes_long_moves_to_the_lane_of_long_ones(

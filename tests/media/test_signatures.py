@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from app.media.film import signatures
 from app.media.film.signatures import HEAD_BYTES, is_no_film
 from tests.long_tests import long
 from tests.media.films import NO_FILMS, RECIPES, REWRITTEN, FilmStore
@@ -44,3 +45,19 @@ def test_texts_archives_and_pictures_are_no_films(name: str) -> None:
 @pytest.mark.parametrize("head", [b"", bytes(HEAD_BYTES), b"\xff" * HEAD_BYTES, b"\x47"])
 def test_a_file_of_equal_bytes_is_no_film(head: bytes) -> None:
     assert is_no_film(head)
+
+
+@pytest.mark.parametrize("unit", [b"\xff\xf1", b"\xff\xfb\x90", b"\xff"])
+def test_of_many_beginnings_of_frames_the_first_ones_are_looked_at(
+    monkeypatch: pytest.MonkeyPatch, unit: bytes
+) -> None:
+    """All are in the thread that looks for all work: 32 768 of them took 26 ms."""
+    looked_at: list[int] = []
+
+    def are_frames(_head: bytes, at: int) -> bool:
+        looked_at.append(at)
+        return False
+
+    monkeypatch.setattr(signatures, "_are_frames", are_frames)
+    assert is_no_film(unit * (HEAD_BYTES // len(unit)))
+    assert len(looked_at) == 500

@@ -33,7 +33,8 @@ MAX_TRACKS = 32
 """Further tracks are ignored, and left out of what is made of the file."""
 
 _BOX = 5
-"""Entries that a box of the file's top level counts as: it is read by itself."""
+"""Entries that a box counts as: one of the file's top level is read by itself, and those of a track
+are walked over whenever something is looked for among them."""
 
 _EDITED = 3
 """Entries that a sample of a track counts as in addition if the track is cut by its edits."""
@@ -81,7 +82,7 @@ class _Track:
     samples: int = 0
     """Those that a table claims to describe; a table that claims too many is not read."""
     rows: int = 0
-    """Entries of the other tables."""
+    """Entries of the other tables, and of its boxes."""
     is_cut: bool = False
     """Whether its edit list leaves out its beginning, or has several parts."""
 
@@ -101,6 +102,9 @@ class _Track:
             for kind, width in _ROW_BYTES.items()
             if kind in tables
         )
+        path = ((boxes, b"mdia"), (media, b"minf"), (information, b"stbl"))
+        levels = (trak.payload, *(found[kind].payload for found, kind in path if kind in found))
+        rows += _BOX * sum(1 for level in levels for _ in boxes_in(level))
         return cls(samples, rows, is_cut)
 
 
@@ -123,12 +127,16 @@ def _count_in(box: Box, *, skipped: int = 0) -> int:
 
 
 def _is_read_by_chunks(media: Mapping[bytes, Box], tables: Mapping[bytes, Box]) -> bool:
-    """Whether `read_samples` takes its chunks for samples, if all entries are like the first."""
+    """Whether `read_samples` takes its chunks for samples: it does if all last one tick.
+
+    A second entry, which no file needs for that, may say something else: its samples are counted.
+    """
     if b"stsz" not in tables or b"stts" not in tables or b"hdlr" not in media:
         return False
-    each, delta = bytes(tables[b"stsz"].payload[4:8]), bytes(tables[b"stts"].payload[12:16])
+    each, times = bytes(tables[b"stsz"].payload[4:8]), bytes(tables[b"stts"].payload[4:16])
     is_sound = bytes(media[b"hdlr"].payload[8:12]) == b"soun"
-    return is_sound and each != bytes(4) and delta == b"\0\0\0\1"
+    is_one_entry = times[:4] == times[8:] == b"\0\0\0\1"
+    return is_sound and each != bytes(4) and is_one_entry
 
 
 def _is_cut(boxes: Mapping[bytes, Box], media: Mapping[bytes, Box]) -> bool:

@@ -24,7 +24,7 @@ from app.media.index.boxes import (
     rewritten,
 )
 from app.media.index.edits import fitted
-from app.media.index.key_frames import independent_key_frames
+from app.media.index.key_frames import MOST_LOOKED_AT, independent_key_frames
 from app.media.index.movie import Movie
 from app.media.index.movie_boxes import (
     Chunk,
@@ -100,9 +100,10 @@ def _starts(movie: Movie, read_at: ReadAt) -> _Starts:
     At least one, as they would take all samples for such ones otherwise.
     """
     found: dict[int, Sequence[int]] = {}
+    pictures = sum(track.is_h264 for track in movie.stored_tracks)
     for number, track in enumerate(movie.stored_tracks):
         keys = track.samples.key_frames
-        starts = independent_key_frames(track, read_at)
+        starts = independent_key_frames(track, read_at, MOST_LOOKED_AT // max(pictures, 1))
         names_others = track.is_h264 and not _OTHER_STARTS.isdisjoint(children(track.tables))
         if len(starts) < len(keys) or names_others:
             found[number] = starts or keys[:1]

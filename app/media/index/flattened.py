@@ -10,14 +10,14 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from itertools import accumulate, chain, compress, islice, zip_longest
 from operator import sub
 
 from app.media.index.boxes import LARGEST_32_BIT, damaged
 from app.media.index.edits import MAX_EDITS, Stretch, Timeline, stretches
-from app.media.index.errors import NotIndexable
+from app.media.index.errors import LongIndex, NotIndexable
 from app.media.index.samples import MOST_REORDERED, Samples
 from app.media.index.tracks import Track
 
@@ -38,11 +38,30 @@ _SMALLEST_CUT = 50
 """Pictures hidden for less than this part of a second are shown: edit lists count in 1/600 s."""
 
 
-@dataclass(slots=True)
-class Remaining:
-    """How many samples may still be looked at."""
+_ENTRIES = 2
+"""Entries of an index that a sample counts as when it is looked at."""
 
-    samples: int
+
+class Remaining:
+    """How many samples of a film may still be looked at."""
+
+    def __init__(self, most_entries: int) -> None:
+        """Here, they may take as long as an index of so many entries."""
+        self.samples = MOST_FLATTENED
+        self._most_entries = most_entries
+        self._entries = most_entries
+
+    def take(self, count: int) -> None:
+        """Note that so many are looked at.
+
+        Raises `LongIndex` if that takes too long here, and `NotIndexable` if it does anywhere.
+        """
+        self.samples -= count
+        self._entries -= _ENTRIES * count
+        if self._entries < 0:
+            raise LongIndex(self._most_entries + 1)
+        if self.samples < 0:
+            raise _too_often()
 
 
 def flattened(track: Track, *, movie_timescale: int, remaining: Remaining) -> Track:
@@ -50,7 +69,8 @@ def flattened(track: Track, *, movie_timescale: int, remaining: Remaining) -> Tr
 
     It is returned as it is if it is so already, or if it cannot be done: if a part is shown at
     another speed, if the edits repeat it too often, or if they show nothing for over an hour.
-    The samples that are looked at are subtracted from `remaining`, which all tracks share.
+    The samples that are looked at are subtracted from `remaining`, which all tracks share: a few
+    edits may repeat a short track as often as a film has pictures. Raises `LongIndex` as that does.
     """
     if track.timeline.is_simple and not hides_its_beginning(track):
         return track
@@ -195,7 +215,8 @@ class _Shown:
         source, keys = self._source, self._source.key_frames
         place = bisect_right(keys, part.media_time, key=source.composition_time) - 1
         first = keys[max(place, 0)] if keys else 0
-        last = bisect_left(source.decode_times, part.media_end - self._earliest)
+        # It may end before the first key frame.
+        last = max(bisect_left(source.decode_times, part.media_end - self._earliest), first)
         self._take(last - first)
         times = array("q", source.composition_times(first, last))
         while times and times[-1] >= part.media_end:
@@ -240,11 +261,15 @@ class _Shown:
         self._composition_offsets.extend(map(sub, shown_at, decode_times))
 
     def _take(self, count: int) -> None:
-        """Note how many samples are looked at; raises `NotIndexable` if those are too many."""
+        """Note how many samples are looked at; raises as `Remaining.take` if those are too many."""
         self._room -= count
-        self._remaining.samples -= count
-        if self._room < 0 or self._remaining.samples < 0:
-            raise damaged("the edit list repeats too much")
+        if self._room < 0:
+            raise _too_often()
+        self._remaining.take(count)
+
+
+def _too_often() -> NotIndexable:
+    return damaged("the edit list repeats too much")
 
 
 def _nearest(samples: Samples, tick: int) -> int:

@@ -19,7 +19,9 @@ from app.media.index.samples import MOST_REORDERED, Samples
 from app.media.index.tracks import Track
 
 MOST_LOOKED_AT = 500
-"""Key frames of a film of which the media is read, each in a request where that is in a bucket."""
+"""Key frames of a film of which the media is read, each in a request where that is in a bucket.
+
+Each takes up to 64 reads, all of them 0.1 s."""
 
 _SAMPLED = 4
 """Key frames that stand for all of a film without leading pictures."""
@@ -28,11 +30,12 @@ _DEPENDENT_SLICES, _INDEPENDENT_SLICE = range(1, 5), 5  # ITU-T H.264, table 7-1
 _MOST_UNITS = 64  # are looked at before the first slice of a picture
 
 
-def independent_key_frames(track: Track, read_at: ReadAt) -> Sequence[int]:
+def independent_key_frames(
+    track: Track, read_at: ReadAt, most: int = MOST_LOOKED_AT
+) -> Sequence[int]:
     """The key frames at which every player can begin; all of other codecs than H.264.
 
-    `read_at` reads the film. Where more than `MOST_LOOKED_AT` may be independent, some are left
-    out, evenly.
+    `read_at` reads the film. Where more than `most` may be independent, some are left out, evenly.
     """
     keys = track.samples.key_frames
     if not track.is_h264 or len(keys) == len(track.samples):
@@ -41,7 +44,7 @@ def independent_key_frames(track: Track, read_at: ReadAt) -> Sequence[int]:
     sampled = _evenly(possible, _SAMPLED)
     if len(possible) == len(keys) and all(is_independent(track, key, read_at) for key in sampled):
         return keys
-    looked_at = _evenly(possible, MOST_LOOKED_AT)
+    looked_at = _evenly(possible, most)
     return array("I", (key for key in looked_at if is_independent(track, key, read_at)))
 
 

@@ -11,13 +11,18 @@ from app.domain.ranges import ByteRange
 from app.media.index.boxes import Box, Fields, FileBox, ReadAt, boxes_in, descend, file_boxes
 from app.media.index.entries import LONG_INDEX, MAX_TRACKS, most_boxes, require_at_most
 from app.media.index.errors import LongIndex, NotIndexable
-from app.media.index.flattened import MOST_FLATTENED, Remaining, flattened
+from app.media.index.flattened import Remaining, flattened
 from app.media.index.fragments import FragmentedMovie, add_fragments
 from app.media.index.samples import most_samples
+from app.media.index.segments import target_of
+from app.media.index.silence import silent_packets
 from app.media.index.tracks import Track, is_played, read_track
 
 MAX_MOOV_BYTES = 64 << 20
 """A larger `moov` box is not read; 2 hours need 5 MiB."""
+
+_SEGMENT = 30
+"""Entries that a segment of HLS counts as: it takes 28 us to be made and written."""
 
 _KINDS = (b"ftyp", b"moov", b"mdat", b"moof")
 FIRST_BOXES = frozenset(b"ftyp moov mdat moof styp sidx free skip wide pnot uuid".split())
@@ -96,11 +101,14 @@ def read_movie(
     if not any(track.samples for track in tracks if track.kind in {"video", "audio"}):
         raise NotIndexable("no_pictures", "The video contains no pictures and no sound.")
     file_type = _load(read_at, layout.file_type) if layout.file_type else None
+    shown = _shown(tracks, movie_timescale=timescale, most_entries=most_entries)
+    if (made := sum(map(_entries_made, shown))) > most_entries:
+        raise LongIndex(made)
     return Movie(
         bytes(file_type.payload[:4]).decode("latin-1") if file_type else "",
         timescale,
         tracks,
-        _shown(tracks, movie_timescale=timescale),
+        shown,
         is_damaged or any(track.is_truncated for track in tracks),
         length,
         bytes(file_type.raw) if file_type else b"",
@@ -201,15 +209,29 @@ def _picture(tracks: Iterable[Track]) -> Track | None:
     return max(pictures, key=lambda track: (track.is_enabled, len(track.samples) > 1), default=None)
 
 
-def _shown(tracks: Sequence[Track], *, movie_timescale: int) -> tuple[Track, ...]:
+def _shown(
+    tracks: Sequence[Track], *, movie_timescale: int, most_entries: int
+) -> tuple[Track, ...]:
     """The tracks as they are shown; those that no player shows stay as they are."""
-    picture, remaining = _picture(tracks), Remaining(MOST_FLATTENED)
+    picture, remaining = _picture(tracks), Remaining(most_entries)
     return tuple(
         flattened(track, movie_timescale=movie_timescale, remaining=remaining)
         if track is picture or track.kind in {"audio", "text"}
         else track
         for track in tracks
     )
+
+
+def _entries_made(track: Track) -> int:
+    """What HLS makes of a track, as entries: its segments, and silence before sound.
+
+    How long samples last is for the file to say, so a few of them may make many segments.
+    """
+    if track.kind not in {"video", "audio"} or not track.samples:
+        return 0
+    silent = silent_packets(track) if track.kind == "audio" else 0
+    segments = min(len(track.samples) + silent, track.end // target_of(track) + 1)
+    return silent + _SEGMENT * segments
 
 
 def _with_fragments(

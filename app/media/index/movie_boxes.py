@@ -110,8 +110,8 @@ def _media_header(mdhd: Box, timescale: int, duration: int) -> bytes:
 
 
 def _number(duration: int) -> bytes:
-    """64 bits; the largest number where a damaged file lasts longer."""
-    return min(duration, LARGEST_64_BIT).to_bytes(8, "big")
+    """64 bits; the nearest number where a damaged file lasts longer, or ends before it begins."""
+    return min(max(duration, 0), LARGEST_64_BIT).to_bytes(8, "big")
 
 
 def _long(times: bytes) -> bytes:

@@ -19,6 +19,13 @@ MOST_SECONDS = 3600
 _MEASURED = 100
 """Packets by which the length of all is measured: single ones are rounded to ticks."""
 
+_MOST_A_SECOND = 400
+"""Packets; where a file says that its packets are shorter, none of silence is known. Those of AAC
+last 10 ms or more: 960 samples at 96 kHz (ISO/IEC 14496-3)."""
+
+_ENCODED_A_SECOND = 50
+"""Packets of sound that is encoded: 1024 samples, mostly at 48 kHz."""
+
 _AAC = {
     1: "00c800802380",
     2: "210049900219002380",
@@ -56,6 +63,18 @@ def can_begin_late(track: Track) -> bool:
     return _lateness(track, 0) <= 0 or _packet(track) is not None
 
 
+def silent_packets(track: Track) -> int:
+    """How many packets of silence come before a track with sound, as it is or once encoded.
+
+    The file says when its sound begins, in a few bytes: they are work that its tables do not show.
+    """
+    late = _lateness(track, 0) if track.samples else 0
+    if not 0 < late <= MOST_SECONDS * track.timescale:
+        return 0
+    packet = _packet(track)
+    return int(late / (packet.ticks if packet else Fraction(track.timescale, _ENCODED_A_SECOND)))
+
+
 def with_silence(track: Track, first: int) -> tuple[Track, Silence]:
     """The track from its sample `first` on, with silence up to there from time 0 on.
 
@@ -66,8 +85,8 @@ def with_silence(track: Track, first: int) -> tuple[Track, Silence]:
     if packet is None or late <= 0:
         return track, NO_SILENCE
     count = int(late / packet.ticks)
-    begin = samples.decode_times[first]
-    times = (begin - round(number * packet.ticks) for number in range(count, 0, -1))
+    begin, (ticks, parts) = samples.decode_times[first], packet.ticks.as_integer_ratio()
+    times = (begin - (2 * number * ticks + parts) // (2 * parts) for number in range(count, 0, -1))
     longer = Samples(
         array("Q", bytes(8 * count)) + samples.offsets[first:],
         array("I", (len(packet.data),)) * count + samples.sizes[first:],
@@ -100,6 +119,7 @@ def _packet(track: Track) -> _Packet | None:
     times = track.samples.decode_times[: _MEASURED + 1]
     if len(times) < 2 or times[-1] <= times[0]:
         return None
-    return _Packet(
-        bytes.fromhex(_AAC[track.channels]), Fraction(times[-1] - times[0], len(times) - 1)
-    )
+    ticks = Fraction(times[-1] - times[0], len(times) - 1)
+    if ticks * _MOST_A_SECOND < track.timescale:
+        return None
+    return _Packet(bytes.fromhex(_AAC[track.channels]), ticks)

@@ -17,7 +17,7 @@ from app.media.index.movie import Movie
 from app.media.index.tracks import Track
 
 MAX_CUES = 100_000
-"""Further ones are left out."""
+"""Further ones are left out. Those without a text count as well: 8 bytes each make one."""
 
 MAX_CHAPTERS = 1000
 """Further ones are left out."""
@@ -27,6 +27,9 @@ MAX_TEXT_BYTES = 16_384
 
 MAX_TRACK_BYTES = 8 << 20
 """Read of one track, whose samples may all be at one place; what follows is left out."""
+
+MAX_CHAPTER_BYTES = 1 << 20
+"""Read of a track of chapters, which other films wait for; what follows is left out."""
 
 MAX_TITLE_CHARACTERS = 200
 """A title of a chapter that is longer is cut."""
@@ -66,21 +69,21 @@ def _has_cues(track: Track) -> bool:
     return track.kind == "text" and track.fourcc in _SUBTITLES
 
 
-def read_cues(track: Track, read_at: ReadAt) -> Iterator[Cue]:
-    """The cues of a track of subtitles that have a text, in order."""
-    return islice(_cues(track, read_at), MAX_CUES)
+def read_cues(track: Track, read_at: ReadAt, most_bytes: int = MAX_TRACK_BYTES) -> Iterator[Cue]:
+    """The cues of a track of subtitles that have a text, in order; no more of it is read."""
+    return (cue for cue in islice(_cues(track, read_at, most_bytes), MAX_CUES) if cue.text)
 
 
-def _cues(track: Track, read_at: ReadAt) -> Iterator[Cue]:
-    for number, data in enumerate(_texts(track, read_at)):
+def _cues(track: Track, read_at: ReadAt, most_bytes: int) -> Iterator[Cue]:
+    """All cues, some of which may have no text."""
+    for number, data in enumerate(_texts(track, read_at, most_bytes)):
         start = track.shown_at(number)
         end = start + track.samples.duration(number)
         if end <= max(start, 0):
             continue
         times = Fraction(max(start, 0), track.timescale), Fraction(end, track.timescale)
         for text, settings in _cue_texts(track.fourcc, data):
-            if text:
-                yield Cue(*times, text, settings)
+            yield Cue(*times, text, settings)
 
 
 def webvtt(cues: Iterable[Cue]) -> str:
@@ -105,15 +108,15 @@ def read_chapters(movie: Movie, read_at: ReadAt) -> tuple[Chapter, ...]:
         return tuple(islice(_listed_chapters(Fields(listed)), MAX_CHAPTERS))
     wanted = {track.references.get(b"chap") for track in movie.tracks}
     track = next((track for track in movie.tracks if track.id in wanted), None)
-    cues = read_cues(track, read_at) if track and _has_cues(track) else ()
+    cues = read_cues(track, read_at, MAX_CHAPTER_BYTES) if track and _has_cues(track) else ()
     return tuple(
         Chapter(cue.start, _plain(cue.text)[:MAX_TITLE_CHARACTERS])
         for cue in islice(cues, MAX_CHAPTERS)
     )
 
 
-def _texts(track: Track, read_at: ReadAt) -> Iterator[bytes]:
-    samples, left = track.samples, MAX_TRACK_BYTES
+def _texts(track: Track, read_at: ReadAt, most_bytes: int) -> Iterator[bytes]:
+    samples, left = track.samples, most_bytes
     for offset, size in islice(zip(samples.offsets, samples.sizes, strict=True), MAX_CUES):
         count = min(size, MAX_TEXT_BYTES)
         left -= count

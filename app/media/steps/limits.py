@@ -8,15 +8,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from app.domain.jobs import Job, JobYields, Lane
+from app.media.ffmpeg.program import PROBE_LIMITS
 from app.media.index.entries import LONG_INDEX, SHORT_INDEX
 from app.media.index.errors import LongIndex
+from app.media.sandbox.process import Limits
 
 QUICK_CPU_SECONDS = 2
 """Of a program in the lane `quick`; ffprobe takes 0.1 s for most films."""
 
 LATER = 10
 """Priority, in the lane `quick`, of what takes longer than a short index."""
+
+
+_QUICK_PROBE_LIMITS = replace(PROBE_LIMITS, cpu_seconds=QUICK_CPU_SECONDS)
+
+
+def probe_limits(job: Job) -> Limits:
+    """What ffprobe may use for this job."""
+    return _QUICK_PROBE_LIMITS if job.lane is Lane.QUICK else PROBE_LIMITS
 
 
 def most_entries(job: Job) -> int:

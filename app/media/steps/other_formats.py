@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from io import RawIOBase
 
 from app.domain.jobs import REMUX, Job, JobCancelled, Lane
 from app.domain.playback import PlaybackState, Problem
 from app.domain.upload import Upload
 from app.media.ffmpeg.errors import FfmpegFailed, FfmpegInterrupted, FfmpegMissing, FfmpegStopped
-from app.media.ffmpeg.program import PROBE_LIMITS
 from app.media.film.browsers import plays_without_index
 from app.media.film.facts import Facts
 from app.media.film.probe import Contents, contents_of
@@ -18,7 +16,7 @@ from app.media.film.source import reader
 from app.media.index.errors import NotIndexable
 from app.media.jobs.heartbeat import Heartbeat
 from app.media.steps.job_errors import NO_FFMPEG
-from app.media.steps.limits import QUICK_CPU_SECONDS, leave_quick_lane, wait_for_short_ones
+from app.media.steps.limits import leave_quick_lane, probe_limits, wait_for_short_ones
 from app.media.steps.remux import lane_of
 from app.media.steps.tools import StepTools
 from app.media.steps.waveform import WAVEFORM
@@ -36,9 +34,6 @@ NEEDS_FFMPEG = Problem(
     NO_FFMPEG,
     "This is no MP4 or MOV file. For other films the server needs ffmpeg, which is not installed.",
 )
-
-
-QUICK_PROBE_LIMITS = replace(PROBE_LIMITS, cpu_seconds=QUICK_CPU_SECONDS)
 
 
 def is_played_as_it_is(video: Upload) -> bool:
@@ -67,10 +62,9 @@ class OtherFormats:
             self._describe(video, NO_FILM)
             return
         wait_for_short_ones(job)
-        limits = QUICK_PROBE_LIMITS if job.lane is Lane.QUICK else PROBE_LIMITS
         try:
             with self._tools.source.ends_on_disk(source, beat.go_on) as path:
-                answer = self._tools.ffmpeg.probe(path, limits, stop=beat.stop)
+                answer = self._tools.ffmpeg.probe(path, probe_limits(job), stop=beat.stop)
         except FfmpegStopped as stopped:
             raise JobCancelled(str(stopped)) from stopped
         except FfmpegMissing:
@@ -84,9 +78,9 @@ class OtherFormats:
             is_other = error.code == "not_mp4"
             self._describe(video, NO_FILM if is_other else Problem(error.code, error.detail))
         else:
-            self._decide(video, contents_of(answer))
+            self._decide(video, contents_of(answer), job)
 
-    def _decide(self, video: Upload, contents: Contents) -> None:
+    def _decide(self, video: Upload, contents: Contents, job: Job) -> None:
         facts = contents.facts
         if not contents.is_film:
             self._describe(video, NO_FILM)
@@ -98,7 +92,7 @@ class OtherFormats:
         self._describe(video, facts.problem, state=state, facts=facts)
         # What cannot be watched at all comes before what only gets pictures.
         if not plays:
-            self._enqueue(video, REMUX, *lane_of(contents, video.length or 0))
+            self._enqueue(video, REMUX, *lane_of(contents, video.length or 0, job.lane))
         elif contents.picture is None:
             self._enqueue(video, WAVEFORM, Lane.BACKGROUND, 30)
         else:

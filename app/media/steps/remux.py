@@ -17,7 +17,7 @@ from pathlib import Path
 from app.domain.errors import NoRoom
 from app.domain.jobs import INDEX, Job, JobFailed, JobYields, Lane
 from app.domain.upload import UploadId
-from app.media.ffmpeg.errors import FfmpegFailed, FfmpegInterrupted, FfmpegTimedOut
+from app.media.ffmpeg.errors import FfmpegFailed, FfmpegTimedOut
 from app.media.ffmpeg.program import Conversion
 from app.media.film.probe import Contents, ProbedTrack, contents_of
 from app.media.film.source import REMUXED, length_of, reader
@@ -26,7 +26,7 @@ from app.media.index.movie import read_movie
 from app.media.jobs.heartbeat import Heartbeat
 from app.media.sandbox.process import Limits
 from app.media.steps.job_errors import as_job_errors
-from app.media.steps.limits import LATER, QUICK_CPU_SECONDS
+from app.media.steps.limits import LATER, QUICK_CPU_SECONDS, probe_limits
 from app.media.steps.sound import as_aac
 from app.media.steps.tools import StepTools
 
@@ -111,9 +111,16 @@ class Remux:
             self._tools.source.on_disk(source, beat.go_on) as path,
             self._tools.folder.scratch_folder(length) as scratch,
         ):
-            contents = contents_of(self._tools.ffmpeg.probe(path, stop=beat.stop))
-            run = _Run(self._tools, contents, path, scratch, beat)
-            self._tools.folder.keep(run.best(length), video_id, REMUXED)
+            try:
+                answer = self._tools.ffmpeg.probe(path, probe_limits(beat.job), stop=beat.stop)
+                run = _Run(self._tools, contents_of(answer), path, scratch, beat)
+                made = run.best(length)
+            except FfmpegFailed as error:
+                # Others wait there for one short run of each program, and for no second one.
+                if beat.job.lane is Lane.QUICK:
+                    raise JobYields(Lane.BACKGROUND) from error
+                raise
+            self._tools.folder.keep(made, video_id, REMUXED)
 
 
 class _Run:
@@ -127,10 +134,14 @@ class _Run:
         self._path = path
         self._made = scratch / REMUXED
         self._beat = beat
+        self._is_quick = beat.job.lane is Lane.QUICK
 
     def best(self, length: int) -> Path:
-        """The film, made in the first way that works; raises `FfmpegFailed`."""
-        *others, last = ways(self._contents)
+        """The film, made in the first way that works; raises `FfmpegFailed`.
+
+        In the lane `quick`, one way is tried.
+        """
+        *others, last = ways(self._contents)[: 1 if self._is_quick else None]
         for way in others:
             try:
                 return self._make(length, way)
@@ -161,10 +172,8 @@ class _Run:
             raise JobFailed(error.code, str(error)) from error
 
     def _convert(self, length: int, way: Way) -> None:
-        """Raises `JobYields` in the lane `quick` if it takes longer than others should wait for."""
         seconds = _seconds(self._contents, length)
         limits = _limits(seconds, length, is_copied=way.copies_picture)
-        is_quick = self._beat.job.lane is Lane.QUICK
         conversion = Conversion(
             [
                 # What is decoded comes in its order, and is better off without guessed times.
@@ -174,7 +183,7 @@ class _Run:
             ],
             readable=[self._path],
             writable=self._made.parent,
-            limits=replace(limits, cpu_seconds=QUICK_CPU_SECONDS) if is_quick else limits,
+            limits=replace(limits, cpu_seconds=QUICK_CPU_SECONDS) if self._is_quick else limits,
         )
         try:
             self._tools.ffmpeg.run(
@@ -182,9 +191,7 @@ class _Run:
                 progress=lambda reached: self._tell(reached / seconds),
                 stop=self._beat.stop,
             )
-        except FfmpegFailed as error:
-            if is_quick and isinstance(error, FfmpegInterrupted):
-                raise JobYields(Lane.BACKGROUND) from error
+        except FfmpegFailed:
             self._tools.folder.require_room()  # Its words for a full disk are many.
             raise
 
@@ -214,9 +221,13 @@ def can_be_copied(contents: Contents) -> bool:
     return codec in MP4_PICTURES | MOV_PICTURES and container not in RAW_PICTURES
 
 
-def lane_of(contents: Contents, length: int) -> tuple[Lane, int]:
-    """The lane, and the priority there, of the job for a film that cannot be watched before."""
-    if can_be_copied(contents) and length <= QUICK_COPY_BYTES:
+def lane_of(contents: Contents, length: int, probed_in: Lane) -> tuple[Lane, int]:
+    """The lane, and the priority there, of the job for a film that cannot be watched before.
+
+    If it was probed in the lane `long`, ffprobe took longer than others should wait for.
+    """
+    is_soon_probed = probed_in is not Lane.LONG
+    if is_soon_probed and can_be_copied(contents) and length <= QUICK_COPY_BYTES:
         return Lane.QUICK, LATER
     return Lane.BACKGROUND, 5
 

@@ -27,8 +27,9 @@ def read(data: bytes, most_entries: int = LONG_INDEX, arrived: int | None = None
         (hostile_indexes.of_many_samples(), 9_900_000),
         (hostile_indexes.of_many_chunks(), 6_000_000),
         (hostile_indexes.of_many_edits(), 9_900_000),
+        (hostile_indexes.of_sound_that_is_almost_counted_by_chunks(), 9_900_000),
     ],
-    ids=["samples", "chunks", "edits"],
+    ids=["samples", "chunks", "edits", "sound"],
 )
 def test_an_index_that_is_long_is_not_read(data: bytes, least: int) -> None:
     with pytest.raises(LongIndex) as refused:
@@ -37,7 +38,7 @@ def test_an_index_that_is_long_is_not_read(data: bytes, least: int) -> None:
 
 
 def test_the_tracks_of_a_file_are_counted_together() -> None:
-    one = hostile_indexes.track(SHORT_INDEX - 10)
+    one = hostile_indexes.track(SHORT_INDEX - 100)
     assert read(hostile_indexes.film(one, media_bytes=SHORT_INDEX), SHORT_INDEX).tracks
     with pytest.raises(LongIndex):
         read(hostile_indexes.film(one, one, media_bytes=2 * SHORT_INDEX), SHORT_INDEX)
@@ -56,6 +57,35 @@ def test_only_as_many_samples_are_believed_as_bytes_have_arrived() -> None:
     with pytest.raises(NotIndexable) as refused:
         read(data, arrived=4999)
     assert refused.value.code == "too_many_samples"
+
+
+def test_all_packets_of_sound_that_arrives_are_counted() -> None:
+    data = hostile_indexes.of_sound_that_is_almost_counted_by_chunks(5000)
+    assert read(data, arrived=5001).tracks
+    with pytest.raises(NotIndexable) as refused:
+        read(data, arrived=4999)
+    assert refused.value.code == "too_many_samples"
+
+
+def test_silence_before_sound_is_counted() -> None:
+    """A second of it is 43 packets: an edit list of 24 bytes asks for 129 000 in 751 segments."""
+    assert read(hostile_indexes.of_late_sound(2), SHORT_INDEX).tracks
+    with pytest.raises(LongIndex) as refused:
+        read(hostile_indexes.of_late_sound(3), SHORT_INDEX)
+    assert refused.value.entries == 3 * (129_199 + 30 * 751)
+
+
+def test_segments_are_counted() -> None:
+    """Packets that last 4 s make one each."""
+    packets = (9500, 4 * 44_100)
+    one, two = (
+        hostile_indexes.film(*[hostile_indexes.sound(packets)] * count, media_bytes=20_000)
+        for count in (1, 2)
+    )
+    assert read(one, SHORT_INDEX).tracks
+    with pytest.raises(LongIndex) as refused:
+        read(two, SHORT_INDEX)
+    assert refused.value.entries == 2 * 30 * 9500
 
 
 def test_samples_of_fragments_that_take_no_bytes_are_counted(film: FilmStore) -> None:

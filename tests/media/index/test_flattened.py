@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from app.media.index.edits import MAX_EDITS, Edit, Timeline
+from app.media.index.entries import LONG_INDEX
 from app.media.index.errors import NotIndexable
 from app.media.index.extract import extract, key_frame_before
-from app.media.index.flattened import MOST_FLATTENED, Remaining, flattened
+from app.media.index.flattened import Remaining, flattened
 from app.media.index.segments import segmented_sound, segmented_video
 from app.media.index.texts import read_cues, subtitle_tracks
 from app.media.index.tracks import Track
@@ -105,7 +106,7 @@ def with_edit_list(track: Track, *edits: Edit) -> Track:
     """The track with other edits, flattened."""
     timeline = Timeline.of(edits, movie_timescale=MOVIE_TIMESCALE, timescale=track.timescale)
     cut = replace(track, edits=edits, timeline=timeline)
-    return flattened(cut, movie_timescale=MOVIE_TIMESCALE, remaining=Remaining(MOST_FLATTENED))
+    return flattened(cut, movie_timescale=MOVIE_TIMESCALE, remaining=Remaining(LONG_INDEX))
 
 
 def test_a_key_frame_of_a_cut_film_is_the_picture_of_its_time(

@@ -2,18 +2,46 @@
 
 from __future__ import annotations
 
+import struct
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
+from itertools import count as count_from
+from itertools import product
 from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
 
 import pytest
 
 from app.media.index.boxes import LARGEST_32_BIT, MAX_BOXES_IN_A_BOX, box, full_box
 from app.media.index.edits import Edit, Timeline
-from app.media.index.entries import MAX_TRACKS
-from app.media.index.errors import NotIndexable
+from app.media.index.entries import MAX_TRACKS, SHORT_INDEX
+from app.media.index.errors import LongIndex, NotIndexable
+from app.media.index.fast_start import fast_start
 from app.media.index.movie import MAX_MOOV_BYTES, Movie, read_movie
+from app.media.index.segments import segmented_sound, segmented_video
 from tests.media.films import FilmStore
+from tests.media.hostile_indexes import (
+    HEAD,
+    RATE,
+    index,
+    of_late_sound,
+    of_sound_that_is_almost_counted_by_chunks,
+    sound,
+    track,
+)
 from tests.media.rewritten import edited
+
+if TYPE_CHECKING:
+    from _typeshed import TraceFunction
+
+MOST_LINES = 10 * SHORT_INDEX
+"""Of Python that may run for a small film: those of a short index, less than a second."""
+
+MOST_MADE = 3 * SHORT_INDEX
+"""Samples, and rows of 8 bytes in tables for players, likewise."""
 
 FILE_TYPE = box(b"ftyp", b"isom", bytes(4))
 
@@ -58,6 +86,126 @@ def test_of_a_million_tracks_the_first_ones_are_used(film: FilmStore) -> None:
     movie = read(data[:at_moov] + box(b"moov", moov))
     assert len(movie.tracks) == 2 < MAX_TRACKS < MAX_BOXES_IN_A_BOX
     assert not movie.is_truncated
+
+
+def numbered(rows: Iterable[int]) -> bytes:
+    """The content of a table with one number a row."""
+    listed = list(rows)
+    return struct.pack(f">II{len(listed)}I", 0, len(listed), *listed)
+
+
+def rarely_independent(number: int) -> bytes:
+    """A track whose first key frame is dependent, and 498 others have 64 units and no slice."""
+    sizes = box(b"stsz", struct.pack(">III", 0, 320, 500))
+    keys = box(b"stss", numbered(range(1, 500)))
+    places = box(b"stco", numbered([24, *[64] * 499]))
+    return track(500, chunks=500, number=number, more_tables=sizes + keys + places)
+
+
+def backwards() -> bytes:
+    """A track of which every other edit ends before the first key frame."""
+    edits = [(1, 0), (19_990, 20_000)] * 500
+    return track(40_000, edits=edits, more_tables=box(b"stss", numbered([20_000])))
+
+
+def late(timescale: int, ticks: int, delay: int) -> bytes:
+    """A film with little sound, which begins after `delay` frames."""
+    edits = ((delay, -1), (0, 0))
+    runs = ((4, ticks),), ((3, ticks), (1, 1))
+    tracks = (
+        sound(*each, timescale=timescale, edits=edits, number=number)
+        for number, each in enumerate(runs, start=1)
+    )
+    return small(*tracks)
+
+
+def shown_before_time_0() -> bytes:
+    """A film that is cut off, of pictures that are shown hours before they are decoded."""
+    early = box(b"ctts", struct.pack(">IIIi", 0, 1, 4, -(1 << 31)))
+    return small(
+        track(4, more_tables=early),
+        track(4, number=2, more_tables=box(b"stco", numbered([1 << 30]))),
+    )
+
+
+HUGE = (1, 2, 0x7FFF_FFFF, 0xFFFF_FFFF)
+"""Numbers that files have where a small one is usual, or the reverse."""
+
+HOSTILE: dict[str, Callable[[], bytes]] = {
+    "silence": lambda: of_late_sound(packet=2),
+    "silence of all tracks": lambda: of_late_sound(MAX_TRACKS, seconds=3600),
+    "sound of one tick, then two": lambda: of_sound_that_is_almost_counted_by_chunks(100_000),
+    "segments": lambda: small(
+        *(sound((9500, 4 * 44_100), number=n) for n in range(MAX_TRACKS)),
+        track(9500, more_tables=box(b"stts", struct.pack(">IIII", 0, 1, 9500, 4 * RATE))),
+    ),
+    "pictures before time 0": shown_before_time_0,
+    "repeated pictures": lambda: small(track(100, edits=[(100, 0)] * 1000)),
+    "repeated sound": lambda: small(
+        *(sound((100, 1024), edits=[(58, 0)] * 1000, number=n) for n in range(MAX_TRACKS))
+    ),
+    "edits before the first key frame": lambda: small(backwards()),
+    "key frames": lambda: small(*map(rarely_independent, range(MAX_TRACKS)), unit=b"\0\0\0\1\6"),
+    "boxes": lambda: small(*[track(1, more_tables=box(b"free") * 3000)] * MAX_TRACKS),
+    **{
+        f"timescale {numbers[0]}, packet {numbers[1]}, late {numbers[2]}": partial(late, *numbers)
+        for numbers in product(HUGE, HUGE, (1, 3600 * RATE, 0xFFFF_FFFF))
+    },
+}
+"""Films of less than 3 MB."""
+
+
+def small(*tracks: bytes, unit: bytes = b"\0") -> bytes:
+    """A film whose media is first: slices of no key frame from byte 24 on, units from 64 on."""
+    media = box(b"mdat", b"\0\0\0\1\1" * 8 + unit * (200_000 // len(unit)))
+    return HEAD + media + index(*tracks).removeprefix(HEAD)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_a_small_film_asks_for_is_bounded(name: str) -> None:
+    """Whichever numbers it has: as long as it is taken for one with a short index."""
+    data = HOSTILE[name]()
+    assert len(data) < 3_000_000
+    lines, made = work(lambda: list(read_and_cut(data)))
+    assert lines < MOST_LINES
+    assert made < MOST_MADE
+
+
+def read_and_cut(data: bytes) -> Iterator[int]:
+    """What the first step does with a film; yields how much each part of it makes."""
+
+    def read_at(offset: int, count: int) -> bytes:
+        return data[offset : offset + count]
+
+    with suppress(LongIndex, NotIndexable):
+        movie = read_movie(read_at, len(data), most_entries=SHORT_INDEX)
+        yield sum(len(each.samples) for each in (*movie.stored_tracks, *movie.tracks))
+        pieces = fast_start(movie, read_at)
+        yield sum(len(piece) // 8 for piece in pieces if isinstance(piece, bytes))
+        cuts = [segmented_sound(sound) for sound in movie.sounds]
+        if movie.picture:
+            cuts.append(segmented_video(movie.picture))
+        for cut in cuts:
+            yield sum(len(segment.head) // 8 for segment in cut.segments())
+            yield len(cut.track.samples)
+
+
+def work(act: Callable[[], list[int]]) -> tuple[int, int]:
+    """How many lines of Python `act` runs until it has run too many, and the sum of its result."""
+    lines = count_from()
+
+    def trace(_frame: FrameType, event: str, _argument: object) -> TraceFunction:
+        if event == "line" and next(lines) >= MOST_LINES:
+            raise AssertionError(f"more than {MOST_LINES} lines")
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        made = act()
+    finally:
+        sys.settrace(before)
+    return next(lines), sum(made)
 
 
 def test_boxes_a_thousand_deep_are_no_film() -> None:

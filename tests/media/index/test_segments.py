@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 
 from app.media.index.errors import NotIndexable
+from app.media.index.movie import read_movie
 from app.media.index.segments import segmented_sound, segmented_video
+from app.media.index.silence import can_begin_late
 from tests.long_tests import long
+from tests.media import hostile_indexes
 from tests.media.films import FilmStore
 from tests.media.frames import packets, watch
 from tests.media.index.making import indexed, write_segments
@@ -102,6 +105,17 @@ def test_sound_that_begins_late_has_silence_before(
     for before, after in pairwise(found[: silent + 1]):
         assert after.presented - before.presented == pytest.approx(packet, abs=0.001)
     assert watch(shown).beeps == watch(film(name)).beeps
+
+
+@pytest.mark.parametrize(("packet", "is_known"), [(1024, True), (111, True), (110, False)])
+def test_packets_that_are_shorter_than_any_encoder_makes_are_not_repeated(
+    packet: int, is_known: bool
+) -> None:
+    """Four packets of a tick would ask for 132 million of silence; such sound is encoded."""
+    data = hostile_indexes.of_late_sound(packet=packet)
+    track = read_movie(lambda at, count: data[at : at + count], len(data)).tracks[0]
+    assert can_begin_late(track) is is_known
+    assert segmented_sound(track).silence.count == is_known * 3000 * 44_100 // packet
 
 
 def test_sound_that_begins_after_an_hour_is_left_to_play_mp4(film: FilmStore) -> None:

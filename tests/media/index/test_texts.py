@@ -10,6 +10,7 @@ from pathlib import Path
 from app.media.index.boxes import Box, ReadAt, box, full_box
 from app.media.index.samples import Samples
 from app.media.index.texts import (
+    MAX_CHAPTER_BYTES,
     MAX_CUES,
     MAX_TEXT_BYTES,
     MAX_TRACK_BYTES,
@@ -101,6 +102,36 @@ def test_of_samples_that_are_all_at_one_place_not_all_are_read(film: FilmStore) 
 
     assert list(read_cues(track, read_at)) == []
     assert sum(reads) == MAX_TRACK_BYTES
+
+
+def test_cues_without_a_text_are_counted_too(film: FilmStore) -> None:
+    """A sample of 16 KiB has two thousand of them, and all samples may be at one place."""
+    sample = box(b"vttc") * (MAX_TEXT_BYTES // 8)
+    track = text_track(film, "wvtt", MAX_TRACK_BYTES // MAX_TEXT_BYTES, len(sample))
+    reads: list[int] = []
+
+    def read_at(_offset: int, count: int) -> bytes:
+        reads.append(count)
+        return sample
+
+    assert list(read_cues(track, read_at)) == []
+    assert len(reads) == -(-MAX_CUES // (MAX_TEXT_BYTES // 8))
+
+
+def test_less_is_read_of_chapters(film: FilmStore) -> None:
+    """They are read with the index, which the films of others wait for."""
+    movie, reads = indexed(film("chapters.mp4")), list[int]()
+    track = replace(text_track(film, "wvtt", 10_000, MAX_TEXT_BYTES), references={b"chap": 7})
+    unlisted = replace(movie.box, payload=memoryview(b""))
+
+    def read_at(_offset: int, count: int) -> bytes:
+        reads.append(count)
+        return bytes(count)
+
+    assert (
+        read_chapters(replace(movie, tracks=(replace(track, id=7),), box=unlisted), read_at) == ()
+    )
+    assert sum(reads) == MAX_CHAPTER_BYTES
 
 
 def test_a_long_title_of_a_chapter_is_cut(film: FilmStore) -> None:
