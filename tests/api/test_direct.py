@@ -116,7 +116,8 @@ def test_an_upload_is_not_idle_while_a_cell_may_be_on_its_way(
     inspection = app.extensions["sluice"].inspection
 
     def idle_seconds(upload: dict[str, Any]) -> float:
-        return next(file.idle_seconds for file in inspection.staged() if file.key == upload["id"])
+        found = {file.key: float(file.idle_seconds) for file in inspection.staged()}
+        return found[upload["id"]]
 
     upload = create(client, len(CONTENT))
     assert idle_seconds(upload) >= 0
