@@ -170,11 +170,10 @@ def test_a_chunked_file_arrives_over_a_broken_connection(
     assert digests_of(site) == {stored_name: sha256_of(film)}
     assert open_uploads_of(site) == []
     posts = [request for request in line.requests if request.method == "POST"]
-    assert (
-        len(posts)
-        == len(first_bytes)
-        == 1 + -(-film.stat().st_size // ALL[name].chunk_bytes) - (name == "simple_uploader")
-    )
+    expected = 1 + -(-film.stat().st_size // ALL[name].chunk_bytes)
+    assert len(posts) == len(first_bytes)
+    # It asks before it sends a chunk again, whose bytes the server may have kept.
+    assert len(posts) in ({expected - 1, expected} if name == "simple_uploader" else {expected})
     assert_told_as_in_the_table(name, posts[0], first_bytes[0])
 
 
