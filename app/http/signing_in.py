@@ -49,7 +49,7 @@ def require_code(person: Person, code: str) -> None:
 
 
 def require_known_way(person: Person) -> None:
-    """Raise `InvalidField` for whoever has a second factor, and has not used it to sign in.
+    """Raise `InvalidField` for whoever has a stronger way to sign in, and has not used it.
 
     Otherwise whoever knows a password alone could add the second factor that is demanded.
     """
@@ -60,6 +60,9 @@ def require_known_way(person: Person) -> None:
         raise InvalidField("Sign out, and sign in with your passkey.", field="password")
     if identity.second_factors.has(person.id):
         raise InvalidField("Sign out, and sign in with a one-time code.", field="password")
+    if identity.openid and identity.openid.accounts.has_any(person.id):
+        name = identity.openid.provider.name
+        raise InvalidField(f"Sign out, and sign in with {name}.", field="password")
 
 
 def must_confirm(person: Person) -> bool:

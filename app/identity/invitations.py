@@ -163,6 +163,8 @@ class Invitations:
         person = self._people.find(invitation.person_id or "")
         if person is None or person.is_blocked:
             raise LinkClosed("The account is blocked.")
+        if invitation.is_mailed and invitation.email != person.email:
+            raise LinkClosed("The address of the account was changed. Ask for a new link.")
         stored = self._hash(password, about=[person.email, person.name])
         self._records.reset(invitation, stored, self._clock())
         return replace(person, password_hash=stored, is_proven=True)

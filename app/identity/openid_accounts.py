@@ -63,6 +63,10 @@ class OpenIdAccounts:
             return self._first_time(identity)
         return Arrival(_admitted(self._people.find(owner)))
 
+    def has_any(self, person_id: str) -> bool:
+        """Whether the person has signed in at a provider before."""
+        return self._records.has_any(person_id)
+
     def _first_time(self, identity: ProviderIdentity) -> Arrival:
         if not identity.is_email_verified:
             raise SignInRefused("The sign-in service has not verified your e-mail address.")

@@ -143,6 +143,7 @@ class SecondFactors:
     def remove(self, person_id: str) -> None:
         """Let the password alone be enough again."""
         with self._database.write() as connection:
+            _lock(connection, person_id)
             remove_second_factor(connection, person_id)
 
     def ask(self, person: Person, mark: str) -> str:

@@ -108,7 +108,7 @@ class SignIn:
         stored = person.password_hash if person else None
         failures = self._checks.failures_after(stored, password, limits)
         if failures or person is None:
-            self._warn_at(failures.get(f"account:{email}"), person)
+            self._warn_at(failures.get(f"account:{email}"), email, person)
             raise WrongCredentials(
                 "Check both, and whether the caps lock is on.",
                 failures=max((each.count for each in failures.values()), default=1),
@@ -147,12 +147,14 @@ class SignIn:
             return None
         return str(number) if person_id == person.id else None
 
-    def _warn_at(self, failures: Failures | None, person: Person | None) -> None:
-        if person is None or failures is None or failures.count < WARNED_AT:
+    def _warn_at(self, failures: Failures | None, email: str, person: Person | None) -> None:
+        if failures is None or failures.count < WARNED_AT:
             return
         with suppress(TooManyAttempts):  # It was said today.
-            self._checks.count({f"warned:{person.id}": OF_WARNINGS})
-            self._warn(person, failures.count)
+            # For every address: the time that it takes would tell which ones have accounts.
+            self._checks.count({f"warned:{email}": OF_WARNINGS})
+            if person is not None:
+                self._warn(person, failures.count)
 
     def _refreshed(self, person: Person, password: str) -> Person | None:
         """Hash the password anew where parameters have changed: only now it is known.

@@ -48,7 +48,7 @@ def upload_stream(
 ) -> Uploaded:
     """The bytes up to the stream's end as a file on the server, complete and verified.
 
-    Raises any `SluiceError`; the upload is then cancelled, and a file with wrong bytes deleted.
+    Raises any `SluiceError`; the upload is then cancelled, or the file deleted.
     """
     meter = Meter(name, None, listener)
     upload_id = _create(transport, name)
@@ -57,12 +57,10 @@ def upload_stream(
         meter.report(Phase.VERIFYING)
         document = await_checksum(transport, upload_id, length)
         is_verified = checksums.compare(document, name)
-    except BaseException as error:
-        with suppress(SluiceError):
-            transport.request("DELETE", f"/api/uploads/{upload_id}")
-        if isinstance(error, ContentMismatch):
-            with suppress(SluiceError):  # The upload may be complete.
-                transport.request("DELETE", f"/api/videos/{upload_id}")
+    except BaseException:
+        for path in (f"/api/uploads/{upload_id}", f"/api/videos/{upload_id}"):
+            with suppress(SluiceError):  # It may be complete already.
+                transport.request("DELETE", path)
         raise
     meter.report(Phase.DONE)
     media = str(document["media"])

@@ -291,6 +291,25 @@ def test_a_stream_that_is_another_file_on_the_server_is_removed_there(
     assert list(make_client(server.url).videos("wrong.mkv")) == []
 
 
+def test_a_stream_that_is_interrupted_once_it_is_complete_is_removed(
+    server: Server, line: BadLine, make_client: MakeClient
+) -> None:
+    client = make_client(line.url)
+
+    def stop_while_verifying(request: Request, block: bytes) -> bytes:
+        if request.method != "GET":
+            return block
+        client.stop()
+        return re.sub(
+            rb'"(sha256|crc32c)": ?"[^"]*"', lambda found: b'"a":0'.ljust(len(found[0])), block
+        )
+
+    line.garble = stop_while_verifying
+    with pytest.raises(Interrupted):
+        client.upload_stream(io.BytesIO(b"bytes"), "interrupted.mkv")
+    assert list(make_client(server.url).videos("interrupted.mkv")) == []
+
+
 @pytest.mark.parametrize("is_waiting", [True, False])
 @pytest.mark.parametrize("buffering", [-1, 0])
 def test_a_stream_that_comes_in_small_pieces_is_sent_to_its_end(

@@ -275,6 +275,16 @@ def test_a_mailed_link_changes_the_password_alone(
     assert not found.is_proven, "the passkey may be that of whoever made the account"
 
 
+def test_a_mailed_link_works_for_the_address_it_went_to(
+    world: World, invitations: Invitations
+) -> None:
+    ann = world.person()
+    world.people.rename(ann, name=ann.name, email="new@example.org")
+    late = invitations.to_reset_by_mail(ann)  # Asked for just before.
+    with pytest.raises(LinkClosed):
+        invitations.choose_password(late, ANOTHER)
+
+
 def test_a_mailed_link_replaces_no_link_of_an_administrator(
     world: World, invitations: Invitations
 ) -> None:

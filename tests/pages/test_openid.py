@@ -9,6 +9,7 @@ import pytest
 import requests
 from werkzeug.test import TestResponse
 
+from app.domain.access import Role
 from app.domain.audit import AuditFilter
 from tests.identity.openid_server import ANN, CLIENT_ID, CLIENT_SECRET, Provider, running_provider
 from tests.site import Browser, Site, new_site
@@ -114,6 +115,25 @@ def test_an_unknown_person_of_another_domain_does_not_get_in(
     assert "eve@elsewhere.example is not invited" in refused.get_data(as_text=True)
     assert browser.who()["signed_in"] is False
     assert site.identity.people.find_by_email("eve@elsewhere.example") is None
+
+
+def test_who_signs_in_at_the_provider_adds_no_second_factor_by_the_password_alone(
+    tmp_path: Path, provider: Provider
+) -> None:
+    options = {"oidc_issuer": provider.issuer, "oidc_client_id": CLIENT_ID, "oidc_name": "Example"}
+    with new_site(
+        tmp_path, **options, oidc_client_secret=CLIENT_SECRET, second_factor="everyone"
+    ) as site:
+        ann = site.person(ANN["email"], Role.EDITOR)
+        owner, thief = site.browser(), site.browser(ann)
+        sign_in(owner)
+        for answer in (
+            thief.post("/account/codes/begin"),
+            thief.client.post("/account/passkeys/options", json={}),
+        ):
+            assert answer.status_code == 400
+            assert "sign in with Example" in answer.get_data(as_text=True)
+        assert owner.post("/account/codes/begin").status_code == 200
 
 
 def test_who_signs_in_is_not_sent_to_another_site(site: Site, provider: Provider) -> None:

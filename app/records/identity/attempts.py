@@ -48,7 +48,8 @@ class Patience:
             return timedelta()
         doubled = 2.0 ** min(failures.count - self.free, 20)
         pause = min(self.first * doubled, self.most)
-        return max(failures.last_at + pause - now, timedelta())
+        since = now - failures.last_at
+        return max(pause - max(since, timedelta()), timedelta())  # The clock may have been set.
 
 
 class AttemptRecords:

@@ -47,6 +47,14 @@ class ProviderAccountRecords:
         with self._database.read() as connection:
             return connection.execute(select(found.subject).where(condition)).first() is not None
 
+    def has_any(self, person_id: str) -> bool:
+        """Whether the person has an account of any provider."""
+        query = select(provider_accounts.c.subject).where(
+            provider_accounts.c.person_id == person_id
+        )
+        with self._database.read() as connection:
+            return connection.execute(query.limit(1)).first() is not None
+
     def add(self, account: ProviderAccount) -> dict[str, Ended]:
         """Store whose it is; raises `SignInRefused` if it is somebody's already.
 
