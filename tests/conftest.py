@@ -26,6 +26,8 @@ from tests.site import Site, new_site
 
 # A server's five processes would each compile all modules at every start: 0.15 of its CPU time.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# It would hide output that is not flushed.
+os.environ.pop("PYTHONUNBUFFERED", None)
 
 # How fast an example is drawn or runs says something of the machine, and nothing of the code.
 settings.register_profile(

@@ -154,7 +154,10 @@ def main() -> int:
         stack.callback(fleet.stop)
         try:
             fleet.start_nodes(options.nodes, port, fleet.start_stores(cluster))
-            print(f"{options.nodes} nodes serve at http://127.0.0.1:{port}; logs: {fleet.folder}")
+            print(
+                f"{options.nodes} nodes serve at http://127.0.0.1:{port}; logs: {fleet.folder}",
+                flush=True,
+            )
             fleet.watch()
         except KeyboardInterrupt:
             print("stopping", flush=True)

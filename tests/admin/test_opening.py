@@ -263,8 +263,7 @@ def test_an_argument_that_cannot_be_used_is_no_traceback(
 def flask(
     *arguments: str | bytes, folder: Path, **options: Any
 ) -> subprocess.CompletedProcess[str]:
-    ours = ("SLUICE_", "PYTHONUNBUFFERED")
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("SLUICE_")}
     return subprocess.run(
         [sys.executable, "-m", "flask", "--app", str(ROOT / "wsgi.py"), *arguments],
         cwd=folder,
