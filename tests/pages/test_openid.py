@@ -124,7 +124,7 @@ def test_who_signs_in_at_the_provider_adds_no_second_factor_by_the_password_alon
     with new_site(
         tmp_path, **options, oidc_client_secret=CLIENT_SECRET, second_factor="everyone"
     ) as site:
-        ann = site.person(ANN["email"], Role.EDITOR)
+        ann = site.person("ann@example.org", Role.EDITOR)
         owner, thief = site.browser(), site.browser(ann)
         sign_in(owner)
         for answer in (
