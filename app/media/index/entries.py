@@ -7,7 +7,7 @@ time and 50 bytes of memory until all that players need is made.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
@@ -36,6 +36,9 @@ _BOX = 5
 """Entries that a box counts as: one of the file's top level is read by itself, and those of a track
 are walked over whenever something is looked for among them."""
 
+_WALKED = frozenset((b"mvex",))
+"""Boxes in which others are looked for."""
+
 _EDITED = 3
 """Entries that a sample of a track counts as in addition if the track is cut by its edits."""
 
@@ -51,14 +54,22 @@ def require_at_most(
     not describe more samples than that. Raises `NotIndexable` then, and for an index that is never
     read. Samples of fragments that need no bytes of their own are not counted.
     """
+    walked = islice(_walked(moov, _WALKED), most_boxes(most) + 1)
+    boxes_entries = _BOX * sum(1 for _ in walked)
+    refuse_beyond(most, boxes_entries)
     boxes = (box for box in boxes_in(moov.payload) if box.kind == b"trak")
     tracks = [_Track.of(trak) for trak in islice(boxes, MAX_TRACKS)]
     believed = [track for track in tracks if track.samples <= most_samples(length)]
     if arrived < length and sum(track.samples for track in tracks) > arrived:
         raise too_many_samples()
-    entries = sum(track.rows for track in tracks)
+    entries = boxes_entries + sum(track.rows for track in tracks)
     entries += sum(track.samples * (1 + _EDITED * track.is_cut) for track in believed)
     entries += sum(_BOX + (box.end - box.start) // 4 for box in fragments)
+    refuse_beyond(most, entries)
+
+
+def refuse_beyond(most: int, entries: int) -> None:
+    """Raise `LongIndex` for more than `most` entries, and `NotIndexable` if no step reads them."""
     if entries > MAX_ENTRIES:
         raise too_many_samples()
     if entries > most:
@@ -73,6 +84,14 @@ def too_many_samples() -> NotIndexable:
 def most_boxes(most_entries: int) -> int:
     """How many boxes of the top level may be looked at."""
     return most_entries // _BOX
+
+
+def _walked(box: Box, inside: frozenset[bytes]) -> Iterator[Box]:
+    """The boxes below one: all of it, and of those among them of the kinds `inside`."""
+    for each in boxes_in(box.payload):
+        yield each
+        if each.kind in inside:
+            yield from _walked(each, inside - {each.kind})
 
 
 @dataclass(frozen=True, slots=True)

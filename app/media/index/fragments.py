@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import accumulate, compress, repeat
 from operator import and_, not_
 
-from app.media.index.boxes import Box, Fields, FileBox, ReadAt, boxes_in, children, numbers
+from app.media.index.boxes import Box, Fields, FileBox, ReadAt, boxes_in, children, descend, numbers
 from app.media.index.entries import too_many_samples
 from app.media.index.errors import LongIndex, NotIndexable
 from app.media.index.samples import Samples, most_samples
@@ -122,14 +122,13 @@ class FragmentedMovie:
 
 
 def _track_defaults(moov: Box) -> Iterator[tuple[int, _Defaults]]:
-    """By track, from the `trex` boxes."""
-    for mvex in boxes_in(moov.payload):
-        for trex in boxes_in(mvex.payload) if mvex.kind == b"mvex" else ():
-            if trex.kind == b"trex":
-                fields = Fields(trex.payload)
-                fields.version_and_flags()
-                number, _ = fields.unsigned(4), fields.unsigned(4)
-                yield number, _Defaults(*(fields.unsigned(4) for _ in range(3)))
+    """By track, from the `trex` boxes of the `mvex` box, of which there is one (section 8.8.1)."""
+    for trex in boxes_in(descend(moov.payload, b"mvex") or memoryview(b"")):
+        if trex.kind == b"trex":
+            fields = Fields(trex.payload)
+            fields.version_and_flags()
+            number, _ = fields.unsigned(4), fields.unsigned(4)
+            yield number, _Defaults(*(fields.unsigned(4) for _ in range(3)))
 
 
 def _overridden(defaults: _Defaults, header: Fields, flags: int) -> _Defaults:

@@ -147,6 +147,9 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     "edits before the first key frame": lambda: small(backwards()),
     "key frames": lambda: small(*map(rarely_independent, range(MAX_TRACKS)), unit=b"\0\0\0\1\6"),
     "boxes": lambda: small(*[track(1, more_tables=box(b"free") * 3000)] * MAX_TRACKS),
+    "defaults of fragments": lambda: (
+        small(track(1), *[box(b"mvex", box(b"free") * MAX_BOXES_IN_A_BOX)] * 30) + box(b"moof")
+    ),
     **{
         f"timescale {numbers[0]}, packet {numbers[1]}, late {numbers[2]}": partial(late, *numbers)
         for numbers in product(HUGE, HUGE, (1, 3600 * RATE, 0xFFFF_FFFF))
