@@ -128,6 +128,18 @@ def shown_before_time_0() -> bytes:
     )
 
 
+def crowded(kind: bytes) -> bytes:
+    """A film with ten thousand boxes of as many kinds in a box of each track."""
+    boxes = box(kind, b"".join(box(b"%04d" % number) for number in range(MAX_BOXES_IN_A_BOX)))
+    return small(*[box(b"trak", boxes + track(1)[8:])] * MAX_TRACKS)
+
+
+def described(descriptors: bytes) -> bytes:
+    """The description of pictures in MPEG-4."""
+    esds = box(b"esds", bytes(4) + descriptors)
+    return box(b"stsd", struct.pack(">II", 0, 1) + box(b"mp4v", bytes(78) + esds))
+
+
 HUGE = (1, 2, 0x7FFF_FFFF, 0xFFFF_FFFF)
 """Numbers that files have where a small one is usual, or the reverse."""
 
@@ -147,6 +159,11 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     "edits before the first key frame": lambda: small(backwards()),
     "key frames": lambda: small(*map(rarely_independent, range(MAX_TRACKS)), unit=b"\0\0\0\1\6"),
     "boxes": lambda: small(*[track(1, more_tables=box(b"free") * 3000)] * MAX_TRACKS),
+    **{f"boxes in {kind.decode()}": partial(crowded, kind) for kind in (b"edts", b"tref", b"udta")},
+    "boxes in repeated mdia": lambda: small(
+        *[box(b"trak", track(1)[8:] + box(b"mdia", box(b"free") * 9999))] * MAX_TRACKS
+    ),
+    "descriptors": lambda: small(*[track(1, more_tables=described(b"\0" * 80_000))] * MAX_TRACKS),
     "defaults of fragments": lambda: (
         small(track(1), *[box(b"mvex", box(b"free") * MAX_BOXES_IN_A_BOX)] * 30) + box(b"moof")
     ),
