@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from app.media.film.blocks import BLOCK_BYTES
 from app.media.index.boxes import LARGEST_32_BIT, MAX_BOXES_IN_A_BOX, box, full_box
 from app.media.index.edits import Edit, Timeline
 from app.media.index.entries import MAX_TRACKS, SHORT_INDEX
 from app.media.index.errors import LongIndex, NotIndexable
 from app.media.index.fast_start import fast_start
+from app.media.index.key_frames import is_independent
 from app.media.index.movie import MAX_MOOV_BYTES, Movie, read_movie
 from app.media.index.segments import segmented_sound, segmented_video
 from tests.media.films import FilmStore
@@ -77,6 +79,24 @@ def test_the_media_is_not_read(film: FilmStore) -> None:
     media = movie.media[0]
     assert sum(len(range(max(r.start, media.start), min(r.stop, media.end))) for r in reads) < 16
     assert len(movie.tracks) == 2
+
+
+def test_only_the_beginning_of_a_key_frame_is_looked_at() -> None:
+    """Units of 300 KB without a slice would each be in another block of a file in a bucket."""
+    unit = (300_000 - 4).to_bytes(4, "big") + b"\6" + bytes(300_000 - 5)
+    sizes = box(b"stsz", struct.pack(">III", 0, 1_900_000, 2))
+    tables = box(b"stco", numbered([64])) + box(b"stss", numbered([1]))
+    data = small(track(2, more_tables=sizes + tables), unit=unit, media_bytes=5_000_000)
+    reads: set[int] = set()
+
+    def read_at(offset: int, count: int) -> bytes:
+        reads.update((offset // BLOCK_BYTES, (offset + count - 1) // BLOCK_BYTES))
+        return data[offset : offset + count]
+
+    (picture,) = read(data).tracks
+    assert len(picture.samples) == 2
+    assert is_independent(picture, 0, read_at)
+    assert reads == {0}
 
 
 def test_of_a_million_tracks_the_first_ones_are_used(film: FilmStore) -> None:
@@ -175,9 +195,9 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
 """Films of less than 3 MB."""
 
 
-def small(*tracks: bytes, unit: bytes = b"\0") -> bytes:
+def small(*tracks: bytes, unit: bytes = b"\0", media_bytes: int = 200_000) -> bytes:
     """A film whose media is first: slices of no key frame from byte 24 on, units from 64 on."""
-    media = box(b"mdat", b"\0\0\0\1\1" * 8 + unit * (200_000 // len(unit)))
+    media = box(b"mdat", b"\0\0\0\1\1" * 8 + unit * (media_bytes // len(unit)))
     return HEAD + media + index(*tracks).removeprefix(HEAD)
 
 
