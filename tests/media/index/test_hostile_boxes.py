@@ -160,6 +160,12 @@ def described(descriptors: bytes) -> bytes:
     return box(b"stsd", struct.pack(">II", 0, 1) + box(b"mp4v", bytes(78) + esds))
 
 
+def empty_runs(count: int, of: int = 0) -> bytes:
+    """A `traf` of runs of so many samples without a byte."""
+    run = full_box(b"trun", 0, 0, of.to_bytes(4, "big"))
+    return box(b"traf", full_box(b"tfhd", 0, 0, b"\0\0\0\1"), run * count)
+
+
 HUGE = (1, 2, 0x7FFF_FFFF, 0xFFFF_FFFF)
 """Numbers that files have where a small one is usual, or the reverse."""
 
@@ -184,6 +190,8 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
         *[box(b"trak", track(1)[8:] + box(b"mdia", box(b"free") * 9999))] * MAX_TRACKS
     ),
     "descriptors": lambda: small(*[track(1, more_tables=described(b"\0" * 80_000))] * MAX_TRACKS),
+    "runs of no sample": lambda: small(track(1)) + box(b"moof", *[empty_runs(9000)] * 11),
+    "runs of a sample": lambda: small(track(1)) + box(b"moof", *[empty_runs(9000, of=1)] * 11),
     "defaults of fragments": lambda: (
         small(track(1), *[box(b"mvex", box(b"free") * MAX_BOXES_IN_A_BOX)] * 30) + box(b"moof")
     ),
