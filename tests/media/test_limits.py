@@ -23,6 +23,7 @@ from app.media.ffmpeg.program import PROBE_LIMITS, Ffmpeg
 from app.media.film.source import MediaSource
 from app.media.index.entries import LONG_INDEX, SHORT_INDEX
 from app.media.jobs.heartbeat import Heartbeat
+from app.media.playback.film_files import MANIFEST
 from app.media.sandbox.process import Limits
 from app.media.steps import alone
 from app.media.steps.alone import unless_long
@@ -142,6 +143,17 @@ def test_a_long_index_leaves_the_lane_and_is_read_by_a_process_of_its_own(
     assert site.index(video, Lane.LONG) is None
     assert [job.upload_id for job in site.alone] == [video]
     assert site.state(video) is PlaybackState.WAITING
+
+
+@pytest.mark.parametrize(("tracks", "is_made"), [(2, True), (10, False)])
+def test_only_so_much_silence_is_made_of_a_small_film(
+    site: Site, tracks: int, is_made: bool
+) -> None:
+    """Ten tracks of an hour of it would be 1.5 million packets, of a file of 6 KB."""
+    video = site.publish(hostile_indexes.of_late_sound(tracks, seconds=3600))
+    assert site.index(video, Lane.QUICK, LATER) is None
+    assert site.state(video) is PlaybackState.PLAYABLE
+    assert (site.world.folder.find(video, MANIFEST) is not None) is is_made
 
 
 def test_noise_is_no_film_without_a_run_of_ffprobe(site: Site) -> None:

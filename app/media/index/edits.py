@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from app.media.index.boxes import LARGEST_64_BIT, Box, Fields, box, damaged, full_box
+from app.media.index.boxes import LARGEST_64_BIT, Box, Fields, box, damaged, descend, full_box
 
 MAX_EDITS = 1000
 """Of those beyond, one is read and the others are ignored; such a film has only `play.mp4`."""
@@ -36,11 +36,12 @@ class Edit:
         return self.media_time == -1
 
 
-def read_edits(elst: Box | None) -> tuple[Edit, ...]:
-    """The entries of an `elst` box; none if there is no box."""
+def read_edits(edts: Box | None) -> tuple[Edit, ...]:
+    """The entries of the `elst` box in an `edts` box; none if there is no box."""
+    elst = descend(edts.payload, b"elst") if edts else None
     if elst is None:
         return ()
-    fields = Fields(elst.payload)
+    fields = Fields(elst)
     version, _ = fields.version_and_flags()
     size = 8 if version == 1 else 4
     count = min(fields.unsigned(4), fields.remaining // (2 * size + 4), MAX_EDITS + 1)

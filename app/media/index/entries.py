@@ -7,7 +7,7 @@ time and 50 bytes of memory until all that players need is made.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
@@ -36,10 +36,15 @@ _BOX = 5
 """Entries that a box counts as: one of the file's top level is read by itself, and those of a track
 are walked over whenever something is looked for among them."""
 
+_WALKED = frozenset(b"mvex udta trak edts tref mdia minf dinf stbl".split())
+"""Boxes in which others are looked for, or replaced."""
+
 _EDITED = 3
 """Entries that a sample of a track counts as in addition if the track is cut by its edits."""
 
-_ROW_BYTES = {b"stts": 8, b"ctts": 8, b"stss": 4, b"stsc": 12, b"stco": 4, b"co64": 8}
+_ROW_BYTES = {b"stts": 8, b"ctts": 8, b"stss": 4, b"stsc": 12, b"stco": 4, b"co64": 8, b"stsd": 2}
+"""Bytes of a table that count as an entry. Of those of a description, of which there are some
+hundred, two may be a descriptor (ISO/IEC 14496-1, section 7.2.2)."""
 
 
 def require_at_most(
@@ -51,14 +56,22 @@ def require_at_most(
     not describe more samples than that. Raises `NotIndexable` then, and for an index that is never
     read. Samples of fragments that need no bytes of their own are not counted.
     """
+    walked = islice(_walked(moov, _WALKED), most_boxes(most) + 1)
+    boxes_entries = _BOX * sum(1 for _ in walked)
+    refuse_beyond(most, boxes_entries)
     boxes = (box for box in boxes_in(moov.payload) if box.kind == b"trak")
     tracks = [_Track.of(trak) for trak in islice(boxes, MAX_TRACKS)]
     believed = [track for track in tracks if track.samples <= most_samples(length)]
     if arrived < length and sum(track.samples for track in tracks) > arrived:
         raise too_many_samples()
-    entries = sum(track.rows for track in tracks)
+    entries = boxes_entries + sum(track.rows for track in tracks)
     entries += sum(track.samples * (1 + _EDITED * track.is_cut) for track in believed)
     entries += sum(_BOX + (box.end - box.start) // 4 for box in fragments)
+    refuse_beyond(most, entries)
+
+
+def refuse_beyond(most: int, entries: int) -> None:
+    """Raise `LongIndex` for more than `most` entries, and `NotIndexable` if no step reads them."""
     if entries > MAX_ENTRIES:
         raise too_many_samples()
     if entries > most:
@@ -75,6 +88,14 @@ def most_boxes(most_entries: int) -> int:
     return most_entries // _BOX
 
 
+def _walked(box: Box, inside: frozenset[bytes]) -> Iterator[Box]:
+    """The boxes below one: all of it, and of those among them of the kinds `inside`."""
+    for each in boxes_in(box.payload):
+        yield each
+        if each.kind in inside:
+            yield from _walked(each, inside - {each.kind})
+
+
 @dataclass(frozen=True, slots=True)
 class _Track:
     """What the tables of a track claim to contain."""
@@ -82,7 +103,7 @@ class _Track:
     samples: int = 0
     """Those that a table claims to describe; a table that claims too many is not read."""
     rows: int = 0
-    """Entries of the other tables, and of its boxes."""
+    """Entries of the other tables."""
     is_cut: bool = False
     """Whether its edit list leaves out its beginning, or has several parts."""
 
@@ -102,9 +123,6 @@ class _Track:
             for kind, width in _ROW_BYTES.items()
             if kind in tables
         )
-        path = ((boxes, b"mdia"), (media, b"minf"), (information, b"stbl"))
-        levels = (trak.payload, *(found[kind].payload for found, kind in path if kind in found))
-        rows += _BOX * sum(1 for level in levels for _ in boxes_in(level))
         return cls(samples, rows, is_cut)
 
 
@@ -140,7 +158,7 @@ def _is_read_by_chunks(media: Mapping[bytes, Box], tables: Mapping[bytes, Box]) 
 
 
 def _is_cut(boxes: Mapping[bytes, Box], media: Mapping[bytes, Box]) -> bool:
-    edits = read_edits(children(boxes[b"edts"].payload).get(b"elst")) if b"edts" in boxes else ()
+    edits = read_edits(boxes.get(b"edts"))
     shown = [edit for edit in edits if not edit.is_empty]
     if len(shown) > 1 or not shown or b"mdhd" not in media:
         return len(shown) > 1

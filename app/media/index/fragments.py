@@ -13,13 +13,16 @@ from dataclasses import dataclass
 from itertools import accumulate, compress, repeat
 from operator import and_, not_
 
-from app.media.index.boxes import Box, Fields, FileBox, ReadAt, boxes_in, children, numbers
-from app.media.index.entries import too_many_samples
-from app.media.index.errors import LongIndex, NotIndexable
+from app.media.index.boxes import Box, Fields, FileBox, ReadAt, boxes_in, children, descend, numbers
+from app.media.index.entries import refuse_beyond, too_many_samples
+from app.media.index.errors import NotIndexable
 from app.media.index.samples import Samples, most_samples
 
 MAX_BYTES = 256 << 20
 """Of all `moof` boxes of a file; one with more is not indexed. 2 hours need 8 MiB."""
+
+_RUN = 20
+"""Entries that a run of samples counts as besides these: one of a single sample takes 17 us."""
 
 _LONGEST_STEP = 1 << 31
 """Ticks from one sample to the next, or over a gap. Longer ones are damage, and are shortened."""
@@ -64,13 +67,14 @@ class FragmentedMovie:
     ) -> None:
         """Begin with what `moov` says; the file has `length` bytes.
 
-        Samples in fragments of which there are more than `most_entries` raise `LongIndex`.
+        Samples and their runs that are more than `most_entries` raise as `refuse_beyond` does.
         """
         self._tracks = {number: _Track(each) for number, each in samples.items()}
         self._defaults = dict(_track_defaults(moov))
         self._length = length
         self._room = most_samples(length) - sum(map(len, samples.values()))
-        self._most_entries = self._entries_left = most_entries
+        self._most_entries = most_entries
+        self._entries = 0
 
     def samples(self) -> Iterator[tuple[int, Samples, bool]]:
         """The id of each track, its samples, and whether some are missing at its end."""
@@ -112,24 +116,22 @@ class FragmentedMovie:
         return position
 
     def _take(self, count: int) -> None:
-        """Note that so many samples are read."""
+        """Note that a run of so many samples is read."""
         self._room -= count
-        self._entries_left -= count
+        self._entries += _RUN + count
         if self._room < 0:
             raise too_many_samples()
-        if self._entries_left < 0:
-            raise LongIndex(self._most_entries + 1)
+        refuse_beyond(self._most_entries, self._entries)
 
 
 def _track_defaults(moov: Box) -> Iterator[tuple[int, _Defaults]]:
-    """By track, from the `trex` boxes."""
-    for mvex in boxes_in(moov.payload):
-        for trex in boxes_in(mvex.payload) if mvex.kind == b"mvex" else ():
-            if trex.kind == b"trex":
-                fields = Fields(trex.payload)
-                fields.version_and_flags()
-                number, _ = fields.unsigned(4), fields.unsigned(4)
-                yield number, _Defaults(*(fields.unsigned(4) for _ in range(3)))
+    """By track, from the `trex` boxes of the `mvex` box, of which there is one (section 8.8.1)."""
+    for trex in boxes_in(descend(moov.payload, b"mvex") or memoryview(b"")):
+        if trex.kind == b"trex":
+            fields = Fields(trex.payload)
+            fields.version_and_flags()
+            number, _ = fields.unsigned(4), fields.unsigned(4)
+            yield number, _Defaults(*(fields.unsigned(4) for _ in range(3)))
 
 
 def _overridden(defaults: _Defaults, header: Fields, flags: int) -> _Defaults:

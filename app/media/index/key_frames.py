@@ -19,15 +19,15 @@ from app.media.index.samples import MOST_REORDERED, Samples
 from app.media.index.tracks import Track
 
 MOST_LOOKED_AT = 500
-"""Key frames of a film of which the media is read, each in a request where that is in a bucket.
-
-Each takes up to 64 reads, all of them 0.1 s."""
+"""Key frames of a film of which the media is read. Each takes up to 64 reads, all of them 0.1 s;
+in a bucket, a request for the block that it begins in, and seldom one for the next."""
 
 _SAMPLED = 4
 """Key frames that stand for all of a film without leading pictures."""
 
 _DEPENDENT_SLICES, _INDEPENDENT_SLICE = range(1, 5), 5  # ITU-T H.264, table 7-1
 _MOST_UNITS = 64  # are looked at before the first slice of a picture
+_MOST_BYTES = 64 << 10  # likewise: parameter sets and captions take a few KiB
 
 
 def independent_key_frames(
@@ -53,10 +53,10 @@ def is_independent(track: Track, number: int, read_at: ReadAt) -> bool:
     if not track.is_h264:
         return True
     length_size, position = nal_length_size(track), track.samples.offsets[number]
-    end = position + track.samples.sizes[number]
+    end = position + min(track.samples.sizes[number], _MOST_BYTES)
     for _ in range(_MOST_UNITS):
-        header = read_at(position, length_size + 1)
-        if position >= end or len(header) <= length_size:
+        header = read_at(position, length_size + 1) if position < end else b""
+        if len(header) <= length_size:
             break
         kind = header[-1] & 0x1F
         if kind in _DEPENDENT_SLICES or kind == _INDEPENDENT_SLICE:

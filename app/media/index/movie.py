@@ -9,7 +9,13 @@ from itertools import islice
 
 from app.domain.ranges import ByteRange
 from app.media.index.boxes import Box, Fields, FileBox, ReadAt, boxes_in, descend, file_boxes
-from app.media.index.entries import LONG_INDEX, MAX_TRACKS, most_boxes, require_at_most
+from app.media.index.entries import (
+    LONG_INDEX,
+    MAX_TRACKS,
+    most_boxes,
+    refuse_beyond,
+    require_at_most,
+)
 from app.media.index.errors import LongIndex, NotIndexable
 from app.media.index.flattened import Remaining, flattened
 from app.media.index.fragments import FragmentedMovie, add_fragments
@@ -102,8 +108,7 @@ def read_movie(
         raise NotIndexable("no_pictures", "The video contains no pictures and no sound.")
     file_type = _load(read_at, layout.file_type) if layout.file_type else None
     shown = _shown(tracks, movie_timescale=timescale, most_entries=most_entries)
-    if (made := sum(map(_entries_made, shown))) > most_entries:
-        raise LongIndex(made)
+    refuse_beyond(most_entries, sum(map(_entries_made, shown)))
     return Movie(
         bytes(file_type.payload[:4]).decode("latin-1") if file_type else "",
         timescale,

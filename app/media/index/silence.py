@@ -19,9 +19,13 @@ MOST_SECONDS = 3600
 _MEASURED = 100
 """Packets by which the length of all is measured: single ones are rounded to ticks."""
 
-_MOST_A_SECOND = 400
+MOST_PACKETS = 1_000_000
+"""Of silence, in all tracks of a film: six begin an hour late, or 32 ten minutes, with the usual 47
+a second. Each takes up to 30 bytes on disk: one of 5.1, and its size."""
+
+_MOST_A_SECOND = 110
 """Packets; where a file says that its packets are shorter, none of silence is known. Those of AAC
-last 10 ms or more: 960 samples at 96 kHz (ISO/IEC 14496-3)."""
+last 10 ms or more: 960 samples at 96 kHz (ISO/IEC 14496-3). Some room is for rounded times."""
 
 _ENCODED_A_SECOND = 50
 """Packets of sound that is encoded: 1024 samples, mostly at 48 kHz."""

@@ -20,7 +20,7 @@ MAX_CUES = 100_000
 """Further ones are left out. Those without a text count as well: 8 bytes each make one."""
 
 MAX_CHAPTERS = 1000
-"""Further ones are left out."""
+"""Further ones are left out. Those without a text count as well: each is a request in a bucket."""
 
 MAX_TEXT_BYTES = 16_384
 """A sample of text that is longer is cut."""
@@ -69,14 +69,20 @@ def _has_cues(track: Track) -> bool:
     return track.kind == "text" and track.fourcc in _SUBTITLES
 
 
-def read_cues(track: Track, read_at: ReadAt, most_bytes: int = MAX_TRACK_BYTES) -> Iterator[Cue]:
-    """The cues of a track of subtitles that have a text, in order; no more of it is read."""
-    return (cue for cue in islice(_cues(track, read_at, most_bytes), MAX_CUES) if cue.text)
+def read_cues(
+    track: Track, read_at: ReadAt, most_bytes: int = MAX_TRACK_BYTES, most: int = MAX_CUES
+) -> Iterator[Cue]:
+    """The cues of a track of subtitles that have a text, in order; no more of it is read.
+
+    They are of the first `most` samples, and among the first `most` cues.
+    """
+    texts = islice(_texts(track, read_at, most_bytes), most)
+    return (cue for cue in islice(_cues(track, texts), most) if cue.text)
 
 
-def _cues(track: Track, read_at: ReadAt, most_bytes: int) -> Iterator[Cue]:
-    """All cues, some of which may have no text."""
-    for number, data in enumerate(_texts(track, read_at, most_bytes)):
+def _cues(track: Track, texts: Iterable[bytes]) -> Iterator[Cue]:
+    """All cues of the samples `texts`, some of which may have no text."""
+    for number, data in enumerate(texts):
         start = track.shown_at(number)
         end = start + track.samples.duration(number)
         if end <= max(start, 0):
@@ -108,16 +114,17 @@ def read_chapters(movie: Movie, read_at: ReadAt) -> tuple[Chapter, ...]:
         return tuple(islice(_listed_chapters(Fields(listed)), MAX_CHAPTERS))
     wanted = {track.references.get(b"chap") for track in movie.tracks}
     track = next((track for track in movie.tracks if track.id in wanted), None)
-    cues = read_cues(track, read_at, MAX_CHAPTER_BYTES) if track and _has_cues(track) else ()
+    if track is None or not _has_cues(track):
+        return ()
     return tuple(
         Chapter(cue.start, _plain(cue.text)[:MAX_TITLE_CHARACTERS])
-        for cue in islice(cues, MAX_CHAPTERS)
+        for cue in read_cues(track, read_at, MAX_CHAPTER_BYTES, MAX_CHAPTERS)
     )
 
 
 def _texts(track: Track, read_at: ReadAt, most_bytes: int) -> Iterator[bytes]:
     samples, left = track.samples, most_bytes
-    for offset, size in islice(zip(samples.offsets, samples.sizes, strict=True), MAX_CUES):
+    for offset, size in zip(samples.offsets, samples.sizes, strict=True):
         count = min(size, MAX_TEXT_BYTES)
         left -= count
         if left < 0:

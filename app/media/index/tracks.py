@@ -230,7 +230,7 @@ def read_track(trak: Box, *, movie_timescale: int, length: int, most_samples: in
     samples, is_truncated = read_samples(
         tables, length=length, most=most_samples, is_sound=kind == "audio"
     )
-    edits = read_edits(children(boxes[b"edts"].payload).get(b"elst") if b"edts" in boxes else None)
+    edits = read_edits(boxes.get(b"edts"))
     return Track(
         header.id,
         header.is_enabled,

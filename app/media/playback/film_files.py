@@ -27,7 +27,7 @@ from app.media.index.movie import Movie, read_movie
 from app.media.index.playlists import VideoRange
 from app.media.index.rung_segments import RungCuts
 from app.media.index.segments import Segment, SegmentedTrack, segmented_sound, segmented_video
-from app.media.index.silence import can_begin_late
+from app.media.index.silence import MOST_PACKETS, can_begin_late, silent_packets
 from app.media.index.tracks import Track
 from app.media.index.virtual_file import VirtualFileWriter
 from app.media.renditions.capability import Capability
@@ -163,6 +163,8 @@ def sounds_in(file: RawIOBase, movie: Movie) -> Mapping[int, Track]:
 
 def _cut(movie: Movie, encoded: Mapping[int, Track]) -> Iterator[tuple[str, SegmentedTrack, str]]:
     """The streams: name, track and the made file that this is in; sound is cut like the picture."""
+    if sum(map(silent_packets, movie.sounds)) > MOST_PACKETS:
+        raise NotIndexable("late_sound", "Many tracks of the video begin late.")
     times: list[Fraction] = []
     if movie.picture and (plays_video(movie.picture.codec) or is_decoded(movie.picture)):
         picture = segmented_video(movie.picture)

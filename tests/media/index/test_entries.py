@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.media.index.entries import LONG_INDEX, SHORT_INDEX
+from app.media.index.entries import LONG_INDEX, MAX_ENTRIES, SHORT_INDEX
 from app.media.index.errors import LongIndex, NotIndexable
 from app.media.index.movie import Movie, read_movie
 from tests.long_tests import long
@@ -38,7 +38,7 @@ def test_an_index_that_is_long_is_not_read(data: bytes, least: int) -> None:
 
 
 def test_the_tracks_of_a_file_are_counted_together() -> None:
-    one = hostile_indexes.track(SHORT_INDEX - 100)
+    one = hostile_indexes.track(SHORT_INDEX - 500)
     assert read(hostile_indexes.film(one, media_bytes=SHORT_INDEX), SHORT_INDEX).tracks
     with pytest.raises(LongIndex):
         read(hostile_indexes.film(one, one, media_bytes=2 * SHORT_INDEX), SHORT_INDEX)
@@ -86,6 +86,15 @@ def test_segments_are_counted() -> None:
     with pytest.raises(LongIndex) as refused:
         read(two, SHORT_INDEX)
     assert refused.value.entries == 2 * 30 * 9500
+
+
+def test_what_no_step_reads_is_refused() -> None:
+    """Each of these packets is late enough to be a segment of its own."""
+    edits = ((0xFFFF_FFFF, -1), (0, 0))
+    sound = hostile_indexes.sound((MAX_ENTRIES // 30 + 1, 2), edits=edits)
+    with pytest.raises(NotIndexable) as refused:
+        read(hostile_indexes.film(sound, media_bytes=MAX_ENTRIES // 30 + 1), MAX_ENTRIES)
+    assert refused.value.code == "too_many_samples"
 
 
 def test_samples_of_fragments_that_take_no_bytes_are_counted(film: FilmStore) -> None:

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from app.media.film.blocks import BLOCK_BYTES
 from app.media.index.boxes import LARGEST_32_BIT, MAX_BOXES_IN_A_BOX, box, full_box
 from app.media.index.edits import Edit, Timeline
 from app.media.index.entries import MAX_TRACKS, SHORT_INDEX
 from app.media.index.errors import LongIndex, NotIndexable
 from app.media.index.fast_start import fast_start
+from app.media.index.key_frames import is_independent
 from app.media.index.movie import MAX_MOOV_BYTES, Movie, read_movie
 from app.media.index.segments import segmented_sound, segmented_video
 from tests.media.films import FilmStore
@@ -79,6 +81,24 @@ def test_the_media_is_not_read(film: FilmStore) -> None:
     assert len(movie.tracks) == 2
 
 
+def test_only_the_beginning_of_a_key_frame_is_looked_at() -> None:
+    """Units of 300 KB without a slice would each be in another block of a file in a bucket."""
+    unit = (300_000 - 4).to_bytes(4, "big") + b"\6" + bytes(300_000 - 5)
+    sizes = box(b"stsz", struct.pack(">III", 0, 1_900_000, 2))
+    tables = box(b"stco", numbered([64])) + box(b"stss", numbered([1]))
+    data = small(track(2, more_tables=sizes + tables), unit=unit, media_bytes=5_000_000)
+    reads: set[int] = set()
+
+    def read_at(offset: int, count: int) -> bytes:
+        reads.update((offset // BLOCK_BYTES, (offset + count - 1) // BLOCK_BYTES))
+        return data[offset : offset + count]
+
+    (picture,) = read(data).tracks
+    assert len(picture.samples) == 2
+    assert is_independent(picture, 0, read_at)
+    assert reads == {0}
+
+
 def test_of_a_million_tracks_the_first_ones_are_used(film: FilmStore) -> None:
     data = film("moov-last.mp4").read_bytes()
     at_moov = data.index(b"moov") - 4
@@ -128,6 +148,24 @@ def shown_before_time_0() -> bytes:
     )
 
 
+def crowded(kind: bytes) -> bytes:
+    """A film with ten thousand boxes of as many kinds in a box of each track."""
+    boxes = box(kind, b"".join(box(b"%04d" % number) for number in range(MAX_BOXES_IN_A_BOX)))
+    return small(*[box(b"trak", boxes + track(1)[8:])] * MAX_TRACKS)
+
+
+def described(descriptors: bytes) -> bytes:
+    """The description of pictures in MPEG-4."""
+    esds = box(b"esds", bytes(4) + descriptors)
+    return box(b"stsd", struct.pack(">II", 0, 1) + box(b"mp4v", bytes(78) + esds))
+
+
+def empty_runs(count: int, of: int = 0) -> bytes:
+    """A `traf` of runs of so many samples without a byte."""
+    run = full_box(b"trun", 0, 0, of.to_bytes(4, "big"))
+    return box(b"traf", full_box(b"tfhd", 0, 0, b"\0\0\0\1"), run * count)
+
+
 HUGE = (1, 2, 0x7FFF_FFFF, 0xFFFF_FFFF)
 """Numbers that files have where a small one is usual, or the reverse."""
 
@@ -147,6 +185,16 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     "edits before the first key frame": lambda: small(backwards()),
     "key frames": lambda: small(*map(rarely_independent, range(MAX_TRACKS)), unit=b"\0\0\0\1\6"),
     "boxes": lambda: small(*[track(1, more_tables=box(b"free") * 3000)] * MAX_TRACKS),
+    **{f"boxes in {kind.decode()}": partial(crowded, kind) for kind in (b"edts", b"tref", b"udta")},
+    "boxes in repeated mdia": lambda: small(
+        *[box(b"trak", track(1)[8:] + box(b"mdia", box(b"free") * 9999))] * MAX_TRACKS
+    ),
+    "descriptors": lambda: small(*[track(1, more_tables=described(b"\0" * 80_000))] * MAX_TRACKS),
+    "runs of no sample": lambda: small(track(1)) + box(b"moof", *[empty_runs(9000)] * 11),
+    "runs of a sample": lambda: small(track(1)) + box(b"moof", *[empty_runs(9000, of=1)] * 11),
+    "defaults of fragments": lambda: (
+        small(track(1), *[box(b"mvex", box(b"free") * MAX_BOXES_IN_A_BOX)] * 30) + box(b"moof")
+    ),
     **{
         f"timescale {numbers[0]}, packet {numbers[1]}, late {numbers[2]}": partial(late, *numbers)
         for numbers in product(HUGE, HUGE, (1, 3600 * RATE, 0xFFFF_FFFF))
@@ -155,9 +203,9 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
 """Films of less than 3 MB."""
 
 
-def small(*tracks: bytes, unit: bytes = b"\0") -> bytes:
+def small(*tracks: bytes, unit: bytes = b"\0", media_bytes: int = 200_000) -> bytes:
     """A film whose media is first: slices of no key frame from byte 24 on, units from 64 on."""
-    media = box(b"mdat", b"\0\0\0\1\1" * 8 + unit * (200_000 // len(unit)))
+    media = box(b"mdat", b"\0\0\0\1\1" * 8 + unit * (media_bytes // len(unit)))
     return HEAD + media + index(*tracks).removeprefix(HEAD)
 
 

@@ -107,7 +107,7 @@ def test_sound_that_begins_late_has_silence_before(
     assert watch(shown).beeps == watch(film(name)).beeps
 
 
-@pytest.mark.parametrize(("packet", "is_known"), [(1024, True), (111, True), (110, False)])
+@pytest.mark.parametrize(("packet", "is_known"), [(1024, True), (401, True), (400, False)])
 def test_packets_that_are_shorter_than_any_encoder_makes_are_not_repeated(
     packet: int, is_known: bool
 ) -> None:

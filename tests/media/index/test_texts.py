@@ -11,6 +11,7 @@ from app.media.index.boxes import Box, ReadAt, box, full_box
 from app.media.index.samples import Samples
 from app.media.index.texts import (
     MAX_CHAPTER_BYTES,
+    MAX_CHAPTERS,
     MAX_CUES,
     MAX_TEXT_BYTES,
     MAX_TRACK_BYTES,
@@ -132,6 +133,20 @@ def test_less_is_read_of_chapters(film: FilmStore) -> None:
         read_chapters(replace(movie, tracks=(replace(track, id=7),), box=unlisted), read_at) == ()
     )
     assert sum(reads) == MAX_CHAPTER_BYTES
+
+
+def test_chapters_without_a_title_are_counted_too(film: FilmStore) -> None:
+    """Each may be in another block of a file in a bucket."""
+    movie, reads = indexed(film("chapters.mp4")), list[int]()
+    track = replace(text_track(film, "tx3g", 100_000, 2), id=7, references={b"chap": 7})
+    unlisted = replace(movie.box, payload=memoryview(b""))
+
+    def read_at(_offset: int, count: int) -> bytes:
+        reads.append(count)
+        return bytes(count)
+
+    assert read_chapters(replace(movie, tracks=(track,), box=unlisted), read_at) == ()
+    assert len(reads) == MAX_CHAPTERS
 
 
 def test_a_long_title_of_a_chapter_is_cut(film: FilmStore) -> None:
