@@ -34,6 +34,7 @@ class ClientSocket:
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
         self._awaited = 1
+        self._is_wide = False
         self._poll = select.poll()
         self._poll.register(connection, select.POLLIN)
 
@@ -69,9 +70,23 @@ class ClientSocket:
         self._await_bytes(1)
 
     def _await_bytes(self, count: int) -> None:
-        if count != self._awaited:
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
-            self._awaited = count
+        if count == self._awaited:
+            return
+        if count > FEW_BYTES and not self._is_wide:
+            self._set_low_water_mark(WAIT_BYTES)
+            self._is_wide = True
+        self._set_low_water_mark(count)
+        self._awaited = count
+
+    def _set_low_water_mark(self, count: int) -> None:
+        """How many bytes make the socket readable.
+
+        If the receive window is smaller, the kernel sets its limit to `count` (`tcp_set_rcvlowat`).
+        Up to Linux 6.15 the limit then grows as bytes arrive; later versions leave it there while
+        the bytes wait to be read. A form that is read in blocks of 256 KiB got no more than one of
+        them for each round trip, so the limit is raised to `WAIT_BYTES` first.
+        """
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
 
     @property
     def _has_any(self) -> bool:
