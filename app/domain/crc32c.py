@@ -19,11 +19,21 @@ def joined_crc32c(parts: Iterable[tuple[int, str]]) -> str:
     """The CRC32C of parts in a row, each given as length and CRC32C; in base64, as S3 writes it."""
     value = 0
     for length, checksum in parts:
-        value = _product(value, _shift(length)) ^ int.from_bytes(b64decode(checksum), "big")
-    return b64encode(value.to_bytes(4, "big")).decode()
+        value = joined(value, int.from_bytes(b64decode(checksum), "big"), length)
+    return in_base64(value)
 
 
-@lru_cache(maxsize=8)
+def joined(first: int, second: int, length: int) -> int:
+    """The CRC32C of bytes and of `length` further ones, from those of both."""
+    return _product(first, _shift(length)) ^ second
+
+
+def in_base64(crc32c: int) -> str:
+    """Four bytes, the highest first, as S3 writes it."""
+    return b64encode(crc32c.to_bytes(4, "big")).decode()
+
+
+@lru_cache(maxsize=32)
 def _shift(length: int) -> int:
     """What a CRC is multiplied by when so many bytes follow: x^(8 * length)."""
     power, square = ONE, X_TO_THE_8

@@ -18,6 +18,7 @@ from app.domain.errors import (
 from app.domain.lifecycle import GONE, UploadState, check_transition
 from app.domain.media_type import OPAQUE, media_type
 from app.domain.policy import check_chunk
+from app.domain.range_sums import RangeSums
 from app.domain.ranges import ByteRange, RangeSet
 
 UploadId = NewType("UploadId", str)
@@ -75,7 +76,8 @@ class Upload:
     """One file on its way in, or a published one: they share the id for life.
 
     `owner` is the id of its project, and `sender` names who sent it (see `Caller.sender`).
-    `received` says which bytes are durable, not the size of any file on the disk.
+    `received` says which bytes are durable, not the size of any file on the disk; `sums` are the
+    checksums of those that came with one.
     `client_key` is the client's own name for the upload (Dropzone's dzuuid), unique in its
     project; without one it is derived from the fingerprint, or the id. `fingerprint` identifies
     the file on the person's disk, so that a reloaded page finds its upload again. `length` is None
@@ -101,6 +103,7 @@ class Upload:
     state: UploadState = UploadState.RECEIVING
     fingerprint: str | None = None
     received: RangeSet = RangeSet()
+    sums: RangeSums = RangeSums()
     published_at: datetime | None = None
     sha256: str | None = None
     crc32c: str | None = None
@@ -151,10 +154,18 @@ class Upload:
         """Whether a browser may play the file in place."""
         return self.content_type != OPAQUE
 
-    def with_received(self, span: ByteRange, now: datetime, *, is_ahead: bool = True) -> Upload:
+    def with_received(
+        self,
+        span: ByteRange,
+        now: datetime,
+        *,
+        is_ahead: bool = True,
+        crc32c: int | None = None,
+    ) -> Upload:
         """The upload after `span` became durable; the last missing byte starts verification.
 
-        Its reservation reaches beyond the bytes if `is_ahead`.
+        Its reservation reaches beyond the bytes if `is_ahead`. `crc32c` is that of the span's bytes
+        as they were sent: where some were stored already, those need not be the same.
 
         Raises `TooManyGaps` if it would become too fragmented, and `ChunkMismatch` beyond a length
         that the client has sent meanwhile.
@@ -166,7 +177,11 @@ class Upload:
         received = self.received.add(span)
         if len(received) > MAX_RANGES:
             raise TooManyGaps(f"The upload has {MAX_RANGES} gaps; send what is missing first.")
-        return replace(self, received=received)._active(now, is_ahead=is_ahead)._moved_on(now)
+        sums = self.sums
+        if crc32c is not None and list(self.received.gaps(span)) == [span]:
+            sums = sums.add(span, crc32c)
+        after = replace(self, received=received, sums=sums)
+        return after._active(now, is_ahead=is_ahead)._moved_on(now)
 
     def with_length(self, length: int, now: datetime) -> Upload:
         """The upload with its length; `UploadConflict` if it has another one already."""

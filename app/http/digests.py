@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import binascii
 from base64 import b64decode
-from hashlib import new as new_hash
 
 from app.domain.errors import InvalidRequest
+from app.ingest.checksum import new_checksum
 from app.ingest.source import BodySource, DigestSource
 
-ALGORITHMS = {"sha-256": "sha256", "sha-512": "sha512", "sha": "sha1", "md5": "md5"}
-"""Names in the registry of RFC 9530, and hashlib's. Unknown ones are ignored, as the RFC requires;
+ALGORITHMS = {
+    "sha-256": "sha256",
+    "sha-512": "sha512",
+    "sha": "sha1",
+    "md5": "md5",
+    "crc32c": "crc32c",
+}
+"""Names in the registry of RFC 9530, and ours. Unknown ones are ignored, as the RFC requires;
 of several digests only one is checked, the first in this order."""
 
 
@@ -19,7 +25,7 @@ def parse_content_digest(header: str) -> tuple[str, bytes] | None:
     given = dict(item.strip().partition("=")[::2] for item in header.split(","))
     for name, algorithm in ALGORITHMS.items():
         if name in given:
-            return algorithm, _digest_bytes(given[name], new_hash(algorithm).digest_size)
+            return algorithm, _digest_bytes(given[name], new_checksum(algorithm).digest_size)
     return None
 
 

@@ -1,4 +1,4 @@
-"""Checksums of bytes as they pass: hashlib's algorithms, and CRC-32."""
+"""Checksums of bytes as they pass: hashlib's algorithms, CRC-32 and CRC32C."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from io import RawIOBase
 from typing import Protocol
 from zlib import crc32
 
+from crc32c import crc32c
+
 from app.domain.errors import StorageFailed
 from app.request.stages import Stage, stage
 
-ALGORITHMS = ("md5", "sha1", "sha256", "sha384", "sha512", "crc32")
+ALGORITHMS = ("md5", "sha1", "sha256", "sha384", "sha512", "crc32", "crc32c")
 """What `new_checksum` knows. The weak ones are only for detecting damage in transit."""
 
 
@@ -55,11 +57,32 @@ class Crc32:
         return self._sum.to_bytes(self.digest_size, "big")
 
 
+class Crc32c:
+    """Castagnoli's CRC, of iSCSI, ext4 and S3; its digest is big-endian."""
+
+    digest_size = 4
+
+    def __init__(self) -> None:
+        self.value = 0
+
+    def update(self, data: memoryview, /) -> None:
+        """Add bytes."""
+        self.value = crc32c(data, self.value)
+
+    def digest(self) -> bytes:
+        """The sum of the bytes so far."""
+        return self.value.to_bytes(self.digest_size, "big")
+
+
 def new_checksum(algorithm: str) -> Checksum:
     """A sum of no bytes yet; `ValueError` unless `algorithm` is one of `ALGORITHMS`."""
     if algorithm not in ALGORITHMS:
         raise ValueError(f"unknown checksum algorithm {algorithm!r}")
-    return Crc32() if algorithm == "crc32" else new_hash(algorithm, usedforsecurity=False)
+    own = _OWN.get(algorithm)
+    return own() if own else new_hash(algorithm, usedforsecurity=False)
+
+
+_OWN: dict[str, type[Crc32 | Crc32c]] = {"crc32": Crc32, "crc32c": Crc32c}
 
 
 def digest_of(file: RawIOBase, algorithm: str, length: int, *, read_bytes: int = READ_BYTES) -> str:

@@ -12,7 +12,7 @@ from app.domain.errors import (
     DigestMismatch,
     MalformedBody,
 )
-from app.ingest.checksum import ALGORITHMS, new_checksum
+from app.ingest.checksum import ALGORITHMS, Crc32c, new_checksum
 from app.request.stages import Stage, note_arrival, stage
 
 IDLE_TICK_SECONDS = 0.5
@@ -203,12 +203,26 @@ class DigestSource(HashingSource):
     def __init__(self, source: BodySource, algorithm: str, expected: bytes) -> None:
         super().__init__(source, algorithm)
         self._expected = expected
+        # Whatever the client has sent, the server keeps this one: see `RangeSums`.
+        self.crc32c = self._checksum if isinstance(self._checksum, Crc32c) else Crc32c()
+
+    def readinto(self, buffer: memoryview, /) -> int | None:
+        """Read and hash."""
+        count = super().readinto(buffer)
+        if count and self.crc32c is not self._checksum:
+            self.crc32c.update(buffer[:count])
+        return count
 
     def finish(self, watch: Watch = no_watch, /) -> None:
         """Raise `DigestMismatch` unless the bytes are those the client meant."""
         self._source.finish(watch)
         if self._checksum.digest() != self._expected:
             raise DigestMismatch(f"The {self._algorithm} digest of the bytes does not match.")
+
+
+def crc32c_of(source: BodySource) -> int | None:
+    """The CRC32C of the bytes of a source that has been verified, read from its first byte on."""
+    return source.crc32c.value if isinstance(source, DigestSource) else None
 
 
 class TrailingDigestSource:

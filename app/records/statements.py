@@ -38,7 +38,7 @@ from app.records.tables import parts as parts_table
 
 _COLUMNS = tuple(column.name for column in UPLOAD)
 
-_CHANGING = ("length", "state", "active_at", "published_at", "received", "progress")
+_CHANGING = ("length", "state", "active_at", "published_at", "received", "sums", "progress")
 """The columns that change when bytes arrive."""
 
 _RESERVATION = ("reserved", "is_stalled")

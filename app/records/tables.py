@@ -24,6 +24,7 @@ from sqlalchemy import (
     text,
 )
 
+from app.domain.range_sums import RangeSums
 from app.domain.ranges import RangeSet
 from app.records.inserts import KNOWN_BY
 
@@ -63,6 +64,21 @@ class Ranges(TypeDecorator[RangeSet]):
         return None if value is None else RangeSet.from_bytes(value)
 
 
+class Sums(TypeDecorator[RangeSums]):
+    """Checksums of parts of a file as `RangeSums.to_bytes` writes them; NULL if there are none."""
+
+    impl = LargeBinary
+    cache_ok = True
+
+    def process_bind_param(self, value: RangeSums | None, dialect: Any) -> bytes | None:
+        """To the database."""
+        return (value.to_bytes() or None) if value is not None else None
+
+    def process_result_value(self, value: Any | None, dialect: Any) -> RangeSums:
+        """From the database."""
+        return RangeSums() if value is None else RangeSums.from_bytes(value)
+
+
 IS_VIDEO = text("state = 'complete'")
 HAS_SENDER = text("sender <> ''")
 IS_WITHOUT_LENGTH = text("state = 'receiving' AND length IS NULL")
@@ -96,6 +112,7 @@ uploads = Table(
     Column("metadata", Text),
     Column("repr_digest", String(200)),
     Column("received", Ranges, nullable=False),
+    Column("sums", Sums),
     Column("reserved", BigInteger),
     Column("progress", BigInteger, nullable=False, server_default=text("0")),
     Column("is_stalled", Boolean, nullable=False, server_default=false()),

@@ -153,7 +153,9 @@ class UploadRecords:
         with self._database.read() as connection:
             return statements.first(connection, statement, file)
 
-    def add_received(self, upload: Upload, span: ByteRange, now: datetime) -> Upload:
+    def add_received(
+        self, upload: Upload, span: ByteRange, now: datetime, *, crc32c: int | None = None
+    ) -> Upload:
         """Note that the bytes of `span` are durable; the last missing ones start verification.
 
         `upload` is as the caller last read it; if that is current, a single statement suffices.
@@ -162,7 +164,8 @@ class UploadRecords:
         """
 
         def with_received(found: Upload, *, is_ahead: bool) -> Upload:
-            return found.require_present().with_received(span, now, is_ahead=is_ahead)
+            present = found.require_present()
+            return present.with_received(span, now, is_ahead=is_ahead, crc32c=crc32c)
 
         after = None
         with suppress(TooManyGaps):  # Another request may have closed gaps since.
@@ -279,7 +282,7 @@ class UploadRecords:
             connection.execute(
                 update(uploads)
                 .where(uploads.c.state.in_(ACTIVE))
-                .values(received=RangeSet(), progress=0)
+                .values(received=RangeSet(), sums=None, progress=0)
             )
             connection.execute(
                 update(uploads)

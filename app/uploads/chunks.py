@@ -21,7 +21,7 @@ from app.domain.policy import UNNAMED, Allowance, UploadPolicy, check_chunk, no_
 from app.domain.ranges import ByteRange, RangeSet
 from app.domain.upload import Upload, UploadKind
 from app.ingest.copy import BodyLimits, discard
-from app.ingest.source import BodySource, no_watch
+from app.ingest.source import BodySource, crc32c_of, no_watch
 from app.records.identity.quotas import ProjectQuotas
 from app.records.uploads import UploadRecords
 from app.request.slots import without_slot
@@ -303,7 +303,8 @@ class Chunks:
             self._quotas.check_growth(upload, end)
         writer.finish(arrival.source)
         arrived = ByteRange(chunk.start, end)
-        return self._records.add_received(upload, arrived, self._clock())
+        checksum = crc32c_of(arrival.source)
+        return self._records.add_received(upload, arrived, self._clock(), crc32c=checksum)
 
     def _write_gaps(
         self, upload: Upload, arrival: Arrival, gaps: list[ByteRange], writer: RangeWriter
