@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NewType
 
+from app.domain.crc32c import in_base64
 from app.domain.errors import (
     ChunkMismatch,
     TooManyGaps,
@@ -239,8 +240,11 @@ class Upload:
     def _moved_on(self, now: datetime) -> Upload:
         if self.state is not UploadState.RECEIVING or not self.is_covered:
             return self
-        is_part = self.kind is UploadKind.PARTIAL
-        return self.moved_to(UploadState.HELD if is_part else UploadState.VERIFYING, now)
+        if self.kind is UploadKind.PARTIAL:
+            return self.moved_to(UploadState.HELD, now)
+        crc32c = self.sums.whole(self.known_length)
+        after = self if crc32c is None else replace(self, crc32c=in_base64(crc32c))
+        return after.moved_to(UploadState.VERIFYING, now)
 
     def moved_to(self, target: UploadState, now: datetime) -> Upload:
         """The upload after a legal step; raises `IllegalTransition` for any other."""

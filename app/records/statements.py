@@ -38,7 +38,10 @@ from app.records.tables import parts as parts_table
 
 _COLUMNS = tuple(column.name for column in UPLOAD)
 
-_CHANGING = ("length", "state", "active_at", "published_at", "received", "sums", "progress")
+_CHANGING = (
+    *("length", "state", "active_at", "published_at"),
+    *("received", "sums", "crc32c", "progress"),
+)
 """The columns that change when bytes arrive."""
 
 _RESERVATION = ("reserved", "is_stalled")
@@ -74,7 +77,9 @@ BY_FINGERPRINT = (
 BY_FINGERPRINT_AND_SENDER = BY_FINGERPRINT.where(uploads.c.sender == bindparam("sender"))
 
 _VALUES: dict[str, Any] = {
-    column.name: bindparam(column.name) for column in uploads.columns if column.name != "retry_at"
+    column.name: bindparam(column.name)
+    for column in uploads.columns
+    if column.name not in {"retry_at", "is_sha256_wanted"}
 }
 
 _INSERT = insert(uploads).values(_VALUES)

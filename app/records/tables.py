@@ -82,6 +82,7 @@ class Sums(TypeDecorator[RangeSums]):
 IS_VIDEO = text("state = 'complete'")
 HAS_SENDER = text("sender <> ''")
 IS_WITHOUT_LENGTH = text("state = 'receiving' AND length IS NULL")
+IS_SHA256_WANTED = text("is_sha256_wanted")
 IS_RESERVING = text("reserved IS NOT NULL AND state IN ('receiving', 'held')")
 
 
@@ -108,6 +109,7 @@ uploads = Table(
     Column("published_at", Instant),
     Column("sha256", String(64)),
     Column("crc32c", String(8)),
+    Column("is_sha256_wanted", Boolean, nullable=False, server_default=false()),
     Column("kind", String(16), nullable=False),
     Column("metadata", Text),
     Column("repr_digest", String(200)),
@@ -137,6 +139,12 @@ uploads = Table(
         sqlite_where=IS_RESERVING,
         postgresql_where=IS_RESERVING,
     ),
+    Index(
+        "uploads_wanting_sha256",
+        "active_at",
+        sqlite_where=IS_SHA256_WANTED,
+        postgresql_where=IS_SHA256_WANTED,
+    ),
     Index("uploads_by_digest", "state", "sha256", "crc32c", "active_at"),
     _videos("uploads_by_publication", "published_at"),
     _videos("uploads_by_name", "sort_name"),
@@ -151,7 +159,7 @@ is when one that could not be published is tried again."""
 UPLOAD = tuple(
     column
     for column in uploads.columns
-    if column.name not in {"search_name", "sort_name", "retry_at"}
+    if column.name not in {"search_name", "sort_name", "retry_at", "is_sha256_wanted"}
 )
 """The columns that make an `Upload`. Two of the rest are derived from its name, and only searched.
 """

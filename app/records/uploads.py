@@ -282,7 +282,7 @@ class UploadRecords:
             connection.execute(
                 update(uploads)
                 .where(uploads.c.state.in_(ACTIVE))
-                .values(received=RangeSet(), sums=None, progress=0)
+                .values(received=RangeSet(), sums=None, crc32c=None, progress=0)
             )
             connection.execute(
                 update(uploads)
@@ -390,7 +390,18 @@ class UploadRecords:
         """Note the SHA-256 (hexadecimal) of a complete upload."""
         with self._database.write() as connection:
             connection.execute(
-                update(uploads).where(uploads.c.id == upload_id).values(sha256=digest)
+                update(uploads)
+                .where(uploads.c.id == upload_id)
+                .values(sha256=digest, is_sha256_wanted=False)
+            )
+
+    def want_sha256(self, upload_id: UploadId) -> None:
+        """Let `without_sha256` name an upload first, whatever other checksum it has."""
+        with self._database.write() as connection:
+            connection.execute(
+                update(uploads)
+                .where(uploads.c.id == upload_id, uploads.c.sha256.is_(None))
+                .values(is_sha256_wanted=True)
             )
 
     def set_crc32c(self, upload_id: UploadId, checksum: str) -> None:
@@ -468,15 +479,24 @@ class UploadRecords:
         with self._database.write() as connection:
             connection.execute(change)
 
-    def without_sha256(self, limit: int) -> list[Upload]:
-        """Complete uploads without a SHA-256 or CRC32C, oldest first."""
-        return self._list(
+    def without_sha256(self, limit: int, *, idle_since: datetime | None = None) -> list[Upload]:
+        """Complete uploads without a SHA-256: those it was wanted of, then those without a CRC32C.
+
+        Then those with one that are idle since that time, if it is given. Each oldest first.
+        """
+        missing = (
             select(*UPLOAD)
-            .where(uploads.c.state == UploadState.COMPLETE)
-            .where(uploads.c.sha256.is_(None), uploads.c.crc32c.is_(None))
+            .where(uploads.c.state == UploadState.COMPLETE, uploads.c.sha256.is_(None))
             .order_by(uploads.c.active_at)
-            .limit(limit)
         )
+        kinds = [missing.where(uploads.c.is_sha256_wanted), missing.where(uploads.c.crc32c.is_(None))]
+        if idle_since is not None:
+            kinds.append(missing.where(uploads.c.active_at <= idle_since))
+        found: dict[UploadId, Upload] = {}
+        for kind in kinds:
+            if len(found) < limit:
+                found |= {upload.id: upload for upload in self._list(kind.limit(limit))}
+        return list(found.values())[:limit]
 
     def states(self, upload_ids: Collection[UploadId]) -> dict[UploadId, UploadState]:
         """The states of the given uploads, as far as they exist."""

@@ -245,6 +245,7 @@ def _housekeeping(base: _Base) -> Housekeeping:
         expiry=timedelta(seconds=settings.expiry_seconds),
         reservation=timedelta(seconds=settings.reservation_seconds),
         is_open=settings.is_open,
+        is_in_folders=not isinstance(store, BucketStore),
         collect_garbage=store.inspection.sweep if isinstance(store, BucketStore) else None,
     )
 

@@ -9,7 +9,6 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import NoReturn, TypeVar
 
-from app.domain.crc32c import in_base64
 from app.domain.errors import DigestMismatch, UploadError, UploadGone
 from app.domain.events import UploadCompleted
 from app.domain.lifecycle import IllegalTransition, UploadState
@@ -98,16 +97,8 @@ class Completion:
             self._check_digest(upload)
             with stage(Stage.PUBLISH):
                 crc32c = self._store.library.publish(upload.id, upload.known_length)
-                if (
-                    crc32c is None
-                    and (joined := upload.sums.whole(upload.known_length)) is not None
-                ):
-                    crc32c = in_base64(joined)
         except (BytesLost, FileTooShort):
             self.give_up(upload)
-        joined = upload.sums.whole(upload.known_length)
-        if crc32c is None and joined is not None:
-            crc32c = in_base64(joined)
         if crc32c is not None:
             self._records.set_crc32c(upload.id, crc32c)
         try:

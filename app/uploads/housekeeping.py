@@ -44,6 +44,15 @@ DIGEST_SECONDS = 60.0
 DIGEST_BYTES_PER_SECOND = 20_000_000
 """A server that takes longer for a digest is taken for dead, and another computes it too."""
 
+DIGEST_BATCH = 8
+"""Files whose digest is computed before the next look at what arrives."""
+
+QUIET = timedelta(minutes=5)
+"""Without an arriving byte, after which files that have a CRC32C get their SHA-256."""
+
+LONGEST_WITHOUT_SHA256 = timedelta(days=1)
+"""After which they get it on a server that is never quiet."""
+
 REMEMBER_GONE = timedelta(days=30)
 """How long an ended upload gets 410 instead of 404."""
 
@@ -54,6 +63,7 @@ class Housekeeping:
     """Each method does one job once; the background worker repeats them."""
 
     batch = BATCH
+    digest_batch = DIGEST_BATCH
 
     def __init__(  # noqa: PLR0913 - called by the composition root alone, with names
         self,
@@ -67,6 +77,7 @@ class Housekeeping:
         expiry: timedelta,
         reservation: timedelta | None = None,
         is_open: bool = False,
+        is_in_folders: bool = True,
         collect_garbage: Callable[[], None] | None = None,
     ) -> None:
         self._records = records
@@ -78,6 +89,7 @@ class Housekeeping:
         self._expiry = expiry
         self._reservation = reservation
         self._is_open = is_open
+        self._is_in_folders = is_in_folders
         self._collect_garbage = collect_garbage
         self._unreadable: set[UploadId] = set()
 
@@ -293,9 +305,21 @@ class Housekeeping:
                 self._records.remove(upload.id)
 
     def digest(self) -> int:
-        """Compute missing SHA-256 digests of a few published files; returns how many."""
-        found = self._records.without_sha256(self.batch + len(self._unreadable))
+        """Compute missing SHA-256 digests of a few published files; returns how many.
+
+        Files with a CRC32C wait until somebody wants theirs, nothing arrives, or a day has passed;
+        those in a bucket, whose every byte would be fetched, until somebody wants it.
+        """
+        limit = self.digest_batch + len(self._unreadable)
+        found = self._records.without_sha256(limit, idle_since=self._digested_since())
         return sum(self._digest_alone(each) for each in found if each.id not in self._unreadable)
+
+    def _digested_since(self) -> datetime | None:
+        if not self._is_in_folders:
+            return None
+        now = self._clock()
+        is_quiet = not self._records.arriving(now - QUIET, 1)
+        return now - (QUIET if is_quiet else LONGEST_WITHOUT_SHA256)
 
     def _digest_alone(self, upload: Upload) -> bool:
         """Compute it, unless another server is doing so or has just done so."""

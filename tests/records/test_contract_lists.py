@@ -202,6 +202,25 @@ def test_videos_without_a_digest_are_listed_oldest_first(records: UploadRecords)
     assert records.without_sha256(1) == [videos[1]]
 
 
+def test_videos_with_another_checksum_are_listed_once_they_are_idle_or_at_once_if_it_is_wanted(
+    records: UploadRecords,
+) -> None:
+    bare, *others = (complete(records, new_upload(), at(n)) for n in (5, 1, 2, 3))
+    for video in others:
+        records.set_crc32c(video.id, "AAAAAA==")
+
+    def listed(limit: int = 10, idle_since: datetime | None = None) -> list[UploadId]:
+        return [video.id for video in records.without_sha256(limit, idle_since=idle_since)]
+
+    assert listed() == [bare.id]
+    records.want_sha256(others[2].id)
+    assert listed() == [others[2].id, bare.id]
+    assert listed(idle_since=at(1)) == [others[2].id, bare.id, others[0].id]
+    assert listed(2, at(3)) == [others[2].id, bare.id]
+    records.set_sha256(others[2].id, "00" * 32)
+    assert listed(idle_since=at(3)) == [bare.id, others[0].id, others[1].id]
+
+
 def test_states_are_returned_for_existing_uploads(records: UploadRecords) -> None:
     one, _ = records.add(new_upload())
     other, _ = records.add(new_upload())

@@ -266,6 +266,38 @@ def test_digests_of_videos_are_computed(world: World) -> None:
     assert world.records.without_sha256(10) == []
 
 
+@pytest.mark.folders
+def test_a_file_with_another_checksum_gets_its_digest_when_nothing_arrives(world: World) -> None:
+    video, running = world.completed(100), world.create(100)
+    world.records.set_crc32c(video.id, "AAAAAA==")
+    for _ in range(3):
+        assert world.housekeeping.digest() == 0
+        world.later(minutes=3)
+        world.send_next(running, 0, 10)
+    world.later(minutes=6)
+    assert world.housekeeping.digest() == 1
+
+
+@pytest.mark.folders
+def test_a_file_with_another_checksum_waits_for_its_digest_a_day_at_most(world: World) -> None:
+    video, running = world.completed(100), world.create(100)
+    world.records.set_crc32c(video.id, "AAAAAA==")
+    world.later(days=1)
+    world.send_next(running, 0, 10)
+    assert world.housekeeping.digest() == 1
+
+
+def test_a_digest_that_is_wanted_is_computed_at_once(world: World) -> None:
+    video = world.completed(100)
+    world.records.set_crc32c(video.id, "AAAAAA==")
+    world.create(100)
+    assert world.housekeeping.digest() == 0
+    world.records.want_sha256(video.id)
+    assert [world.housekeeping.digest() for _ in range(2)] == [1, 0]
+    world.records.want_sha256(video.id)
+    assert world.housekeeping.digest() == 0
+
+
 def test_a_known_digest_is_not_computed_again(world: World) -> None:
     video = world.completed()
     world.records.set_sha256(video.id, "told by the client")
@@ -274,7 +306,7 @@ def test_a_known_digest_is_not_computed_again(world: World) -> None:
 
 
 def test_an_unreadable_video_does_not_block_the_others(world: World) -> None:
-    world.housekeeping.batch = 1
+    world.housekeeping.digest_batch = 1
     lost, good = world.completed(), world.completed()
     world.lose(lost)
     for _ in range(3):

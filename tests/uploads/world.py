@@ -174,6 +174,7 @@ class World:
             expiry=self._expiry,
             reservation=self._reservation,
             is_open=self._is_open,
+            is_in_folders=isinstance(self.store, LocalStore),
         )
 
     def later(self, **delta: float) -> None:
