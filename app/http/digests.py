@@ -1,23 +1,31 @@
-"""Digest fields (RFC 9530): the digest of a request's bytes, as its sender computed it."""
+"""Digest fields (RFC 9530): of a request's bytes, and of whole files."""
 
 from __future__ import annotations
 
 import binascii
 from base64 import b64decode
 
+from http_sfv.dictionary import Dictionary
+
 from app.domain.errors import InvalidRequest
+from app.domain.upload import Upload
+from app.http.structured_fields import parse_dictionary
 from app.ingest.checksum import new_checksum
 from app.ingest.source import BodySource, DigestSource
 
+SHA256 = "sha-256"
+CRC32C = "crc32c"
+
 ALGORITHMS = {
-    "sha-256": "sha256",
+    SHA256: "sha256",
     "sha-512": "sha512",
     "sha": "sha1",
     "md5": "md5",
-    "crc32c": "crc32c",
+    CRC32C: "crc32c",
 }
 """Names in the registry of RFC 9530, and ours. Unknown ones are ignored, as the RFC requires;
-of several digests only one is checked, the first in this order."""
+of several digests only one is checked, the first in this order. CRC32C finds damage in transit at a
+tenth of the cost of SHA-256, and no attack."""
 
 
 def parse_content_digest(header: str) -> tuple[str, bytes] | None:
@@ -47,3 +55,43 @@ def digest_source(source: BodySource, header: str | None) -> BodySource:
     """`source`, verified at its end against a Content-Digest value if there is one."""
     parsed = None if header is None else parse_content_digest(header)
     return source if parsed is None else DigestSource(source, *parsed)
+
+
+def parse_repr_digest(text: str) -> str | None:
+    """The digest of the whole file as `algorithm:hex`; None without a known algorithm."""
+    given = parse_dictionary(text, "Repr-Digest")
+    for name, algorithm in ALGORITHMS.items():
+        if name not in given:
+            continue
+        digest = given[name].value
+        if not isinstance(digest, bytes) or len(digest) != new_checksum(algorithm).digest_size:
+            raise InvalidRequest(f"The Repr-Digest header has no {name} digest in it.")
+        return f"{algorithm}:{digest.hex()}"
+    return None
+
+
+def known_digest(name: str, upload: Upload) -> bytes | None:
+    """The digest of a file that is on record, under the algorithm's name in the registry."""
+    if name == SHA256 and upload.sha256 is not None:
+        return bytes.fromhex(upload.sha256)
+    if name == CRC32C and upload.crc32c is not None:
+        return b64decode(upload.crc32c)
+    return None
+
+
+def write_repr_digest(name: str, digest: bytes) -> str:
+    """The value of `Repr-Digest`; `name` is the algorithm's in the registry of RFC 9530."""
+    dictionary = Dictionary()
+    dictionary[name] = digest
+    return str(dictionary)
+
+
+def parse_wanted_digests(text: str) -> list[str]:
+    """Names of known algorithms in `Want-Repr-Digest`, the preferred first (RFC 9530, 4)."""
+    weights = {
+        name: item.value for name, item in parse_dictionary(text, "Want-Repr-Digest").items()
+    }
+    if any(not isinstance(weight, int) for weight in weights.values()):
+        raise InvalidRequest("The weights in the Want-Repr-Digest header must be whole numbers.")
+    wanted = [name for name in weights if name in ALGORITHMS and weights[name] > 0]
+    return sorted(wanted, key=lambda name: -weights[name])

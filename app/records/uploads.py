@@ -489,7 +489,10 @@ class UploadRecords:
             .where(uploads.c.state == UploadState.COMPLETE, uploads.c.sha256.is_(None))
             .order_by(uploads.c.active_at)
         )
-        kinds = [missing.where(uploads.c.is_sha256_wanted), missing.where(uploads.c.crc32c.is_(None))]
+        kinds = [
+            missing.where(uploads.c.is_sha256_wanted),
+            missing.where(uploads.c.crc32c.is_(None)),
+        ]
         if idle_since is not None:
             kinds.append(missing.where(uploads.c.active_at <= idle_since))
         found: dict[UploadId, Upload] = {}

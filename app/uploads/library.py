@@ -61,6 +61,11 @@ class VideoLibrary:
         self._let_group_read = let_group_read
         self._sign_url = sign_url
 
+    def want_sha256(self, video: Upload) -> None:
+        """Have its SHA-256 computed soon; on record already, it is left alone."""
+        if video.sha256 is None:
+            self._records.want_sha256(video.id)
+
     def page(
         self,
         scope: Scope,

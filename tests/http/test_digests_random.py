@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import string
 from random import Random
 
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 from app.domain.errors import DigestMismatch, InvalidRequest
 from app.http.digests import ALGORITHMS, digest_source, parse_content_digest
 from tests.cost import HOSTILE, assert_cost_is_linear
+from tests.digests import digest, digest_field
 from tests.storage.sources import PiecesSource
 
 BASE64 = f"{string.ascii_uppercase}{string.ascii_lowercase}{string.digits}+/"
@@ -28,14 +28,6 @@ unknown = st.lists(
 ).map(lambda items: [item for item in items if item.partition("=")[0] not in ALGORITHMS])
 padding = st.text(" ", max_size=2)
 blocks = st.lists(st.integers(1, 7) | st.none(), max_size=5).map(lambda ticks: (*ticks, 3))
-
-
-def digest(name: str, data: bytes) -> bytes:
-    return hashlib.new(ALGORITHMS[name], data).digest()
-
-
-def member(name: str, data: bytes) -> str:
-    return f"{name}=:{base64.b64encode(digest(name, data)).decode()}:"
 
 
 def is_accepted(data: bytes, cuts: tuple[int | None, ...], header: str) -> bool:
@@ -60,7 +52,7 @@ def test_correct_digests_are_accepted_in_any_order_and_among_unknown_ones(
     cuts: tuple[int | None, ...],
     random: Random,
 ) -> None:
-    members = [*(member(name, data) for name in chosen), *others]
+    members = [*(digest_field(name, data) for name in chosen), *others]
     random.shuffle(members)
     header = f"{space},{space}".join(members)
     parsed = parse_content_digest(header)
@@ -73,7 +65,7 @@ def test_correct_digests_are_accepted_in_any_order_and_among_unknown_ones(
 def test_a_digest_matches_only_its_own_bytes(
     data: bytes, other: bytes, name: str, cuts: tuple[int | None, ...]
 ) -> None:
-    assert is_accepted(data, cuts, member(name, other)) is (data == other)
+    assert is_accepted(data, cuts, digest_field(name, other)) is (data == other)
 
 
 def spellings(name: str, data: bytes) -> set[str]:
@@ -97,7 +89,7 @@ def damaged(header: str, position: int, replacement: str) -> str:
 def test_a_damaged_header_means_the_same_digest_only_if_it_is_another_spelling_of_it(
     data: bytes, name: str, position: int, replacement: str
 ) -> None:
-    header = damaged(member(name, data), position, replacement)
+    header = damaged(digest_field(name, data), position, replacement)
     try:
         parsed = parse_content_digest(header)
     except InvalidRequest:

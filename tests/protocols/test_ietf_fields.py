@@ -10,17 +10,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.domain.errors import InvalidRequest
+from app.http.digests import parse_repr_digest, parse_wanted_digests, write_repr_digest
+from app.http.structured_fields import MAX_FIELD_CHARACTERS
 from app.protocols.ietf.errors import InconsistentLength
 from app.protocols.ietf.headers import (
-    MAX_FIELD_CHARACTERS,
     MAX_INTEGER,
     parse_boolean,
     parse_filename,
     parse_length,
-    parse_repr_digest,
-    parse_wanted_digests,
     write_limits,
-    write_repr_digest,
 )
 from app.protocols.ietf.transfer import Transfer
 from app.protocols.ietf.versions import NEWEST, VERSIONS

@@ -12,11 +12,11 @@ from flask import Response, jsonify
 from app.domain.lifecycle import UploadState
 from app.domain.upload import Upload
 from app.http.context import current_services
-from app.http.digests import ALGORITHMS
+from app.http.digests import ALGORITHMS, SHA256, parse_wanted_digests, write_repr_digest
 from app.http.documents import chunk_document
 from app.ingest.gunicorn_socket.connection import send_interim
 from app.ingest.source import BodySource, HashingSource
-from app.protocols.ietf.headers import parse_wanted_digests, write_limits, write_repr_digest
+from app.protocols.ietf.headers import write_limits
 from app.protocols.ietf.versions import InteropVersion
 from app.settings import Settings
 
@@ -24,9 +24,6 @@ INTERIM_STATUS = "104 Upload Resumption Supported"
 
 PROGRESS_SECONDS = 1.0
 """Shortest time between two offsets; the core records them about as often."""
-
-SHA256 = "sha-256"
-"""The digest that every published file eventually has; the name in RFC 9530's registry."""
 
 
 def is_complete(upload: Upload) -> bool:
@@ -131,11 +128,13 @@ class WantedDigest:
         return self._hashed
 
     def headers(self, upload: Upload) -> dict[str, str]:
-        """`Repr-Digest`, if it is wanted and known."""
+        """`Repr-Digest`, if it is wanted and known; otherwise a SHA-256 will be."""
         if self._hashed is not None:
             digest = bytes.fromhex(self._hashed.hexdigest())
             return {"Repr-Digest": write_repr_digest(self._names[0], digest)}
-        if SHA256 in self._names and upload.sha256 is not None:
-            digest = bytes.fromhex(upload.sha256)
-            return {"Repr-Digest": write_repr_digest(SHA256, digest)}
+        for name in self._names:
+            if (known := known_digest(name, upload)) is not None:
+                return {"Repr-Digest": write_repr_digest(name, known)}
+        if SHA256 in self._names and upload.state is UploadState.COMPLETE:
+            current_services().library.want_sha256(upload)
         return {}

@@ -20,7 +20,7 @@ from app.http.access_rules import requires
 from app.http.audited import audit_removal
 from app.http.bodies import open_body
 from app.http.context import current_scope, current_services, note_upload
-from app.http.digests import digest_source
+from app.http.digests import digest_source, parse_repr_digest
 from app.http.problems import answer, report
 from app.http.proxy import came_directly, location_of
 from app.ingest.source import BodySource
@@ -32,7 +32,7 @@ from app.protocols.ietf.answers import (
     state_headers,
 )
 from app.protocols.ietf.errors import InconsistentLength, NotPartialUpload, problem_of
-from app.protocols.ietf.headers import parse_filename, parse_length, parse_repr_digest
+from app.protocols.ietf.headers import parse_filename, parse_length
 from app.protocols.ietf.transfer import Transfer, parse_append, parse_creation
 from app.protocols.ietf.versions import NEWEST, PARTIAL_UPLOAD, VERSIONS, InteropVersion
 from app.uploads.service import NewUpload
