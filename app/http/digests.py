@@ -88,9 +88,8 @@ def write_repr_digest(name: str, digest: bytes) -> str:
 
 def parse_wanted_digests(text: str) -> list[str]:
     """Names of known algorithms in `Want-Repr-Digest`, the preferred first (RFC 9530, 4)."""
-    weights = {
-        name: item.value for name, item in parse_dictionary(text, "Want-Repr-Digest").items()
-    }
+    given = parse_dictionary(text, "Want-Repr-Digest")
+    weights = {name: item.value for name, item in given.items()}
     if any(not isinstance(weight, int) for weight in weights.values()):
         raise InvalidRequest("The weights in the Want-Repr-Digest header must be whole numbers.")
     wanted = [name for name in weights if name in ALGORITHMS and weights[name] > 0]

@@ -19,7 +19,7 @@ from app.domain.upload import Part, Upload, UploadId, UploadKind
 from app.domain.video_list import Position, VideoList
 from app.records import statements
 from app.records.engine import Database
-from app.records.tables import HAS_SENDER, IS_RESERVING, UPLOAD, uploads
+from app.records.tables import HAS_SENDER, IS_RESERVING, IS_SHA256_WANTED, UPLOAD, uploads
 from app.records.tables import parts as parts_table
 from app.records.upload_changes import Observer, UploadChanges
 
@@ -490,7 +490,7 @@ class UploadRecords:
             .order_by(uploads.c.active_at)
         )
         kinds = [
-            missing.where(uploads.c.is_sha256_wanted),
+            missing.where(IS_SHA256_WANTED),
             missing.where(uploads.c.crc32c.is_(None)),
         ]
         if idle_since is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +16,7 @@ from app.domain.ranges import ByteRange
 def test_sums_in_any_order_make_that_of_the_file(data: st.DataObject, content: bytes) -> None:
     cuts = data.draw(st.lists(st.integers(0, len(content)), max_size=8))
     edges = sorted({0, len(content), *cuts})
-    spans = [ByteRange(start, end) for start, end in zip(edges, edges[1:], strict=False)]
+    spans = [ByteRange(start, end) for start, end in pairwise(edges)]
     sums = RangeSums()
     for count, span in enumerate(data.draw(st.permutations(spans))):
         assert count == 0 or sums.whole(len(content)) is None

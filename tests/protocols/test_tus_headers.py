@@ -10,6 +10,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 
 import pytest
+from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -136,6 +137,8 @@ def test_a_file_name_survives_metadata(name: str) -> None:
 def test_a_checksum_of_every_algorithm_is_read(algorithm: str) -> None:
     if algorithm == "crc32":
         digest = zlib.crc32(b"bytes").to_bytes(4, "big")
+    elif algorithm == "crc32c":
+        digest = crc32c(b"bytes").to_bytes(4, "big")
     else:
         digest = hashlib.new(algorithm, b"bytes").digest()
     assert parse_checksum(f"{algorithm} {encoded(digest)}") == (algorithm, digest)

@@ -12,7 +12,13 @@ from flask import Response, jsonify
 from app.domain.lifecycle import UploadState
 from app.domain.upload import Upload
 from app.http.context import current_services
-from app.http.digests import ALGORITHMS, SHA256, parse_wanted_digests, write_repr_digest
+from app.http.digests import (
+    ALGORITHMS,
+    SHA256,
+    known_digest,
+    parse_wanted_digests,
+    write_repr_digest,
+)
 from app.http.documents import chunk_document
 from app.ingest.gunicorn_socket.connection import send_interim
 from app.ingest.source import BodySource, HashingSource
