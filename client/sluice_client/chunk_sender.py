@@ -57,6 +57,7 @@ class ChunkSender:
         self._missing = Spans()
         self._first: list[Span] = []
         self._in_flight = 0
+        self._answering = 0
         self._changed = threading.Condition()
         self._patience: Patience = transport.patience()
         self._patience.on_wait = meter.waiting
@@ -74,6 +75,12 @@ class ChunkSender:
         self._missing, self._cell_bytes = missing, cell_bytes
         self._first = needed_first(self._read_at, self._opened.file.size)
         self._crew.run()
+
+    def _notice_room(self) -> None:
+        """Wake a waiting thread if there may be more connections by now."""
+        if self._missing and self._may_begin():
+            with self._changed:
+                self._changed.notify()
 
     def _read_at(self, position: int, count: int) -> bytes:
         return os.pread(self._opened.descriptor, count, position)
@@ -98,10 +105,15 @@ class ChunkSender:
             while not self._crew.is_over:
                 if not self._missing and self._in_flight == 0:
                     return None
-                if self._missing and self._in_flight < self._pace.parallel:
+                if self._missing and self._may_begin():
                     return self._cut()
                 self._changed.wait(0.5)
         return None
+
+    def _may_begin(self) -> bool:
+        """Whether there is a connection to send on, besides those that only wait for an answer."""
+        most = self._pace.parallel
+        return self._in_flight - min(self._answering, most) < most
 
     def _cut(self) -> Chunk:
         chunk = self._next_cells() or self._next_chunk()
@@ -125,8 +137,12 @@ class ChunkSender:
 
     def _next_chunk(self) -> Chunk:
         position, gap = next_missing(self._missing, self._first)
+        # Near the end, small enough that no connection is left with a long one.
+        share = self._missing.total // (2 * self._pace.parallel)
         return self._pace.ladder.chunk(
-            position, gap, at_most=self._pace.chunk_bytes, length=self._opened.file.size
+            *(position, gap),
+            at_most=min(self._pace.chunk_bytes, max(share, self._pace.shortest)),
+            length=self._opened.file.size,
         )
 
     @property
@@ -149,6 +165,12 @@ class ChunkSender:
             nonlocal sent
             sent += block
             self._meter.moved(block)
+            if sent == chunk.span.length:
+                with self._changed:
+                    self._answering += 1
+                    self._changed.notify()
+            else:
+                self._notice_room()
 
         def body(span: Span) -> FileSlice:
             return FileSlice(
@@ -157,7 +179,12 @@ class ChunkSender:
 
         began = time.monotonic()
         try:
-            end = self._deliver(chunk, body)
+            try:
+                end = self._deliver(chunk, body)
+            finally:
+                if sent == chunk.span.length:
+                    with self._changed:
+                        self._answering -= 1
         except SluiceError as error:
             self._meter.moved(-sent)
             self._learn(error, chunk, sent)

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
 from sluice_client.bundle_sender import OnOutcome
+from sluice_client.connections import Connections
 from sluice_client.direct_cells import DirectCells
 from sluice_client.doctor import Finding
 from sluice_client.doctor.examination import PAUSE_SECONDS, examine
@@ -304,7 +305,8 @@ class Client:
                 ladder = ChunkLadder.around(
                     size, smallest=SMALLEST_CHUNK_BYTES, largest=LARGEST_CHUNK_BYTES
                 )
-                pace = Pace(ladder, chunk_bytes=size, parallel=self.options.parallel)
+                connections = Connections(self.options.parallel, self._transport.sockets)
+                pace = Pace(ladder, chunk_bytes=size, connections=connections)
                 self._context = UploadContext(self._transport, self._store, pace, self._direct)
             return self._context
 

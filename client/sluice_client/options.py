@@ -99,7 +99,7 @@ class Options:
         _key, "", "Key to send to the server as a bearer token.", "SLUICE_API_KEY"
     )
     parallel: int = _option(
-        _count, "6", "Maximum number of connections; fewer are used if more do not help."
+        _count, "24", "Maximum number of connections; fewer are used if more do not help."
     )
     chunk_bytes: int = _option(
         _bytes, "0", "Chunk size to grow to at first; 0 for what the server recommends."

@@ -15,9 +15,12 @@ from urllib.parse import urlsplit
 import requests
 from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import MaxRetryError, NameResolutionError, NewConnectionError
 
 from sluice_client.errors import ConnectionFailed, KeyRefused, Refused, SluiceError, problem_of
+from sluice_client.line_state import OpenSockets
 from sluice_client.options import Options
 from sluice_client.retry import Patience
 
@@ -55,6 +58,7 @@ class Transport:
         self.on_wait: Callable[[str], None] = lambda _note: None
         self.has_heard = False
         self.has_kept_bytes = False
+        self.sockets = OpenSockets()
         self._idle: list[requests.Session] = []
         self._is_closed = False
         self._lock = threading.Lock()
@@ -124,7 +128,7 @@ class Transport:
     def _session(self) -> Iterator[requests.Session]:
         """A session that no other thread uses meanwhile, with a live connection if there is one."""
         with self._lock:
-            session = self._idle.pop() if self._idle else _new_session(self.options)
+            session = self._idle.pop() if self._idle else _new_session(self.options, self.sockets)
         try:
             yield session
         finally:
@@ -136,7 +140,7 @@ class Transport:
                 session.close()
 
 
-def _new_session(options: Options) -> requests.Session:
+def _new_session(options: Options, sockets: OpenSockets) -> requests.Session:
     session = requests.Session()
     if options.api_key:
         session.auth = _BearerToken(options.api_key)
@@ -145,7 +149,7 @@ def _new_session(options: Options) -> requests.Session:
     # A proxy that compresses would change the bytes, and the ranges, of a download.
     session.headers["Accept-Encoding"] = "identity"
     for scheme in ("http://", "https://"):
-        session.mount(scheme, _Adapter(options.stall_seconds))
+        session.mount(scheme, _Adapter(options.stall_seconds, sockets))
     return session
 
 
@@ -163,8 +167,9 @@ class _BearerToken(AuthBase):
 class _Adapter(HTTPAdapter):
     """An adapter for slow connections."""
 
-    def __init__(self, stall_seconds: float) -> None:
+    def __init__(self, stall_seconds: float, sockets: OpenSockets) -> None:
         self._stall_seconds = stall_seconds
+        self._sockets = sockets
         super().__init__(pool_connections=2, pool_maxsize=2, max_retries=0)
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
@@ -175,6 +180,22 @@ class _Adapter(HTTPAdapter):
             blocksize=SEND_BLOCK_BYTES,
             **kwargs,
         )
+        self.poolmanager.pool_classes_by_scheme = {
+            "http": _pool(HTTPConnectionPool, HTTPConnection, self._sockets),
+            "https": _pool(HTTPSConnectionPool, HTTPSConnection, self._sockets),
+        }
+
+
+def _pool(pool: Any, connection: Any, sockets: OpenSockets) -> Any:
+    """A class of pools whose connections are among `sockets`."""
+
+    class Watched(connection):  # type: ignore[misc]
+        def _new_conn(self) -> socket.socket:
+            made: socket.socket = super()._new_conn()
+            sockets.add(made)
+            return made
+
+    return type("WatchedPool", (pool,), {"ConnectionCls": Watched})
 
 
 def _socket_options(stall_seconds: float) -> list[tuple[int, int, int]]:

@@ -1,0 +1,108 @@
+"""How many connections to send on: learned from what each second brings."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sluice_client.line_state import LineState, OpenSockets
+
+FIRST = 6
+"""From the first second. On a line that loses a packet in a hundred, each connection gets little."""
+
+FEWEST = 2
+
+LOOK_SECONDS = 0.5
+
+QUEUE_SECONDS = 0.020
+"""Packets that wait longer fill the queue of a line that carries no more."""
+
+LOSSY = 0.002
+"""A share of lost segments that holds back each connection."""
+
+CLEAN = 0.005
+"""Below this share of lost segments, nothing but the full queue holds back the connections."""
+
+CALM_SECONDS = 1.5
+"""A queue that was full until then explains the losses."""
+
+WORTHWHILE = 1.25
+"""Twice as many connections must bring a quarter more, or are given back."""
+
+TRIAL_SECONDS = 2.0
+SETTLED_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    began: float
+    count_before: int
+    rate_before: float
+
+
+class Connections:
+    """`count` is how many to send on; call `look` often."""
+
+    def __init__(
+        self,
+        most: int,
+        sockets: OpenSockets,
+        *,
+        first: int = FIRST,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._most = most
+        self._sockets = sockets
+        self._clock = clock
+        self.count = min(first, most)
+        self._fewest = min(FEWEST, most)
+        self._looked_at = clock()
+        self._settled_until = 0.0
+        self._queued_at = 0.0
+        self._trial: _Trial | None = None
+        self._rates: list[tuple[float, float]] = []
+
+    def look(self) -> None:
+        """Change `count` if what happened lately says so."""
+        now = self._clock()
+        elapsed = now - self._looked_at
+        if elapsed < LOOK_SECONDS:
+            return
+        self._looked_at = now
+        state = self._sockets.look()
+        if state is None:
+            return
+        rate = self._rate(now, state.acknowledged_bytes / elapsed)
+        is_queueing = state.queue_seconds > QUEUE_SECONDS
+        self._queued_at = now if is_queueing else self._queued_at
+        if is_queueing and state.loss < CLEAN:
+            self._trial = None
+            self.count = max(self._fewest, self.count - 1)
+        elif now - self._queued_at < CALM_SECONDS:
+            self._trial = None  # The line is full: more connections bring nothing.
+        elif self._trial is not None:
+            self._judge(self._trial, now, rate)
+        elif state.loss > LOSSY and self.count < self._most and now >= self._settled_until:
+            self._trial = _Trial(now, self.count, rate)
+            self.count = min(self._most, 2 * self.count)
+
+    def give_back(self) -> None:
+        """A send failed, or the server is busy: one connection less."""
+        self._trial = None
+        self._settled_until = self._clock() + SETTLED_SECONDS
+        self.count = max(1, self.count - 1)
+
+    def _judge(self, trial: _Trial, now: float, rate: float) -> None:
+        if now - trial.began < TRIAL_SECONDS:
+            return
+        self._trial = None
+        if rate < trial.rate_before * WORTHWHILE:
+            self.count = trial.count_before
+            self._settled_until = now + SETTLED_SECONDS
+
+    def _rate(self, now: float, rate: float) -> float:
+        """The mean of the last second."""
+        self._rates = [(at, each) for at, each in self._rates if now - at < 1.0] + [(now, rate)]
+        return sum(each for _, each in self._rates) / len(self._rates)
+
