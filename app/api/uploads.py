@@ -18,6 +18,7 @@ from app.http.access_rules import requires
 from app.http.audited import audit_removal
 from app.http.bodies import json_object, member
 from app.http.context import current_caller, current_scope, current_services, note_upload
+from app.http.digests import wants_sha256
 from app.http.documents import sender_document, sent_document, upload_document
 from app.http.proxy import location_of
 from app.records.identity.upload_links import UploadLink
@@ -82,8 +83,14 @@ def _link_of(caller: Caller) -> UploadLink | None:
 @blueprint.get("/<upload_id>")
 @requires(Action.FOLLOW)
 def show(upload_id: str) -> Response:
-    """Which ranges of an upload have arrived, and which are missing."""
-    return jsonify(_with_senders([_found(upload_id)])[0])
+    """Which ranges of an upload have arrived, and which are missing.
+
+    The SHA-256 of the file will be computed if the request wants it.
+    """
+    upload = _found(upload_id)
+    if wants_sha256():
+        current_services().library.want_sha256(upload)
+    return jsonify(_with_senders([upload])[0])
 
 
 @blueprint.delete("/<upload_id>")

@@ -13,7 +13,7 @@ from app.http.access_rules import requires
 from app.http.audited import audit_removal, audit_rename
 from app.http.bodies import json_object, member
 from app.http.context import current_scope, current_services, note_upload
-from app.http.digests import SHA256, parse_wanted_digests
+from app.http.digests import wants_sha256
 from app.http.documents import rendition_document, video_document
 
 blueprint = Blueprint("api_videos", __name__, url_prefix="/api/videos")
@@ -47,7 +47,7 @@ def index() -> Response:
 def show(upload_id: str) -> Response:
     """One video; its SHA-256 will be computed if the request wants it."""
     video = _video(upload_id)
-    if SHA256 in parse_wanted_digests(request.headers.get("Want-Repr-Digest", "")):
+    if wants_sha256():
         current_services().library.want_sha256(video)
     return _document(video)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import binascii
 from base64 import b64decode
 
+from flask import request
 from http_sfv.dictionary import Dictionary
 
 from app.domain.errors import InvalidRequest
@@ -84,6 +85,11 @@ def write_repr_digest(name: str, digest: bytes) -> str:
     dictionary = Dictionary()
     dictionary[name] = digest
     return str(dictionary)
+
+
+def wants_sha256() -> bool:
+    """Whether the request wants the SHA-256 of a file, now or once it is known."""
+    return SHA256 in parse_wanted_digests(request.headers.get("Want-Repr-Digest", ""))
 
 
 def parse_wanted_digests(text: str) -> list[str]:

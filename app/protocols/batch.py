@@ -38,11 +38,12 @@ from app.http.access_rules import requires
 from app.http.bodies import open_form
 from app.http.chunk_signs import chunk_signs
 from app.http.context import current_scope, current_services
+from app.http.digests import CRC32C, parse_wanted_digests
 from app.http.problems import Problem, answer_json, report
 from app.ingest.form import FilePart
 from app.request.slots import without_slot
 from app.request.stages import Stage, stage
-from app.uploads.files import Kept, ReceivedFile
+from app.uploads.files import Algorithm, Kept, ReceivedFile
 
 blueprint = Blueprint("batch", __name__)
 
@@ -188,9 +189,15 @@ def _received(part: FilePart, fields: dict[str, str]) -> ReceivedFile:
         check_fingerprint(fingerprint)
     source = part.whole() if length is None else part.exactly(_parse_length(length))
     file = current_services().whole_files.receive(
-        source, scope=current_scope(), filename=part.filename
+        source, scope=current_scope(), filename=part.filename, algorithm=_algorithm()
     )
     return replace(file, fingerprint=fingerprint)
+
+
+def _algorithm() -> Algorithm:
+    """Of the checksum in the receipts: SHA-256, or CRC32C if the request prefers that."""
+    wanted = parse_wanted_digests(request.headers.get("Want-Repr-Digest", ""))
+    return "crc32c" if wanted[:1] == [CRC32C] else "sha256"
 
 
 def _parse_length(text: str) -> int:
@@ -204,7 +211,12 @@ def _document(outcome: Kept | UploadError) -> Receipt:
     if isinstance(outcome, UploadError):
         return {"error": Problem.of(outcome).to_json()}
     upload = outcome.upload
-    document: Receipt = {"id": upload.id, "length": upload.length, "sha256": upload.sha256}
+    document: Receipt = {
+        "id": upload.id,
+        "length": upload.length,
+        "sha256": upload.sha256,
+        "crc32c": upload.crc32c,
+    }
     if upload.state is UploadState.COMPLETE:
         document["media"] = f"/media/{upload.id}"
     if not outcome.is_new:

@@ -9,8 +9,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from io import RawIOBase
+from typing import Literal
 
 from app.domain.access import Scope, is_through_link
+from app.domain.crc32c import in_base64
 from app.domain.errors import BodyStalled, UploadError, UploadGone
 from app.domain.lifecycle import IllegalTransition, UploadState
 from app.domain.policy import Allowance, UploadPolicy, no_allowance
@@ -29,7 +31,7 @@ from app.uploads.completion import Completion
 from app.uploads.service import derived_key, whose
 
 DIGEST_AT_ONCE_BYTES = 32 * 1024 * 1024
-"""The SHA-256 of longer files is left to the background worker, as for files sent in chunks: the
+"""The checksum of longer files is left to the background worker, as for files sent in chunks: the
 answer need not wait for it."""
 
 CHECKED_FIRST_BYTES = 1024 * 1024
@@ -40,15 +42,22 @@ FORM_BYTES = 1024 * 1024
 """What a form may hold besides its file when its length is held against the quota."""
 
 
+Algorithm = Literal["sha256", "crc32c"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceivedFile:
-    """A file that has arrived but has no record yet; `length` in bytes."""
+    """A file that has arrived but has no record yet; `length` in bytes.
+
+    `checksum` is that of `algorithm`, in hexadecimal.
+    """
 
     id: UploadId
     scope: Scope
     filename: str
     length: int
-    sha256: Future[str] | None
+    algorithm: Algorithm
+    checksum: Future[str] | None
     fingerprint: str | None = None
 
 
@@ -63,7 +72,7 @@ class Kept:
 class WholeFiles:
     """Receives files first and records them afterwards, whole or not at all.
 
-    The SHA-256 of one file is computed while the next one arrives, on another core.
+    The checksum of one file is computed while the next one arrives, on another core.
     """
 
     def __init__(  # noqa: PLR0913 - called by the composition root alone, with names
@@ -99,6 +108,7 @@ class WholeFiles:
         filename: str,
         room: int = 0,
         most_bytes: int | None = None,
+        algorithm: Algorithm = "sha256",
     ) -> ReceivedFile:
         """Store all of `source`, after reserving `room` bytes; then `keep` or `drop` it.
 
@@ -137,7 +147,8 @@ class WholeFiles:
             scope=scope,
             filename=filename,
             length=length,
-            sha256=self._begin_digest(upload_id, length),
+            algorithm=algorithm,
+            checksum=self._begin_digest(upload_id, length, algorithm),
         )
 
     def _store_body(self, upload_id: UploadId, source: BodySource, *, policy: UploadPolicy) -> int:
@@ -212,14 +223,16 @@ class WholeFiles:
         """Remove the file."""
         self._store.library.delete(file.id)
 
-    def _begin_digest(self, upload_id: UploadId, length: int) -> Future[str] | None:
+    def _begin_digest(
+        self, upload_id: UploadId, length: int, algorithm: Algorithm
+    ) -> Future[str] | None:
         if length > DIGEST_AT_ONCE_BYTES:
             return None
-        return self._digesting.submit(self._digest, upload_id, length)
+        return self._digesting.submit(self._digest, upload_id, length, algorithm)
 
-    def _digest(self, upload_id: UploadId, length: int) -> str:
+    def _digest(self, upload_id: UploadId, length: int, algorithm: Algorithm) -> str:
         with self._store.staging.open_complete(upload_id, length) as file:
-            return digest_of(file, "sha256", length)
+            return digest_of(file, algorithm, length)
 
     def _upload_of(self, file: ReceivedFile) -> Upload:
         """A new upload for the file, or the existing one with its fingerprint."""
@@ -229,7 +242,8 @@ class WholeFiles:
             )
             if earlier is not None and earlier.state is UploadState.COMPLETE:
                 return earlier
-        now = self._clock()
+        now, checksum = self._clock(), _awaited(file.checksum)
+        is_sha256 = file.algorithm == "sha256"
         return Upload(
             id=file.id,
             owner=file.scope.target(),
@@ -242,7 +256,8 @@ class WholeFiles:
             active_at=now,
             state=UploadState.VERIFYING,
             received=RangeSet.of([ByteRange(0, file.length)]),
-            sha256=_awaited(file.sha256),
+            sha256=checksum if is_sha256 else None,
+            crc32c=None if is_sha256 or checksum is None else in_base64(int(checksum, 16)),
         )
 
     def _add_all(self, uploads: Sequence[Upload]) -> list[Upload]:

@@ -62,7 +62,7 @@ class VideoLibrary:
         self._sign_url = sign_url
 
     def want_sha256(self, video: Upload) -> None:
-        """Have its SHA-256 computed soon; on record already, it is left alone."""
+        """Have its SHA-256 computed soon, or once it is complete, unless that is on record."""
         if video.sha256 is None:
             self._records.want_sha256(video.id)
 

@@ -6,7 +6,6 @@ it has stored or is storing, and gives the receipt of the first time.
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -22,7 +21,8 @@ from sluice_client.errors import (
     SluiceError,
     problem_of,
 )
-from sluice_client.local_file import READ_BYTES, LocalFile, read_at
+from sluice_client.hashing import FileHash, Kind, in_transit
+from sluice_client.local_file import LocalFile
 from sluice_client.progress import Meter
 from sluice_client.resume_store import UploadRecord
 from sluice_client.retry import Patience
@@ -108,14 +108,15 @@ class BundleSender:
             sent += block
             self._meter.moved(block)
 
-        bundle.sha256.clear()
+        bundle.checksums.clear()
         body = BundleBody(
             bundle, self._fingerprints, is_over=lambda: self._crew.is_over, on_sent=count
         )
         try:
-            answer = self._transport.request(
-                "POST", "/batch", data=body, headers={"Content-Type": body.content_type}
-            )
+            headers = {"Content-Type": body.content_type}
+            if in_transit() is Kind.CRC32C:
+                headers["Want-Repr-Digest"] = "crc32c=1"
+            answer = self._transport.request("POST", "/batch", data=body, headers=headers)
             receipts = json_object(answer).get("files")
             if not isinstance(receipts, list) or len(receipts) != len(bundle.files):
                 raise ConnectionFailed(
@@ -137,8 +138,8 @@ class BundleSender:
                     not_yet[file] = refused
                 else:
                     self._report(file, refused)
-            elif receipt.get("sha256") == bundle.sha256[file]:
-                self._stored(file, str(receipt["id"]), bundle.sha256[file])
+            elif bundle.checksums[file].is_in(receipt):
+                self._stored(file, receipt, bundle.checksums[file])
             elif receipt.get("known"):
                 self._leave_over([file])
             else:
@@ -154,14 +155,14 @@ class BundleSender:
         )
         return ContentMismatch(f"{file.path}: the bytes that arrived differ from those sent.")
 
-    def _stored(self, file: LocalFile, video_id: str, sha256: str) -> None:
+    def _stored(self, file: LocalFile, receipt: dict[str, Any], checksum: FileHash) -> None:
         server, path = self._transport.base_url, str(file.path.absolute())
-        fingerprint = self._fingerprints[file]
+        fingerprint, video_id = self._fingerprints[file], str(receipt["id"])
         self._context.store.save(
-            UploadRecord(server, fingerprint, video_id, path, file.size, sha256)
+            UploadRecord(server, fingerprint, video_id, path, file.size, checksum.digest_field())
         )
         self._transport.has_kept_bytes = True
-        self._report(file, uploaded(server, file, video_id, sha256, sent=file.size))
+        self._report(file, uploaded(server, file, receipt, sent=file.size))
 
     def _refused(self, bundle: Bundle, error: Refused) -> None:
         """Try two smaller requests instead; a single file goes in chunks, which can be smaller."""
@@ -177,7 +178,7 @@ class BundleSender:
 
     def _drop_broken(self, bundle: Bundle, error: SluiceError) -> None:
         """Take out the file that was being read at the failure: the first without a checksum."""
-        broken = next(file for file in bundle.files if file not in bundle.sha256)
+        broken = next(file for file in bundle.files if file not in bundle.checksums)
         bundle.files.remove(broken)
         self._report(broken, error)
 
@@ -186,28 +187,17 @@ class BundleSender:
             self._on_outcome(file, outcome)
 
 
-def uploaded(server: str, file: LocalFile, video_id: str, sha256: str, *, sent: int) -> Uploaded:
-    """A verified file on the server."""
+def uploaded(server: str, file: LocalFile, document: Mapping[str, Any], *, sent: int) -> Uploaded:
+    """A verified file, as the server's `document` describes it."""
+    video_id = str(document["id"])
     return Uploaded(
         path=str(file.path),
         name=file.name,
         id=video_id,
         length=file.size,
-        sha256=sha256,
+        sha256=document.get("sha256"),
         media=f"/media/{video_id}",
         url=f"{server}/media/{video_id}",
         sent=sent,
         is_verified=True,
     )
-
-
-def sha256_of(file: LocalFile) -> str:
-    """Of the whole file, in steps."""
-    digest = hashlib.sha256()
-    with file.open() as descriptor:
-        position = 0
-        while position < file.size:
-            block = read_at(descriptor, READ_BYTES, position)
-            digest.update(block)
-            position += len(block)
-    return digest.hexdigest()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
 from sluice_client.errors import FileChanged, Interrupted
+from sluice_client.hashing import FileHash, in_transit
 from sluice_client.local_file import READ_BYTES, LocalFile, read_at
 
 BUNDLE_BYTES = 16 * 1024 * 1024
@@ -19,10 +19,10 @@ connections."""
 
 @dataclass(slots=True)
 class Bundle:
-    """Files for one request, and the SHA-256 of those that were read to their end."""
+    """Files for one request, and the checksums of those that were read to their end."""
 
     files: list[LocalFile]
-    sha256: dict[LocalFile, str] = field(default_factory=dict)
+    checksums: dict[LocalFile, FileHash] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -102,7 +102,7 @@ class BundleBody:
         yield self._tail
 
     def _file_blocks(self, file: LocalFile) -> Iterator[bytes]:
-        digest = hashlib.sha256()
+        running = FileHash(in_transit())
         file.check_unchanged()
         with file.open() as descriptor:
             position = 0
@@ -111,11 +111,11 @@ class BundleBody:
                     raise Interrupted("Stopped while sending.")
                 wanted = min(READ_BYTES, file.size - position)
                 block = _read_of(file, descriptor, wanted, position)
-                digest.update(block)
+                running.update(block)
                 position += len(block)
                 self._on_sent(len(block))
                 yield block
-        self._bundle.sha256[file] = digest.hexdigest()
+        self._bundle.checksums[file] = running
 
     def _head(self, file: LocalFile, fingerprint: str) -> bytes:
         return (

@@ -12,8 +12,8 @@ from urllib.parse import urlencode
 from sluice_client.crew import Crew
 from sluice_client.direct_cells import BucketFailed, DirectCells, NotDirect
 from sluice_client.errors import ConnectionFailed, Refused, SluiceError
-from sluice_client.hashing import BackgroundHash
-from sluice_client.local_file import FileSlice, LocalFile, content_digest
+from sluice_client.hashing import BackgroundHash, hash_of
+from sluice_client.local_file import FileSlice, LocalFile
 from sluice_client.pace import Pace
 from sluice_client.play_order import needed_first, next_missing
 from sluice_client.progress import Meter
@@ -218,9 +218,14 @@ class ChunkSender:
         )
         headers = {
             "Content-Type": "application/octet-stream",
-            "Content-Digest": content_digest(self._opened.descriptor, chunk.span),
+            "Content-Digest": self._digest_of(chunk.span),
         }
         self._transport.request("POST", f"/upload?{query}", data=body, headers=headers)
+
+    def _digest_of(self, span: Span) -> str:
+        """Reads the bytes once more: a second time from the page cache."""
+        kind = self._opened.hash.kind
+        return hash_of(self._opened.descriptor, span.start, span.end, kind).digest_field()
 
     def _learn(self, error: SluiceError, chunk: Chunk, sent: int) -> None:
         if isinstance(error, NotDirect):

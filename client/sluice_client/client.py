@@ -19,7 +19,6 @@ from sluice_client.doctor import Finding
 from sluice_client.doctor.examination import PAUSE_SECONDS, examine
 from sluice_client.downloader import Downloader, Fetched, RemoteFile
 from sluice_client.errors import FileProblem, KeyRefused, SluiceError
-from sluice_client.hashing import find_crc32c
 from sluice_client.local_file import LocalFile
 from sluice_client.many import upload_many
 from sluice_client.options import Options, load_options, server_url, state_folder
@@ -67,7 +66,7 @@ class Client:
         self._stop = stop or threading.Event()
         self._transport = Transport(self.options, self._stop)
         self._questions = Transport(self.options.for_questions(), self._stop)
-        self._direct = DirectCells(self._transport, find_crc32c())
+        self._direct = DirectCells(self._transport)
         self._store = ResumeStore(state or state_folder())
         self._context: UploadContext | None = None
         self._lock = threading.Lock()
@@ -279,7 +278,7 @@ class Client:
 
     def unfinished(self) -> list[UploadRecord]:
         """Unfinished uploads of this machine to this server."""
-        records = [record for record in self._store.all() if record.sha256 is None]
+        records = [record for record in self._store.all() if record.checksum is None]
         return [record for record in records if record.server == self.options.server]
 
     def examine(self, pause_seconds: float = PAUSE_SECONDS) -> Iterator[Finding]:

@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sluice_client.line_state import LineState, OpenSockets
+from sluice_client.line_state import OpenSockets
 
 FIRST = 6
-"""From the first second. On a line that loses a packet in a hundred, each connection gets little."""
+"""From the first second. Where one packet in a hundred is lost, each connection gets little."""
 
 FEWEST = 2
 
@@ -105,4 +105,3 @@ class Connections:
         """The mean of the last second."""
         self._rates = [(at, each) for at, each in self._rates if now - at < 1.0] + [(now, rate)]
         return sum(each for _, each in self._rates) / len(self._rates)
-

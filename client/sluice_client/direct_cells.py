@@ -10,8 +10,8 @@ from typing import Any
 import requests
 
 from sluice_client.errors import ConnectionFailed, Refused, SluiceError
-from sluice_client.hashing import Crc32c, in_base64
-from sluice_client.local_file import READ_BYTES, FileSlice, read_at
+from sluice_client.hashing import Kind, find_crc32c, hash_of
+from sluice_client.local_file import FileSlice
 from sluice_client.spans import Span
 from sluice_client.transport import Transport, json_object
 
@@ -50,7 +50,6 @@ class DirectCells:
     def __init__(
         self,
         server: Transport,
-        checksum: Crc32c | None,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -58,7 +57,7 @@ class DirectCells:
         self._clock = clock
         # Without the API key, which is for the server alone.
         self._bucket = Transport(server.options.for_server(""), server.stop)
-        self._checksum = checksum
+        self._has_checksum = find_crc32c() is not None
         self._failures = 0
         self._sent = set[tuple[str, int]]()
         self._offers = dict[tuple[str, int], dict[str, Any]]()
@@ -72,7 +71,7 @@ class DirectCells:
     @property
     def is_usable(self) -> bool:
         """Whether cells may go to the bucket."""
-        return self._checksum is not None and self._failures < FAILURES_IN_A_ROW
+        return self._has_checksum and self._failures < FAILURES_IN_A_ROW
 
     def may_send(self, upload_id: str, start: int) -> bool:
         """Whether the cell of an upload that starts there may go to the bucket.
@@ -117,7 +116,7 @@ class DirectCells:
         return cells[stored - 1].end
 
     def _promise(self, descriptor: int, cell: Span) -> dict[str, Any]:
-        checksum = self._crc32c(descriptor, cell)
+        checksum = hash_of(descriptor, cell.start, cell.end, Kind.CRC32C).result()
         return {"start": cell.start, "length": cell.length, "crc32c": checksum}
 
     def _ask_for_urls(self, upload_id: str, path: str, promised: Sequence[dict[str, Any]]) -> None:
@@ -166,14 +165,6 @@ class DirectCells:
         with self._lock:
             self._failures += 1
         return BucketFailed(f"The bucket did not take a part of the file: {reason}")
-
-    def _crc32c(self, descriptor: int, span: Span) -> str:
-        value, position = 0, span.start
-        while position < span.end and self._checksum is not None:
-            block = read_at(descriptor, min(READ_BYTES, span.end - position), position)
-            value = self._checksum(block, value)
-            position += len(block)
-        return in_base64(value)
 
 
 def _nobody(request: requests.PreparedRequest) -> requests.PreparedRequest:

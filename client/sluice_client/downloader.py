@@ -24,10 +24,11 @@ from sluice_client.errors import (
 from sluice_client.file_names import name_in, usable_name
 from sluice_client.hashing import (
     BackgroundHash,
-    Checksums,
     FileHash,
-    checksums_of,
-    has_checksum,
+    Kind,
+    compare,
+    hash_of,
+    in_transit,
 )
 from sluice_client.part_file import PartFile
 from sluice_client.progress import Meter, Phase, ProgressListener
@@ -53,15 +54,15 @@ class RemoteChanged(ContentMismatch):
 class Fetched:
     """A fetched file.
 
-    `name` is its name on the server. `resumed` bytes were here from an earlier run: all of them if
-    the file was here. `is_verified` is False if the server had no checksum to compare with.
+    `name` is its name on the server; `sha256` is None if a CRC32C was compared. `resumed` bytes
+    were here from an earlier run: all of them if the file was here. `is_verified` is False if the server had no checksum to compare with.
     """
 
     path: str
     name: str
     id: str
     length: int
-    sha256: str
+    sha256: str | None
     resumed: int
     is_verified: bool
 
@@ -144,12 +145,12 @@ class Downloader:
             size = target.stat().st_size if target.is_file() else None
             if size == remote.length:
                 problem = "exists, and the server has no checksum to compare it with"
-                checksums = checksums_of(target, self._transport.stop)
-                if self._compare(remote, checksums):
-                    length, sha256 = remote.length, checksums.sha256
-                    return Fetched(
-                        str(target), remote.name, remote.id, length, sha256, length, True
-                    )
+                kind = self._kind_of(remote)
+                with target.open("rb", buffering=0) as file:
+                    stop = self._transport.stop
+                    running = hash_of(file.fileno(), 0, size, kind, stop=stop)
+                if self._compare(remote, running):
+                    return self._fetched(remote, str(target), running, resumed=size)
         except ContentMismatch:
             problem = "exists and is another file"
         except OSError as error:
@@ -163,7 +164,7 @@ class Downloader:
     ) -> Fetched:
         """Write the bytes in order, as to a pipe; compares the checksum at the end."""
         meter = Meter(remote.name, remote.length, listener)
-        running = FileHash()
+        running = FileHash(self._kind_of(remote))
         patience = self._transport.patience()
         patience.on_wait = meter.waiting
         position = failures = 0
@@ -181,12 +182,10 @@ class Downloader:
                 failures += 1
                 patience.wait_after(error, failures)
         output.flush()
-        checksums = running.checksums()
-        is_verified = self._compare(remote, checksums)
+        is_verified = self._compare(remote, running)
         meter.report(Phase.DONE)
         path = str(getattr(output, "name", ""))
-        sha256 = checksums.sha256
-        return Fetched(path, remote.name, remote.id, remote.length, sha256, 0, is_verified)
+        return self._fetched(remote, path, running, is_verified=is_verified)
 
     def _fetch_once(
         self,
@@ -205,9 +204,9 @@ class Downloader:
             meter.start_at(resumed)
             if resumed:
                 self._transport.has_kept_bytes = True
-            checksums = self._fill(remote, part, meter)
+            checksum = self._fill(remote, part, meter)
             meter.report(Phase.VERIFYING)
-            is_verified = self._compare(remote, checksums)
+            is_verified = self._compare(remote, checksum)
             part.publish(overwrite=overwrite)
         except ContentMismatch:
             part.discard()
@@ -218,13 +217,25 @@ class Downloader:
         finally:
             part.close()
         meter.report(Phase.DONE)
-        sha256 = checksums.sha256
-        return Fetched(
-            str(target), remote.name, remote.id, remote.length, sha256, resumed, is_verified
+        return self._fetched(
+            remote, str(target), checksum, resumed=resumed, is_verified=is_verified
         )
 
-    def _fill(self, remote: RemoteFile, part: PartFile, meter: Meter) -> Checksums:
-        background = BackgroundHash(part.descriptor, remote.length, self._transport.stop)
+    def _fetched(
+        self,
+        remote: RemoteFile,
+        path: str,
+        checksum: FileHash,
+        *,
+        resumed: int = 0,
+        is_verified: bool = True,
+    ) -> Fetched:
+        sha256 = checksum.result() if checksum.kind is Kind.SHA256 else None
+        return Fetched(path, remote.name, remote.id, remote.length, sha256, resumed, is_verified)
+
+    def _fill(self, remote: RemoteFile, part: PartFile, meter: Meter) -> FileHash:
+        kind, stop = self._kind_of(remote), self._transport.stop
+        background = BackgroundHash(part.descriptor, remote.length, kind, stop)
         try:
             background.allow(part.done.prefix_end)
             _StepFetch(self._transport, part, meter, background).run(
@@ -259,16 +270,26 @@ class Downloader:
                 return
         raise ConnectionFailed(f"The answer ended {left} bytes early.")
 
-    def _compare(self, remote: RemoteFile, checksums: Checksums) -> bool:
+    def _kind_of(self, remote: RemoteFile) -> Kind:
+        """Of the checksum to compare: SHA-256, unless the server has only another one by now."""
+        if remote.rendition is not None or in_transit() is Kind.SHA256:
+            return Kind.SHA256
+        video = self._transport.json("GET", f"/api/videos/{remote.id}")
+        return Kind.CRC32C if video.get(Kind.CRC32C) and not video.get(Kind.SHA256) else Kind.SHA256
+
+    def _compare(self, remote: RemoteFile, checksum: FileHash) -> bool:
         """Whether there was a checksum to compare with; raises `ContentMismatch`."""
         if remote.rendition is not None:
             return False
+        path, wish = f"/api/videos/{remote.id}", {"Want-Repr-Digest": "sha-256=1"}
+        headers = wish if checksum.kind is Kind.SHA256 else {}
         deadline = time.monotonic() + DIGEST_SECONDS + remote.length / DIGEST_BYTES_PER_SECOND
         seconds = 0.1
         while time.monotonic() < deadline:
-            video = self._transport.json("GET", f"/api/videos/{remote.id}")
-            if has_checksum(video):
-                return checksums.compare(video, remote.name)
+            video = self._transport.json("GET", path, headers=headers)
+            if video.get(checksum.kind):
+                compare(checksum.kind, checksum.result(), video, remote.name)
+                return True
             if self._transport.stop.wait(seconds):
                 raise Interrupted("Stopped while the server computed its checksum.")
             seconds = min(2.0, seconds * 1.5)

@@ -1,4 +1,8 @@
-"""Computes the checksums of a whole file during the transfer instead of after it."""
+"""Computes the checksum of a whole file during the transfer instead of after it.
+
+CRC32C finds damage on the way, at a tenth of the cost of SHA-256. Whether a file is another one is
+told by SHA-256 alone.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,7 @@ import hashlib
 import threading
 from base64 import b64encode
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from enum import StrEnum
 from typing import Any
 
 from sluice_client.errors import ContentMismatch, Interrupted, SluiceError
@@ -23,74 +26,82 @@ def find_crc32c() -> Crc32c | None:
     Pure Python would be a hundred times slower than a fast connection.
     """
     try:
-        from crc32c import crc32c  # noqa: PLC0415 - optional
+        from crc32c import crc32c  # noqa: PLC0415 - there is no wheel for some machines
     except ImportError:
         return None
     return crc32c
 
 
-def in_base64(crc32c: int) -> str:
-    """As S3 and the server write it: base64 of four bytes, the highest first."""
-    return b64encode(crc32c.to_bytes(4, "big")).decode()
+class Kind(StrEnum):
+    """Of a checksum: the name of its member in what the server says of a file."""
+
+    SHA256 = "sha256"
+    CRC32C = "crc32c"
 
 
-@dataclass(frozen=True, slots=True)
-class Checksums:
-    """Of a whole file; `crc32c` is None where that package is not installed."""
-
-    sha256: str
-    crc32c: str | None
-
-    def compare(self, document: Mapping[str, Any], name: str) -> bool:
-        """Whether the server's document has a checksum that is known here.
-
-        Raises `ContentMismatch` if it does not match.
-        """
-        here = {"SHA-256": self.sha256, "CRC32C": self.crc32c}
-        there = {"SHA-256": document.get("sha256"), "CRC32C": document.get("crc32c")}
-        known = [kind for kind in here if here[kind] and there[kind]]
-        for kind in known:
-            if here[kind] != there[kind]:
-                raise ContentMismatch(
-                    f"{name}: {kind} is {here[kind]} here, {there[kind]} on the server."
-                )
-        return bool(known)
+_TITLES = {Kind.SHA256: "SHA-256", Kind.CRC32C: "CRC32C"}
 
 
-def has_checksum(document: Mapping[str, Any]) -> bool:
-    """Whether the server knows one. Files that came straight to its bucket have no SHA-256."""
-    return bool(document.get("sha256") or document.get("crc32c"))
+def in_transit() -> Kind:
+    """The checksum that is compared after a transfer: the cheapest that is installed."""
+    return Kind.SHA256 if find_crc32c() is None else Kind.CRC32C
+
+
+def compare(kind: Kind, here: str, document: Mapping[str, Any], name: str) -> None:
+    """Raise `ContentMismatch` unless the server's document, which has one, has that checksum."""
+    there = document[kind]
+    if here != there:
+        raise ContentMismatch(f"{name}: {_TITLES[kind]} is {here} here, {there} on the server.")
 
 
 class FileHash:
-    """Checksums of bytes in a row."""
+    """The checksum of bytes in a row."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: Kind) -> None:
+        self.kind = kind
         self._sha256 = hashlib.sha256()
-        self._crc32c = find_crc32c()
+        self._crc32c = find_crc32c() if kind is Kind.CRC32C else None
         self._value = 0
 
     def update(self, block: bytes) -> None:
         """The next bytes."""
-        self._sha256.update(block)
-        if self._crc32c is not None:
+        if self._crc32c is None:
+            self._sha256.update(block)
+        else:
             self._value = self._crc32c(block, self._value)
 
-    def checksums(self) -> Checksums:
+    def result(self) -> str:
+        """Of all bytes so far, as the server writes it."""
+        return self._sha256.hexdigest() if self._crc32c is None else self.base64()
+
+    def base64(self) -> str:
         """Of all bytes so far."""
-        crc32c = None if self._crc32c is None else in_base64(self._value)
-        return Checksums(self._sha256.hexdigest(), crc32c)
+        if self._crc32c is None:
+            return b64encode(self._sha256.digest()).decode()
+        return b64encode(self._value.to_bytes(4, "big")).decode()
+
+    def is_in(self, document: Mapping[str, Any]) -> bool:
+        """Whether the server's document has this checksum."""
+        return bool(document.get(self.kind) == self.result())
+
+    def digest_field(self) -> str:
+        """As the value of `Content-Digest` (RFC 9530)."""
+        name = {Kind.SHA256: "sha-256", Kind.CRC32C: "crc32c"}[self.kind]
+        return f"{name}=:{self.base64()}:"
 
 
-def checksums_of(path: Path, stop: threading.Event) -> Checksums:
-    """Of a file on the disk; raises `OSError`, or `Interrupted`."""
-    running = FileHash()
-    with path.open("rb", buffering=0) as file:
-        while block := file.read(READ_BYTES):
-            if stop.is_set():
-                raise Interrupted("Stopped while computing the checksum.")
-            running.update(block)
-    return running.checksums()
+def hash_of(
+    descriptor: int, start: int, end: int, kind: Kind, *, stop: threading.Event | None = None
+) -> FileHash:
+    """Of a file's bytes from `start` to before `end`; raises `Interrupted` once `stop` is set."""
+    running, position = FileHash(kind), start
+    while position < end:
+        if stop is not None and stop.is_set():
+            raise Interrupted("Stopped while computing the checksum.")
+        block = read_at(descriptor, min(READ_BYTES, end - position), position)
+        running.update(block)
+        position += len(block)
+    return running
 
 
 class BackgroundHash:
@@ -100,17 +111,22 @@ class BackgroundHash:
     disk once and from the page cache the second time. A download lets it read what has arrived.
     """
 
-    def __init__(self, descriptor: int, length: int, stop: threading.Event) -> None:
+    def __init__(self, descriptor: int, length: int, kind: Kind, stop: threading.Event) -> None:
         self._descriptor = descriptor
         self._length = length
         self._stop = stop
         self._allowed = 0
-        self._hash = FileHash()
+        self._hash = FileHash(kind)
         self._error: SluiceError | None = None
         self._is_closed = False
         self._changed = threading.Condition()
-        self._thread = threading.Thread(target=self._run, name="sha256", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="checksum", daemon=True)
         self._thread.start()
+
+    @property
+    def kind(self) -> Kind:
+        """Of the checksum."""
+        return self._hash.kind
 
     def allow(self, position: int) -> None:
         """Bytes before `position` may be read."""
@@ -118,8 +134,8 @@ class BackgroundHash:
             self._allowed = max(self._allowed, min(position, self._length))
             self._changed.notify()
 
-    def result(self) -> Checksums:
-        """The checksums, once everything is read; raises any error of reading."""
+    def result(self) -> FileHash:
+        """The checksum, once everything is read; raises any error of reading."""
         self.allow(self._length)
         while self._thread.is_alive():
             self._thread.join(0.1)
@@ -127,7 +143,7 @@ class BackgroundHash:
                 raise Interrupted("Stopped while computing the checksum.")
         if self._error is not None:
             raise self._error
-        return self._hash.checksums()
+        return self._hash
 
     def close(self) -> None:
         """End the thread, whose descriptor is about to be closed."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -138,14 +137,3 @@ def read_at(descriptor: int, size: int, position: int) -> bytes:
     if not block:
         raise FileChanged(f"The file ends at byte {position}: it became shorter.")
     return block
-
-
-def content_digest(descriptor: int, span: Span) -> str:
-    """The value of a Content-Digest header (RFC 9530) for a span; reads the span once more."""
-    digest = hashlib.sha256()
-    position = span.start
-    while position < span.end:
-        block = read_at(descriptor, min(READ_BYTES, span.end - position), position)
-        digest.update(block)
-        position += len(block)
-    return f"sha-256=:{b64encode(digest.digest()).decode()}:"

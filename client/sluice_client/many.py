@@ -7,7 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Sequence
 
-from sluice_client.bundle_sender import BundleSender, OnOutcome, sha256_of, uploaded
+from sluice_client.bundle_sender import BundleSender, OnOutcome, uploaded
 from sluice_client.crew import Crew
 from sluice_client.errors import (
     FileProblem,
@@ -17,6 +17,7 @@ from sluice_client.errors import (
     ServerUnreachable,
     SluiceError,
 )
+from sluice_client.hashing import hash_of, in_transit
 from sluice_client.local_file import LocalFile
 from sluice_client.progress import Meter, Phase, ProgressListener
 from sluice_client.uploader import UploadContext, Uploaded, upload_file
@@ -106,10 +107,10 @@ def _stored_before(
     server = context.transport.base_url
     try:
         record = context.store.load(server, fingerprint)
-        if record is None or record.sha256 is None or record.sha256 != sha256_of(file):
+        if record is None or record.checksum is None or record.checksum != _checksum_of(file):
             return None
-        context.transport.json("GET", f"/api/uploads/{record.id}")
-        return uploaded(server, file, record.id, record.sha256, sent=0)
+        document = context.transport.json("GET", f"/api/uploads/{record.id}")
+        return uploaded(server, file, document, sent=0)
     except (ServerUnreachable, Interrupted, KeyRefused):
         raise
     except Refused:
@@ -117,6 +118,11 @@ def _stored_before(
         return None
     except SluiceError as error:
         return error
+
+
+def _checksum_of(file: LocalFile) -> str:
+    with file.open() as descriptor:
+        return hash_of(descriptor, 0, file.size, in_transit()).digest_field()
 
 
 def _one_by_one(

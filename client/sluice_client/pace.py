@@ -94,7 +94,7 @@ class Pace:
 
     @property
     def shortest(self) -> int:
-        """What a connection sends in half a second: shorter chunks would mostly wait for answers."""
+        """What a connection sends in half a second: shorter ones would mostly wait for answers."""
         return self._shortest
 
     def can_shrink_below(self, size: int) -> bool:

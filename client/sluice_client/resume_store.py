@@ -25,14 +25,17 @@ SUFFIXES = (".json", ".tmp")
 
 @dataclass(frozen=True, slots=True)
 class UploadRecord:
-    """An upload under way, or (with `sha256`) a small file that was stored."""
+    """An upload under way, or (with `checksum`) a small file that was stored.
+
+    The checksum is that of `FileHash.digest_field`.
+    """
 
     server: str
     fingerprint: str
     id: str
     path: str
     length: int
-    sha256: str | None = None
+    checksum: str | None = None
 
 
 class ResumeStore:
@@ -64,7 +67,7 @@ class ResumeStore:
         """Write a record whole: a crash leaves the old one or the new one."""
         path = self._path(record.server, record.fingerprint)
         # For a bundled file a sync would cost more than the file.
-        self._write(path, json.dumps(asdict(record)), is_synced=record.sha256 is None)
+        self._write(path, json.dumps(asdict(record)), is_synced=record.checksum is None)
 
     def forget(self, server: str, fingerprint: str) -> None:
         """Remove a record; harmless without one."""

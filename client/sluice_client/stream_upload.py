@@ -7,7 +7,6 @@ cancelled.
 
 from __future__ import annotations
 
-import hashlib
 import io
 import select
 import threading
@@ -16,7 +15,7 @@ from contextlib import suppress
 from typing import Any, BinaryIO
 
 from sluice_client.errors import ContentMismatch, FileProblem, Interrupted, Refused, SluiceError
-from sluice_client.hashing import Checksums, FileHash
+from sluice_client.hashing import FileHash, compare, in_transit
 from sluice_client.progress import Meter, Phase, ProgressListener
 from sluice_client.transport import Transport
 from sluice_client.uploader import Uploaded, await_checksum
@@ -53,10 +52,13 @@ def upload_stream(
     meter = Meter(name, None, listener)
     upload_id = _create(transport, name)
     try:
-        length, checksums = _send(transport, f"/tus/{upload_id}", stream, meter)
+        running = FileHash(in_transit())
+        length = _send(transport, f"/tus/{upload_id}", stream, meter, running)
         meter.report(Phase.VERIFYING)
-        document = await_checksum(transport, upload_id, length)
-        is_verified = checksums.compare(document, name)
+        document = await_checksum(transport, upload_id, length, running.kind)
+        is_verified = document.get(running.kind) is not None
+        if is_verified:
+            compare(running.kind, running.result(), document, name)
     except BaseException:
         for path in (f"/api/uploads/{upload_id}", f"/api/videos/{upload_id}"):
             with suppress(SluiceError):  # It may be complete already.
@@ -69,7 +71,7 @@ def upload_stream(
         name=name,
         id=upload_id,
         length=length,
-        sha256=checksums.sha256,
+        sha256=document.get("sha256"),
         media=media,
         url=f"{transport.base_url}{media}",
         sent=length,
@@ -84,9 +86,10 @@ def _create(transport: Transport, name: str) -> str:
     return made.headers.get("Location", "").rstrip("/").rpartition("/")[2]
 
 
-def _send(transport: Transport, path: str, stream: BinaryIO, meter: Meter) -> tuple[int, Checksums]:
-    """Send all of the stream; its length in bytes, and its checksums."""
-    running = FileHash()
+def _send(
+    transport: Transport, path: str, stream: BinaryIO, meter: Meter, running: FileHash
+) -> int:
+    """Send all of the stream, and add it to the checksum; its length in bytes."""
     chunks = _Chunks(stream, transport.stop)
     start = 0
     is_last = False
@@ -97,7 +100,7 @@ def _send(transport: Transport, path: str, stream: BinaryIO, meter: Meter) -> tu
         end = start + len(chunk)
         _send_chunk(transport, path, chunk, start, meter, length=end if is_last else None)
         start = end
-    return start, running.checksums()
+    return start
 
 
 class _Chunks:
@@ -187,12 +190,13 @@ def _send_chunk(
 
 
 def _patch(transport: Transport, path: str, rest: bytes, offset: int, length: int | None) -> None:
-    digest = b64encode(hashlib.sha256(rest).digest()).decode()
+    checksum = FileHash(in_transit())
+    checksum.update(rest)
     headers = {
         **VERSION,
         "Content-Type": "application/offset+octet-stream",
         "Upload-Offset": str(offset),
-        "Upload-Checksum": f"sha256 {digest}",
+        "Upload-Checksum": f"{checksum.kind} {checksum.base64()}",
     }
     if length is not None:
         headers["Upload-Length"] = str(length)

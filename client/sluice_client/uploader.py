@@ -17,7 +17,7 @@ from sluice_client.errors import (
     ServerUnreachable,
     SluiceError,
 )
-from sluice_client.hashing import BackgroundHash, has_checksum
+from sluice_client.hashing import BackgroundHash, Kind, compare, hash_of, in_transit
 from sluice_client.local_file import LocalFile
 from sluice_client.pace import Pace
 from sluice_client.progress import Meter, Phase, ProgressListener
@@ -38,15 +38,15 @@ DIGEST_BYTES_PER_SECOND = 20_000_000
 class Uploaded:
     """A file that is on the server.
 
-    `sent` is the number of bytes this run sent, 0 if the server had the file already;
-    `is_verified` is False if the server had no checksum yet.
+    `sha256` is None until the server knows it. `sent` is the number of bytes this run sent, 0 if
+    the server had the file already; `is_verified` is False if the server had no checksum yet.
     """
 
     path: str
     name: str
     id: str
     length: int
-    sha256: str
+    sha256: str | None
     media: str
     url: str
     sent: int
@@ -69,7 +69,8 @@ def upload_file(
     """The file on the server, complete and verified; raises any `SluiceError`."""
     meter = Meter(file.name, file.size, listener)
     with file.open() as descriptor:
-        background = BackgroundHash(descriptor, file.size, context.transport.stop)
+        stop = context.transport.stop
+        background = BackgroundHash(descriptor, file.size, in_transit(), stop)
         try:
             return _FileUpload(context, OpenedFile(file, descriptor, background), meter).run()
         finally:
@@ -77,19 +78,25 @@ def upload_file(
 
 
 def await_checksum(
-    transport: Transport, upload_id: str, length: int, document: dict[str, Any] | None = None
+    transport: Transport,
+    upload_id: str,
+    length: int,
+    kind: Kind,
+    document: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The upload once the server has a checksum, as it may compute it in the background.
+    """The upload once the server has that checksum, or else SHA-256, which it computes when asked.
 
-    Without one if that takes long. `document` is the upload as it was last seen.
+    Without either if that takes long. `document` is the upload as it was last seen.
     """
+    path, wish = f"/api/uploads/{upload_id}", {"Want-Repr-Digest": "sha-256=1"}
+    if document is None:
+        document = transport.json("GET", path)
     deadline = time.monotonic() + _digest_seconds(length)
-    seconds = 0.1
-    while document is None or (not has_checksum(document) and time.monotonic() < deadline):
-        if document is not None:
-            _pause(transport, seconds)
-            seconds = min(2.0, seconds * 1.5)
-        document = transport.json("GET", f"/api/uploads/{upload_id}")
+    seconds = 0.0
+    while not (document.get(kind) or document.get(Kind.SHA256)) and time.monotonic() < deadline:
+        _pause(transport, seconds)
+        seconds = min(2.0, 0.1 + seconds * 1.5)
+        document = transport.json("GET", path, headers=wish)
     return document
 
 
@@ -118,7 +125,7 @@ class _FileUpload:
             if known is not None:
                 return known
             # Another file may look alike; the full checksum tells them apart.
-            self._fingerprint = f"client1-{self._file.size}-{self._opened.hash.result().sha256}"
+            self._fingerprint = f"client1-{self._file.size}-{self._checksum(Kind.SHA256)}"
             document = self._find_or_create()
         try:
             return self._send(document)
@@ -159,7 +166,7 @@ class _FileUpload:
             self._transport.has_kept_bytes = True
         try:
             document = self._send_rounds(document)
-            is_verified = self._is_verified(document)
+            is_verified = self._is_verified(document, self._opened.hash.kind)
             sent = self._file.size - arrived
             return self._uploaded(document, sent=sent, is_verified=is_verified)
         except ContentMismatch:
@@ -200,24 +207,39 @@ class _FileUpload:
     def _known(self, document: dict[str, Any]) -> Uploaded | None:
         """The outcome for a file the server has; None if its bytes differ.
 
-        None too if there is no checksum to compare, as where the server has only a CRC32C and that
-        package is not installed here: other files may have the same fingerprint.
+        None too if there is no SHA-256 to compare: other files may have the same fingerprint.
         """
         try:
-            is_known = self._is_verified(document)
+            is_known = self._is_verified(document, Kind.SHA256)
         except FileChanged:
             raise
         except ContentMismatch:
             return None
         return self._uploaded(document, sent=0, is_verified=True) if is_known else None
 
-    def _is_verified(self, document: dict[str, Any]) -> bool:
-        """Whether the server has a checksum that is known here; `ContentMismatch` if it differs."""
+    def _is_verified(self, document: dict[str, Any], kind: Kind) -> bool:
+        """Whether the server has a checksum, of that kind if it can; `ContentMismatch` if another.
+
+        The file is read again for a SHA-256 that has not been computed on the way.
+        """
         self._meter.report(Phase.VERIFYING)
-        here = self._opened.hash.result()
+        document.update(
+            await_checksum(self._transport, str(document["id"]), self._file.size, kind, document)
+        )
+        found = next((each for each in (kind, Kind.SHA256) if document.get(each)), None)
+        if found is None:
+            return False
+        here = self._checksum(found)
         self._file.check_unchanged()
-        document = await_checksum(self._transport, str(document["id"]), self._file.size, document)
-        return here.compare(document, str(self._file.path))
+        compare(found, here, document, str(self._file.path))
+        return True
+
+    def _checksum(self, kind: Kind) -> str:
+        opened = self._opened
+        if kind is opened.hash.kind:
+            return opened.hash.result().result()
+        stop = self._transport.stop
+        return hash_of(opened.descriptor, 0, self._file.size, kind, stop=stop).result()
 
     def _uploaded(self, document: dict[str, Any], *, sent: int, is_verified: bool) -> Uploaded:
         self._context.store.forget(self._transport.base_url, self._fingerprint)
@@ -228,7 +250,7 @@ class _FileUpload:
             name=self._file.name,
             id=str(document["id"]),
             length=self._file.size,
-            sha256=self._opened.hash.result().sha256,
+            sha256=document.get("sha256"),
             media=str(document["media"]),
             url=f"{self._transport.base_url}{document['media']}",
             sent=sent,

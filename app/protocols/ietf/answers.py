@@ -141,6 +141,6 @@ class WantedDigest:
         for name in self._names:
             if (known := known_digest(name, upload)) is not None:
                 return {"Repr-Digest": write_repr_digest(name, known)}
-        if SHA256 in self._names and upload.state is UploadState.COMPLETE:
+        if SHA256 in self._names:
             current_services().library.want_sha256(upload)
         return {}
