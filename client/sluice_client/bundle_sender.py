@@ -196,6 +196,7 @@ def uploaded(server: str, file: LocalFile, document: Mapping[str, Any], *, sent:
         id=video_id,
         length=file.size,
         sha256=document.get("sha256"),
+        crc32c=document.get("crc32c"),
         media=f"/media/{video_id}",
         url=f"{server}/media/{video_id}",
         sent=sent,

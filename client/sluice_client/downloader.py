@@ -54,8 +54,9 @@ class RemoteChanged(ContentMismatch):
 class Fetched:
     """A fetched file.
 
-    `name` is its name on the server; `sha256` is None if a CRC32C was compared. `resumed` bytes
-    were here from an earlier run: all of them if the file was here. `is_verified` is False if the server had no checksum to compare with.
+    `name` is its name on the server. `resumed` bytes were here from an earlier run: all of them if
+    the file was here. One of the checksums was computed here; `is_verified` is False if the server
+    had none to compare it with.
     """
 
     path: str
@@ -63,6 +64,7 @@ class Fetched:
     id: str
     length: int
     sha256: str | None
+    crc32c: str | None
     resumed: int
     is_verified: bool
 
@@ -230,8 +232,17 @@ class Downloader:
         resumed: int = 0,
         is_verified: bool = True,
     ) -> Fetched:
-        sha256 = checksum.result() if checksum.kind is Kind.SHA256 else None
-        return Fetched(path, remote.name, remote.id, remote.length, sha256, resumed, is_verified)
+        found = {checksum.kind: checksum.result()}
+        return Fetched(
+            path=path,
+            name=remote.name,
+            id=remote.id,
+            length=remote.length,
+            sha256=found.get(Kind.SHA256),
+            crc32c=found.get(Kind.CRC32C),
+            resumed=resumed,
+            is_verified=is_verified,
+        )
 
     def _fill(self, remote: RemoteFile, part: PartFile, meter: Meter) -> FileHash:
         kind, stop = self._kind_of(remote), self._transport.stop

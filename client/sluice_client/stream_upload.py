@@ -72,6 +72,7 @@ def upload_stream(
         id=upload_id,
         length=length,
         sha256=document.get("sha256"),
+        crc32c=document.get("crc32c"),
         media=media,
         url=f"{transport.base_url}{media}",
         sent=length,

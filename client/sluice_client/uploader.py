@@ -38,7 +38,7 @@ DIGEST_BYTES_PER_SECOND = 20_000_000
 class Uploaded:
     """A file that is on the server.
 
-    `sha256` is None until the server knows it. `sent` is the number of bytes this run sent, 0 if
+    A checksum is None until the server knows it. `sent` is the number of bytes this run sent, 0 if
     the server had the file already; `is_verified` is False if the server had no checksum yet.
     """
 
@@ -47,6 +47,7 @@ class Uploaded:
     id: str
     length: int
     sha256: str | None
+    crc32c: str | None
     media: str
     url: str
     sent: int
@@ -251,6 +252,7 @@ class _FileUpload:
             id=str(document["id"]),
             length=self._file.size,
             sha256=document.get("sha256"),
+            crc32c=document.get("crc32c"),
             media=str(document["media"]),
             url=f"{self._transport.base_url}{document['media']}",
             sent=sent,

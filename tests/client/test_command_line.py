@@ -7,11 +7,12 @@ import os
 import re
 import subprocess
 import sys
-from hashlib import sha256
+from base64 import b64encode
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from crc32c import crc32c
 
 from scripts.fleet.programs import free_port
 from sluice_client import sources
@@ -38,14 +39,14 @@ def test_upload_and_fetch_print_one_json_object_per_file(
     assert uploaded["url"] == f"{server.url}/media/{uploaded['id']}"
     (fetched,) = command.run_alone("fetch", uploaded["url"], "-o", "copy.mp4", "--json").documents
     assert fetched["path"] == "copy.mp4"
-    assert fetched["sha256"] == uploaded["sha256"]
+    assert fetched["crc32c"] == uploaded["crc32c"]
     assert (home / "copy.mp4").read_bytes() == path.read_bytes()
 
 
 def test_show_ls_status_and_rm_print_json(command: CommandLine, make_file: MakeFile) -> None:
     (uploaded,) = command.run("upload", make_file(), "--json").documents
     video = uploaded["id"]
-    assert command.run("show", video, "--json").documents[0]["sha256"] == uploaded["sha256"]
+    assert command.run("show", video, "--json").documents[0]["crc32c"] == uploaded["crc32c"]
     assert command.run("ls", "--json", "--limit", "1").documents[0]["id"] == video
     assert command.run("status", video, "--json").documents[0]["missing"] == []
     assert command.run("rm", video, "--json").documents == [{"id": video, "removed": True}]
@@ -181,7 +182,7 @@ def test_corrupted_bytes_exit_with_5(
     line.garble = lambda r, block: bytes(len(block)) if r.path.startswith("/media") else block
     ended = slow_command.run_alone("fetch", uploaded["id"], "-o", "copy.mp4")
     assert ended.code == 5
-    assert "SHA-256" in ended.err
+    assert "CRC32C" in ended.err
 
 
 def test_patterns_are_expanded_for_shells_that_do_not_do_it(
@@ -274,7 +275,7 @@ def test_standard_input_survives_a_broken_line(
     content = random_bytes(CHUNK_BYTES + 1_000_000, 6)
     words = [str(SLUICE), "upload", "-", "--name", "tape.mkv", "--json"]
     printed = subprocess.check_output(words, input=content, env=slow_command.environment, cwd=home)
-    assert json.loads(printed)["sha256"] == sha256(content).hexdigest()
+    assert json.loads(printed)["crc32c"] == b64encode(crc32c(content).to_bytes(4, "big")).decode()
 
 
 def test_an_unknown_id_is_explained(command: CommandLine) -> None:

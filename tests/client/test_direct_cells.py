@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 import time
@@ -18,7 +17,6 @@ import pytest
 from app.domain.cells import direct_part_number
 from sluice_client import Client, Interrupted
 from sluice_client.direct_cells import CellTaken, DirectCells
-from sluice_client.hashing import find_crc32c
 from sluice_client.local_file import FileSlice
 from sluice_client.options import Options
 from sluice_client.spans import Span
@@ -103,7 +101,7 @@ def direct_cells(
     """What sends cells, with the given clock, and its connection to the server."""
     with (
         closing(Transport(Options(server=line.url), Event())) as transport,
-        closing(DirectCells(transport, find_crc32c(), clock=clock)) as direct,
+        closing(DirectCells(transport, clock=clock)) as direct,
     ):
         yield direct, transport
 
@@ -123,8 +121,9 @@ def send(direct: DirectCells, upload_id: str, file: BinaryIO, cells: Sequence[Sp
 
 
 def assert_same(client: Client, upload_id: str, path: Path) -> None:
-    found = client.fetch(upload_id, path.with_suffix(".back"))
-    assert found.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+    back = path.with_suffix(".back")
+    assert client.fetch(upload_id, back).is_verified
+    assert back.read_bytes() == path.read_bytes()
 
 
 def test_the_bytes_of_a_file_never_pass_through_the_server(

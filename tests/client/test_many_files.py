@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
 import signal
+from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
 from typing import Any
 
 import pytest
+from crc32c import crc32c
 
 from tests.client.bad_line import HOLD_SECONDS, BadLine, Line, Request, sometimes
 from tests.client.conftest import MakeFile
@@ -23,13 +24,18 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.e2e
 
 
+def crc32c_of(path: Path) -> str:
+    """As the server writes it."""
+    return b64encode(crc32c(path.read_bytes()).to_bytes(4, "big")).decode()
+
+
 def make_folder(make_file: MakeFile, name: str, count: int, size: int = 20_000) -> dict[str, str]:
-    """A folder of small files in subfolders; their names on the server, and digests."""
+    """A folder of small files in subfolders; their names on the server, and CRC32C."""
     made = {}
     for number in range(count):
         relative = f"{name}/day {number % 3}/clip {number}.mov"
         path = make_file(relative, size + number)
-        made[relative] = hashlib.sha256(path.read_bytes()).hexdigest()
+        made[relative] = crc32c_of(path)
     return made
 
 
@@ -43,8 +49,8 @@ def videos_under(server: Server, name: str) -> Iterator[dict[str, Any]]:
 
 
 def stored_under(server: Server, name: str) -> list[tuple[str, str]]:
-    """Names and digests of the videos of a folder."""
-    return sorted((video["filename"], video["sha256"]) for video in videos_under(server, name))
+    """Names and CRC32C of the videos of a folder."""
+    return sorted((video["filename"], video["crc32c"]) for video in videos_under(server, name))
 
 
 def ids_under(server: Server, name: str) -> set[str]:
@@ -59,7 +65,7 @@ def test_three_hundred_small_files_go_in_a_few_requests(
     done = slow_command.run("upload", home / "many", "--json")
     assert done.code == 0, done.err
     assert stored_under(server, "many") == sorted(files.items())
-    assert {d["name"]: d["sha256"] for d in done.documents} == files
+    assert {d["name"]: d["crc32c"] for d in done.documents} == files
     assert 0 < sum(request.path == "/batch" for request in line.requests) <= 10
     assert len(line.requests) <= 20
     assert line.sent("/upload?") == 0
@@ -98,7 +104,7 @@ def test_a_bundle_whose_answer_is_lost_stores_each_file_once(
     assert done.code == 0, done.err
     assert stored_under(server, "lost") == sorted(files.items())
     assert sum(request.path == "/batch" for request in line.requests) == 2
-    assert {d["name"]: d["sha256"] for d in done.documents} == files
+    assert {d["name"]: d["crc32c"] for d in done.documents} == files
     assert {d["id"] for d in done.documents} == ids_under(server, "lost")
 
 
@@ -184,10 +190,10 @@ def test_a_file_that_only_resembles_a_stored_one_is_stored_too(
     shutil.rmtree(home / "state")
     second = command.run("upload", home / "alike", "--json")
     assert second.code == 0, second.err
-    digests = {d["name"]: d["sha256"] for d in second.documents}
-    assert digests["alike/a.mov"] == hashlib.sha256(changed.read_bytes()).hexdigest()
-    assert digests["alike/b.mov"] == hashlib.sha256(other.read_bytes()).hexdigest()
-    stored = [(d["name"], d["sha256"]) for d in first.documents]
+    digests = {d["name"]: d["crc32c"] for d in second.documents}
+    assert digests["alike/a.mov"] == crc32c_of(changed)
+    assert digests["alike/b.mov"] == crc32c_of(other)
+    stored = [(d["name"], d["crc32c"]) for d in first.documents]
     assert stored_under(server, "alike") == sorted({*stored, *digests.items()})
 
 
@@ -200,7 +206,7 @@ def test_bundles_shrink_below_a_proxys_limit(
 
     files = make_folder(make_file, "limit", 12, size=100_000)
     large = make_file("limit/large.mov", 400_000)
-    files["limit/large.mov"] = hashlib.sha256(large.read_bytes()).hexdigest()
+    files["limit/large.mov"] = crc32c_of(large)
     line.on_head = refuse_large
     done = slow_command.run("upload", home / "limit", CHUNK_BYTES=262_144)
     assert done.code == 0, done.err

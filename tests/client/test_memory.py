@@ -67,7 +67,7 @@ def peaks(command: CommandLine, size: int) -> dict[str, int]:
     uploaded, upload_peak = run_measured(command, "upload", path)
     fetched, fetch_peak = run_measured(command, "fetch", uploaded["id"], "-o", copy)
     assert uploaded["verified"]
-    assert fetched["sha256"] == uploaded["sha256"]
+    assert fetched["crc32c"] == uploaded["crc32c"]
     command.run("rm", uploaded["id"])
     path.unlink()
     copy.unlink()
