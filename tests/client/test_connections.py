@@ -1,0 +1,77 @@
+"""How many connections the client sends on, on lines that are simulated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from sluice_client.connections import FIRST, SETTLED_SECONDS, Connections
+from sluice_client.line_state import LineState, OpenSockets
+
+LOOKS_A_SECOND = 4
+
+
+class Line(OpenSockets):
+    """Tells what the kernel would; `rate` gives bytes a second for a number of connections."""
+
+    def __init__(self, rate: Callable[[int], float], *, loss: float = 0, queue: float = 0) -> None:
+        super().__init__()
+        self.rate, self.loss, self.queue = rate, loss, queue
+        self.now = self.seen_at = 0.0
+        self.connections = Connections(24, self, clock=lambda: self.now)
+
+    def look(self) -> LineState | None:
+        elapsed, self.seen_at = self.now - self.seen_at, self.now
+        sent = int(self.rate(self.connections.count) * elapsed)
+        return LineState(sent, 10_000, int(10_000 * self.loss), self.queue, 0.15)
+
+    def counts(self, seconds: float) -> list[int]:
+        """The numbers of connections meanwhile."""
+        found = []
+        for _ in range(int(seconds * LOOKS_A_SECOND)):
+            self.now += 1 / LOOKS_A_SECOND
+            self.connections.look()
+            found.append(self.connections.count)
+        return found
+
+
+def each(most: int) -> Callable[[int], float]:
+    """What a connection gets by itself, up to `most` of them."""
+    return lambda count: 100_000.0 * min(count, most)
+
+
+def test_a_line_that_loses_packets_gets_as_many_as_bring_something() -> None:
+    line = Line(each(24), loss=0.01)
+    assert line.counts(0.25) == [FIRST]
+    assert line.counts(8)[-1] == 24
+
+
+@pytest.mark.parametrize("gain_up_to", [6, 7])
+def test_connections_that_bring_nothing_are_given_back_and_tried_again_later(
+    gain_up_to: int,
+) -> None:
+    line = Line(each(gain_up_to), loss=0.01)
+    counts = line.counts(SETTLED_SECONDS)
+    assert max(counts) == 2 * FIRST
+    assert counts[-1] == FIRST
+    assert counts.count(2 * FIRST) <= 4 * LOOKS_A_SECOND
+    assert max(line.counts(SETTLED_SECONDS)) == 2 * FIRST
+
+
+def test_a_line_whose_queue_is_full_is_left_to_two_within_three_seconds() -> None:
+    assert Line(each(2), queue=0.1).counts(3)[-1] == 2
+
+
+def test_a_clean_line_keeps_what_it_has() -> None:
+    assert set(Line(each(24)).counts(30)) == {FIRST}
+
+
+def test_losses_of_a_full_queue_are_no_reason_for_more() -> None:
+    assert max(Line(each(2), queue=0.1, loss=0.01).counts(30)) == FIRST
+
+
+def test_without_news_of_the_kernel_the_number_stays() -> None:
+    line = Line(each(24))
+    line.look = lambda: None  # type: ignore[method-assign]
+    assert set(line.counts(30)) == {FIRST}
