@@ -61,7 +61,7 @@ class ChunkSender:
         self._changed = threading.Condition()
         self._patience: Patience = transport.patience()
         self._patience.on_wait = meter.waiting
-        self._crew = Crew(transport.options.parallel, self._work, transport.stop)
+        self._crew = Crew(1, self._work, transport.stop)
 
     def send(self, missing: Spans, *, cell_bytes: int | None = None) -> None:
         """Return once the server has acknowledged every chunk; raises any `SluiceError`.
@@ -119,6 +119,7 @@ class ChunkSender:
         chunk = self._next_cells() or self._next_chunk()
         self._missing.remove(chunk.span.start, chunk.span.end)
         self._in_flight += 1
+        self._crew.grow_to(min(self._in_flight + 1, self._transport.options.parallel))
         self._opened.hash.allow(self._all_cut_before)
         return chunk
 

@@ -13,17 +13,18 @@ abandoned, as it holds nothing that matters."""
 
 
 class Crew:
-    """Runs `work` in several threads until all return or one raises."""
+    """Runs `work` in several threads until all return or one raises.
+
+    It begins with `size` threads, of which each takes memory of its own, and may get more.
+    """
 
     def __init__(self, size: int, work: Callable[[], None], stop: threading.Event) -> None:
         self._work = work
         self._stop = stop
         self._errors: list[BaseException] = []
         self._is_over = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._run, name=f"transfer-{number}", daemon=True)
-            for number in range(size)
-        ]
+        self._threads = [self._new_thread() for _ in range(size)]
+        self._lock = threading.Lock()
 
     @property
     def is_over(self) -> bool:
@@ -32,9 +33,9 @@ class Crew:
 
     def run(self) -> None:
         """Work; raises the first error of any thread, or `Interrupted`."""
-        for thread in self._threads:
+        for thread in list(self._threads):
             thread.start()
-        while any(thread.is_alive() for thread in self._threads) and not self.is_over:
+        while any(thread.is_alive() for thread in list(self._threads)) and not self.is_over:
             self._join(0.2)
         if self.is_over:
             self._join(LEAVE_SECONDS)
@@ -43,9 +44,21 @@ class Crew:
         if self._stop.is_set():
             raise Interrupted("Stopped.")
 
+    def grow_to(self, size: int) -> None:
+        """Have at least so many threads; one of them calls this, so that the job is not over."""
+        with self._lock:
+            while len(self._threads) < size:
+                thread = self._new_thread()
+                thread.start()
+                self._threads.append(thread)
+
+    def _new_thread(self) -> threading.Thread:
+        return threading.Thread(target=self._run, name="transfer", daemon=True)
+
     def _join(self, seconds: float) -> None:
-        share = seconds / max(1, len(self._threads))
-        for thread in self._threads:
+        threads = list(self._threads)
+        share = seconds / max(1, len(threads))
+        for thread in threads:
             thread.join(share)
 
     def _run(self) -> None:

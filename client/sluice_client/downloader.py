@@ -39,6 +39,8 @@ from sluice_client.transport import Transport
 STEP_BYTES = 5 * 1024 * 1024
 """Size of one range request: memory use does not depend on the size of the file, on either side."""
 
+CONNECTIONS = 6
+
 READ_BYTES = 256 * 1024
 
 DIGEST_SECONDS = 60.0
@@ -334,7 +336,8 @@ class _StepFetch:
         self._background = background
         self._patience: Patience = transport.patience()
         self._patience.on_wait = meter.waiting
-        self._crew = Crew(transport.options.parallel, self._work, transport.stop)
+        size = min(CONNECTIONS, transport.options.parallel)
+        self._crew = Crew(size, self._work, transport.stop)
         self._left = Spans()
         self._lock = threading.Lock()
 

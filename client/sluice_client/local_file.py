@@ -13,7 +13,7 @@ from pathlib import Path
 from sluice_client.errors import FileChanged, FileProblem, Interrupted
 from sluice_client.spans import Span
 
-READ_BYTES = 1024 * 1024
+READ_BYTES = 256 * 1024
 
 SAMPLE_BYTES = 64 * 1024
 SAMPLES = 8
