@@ -87,9 +87,17 @@ def write_repr_digest(name: str, digest: bytes) -> str:
     return str(dictionary)
 
 
+def wanted_digests() -> list[str]:
+    """Of the request, the preferred first; a preference that cannot be read counts as absent."""
+    try:
+        return parse_wanted_digests(request.headers.get("Want-Repr-Digest", ""))
+    except InvalidRequest:
+        return []
+
+
 def wants_sha256() -> bool:
     """Whether the request wants the SHA-256 of a file, now or once it is known."""
-    return SHA256 in parse_wanted_digests(request.headers.get("Want-Repr-Digest", ""))
+    return SHA256 in wanted_digests()
 
 
 def parse_wanted_digests(text: str) -> list[str]:

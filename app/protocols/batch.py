@@ -38,7 +38,7 @@ from app.http.access_rules import requires
 from app.http.bodies import open_form
 from app.http.chunk_signs import chunk_signs
 from app.http.context import current_scope, current_services
-from app.http.digests import CRC32C, parse_wanted_digests
+from app.http.digests import CRC32C, wanted_digests
 from app.http.problems import Problem, answer_json, report
 from app.ingest.form import FilePart
 from app.request.slots import without_slot
@@ -196,8 +196,7 @@ def _received(part: FilePart, fields: dict[str, str]) -> ReceivedFile:
 
 def _algorithm() -> Algorithm:
     """Of the checksum in the receipts: SHA-256, or CRC32C if the request prefers that."""
-    wanted = parse_wanted_digests(request.headers.get("Want-Repr-Digest", ""))
-    return "crc32c" if wanted[:1] == [CRC32C] else "sha256"
+    return "crc32c" if wanted_digests()[:1] == [CRC32C] else "sha256"
 
 
 def _parse_length(text: str) -> int:
