@@ -6,27 +6,21 @@ import json
 import os
 import shutil
 import signal
-from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
 from typing import Any
 
 import pytest
-from crc32c import crc32c
 
 from tests.client.bad_line import HOLD_SECONDS, BadLine, Line, Request, sometimes
 from tests.client.conftest import MakeFile
 from tests.client.running import CommandLine, finish
+from tests.dropzone_client import crc32c_of
 from tests.live_server import Server
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.e2e
-
-
-def crc32c_of(path: Path) -> str:
-    """As the server writes it."""
-    return b64encode(crc32c(path.read_bytes()).to_bytes(4, "big")).decode()
 
 
 def make_folder(make_file: MakeFile, name: str, count: int, size: int = 20_000) -> dict[str, str]:
@@ -35,7 +29,7 @@ def make_folder(make_file: MakeFile, name: str, count: int, size: int = 20_000) 
     for number in range(count):
         relative = f"{name}/day {number % 3}/clip {number}.mov"
         path = make_file(relative, size + number)
-        made[relative] = crc32c_of(path)
+        made[relative] = crc32c_of(path.read_bytes())
     return made
 
 
@@ -191,8 +185,8 @@ def test_a_file_that_only_resembles_a_stored_one_is_stored_too(
     second = command.run("upload", home / "alike", "--json")
     assert second.code == 0, second.err
     digests = {d["name"]: d["crc32c"] for d in second.documents}
-    assert digests["alike/a.mov"] == crc32c_of(changed)
-    assert digests["alike/b.mov"] == crc32c_of(other)
+    assert digests["alike/a.mov"] == crc32c_of(changed.read_bytes())
+    assert digests["alike/b.mov"] == crc32c_of(other.read_bytes())
     stored = [(d["name"], d["crc32c"]) for d in first.documents]
     assert stored_under(server, "alike") == sorted({*stored, *digests.items()})
 
@@ -206,7 +200,7 @@ def test_bundles_shrink_below_a_proxys_limit(
 
     files = make_folder(make_file, "limit", 12, size=100_000)
     large = make_file("limit/large.mov", 400_000)
-    files["limit/large.mov"] = crc32c_of(large)
+    files["limit/large.mov"] = crc32c_of(large.read_bytes())
     line.on_head = refuse_large
     done = slow_command.run("upload", home / "limit", CHUNK_BYTES=262_144)
     assert done.code == 0, done.err
