@@ -31,6 +31,19 @@ class OpenedFile:
     hash: BackgroundHash
 
 
+@dataclass(slots=True)
+class _Sending:
+    """A chunk on its way; `sent` bytes of it have left."""
+
+    chunk: Chunk
+    sent: int = 0
+
+    @property
+    def is_sent(self) -> bool:
+        """Whether only the answer is waited for."""
+        return self.sent == self.chunk.span.length
+
+
 class ChunkSender:
     """One pass over the missing ranges. A chunk that fails becomes a missing range again.
 
@@ -160,43 +173,39 @@ class ChunkSender:
     def _send(self, chunk: Chunk) -> int:
         """Return where the bytes end that the server has; raises any `SluiceError`."""
         self._opened.file.check_unchanged()
-        sent = 0
+        sending = _Sending(chunk)
+        began = time.monotonic()
+        try:
+            end = self._deliver(chunk, lambda span: self._body(span, sending))
+        except SluiceError as error:
+            self._meter.moved(-sending.sent)
+            self._learn(error, chunk, sending.sent)
+            raise
+        finally:
+            if sending.is_sent:
+                with self._changed:
+                    self._answering -= 1
+        of_one_cell = min(1, chunk.size / chunk.span.length)
+        seconds, length = (time.monotonic() - began) * of_one_cell, end - chunk.span.start
+        self._meter.moved(min(length - sending.sent, 0))
+        self._pace.sent(length, seconds=seconds, size=chunk.size)
+        self._patience.progressed()
+        self._transport.has_kept_bytes = True
+        return end
 
+    def _body(self, span: Span, sending: _Sending) -> FileSlice:
         def count(block: int) -> None:
-            nonlocal sent
-            sent += block
+            sending.sent += block
             self._meter.moved(block)
-            if sent == chunk.span.length:
+            if sending.is_sent:
                 with self._changed:
                     self._answering += 1
                     self._changed.notify()
             else:
                 self._notice_room()
 
-        def body(span: Span) -> FileSlice:
-            return FileSlice(
-                self._opened.descriptor, span, is_over=lambda: self._crew.is_over, on_sent=count
-            )
-
-        began = time.monotonic()
-        try:
-            try:
-                end = self._deliver(chunk, body)
-            finally:
-                if sent == chunk.span.length:
-                    with self._changed:
-                        self._answering -= 1
-        except SluiceError as error:
-            self._meter.moved(-sent)
-            self._learn(error, chunk, sent)
-            raise
-        of_one_cell = min(1, chunk.size / chunk.span.length)
-        seconds, length = (time.monotonic() - began) * of_one_cell, end - chunk.span.start
-        self._meter.moved(min(length - sent, 0))
-        self._pace.sent(length, seconds=seconds, size=chunk.size)
-        self._patience.progressed()
-        self._transport.has_kept_bytes = True
-        return end
+        descriptor = self._opened.descriptor
+        return FileSlice(descriptor, span, is_over=lambda: self._crew.is_over, on_sent=count)
 
     def _deliver(self, chunk: Chunk, body: Callable[[Span], FileSlice]) -> int:
         if chunk.is_direct:
