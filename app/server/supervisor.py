@@ -104,12 +104,18 @@ class Supervisor:
     """Runs all processes, until the web server ends or a signal arrives."""
 
     def __init__(
-        self, settings: Settings, lock: int | None, *, web: Work, workers: Mapping[str, Work]
+        self,
+        settings: Settings,
+        lock: int | None,
+        *,
+        web: Work,
+        import_workers: Callable[[], Mapping[str, Work]],
     ) -> None:
+        """The workers' modules are imported while the web server imports its own."""
         self._settings = settings
         self._lock = lock
         self._web = web
-        self._workers = workers
+        self._import_workers = import_workers
         self._is_stopped_by_hangup = False
         self._arrived: list[int] = []
         self._stopping: list[int] = []
@@ -122,12 +128,11 @@ class Supervisor:
         self._is_stopped_by_hangup = not _ignores_hangup() and _has_terminal()
         for number in (*STOPPING, signal.SIGHUP, *HARMLESS):
             signal.signal(number, self._note)
-        workers = [
-            KeptRunning(partial(self._fork, work), name=name)
-            for name, work in self._workers.items()
-        ]
         web = self._fork(self._web)
+        workers: list[KeptRunning] = []
         try:
+            for name, work in self._import_workers().items():
+                workers.append(KeptRunning(partial(self._fork, work), name=name))
             self._serve_until_told(web, workers)
         finally:
             # Whatever failed: our caller lets the next server in, and ours must have ended by then.
@@ -246,8 +251,11 @@ def main() -> int:
     metrics.open()
     try:
         modules = WORKERS | (NODE_WORKERS if settings.database_url else {})
-        workers = {name: import_main(module) for name, module in modules.items()}
-        return Supervisor(settings, lock, web=_serve, workers=workers).run()
+
+        def import_workers() -> Mapping[str, Work]:
+            return {name: import_main(module) for name, module in modules.items()}
+
+        return Supervisor(settings, lock, web=_serve, import_workers=import_workers).run()
     finally:
         metrics.close()
         _sign_off(settings)

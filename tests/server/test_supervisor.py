@@ -40,7 +40,7 @@ def test_a_process_that_ends_is_noticed_even_if_our_starter_ignored_its_children
     script = """
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 workers = {"media worker": partial(time.sleep, 600)}
-sys.exit(Supervisor(from_env({}), None, web=partial(sys.exit, 3), workers=workers).run())
+sys.exit(Supervisor(from_env({}), None, web=partial(sys.exit, 3), import_workers=lambda: workers).run())
 """
     with start(script) as supervisor:
         try:
@@ -58,7 +58,7 @@ def serve():
 
 without_settings = None  # This fails when it says that it stops.
 try:
-    Supervisor(without_settings, None, web=serve, workers={}).run()
+    Supervisor(without_settings, None, web=serve, import_workers=dict).run()
 except AttributeError:
     print("the next server may start")
 """
@@ -87,7 +87,7 @@ def serve():
         signal.pause()
 
 configure_logging("info", "text")
-sys.exit(Supervisor(from_env({}), None, web=serve, workers={}).run())
+sys.exit(Supervisor(from_env({}), None, web=serve, import_workers=dict).run())
 """
 
 
