@@ -40,7 +40,8 @@ def test_a_process_that_ends_is_noticed_even_if_our_starter_ignored_its_children
     script = """
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 workers = {"media worker": partial(time.sleep, 600)}
-sys.exit(Supervisor(from_env({}), None, web=partial(sys.exit, 3), import_workers=lambda: workers).run())
+web = partial(sys.exit, 3)
+sys.exit(Supervisor(from_env({}), None, web=web, import_workers=lambda: workers).run())
 """
     with start(script) as supervisor:
         try:
@@ -222,7 +223,8 @@ def interrupted(
     ) as supervisor:
         try:
             status = Path(f"/proc/{supervisor.pid}/status")
-            wait_until(lambda: caught(status) & 1 << (signal.SIGINT - 1), "it handles signals")
+            # Python itself catches SIGINT before that.
+            wait_until(lambda: caught(status) & 1 << (signal.SIGTERM - 1), "it handles signals")
             time.sleep(seconds)
             supervisor.send_signal(number)
             yield supervisor
