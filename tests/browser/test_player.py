@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import BrowserContext, Locator, Page, expect
+from playwright.sync_api import BrowserContext, Locator, Page, Route, expect
 
 from tests.browser.films import Films
 from tests.browser.library_tools import put
@@ -116,6 +116,26 @@ def seek(video: Locator, seconds: float) -> None:
     video.evaluate("(video, seconds) => { video.currentTime = seconds; }", seconds)
     is_there = f"!video.seeking && video.currentTime >= {seconds - 0.1}"
     wait_for(video, f"{is_there} && video.readyState >= 2")
+
+
+def test_a_film_that_is_sought_before_the_server_has_said_how_to_play_it_begins_there(
+    site: Server, page: Page, film: FilmStore
+) -> None:
+    """The page begins with the file as it was uploaded, then plays another."""
+    answers: list[Route] = []
+
+    def hold(route: Route) -> None:
+        answers.append(route)
+
+    page.route("**/api/videos/*", hold)
+    page.goto(f"{site.url}/watch/{put(site, 'film.mp4', film('open-gop.mp4'))}")
+    video = video_of(page)
+    wait_for(video, "video.readyState >= 1")
+    video.evaluate("(video) => { video.currentTime = 4.02; }")
+    answers.pop().continue_()
+    page.unroute("**/api/videos/*")
+    wait_for(video, "video.currentSrc.endsWith('play.mp4') && video.readyState >= 2")
+    assert value_of(video, "video.currentTime") == pytest.approx(4.02, abs=0.1)
 
 
 def test_a_film_with_open_groups_goes_on_wherever_it_is_sought(

@@ -69,13 +69,13 @@ export class Playing extends EventTarget {
     return this.#isStarted;
   }
 
-  /** Begins at `position` seconds, if there is a way to play the film yet. */
+  /** Begins at `position` seconds, or where somebody is already, if there is a way to play the film yet. */
   start(position) {
     if (this.isStarted || !this.isPossible) return;
     const { playback } = this.#film.state;
     if (!hasOriginal(playback)) this.#want({ quality: substituteFor(playback) ?? ORIGINAL });
     this.#isStarted = true;
-    this.#follow({ position });
+    this.#follow({ position: this.#video.currentTime || position });
   }
 
   /**
