@@ -77,7 +77,8 @@ class Lab:
         lane: Lane = Lane.ENCODING,
     ) -> Playback:
         tools = self.world.tools(self.source, ffmpeg)
-        job = self.world.enqueue(video.id, step, lane=lane)
+        # Another step may have put it into the lane where no run may take long.
+        job = replace(self.world.enqueue(video.id, step, lane=lane), lane=lane)
         steps: dict[str, Step] = {
             INDEX: Indexing(tools),
             REMUX: Remux(tools),
