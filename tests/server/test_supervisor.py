@@ -222,7 +222,8 @@ def interrupted(
     ) as supervisor:
         try:
             status = Path(f"/proc/{supervisor.pid}/status")
-            wait_until(lambda: caught(status) & 1 << (signal.SIGINT - 1), "it handles signals")
+            # Python itself catches SIGINT before that.
+            wait_until(lambda: caught(status) & 1 << (signal.SIGTERM - 1), "it handles signals")
             time.sleep(seconds)
             supervisor.send_signal(number)
             yield supervisor
