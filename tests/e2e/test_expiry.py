@@ -36,7 +36,7 @@ def test_an_idle_upload_expires_and_others_do_not(start_server: StartServer) -> 
     wait_until(
         lambda: server.get(f"/api/uploads/{idle}").status_code == 410, "the idle one expires"
     )
-    # The record changes first: a crash in between leaves an orphan, and no upload without bytes.
+    # The record changes before the file goes, so that a crash in between only leaves an orphan.
     wait_until(lambda: not (server.staging / idle).exists(), "its file is removed")
     assert server.get(f"/api/uploads/{active}").json()["state"] == "receiving"
     be_silent(server, seconds=2000)

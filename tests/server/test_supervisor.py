@@ -149,7 +149,7 @@ def nobody_ignores_hangups() -> Iterator[None]:
 
 @pytest.fixture
 def nobody_ignores_interrupts() -> Iterator[None]:
-    """Shells start what runs in the background so."""
+    """A shell without job control starts background commands with SIGINT ignored."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
