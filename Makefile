@@ -47,7 +47,7 @@ watch-films: setup-dev ## play every film of the tests in Chromium and Firefox; 
 	@$(PYTHON) -m pytest tests/media/test_delivery.py tests/browser/test_playback.py --all-films $(ARGS)
 
 attack: setup-dev ## run tests/hostile at full length: kills, cuts, fuzzed bodies, silent clients; about an hour
-	@$(PYTHON) -m pytest tests/hostile --full-length --timeout=1800 $(ARGS)
+	@$(PYTHON) -m pytest tests/hostile --full-length --timeout=5400 $(ARGS)
 
 chaos: setup-dev ## run tests/fleet at full length: nodes, PostgreSQL, Garage and versitygw killed, paused and cut off; about an hour
 	@$(PYTHON) -m pytest tests/fleet --full-length --timeout=14400 $(ARGS)

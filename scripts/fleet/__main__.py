@@ -149,8 +149,10 @@ def main() -> int:
     stop_on_signals()
     with ExitStack() as stack:
         fleet = Fleet(emptied(options.folder.resolve()))
-        # Not in the checkout: root's PostgreSQL runs as another user, who may not get there.
-        cluster = Path(stack.enter_context(TemporaryDirectory(prefix="sluice-fleet-")))
+        # Not in the checkout: root's PostgreSQL runs as another user, who may not get there. What
+        # an interrupted initdb has started may still write while the folder is removed.
+        folder = TemporaryDirectory(prefix="sluice-fleet-", ignore_cleanup_errors=True)
+        cluster = Path(stack.enter_context(folder))
         stack.callback(fleet.stop)
         try:
             fleet.start_nodes(options.nodes, port, fleet.start_stores(cluster))

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import BrowserContext, Locator, Page, expect
+from playwright.sync_api import BrowserContext, Locator, Page, Route, expect
 
 from tests.browser.films import Films
 from tests.browser.library_tools import put
 from tests.dropzone_client import ChunkedFile, send_chunk
 from tests.live_server import Server
 from tests.media.films import FilmStore
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.browser
 
@@ -116,6 +117,63 @@ def seek(video: Locator, seconds: float) -> None:
     video.evaluate("(video, seconds) => { video.currentTime = seconds; }", seconds)
     is_there = f"!video.seeking && video.currentTime >= {seconds - 0.1}"
     wait_for(video, f"{is_there} && video.readyState >= 2")
+
+
+class HeldRequests:
+    """Requests for `url` that get no answer until `release`."""
+
+    def __init__(self, page: Page, url: str) -> None:
+        self._held: list[Route] = []
+        self._is_released = False
+        page.route(url, self._hold)
+
+    def _hold(self, route: Route) -> None:
+        if self._is_released:
+            route.continue_()
+        else:
+            self._held.append(route)
+
+    def release(self) -> None:
+        self._is_released = True
+        for route in self._held:
+            route.continue_()
+
+
+def test_a_film_keeps_the_position_that_was_sought_before_the_server_described_it(
+    site: Server, page: Page, film: FilmStore
+) -> None:
+    """The page shows the original first, and then the file that is made for playing."""
+    descriptions = HeldRequests(page, "**/api/videos/*")
+    page.goto(f"{site.url}/watch/{put(site, 'film.mp4', film('open-gop.mp4'))}")
+    video = video_of(page)
+    wait_for(video, "video.readyState >= 1")
+    video.evaluate("(video) => { video.currentTime = 4.02; }")
+    descriptions.release()
+    wait_for(video, "video.currentSrc.endsWith('play.mp4') && video.readyState >= 2")
+    assert value_of(video, "video.currentTime") == pytest.approx(4.02, abs=0.1)
+
+
+def test_a_film_that_already_plays_is_not_interrupted_when_the_server_describes_it(
+    site: Server, page: Page, film: FilmStore
+) -> None:
+    video_id = put(site, "film.mp4", film(FILM))
+    wait_until(
+        lambda: site.get(f"/api/videos/{video_id}").json()["playback"]["playable"], "it is indexed"
+    )
+    descriptions = HeldRequests(page, "**/api/videos/*")
+    page.goto(f"{site.url}/watch/{video_id}")
+    video = video_of(page)
+    video.evaluate("""(video) => {
+        video.seeks = 0;
+        video.addEventListener("seeking", () => video.seeks++);
+        return video.play();
+    }""")
+    wait_for(video, "video.currentTime > 0.3")
+    descriptions.release()
+    expect(page.get_by_text("Details", exact=True)).to_be_visible()
+    before = value_of(video, "video.currentTime")
+    wait_for(video, f"video.currentTime > {before + 0.3}")
+    assert value_of(video, "video.seeks") == 0
 
 
 def test_a_film_with_open_groups_goes_on_wherever_it_is_sought(

@@ -106,7 +106,7 @@ class BadLine:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether no request is running any more."""
+        """Whether no request is running any more, on the server either."""
         with self._lock:
             return not self._ends
 
@@ -149,15 +149,15 @@ class BadLine:
             self._start(self._serve, client)
 
     def _serve(self, client: socket.socket) -> None:
-        with client, socket.socket() as upstream:
+        with socket.socket() as upstream:
             with self._lock:
                 self._ends |= {client, upstream}
-            try:
+            with client, suppress(Broken, OSError):
                 upstream.connect(("127.0.0.1", self.target))
                 while not self.is_closed:
                     self._relay(Line(client, upstream, self))
-            except (Broken, OSError):
-                pass
+            with suppress(OSError):
+                _end(upstream)
             with self._lock:
                 self._ends -= {client, upstream}
 
@@ -195,6 +195,13 @@ class BadLine:
     def _apply(fault: Fault | None, line: Line, request: Request) -> None:
         if fault is not None:
             fault(line, request)
+
+
+def _end(upstream: socket.socket) -> None:
+    """End a connection, and wait until the server has done so too: it does after its request."""
+    upstream.shutdown(socket.SHUT_WR)
+    while upstream.recv(BLOCK):
+        pass
 
 
 def _read_head(end: socket.socket) -> tuple[str, bytes]:

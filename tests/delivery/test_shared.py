@@ -74,7 +74,16 @@ def share(server: Server, *videos: Stored, **terms: Any) -> Shared:
 
 
 def with_play_file(server: Server, film: Stored) -> Stored:
-    """Let there be a made file that players get instead of the original."""
+    """Let there be a made file that players get instead of the original.
+
+    The server looks for a film in the file first, and then removes what is made of none.
+    """
+
+    def is_looked_at() -> bool:
+        found = server.get(f"/api/videos/{film.id}").json()
+        return bool(found["playback"]["state"] != PlaybackState.WAITING)
+
+    wait_until(is_looked_at, "the server has looked for a film in it")
     folder = server.library.parent / "media" / film.id
     write(folder / "play.virtual", [ByteRange(0, len(CONTENT))])
     return film

@@ -81,5 +81,6 @@ def test_a_signal_while_it_starts_ends_what_has_started(fleet: subprocess.Popen[
     wait_until(lambda: psutil.Process(fleet.pid).children(), "the first program has started")
     programs = psutil.Process(fleet.pid).children(recursive=True)
     fleet.send_signal(signal.SIGTERM)
-    assert fleet.wait(STOP_SECONDS) == 0
+    output, _ = fleet.communicate(timeout=STOP_SECONDS)
+    assert fleet.returncode == 0, output
     wait_until(lambda: not psutil.wait_procs(programs, 0)[1], "all programs have ended")

@@ -77,7 +77,8 @@ class Lab:
         lane: Lane = Lane.ENCODING,
     ) -> Playback:
         tools = self.world.tools(self.source, ffmpeg)
-        job = self.world.enqueue(video.id, step, lane=lane)
+        # Another step may have queued it in the quick lane, which limits CPU time.
+        job = replace(self.world.enqueue(video.id, step, lane=lane), lane=lane)
         steps: dict[str, Step] = {
             INDEX: Indexing(tools),
             REMUX: Remux(tools),

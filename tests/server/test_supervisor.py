@@ -148,6 +148,14 @@ def nobody_ignores_hangups() -> Iterator[None]:
     signal.signal(signal.SIGHUP, before)
 
 
+@pytest.fixture
+def nobody_ignores_interrupts() -> Iterator[None]:
+    """A shell without job control starts background commands with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.usefixtures("nobody_ignores_hangups")
 def test_a_terminal_that_is_closed_stops_the_server() -> None:
     reader, terminal = pty.openpty()
@@ -187,7 +195,7 @@ EVERY_SIGNAL_AT_ANY_MOMENT = [
 ]
 
 
-@pytest.mark.usefixtures("nobody_ignores_hangups")
+@pytest.mark.usefixtures("nobody_ignores_hangups", "nobody_ignores_interrupts")
 @pytest.mark.parametrize(
     ("number", "seconds"), [*SOONEST_AND_LATEST, *long(EVERY_SIGNAL_AT_ANY_MOMENT)]
 )

@@ -165,7 +165,8 @@ def test_chunks_through_a_link_cost_what_others_do_but_for_the_steps_of_their_re
     tmp_path: Path,
 ) -> None:
     """Each step doubles what may come."""
-    world = World(tmp_path, max_length=1 << 40)
+    seldom = Checkpoints(every_seconds=300.0)  # A slow machine would need one in mid-chunk.
+    world = World(tmp_path, checkpoints=seldom, max_length=1 << 40)
     length, chunk = 64 * MEGABYTE, MEGABYTE // 2
     counts = {}
     for sender in ("", "upload_link:a:b"):

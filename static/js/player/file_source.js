@@ -7,7 +7,7 @@ export class FileSource {
   constructor(video, url, { start }) {
     this.#video = video;
     if (video.getAttribute("src") !== url) video.src = url;
-    if (start > 0) video.currentTime = start;
+    if (video.currentTime !== start) video.currentTime = start; // Even a seek to the same place interrupts playback.
   }
 
   /** A browser that plays by itself chooses by itself. */

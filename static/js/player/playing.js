@@ -69,13 +69,16 @@ export class Playing extends EventTarget {
     return this.#isStarted;
   }
 
-  /** Begins at `position` seconds, if there is a way to play the film yet. */
+  /**
+   * Starts the film if it can be played yet: at `position` seconds, unless the viewer has already played or sought in the
+   * plain <video>.
+   */
   start(position) {
     if (this.isStarted || !this.isPossible) return;
     const { playback } = this.#film.state;
     if (!hasOriginal(playback)) this.#want({ quality: substituteFor(playback) ?? ORIGINAL });
     this.#isStarted = true;
-    this.#follow({ position });
+    this.#follow(this.#video.currentTime > 0 ? {} : { position });
   }
 
   /**
