@@ -50,7 +50,7 @@ from app.pages import (
 from app.pages import audit as audit_page
 from app.pages import blueprint as pages
 from app.pages import webhooks as webhook_pages
-from app.protocols import batch
+from app.protocols import batch, lanes
 from app.protocols.forms import filepond, fineuploader, flow, resumablejs, simple_uploader, upload
 from app.protocols.ietf import blueprint as ietf
 from app.protocols.tus import blueprint as tus
@@ -79,7 +79,18 @@ API = (
     *(api_session, api_webhooks, api_audit, api_server, api_openapi),
 )
 DELIVERY = (delivery, playback, archive)
-PROTOCOLS = (upload, resumablejs, flow, simple_uploader, filepond, fineuploader, batch, tus, ietf)
+PROTOCOLS = (
+    upload,
+    resumablejs,
+    flow,
+    simple_uploader,
+    filepond,
+    fineuploader,
+    batch,
+    lanes,
+    tus,
+    ietf,
+)
 MONITORING = (probes.health, probes.metrics, status.blueprint, status.api_blueprint)
 
 

@@ -103,9 +103,14 @@ def require_own_page(request: Request) -> None:
 
 
 def is_from_other_site(request: Request) -> bool:
-    """Whether the request may change something, and a page of another origin sends it."""
+    """Whether the request may change something, and a page of another origin sends it.
+
+    A WebSocket's handshake is a GET, and what comes after it changes something; browsers let any
+    page send one, with its cookies.
+    """
     environ = request.environ
-    if request.method in SAFE_METHODS and OVERRIDE not in environ:
+    is_safe = request.method in SAFE_METHODS and OVERRIDE not in environ
+    if is_safe and environ.get("HTTP_UPGRADE", "").lower() != "websocket":
         return False
     relation = environ.get("HTTP_SEC_FETCH_SITE")
     if relation in {"same-origin", "none", "cross-site"}:

@@ -12,6 +12,7 @@ from werkzeug.middleware.proxy_fix import ProxyFix
 
 from app.http.context import current_services
 from app.ingest.gunicorn_socket.connection import close_after_answer, drain_or_close
+from app.ingest.gunicorn_socket.upgraded import UPGRADED_KEY
 from app.request.this_node import ThisNode
 from app.settings.addresses import IPNetwork
 
@@ -125,7 +126,8 @@ class ConnectionMiddleware:
                 environ["REMOTE_ADDR"] = self._client(environ)
         environ[_URL_KNOWN_KEY] = is_url_known
         answer = app(environ, start_response)
-        if self._node.is_leaving:  # The client's next request should go elsewhere.
+        # The client's next request should go elsewhere, or cannot follow at all.
+        if self._node.is_leaving or UPGRADED_KEY in environ:
             close_after_answer(start_response)
         drain_or_close(environ, start_response)  # Nothing of the answer has been sent yet.
         return answer

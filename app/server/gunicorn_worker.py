@@ -33,6 +33,7 @@ from app.ingest.source import SOURCE_KEY, BodySource
 from app.request.slots import SAFE_METHODS, Slots, holding
 from app.server.access_log import without_codes
 from app.server.connections import LINGER_SECONDS, AddressLimit, Connection, Lingering
+from app.server.inner_requests import InnerRequestMiddleware
 from app.server.request_threads import RequestThreads
 from app.settings import from_env
 
@@ -111,7 +112,10 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
         """Runs once, before requests are served."""
         super().load_wsgi()
         gc.freeze()  # Collections skip the program's own objects.
-        self.wsgi: Any = SlotTaking(self.wsgi, self.cfg.threads)
+        self._slots = SlotTaking(self.wsgi, self.cfg.threads)
+        self.wsgi: Any = InnerRequestMiddleware(
+            self._slots, log=self.log.access, is_ending=lambda: not self.alive
+        )
 
     def handle(self, conn: Any) -> Any:
         """Runs in a thread: for a request, and for those that follow on its connection at once."""
@@ -259,7 +263,7 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
             limit = self.cfg.graceful_timeout
             self._stores_at = now + limit - min(CHECKPOINT_SECONDS, limit / 2)
         if now >= self._stores_at:
-            self.wsgi.break_off_bodies()
+            self._slots.break_off_bodies()
 
     def _close_silent_since(self, now: float) -> None:
         hurry = 0.0 if self.alive else self.header_seconds - SILENT_STOP_SECONDS

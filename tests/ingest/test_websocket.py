@@ -18,21 +18,9 @@ from app.ingest.websocket import (
     close_frame,
     frame,
 )
+from tests.lane_client import MASK, client_frame
 
 MOST = 70_000
-MASK = b"\x37\xfa\x21\x3d"
-
-
-def masked(data: bytes, mask: bytes = MASK) -> bytes:
-    return bytes(byte ^ mask[index % 4] for index, byte in enumerate(data))
-
-
-def client_frame(opcode: int, data: bytes, *, is_last: bool = True, mask: bytes = MASK) -> bytes:
-    """As a client sends it."""
-    unmasked = frame(Opcode.BINARY, data)
-    header = unmasked[: len(unmasked) - len(data)]
-    first = (0x80 if is_last else 0) | opcode
-    return bytes((first, header[1] | 0x80)) + header[2:] + mask + masked(data, mask)
 
 
 def test_the_examples_of_the_standard() -> None:

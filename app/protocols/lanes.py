@@ -1,0 +1,246 @@
+"""GET /lanes: WebSockets whose messages are chunks, for pages on bad lines.
+
+A browser opens six connections to a server, and where packets are lost, six do not fill the line.
+WebSockets are not under that limit. Each binary message is a `POST /upload` with the cookies, link,
+origin and address of the handshake: a head (the length of its JSON in two bytes, big-endian, then
+`{"query": "dzuuid=...", "digest": "crc32c=:...:"}`; both are optional), and the bytes of the chunk.
+Each is answered, in order and once its bytes are safe, by a text message `{"status": 200,
+"retry_after": null, "body": {...}}`. An empty message is answered by an empty one with status 200.
+
+A lane has a thread, as a slow upload has: it waits for its client without a slot.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from base64 import b64decode
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from functools import partial
+from http import HTTPStatus
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from flask import Blueprint, Response, request
+from werkzeug.wsgi import ClosingIterator
+
+from app.domain.access import Action, counted_as
+from app.domain.errors import BodyStalled, InvalidRequest, ServerBusy
+from app.http.access_rules import requires
+from app.http.context import current_caller, current_services
+from app.http.mounts import LINK_KEY
+from app.ingest.copy import BodyLimits, Pace
+from app.ingest.gunicorn_socket.upgraded import UpgradedConnection, upgraded
+from app.ingest.websocket import (
+    CloseCode,
+    Message,
+    MessageReader,
+    Opcode,
+    WebSocketError,
+    accept_value,
+    close_frame,
+    frame,
+)
+from app.request.inner import INNER_KEY, InnerAnswer, InnerRequest, InnerRequests
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIEnvironment
+
+blueprint = Blueprint("lanes", __name__)
+
+SUBPROTOCOL = "sluice-lane-1"
+
+MOST_MESSAGE_BYTES = 256 * 1024 + 4096
+"""Of a chunk and its head."""
+
+IDLE_SECONDS = 60.0
+"""A lane without a message for so long is closed; a page that needs it opens another."""
+
+RECEIVE_BYTES = 64 * 1024
+
+MOST_LANES = 256
+"""Of a process: each holds a thread, and at most one message."""
+
+MOST_LANES_OF_SENDER = 32
+
+LANES_PATH, UPLOAD_PATH = "/lanes", "/upload"
+
+HEAD_LENGTH_BYTES = 2
+
+_KEY_BYTES = 16
+
+_NOTHING = InnerAnswer(HTTPStatus.OK, None, b"{}")
+
+
+class OpenLanes:
+    """Counts those of this process, by sender."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self._changing = Lock()
+
+    def enter(self, sender: str) -> None:
+        """One more; raises `ServerBusy` beyond the limits."""
+        with self._changing:
+            is_full = self._counts.total() >= MOST_LANES
+            if is_full or self._counts[sender] >= MOST_LANES_OF_SENDER:
+                raise ServerBusy("There are enough lanes; send by POST.")
+            self._counts[sender] += 1
+
+    def leave(self, sender: str) -> None:
+        """One less."""
+        with self._changing:
+            self._counts[sender] -= 1
+            if not self._counts[sender]:
+                del self._counts[sender]
+
+
+_open_lanes = OpenLanes()
+
+
+class LaneResponse(Response):
+    """101, and then the lane, until it ends."""
+
+    def __init__(self, lane: Lane, accept: str) -> None:
+        super().__init__(status=HTTPStatus.SWITCHING_PROTOCOLS)
+        self._lane = lane
+        self.headers["Upgrade"] = "websocket"
+        self.headers["Connection"] = "upgrade"
+        self.headers["Sec-WebSocket-Accept"] = accept
+        self.headers["Sec-WebSocket-Protocol"] = SUBPROTOCOL
+
+    def get_app_iter(self, _environ: WSGIEnvironment) -> Iterable[bytes]:
+        """The server sends the headers with the first block, which is empty."""
+        return ClosingIterator(self._run(), self.close)
+
+    def _run(self) -> Iterator[bytes]:
+        yield b""
+        self._lane.run()
+
+
+@blueprint.get(LANES_PATH, websocket=True)
+@requires(Action.SEND)
+def lanes() -> Response:
+    """Open a lane."""
+    accept = accept_value(_checked_key())
+    inner: InnerRequests | None = request.environ.get(INNER_KEY)
+    connection = upgraded(request.environ) if inner is not None else None
+    if connection is None or inner is None:
+        raise InvalidRequest("This connection cannot become a WebSocket.")
+    settings = current_services().settings
+    limits = BodyLimits(settings.body_idle_seconds, settings.min_bytes_per_second)
+    sender = counted_as(current_caller(), request.environ.get("REMOTE_ADDR", ""))
+    _open_lanes.enter(sender)
+    link = request.environ.get(LINK_KEY)
+    path = f"/{'/'.join(link)}{UPLOAD_PATH}" if link else UPLOAD_PATH
+    response = LaneResponse(Lane(connection, inner, path, limits), accept)
+    response.call_on_close(partial(_open_lanes.leave, sender))
+    return response
+
+
+def _checked_key() -> str:
+    """The handshake's key; raises `InvalidRequest` for what RFC 6455, section 4.2.1, refuses."""
+    headers = request.headers
+    if headers.get("Sec-WebSocket-Version") != "13":
+        raise InvalidRequest("Sec-WebSocket-Version must be 13.")
+    offered = headers.get("Sec-WebSocket-Protocol", "").split(",")
+    if SUBPROTOCOL not in {name.strip() for name in offered}:
+        raise InvalidRequest(f"The subprotocol of a lane is {SUBPROTOCOL}.")
+    key = headers.get("Sec-WebSocket-Key", "")
+    try:
+        is_valid = len(b64decode(key, validate=True)) == _KEY_BYTES
+    except ValueError:
+        is_valid = False
+    if not is_valid:
+        raise InvalidRequest("Sec-WebSocket-Key must be 16 bytes in base64.")
+    return key
+
+
+class Lane:
+    """Serves the messages of one connection, one at a time."""
+
+    def __init__(
+        self, connection: UpgradedConnection, inner: InnerRequests, path: str, limits: BodyLimits
+    ) -> None:
+        self._connection = connection
+        self._inner = inner
+        self._path = path
+        self._limits = limits
+        self._reader = MessageReader(MOST_MESSAGE_BYTES)
+        self._pace: Pace | None = None
+        self._used_at = time.monotonic()
+
+    def run(self) -> None:
+        """Until either side ends it."""
+        try:
+            ended = self._serve()
+            self._connection.send(close_frame(ended))
+        except WebSocketError as error:
+            with suppress(OSError):
+                self._connection.send(close_frame(error.code, str(error)))
+        except OSError:
+            return  # The client has left.
+
+    def _serve(self) -> CloseCode:
+        while not self._inner.is_ending:
+            data = self._connection.receive(RECEIVE_BYTES)
+            if data == b"":
+                return CloseCode.NORMAL
+            for message in self._reader.feed(data or b""):
+                if message.opcode is Opcode.CLOSE:
+                    return CloseCode.NORMAL
+                self._answer(message)
+            if not self._goes_on(len(data or b"")):
+                return CloseCode.GOING_AWAY
+        return CloseCode.SERVICE_RESTART
+
+    def _goes_on(self, arrived: int) -> bool:
+        """Whether the client sends as fast as any must, or has not paused for too long."""
+        if not self._reader.held_bytes:
+            return time.monotonic() - self._used_at < IDLE_SECONDS
+        if self._pace is None:
+            self._pace = Pace(self._limits)
+        try:
+            self._pace.saw(arrived)
+        except BodyStalled:
+            return False
+        return True
+
+    def _answer(self, message: Message) -> None:
+        if message.opcode is Opcode.PING:
+            self._connection.send(frame(Opcode.PONG, message.data))
+        elif message.opcode is Opcode.BINARY:
+            answer = self._inner.run(self._chunk_in(message.data)) if message.data else _NOTHING
+            self._connection.send(frame(Opcode.TEXT, _written(answer)))
+            self._pace, self._used_at = None, time.monotonic()
+        elif message.opcode is Opcode.TEXT:
+            raise WebSocketError(CloseCode.UNSUPPORTED, "Chunks are binary messages.")
+
+    def _chunk_in(self, message: bytes) -> InnerRequest:
+        """The request that a message stands for; raises `WebSocketError` without a head."""
+        body_at = HEAD_LENGTH_BYTES + int.from_bytes(message[:HEAD_LENGTH_BYTES], "big")
+        try:
+            head = json.loads(message[HEAD_LENGTH_BYTES:body_at])
+            texts = [head.get(name, "") for name in ("query", "digest")]
+        except (ValueError, AttributeError, RecursionError):
+            texts = []
+        if not texts or not all(_is_header_value(text) for text in texts):
+            raise WebSocketError(CloseCode.PROTOCOL_ERROR, "A message begins with its head.")
+        query, digest = texts
+        headers = {"Content-Digest": digest} if digest else {}
+        return InnerRequest(self._path, query, message[body_at:], headers)
+
+
+def _is_header_value(value: object) -> bool:
+    return isinstance(value, str) and value.isascii() and value.isprintable()
+
+
+def _written(answer: InnerAnswer) -> bytes:
+    try:
+        body = json.loads(answer.body)
+    except ValueError:
+        body = None
+    found = {"status": answer.status, "retry_after": answer.retry_after, "body": body}
+    return json.dumps(found, separators=(",", ":")).encode()
