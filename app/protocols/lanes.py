@@ -226,7 +226,8 @@ class Lane:
             texts = [head.get(name, "") for name in ("query", "digest")]
         except (ValueError, AttributeError, RecursionError):
             texts = []
-        if not texts or not all(_is_header_value(text) for text in texts):
+        is_whole = len(message) >= body_at and texts
+        if not is_whole or not all(_is_header_value(text) for text in texts):
             raise WebSocketError(CloseCode.PROTOCOL_ERROR, "A message begins with its head.")
         query, digest = texts
         headers = {"Content-Digest": digest} if digest else {}
