@@ -1,17 +1,15 @@
 /** How large the next chunk is, learned from earlier ones. All files share one pace, as they share the line. */
 
-import { Slots } from "./slots.js";
-
-/** Small enough to take seconds on a slow line, large enough to measure it, bytes. */
-const FIRST_CHUNK = 512 * 1024;
+/**
+ * The first chunks of all connections leave at once. Small enough to take a second or so on a slow line, and to see
+ * soon what the line carries, bytes.
+ */
+const FIRST_CHUNK = 256 * 1024;
 
 /** Duration of one chunk, milliseconds. A broken line costs what is in flight: whole chunks are sent again. */
-const FAST = 1_500;
-const GOOD = 3_000;
-const SLOW = 8_000;
-
-/** As GOOD, from the first chunk, which had the line to itself while those after it share it. */
-const GOOD_ALONE = 2_000;
+const FAST = 750;
+const GOOD = 1_500;
+const SLOW = 4_000;
 
 /** Sizes grow by this factor at most: one short chunk does not prove a fast line. */
 const LARGEST_STEP = 4;
@@ -20,30 +18,12 @@ export class ChunkPace {
   #sizes;
   #limit;
   #chunkBytes;
-  #isKnown;
-  #first = new Slots(1);
 
   /** `sizes` are the ChunkSizes to choose from. */
   constructor(sizes) {
     this.#sizes = sizes;
     this.#limit = sizes.largest;
-    this.#begin(FIRST_CHUNK);
-  }
-
-  #begin(bytes) {
-    this.#chunkBytes = this.#sizes.fitting(bytes);
-    this.#isKnown = this.#chunkBytes === this.#sizes.largest;
-  }
-
-  /**
-   * Resolves once a chunk may be cut. Until the first answer one chunk is sent at a time, so that a fast line gets few
-   * small ones. Resolves to a function to call when the chunk has ended; rejects when `signal` is aborted.
-   */
-  async enter(signal) {
-    if (this.#isKnown) return () => {};
-    const leave = await this.#first.take(signal);
-    if (this.#isKnown) leave();
-    return leave;
+    this.#move(FIRST_CHUNK);
   }
 
   /** Size of the next chunk, bytes. */
@@ -53,22 +33,15 @@ export class ChunkPace {
 
   /** A chunk was acknowledged after `duration` milliseconds. */
   sent({ chunkBytes, start, end }, duration) {
-    const bytesPerMillisecond = (end - start) / Math.max(1, duration);
-    const isFirst = !this.#isKnown;
-    this.#isKnown = true;
     if (duration > SLOW) return this.#halve(chunkBytes);
     if (duration >= FAST) return;
-    if (isFirst) return this.#grow(bytesPerMillisecond * GOOD_ALONE);
-    this.#grow(Math.min(bytesPerMillisecond * GOOD, LARGEST_STEP * this.#chunkBytes));
-  }
-
-  #grow(bytes) {
-    this.#move(Math.max(this.#chunkBytes, bytes));
+    const bytes = ((end - start) / Math.max(1, duration)) * GOOD;
+    this.#move(Math.max(this.#chunkBytes, Math.min(bytes, LARGEST_STEP * chunkBytes)));
   }
 
   /** A chunk was lost with its connection: the next line may be another one, and slower, so this begins again. */
   failed({ chunkBytes }) {
-    this.#begin(Math.min(FIRST_CHUNK, this.#chunkBytes, chunkBytes / 2));
+    this.#move(Math.min(FIRST_CHUNK, this.#chunkBytes, chunkBytes / 2));
   }
 
   /** A proxy refuses requests of this size. Returns whether there is a smaller size to try. */

@@ -2,24 +2,29 @@
 
 import { ChunkPlan, coveredBytes } from "./chunk_plan.js";
 import { NOT_DIRECT, NOT_TAKEN } from "./direct_cells.js";
+import { MOST_BYTES } from "./lane.js";
 import { checkReadable } from "./local_file.js";
 import { neededFirst } from "./play_order.js";
 import { Problem } from "./problem.js";
 import { RetrySchedule } from "./retry.js";
 
-/** Chunks of one file in flight at once. */
-export const CHUNKS_AT_ONCE = 3;
+/** Requests for one file at once: all that the page has, since each gets only a share of a bad line. */
+export const CHUNKS_AT_ONCE = 5;
+
+/** A small chunk on a lane that takes so long is sent on another one too, once nothing else is left; milliseconds. */
+const LATE = 500;
 
 /**
  * `post(chunk, { file, id, signal, onProgress })` sends one chunk and resolves to the server's answer; `slots` bounds
  * the requests of the whole page, `pace` says how large a chunk is, `connection` when the server can be reached.
- * `direct`, a DirectCells, posts chunks that are whole cells of a bucket.
+ * `direct`, a DirectCells, posts chunks that are whole cells of a bucket; `lanes`, where the page has them, send small
+ * chunks beside the requests.
  */
 export class ChunkSender {
   #tools;
 
-  constructor({ post, slots, sizes, pace, connection, direct = null, random = Math.random }) {
-    this.#tools = { post, slots, sizes, pace, connection, direct, random };
+  constructor({ post, slots, sizes, pace, connection, direct = null, lanes = null, random = Math.random }) {
+    this.#tools = { post, slots, sizes, pace, connection, direct, lanes, random };
   }
 
   /**
@@ -50,7 +55,10 @@ class Transfer {
   #stored = 0;
   #answer = {};
   #allAcknowledged;
-  /** Chunk -> bytes of it that have left. */
+  #refuse;
+  #signal;
+  #requests = 0;
+  /** Chunk -> `{ sent, began, lane }`: bytes of it that have left, when it did, and its lane, if it has one. */
   #inFlight = new Map();
 
   constructor(upload, plan, tools, view) {
@@ -62,19 +70,82 @@ class Transfer {
   }
 
   async run(signal) {
+    if (this.#plan.isEmpty) return this.#answer;
     const stop = new AbortController();
-    const either = AbortSignal.any([signal, stop.signal]);
-    const lanes = Array.from({ length: CHUNKS_AT_ONCE }, () => this.#sendUntilEmpty(either));
-    const acknowledged = new Promise((resolve) => (this.#allAcknowledged = resolve));
+    this.#signal = AbortSignal.any([signal, stop.signal]);
+    const ended = new Promise((resolve, reject) => {
+      this.#allAcknowledged = resolve;
+      this.#refuse = reject;
+    });
+    while (this.#requests < CHUNKS_AT_ONCE) this.#runRequest();
+    this.#tools.lanes?.add(this);
     try {
-      await Promise.race([Promise.all(lanes), acknowledged]);
+      await ended;
     } finally {
-      stop.abort(); // After a final refusal the file's other chunks have no use, and after the last answer no lane has.
+      this.#tools.lanes?.remove(this);
+      stop.abort(); // After a final refusal the file's other chunks have no use, and after the last answer no request has.
+      this.#inFlight.clear();
+      this.#showSum();
     }
     return this.#answer;
   }
 
-  async #sendUntilEmpty(signal) {
+  /** For lanes: bytes that are not acknowledged. */
+  get bytesLeft() {
+    return this.#upload.size - Math.max(this.#received, this.#stored);
+  }
+
+  /**
+   * For lanes: sends the next small chunk, or again one that another lane has had for long. Resolves to `{ hasSent,
+   * pause }`, the milliseconds that the server asks to wait.
+   */
+  async sendOn(lane) {
+    if (this.#plan.hasCell) return { hasSent: false, pause: 0 };
+    const chunk = this.#plan.take(Math.min(MOST_BYTES, this.#tools.pace.chunkBytes));
+    if (!chunk) return this.#repeat(lane);
+    try {
+      await this.#deliver(chunk, (chunk, options) => lane.post(chunk, options), lane);
+      return { hasSent: true, pause: 0 };
+    } catch (error) {
+      return { hasSent: false, pause: await this.#afterLane(error, chunk) };
+    }
+  }
+
+  /** What a lane does not take, a request does. */
+  async #afterLane(error, chunk) {
+    if (this.#signal.aborted || !this.#takeBack(chunk)) return 0;
+    if (this.#requests < CHUNKS_AT_ONCE) this.#runRequest();
+    return error.retryAfter ?? 0;
+  }
+
+  async #repeat(lane) {
+    const isLate = ([, flight]) => flight.lane && flight.lane !== lane && performance.now() - flight.began > LATE;
+    const [chunk, flight] = [...this.#inFlight].find(isLate) ?? [];
+    if (!chunk) return { hasSent: false, pause: 0 };
+    flight.lane = null; // Once is enough.
+    const { file, id } = this.#upload;
+    try {
+      this.#acknowledged(chunk, await lane.post(chunk, { file, id }));
+      return { hasSent: true, pause: 0 };
+    } catch {
+      return { hasSent: false, pause: 0 }; // The first one is still under way.
+    }
+  }
+
+  /** Sends by requests until nothing is left; what is refused for good ends the upload. */
+  async #runRequest() {
+    this.#requests += 1;
+    try {
+      await this.#sendUntilEmpty();
+    } catch (error) {
+      this.#refuse(error);
+    } finally {
+      this.#requests -= 1;
+    }
+  }
+
+  async #sendUntilEmpty() {
+    const signal = this.#signal;
     let schedule = null;
     while (!this.#plan.isEmpty) {
       const problem = await this.#sendNext(signal);
@@ -87,57 +158,67 @@ class Transfer {
     return new RetrySchedule({ connection: this.#tools.connection, random: this.#tools.random });
   }
 
-  async #sendNext(signal) {
-    if (this.#plan.hasCell) return this.#sendInSlot(signal);
-    const leave = await this.#tools.pace.enter(signal);
-    return this.#sendInSlot(signal).finally(leave);
-  }
-
   /** Cuts the chunk when it has its slot: by then the pace knows more. Resolves to the problem to wait for, or null. */
-  async #sendInSlot(signal) {
+  async #sendNext(signal) {
     const release = await this.#tools.slots.take(signal);
     const chunk = this.#plan.hasCell ? this.#plan.takeCell() : this.#plan.take(this.#tools.pace.chunkBytes);
     try {
-      if (chunk) await this.#deliver(chunk, signal);
+      if (chunk) await this.#deliver(chunk, this.#posterOf(chunk));
       return null;
     } catch (error) {
       signal.throwIfAborted();
-      this.#plan.putBack(chunk);
-      return await this.#judge(error, chunk);
+      return this.#takeBack(chunk) ? await this.#judge(error, chunk) : null;
     } finally {
       release();
     }
   }
 
-  async #deliver(chunk, signal) {
+  #posterOf(chunk) {
+    const { post, direct } = this.#tools;
+    return chunk.isCell ? (...options) => direct.post(...options) : post;
+  }
+
+  async #deliver(chunk, post, lane = null) {
     const { file, id } = this.#upload;
     const bytes = coveredBytes(chunk.missing);
     const onProgress = (share) => this.#show(chunk, share * bytes);
     const began = performance.now();
     this.#view.onProceed();
-    this.#inFlight.set(chunk, 0);
-    try {
-      const answer = await this.#post(chunk, { file, id, signal, onProgress });
-      this.#received += bytes;
-      this.#stored = Math.max(this.#stored, answer.received ?? 0);
-      if (!this.#answer.media) this.#answer = answer;
-    } finally {
-      this.#show(chunk, null);
-    }
-    if (!chunk.isCell) this.#tools.pace.sent(chunk, performance.now() - began);
+    this.#inFlight.set(chunk, { sent: 0, began, lane });
+    const answer = await post(chunk, { file, id, signal: this.#signal, onProgress });
+    if (!chunk.isCell && !lane) this.#tools.pace.sent(chunk, performance.now() - began);
+    this.#acknowledged(chunk, answer);
+  }
+
+  /** The first answer for a chunk counts. */
+  #acknowledged(chunk, answer) {
+    if (!this.#inFlight.delete(chunk)) return;
+    const bytes = coveredBytes(chunk.missing);
+    this.#received += bytes;
+    this.#stored = Math.max(this.#stored, answer.received ?? 0);
+    this.#tools.lanes?.acknowledged(bytes);
+    if (!this.#answer.media) this.#answer = answer;
+    this.#showSum();
     if (this.#answer.media || (this.#plan.isEmpty && this.#inFlight.size === 0)) this.#allAcknowledged();
   }
 
-  #post(chunk, options) {
-    const { post, direct } = this.#tools;
-    return chunk.isCell ? direct.post(chunk, options) : post(chunk, options);
+  /** Makes a chunk missing again that failed; whether it was: another lane may have delivered it meanwhile. */
+  #takeBack(chunk) {
+    if (!this.#inFlight.delete(chunk)) return false;
+    this.#plan.putBack(chunk);
+    this.#showSum();
+    return true;
   }
 
-  /** `inFlight` is null for a chunk that is no longer in flight. */
-  #show(chunk, inFlight) {
-    if (inFlight === null) this.#inFlight.delete(chunk);
-    else this.#inFlight.set(chunk, inFlight);
-    const sum = [...this.#inFlight.values()].reduce((total, bytes) => total + bytes, 0);
+  #show(chunk, sent) {
+    const flight = this.#inFlight.get(chunk);
+    if (!flight) return;
+    flight.sent = sent;
+    this.#showSum();
+  }
+
+  #showSum() {
+    const sum = [...this.#inFlight.values()].reduce((total, { sent }) => total + sent, 0);
     const received = Math.max(this.#received, this.#stored);
     this.#view.onProgress({ received, inFlight: Math.min(Math.floor(sum), this.#upload.size - received) });
   }

@@ -2,7 +2,6 @@
 
 import { FEWEST_FILES, isSmall } from "./bundle_pace.js";
 import { chunkCount } from "./chunk_plan.js";
-import { CHUNKS_AT_ONCE } from "./chunk_sender.js";
 import { Problem } from "./problem.js";
 import { Upload } from "./upload.js";
 
@@ -14,6 +13,7 @@ const WEIGHT_IN_BUNDLE = 1;
  * ones would only share the same line.
  */
 const RUNNING_WEIGHT = 9 * WEIGHT_OF_CHUNK;
+const MOST_WEIGHT = 3 * WEIGHT_OF_CHUNK;
 
 /** Why an upload was stopped from this page; this is not a failure. */
 export const STOPPED = "stopped";
@@ -166,7 +166,7 @@ export class UploadQueue extends EventTarget {
 
   #weight(upload) {
     if (upload.isBundled) return WEIGHT_IN_BUNDLE;
-    return WEIGHT_OF_CHUNK * Math.min(CHUNKS_AT_ONCE, chunkCount(upload.size, this.#chunkBytes));
+    return Math.min(MOST_WEIGHT, WEIGHT_OF_CHUNK * chunkCount(upload.size, this.#chunkBytes));
   }
 
   async #run(upload, weight) {

@@ -1,0 +1,281 @@
+/**
+ * Opens lanes where packets get lost: each connection then slows down long before the line is full, and a browser opens
+ * only six to a server. Where the line is full, more of them would only take it from others; what tells is how long an
+ * empty message takes, which waits in the same queue.
+ */
+
+import { sleep } from "./retry.js";
+
+/** Connections at once, with those of the XMLHttpRequests. */
+const MOST_CONNECTIONS = 24;
+
+/** How often to look, milliseconds. */
+const LOOK = 200;
+
+/** Before the first lane that carries chunks: by then the requests have got up to speed, milliseconds. */
+const START = 1_200;
+
+/** From here on a line needs no lanes, bytes per second: 50 Mbit/s. */
+const FAST = 6_250_000;
+
+/** A lane is worth opening if so much work is left, milliseconds. */
+const WORTHWHILE = 3_000;
+
+/** Round trips of an empty message that count, and how often it is sent, milliseconds. */
+const PROBES = 3;
+const PROBE = 300;
+
+/** A round trip over this much of the least one, and milliseconds more, has waited in a queue. */
+const LONGER = 1.3;
+const LONGER_BY = 2;
+
+/** A line whose queue was full so lately is full, milliseconds. */
+const CALM = 1_500;
+
+/** With so many connections and so long after, the rate must have risen so far; milliseconds. */
+const JUDGED_AT = 12;
+const JUDGED_AFTER = 4_000;
+const GAIN = 1.4;
+/** Lanes that brought nothing are not tried again for so long, milliseconds. */
+const SETTLED = 60_000;
+
+/** What the rate is measured over, milliseconds. */
+const RATE_OVER = 2_000;
+
+/** Messages under way in a lane: the next one leaves while the last one is answered. */
+const MESSAGES_AT_ONCE = 2;
+
+/** How long a lane without work waits until it looks again, and until it is closed, milliseconds. */
+const PAUSE = 100;
+const IDLE = 20_000;
+
+/** After a lane did not open, or broke, this long passes before the next one, milliseconds. */
+const AGAIN = 10_000;
+
+export class Lanes {
+  #open;
+  #requests;
+  #most;
+  #now;
+  #transfers = new Set();
+  #lanes = new Set();
+  #line = new LineWatch();
+  #closing = new AbortController();
+  #timer = null;
+  #isOpening = false;
+  #beganAt = 0;
+  #idleSince = 0;
+  #settledUntil = -Infinity;
+  /** The rate before the first lane, and since when there are enough of them to judge. */
+  #rateBefore = 0;
+  #judgedAt = null;
+  #probe = null;
+  #probedAt = -Infinity;
+
+  /** `open(signal)` resolves to a Lane; `requests` is how many XMLHttpRequests go on beside. */
+  constructor({ open, requests, most = MOST_CONNECTIONS, now = () => performance.now() }) {
+    this.#open = open;
+    this.#requests = requests;
+    this.#most = most;
+    this.#now = now;
+  }
+
+  /** How many carry chunks. */
+  get size() {
+    return this.#lanes.size;
+  }
+
+  /**
+   * Sends chunks of a transfer too, until `remove`: `bytesLeft` tells how many there are, `sendOn(lane)` sends the next
+   * one and resolves to `{ hasSent, pause }`, the milliseconds that the server wants to be left alone.
+   */
+  add(transfer) {
+    this.#transfers.add(transfer);
+    if (this.#transfers.size === 1) this.#begin();
+  }
+
+  remove(transfer) {
+    this.#transfers.delete(transfer);
+    if (this.#transfers.size === 0) this.#idleSince = this.#now();
+  }
+
+  /** Bytes were acknowledged, by whichever connection. */
+  acknowledged(bytes) {
+    this.#line.acknowledged(bytes, this.#now());
+  }
+
+  /** Looks at the line, and opens or closes lanes; called by a timer. */
+  look() {
+    const now = this.#now();
+    if (this.#transfers.size === 0) {
+      if (now - this.#idleSince > IDLE) this.#end();
+      return;
+    }
+    if (!this.#probe && !this.#isOpening && now >= this.#settledUntil) this.#openProbe();
+    this.#probeSometimes(now);
+    if (this.#judgedAt !== null && now >= this.#judgedAt) this.#judge(now);
+    if (this.#isWorthOpening(now)) this.#openOne();
+  }
+
+  #begin() {
+    this.#beganAt = this.#now();
+    this.#line.begin(this.#beganAt);
+    this.#timer ??= setInterval(() => this.look(), LOOK);
+    this.look();
+  }
+
+  #end() {
+    clearInterval(this.#timer);
+    this.#timer = null;
+    this.#closeAll();
+    this.#probe?.close();
+    this.#probe = null;
+  }
+
+  #closeAll() {
+    this.#closing.abort();
+    this.#closing = new AbortController();
+    for (const lane of this.#lanes) lane.close();
+    this.#lanes.clear();
+    this.#judgedAt = null;
+  }
+
+  /** The first one carries no chunks: opened before they fill the line, it knows how long a round trip takes at least. */
+  async #openProbe() {
+    const began = this.#now();
+    this.#line = new LineWatch(began);
+    this.#probe = await this.#opened();
+    // TCP's round trip, and that of the request; with TLS it is more than two, and the first probe says so.
+    if (this.#probe) this.#line.tookAtMost((this.#now() - began) / 2);
+  }
+
+  async #probeSometimes(now) {
+    if (!this.#probe?.isOpen || this.#probe.underWay > 0 || now - this.#probedAt < PROBE) return;
+    this.#probedAt = now;
+    try {
+      const took = await this.#probe.roundTrip(this.#now);
+      this.#line.took(took, this.#now());
+    } catch {
+      this.#probe = null;
+      this.#failed(this.#closing.signal);
+    }
+  }
+
+  #isWorthOpening(now) {
+    const left = [...this.#transfers].reduce((sum, { bytesLeft }) => sum + bytesLeft, 0);
+    const rate = this.#line.rate(now);
+    return (
+      this.#probe !== null &&
+      !this.#isOpening &&
+      this.#requests + this.#lanes.size < this.#most &&
+      now - this.#beganAt >= START &&
+      now >= this.#settledUntil &&
+      rate < FAST &&
+      left > (rate * WORTHWHILE) / 1_000 &&
+      !this.#line.isFull(now)
+    );
+  }
+
+  async #openOne() {
+    if (this.#lanes.size === 0) this.#rateBefore = this.#line.rate(this.#now());
+    const lane = await this.#opened();
+    if (!lane) return;
+    this.#lanes.add(lane);
+    for (let message = 0; message < MESSAGES_AT_ONCE; message += 1) this.#drive(lane, this.#closing.signal);
+    if (this.#requests + this.#lanes.size >= JUDGED_AT) this.#judgedAt ??= this.#now() + JUDGED_AFTER;
+  }
+
+  async #opened() {
+    const { signal } = this.#closing;
+    this.#isOpening = true;
+    try {
+      const lane = await this.#open(signal);
+      if (signal.aborted) lane.close();
+      return signal.aborted ? null : lane;
+    } catch {
+      this.#failed(signal);
+      return null;
+    } finally {
+      this.#isOpening = false;
+    }
+  }
+
+  #judge(now) {
+    this.#judgedAt = Infinity;
+    if (this.#line.rate(now) >= GAIN * this.#rateBefore) return;
+    this.#settledUntil = now + SETTLED;
+    this.#closeAll();
+  }
+
+  /** Sends chunks on a lane while it is open, those of all transfers in turn. */
+  async #drive(lane, signal) {
+    try {
+      while (lane.isOpen && !signal.aborted) {
+        const { hasSent, pause } = (await this.#next()?.sendOn(lane)) ?? { hasSent: false, pause: 0 };
+        if (pause || !hasSent) await sleep(pause || PAUSE, signal);
+      }
+    } catch (error) {
+      if (!signal.aborted) throw error;
+    }
+    if (this.#lanes.delete(lane)) this.#failed(signal);
+  }
+
+  #failed(signal) {
+    if (!signal.aborted) this.#settledUntil = Math.max(this.#settledUntil, this.#now() + AGAIN);
+  }
+
+  #next() {
+    const [transfer] = this.#transfers;
+    if (!transfer) return null;
+    this.#transfers.delete(transfer);
+    this.#transfers.add(transfer);
+    return transfer;
+  }
+}
+
+/** What is known of the line: how much passes, and whether its queue is full. */
+class LineWatch {
+  #acknowledged = [];
+  #least = Infinity;
+  #latest = [];
+  #fullAt = -Infinity;
+  #since;
+
+  constructor(now = 0) {
+    this.#since = now;
+  }
+
+  /** Nothing was sent before. */
+  begin(now) {
+    this.#since = now;
+    this.#acknowledged = [];
+  }
+
+  acknowledged(bytes, now) {
+    this.#acknowledged.push({ bytes, at: now });
+  }
+
+  /** Bytes per second, lately. */
+  rate(now) {
+    this.#acknowledged = this.#acknowledged.filter(({ at }) => now - at < RATE_OVER);
+    const over = Math.max(1, Math.min(RATE_OVER, now - this.#since));
+    return (this.#acknowledged.reduce((sum, { bytes }) => sum + bytes, 0) * 1_000) / over;
+  }
+
+  /** A round trip takes no longer than that. */
+  tookAtMost(milliseconds) {
+    this.#least = Math.min(this.#least, milliseconds);
+  }
+
+  /** An empty message took so long. A lost packet makes one of them slow, a full queue all. */
+  took(milliseconds, now) {
+    this.tookAtMost(milliseconds);
+    this.#latest = [...this.#latest, milliseconds].slice(-PROBES);
+    const median = [...this.#latest].sort((one, other) => one - other)[this.#latest.length >> 1];
+    if (median > LONGER * this.#least + LONGER_BY) this.#fullAt = now;
+  }
+
+  isFull(now) {
+    return now - this.#fullAt < CALM;
+  }
+}

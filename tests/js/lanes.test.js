@@ -1,0 +1,110 @@
+import assert from "node:assert/strict";
+import { afterEach, mock, test } from "node:test";
+import { setImmediate as settle } from "node:timers/promises";
+
+import { Lanes } from "../../static/js/uploads/lanes.js";
+
+const REQUESTS = 5;
+const LEAST = 150;
+
+/** A line on which time passes when the test says so. `line.roundTrip` is what an empty message takes. */
+function setUp({ bytesLeft = 1e9, opens = async () => {} } = {}) {
+  mock.timers.enable({ apis: ["setInterval", "setTimeout"] });
+  let time = 0;
+  const line = { roundTrip: LEAST, opened: [], rate: 300_000 };
+  const open = async () => {
+    await new Promise((resolve) => setTimeout(resolve, 2 * LEAST));
+    await opens();
+    const lane = { isOpen: true, underWay: 0, roundTrip: async () => line.roundTrip, close: () => (lane.isOpen = false) };
+    line.opened.push(lane);
+    return lane;
+  };
+  const lanes = new Lanes({ open, requests: REQUESTS, now: () => time });
+  const transfer = { bytesLeft, sendOn: async () => ({ hasSent: false, pause: 0 }) };
+  const pass = async (milliseconds) => {
+    for (const end = time + milliseconds; time < end; ) {
+      time += 100;
+      lanes.acknowledged((line.rate + (line.gain ?? 0) * lanes.size) / 10);
+      mock.timers.tick(100);
+      await settle();
+    }
+  };
+  return { lanes, line, transfer, pass, isOpen: () => line.opened.filter((lane) => lane.isOpen).length };
+}
+
+afterEach(() => mock.timers.reset());
+
+test("where packets get lost, lanes are opened until there are enough", async () => {
+  const { lanes, line, transfer, pass } = setUp();
+  line.gain = 50_000;
+  lanes.add(transfer);
+  await pass(1_000);
+  assert.equal(lanes.size, 0);
+  await pass(14_000);
+  assert.equal(lanes.size + REQUESTS, 24);
+});
+
+test("where the line is full, none is opened", async () => {
+  const { lanes, line, transfer, pass } = setUp();
+  lanes.add(transfer);
+  await pass(500);
+  line.roundTrip = 2 * LEAST;
+  await pass(20_000);
+  assert.equal(lanes.size, 0);
+});
+
+test("one slow round trip is a lost packet, and no full line", async () => {
+  const { lanes, line, transfer, pass } = setUp();
+  line.gain = 50_000;
+  lanes.add(transfer);
+  for (let round = 0; round < 20; round += 1) {
+    line.roundTrip = round % 4 === 3 ? 5 * LEAST : LEAST;
+    await pass(300);
+  }
+  assert.ok(lanes.size > 10, `${lanes.size} lanes`);
+});
+
+test("lanes that bring nothing are given back, and not tried again soon", async () => {
+  const { lanes, transfer, pass, isOpen } = setUp();
+  lanes.add(transfer);
+  await pass(12_000);
+  assert.equal(lanes.size, 0);
+  assert.ok(isOpen() <= 1, "the one that measures stays");
+  await pass(30_000);
+  assert.equal(lanes.size, 0);
+});
+
+for (const [kind, rate, bytesLeft] of [["fast", 7e6, 1e9], ["nearly done", 300_000, 600_000]]) {
+  test(`a line that is ${kind} needs none`, async () => {
+    const { lanes, line, transfer, pass } = setUp({ bytesLeft });
+    line.rate = rate;
+    lanes.add(transfer);
+    await pass(10_000);
+    assert.equal(lanes.size, 0);
+  });
+}
+
+test("what lets no WebSocket pass is asked rarely", async () => {
+  let asked = 0;
+  const opens = async () => {
+    asked += 1;
+    throw new Error("400");
+  };
+  const { lanes, transfer, pass } = setUp({ opens });
+  lanes.add(transfer);
+  await pass(60_000);
+  assert.ok(asked >= 3 && asked <= 7, `${asked} times`);
+  assert.equal(lanes.size, 0);
+});
+
+test("without work all are closed after a while", async () => {
+  const { lanes, line, transfer, pass, isOpen } = setUp();
+  line.gain = 50_000;
+  lanes.add(transfer);
+  await pass(15_000);
+  lanes.remove(transfer);
+  await pass(15_000);
+  assert.equal(isOpen(), 20, "another file may come");
+  await pass(10_000);
+  assert.equal(isOpen(), 0);
+});
