@@ -104,3 +104,13 @@ def test_a_reason_is_cut_to_whole_characters() -> None:
     ended = close_frame(CloseCode.GOING_AWAY, "é" * 100)
     assert len(ended) <= 2 + 125
     assert ended[4:].decode() == "é" * 61
+
+
+def test_a_message_has_so_many_frames() -> None:
+    reader = MessageReader(MOST)
+    part = client_frame(Opcode.CONTINUATION, b"", is_last=False)
+    assert reader.feed(client_frame(Opcode.BINARY, b"", is_last=False) + 1023 * part) == []
+    assert reader.held_bytes == 0
+    with pytest.raises(WebSocketError) as refused:
+        reader.feed(part)
+    assert refused.value.code is CloseCode.TOO_BIG

@@ -13,7 +13,7 @@ const MIB = 1024 * KIB;
 const reachable = { reportLoss() {}, whenReachable: async () => {} };
 
 /** A sender whose requests are held in `requests` until the test answers them. */
-function setUp({ size = MIB, missing = [[0, size]], slots = new Slots(5), largest = 128 * KIB } = {}) {
+function setUp({ size = MIB, missing = [[0, size]], slots = new Slots(5), largest = 128 * KIB, lanes = null } = {}) {
   const file = new File([new Uint8Array(size)], "clip.mp4");
   const requests = [];
   const told = [];
@@ -24,7 +24,7 @@ function setUp({ size = MIB, missing = [[0, size]], slots = new Slots(5), larges
     });
   const sizes = new ChunkSizes(largest);
   const pace = new ChunkPace(sizes);
-  const sender = new ChunkSender({ post, slots, sizes, pace, connection: reachable, random: () => 0 });
+  const sender = new ChunkSender({ post, slots, sizes, pace, connection: reachable, lanes, random: () => 0 });
   const control = new AbortController();
   const received = size - missing.reduce((sum, [start, end]) => sum + end - start, 0);
   const sent = sender.send({ id: "ab", file, size, received }, {
@@ -181,4 +181,81 @@ test("a file whose last byte is acknowledged waits for no slot that another file
   await answerAll(sent, requests);
   assert.equal(requests.length, 3);
   (await held)();
+});
+
+/** What takes the place of Lanes: the test drives the transfer itself. */
+function fakeLanes() {
+  const lanes = { transfers: [], bytes: 0 };
+  lanes.add = (transfer) => lanes.transfers.push(transfer);
+  lanes.remove = (transfer) => lanes.transfers.splice(lanes.transfers.indexOf(transfer), 1);
+  lanes.acknowledged = (bytes) => (lanes.bytes += bytes);
+  return lanes;
+}
+
+/** A lane whose messages are held until the test answers them. */
+function fakeLane() {
+  const messages = [];
+  const post = (chunk) => new Promise((answer, fail) => messages.push({ chunk, answer, fail }));
+  return { messages, post };
+}
+
+test("lanes send chunks beside the requests, and every byte is sent once", async () => {
+  const lanes = fakeLanes();
+  const { sent, requests, told } = setUp({ lanes });
+  await settle();
+  const lane = fakeLane();
+  const over = lanes.transfers[0].sendOn(lane);
+  assert.equal(lane.messages[0].chunk.start, CHUNKS_AT_ONCE * 128 * KIB);
+  lane.messages[0].answer({ received: 1 });
+  assert.deepEqual(await over, { hasSent: true, pause: 0 });
+  assert.equal(lanes.bytes, 128 * KIB);
+  await answerAll(sent, requests);
+  assert.deepEqual(startsOf(requests), [0, 128, 256, 384, 512, 768, 896]);
+  assert.deepEqual(told.at(-1), { received: MIB, inFlight: 0 });
+  assert.equal(lanes.transfers.length, 0);
+});
+
+test("what a lane does not take, a request does, also where all others are over", async () => {
+  const lanes = fakeLanes();
+  const { sent, requests, told } = setUp({ lanes });
+  await settle();
+  const lane = fakeLane();
+  const over = lanes.transfers[0].sendOn(lane);
+  for (let next = 0; next < 7; next += 1) {
+    requests[next].answer({ received: 1 });
+    await settle();
+  }
+  assert.equal(requests.length, 7);
+  lane.messages[0].fail(new Problem({ code: "server_busy", status: 503, retryAfter: 2_000, retryable: true }));
+  assert.deepEqual(await over, { hasSent: false, pause: 2_000 });
+  await answerAll(sent, requests, { from: 7 });
+  assert.equal(requests.at(-1).chunk.start, CHUNKS_AT_ONCE * 128 * KIB);
+  assert.deepEqual(told.at(-1), { received: MIB, inFlight: 0 });
+});
+
+test("a chunk that a lane has had for long is sent on another one too, and its first answer counts", async (context) => {
+  let now = 0;
+  context.mock.method(performance, "now", () => now);
+  const lanes = fakeLanes();
+  const { sent, requests, told } = setUp({ lanes });
+  await settle();
+  const [transfer] = lanes.transfers;
+  const [slow, idle] = [fakeLane(), fakeLane()];
+  const late = transfer.sendOn(slow);
+  for (let next = 0; next < 7; next += 1) {
+    requests[next].answer({ received: 1 });
+    await settle();
+  }
+  assert.deepEqual(await transfer.sendOn(idle), { hasSent: false, pause: 0 });
+  now = 600;
+  assert.deepEqual(await transfer.sendOn(slow), { hasSent: false, pause: 0 });
+  const again = transfer.sendOn(idle);
+  assert.deepEqual(idle.messages[0].chunk, slow.messages[0].chunk);
+  idle.messages[0].answer({ received: MIB, media: "/media/ab" });
+  assert.deepEqual(await again, { hasSent: true, pause: 0 });
+  assert.equal((await sent).media, "/media/ab");
+  slow.messages[0].fail(connectionLost());
+  await late;
+  assert.equal(requests.length, 7);
+  assert.deepEqual(told.at(-1), { received: MIB, inFlight: 0 });
 });
