@@ -277,6 +277,7 @@ class Downloader:
         for block in response.iter_content(min(READ_BYTES, length)):
             if self._transport.stop.is_set():
                 raise Interrupted("Stopped while receiving.")
+            self._transport.rate_limit.take(len(block))
             yield block[:left]
             left -= len(block)
             if left <= 0:

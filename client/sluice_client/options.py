@@ -18,6 +18,9 @@ QUESTION_SECONDS = 5.0
 """How long to try to reach a server for a listing, a deletion, or the start of a fetch."""
 
 
+_FACTORS = {"K": 10**3, "M": 10**6, "G": 10**9}
+
+
 class BadSetting(SluiceError):
     """A setting cannot be used; says which, and where it comes from."""
 
@@ -48,6 +51,17 @@ def _bytes(text: str) -> int:
     if value < 0:
         raise ValueError("must be 0 or more")
     return value
+
+
+def _rate(text: str) -> int:
+    factor = _FACTORS.get(text[-1:].upper())
+    try:
+        value = float(text[:-1] if factor else text) * (factor or 1)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise ValueError("must be bytes per second, such as 2000000, 500K or 2M")
+    return int(value)
 
 
 def _seconds(text: str) -> float:
@@ -100,6 +114,9 @@ class Options:
     )
     parallel: int = _option(
         _count, "24", "Maximum number of connections; fewer are used if more do not help."
+    )
+    limit_rate: int = _option(
+        _rate, "0", "Bytes per second of all connections together, such as 500K or 2M; 0 for all."
     )
     chunk_bytes: int = _option(
         _bytes, "0", "Chunk size to grow to at first; 0 for what the server recommends."

@@ -22,6 +22,7 @@ from urllib3.exceptions import MaxRetryError, NameResolutionError, NewConnection
 from sluice_client.errors import ConnectionFailed, KeyRefused, Refused, SluiceError, problem_of
 from sluice_client.line_state import OpenSockets
 from sluice_client.options import Options
+from sluice_client.rate_limit import RateLimit
 from sluice_client.retry import Patience
 
 SEND_BLOCK_BYTES = 64 * 1024
@@ -59,6 +60,7 @@ class Transport:
         self.has_heard = False
         self.has_kept_bytes = False
         self.sockets = OpenSockets()
+        self.rate_limit = RateLimit(options.limit_rate, stop.wait)
         self._idle: list[requests.Session] = []
         self._is_closed = False
         self._lock = threading.Lock()
@@ -128,7 +130,7 @@ class Transport:
     def _session(self) -> Iterator[requests.Session]:
         """A session that no other thread uses meanwhile, with a live connection if there is one."""
         with self._lock:
-            session = self._idle.pop() if self._idle else _new_session(self.options, self.sockets)
+            session = self._idle.pop() if self._idle else self._new_session()
         try:
             yield session
         finally:
@@ -139,18 +141,18 @@ class Transport:
             if not is_kept:
                 session.close()
 
-
-def _new_session(options: Options, sockets: OpenSockets) -> requests.Session:
-    session = requests.Session()
-    if options.api_key:
-        session.auth = _BearerToken(options.api_key)
-    session.headers["User-Agent"] = "sluice-client"
-    session.headers["Accept"] = "application/json, */*;q=0.5"
-    # A proxy that compresses would change the bytes, and the ranges, of a download.
-    session.headers["Accept-Encoding"] = "identity"
-    for scheme in ("http://", "https://"):
-        session.mount(scheme, _Adapter(options.stall_seconds, sockets))
-    return session
+    def _new_session(self) -> requests.Session:
+        session = requests.Session()
+        if self.options.api_key:
+            session.auth = _BearerToken(self.options.api_key)
+        session.headers["User-Agent"] = "sluice-client"
+        session.headers["Accept"] = "application/json, */*;q=0.5"
+        # A proxy that compresses would change the bytes, and the ranges, of a download.
+        session.headers["Accept-Encoding"] = "identity"
+        adapter = _Adapter(self.options.stall_seconds, self.sockets, self.rate_limit)
+        for scheme in ("http://", "https://"):
+            session.mount(scheme, adapter)
+        return session
 
 
 class _BearerToken(AuthBase):
@@ -167,9 +169,10 @@ class _BearerToken(AuthBase):
 class _Adapter(HTTPAdapter):
     """An adapter for slow connections."""
 
-    def __init__(self, stall_seconds: float, sockets: OpenSockets) -> None:
+    def __init__(self, stall_seconds: float, sockets: OpenSockets, rate_limit: RateLimit) -> None:
         self._stall_seconds = stall_seconds
         self._sockets = sockets
+        self._rate_limit = rate_limit
         super().__init__(pool_connections=2, pool_maxsize=2, max_retries=0)
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
@@ -181,21 +184,25 @@ class _Adapter(HTTPAdapter):
             **kwargs,
         )
         self.poolmanager.pool_classes_by_scheme = {
-            "http": _pool(HTTPConnectionPool, HTTPConnection, self._sockets),
-            "https": _pool(HTTPSConnectionPool, HTTPSConnection, self._sockets),
+            "http": self._pool(HTTPConnectionPool, HTTPConnection),
+            "https": self._pool(HTTPSConnectionPool, HTTPSConnection),
         }
 
+    def _pool(self, pool: Any, connection: Any) -> Any:
+        """A class of pools whose connections are known, and keep to the limit."""
+        sockets, rate_limit = self._sockets, self._rate_limit
 
-def _pool(pool: Any, connection: Any, sockets: OpenSockets) -> Any:
-    """A class of pools whose connections are among `sockets`."""
+        class Watched(connection):  # type: ignore[misc]
+            def _new_conn(self) -> socket.socket:
+                made: socket.socket = super()._new_conn()
+                sockets.add(made)
+                return made
 
-    class Watched(connection):  # type: ignore[misc]
-        def _new_conn(self) -> socket.socket:
-            made: socket.socket = super()._new_conn()
-            sockets.add(made)
-            return made
+            def send(self, data: bytes) -> None:
+                for piece in rate_limit.pieces(data):
+                    super().send(piece)
 
-    return type("WatchedPool", (pool,), {"ConnectionCls": Watched})
+        return type("WatchedPool", (pool,), {"ConnectionCls": Watched})
 
 
 def _socket_options(stall_seconds: float) -> list[tuple[int, int, int]]:

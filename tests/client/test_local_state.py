@@ -215,6 +215,8 @@ def test_every_exit_code_is_documented(code: int) -> None:
         ("SLUICE_URL", "ftp://x"),
         ("SLUICE_CLIENT_PARALLEL", "0"),
         ("SLUICE_CLIENT_GIVE_UP_SECONDS", "soon"),
+        ("SLUICE_CLIENT_LIMIT_RATE", "2MB"),
+        ("SLUICE_CLIENT_LIMIT_RATE", "-1"),
     ],
 )
 def test_an_invalid_setting_is_named(variable: str, value: str) -> None:

@@ -80,7 +80,12 @@ def transfer_options(command: Command) -> Command:
             metavar="SECONDS",
             help="Stop trying after this long without progress. [900]",
         ),
-        click.option("--parallel", metavar="COUNT", help="Maximum number of connections. [6]"),
+        click.option("--parallel", metavar="COUNT", help="Maximum number of connections. [24]"),
+        click.option(
+            "--limit-rate",
+            metavar="RATE",
+            help="Bytes per second of all connections together, such as 500K or 2M.",
+        ),
     ):
         command = option(command)
     return server_options(command)
