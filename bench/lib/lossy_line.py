@@ -15,6 +15,7 @@ import fcntl
 import heapq
 import os
 import select
+import shutil
 import signal
 import struct
 import subprocess
@@ -120,7 +121,8 @@ class End:
         self._stack = ExitStack()
         holder = subprocess.Popen(["unshare", "--net", "sleep", "infinity"], start_new_session=True)
         self._stack.callback(_end, holder)
-        self._inside = ["nsenter", "--net", f"--target={holder.pid}"]
+        nsenter = shutil.which("nsenter") or "nsenter"  # A process here may have another PATH.
+        self._inside = [nsenter, f"--net=/proc/{holder.pid}/ns/net"]
         _await_namespace(holder.pid)
         self.tun = _open_tun(device)
         self._stack.callback(os.close, self.tun)
