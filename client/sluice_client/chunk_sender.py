@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlencode
 
 from sluice_client.crew import Crew
@@ -19,7 +20,7 @@ from sluice_client.play_order import needed_first, next_missing
 from sluice_client.progress import Meter
 from sluice_client.retry import Patience
 from sluice_client.spans import Chunk, Span, Spans, missing_cells
-from sluice_client.transport import Transport
+from sluice_client.transport import Transport, json_object
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,8 @@ class ChunkSender:
         meter: Meter,
         direct: DirectCells,
     ) -> None:
+        self.completed: dict[str, Any] | None = None
+        """The server's document of the upload, once an answer says that it is complete."""
         self._direct = direct
         self._cell_bytes: int | None = None
         self._transport = transport
@@ -230,7 +233,10 @@ class ChunkSender:
             "Content-Type": "application/octet-stream",
             "Content-Digest": self._digest_of(chunk.span),
         }
-        self._transport.request("POST", f"/upload?{query}", data=body, headers=headers)
+        response = self._transport.request("POST", f"/upload?{query}", data=body, headers=headers)
+        answer = json_object(response)
+        if answer.get("complete"):
+            self.completed = answer
 
     def _digest_of(self, span: Span) -> str:
         """Reads the bytes once more: a second time from the page cache."""

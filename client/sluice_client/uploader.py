@@ -188,7 +188,9 @@ class _FileUpload:
                 )
                 direct = document.get("direct") or {}
                 sender.send(Spans(document["missing"]), cell_bytes=direct.get("cell_bytes"))
-            document = self._settled(upload_id)
+                document = sender.completed or self._settled(upload_id)
+            else:
+                document = self._settled(upload_id)
             if document["state"] == "complete":
                 return document
         raise ServerUnreachable(
