@@ -4,11 +4,12 @@ import "./elements/confirm_dialog.js";
 import "./elements/connection_notice.js";
 import "./elements/interrupted_panel.js";
 import "./elements/live_announcer.js";
+import "./elements/rate_limit_choice.js";
 import "./elements/upload_drop.js";
 import "./elements/upload_panel.js";
 import { announceProgress } from "./helpers/announcements.js";
 import { confirmCell, isServerThere, offerCell, SIGNED_OUT } from "./uploads/api.js";
-import { batchPost, chunkPost, putCell } from "./uploads/body_request.js";
+import { batchPost, cellPut, chunkPost } from "./uploads/body_request.js";
 import { BundleSender } from "./uploads/bundle_sender.js";
 import { Checksums } from "./uploads/checksums.js";
 import { ChunkPace } from "./uploads/chunk_pace.js";
@@ -20,6 +21,7 @@ import { DropzoneIntake } from "./uploads/dropzone_intake.js";
 import { InterruptedUploads } from "./uploads/interrupted_uploads.js";
 import { laneOpener, lanesUrl } from "./uploads/lane.js";
 import { Lanes } from "./uploads/lanes.js";
+import { RateLimit } from "./uploads/rate_limit.js";
 import { Slots } from "./uploads/slots.js";
 import { TabPresence } from "./uploads/tab_presence.js";
 import { UploadQueue } from "./uploads/upload_queue.js";
@@ -38,7 +40,8 @@ export function startUploads({ signedIn = null } = {}) {
   const drop = find("upload-drop");
   const connection = new Connection({ probe: isServerThere, signedIn });
   const isInterrupted = (fingerprint) => interrupted.hasFile(fingerprint);
-  const { queue, intake } = buildUploads(drop, { connection, isInterrupted });
+  const limit = new RateLimit();
+  const { queue, intake } = buildUploads(drop, { connection, limit, isInterrupted });
   const presence = new TabPresence({ idsHere: () => queue.openIds });
   const interrupted = new InterruptedUploads(queue, { idsElsewhere: () => presence.idsElsewhere() });
   const confirm = (question) => find("confirm-dialog").ask(question);
@@ -47,6 +50,7 @@ export function startUploads({ signedIn = null } = {}) {
 
   panel.connect({ queue, intake, connection, confirm, limit: queue.maxUploadBytes });
   panel.addEventListener("totals", ({ detail }) => drop.toggleAttribute("compact", detail.count > 0));
+  find("rate-limit-choice").connect({ limit });
   find("interrupted-panel").connect({ interrupted, confirm });
   find("connection-notice").connect({ connection, isBusy: () => queue.isBusy });
   connectIntake(drop, find("interrupted-panel"), intake);
@@ -61,27 +65,27 @@ export function startUploads({ signedIn = null } = {}) {
   return { queue, interrupted, connection, confirm, announce };
 }
 
-function buildUploads(drop, { connection, isInterrupted }) {
+function buildUploads(drop, { connection, limit, isInterrupted }) {
   const { uploadUrl, batchUrl } = drop.dataset;
   const chunkBytes = Number(drop.dataset.chunkBytes);
   const maxUploadBytes = Number(drop.dataset.maxUploadBytes);
   const slots = new Slots(REQUESTS_AT_ONCE);
   const sizes = new ChunkSizes(chunkBytes);
   const pace = new ChunkPace(sizes);
-  const direct = directCells(connection);
-  const post = chunkPost({ url: uploadUrl });
-  const lanes = new Lanes({ open: laneOpener({ url: lanesUrl(uploadUrl) }), requests: REQUESTS_AT_ONCE });
+  const direct = directCells({ connection, limit });
+  const post = chunkPost({ url: uploadUrl, limit });
+  const lanes = new Lanes({ open: laneOpener({ url: lanesUrl(uploadUrl), limit }), limit, requests: REQUESTS_AT_ONCE });
   const chunks = new ChunkSender({ post, slots, sizes, pace, connection, direct, lanes });
-  const bundles = new BundleSender({ post: batchPost({ url: batchUrl, slots }), connection });
+  const bundles = new BundleSender({ post: batchPost({ url: batchUrl, slots, limit }), connection });
   const intake = new DropzoneIntake(drop.area, { url: uploadUrl, onFiles: (files) => queue.add(files) });
   const steps = new UploadSteps({ chunks, bundles, connection, isInterrupted });
   const queue = new UploadQueue({ steps, view: intake, chunkBytes, maxUploadBytes });
   return { queue, intake };
 }
 
-function directCells(connection) {
+function directCells({ connection, limit }) {
   const checksums = new Checksums();
-  return new DirectCells({ checksums, offer: offerCell, confirm: confirmCell, put: putCell, isServerThere, connection });
+  return new DirectCells({ checksums, offer: offerCell, confirm: confirmCell, put: cellPut({ limit }), isServerThere, connection });
 }
 
 function connectIntake(drop, interruptedPanel, intake) {

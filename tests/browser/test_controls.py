@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -75,6 +76,23 @@ def staged(server: Server) -> list[str]:
 
 
 @pytest.mark.long
+def test_a_speed_limit_holds_for_all_uploads_and_is_remembered(
+    site: Server, open_page: Callable[..., UploadPage], films: Films
+) -> None:
+    page = open_page(site)
+    page.choose(films.small)
+    page.wait_for_success(films.small)
+    page.page.get_by_label("Speed limit").select_option("5 MB/s")
+    chosen_at = time.monotonic()
+    page.choose(films.middle)
+    page.wait_for_success(films.middle)
+    # The last chunk leaves when those before it would have passed.
+    assert time.monotonic() - chosen_at >= (films.middle.stat().st_size - MIB) / 5_000_000
+    page.reload()
+    page.choose(films.small)
+    expect(page.page.get_by_label("Speed limit").locator(":checked")).to_have_text("5 MB/s")
+
+
 def test_all_uploads_are_paused_resumed_and_cancelled_together(
     page: UploadPage, films: Films, tmp_path: Path
 ) -> None:

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { batchPost, chunkPost } from "../../static/js/uploads/body_request.js";
+import { batchPost, cellPut, chunkPost } from "../../static/js/uploads/body_request.js";
 
 /** A request that is answered with what `respond(body)` returns. */
 class Request extends EventTarget {
@@ -44,6 +44,9 @@ function answerWith(context, respond) {
   context.after(() => (globalThis.XMLHttpRequest = before));
 }
 
+/** Lets everything leave at once. */
+const unlimited = { take: async () => {} };
+
 const options = () => ({ signal: new AbortController().signal, onProgress() {} });
 
 test("a fingerprint and a length stand in front of each file", async (context) => {
@@ -55,7 +58,7 @@ test("a fingerprint and a length stand in front of each file", async (context) =
     fingerprint: `print of ${name}`,
   }));
   const slots = { take: async () => () => {} };
-  const sent = await batchPost({ url: "/batch", slots })(parcels, options());
+  const sent = await batchPost({ url: "/batch", slots, limit: unlimited })(parcels, options());
   assert.deepEqual(sent, [
     ["fingerprint", "print of a.mp4"],
     ["length", "0"],
@@ -70,7 +73,7 @@ test("a chunk is the body of its request, and the query says where it belongs", 
   answerWith(context, () => JSON.stringify({ received: 20 }));
   const file = new File(["0123456789".repeat(4)], "clip.mp4");
   const chunk = { start: 10, end: 20, chunkBytes: 10 };
-  assert.deepEqual(await chunkPost({ url: "/upload" })(chunk, { file, id: "ab", ...options() }), { received: 20 });
+  assert.deepEqual(await chunkPost({ url: "/upload", limit: unlimited })(chunk, { file, id: "ab", ...options() }), { received: 20 });
   const { url, body, headers } = Request.last;
   assert.equal(
     url,
@@ -83,7 +86,23 @@ test("a chunk is the body of its request, and the query says where it belongs", 
 test("the login page of a network in between is a lost connection", async (context) => {
   for (const text of ["<!doctype html><title>Log in</title>", "null", "{}"]) {
     answerWith(context, () => text);
-    const sent = chunkPost({ url: "/upload" })({ start: 0, end: 1, chunkBytes: 1 }, { file: new File(["x"], "x"), id: "ab", ...options() });
+    const sent = chunkPost({ url: "/upload", limit: unlimited })({ start: 0, end: 1, chunkBytes: 1 }, { file: new File(["x"], "x"), id: "ab", ...options() });
     await assert.rejects(sent, (error) => error.isConnectionLost);
   }
+});
+
+test("every body waits until the limit of the page lets it leave, and says how long it is", async (context) => {
+  const taken = [];
+  const limit = { take: async (bytes, signal) => (taken.push(bytes), signal.throwIfAborted()) };
+  const refused = { signal: AbortSignal.abort("paused"), onProgress() {} };
+  const file = new File(["0123456789"], "clip.mp4");
+  const slots = { take: async () => () => {} };
+  answerWith(context, () => assert.fail("nothing leaves"));
+  const isPaused = (reason) => reason === "paused";
+  const chunk = { start: 2, end: 10, chunkBytes: 10 };
+  await assert.rejects(chunkPost({ url: "/upload", limit })(chunk, { file, id: "ab", ...refused }), isPaused);
+  await assert.rejects(cellPut({ limit })({ url: "/cell", method: "PUT", headers: {} }, file.slice(3), refused), isPaused);
+  const parcels = [file, file].map((each) => ({ file: each, name: each.name, fingerprint: "" }));
+  await assert.rejects(batchPost({ url: "/batch", slots, limit })(parcels, refused), isPaused);
+  assert.deepEqual(taken, [8, 7, 20]);
 });

@@ -8,7 +8,7 @@ const REQUESTS = 5;
 const LEAST = 150;
 
 /** A line on which time passes when the test says so. `line.roundTrip` is what an empty message takes. */
-function setUp({ bytesLeft = 1e9, opens = async () => {} } = {}) {
+function setUp({ bytesLeft = 1e9, opens = async () => {}, limit = { bytesPerSecond: 0 } } = {}) {
   mock.timers.enable({ apis: ["setInterval", "setTimeout"] });
   let time = 0;
   const line = { roundTrip: LEAST, opened: [], rate: 300_000 };
@@ -19,7 +19,7 @@ function setUp({ bytesLeft = 1e9, opens = async () => {} } = {}) {
     line.opened.push(lane);
     return lane;
   };
-  const lanes = new Lanes({ open, requests: REQUESTS, now: () => time });
+  const lanes = new Lanes({ open, limit, requests: REQUESTS, now: () => time });
   const transfer = { bytesLeft, sendOn: async () => ({ hasSent: false, pause: 0 }) };
   const pass = async (milliseconds) => {
     for (const end = time + milliseconds; time < end; ) {
@@ -83,6 +83,18 @@ for (const [kind, rate, bytesLeft] of [["fast", 7e6, 1e9], ["nearly done", 300_0
     assert.equal(lanes.size, 0);
   });
 }
+
+test("with a limit none is opened: nothing but the limit holds back the requests", async () => {
+  const limit = { bytesPerSecond: 1_000_000 };
+  const { lanes, line, transfer, pass, isOpen } = setUp({ limit });
+  lanes.add(transfer);
+  await pass(10_000);
+  assert.equal(isOpen(), 1, "the one that watches the line");
+  limit.bytesPerSecond = 0;
+  line.gain = 50_000;
+  await pass(2_000);
+  assert.ok(isOpen() > 1);
+});
 
 test("what lets no WebSocket pass is asked rarely", async () => {
   let asked = 0;

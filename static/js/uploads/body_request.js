@@ -18,36 +18,45 @@ export function withQuery(url, query) {
   return `${url}${url.includes("?") ? "&" : "?"}${query}`;
 }
 
-/** Makes the `post` of a ChunkSender. */
-export function chunkPost({ url }) {
-  return (chunk, { file, id, signal, onProgress }) => {
+/** Makes the `post` of a ChunkSender; `limit`, a RateLimit, says when a body may leave. */
+export function chunkPost({ url, limit }) {
+  return async (chunk, { file, id, signal, onProgress }) => {
     const query = new URLSearchParams(chunkFields(chunk, { id, size: file.size }));
     const body = file.slice(chunk.start, chunk.end);
     const isAnswer = ({ received }) => Number.isFinite(received);
     // The bare chunk as the body: in a form it costs the browser a tenth more CPU time, see docs/performance.md.
     const headers = { ...JSON_WANTED, "Content-Type": "application/octet-stream" };
+    await limit.take(body.size, signal);
     return sendBody({ url: withQuery(url, query), headers }, body, { isAnswer, signal, onProgress });
   };
 }
 
-/** The `put` of DirectCells: `target` is what the server has offered, `{ url, method, headers }`. */
-export async function putCell(target, blob, { signal, onProgress }) {
-  const silence = LONGEST_SILENCE_OF_BUCKET;
-  await sendBody(target, blob, { isAnswer: null, silence, signal, onProgress });
+/** Makes the `put` of DirectCells: `target` is what the server has offered, `{ url, method, headers }`. */
+export function cellPut({ limit }) {
+  return async (target, blob, { signal, onProgress }) => {
+    const silence = LONGEST_SILENCE_OF_BUCKET;
+    await limit.take(blob.size, signal);
+    await sendBody(target, blob, { isAnswer: null, silence, signal, onProgress });
+  };
 }
 
 /** Makes the `post` of a BundleSender; `slots` limits it together with the page's other requests. */
-export function batchPost({ url, slots }) {
+export function batchPost({ url, slots, limit }) {
   return async (parcels, { signal, onProgress }) => {
     const release = await slots.take(signal);
     try {
       const isAnswer = ({ files }) => Array.isArray(files);
       const target = { url, headers: JSON_WANTED };
+      await limit.take(bytesOf(parcels), signal);
       return (await sendBody(target, formOf(parcels), { isAnswer, signal, onProgress })).files;
     } finally {
       release();
     }
   };
+}
+
+function bytesOf(parcels) {
+  return parcels.reduce((sum, { file }) => sum + file.size, 0);
 }
 
 function formOf(parcels) {

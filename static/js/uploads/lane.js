@@ -13,8 +13,8 @@ const LONGEST_SILENCE = 30_000;
 
 const NO_BYTES = new Uint8Array(0);
 
-/** Opens the WebSockets of `url`; resolves to a Lane, or rejects with a Problem. */
-export function laneOpener({ url, WebSocket = globalThis.WebSocket }) {
+/** Opens the WebSockets of `url`; resolves to a Lane, or rejects with a Problem. `limit` is a RateLimit. */
+export function laneOpener({ url, limit, WebSocket = globalThis.WebSocket }) {
   return (signal) =>
     new Promise((resolve, reject) => {
       const socket = new WebSocket(url, SUBPROTOCOL);
@@ -23,7 +23,7 @@ export function laneOpener({ url, WebSocket = globalThis.WebSocket }) {
       signal.addEventListener("abort", end, { once: true });
       socket.addEventListener("open", () => {
         clearTimeout(timer);
-        resolve(new Lane(socket));
+        resolve(new Lane(socket, limit));
       });
       socket.addEventListener("close", () => {
         clearTimeout(timer);
@@ -44,11 +44,13 @@ export function lanesUrl(uploadUrl, base = globalThis.location?.href) {
 /** Its messages are answered in order. */
 export class Lane {
   #socket;
+  #limit;
   #waiting = [];
   #timer = null;
 
-  constructor(socket) {
+  constructor(socket, limit) {
     this.#socket = socket;
+    this.#limit = limit;
     socket.binaryType = "arraybuffer";
     socket.addEventListener("message", ({ data }) => this.#answered(data));
     socket.addEventListener("close", () => this.#lost());
@@ -71,6 +73,7 @@ export class Lane {
     new DataView(message.buffer).setUint16(0, head.length);
     message.set(head, 2);
     message.set(bytes, 2 + head.length);
+    await this.#limit.take(bytes.length);
     return this.#ask(message);
   }
 

@@ -54,6 +54,7 @@ const AGAIN = 10_000;
 
 export class Lanes {
   #open;
+  #limit;
   #requests;
   #most;
   #now;
@@ -72,9 +73,10 @@ export class Lanes {
   #probe = null;
   #probedAt = -Infinity;
 
-  /** `open(signal)` resolves to a Lane; `requests` is how many XMLHttpRequests go on beside. */
-  constructor({ open, requests, most = MOST_CONNECTIONS, now = () => performance.now() }) {
+  /** `open(signal)` resolves to a Lane; `requests` is how many XMLHttpRequests go on beside; `limit`, a RateLimit. */
+  constructor({ open, limit, requests, most = MOST_CONNECTIONS, now = () => performance.now() }) {
     this.#open = open;
+    this.#limit = limit;
     this.#requests = requests;
     this.#most = most;
     this.#now = now;
@@ -167,6 +169,7 @@ export class Lanes {
     return (
       this.#probe !== null &&
       !this.#isOpening &&
+      this.#limit.bytesPerSecond === 0 &&
       this.#requests + this.#lanes.size < this.#most &&
       now - this.#beganAt >= START &&
       now >= this.#settledUntil &&
