@@ -17,12 +17,13 @@ blueprint = Blueprint("api_server", __name__)
 @blueprint.get("/api/server")
 @requires(Action.VISIT, is_below_links=True)
 def show() -> Response:
-    """The chunk size to use, the largest upload, and the server's clock."""
+    """The chunk sizes to use, the largest upload, and the server's clock."""
     settings = current_services().settings
     return jsonify(
         {
             "version": __version__,
             "chunk_bytes": settings.chunk_bytes,
+            "least_chunk_bytes": settings.least_chunk_bytes,
             "max_upload_bytes": settings.max_upload_bytes,
             "time": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         }

@@ -48,6 +48,7 @@ def index() -> str:
         upload_url=url_for("upload.upload", project=kept_project()),
         batch_url=url_for("batch.batch", project=kept_project()),
         chunk_bytes=services.settings.chunk_bytes,
+        least_chunk_bytes=services.settings.least_chunk_bytes,
         max_upload_bytes=services.settings.max_upload_bytes,
         uploaded=request.args.get("uploaded", default=0, type=int),
     )

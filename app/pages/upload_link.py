@@ -132,6 +132,7 @@ def _drop_page(link: UploadLink, sender: str | None) -> str:
         root=f"{request.script_root}/u/{link.code}",
         url=absolute_url("upload_link.page", code=link.code),
         chunk_bytes=settings.chunk_bytes,
+        least_chunk_bytes=settings.least_chunk_bytes,
         max_upload_bytes=min(link.max_file_bytes or most, most),
         uploaded=request.args.get("uploaded", default=0, type=int),
         sent=None if visitor is None else _sent(link, visitor),

@@ -376,6 +376,14 @@ class Settings:
         return 0 if self.is_open else with_accounts
 
     @property
+    def least_chunk_bytes(self) -> int:
+        """Smaller chunks cost more than they save, unless this one takes over ten seconds; 0 if none do.
+
+        In a bucket each chunk becomes an object. 5 MiB is the smallest part of most stores.
+        """
+        return min(5 * 1024 * 1024, self.chunk_bytes) if self.storage else 0
+
+    @property
     def is_local(self) -> bool:
         """Whether only this machine reaches the address."""
         return is_local(self.host)

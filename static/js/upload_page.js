@@ -19,7 +19,7 @@ import { Connection } from "./uploads/connection.js";
 import { DirectCells } from "./uploads/direct_cells.js";
 import { DropzoneIntake } from "./uploads/dropzone_intake.js";
 import { InterruptedUploads } from "./uploads/interrupted_uploads.js";
-import { laneOpener, lanesUrl } from "./uploads/lane.js";
+import { laneOpener, lanesUrl, MOST_BYTES } from "./uploads/lane.js";
 import { Lanes } from "./uploads/lanes.js";
 import { RateLimit } from "./uploads/rate_limit.js";
 import { Slots } from "./uploads/slots.js";
@@ -68,19 +68,26 @@ export function startUploads({ signedIn = null } = {}) {
 function buildUploads(drop, { connection, limit, isInterrupted }) {
   const { uploadUrl, batchUrl } = drop.dataset;
   const chunkBytes = Number(drop.dataset.chunkBytes);
+  const least = Number(drop.dataset.leastChunkBytes);
   const maxUploadBytes = Number(drop.dataset.maxUploadBytes);
   const slots = new Slots(REQUESTS_AT_ONCE);
   const sizes = new ChunkSizes(chunkBytes);
-  const pace = new ChunkPace(sizes);
+  const pace = new ChunkPace(sizes, { least });
   const direct = directCells({ connection, limit });
   const post = chunkPost({ url: uploadUrl, limit });
-  const lanes = new Lanes({ open: laneOpener({ url: lanesUrl(uploadUrl), limit }), limit, requests: REQUESTS_AT_ONCE });
+  const lanes = least > MOST_BYTES ? null : lanesOf({ uploadUrl, limit });
   const chunks = new ChunkSender({ post, slots, sizes, pace, connection, direct, lanes });
   const bundles = new BundleSender({ post: batchPost({ url: batchUrl, slots, limit }), connection });
   const intake = new DropzoneIntake(drop.area, { url: uploadUrl, onFiles: (files) => queue.add(files) });
   const steps = new UploadSteps({ chunks, bundles, connection, isInterrupted });
   const queue = new UploadQueue({ steps, view: intake, chunkBytes, maxUploadBytes });
   return { queue, intake };
+}
+
+/** Their chunks are small. */
+function lanesOf({ uploadUrl, limit }) {
+  const open = laneOpener({ url: lanesUrl(uploadUrl), limit });
+  return new Lanes({ open, limit, requests: REQUESTS_AT_ONCE });
 }
 
 function directCells({ connection, limit }) {

@@ -8,7 +8,7 @@ const KIB = 1024;
 const MIB = 1024 * KIB;
 const MAXIMUM = 20 * MIB;
 
-const paceOf = (largest = MAXIMUM) => new ChunkPace(new ChunkSizes(largest));
+const paceOf = (largest = MAXIMUM, least = 0) => new ChunkPace(new ChunkSizes(largest), { least });
 const chunkOf = (chunkBytes) => ({ chunkBytes, start: 0, end: chunkBytes });
 
 /** The sizes of chunks sent one after another on a line of so many bytes a second. */
@@ -72,4 +72,21 @@ test("a proxy that refuses a size never gets one as large again", () => {
   assert.equal(pace.wasTooLarge(chunkOf(MAXIMUM)), true);
   assert.ok(sizesOn(100 * MIB, 20, pace).every((size) => size <= MAXIMUM / 2));
   assert.equal(pace.wasTooLarge(chunkOf(80 * KIB)), false);
+});
+
+test("chunks that cost the server more are cut only where one of the size it wants takes over ten seconds", () => {
+  const least = 5 * MIB;
+  const onSlowLine = (kibPerSecond) => sizesOn(kibPerSecond * KIB, 20, paceOf(MAXIMUM, least));
+  assert.equal(Math.min(...onSlowLine(600)), least);
+  assert.ok(Math.max(...onSlowLine(100).slice(3)) < least);
+  assert.equal(Math.min(...onSlowLine(100_000)), least);
+  assert.equal(Math.max(...onSlowLine(100_000)), MAXIMUM);
+});
+
+test("a line that carries such chunks again after a break gets them again", () => {
+  const pace = paceOf(MAXIMUM, 5 * MIB);
+  for (let lost = 0; lost < 4; lost += 1) pace.failed(chunkOf(pace.chunkBytes));
+  const [first, second] = sizesOn(600 * KIB, 2, pace);
+  assert.ok(first < MIB);
+  assert.equal(second, 5 * MIB);
 });

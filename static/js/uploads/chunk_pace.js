@@ -10,20 +10,24 @@ const FIRST_CHUNK = 256 * 1024;
 const FAST = 750;
 const GOOD = 1_500;
 const SLOW = 4_000;
+/** A smaller one than the server wants is worth its cost where that would take longer, milliseconds. */
+const SLOW_LEAST = 10_000;
 
 /** Sizes grow by this factor at most: one short chunk does not prove a fast line. */
 const LARGEST_STEP = 4;
 
 export class ChunkPace {
   #sizes;
+  #least;
   #limit;
   #chunkBytes;
 
-  /** `sizes` are the ChunkSizes to choose from. */
-  constructor(sizes) {
+  /** `sizes` are the ChunkSizes to choose from; smaller ones than `least` bytes cost the server more than they save. */
+  constructor(sizes, { least = 0 } = {}) {
     this.#sizes = sizes;
+    this.#least = sizes.containing(least);
     this.#limit = sizes.largest;
-    this.#move(FIRST_CHUNK);
+    this.#move(Math.max(FIRST_CHUNK, this.#least));
   }
 
   /** Size of the next chunk, bytes. */
@@ -33,15 +37,17 @@ export class ChunkPace {
 
   /** A chunk was acknowledged after `duration` milliseconds. */
   sent({ chunkBytes, start, end }, duration) {
-    if (duration > SLOW) return this.#halve(chunkBytes);
+    if (duration > (chunkBytes > this.#least ? SLOW : SLOW_LEAST)) return this.#halve(chunkBytes);
+    const rate = (end - start) / Math.max(1, duration);
+    if (this.#chunkBytes < this.#least && this.#least < rate * SLOW_LEAST) return this.#move(this.#least);
     if (duration >= FAST) return;
-    const bytes = ((end - start) / Math.max(1, duration)) * GOOD;
+    const bytes = rate * GOOD;
     this.#move(Math.max(this.#chunkBytes, Math.min(bytes, LARGEST_STEP * chunkBytes)));
   }
 
   /** A chunk was lost with its connection: the next line may be another one, and slower, so this begins again. */
   failed({ chunkBytes }) {
-    this.#move(Math.min(FIRST_CHUNK, this.#chunkBytes, chunkBytes / 2));
+    this.#move(Math.min(Math.max(FIRST_CHUNK, this.#least), this.#chunkBytes, chunkBytes / 2));
   }
 
   /** A proxy refuses requests of this size. Returns whether there is a smaller size to try. */

@@ -38,6 +38,13 @@ export class ChunkSizes {
     this.largest = this.smallest * 2 ** steps;
   }
 
+  /** The smallest size of at least `bytes`; the largest one if there is none. */
+  containing(bytes) {
+    let size = this.smallest;
+    while (size < bytes && size < this.largest) size *= 2;
+    return size;
+  }
+
   /** The largest size of at most `bytes`; the smallest one if there is none. */
   fitting(bytes) {
     let size = this.smallest;
