@@ -44,10 +44,10 @@ def show() -> Response:
 def begin() -> Response:
     """Sign in with e-mail address, password and, with a second factor, a `code`."""
     body = json_object()
+    code = member(body, "code", kind=str, default="")
     person = person_with(member(body, "email", kind=str), member(body, "password", kind=str))
     if not current_services().identity.second_factors.has(person.id):
         return signed_in(Response(status=204), person, method=PASSWORD)
-    code = member(body, "code", kind=str, default="")
     if not code:
         raise SecondFactorRequired("Send `code` too: a one-time code or a recovery code.")
     require_code(person, code)

@@ -377,7 +377,7 @@ class Settings:
 
     @property
     def least_chunk_bytes(self) -> int:
-        """Smaller chunks cost more than they save, unless this one takes over ten seconds; 0 if none do.
+        """Cut smaller chunks only where this one takes over ten seconds; 0 if any size is as good.
 
         In a bucket each chunk becomes an object. 5 MiB is the smallest part of most stores.
         """
