@@ -10,7 +10,7 @@ import pytest
 from tests.browser.films import Films, sha256_of
 from tests.browser.narrow_lanes import narrow_lanes
 from tests.browser.stored import digests_of
-from tests.browser.upload_page import MIB, UploadPage
+from tests.browser.upload_page import UploadPage
 from tests.live_server import Server
 
 pytestmark = pytest.mark.browser
@@ -32,14 +32,3 @@ def test_lanes_are_opened_where_connections_are_slow(
         page.wait_for_success(films.middle)
         assert line.lanes >= ENOUGH
     assert digests_of(default_site) == {films.middle.name: sha256_of(films.middle)}
-
-
-def test_no_lane_carries_chunks_on_a_fast_line(
-    default_site: Server, open_page: OpenPage, films: Films
-) -> None:
-    with narrow_lanes(default_site.port, 100 * MIB) as line:
-        page = open_page(replace(default_site, port=line.port))
-        page.choose(films.long)
-        page.wait_for_success(films.long)
-        assert line.lanes <= 1
-    assert digests_of(default_site) == {films.long.name: sha256_of(films.long)}
