@@ -135,7 +135,9 @@ def new_context(browser: Browser, complaints: Complaints) -> Iterator[Callable[.
 @pytest.fixture
 def open_page(new_context: Callable[..., BrowserContext]) -> Callable[..., UploadPage]:
     """Opens a server's start page in a new context, made with the given options."""
-    return lambda server, **options: UploadPage(new_context(**options), server)
+    return lambda server, *, lanes=False, **options: UploadPage(
+        new_context(**options), server, lanes=lanes
+    )
 
 
 @pytest.fixture

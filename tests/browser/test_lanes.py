@@ -27,7 +27,7 @@ def test_lanes_are_opened_where_connections_are_slow(
     default_site: Server, open_page: OpenPage, films: Films
 ) -> None:
     with narrow_lanes(default_site.port, NARROW) as line:
-        page = open_page(replace(default_site, port=line.port))
+        page = open_page(replace(default_site, port=line.port), lanes=True)
         page.choose(films.middle)
         page.wait_for_success(films.middle)
         assert line.lanes >= ENOUGH

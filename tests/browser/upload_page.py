@@ -24,13 +24,19 @@ SIZES = ("dzchunkbyteoffset", "dzchunksize", "dztotalfilesize")
 
 
 class UploadPage:
-    """`chunks` lists the bytes [start, end) of each sent chunk; `requests` every request's path."""
+    """`chunks` lists the bytes [start, end) of each sent chunk; `requests` every request's path.
 
-    def __init__(self, context: BrowserContext, server: Server) -> None:
+    Without `lanes`, all chunks are sent by requests: what DevTools do to the line, they do not do
+    to WebSockets.
+    """
+
+    def __init__(self, context: BrowserContext, server: Server, *, lanes: bool = False) -> None:
         self.chunks: list[tuple[int, int]] = []
         self.requests: list[str] = []
         self.context = context
         self.server = server
+        if not lanes:
+            context.add_init_script("delete globalThis.WebSocket")
         self.page = context.new_page()
         self.page.on("request", self._note_request)
         self.page.on("dialog", lambda dialog: dialog.accept())

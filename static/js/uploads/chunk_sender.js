@@ -114,6 +114,7 @@ class Transfer {
   /** What a lane does not take, a request does. */
   async #afterLane(error, chunk) {
     if (this.#signal.aborted || !this.#takeBack(chunk)) return 0;
+    if (this.#inFlight.size === 0) this.#view.onWait(error);
     if (this.#requests < CHUNKS_AT_ONCE) this.#runRequest();
     return error.retryAfter ?? 0;
   }
