@@ -24,8 +24,8 @@ from sluice_client.spans import Chunk, Span, Spans, missing_cells
 from sluice_client.transport import Transport, json_object
 
 LAST_SECONDS = 1.0
-"""What can be sent in this time goes out on several connections even if fewer fill the line: the
-last ones would mostly wait for answers."""
+"""The bytes of the last second go out on several connections, even if fewer fill the line: those
+few would mostly wait for answers to ever smaller chunks."""
 
 
 @dataclass(frozen=True, slots=True)
