@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
+from sluice_client.connections import FIRST
 from sluice_client.crew import Crew
 from sluice_client.direct_cells import BucketFailed, DirectCells, NotDirect
 from sluice_client.errors import ConnectionFailed, Refused, SluiceError
@@ -21,6 +22,10 @@ from sluice_client.progress import Meter
 from sluice_client.retry import Patience
 from sluice_client.spans import Chunk, Span, Spans, missing_cells
 from sluice_client.transport import Transport, json_object
+
+LAST_SECONDS = 1.0
+"""The bytes of the last second go out on several connections, even if fewer fill the line: those
+few would mostly wait for answers to ever smaller chunks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +133,15 @@ class ChunkSender:
 
     def _may_begin(self) -> bool:
         """Whether there is a connection to send on, besides those that only wait for an answer."""
-        most = self._pace.parallel
+        most = self._parallel
         return self._in_flight - min(self._answering, most) < most
+
+    @property
+    def _parallel(self) -> int:
+        """How many connections to send on: near the end, as many as can end together."""
+        most, pace = self._transport.options.parallel, self._pace
+        is_near_end = self._missing.total <= LAST_SECONDS * FIRST * pace.bytes_per_second
+        return max(pace.parallel, min(FIRST, most) if is_near_end else 0)
 
     def _cut(self) -> Chunk:
         chunk = self._next_cells() or self._next_chunk()
@@ -143,7 +155,7 @@ class ChunkSender:
         if not self._cell_bytes or not self._direct.is_usable:
             return None
         # Near the end of the file, few enough that no connection is left with nothing to send.
-        share = -(-self._missing.total // (2 * self._pace.parallel * self._cell_bytes))
+        share = -(-self._missing.total // (2 * self._parallel * self._cell_bytes))
         return missing_cells(
             *(self._missing, self._first),
             cell_bytes=self._cell_bytes,
@@ -155,7 +167,7 @@ class ChunkSender:
     def _next_chunk(self) -> Chunk:
         position, gap = next_missing(self._missing, self._first)
         # Near the end, small enough that no connection is left with a long one.
-        share = self._missing.total // (2 * self._pace.parallel)
+        share = self._missing.total // (2 * self._parallel)
         return self._pace.ladder.chunk(
             *(position, gap),
             at_most=min(self._pace.chunk_bytes, max(share, self._pace.shortest)),

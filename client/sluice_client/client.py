@@ -13,7 +13,6 @@ from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
 from sluice_client.bundle_sender import OnOutcome
-from sluice_client.connections import Connections
 from sluice_client.direct_cells import DirectCells
 from sluice_client.doctor import Finding
 from sluice_client.doctor.examination import PAUSE_SECONDS, examine
@@ -22,11 +21,10 @@ from sluice_client.errors import FileProblem, KeyRefused, SluiceError
 from sluice_client.local_file import LocalFile
 from sluice_client.many import upload_many
 from sluice_client.options import Options, load_options, server_url, state_folder
-from sluice_client.pace import LARGEST_CHUNK_BYTES, SMALLEST_CHUNK_BYTES, Pace
+from sluice_client.pace import SharedPace
 from sluice_client.progress import ProgressListener
 from sluice_client.renditions import ProgressOfMaking, make_rendition
 from sluice_client.resume_store import ResumeStore, UploadRecord
-from sluice_client.spans import ChunkLadder
 from sluice_client.stream_upload import upload_stream
 from sluice_client.transport import Transport
 from sluice_client.uploader import UploadContext, Uploaded, upload_file
@@ -132,10 +130,7 @@ class Client:
 
     def server(self) -> ServerFacts:
         """What the server recommends and allows."""
-        return self._server(self._questions)
-
-    def _server(self, transport: Transport) -> ServerFacts:
-        facts = transport.json("GET", "/api/server")
+        facts = self._questions.json("GET", "/api/server")
         return ServerFacts(
             chunk_bytes=int(facts["chunk_bytes"]),
             max_upload_bytes=int(facts["max_upload_bytes"]),
@@ -296,17 +291,13 @@ class Client:
         return found
 
     def _upload_context(self) -> UploadContext:
-        """What the uploads of this client share; asks the server for its chunk size once."""
+        """What the uploads of this client share."""
         with self._lock:
             if self._context is None:
                 self._store.sweep()
-                size = self.options.chunk_bytes or self._server(self._transport).chunk_bytes
-                ladder = ChunkLadder.around(
-                    size, smallest=SMALLEST_CHUNK_BYTES, largest=LARGEST_CHUNK_BYTES
+                self._context = UploadContext(
+                    self._transport, self._store, SharedPace(self._transport), self._direct
                 )
-                connections = Connections(self.options.parallel, self._transport.sockets)
-                pace = Pace(ladder, chunk_bytes=size, connections=connections)
-                self._context = UploadContext(self._transport, self._store, pace, self._direct)
             return self._context
 
 

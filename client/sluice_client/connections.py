@@ -86,6 +86,8 @@ class Connections:
         elif state.loss > LOSSY and self.count < self._most and now >= self._settled_until:
             self._trial = _Trial(now, self.count, rate)
             self.count = min(self._most, 2 * self.count)
+        elif self.count < min(FIRST, self._most) and now >= self._settled_until:
+            self.count += 1
 
     def give_back(self) -> None:
         """A send failed, or the server is busy: one connection less."""

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from statistics import median
 from weakref import WeakKeyDictionary
 
 _INFO_BYTES = 160
@@ -55,8 +54,7 @@ class OpenSockets:
     def look(self) -> LineState | None:
         """All connections together; None where the system tells nothing."""
         acknowledged = segments = retransmitted = 0
-        waits: list[float] = []
-        least = float("inf")
+        shortest = least = float("inf")
         with self._lock:
             for info, seen in self._infos():
                 now = _Seen(
@@ -65,17 +63,17 @@ class OpenSockets:
                     _number(info, _RETRANSMITTED, "I"),
                 )
                 if now.acknowledged > seen.acknowledged:
-                    rtt, least_rtt = _number(info, _RTT, "I"), _number(info, _LEAST_RTT, "I")
-                    waits.append((rtt - least_rtt) / 1e6)
-                    least = min(least, least_rtt / 1e6)
+                    shortest = min(shortest, _number(info, _RTT, "I") / 1e6)
+                least = min(least, _number(info, _LEAST_RTT, "I") / 1e6)
                 acknowledged += now.acknowledged - seen.acknowledged
                 segments += now.segments - seen.segments
                 retransmitted += now.retransmitted - seen.retransmitted
                 seen.acknowledged, seen.segments = now.acknowledged, now.segments
                 seen.retransmitted = now.retransmitted
-        if not waits:
+        if shortest == float("inf"):
             return None
-        return LineState(acknowledged, segments, retransmitted, median(waits), least)
+        # A queue that stays is seen by all; a burst at the start of a chunk by one.
+        return LineState(acknowledged, segments, retransmitted, shortest - least, least)
 
     def _infos(self) -> Iterator[tuple[bytes, _Seen]]:
         option = getattr(socket, "TCP_INFO", None)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 
 from sluice_client.connections import Connections
+from sluice_client.errors import SluiceError
 from sluice_client.spans import ChunkLadder
+from sluice_client.transport import Transport, json_object
 
 SMALLEST_CHUNK_BYTES = 64 * 1024
 """A dropped connection costs at most the chunk in flight; below this the requests cost more."""
@@ -32,7 +35,10 @@ CLEAN_SENDS_TO_FORGET = 24
 
 
 class Pace:
-    """`chunk_bytes` and `parallel` for the next request. Safe to use from several threads."""
+    """`chunk_bytes` and `parallel` for the next request. Safe to use from several threads.
+
+    `bytes_per_second` is what a connection brought last.
+    """
 
     def __init__(
         self,
@@ -45,7 +51,7 @@ class Pace:
         self._recommended = ladder.at_most(chunk_bytes)
         self.chunk_bytes = ladder.at_most(min(FIRST_BYTES, chunk_bytes))
         self._is_first = True
-        self._shortest = ladder.unit
+        self.bytes_per_second = 0.0
         self._limit = ladder.largest
         self._ceiling = ladder.largest
         self._clean = 0
@@ -63,14 +69,14 @@ class Pace:
     def sent(self, count: int, *, seconds: float, size: int) -> None:
         """A chunk of `count` bytes, cut with `size`, was acknowledged after `seconds`."""
         with self._lock:
-            self._shortest = self.ladder.at_most(int(count / max(seconds, 1e-6) * SHORTEST_SECONDS))
+            self.bytes_per_second = count / max(seconds, 1e-6)
             self._clean += 1
             self._clean_since_failure += 1
             if self._clean_since_failure >= CLEAN_SENDS_TO_FORGET:
                 self._ceiling, self._clean_since_failure = self._limit, 0
             if self._is_first:
                 self._is_first, self._clean = False, 0
-                self.chunk_bytes = self._size_for(count / max(seconds, 1e-6))
+                self.chunk_bytes = self._size_for(self.bytes_per_second)
             elif size == self.chunk_bytes:
                 self._resize(seconds)
 
@@ -95,7 +101,7 @@ class Pace:
     @property
     def shortest(self) -> int:
         """What a connection sends in half a second: shorter ones would mostly wait for answers."""
-        return self._shortest
+        return self.ladder.at_most(int(self.bytes_per_second * SHORTEST_SECONDS))
 
     def can_shrink_below(self, size: int) -> bool:
         """Whether there is a smaller size than that."""
@@ -114,3 +120,47 @@ class Pace:
     def _move_to(self, size: int) -> None:
         self._clean = 0
         self.chunk_bytes = self.ladder.at_most(min(size, self._ceiling))
+
+
+class SharedPace:
+    """The pace of all uploads of a client; the server recommends a chunk size."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._pace: Pace | None = None
+        self._is_asked = False
+        self._lock = threading.Lock()
+
+    def ask_ahead(self) -> None:
+        """Ask the server now, in another thread; `get` asks again if that fails."""
+        with self._lock:
+            is_asked, self._is_asked = self._is_asked, True
+        if not is_asked:
+            threading.Thread(target=self._ask_once, name="question", daemon=True).start()
+
+    def get(self) -> Pace:
+        """The pace; raises any `SluiceError`."""
+        return self._transport.patiently(self._ask)
+
+    def _ask_once(self) -> None:
+        with suppress(SluiceError):
+            self._ask()
+
+    def _ask(self) -> Pace:
+        with self._lock:
+            if self._pace is None:
+                self._pace = self._pace_for(
+                    self._transport.options.chunk_bytes or self._recommended_bytes()
+                )
+            return self._pace
+
+    def _recommended_bytes(self) -> int:
+        facts = json_object(self._transport.request("GET", "/api/server"))
+        return int(facts["chunk_bytes"])
+
+    def _pace_for(self, chunk_bytes: int) -> Pace:
+        ladder = ChunkLadder.around(
+            chunk_bytes, smallest=SMALLEST_CHUNK_BYTES, largest=LARGEST_CHUNK_BYTES
+        )
+        connections = Connections(self._transport.options.parallel, self._transport.sockets)
+        return Pace(ladder, chunk_bytes=chunk_bytes, connections=connections)

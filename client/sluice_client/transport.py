@@ -6,7 +6,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
@@ -15,9 +15,10 @@ from urllib.parse import urlsplit
 import requests
 from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase
+from requests.utils import select_proxy
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
-from urllib3.exceptions import MaxRetryError, NameResolutionError, NewConnectionError
+from urllib3.exceptions import HTTPError, MaxRetryError, NameResolutionError, NewConnectionError
 
 from sluice_client.errors import ConnectionFailed, KeyRefused, Refused, SluiceError, problem_of
 from sluice_client.line_state import OpenSockets
@@ -62,6 +63,7 @@ class Transport:
         self.sockets = OpenSockets()
         self.rate_limit = RateLimit(options.limit_rate, stop.wait)
         self._idle: list[requests.Session] = []
+        self._made = 0
         self._is_closed = False
         self._lock = threading.Lock()
 
@@ -122,6 +124,24 @@ class Transport:
                 failures += 1
                 patience.wait_after(error, failures)
 
+    def open_ahead(self, count: int) -> None:
+        """Have so many connections soon: each would begin with a round trip, with TLS with two."""
+        with self._lock:
+            missing = [self._new_session() for _ in range(count - self._made)]
+        for session in missing:
+            threading.Thread(
+                target=self._open, args=(session,), name="connection", daemon=True
+            ).start()
+
+    def _open(self, session: requests.Session) -> None:
+        with suppress(requests.RequestException, HTTPError, OSError):  # A request will say why.
+            request = session.prepare_request(requests.Request("GET", self.base_url))
+            found = session.merge_environment_settings(request.url, {}, None, None, None)
+            if not select_proxy(self.base_url, found["proxies"]):
+                adapter: Any = session.get_adapter(self.base_url)
+                adapter.open(request, verify=found["verify"], cert=found["cert"])
+        self._keep(session)
+
     def _timeouts(self) -> tuple[float, float]:
         """For sending a block, and for the answer; in seconds."""
         return self.options.stall_seconds, self.options.answer_seconds
@@ -134,14 +154,18 @@ class Transport:
         try:
             yield session
         finally:
-            with self._lock:
-                is_kept = not self._is_closed
-                if is_kept:
-                    self._idle.append(session)
-            if not is_kept:
-                session.close()
+            self._keep(session)
+
+    def _keep(self, session: requests.Session) -> None:
+        with self._lock:
+            is_kept = not self._is_closed
+            if is_kept:
+                self._idle.append(session)
+        if not is_kept:
+            session.close()
 
     def _new_session(self) -> requests.Session:
+        self._made += 1
         session = requests.Session()
         if self.options.api_key:
             session.auth = _BearerToken(self.options.api_key)
@@ -187,6 +211,16 @@ class _Adapter(HTTPAdapter):
             "http": self._pool(HTTPConnectionPool, HTTPConnection),
             "https": self._pool(HTTPSConnectionPool, HTTPSConnection),
         }
+
+    def open(self, request: requests.PreparedRequest, **tls: Any) -> None:
+        """Open the connection on which such a request will be sent."""
+        pool: Any = self.get_connection_with_tls_context(request, **tls)
+        connection = pool._get_conn(timeout=self._stall_seconds)
+        connection.timeout = self._stall_seconds
+        try:
+            connection.connect()
+        finally:
+            pool._put_conn(connection)
 
     def _pool(self, pool: Any, connection: Any) -> Any:
         """A class of pools whose connections are known, and keep to the limit."""

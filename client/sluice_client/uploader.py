@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sluice_client.chunk_sender import ChunkSender, OpenedFile
+from sluice_client.connections import FIRST
 from sluice_client.direct_cells import DirectCells
 from sluice_client.errors import (
     ContentMismatch,
@@ -19,7 +20,7 @@ from sluice_client.errors import (
 )
 from sluice_client.hashing import BackgroundHash, Kind, compare, hash_of, in_transit
 from sluice_client.local_file import LocalFile
-from sluice_client.pace import Pace
+from sluice_client.pace import FIRST_BYTES, SharedPace
 from sluice_client.progress import Meter, Phase, ProgressListener
 from sluice_client.resume_store import ResumeStore, UploadRecord
 from sluice_client.spans import Spans
@@ -60,7 +61,7 @@ class UploadContext:
 
     transport: Transport
     store: ResumeStore
-    pace: Pace
+    pace: SharedPace
     direct: DirectCells
 
 
@@ -138,6 +139,10 @@ class _FileUpload:
 
     def _find_or_create(self) -> dict[str, Any]:
         server = self._transport.base_url
+        self._context.pace.ask_ahead()
+        self._transport.open_ahead(
+            min(FIRST, self._transport.options.parallel, -(-self._file.size // FIRST_BYTES))
+        )
         record = self._context.store.load(server, self._fingerprint)
         if record is not None:
             with suppress(Refused):
@@ -182,7 +187,7 @@ class _FileUpload:
                     self._transport,
                     self._opened,
                     upload_id,
-                    pace=self._context.pace,
+                    pace=self._context.pace.get(),
                     meter=self._meter,
                     direct=self._context.direct,
                 )

@@ -63,6 +63,13 @@ def test_a_line_whose_queue_is_full_is_left_to_two_within_three_seconds() -> Non
     assert Line(each(2), queue=0.1).counts(3)[-1] == 2
 
 
+def test_connections_that_were_given_back_return_once_there_is_no_queue() -> None:
+    line = Line(each(6), queue=0.1)
+    assert line.counts(3)[-1] == 2
+    line.queue = 0.0
+    assert line.counts(6)[-1] == FIRST
+
+
 def test_a_clean_line_keeps_what_it_has() -> None:
     assert set(Line(each(24)).counts(30)) == {FIRST}
 

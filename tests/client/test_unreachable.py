@@ -127,7 +127,7 @@ def test_an_upload_waits_for_the_server_to_start(nowhere: CommandLine, make_file
     with socket.create_server(("127.0.0.1", int(nowhere.url.rpartition(":")[2]))) as listener:
         listener.settimeout(SOON_SECONDS)
         connection, _ = listener.accept()
-        assert connection.recv(100).startswith(b"GET /api/server ")
+        assert connection.recv(100).startswith(b"POST /api/uploads ")
         connection.close()
     process.send_signal(signal.SIGINT)
     assert finish(process).code == 4
