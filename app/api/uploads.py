@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from flask import Blueprint, Response, jsonify
+from flask import Blueprint, Response, jsonify, request
 
 from app.domain.access import THROUGH_LINKS, Action, Caller, CallerKind
 from app.domain.cells import CellOffer, PromisedCell, check_crc32c
-from app.domain.errors import InvalidRequest, NotDirect
+from app.domain.errors import InvalidRequest, NotDirect, UploadNotFound
 from app.domain.moments import instant
 from app.domain.ranges import ByteRange
-from app.domain.upload import Upload, parse_upload_id
+from app.domain.upload import Upload, UploadId, parse_upload_id
 from app.http.access_rules import requires
 from app.http.audited import audit_removal
 from app.http.bodies import json_object, member
@@ -32,6 +32,9 @@ LIST_LIMIT = 1000
 
 SENT_LIMIT = 1000
 """Longest list of files that a sender has sent, newest first."""
+
+IDS_AT_ONCE = 100
+"""Most ids that one request may name: they fill most of the 4094 bytes of a request line."""
 
 CELLS_AT_ONCE = 100
 """Most cells that one request may name: 2 GB and more."""
@@ -61,9 +64,22 @@ def create() -> tuple[Response, int, dict[str, str]]:
 @blueprint.get("")
 @requires(Action.FOLLOW)
 def index() -> Response:
-    """Uploads in progress."""
-    found = current_services().uploads.active(current_scope(), LIST_LIMIT)
+    """Uploads in progress; with `id`, those with these ids, also complete ones."""
+    uploads = current_services().uploads
+    if ids := request.args.getlist("id"):
+        found = uploads.get_all(current_scope(), _parse_ids(ids))
+    else:
+        found = uploads.active(current_scope(), LIST_LIMIT)
     return jsonify({"uploads": _with_senders(found)})
+
+
+def _parse_ids(texts: Sequence[str]) -> list[UploadId]:
+    if len(texts) > IDS_AT_ONCE:
+        raise InvalidRequest(f"The parameter id may be given {IDS_AT_ONCE} times at most.")
+    try:
+        return [parse_upload_id(text) for text in texts]
+    except UploadNotFound as error:
+        raise InvalidRequest("The parameter id must be the id of an upload.") from error
 
 
 @blueprint.get("/sent")

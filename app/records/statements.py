@@ -76,6 +76,19 @@ BY_FINGERPRINT = (
 
 BY_FINGERPRINT_AND_SENDER = BY_FINGERPRINT.where(uploads.c.sender == bindparam("sender"))
 
+
+def by_fingerprints(owner: str, fingerprints: Collection[str], sender: str | None) -> Select[Any]:
+    """As `BY_FINGERPRINT` for several files of any length, the newest upload last."""
+    query = select(*UPLOAD).where(
+        uploads.c.owner == owner,
+        uploads.c.fingerprint.in_(fingerprints),
+        uploads.c.state.in_(_USABLE),
+    )
+    if sender is not None:
+        query = query.where(uploads.c.sender == sender)
+    return query.order_by(uploads.c.created_at)
+
+
 _VALUES: dict[str, Any] = {
     column.name: bindparam(column.name)
     for column in uploads.columns

@@ -133,6 +133,11 @@ class UploadRecords:
         with self._database.read() as connection:
             return statements.get(connection, upload_id)
 
+    def get_all(self, upload_ids: Collection[UploadId]) -> dict[UploadId, Upload]:
+        """The uploads with these ids, as far as there are any."""
+        found = self._list(select(*UPLOAD).where(uploads.c.id.in_(upload_ids)))
+        return {upload.id: upload for upload in found}
+
     def find(self, owner: str, client_key: str) -> Upload | None:
         """The owner's upload of that client key."""
         key = {"owner": owner, "client_key": client_key}
@@ -152,6 +157,14 @@ class UploadRecords:
             file["sender"], statement = sender, statements.BY_FINGERPRINT_AND_SENDER
         with self._database.read() as connection:
             return statements.first(connection, statement, file)
+
+    def find_fingerprints(
+        self, owner: str, files: Collection[tuple[str, int]], *, sender: str | None = None
+    ) -> dict[tuple[str, int], Upload]:
+        """The same for several files, each with its length, by one query."""
+        query = statements.by_fingerprints(owner, {fingerprint for fingerprint, _ in files}, sender)
+        found = {(upload.fingerprint or "", upload.length): upload for upload in self._list(query)}
+        return {file: found[file] for file in files if file in found}
 
     def add_received(
         self, upload: Upload, span: ByteRange, now: datetime, *, crc32c: int | None = None

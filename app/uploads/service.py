@@ -11,6 +11,7 @@ from datetime import datetime
 from app.domain.access import Scope, is_through_link
 from app.domain.errors import (
     InvalidRequest,
+    NotAllowed,
     UploadComplete,
     UploadConflict,
     UploadGone,
@@ -139,6 +140,15 @@ class UploadService:
     def get(self, scope: Scope, upload_id: UploadId) -> Upload:
         """The upload; raises `UploadNotFound`, `NotAllowed` or `UploadGone`."""
         return scope.require(self._records.get(upload_id)).require_present()
+
+    def get_all(self, scope: Scope, upload_ids: Sequence[UploadId]) -> list[Upload]:
+        """Those of the uploads that `get` would return, in the order of the ids."""
+        known = self._records.get_all(upload_ids)
+        found = []
+        for upload_id in dict.fromkeys(upload_ids):
+            with suppress(KeyError, UploadNotFound, NotAllowed, UploadGone):
+                found.append(scope.require(known[upload_id]).require_present())
+        return found
 
     def find(self, scope: Scope, client_key: str, length: int) -> Upload | None:
         """The upload with a client's own key; `UploadConflict` if its length differs."""

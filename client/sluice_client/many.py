@@ -5,11 +5,13 @@ from __future__ import annotations
 import queue
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from sluice_client.bundle_sender import BundleSender, OnOutcome, uploaded
 from sluice_client.crew import Crew
 from sluice_client.errors import (
+    ContentMismatch,
     FileProblem,
     Interrupted,
     KeyRefused,
@@ -25,6 +27,9 @@ from sluice_client.uploader import UploadContext, Uploaded, upload_file
 FILES_AT_ONCE = 2
 """While the server verifies one, the next is sent. More gain nothing: the bandwidth or the server's
 disk is the limit, and every file uses several connections already."""
+
+IDS_AT_ONCE = 100
+"""Most uploads that the server is asked about in one request."""
 
 
 def upload_many(
@@ -63,13 +68,10 @@ def _in_bundles(
 ) -> list[LocalFile]:
     """Send what the server does not have yet; returns what it does not accept in bundles."""
     fingerprints = _fingerprints(files, on_outcome)
-    new = []
-    for file in [file for file in files if file in fingerprints]:
-        known = _stored_before(context, file, fingerprints[file])
-        if known is None:
-            new.append(file)
-        else:
-            on_outcome(file, known)
+    outcomes = _stored_before(context, fingerprints)
+    for file, outcome in outcomes.items():
+        on_outcome(file, outcome)
+    new = [file for file in fingerprints if file not in outcomes]
     if not new:
         return []
     meter = Meter(f"{len(new)} small files", sum(file.size for file in new), listener)
@@ -101,23 +103,42 @@ def _fingerprints(files: Sequence[LocalFile], on_outcome: OnOutcome) -> dict[Loc
 
 
 def _stored_before(
-    context: UploadContext, file: LocalFile, fingerprint: str
-) -> Uploaded | SluiceError | None:
-    """The outcome for a file that an earlier run stored, if it is still there and unchanged."""
+    context: UploadContext, fingerprints: Mapping[LocalFile, str]
+) -> dict[LocalFile, Uploaded | SluiceError]:
+    """The outcomes for files that an earlier run stored, as far as they are there and unchanged."""
     server = context.transport.base_url
-    try:
+    outcomes: dict[LocalFile, Uploaded | SluiceError] = {}
+    ids: dict[LocalFile, str] = {}
+    for file, fingerprint in fingerprints.items():
         record = context.store.load(server, fingerprint)
-        if record is None or record.checksum is None or record.checksum != _checksum_of(file):
-            return None
-        document = context.transport.json("GET", f"/api/uploads/{record.id}")
-        return uploaded(server, file, document, sent=0)
-    except (ServerUnreachable, Interrupted, KeyRefused):
-        raise
-    except Refused:
-        context.store.forget(server, fingerprint)
-        return None
-    except SluiceError as error:
-        return error
+        try:
+            if record and record.checksum and record.checksum == _checksum_of(file):
+                ids[file] = record.id
+        except (FileProblem, ContentMismatch) as error:
+            outcomes[file] = error
+    documents = _stored(context, list(ids.values()))
+    for file, upload_id in ids.items():
+        if upload_id in documents:
+            outcomes[file] = uploaded(server, file, documents[upload_id], sent=0)
+        else:
+            context.store.forget(server, fingerprints[file])
+    return outcomes
+
+
+def _stored(context: UploadContext, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """What the server says of those of the uploads that are still there, complete."""
+    documents: dict[str, dict[str, Any]] = {}
+    for start in range(0, len(ids), IDS_AT_ONCE):
+        query = {"id": ids[start : start + IDS_AT_ONCE]}
+        try:
+            page = context.transport.json("GET", "/api/uploads", params=query)
+        except KeyRefused:
+            raise
+        except Refused:  # The bundles find them by their fingerprints.
+            continue
+        found = [each for each in page.get("uploads", []) if each["state"] == "complete"]
+        documents |= {str(each["id"]): each for each in found}
+    return documents
 
 
 def _checksum_of(file: LocalFile) -> str:

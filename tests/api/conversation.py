@@ -96,6 +96,7 @@ def _create(conversation: Conversation) -> None:
 
 def _refuse_to_create(conversation: Conversation) -> None:
     large = {"name": "film.mp4", "size": MAX_UPLOAD_BYTES + 1}
+    conversation.ask("get", UPLOADS, query_string={"id": "1"})
     conversation.ask("post", UPLOADS, data=b"{")
     conversation.ask("post", UPLOADS, json=large)
     conversation.ask("post", UPLOADS, json={"name": "run.exe", "size": 1})

@@ -72,10 +72,25 @@ def test_an_uploaded_folder_is_not_sent_again(
     slow_command.run("upload", home / "twice")
     make_file("twice/day 0/new.mov", 5_000)
     line.heal()
+    line.requests.clear()
     again = slow_command.run("upload", home / "twice", "--json")
     assert again.code == 0, again.err
+    assert sum("/api/uploads" in request.path for request in line.requests) == 1
     assert sum(document["sent"] for document in again.documents) == 5_000
     assert len(stored_under(server, "twice")) == len(files) + 1
+
+
+def test_files_that_are_gone_from_the_server_are_sent_again(
+    server: Server, command: CommandLine, make_file: MakeFile, home: Path
+) -> None:
+    files = make_folder(make_file, "gone", 5)
+    command.run("upload", home / "gone")
+    for video in list(videos_under(server, "gone"))[:2]:
+        server.delete(f"/api/videos/{video['id']}")
+    again = command.run("upload", home / "gone", "--json")
+    assert again.code == 0, again.err
+    assert sum(document["sent"] > 0 for document in again.documents) == 2
+    assert stored_under(server, "gone") == sorted(files.items())
 
 
 def test_interrupted_bundles_store_each_file_once(
