@@ -145,8 +145,15 @@ class End:
     def run(
         self, command: Sequence[str], *, timeout: float | None = None, **options: Any
     ) -> subprocess.CompletedProcess[Any]:
-        """As `subprocess.run`, here."""
-        return subprocess.run([*self._inside, *command], timeout=timeout, check=False, **options)
+        """Run it here, and end what it has started if it takes too long."""
+        if options.pop("capture_output", False):
+            options |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        process = subprocess.Popen([*self._inside, *command], start_new_session=True, **options)
+        try:
+            out, errors = process.communicate(timeout=timeout)
+        finally:
+            _end(process)
+        return subprocess.CompletedProcess(command, process.returncode, out, errors)
 
     def await_listener(self, port: int, seconds: float = 60.0) -> None:
         """Return once something listens here; raises `TimeoutError`."""
