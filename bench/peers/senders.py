@@ -116,9 +116,8 @@ class Versitygw:
         return [self.program]
 
     def command(self, folder: Path, port: int, host: str = LOOPBACK) -> list[str]:
-        """As the tests run it."""
+        """As the tests run it, but for the bucket, which rclone creates."""
         files, facts = folder / "files", folder / "facts"
-        (files / BUCKET).mkdir(parents=True)
         facts.mkdir()
         key = [f"ROOT_ACCESS_KEY={S3_KEY}", f"ROOT_SECRET_KEY={S3_SECRET}"]
         options = ["--port", f"{host}:{port}", "--keep-alive", "posix", "--sidecar", str(facts)]
