@@ -6,8 +6,6 @@ the next run goes on where one stopped. What arrived is compared with what was s
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 import threading
 import time
@@ -17,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from bench.lib.harness import Benchmark, Lab, NotRunnable
-from bench.lib.lossy_line import MTU, LossyLine, Quality, lossy_line
+from bench.lib.lossy_line import MTU, LossyLine, Quality, lossy_line, what_is_missing
 from bench.lib.meter import await_idle
 from bench.lib.plot import Plot, panel_of
 from bench.lib.report import Table
@@ -104,8 +102,8 @@ NOTES = (
     "a page from the choice of the file. 20 Mbit/s in each direction, a queue of one round trip, "
     "cubic unless the sender asks for another; 20 MB take 8.3 s at best. The digest of every file "
     "on the server's disk was compared.",
-    f"Cuts come after {CUT_AFTER_BYTES // MB} MB. In brackets: seconds from the line's return until "
-    f"{BACK_BYTES // 1000} kB have passed, and the share of the file that was sent twice.",
+    f"Cuts come after {CUT_AFTER_BYTES // MB} MB. In brackets: seconds from the line's return "
+    f"until {BACK_BYTES // 1000} kB have passed, and the share of the file that was sent twice.",
 )
 
 
@@ -135,16 +133,6 @@ def run(lab: Lab) -> list[Table]:
     notes = [*NOTES, note, *([f"Failed: {'; '.join(failures)}."] if failures else [])]
     tables = [_table(lab, part, senders) for part in parts]
     return [*tables[:-1], replace(tables[-1], notes=tuple(notes))]
-
-
-def what_is_missing() -> str | None:
-    """Why this machine cannot have a line; None if it can."""
-    if os.geteuid() != 0:
-        return "network namespaces need root"
-    if not Path("/dev/net/tun").exists():
-        return "there is no /dev/net/tun"
-    absent = [name for name in ("ip", "ss", "unshare", "nsenter") if shutil.which(name) is None]
-    return f"not installed: {', '.join(absent)}" if absent else None
 
 
 class SenderFailed(Exception):

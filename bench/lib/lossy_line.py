@@ -199,6 +199,16 @@ class LossyLine:
                 direction.arrive(now)
 
 
+def what_is_missing() -> str | None:
+    """Why this machine cannot have a line; None if it can."""
+    if os.geteuid() != 0:
+        return "network namespaces need root"
+    if not Path("/dev/net/tun").exists():
+        return "there is no /dev/net/tun"
+    absent = [name for name in ("ip", "ss", "unshare", "nsenter") if shutil.which(name) is None]
+    return f"not installed: {', '.join(absent)}" if absent else None
+
+
 @contextmanager
 def lossy_line(
     quality: Quality, *, congestion_control: str = "cubic", seed: int = 1

@@ -27,7 +27,7 @@ from tests.live_server import ROOT, Server, leave_database, leave_measurement
 LOOPBACK = "127.0.0.1"
 
 STORED_SECONDS = 10.0
-"""A server that has not put the file into its place by then, after its sender ended, has not got it."""
+"""How long after the end of a sender its server may take to put the file into its place."""
 
 S3_KEY, S3_SECRET = "benchmark", "benchmark-secret"
 
