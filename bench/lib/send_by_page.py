@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +21,9 @@ PATIENCE_MILLISECONDS = 3_600_000
 """Whoever runs this ends it when it takes too long."""
 
 UPPY = BUILT / "uppy"
+
+NO_ADDRESS_CHECKS = "--disable-web-security"
+"""A page that we answer for has no address, and may otherwise not send to one that is private."""
 
 UPPY_PAGE = """<!doctype html>
 <link rel="stylesheet" href="/uppy.min.css"><div id="drop"></div>
@@ -77,7 +81,7 @@ def send_by_uppy(page: Page, url: str, file: str) -> float:
     return began
 
 
-PAGES = {
+PAGES: dict[str, Callable[[Page, str, str], float]] = {
     "sluice": send_by_sluice,
     "copyparty": send_by_copyparty,
     "copyparty-6": partial(send_by_copyparty, at_once=6),
@@ -89,7 +93,7 @@ PAGES = {
 def main(name: str, url: str, file: str) -> None:
     """Send it, and print the seconds."""
     with sync_playwright() as playwright:
-        flags = list(BROWSER_FLAGS)
+        flags = [*BROWSER_FLAGS, *([NO_ADDRESS_CHECKS] if name == "uppy" else [])]
         browser = playwright.chromium.launch(executable_path=find_browser(), args=flags)
         page = browser.new_page()
         page.set_default_timeout(PATIENCE_MILLISECONDS)
