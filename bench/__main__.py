@@ -1,6 +1,6 @@
 """Runs benchmarks, prints their tables, keeps their results.
 
-python -m bench [--quick] [--rounds N] [--folder DIR] [--docs] [--redraw] [NAME...]
+python -m bench [--quick] [--rounds N] [--only REGEX] [--folder DIR] [--docs] [--redraw] [NAME...]
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.cases import all_benchmarks
-from bench.lib.harness import Benchmark, NotRunnable, prepared_lab
+from bench.lib.harness import RESULTS, Benchmark, NotRunnable, prepared_lab
 from bench.lib.plot import redraw
 from bench.lib.report import (
     Run,
@@ -31,7 +31,6 @@ from bench.lib.summary import update_summary
 
 BENCHMARKS = all_benchmarks()
 
-RESULTS = Path(__file__).parent / "results"
 QUICK_RESULTS = RESULTS / "quick"
 DOCUMENT = Path(__file__).parent.parent / "docs" / "performance.md"
 PLOTS = DOCUMENT.parent / "plots"
@@ -92,6 +91,7 @@ def _run(benchmark: Benchmark, options: argparse.Namespace, quick_seconds: float
             options.folder,
             quick_seconds=quick_seconds if options.quick else None,
             rounds=options.rounds,
+            only=options.only,
         ) as lab:
             tables = benchmark.run(lab)
     except NotRunnable as error:
@@ -125,6 +125,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"any of {', '.join(names)}")
     parser.add_argument("--quick", action="store_true", help=QUICK_HELP)
     parser.add_argument("--rounds", type=int, help="number of rounds")
+    parser.add_argument(
+        "--only",
+        default="",
+        metavar="REGEX",
+        help="of benchmarks whose samples are saved one by one, the cases that it matches",
+    )
     parser.add_argument(
         "--folder", type=Path, default=RESULTS, help="a folder on the disk to measure"
     )

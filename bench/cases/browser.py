@@ -270,5 +270,5 @@ BENCHMARK = Benchmark(
     needed_bytes=3 * GB,
     rounds=7,
     seconds=600,
-    quick_seconds=12,
+    quick_seconds=6,
 )

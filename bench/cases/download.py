@@ -103,5 +103,5 @@ BENCHMARK = Benchmark(
     needed_bytes=4 * GB,
     rounds=5,
     seconds=300,
-    quick_seconds=10,
+    quick_seconds=8,
 )

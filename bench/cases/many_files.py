@@ -173,5 +173,5 @@ BENCHMARK = Benchmark(
     draw=draw,
     needed_bytes=10 * GB,
     seconds=400,
-    quick_seconds=10,
+    quick_seconds=8,
 )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,9 +20,14 @@ import requests
 from bench.lib.meter import await_idle
 from bench.lib.page_cache import PageCache
 from bench.lib.plot import Plot
-from bench.lib.report import Table
+from bench.lib.report import Table, facts
 from bench.lib.samples import GB, Sample
 from tests.live_server import START_SECONDS, Server
+
+RESULTS = Path(__file__).parents[1] / "results"
+
+RANDOM_BYTES = 8 * 1024 * 1024
+"""Made at once."""
 
 SPARE_BYTES = 2 * GB
 """Stays free on the disk beside what a benchmark needs."""
@@ -69,6 +76,8 @@ class Lab:
     is_quick: bool
     round_count: int
     seconds: float
+    only: str = ""
+    """A regular expression: benchmarks whose cases can be chosen measure those that it matches."""
     samples: list[Sample] = field(default_factory=list)
     servers: ExitStack = field(default_factory=ExitStack)
     """Stops the servers that are kept from one sample to the next."""
@@ -78,6 +87,24 @@ class Lab:
         self._sources: list[Path] = []
         self._kept: dict[tuple[object, ...], BenchServer] = {}
         self._started = time.monotonic()
+        self._saved: Path | None = None
+
+    def resume(self, name: str) -> None:
+        """Take over the samples that earlier full runs saved, and save each from now on.
+
+        The file says where each was measured; remove it to begin again.
+        """
+        if self.is_quick:
+            return
+        self._saved = RESULTS / f"{name}.jsonl"
+        if self._saved.exists():
+            for line in self._saved.read_text(encoding="utf-8").splitlines():
+                self.samples.append(Sample(**json.loads(line)["sample"]))
+
+    def is_due(self, case: str, number: int) -> bool:
+        """Whether a case is chosen and has no sample of this round yet."""
+        is_there = any(sample.round == number for sample in self.of(case))
+        return not is_there and re.search(self.only, case) is not None
 
     def settle(self) -> None:
         """Fill free memory with page cache, so that all cases start alike; not in a quick run."""
@@ -116,6 +143,10 @@ class Lab:
     def keep(self, sample: Sample) -> Sample:
         """Record a sample, and print it as a sign of progress."""
         self.samples.append(sample)
+        if self._saved is not None:
+            self._saved.parent.mkdir(parents=True, exist_ok=True)
+            with self._saved.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"sample": asdict(sample), "facts": facts()}) + "\n")
         rate = f", {sample.mb_per_second:.0f} MB/s" if sample.byte_count else ""
         print(f"  round {sample.round}: {sample.case}: {sample.seconds:.2f} s{rate}", flush=True)
         return sample
@@ -170,13 +201,15 @@ class Lab:
                 server.stop()
 
     def source(self, length: int, name: str = "source") -> Path:
-        """A new file of random bytes, which nothing can compress; `settle` keeps it cached."""
+        """A new file of random bytes, of which none come twice: copyparty sends a chunk once.
+
+        `settle` keeps it cached.
+        """
         path = self.folder / name
         path.parent.mkdir(exist_ok=True)
-        block = os.urandom(min(length, 8 * 1024 * 1024))
         with path.open("wb") as file:
-            for start in range(0, length, len(block)):
-                file.write(block[: length - start])
+            for start in range(0, length, RANDOM_BYTES):
+                file.write(os.urandom(min(RANDOM_BYTES, length - start)))
             file.flush()
             os.fsync(file.fileno())
         self._sources.append(path)
@@ -208,6 +241,7 @@ def prepared_lab(
     *,
     quick_seconds: float | None = None,
     rounds: int | None = None,
+    only: str = "",
 ) -> Iterator[Lab]:
     """A lab in a folder below `parent`, removed afterwards; may raise `NotEnoughRoom`."""
     is_quick = quick_seconds is not None
@@ -220,6 +254,6 @@ def prepared_lab(
         count = rounds or (1 if is_quick else benchmark.rounds)
         seconds = benchmark.seconds if quick_seconds is None else quick_seconds
         with ExitStack() as servers:
-            yield Lab(folder, is_quick, count, seconds, servers=servers)
+            yield Lab(folder, is_quick, count, seconds, only, servers=servers)
     finally:
         shutil.rmtree(folder)

@@ -145,8 +145,15 @@ class End:
     def run(
         self, command: Sequence[str], *, timeout: float | None = None, **options: Any
     ) -> subprocess.CompletedProcess[Any]:
-        """As `subprocess.run`, here."""
-        return subprocess.run([*self._inside, *command], timeout=timeout, check=False, **options)
+        """Run it here, and end what it has started if it takes too long."""
+        if options.pop("capture_output", False):
+            options |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        process = subprocess.Popen([*self._inside, *command], start_new_session=True, **options)
+        try:
+            out, errors = process.communicate(timeout=timeout)
+        finally:
+            _end(process)
+        return subprocess.CompletedProcess(command, process.returncode, out, errors)
 
     def await_listener(self, port: int, seconds: float = 60.0) -> None:
         """Return once something listens here; raises `TimeoutError`."""
@@ -190,6 +197,16 @@ class LossyLine:
             for direction in both:
                 direction.accept(now)
                 direction.arrive(now)
+
+
+def what_is_missing() -> str | None:
+    """Why this machine cannot have a line; None if it can."""
+    if os.geteuid() != 0:
+        return "network namespaces need root"
+    if not Path("/dev/net/tun").exists():
+        return "there is no /dev/net/tun"
+    absent = [name for name in ("ip", "ss", "unshare", "nsenter") if shutil.which(name) is None]
+    return f"not installed: {', '.join(absent)}" if absent else None
 
 
 @contextmanager

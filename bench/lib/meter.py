@@ -132,6 +132,29 @@ def cpu_seconds_of(processes: Iterable[psutil.Process]) -> float:
     return total
 
 
+def tree_cpu_seconds_of(processes: Iterable[psutil.Process]) -> float:
+    """The same, and what processes that they started and that have ended used, to 10 ms.
+
+    Its growth is what a server's whole tree used, with those that came or went meanwhile.
+    """
+    ended = 0.0
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            times = process.cpu_times()
+            ended += times.children_user + times.children_system
+    return cpu_seconds_of(processes) + ended
+
+
+def await_quiet(family: Callable[[], list[psutil.Process]], seconds: float) -> None:
+    """Return once a server has used next to no CPU time for so long: work may begin late."""
+    deadline = time.monotonic() + IDLE_TIMEOUT_SECONDS + seconds
+    used = float("inf")
+    while used > IDLE_SHARE * seconds and time.monotonic() < deadline:
+        before = tree_cpu_seconds_of(family())
+        time.sleep(seconds)
+        used = tree_cpu_seconds_of(family()) - before
+
+
 def await_idle(family: Callable[[], list[psutil.Process]]) -> None:
     """Return once a server has all its processes and none is still starting.
 

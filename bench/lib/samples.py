@@ -23,6 +23,10 @@ class Sample:
     peak_bytes: int | None = None
     store_cpu_seconds: float | None = None
     """Of the object store, where there is one."""
+    recovery_seconds: float | None = None
+    """From the return of a line that was cut until bytes passed again."""
+    line_bytes: int | None = None
+    """Of the packets that passed an emulated line to the server, headers and all."""
 
     @property
     def mb_per_second(self) -> float:

@@ -1,33 +1,103 @@
-"""Uploads a file by the page in headless Chromium: `python -m bench.lib.send_by_page URL FILE`.
+"""Uploads a file by a page in headless Chromium: `python -m bench.lib.send_by_page PAGE URL FILE`.
 
-Prints the seconds from the choice of the file until the page says that it is uploaded.
+PAGE is one of `PAGES`. Prints the seconds from the choice of the file until the page says that it
+is uploaded.
 """
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Page, Route, sync_playwright
 
+from bench.peers.process import BUILT
 from tests.browser.tools import BROWSER_FLAGS, find_browser
 
-PATIENCE_MILLISECONDS = 600_000
+PATIENCE_MILLISECONDS = 3_600_000
+"""Whoever runs this ends it when it takes too long."""
+
+UPPY = BUILT / "uppy"
+
+NO_ADDRESS_CHECKS = "--disable-web-security"
+"""A page that we answer for has no address, and may otherwise not send to one that is private."""
+
+UPPY_PAGE = """<!doctype html>
+<link rel="stylesheet" href="/uppy.min.css"><div id="drop"></div>
+<script src="/uppy.min.js"></script>
+<script>
+  new Uppy.Uppy()
+    .use(Uppy.Dashboard, { inline: true, target: "#drop" })
+    .use(Uppy.Tus, { endpoint: "/files/" });
+</script>"""
+"""As its documentation begins; served from the address of tusd, so that no preflight is needed."""
 
 
-def main(url: str, file: str) -> None:
-    """Choose the file, and wait."""
+def send_by_sluice(page: Page, url: str, file: str) -> float:
+    """Ours."""
+    page.goto(url)
+    with page.expect_file_chooser() as chooser:
+        page.get_by_role("button", name="Choose files").click()
+    began = time.monotonic()
+    chooser.value.set_files(file)
+    page.locator(".dz-success").wait_for()
+    return began
+
+
+def send_by_copyparty(page: Page, url: str, file: str, *, at_once: int | None = None) -> float:
+    """With as many parallel uploads as it comes with, or clicked to `at_once`."""
+    page.goto(f"{url}/?ops=up2k")
+    page.locator("#u2etas, #u2etaw").first.wait_for(state="attached")
+    page.locator('#ops a[data-dest="up2k"]').click()
+    while at_once and int(page.locator("#nthread").input_value()) < at_once:
+        page.locator("#nthread_add").click()
+    began = time.monotonic()
+    page.locator("#file1").set_input_files(file)
+    page.locator("#modal-ok").click()
+    page.locator('#u2cards a[act="ok"] span', has_text="1").wait_for()
+    return began
+
+
+def send_by_uppy(page: Page, url: str, file: str) -> float:
+    """Its dashboard and its plug-in for tus."""
+
+    def answer(route: Route) -> None:
+        name = route.request.url.rpartition("/")[2]
+        if name:
+            route.fulfill(path=UPPY / name)
+        else:
+            route.fulfill(body=UPPY_PAGE, content_type="text/html")
+
+    page.route(lambda address: address.startswith(url) and "/files" not in address, answer)
+    page.goto(f"{url}/")
+    page.locator(".uppy-Dashboard-input").first.wait_for(state="attached")
+    began = time.monotonic()
+    page.locator(".uppy-Dashboard-input").first.set_input_files(file)
+    page.locator(".uppy-StatusBar-actionBtn--upload").click()
+    page.locator(".uppy-StatusBar.is-complete").wait_for()
+    return began
+
+
+PAGES: dict[str, Callable[[Page, str, str], float]] = {
+    "sluice": send_by_sluice,
+    "copyparty": send_by_copyparty,
+    "copyparty-6": partial(send_by_copyparty, at_once=6),
+    "uppy": send_by_uppy,
+}
+"""Each returns the time, by the monotonic clock, at which the file was chosen."""
+
+
+def main(name: str, url: str, file: str) -> None:
+    """Send it, and print the seconds."""
     with sync_playwright() as playwright:
-        flags = list(BROWSER_FLAGS)
+        flags = [*BROWSER_FLAGS, *([NO_ADDRESS_CHECKS] if name == "uppy" else [])]
         browser = playwright.chromium.launch(executable_path=find_browser(), args=flags)
         page = browser.new_page()
         page.set_default_timeout(PATIENCE_MILLISECONDS)
-        page.goto(url)
-        with page.expect_file_chooser() as chooser:
-            page.get_by_role("button", name="Choose files").click()
-        began = time.monotonic()
-        chooser.value.set_files(file)
-        page.locator(".dz-success").wait_for()
+        began = PAGES[name](page, url, str(Path(file)))
         print(time.monotonic() - began)
         browser.close()
 

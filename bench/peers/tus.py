@@ -39,9 +39,9 @@ class Tusd:
         """What `scripts/peers tusd` builds."""
         return [self.program]
 
-    def command(self, folder: Path, port: int) -> list[str]:
+    def command(self, folder: Path, port: int, host: str = "127.0.0.1") -> list[str]:
         """No lines of its log about requests: our access log is one line a request, its is many."""
-        options = {"host": "127.0.0.1", "port": str(port), "base-path": BASE, "verbose": "false"}
+        options = {"host": host, "port": str(port), "base-path": BASE, "verbose": "false"}
         if self.bucket is None:
             options["upload-dir"] = str(folder / "files")
         else:
@@ -118,14 +118,14 @@ class TusNode:
     @property
     def needs(self) -> Sequence[Path | None]:
         """A Node.js, and the packages that `make setup-dev` brings."""
-        return [_node(), PACKAGES / "server", self._store]
+        return [find_node(), PACKAGES / "server", self._store]
 
     def command(self, folder: Path, port: int) -> list[str]:
         """One process, as its documentation has it."""
         place = [str(folder / "files")]
         if self.bucket is not None:
             place = [self.bucket.bucket, self.bucket.endpoint]
-        words = [str(_node()), str(self.script), str(port), self._store.name, *place]
+        words = [str(find_node()), str(self.script), str(port), self._store.name, *place]
         return [*_variables(self.bucket, folder), *words]
 
     def upload(
@@ -155,6 +155,7 @@ def _variables(bucket: Access | None, folder: Path) -> list[str]:
     return ["env", *(f"{name}={value}" for name, value in values.items())]
 
 
-def _node() -> Path | None:
+def find_node() -> Path | None:
+    """The Node.js that set-up installed, or the machine's own."""
     found = shutil.which(ROOT / ".tools" / "node" / "node") or shutil.which("node")
     return Path(found) if found else None

@@ -15,6 +15,7 @@ LOCKED_FILES = (
     "scripts/requirements-node.txt",
     "scripts/requirements-ffmpeg.txt",
     "scripts/requirements-go.txt",
+    "scripts/requirements-copyparty.txt",
 )
 
 

@@ -254,3 +254,19 @@ def test_a_server_counts_as_started_once_its_processes_are_idle() -> None:
         child.kill()
         process.kill()
     assert cpu_seconds_of([top]) == 0
+
+
+def test_a_run_goes_on_with_the_samples_that_an_earlier_one_saved(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(harness, "RESULTS", tmp_path)
+    sample = Sample(case="1 %: client", round=0, byte_count=1, seconds=1.0)
+    earlier = Lab(tmp_path, False, 2, 60.0)
+    earlier.resume("line")
+    earlier.keep(sample)
+    later = Lab(tmp_path, False, 2, 60.0, only="client")
+    later.resume("line")
+    assert later.samples == [sample]
+    assert not later.is_due("1 %: client", 0)
+    assert later.is_due("1 %: client", 1)
+    assert not later.is_due("1 %: page", 1)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from bench.lib.lossy_line import LossyLine, Quality, lossy_line
+from bench.lib.lossy_line import LossyLine, Quality, lossy_line, what_is_missing
 
-pytestmark = [
-    pytest.mark.e2e,
-    pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
-    pytest.mark.skipif(not Path("/dev/net/tun").exists(), reason="there is no /dev/net/tun"),
-]
+MISSING = what_is_missing()
+
+pytestmark = [pytest.mark.e2e, pytest.mark.skipif(MISSING is not None, reason=MISSING or "")]
 
 PORT = 8000
 COUNT = 1_000_000
