@@ -268,8 +268,11 @@ def test_an_interrupted_film_goes_on_with_its_index(
 ) -> None:
     index = index_of(camera_film)
     line.on_head = _lose_all_but_the_head
+    client = make_client(line.url, chunk_bytes=MIB, give_up_seconds=1.0)
     with pytest.raises(ServerUnreachable):
-        make_client(line.url, chunk_bytes=MIB, give_up_seconds=1.0).upload(camera_film)
+        client.upload(camera_film)
+    client.close()
+    wait_until(lambda: line.is_quiet, "what the client has sent is lost", HOLD_SECONDS)
     line.heal()
     make_client(line.url, chunk_bytes=MIB, parallel=1).upload(camera_film)
     chunks = chunks_of(line)
