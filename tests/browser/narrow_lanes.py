@@ -29,10 +29,9 @@ class NarrowLanes:
         self._threads: list[threading.Thread] = []
         self._start(self._accept)
 
-    @property
-    def lanes(self) -> int:
-        """How many WebSockets were asked for."""
-        return sum(head.startswith("GET /lanes") for head in self.heads)
+    def opened(self, path: str) -> int:
+        """How many connections began by getting a path, as WebSockets do."""
+        return sum(head.startswith(f"GET {path} ") for head in self.heads)
 
     def close(self) -> None:
         """End all connections."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from urllib.parse import urlsplit
 
 import pytest
+from playwright.sync_api import Page, expect
 
 from tests.browser.films import Films, sha256_of
-from tests.browser.narrow_lanes import narrow_lanes
+from tests.browser.narrow_lanes import NarrowLanes, narrow_lanes
 from tests.browser.stored import digests_of
-from tests.browser.upload_page import UploadPage
 from tests.live_server import Server
 
 pytestmark = pytest.mark.browser
@@ -19,16 +18,34 @@ NARROW = 100_000
 """Bytes per second of a connection: with five of them, a film of 9 MB takes 18 s."""
 
 ENOUGH = 8
-
-OpenPage = Callable[..., UploadPage]
+PATIENCE_MILLISECONDS = 120_000
 
 
 def test_lanes_are_opened_where_connections_are_slow(
-    default_site: Server, open_page: OpenPage, films: Films
+    default_site: Server, any_page: Page, films: Films
 ) -> None:
     with narrow_lanes(default_site.port, NARROW) as line:
-        page = open_page(replace(default_site, port=line.port), lanes=True)
-        page.choose(films.middle)
-        page.wait_for_success(films.middle)
-        assert line.lanes >= ENOUGH
+        send(any_page, line, "/", films)
+        assert line.opened("/lanes") >= ENOUGH
     assert digests_of(default_site) == {films.middle.name: sha256_of(films.middle)}
+
+
+@pytest.mark.long
+def test_visitors_of_an_upload_link_have_lanes_too(
+    default_site: Server, any_page: Page, films: Films
+) -> None:
+    link = default_site.post("/api/upload-links", json={"name": "Wedding films"}).json()
+    path = urlsplit(link["url"]).path
+    with narrow_lanes(default_site.port, NARROW) as line:
+        send(any_page, line, path, films)
+        assert line.opened(f"{path}/lanes") >= ENOUGH
+    assert digests_of(default_site) == {films.middle.name: sha256_of(films.middle)}
+
+
+def send(page: Page, line: NarrowLanes, path: str, films: Films) -> None:
+    page.goto(f"http://127.0.0.1:{line.port}{path}")
+    with page.expect_file_chooser() as chooser:
+        page.get_by_role("button", name="Choose files").click()
+    chooser.value.set_files(films.middle)
+    row = page.locator("upload-row").filter(has_text=films.middle.name)
+    expect(row).to_contain_class("dz-success", timeout=PATIENCE_MILLISECONDS)
