@@ -55,7 +55,10 @@ function start() {
     interrupted.refresh().catch(() => {});
     library.refresh().catch(() => {});
   });
-  queue.addEventListener("completed", ({ detail }) => library.refresh(detail.id).catch(() => {}));
+  queue.addEventListener("completed", ({ detail }) => {
+    arriving.forget(detail.id);
+    library.refresh(detail.id).catch(() => {});
+  });
   library.addEventListener("removed", ({ detail }) => queue.dismissCompleted((upload) => upload.id === detail));
 }
 

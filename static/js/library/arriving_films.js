@@ -17,8 +17,8 @@ const MOST_LISTED = 50;
  */
 export class ArrivingFilms extends EventTarget {
   #list = [];
-  /** What was cancelled on this page: an answer may be older than that. */
-  #cancelled = new Set();
+  /** What has ended on this page: an answer may be older than that. */
+  #ended = new Set();
 
   get list() {
     return this.#list;
@@ -28,7 +28,7 @@ export class ArrivingFilms extends EventTarget {
   async refresh(signal) {
     const uploads = (await unfinishedUploads(signal)).filter(({ state }) => state !== "complete");
     const shown = uploads.filter((upload) => !upload.yours || isWatchable(upload));
-    const list = shown.filter(({ id }) => !this.#cancelled.has(id)).slice(0, MOST_LISTED).map(fromAnswer);
+    const list = shown.filter(({ id }) => !this.#ended.has(id)).slice(0, MOST_LISTED).map(fromAnswer);
     if (JSON.stringify(list) === JSON.stringify(this.#list)) return;
     const left = this.#list.filter(({ id }) => !uploads.some((upload) => upload.id === id));
     this.#list = list;
@@ -36,9 +36,9 @@ export class ArrivingFilms extends EventTarget {
     this.dispatchEvent(new Event("change"));
   }
 
-  /** Takes one off the list that was cancelled on this page, without asking the server. */
+  /** Takes one off the list that was completed or cancelled on this page, without asking the server. */
   forget(id) {
-    this.#cancelled.add(id);
+    this.#ended.add(id);
     if (!this.#list.some((film) => film.id === id)) return;
     this.#list = this.#list.filter((film) => film.id !== id);
     this.dispatchEvent(new Event("change"));
@@ -46,7 +46,7 @@ export class ArrivingFilms extends EventTarget {
 
   /** Lists one again that could not be cancelled, once the server is asked. */
   recall(id) {
-    this.#cancelled.delete(id);
+    this.#ended.delete(id);
   }
 }
 
