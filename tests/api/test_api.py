@@ -173,7 +173,7 @@ def test_a_renamed_video_has_its_new_name_everywhere(server: Server) -> None:
     answer = server.patch(f"/api/videos/{video}", json={"filename": "nach her/über.webm"})
     assert answer.status_code == 200
     found = server.get(f"/api/videos/{video}").json()
-    # The server looks for a film in the file meanwhile.
+    # Playback may change between the requests: the server is still examining the file.
     assert answer.json() == found | {"playback": answer.json()["playback"]}
     assert answer.json()["filename"] == "nach her/über.webm"
     assert answer.json()["content_type"] == "video/webm"

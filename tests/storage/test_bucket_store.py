@@ -6,7 +6,7 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from io import FileIO
 from pathlib import Path
-from threading import Event, get_ident
+from threading import Event
 
 import pytest
 from sqlalchemy import Engine, event
@@ -42,12 +42,11 @@ def store(in_bucket: InBucket) -> Store:
 
 @contextmanager
 def counted_statements() -> Iterator[list[str]]:
-    """The statements that this thread sends to databases meanwhile."""
-    found, here = list[str](), get_ident()
+    """Collects the SQL statements of all threads while the block runs."""
+    found = list[str]()
 
     def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
-        if get_ident() == here:
-            found.append(statement)
+        found.append(statement)
 
     event.listen(Engine, "before_cursor_execute", note)
     try:
