@@ -70,39 +70,6 @@ def test_a_finished_file_is_found_by_its_fingerprint_until_it_is_deleted(server:
     assert create(server, size=3, fingerprint="film-2")["id"] != file.key
 
 
-def test_several_uploads_are_looked_at_in_one_request(server: Server) -> None:
-    file = ChunkedFile(b"abc", 3, key=create(server, size=3)["id"])
-    send_chunk(server, file, 0)
-    unfinished, gone = create(server)["id"], create(server)["id"]
-    server.delete(f"/api/uploads/{gone}")
-    asked = [unfinished, gone, "0" * 32, file.key, unfinished]
-    found = server.get("/api/uploads", params={"id": asked}).json()["uploads"]
-    assert [(each["id"], each["state"]) for each in found] == [
-        (unfinished, "receiving"),
-        (file.key, "complete"),
-    ]
-    (shown,) = server.get("/api/uploads", params={"id": [unfinished]}).json()["uploads"]
-    assert shown.keys() == server.get(f"/api/uploads/{unfinished}").json().keys()
-
-
-@pytest.mark.parametrize(
-    ("ids", "status"),
-    [
-        (["0" * 32] * 100, 200),
-        (["0" * 32] * 101, 400),
-        ([""], 400),
-        (["0" * 31 + "g"], 400),
-        (["0" * 32, "../../etc/passwd"], 400),
-        (["' OR 1=1 --"], 400),
-    ],
-)
-def test_a_request_may_name_a_hundred_ids(server: Server, ids: list[str], status: int) -> None:
-    answer = server.get("/api/uploads", params={"id": ids})
-    assert answer.status_code == status
-    if status == 400:
-        assert answer.json()["code"] == "malformed_request"
-
-
 def test_unfinished_uploads_are_listed_until_they_end(server: Server) -> None:
     document = create(server)
     listed = [item["id"] for item in server.get("/api/uploads").json()["uploads"]]
@@ -205,10 +172,9 @@ def test_a_renamed_video_has_its_new_name_everywhere(server: Server) -> None:
     video = store(server, "before.mp4")
     answer = server.patch(f"/api/videos/{video}", json={"filename": "nach her/über.webm"})
     assert answer.status_code == 200
-    # The server looks for a film in the file meanwhile.
-    assert answer.json() | {"playback": None} == server.get(f"/api/videos/{video}").json() | {
-        "playback": None
-    }
+    found = server.get(f"/api/videos/{video}").json()
+    # Playback may change between the requests: the server is still examining the file.
+    assert answer.json() == found | {"playback": answer.json()["playback"]}
     assert answer.json()["filename"] == "nach her/über.webm"
     assert answer.json()["content_type"] == "video/webm"
     media = server.get(f"/media/{video}")

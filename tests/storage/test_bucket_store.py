@@ -42,7 +42,7 @@ def store(in_bucket: InBucket) -> Store:
 
 @contextmanager
 def counted_statements() -> Iterator[list[str]]:
-    """The statements that this process sends to databases meanwhile."""
+    """Collects the SQL statements of all threads while the block runs."""
     found = list[str]()
 
     def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
@@ -241,14 +241,14 @@ def test_bytes_that_could_not_be_stored_are_not_sent_a_second_time(
 
 def test_a_part_costs_the_same_however_many_there_are(in_bucket: InBucket) -> None:
     """In statements: 10,000 parts would take a while."""
-    store, counts = in_bucket.store, list[int]()
+    store, found = in_bucket.store, list[list[str]]()
     store.staging.reserve(KEY, 4 * CELL)
     for number in range(4):
         with counted_statements() as statements:
             write(store, number * CELL, (number + 1) * CELL)
-        counts.append(len(statements))
-    assert counts[1:] == [counts[1]] * 3
-    assert counts[1] == 3, "the file, the claim, and the part"
+        found.append(statements)
+    assert found[1:] == [found[1]] * 3
+    assert len(found[1]) == 3, "the file, the claim, and the part"
 
 
 def test_a_whole_file_of_unknown_length_becomes_parts(in_bucket: InBucket) -> None:
