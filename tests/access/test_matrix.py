@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from flask import Flask
@@ -70,6 +71,7 @@ BODIES: Mapping[tuple[str, str], dict[str, Any]] = {
     },
     ("api_webhooks.change", "PATCH"): {"json": {"paused": False}},
     ("webhooks.pause", "POST"): {"data": {"paused": ""}},
+    ("lanes.lanes", "GET"): {"headers": {"Connection": "upgrade", "Upgrade": "websocket"}},
     ("api_videos.rename", "PATCH"): {"json": {"filename": "other.mp4"}},
 }
 """What a request must carry to get as far as its upload; elsewhere nothing is needed."""
@@ -231,7 +233,7 @@ def url_of(site: Site, rule: Rule, sender: str) -> str:
         for part in rule.arguments
     }
     found = site.app.url_map.bind("localhost").build(rule.endpoint, values)
-    return str(found)
+    return urlsplit(found).path  # A WebSocket's has a scheme and a host.
 
 
 def status_of(site: Site, rule: Rule, method: str, url: str, sender: Sender) -> int:

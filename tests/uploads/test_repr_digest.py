@@ -7,6 +7,7 @@ from threading import Event
 from zlib import crc32
 
 import pytest
+from crc32c import crc32c
 
 from app.domain.errors import DigestMismatch, InvalidRequest, UploadGone
 from app.domain.lifecycle import UploadState
@@ -23,9 +24,9 @@ FILE = pattern(0, 1000)
 
 
 def digest_in(algorithm: str, data: bytes = FILE) -> str:
-    if algorithm == "crc32":
-        return f"crc32:{crc32(data):08x}"
-    return f"{algorithm}:{hashlib.new(algorithm, data).hexdigest()}"
+    crc = {"crc32": crc32, "crc32c": crc32c}.get(algorithm)
+    found = f"{crc(data):08x}" if crc else hashlib.new(algorithm, data).hexdigest()
+    return f"{algorithm}:{found}"
 
 
 def demanding(world: World, digest: str) -> Upload:
