@@ -6,16 +6,20 @@ import select
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 BLOCK = 16 * 1024
 
+ROUND_TRIP_SECONDS = 0.2
+"""Of each connection, its opening included: long beside what a busy machine adds to it."""
+
 
 @dataclass
 class NarrowLanes:
-    """Relays connections to `target`, each with so many bytes per second towards it."""
+    """Relays connections to `target`, each late, and with so many bytes per second towards it."""
 
     target: int
     bytes_per_second: float
@@ -53,17 +57,26 @@ class NarrowLanes:
 
     def _relay(self, client: socket.socket) -> None:
         is_first, rest_until = True, 0.0
+        answers: deque[tuple[float, bytes]] = deque()
+        time.sleep(ROUND_TRIP_SECONDS)
         with client, socket.create_connection(("127.0.0.1", self.target)) as server:
             while not self.is_closed:
-                sources = [server] if time.monotonic() < rest_until else [client, server]
-                for source in select.select(sources, [], [], 0.01)[0]:
-                    with suppress(OSError):
-                        data = source.recv(BLOCK)
+                while answers and answers[0][0] <= time.monotonic():
+                    data = answers.popleft()[1]
                     if not data:
                         return
-                    if source is server:
+                    with suppress(OSError):
                         client.sendall(data)
+                sources = [server] if time.monotonic() < rest_until else [client, server]
+                for source in select.select(sources, [], [], 0.01)[0]:
+                    data = b""
+                    with suppress(OSError):
+                        data = source.recv(BLOCK)
+                    if source is server:
+                        answers.append((time.monotonic() + ROUND_TRIP_SECONDS, data))
                         continue
+                    if not data:
+                        return
                     if is_first:
                         self.heads.append(data.partition(b"\r\n")[0].decode("latin-1"))
                         is_first = False
