@@ -136,7 +136,7 @@ def test_an_upload_waits_for_the_server_to_start(nowhere: CommandLine, make_file
 
 
 def a_request_arrives(listener: socket.socket) -> bool:
-    """Whether one of the client's connections asks for something; others are opened ahead of use."""
+    """Whether one of the client's connections asks; others are opened ahead of use."""
     with ExitStack() as opened:
         connections: list[socket.socket] = []
         while len(connections) < MOST_CONNECTIONS:
