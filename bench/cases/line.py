@@ -165,11 +165,10 @@ def _measure(lab: Lab, number: int, sender: Sender, conditions: Conditions) -> N
     ):
         _start_server(sender, folder, line)
         cut = _Cut(line, conditions.cut_seconds)
-        url = f"http://{line.server.address}:{PORT}"
         began = time.monotonic()
         try:
             sent = line.client.run(
-                sender.command_for(url, source),
+                sender.command_for(f"{line.server.address}:{PORT}", source),
                 timeout=conditions.most_seconds + (BROWSER_SECONDS if sender.is_page else 0),
                 capture_output=True,
                 text=True,

@@ -59,7 +59,7 @@ def _case(lab: Lab, sender: Sender) -> str:
 def _measure(lab: Lab, number: int, sender: Sender) -> None:
     source = lab.source(_size(lab), "recording.mp4")
     with running(lab, sender.receiver) as server, lab.scratch("home") as home:
-        command = sender.command_for(f"http://127.0.0.1:{server.port}", source)
+        command = sender.command_for(f"127.0.0.1:{server.port}", source)
         before = tree_cpu_seconds_of(server.processes())
         with Meter(server.processes()) as meter:
             began = time.monotonic()

@@ -20,6 +20,7 @@ from typing import Protocol
 
 from bench.peers.process import BUILT, Peer, built_version, can_run
 from bench.peers.tus import Tusd, find_node
+from scripts.fleet.nginx import find_nginx
 from scripts.fleet.s3_servers import BUCKET, TOOLS
 from tests.browser.tools import BROWSERS
 from tests.live_server import ROOT, Server, leave_database, leave_measurement
@@ -76,6 +77,22 @@ class Sluice:
 
 
 @dataclass(frozen=True, slots=True)
+class SluiceBehindNginx(Sluice):
+    """Ours, behind nginx with TLS and HTTP/2."""
+
+    name: str = "Sluice behind nginx"
+
+    @property
+    def needs(self) -> Sequence[Path | None]:
+        """What it is behind."""
+        return [Path(nginx) if (nginx := find_nginx()) else None]
+
+    def command(self, folder: Path, port: int, host: str = LOOPBACK) -> list[str]:
+        """On any address."""
+        return [sys.executable, "-m", "bench.peers.behind_nginx", str(folder), str(port)]
+
+
+@dataclass(frozen=True, slots=True)
 class Copyparty:
     """A file server in Python, which its users write to without an account."""
 
@@ -124,7 +141,8 @@ class Versitygw:
         return ["env", *key, str(self.program), *options, str(files)]
 
 
-SLUICE, COPYPARTY_SERVER, TUSD, VERSITYGW = Sluice(), Copyparty(), Tusd(), Versitygw()
+SLUICE, BEHIND_NGINX, TUSD, VERSITYGW = Sluice(), SluiceBehindNginx(), Tusd(), Versitygw()
+COPYPARTY_SERVER = Copyparty()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +162,8 @@ class Sender:
     """Whether it is the fastest peer of its kind, which is measured as often as ours."""
     is_page: bool = field(default=False, kw_only=True)
     """A page prints its seconds, without the start of the browser."""
+    scheme: str = field(default="http", kw_only=True)
+    """Of the server's URL."""
 
     @property
     def can_run(self) -> bool:
@@ -157,8 +177,9 @@ class Sender:
         """Of the server and of the program."""
         return [self.receiver.version, *([self.version()] if self.version else [])]
 
-    def command_for(self, url: str, file: Path) -> list[str]:
-        """The words of the command line."""
+    def command_for(self, address: str, file: Path) -> list[str]:
+        """The words of the command line, for the server's host and port."""
+        url = f"{self.scheme}://{address}"
         return [
             str(word).replace("{url}", url).replace("{file}", str(file)) for word in self.command
         ]
@@ -211,6 +232,14 @@ SENDERS = (
         is_own=True,
     ),
     Sender("Sluice, its page", SLUICE, _page("sluice"), is_own=True, is_page=True),
+    Sender(
+        "Sluice behind nginx, its page, HTTP/2",
+        BEHIND_NGINX,
+        _page("sluice"),
+        is_own=True,
+        is_page=True,
+        scheme="https",
+    ),
     Sender(
         "Sluice, curl -F",
         SLUICE,
