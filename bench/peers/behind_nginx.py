@@ -1,4 +1,4 @@
-"""Sluice behind nginx with TLS and HTTP/2: `python -m bench.peers.behind_nginx FOLDER PORT`.
+"""Sluice behind nginx with TLS and HTTP/2: `python -m bench.peers.behind_nginx FOLDER PORT HOST`.
 
 nginx is set up as in deploy/, and listens once Sluice answers. Runs until SIGTERM.
 """
@@ -15,10 +15,11 @@ from tests.e2e.server_kinds import make_certificate
 from tests.live_server import Server
 
 
-def main(folder: Path, port: int) -> None:
+def main(folder: Path, port: int, host: str) -> None:
     """Start both, wait, and stop both."""
     certificate = make_certificate(folder)
-    server = Server(folder, {"SLUICE_ACCESS": "open"}, free_port())
+    settings = {"SLUICE_ACCESS": "open", "SLUICE_ALLOWED_HOSTS": host}
+    server = Server(folder, settings, free_port())
     tls = f"ssl_certificate {certificate}; ssl_certificate_key {folder / 'key.pem'};"
     changes = {
         f"listen 127.0.0.1:{port};": f"listen {port} ssl http2; {tls}",
@@ -37,4 +38,4 @@ def main(folder: Path, port: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3])

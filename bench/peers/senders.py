@@ -89,7 +89,7 @@ class SluiceBehindNginx(Sluice):
 
     def command(self, folder: Path, port: int, host: str = LOOPBACK) -> list[str]:
         """On any address."""
-        return [sys.executable, "-m", "bench.peers.behind_nginx", str(folder), str(port)]
+        return [sys.executable, "-m", "bench.peers.behind_nginx", str(folder), str(port), host]
 
 
 @dataclass(frozen=True, slots=True)
