@@ -163,7 +163,7 @@ def _measure(lab: Lab, number: int, sender: Sender, conditions: Conditions) -> N
         lab.scratch("line") as folder,
         lossy_line(conditions.quality, seed=number) as line,
     ):
-        _start_server(sender, folder, line)
+        start_server(sender, folder, line, line.server.address)
         cut = _Cut(line, conditions.cut_seconds)
         began = time.monotonic()
         try:
@@ -199,9 +199,10 @@ def _measure(lab: Lab, number: int, sender: Sender, conditions: Conditions) -> N
     lab.keep(sample)
 
 
-def _start_server(sender: Sender, folder: Path, line: LossyLine) -> None:
+def start_server(sender: Sender, folder: Path, line: LossyLine, host: str) -> None:
+    """Have the sender's server listen at `PORT`, and return once it is idle."""
     (folder / "files").mkdir()
-    command = sender.receiver.command(folder, PORT, line.server.address)
+    command = sender.receiver.command(folder, PORT, host)
     with (folder / "log").open("wb") as log:
         process = line.server.start(command, stdout=log, stderr=log, cwd=ROOT)
     line.server.await_listener(PORT)

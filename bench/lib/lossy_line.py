@@ -21,6 +21,7 @@ import struct
 import subprocess
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -44,6 +45,9 @@ CARRIER_NICENESS = -15
 
 STOP_SECONDS = 10.0
 
+_TARGET = slice(16, 20)
+"""The address that an IPv4 packet goes to, in its header."""
+
 _TUNSETIFF, _IFF_TUN, _IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
 """linux/if_tun.h."""
 
@@ -65,7 +69,10 @@ class Quality:
 
 @dataclass
 class Direction:
-    """One way along the line; `cut_until` is when packets pass again, by the monotonic clock."""
+    """One way along the line; `cut_until` is when packets pass again, by the monotonic clock.
+
+    `passed` counts the bytes of packets by the address that they go to.
+    """
 
     source: int
     target: int
@@ -73,10 +80,15 @@ class Direction:
     random: Random
     cut_until: float = 0.0
     dropped: int = 0
-    passed_bytes: int = 0
+    passed: Counter[bytes] = field(default_factory=Counter)
     _idle_at: float = 0.0
     _arrivals: list[tuple[float, int, bytes]] = field(default_factory=list)
     _numbers: Iterator[int] = field(default_factory=count)
+
+    @property
+    def passed_bytes(self) -> int:
+        """Of packets to whatever address."""
+        return self.passed.total()
 
     @property
     def next_arrival(self) -> float:
@@ -107,7 +119,7 @@ class Direction:
         self._idle_at = now + waits + seconds
         if self.random.random() < self.quality.loss:
             return False
-        self.passed_bytes += len(packet)
+        self.passed[packet[_TARGET]] += len(packet)
         arrival = (self._idle_at + self.quality.delay_seconds, next(self._numbers), packet)
         heapq.heappush(self._arrivals, arrival)
         return True
@@ -118,6 +130,7 @@ class End:
 
     def __init__(self, address: str, device: str, congestion_control: str) -> None:
         self.address = address
+        self._device = device
         self._stack = ExitStack()
         holder = subprocess.Popen(["unshare", "--net", "sleep", "infinity"], start_new_session=True)
         self._stack.callback(_end, holder)
@@ -135,6 +148,11 @@ class End:
             _run(*self._inside, "ip", *words)
         choose = f"echo {congestion_control} > /proc/sys/net/ipv4/tcp_congestion_control"
         _run(*self._inside, "sh", "-c", choose)
+
+    def add_address(self, address: str) -> None:
+        """Another one, at which the same is reached."""
+        words = ("ip", "address", "add", f"{address}/24", "dev", self._device)
+        _run(*self._inside, *words)
 
     def start(self, command: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
         """A process here, which ends with the line at the latest."""

@@ -27,6 +27,10 @@ class Sample:
     """From the return of a line that was cut until bytes passed again."""
     line_bytes: int | None = None
     """Of the packets that passed an emulated line to the server, headers and all."""
+    share: float | None = None
+    """Of what passed while two senders shared a line: the part of the one that the case names."""
+    connections: int | None = None
+    """That a sender had open a while after its first bytes."""
 
     @property
     def mb_per_second(self) -> float:
