@@ -32,32 +32,31 @@ class Listener:
         self.has_request, self.has_lost_client = Event(), Event()
         scheme = "https" if certificate else "http"
         self.url = f"{scheme}://127.0.0.1:{self._listener.getsockname()[1]}"
+        self._serving: socket.socket | None = None
         self._thread = Thread(target=self._serve)
         self._thread.start()
 
     def _serve(self) -> None:
-        while True:
-            with suppress(OSError), self._accepted() as connection:
-                while request := connection.recv(65536):
-                    if request.startswith(b"GET /end "):
-                        return
-                    if request.startswith(b"GET / "):
-                        connection.sendall(ANSWER)
-                    else:
-                        self.has_request.set()
-            self.has_lost_client.set()
+        with suppress(OSError):  # Once the test is over.
+            while True:
+                accepted, _ = self._listener.accept()
+                self._serving = accepted = self._wrapped(accepted)
+                with accepted, suppress(OSError):
+                    while request := accepted.recv(65536):
+                        if request.startswith(b"GET / "):
+                            accepted.sendall(ANSWER)
+                        else:
+                            self.has_request.set()
+                self.has_lost_client.set()
 
-    def _accepted(self) -> socket.socket:
-        connection, _ = self._listener.accept()
-        if self._context is None:
-            return connection
-        return self._context.wrap_socket(connection, server_side=True)
+    def _wrapped(self, accepted: socket.socket) -> socket.socket:
+        context = self._context
+        return context.wrap_socket(accepted, server_side=True) if context else accepted
 
     def close(self) -> None:
-        transport = Transport(Options(server=self.url), Event())
-        with suppress(ConnectionFailed):
-            transport.request("GET", "/end")
-        transport.close()
+        for end in filter(None, (self._listener, self._serving)):
+            with suppress(OSError):
+                socket.socket.shutdown(end, socket.SHUT_RDWR)
         self._thread.join(30)
         self._listener.close()
 
