@@ -220,9 +220,36 @@ class DigestSource(HashingSource):
             raise DigestMismatch(f"The {self._algorithm} digest of the bytes does not match.")
 
 
+class HeldSource:
+    """The bytes of another source that has ended and was found right, in memory."""
+
+    is_verified_at_end = True
+    """They are recorded at once, with their checksum."""
+
+    def __init__(self, data: memoryview, verified: BodySource) -> None:
+        self._data = data
+        self.verified = verified
+
+    @property
+    def remaining(self) -> int | None:
+        """Bytes not taken yet."""
+        return len(self._data)
+
+    def readinto(self, buffer: memoryview, /) -> int | None:
+        """Take as many as there are."""
+        count = min(len(buffer), len(self._data))
+        buffer[:count] = self._data[:count]
+        self._data = self._data[count:]
+        return count
+
+    def finish(self, _watch: Watch = no_watch, /) -> None:
+        """The source has been finished."""
+
+
 def crc32c_of(source: BodySource) -> int | None:
     """The CRC32C of the bytes of a source that has been verified, read from its first byte on."""
-    return source.crc32c.value if isinstance(source, DigestSource) else None
+    verified = source.verified if isinstance(source, HeldSource) else source
+    return verified.crc32c.value if isinstance(verified, DigestSource) else None
 
 
 class TrailingDigestSource:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from app.domain.errors import (
@@ -21,6 +21,7 @@ from app.domain.policy import UNNAMED, Allowance, UploadPolicy, check_chunk, no_
 from app.domain.ranges import ByteRange, RangeSet
 from app.domain.upload import Upload, UploadKind
 from app.ingest.copy import BodyLimits, discard
+from app.ingest.held import held
 from app.ingest.source import BodySource, crc32c_of, no_watch
 from app.records.identity.quotas import ProjectQuotas
 from app.records.uploads import UploadRecords
@@ -102,15 +103,18 @@ class Chunks:
 
         Bytes that are stored already are not written again. Whichever request writes the last
         missing ones completes the upload. After an error, what has arrived is kept, unless the
-        source has a digest to match. Raises `ChunkMismatch`, `BodyTruncated`, `BodyStalled`,
-        `DigestMismatch`, `UploadGone`, `TooLarge`, `TypeNotAllowed`, `NoRoom`, `StorageFailed`.
+        source has a digest to match. Of two requests with the same bytes, the newer one takes over;
+        if they are small and have digests, the first whole one is stored. Raises `ChunkMismatch`,
+        `BodyTruncated`, `BodyStalled`, `DigestMismatch`, `UploadGone`, `TooLarge`,
+        `TypeNotAllowed`, `NoRoom`, `StorageFailed`.
         """
         chunk = self._chunk(upload, start, source.remaining)
         check_chunk(chunk, upload.length)
         arrival = Arrival(chunk=chunk, source=source, is_at_offset=False)
         with self._completing(upload):
             try:
-                upload = self._receive(upload, arrival)
+                with self._held(upload, arrival) as arrival:
+                    upload = self._receive(upload, arrival)
             except WriterSuperseded:
                 upload = self._await_newer_writer(upload, arrival)
         return self._completion.finish(upload)
@@ -254,6 +258,20 @@ class Chunks:
             with suppress(UploadError):
                 self._completion.finish(self._records.get(upload.id))
             raise
+
+    @contextmanager
+    def _held(self, upload: Upload, arrival: Arrival) -> Iterator[Arrival]:
+        """The same, whole and checked, if it is small: see `held`."""
+
+        def stop_if_stored() -> None:
+            if not arrival.is_needed_by(self._records.get(upload.id).require_present()):
+                raise WriterSuperseded("Another request has sent the same bytes.")
+
+        if not arrival.is_needed_by(upload):
+            yield arrival
+            return
+        with held(arrival.source, self._limits, stop_if_stored) as source:
+            yield replace(arrival, source=source)
 
     def _receive(self, upload: Upload, arrival: Arrival) -> Upload:
         tries = 0

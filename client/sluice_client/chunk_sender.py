@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
@@ -21,11 +20,19 @@ from sluice_client.play_order import needed_first, next_missing
 from sluice_client.progress import Meter
 from sluice_client.retry import Patience
 from sluice_client.spans import Chunk, Span, Spans, missing_cells
-from sluice_client.transport import Transport, json_object
+from sluice_client.transport import AbortHandle, Transport, json_object
 
 LAST_SECONDS = 1.0
 """The bytes of the last second go out on several connections, even if fewer fill the line: those
 few would mostly wait for answers to ever smaller chunks."""
+
+LONGEST_REPEATED_BYTES = 1024 * 1024
+"""Two requests with the same longer chunk would end each other on the server."""
+
+MOST_REPEATED = 0.1
+"""Of a file: what may be sent twice, so that the end of it need not wait for a slow connection."""
+
+LATE_LOOK_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +44,37 @@ class OpenedFile:
     hash: BackgroundHash
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Sending:
-    """A chunk on its way; `sent` bytes of it have left."""
+    """A chunk on its way; `sent` bytes of it have left.
+
+    Its `twin` is another request with the same chunk. Once that is acknowledged, this one
+    `is_spare`. A repetition does not count as progress while it runs.
+    """
 
     chunk: Chunk
+    twin: _Sending | None = None
+    is_repetition: bool = False
+    is_spare: bool = False
     sent: int = 0
+    began: float = field(default_factory=time.monotonic)
+    handle: AbortHandle = field(default_factory=AbortHandle)
 
     @property
     def is_sent(self) -> bool:
         """Whether only the answer is waited for."""
         return self.sent == self.chunk.span.length
+
+    @property
+    def seconds(self) -> float:
+        """How long it has taken so far."""
+        return time.monotonic() - self.began
+
+    @property
+    def may_be_repeated(self) -> bool:
+        """Once, if it is short enough, and on its way to the server and not to the bucket."""
+        is_short = self.chunk.span.length <= LONGEST_REPEATED_BYTES
+        return is_short and self.twin is None and not self.chunk.is_direct
 
 
 class ChunkSender:
@@ -77,8 +104,9 @@ class ChunkSender:
         self._meter = meter
         self._missing = Spans()
         self._first: list[Span] = []
-        self._in_flight = 0
+        self._sendings: list[_Sending] = []
         self._answering = 0
+        self._repeated_bytes = 0
         self._changed = threading.Condition()
         self._patience: Patience = transport.patience()
         self._patience.on_wait = meter.waiting
@@ -108,33 +136,65 @@ class ChunkSender:
 
     def _work(self) -> None:
         failures = 0
-        while (chunk := self._take()) is not None:
+        while (sending := self._take()) is not None:
+            chunk = sending.chunk
             try:
-                sent_until = self._send(chunk)
-                failures = 0
+                sent_until = self._send(sending)
             except SluiceError as error:
+                if not sending.is_spare:
+                    self._learn(error, chunk, sending.sent)
+                self._finish(sending, sent_until=chunk.span.start)
+                if sending.is_spare:
+                    continue
                 failures += 1
-                self._finish(chunk, sent_until=chunk.span.start)
                 if not self._is_cured_by_other_chunks(error, chunk):
                     self._patience.wait_after(error, failures)
             else:
-                self._finish(chunk, sent_until=sent_until)
+                failures = 0
+                self._finish(sending, sent_until=sent_until)
 
-    def _take(self) -> Chunk | None:
-        """The next chunk; waits while all are in flight, as one of them may still fail."""
+    def _take(self) -> _Sending | None:
+        """The next chunk; waits while all are in flight, as one of them may still fail.
+
+        Meanwhile it sends again what takes longer than usual, as only that is waited for.
+        """
         with self._changed:
             while not self._crew.is_over:
-                if not self._missing and self._in_flight == 0:
+                if not self._missing and not self._sendings:
                     return None
-                if self._missing and self._may_begin():
-                    return self._cut()
-                self._changed.wait(0.5)
+                if self._may_begin():
+                    sending = _Sending(self._cut()) if self._missing else self._repetition()
+                    if sending is not None:
+                        self._sendings.append(sending)
+                        most = self._transport.options.parallel
+                        self._crew.grow_to(min(len(self._sendings) + 1, most))
+                        return sending
+                self._changed.wait(0.5 if self._missing else LATE_LOOK_SECONDS)
         return None
+
+    def _repetition(self) -> _Sending | None:
+        """A second request with the chunk that is on its way for longest, if that is late."""
+        if self._transport.options.limit_rate:
+            return None
+        most = self._opened.file.size * MOST_REPEATED - self._repeated_bytes
+        late = [
+            each
+            for each in self._sendings
+            if each.may_be_repeated
+            and each.chunk.span.length <= most
+            and self._pace.is_late(each.chunk.span.length, each.seconds)
+        ]
+        if not late:
+            return None
+        slowest = max(late, key=lambda each: each.seconds)
+        self._repeated_bytes += slowest.chunk.span.length
+        slowest.twin = _Sending(slowest.chunk, twin=slowest, is_repetition=True)
+        return slowest.twin
 
     def _may_begin(self) -> bool:
         """Whether there is a connection to send on, besides those that only wait for an answer."""
         most = self._parallel
-        return self._in_flight - min(self._answering, most) < most
+        return len(self._sendings) - min(self._answering, most) < most
 
     @property
     def _parallel(self) -> int:
@@ -146,8 +206,6 @@ class ChunkSender:
     def _cut(self) -> Chunk:
         chunk = self._next_cells() or self._next_chunk()
         self._missing.remove(chunk.span.start, chunk.span.end)
-        self._in_flight += 1
-        self._crew.grow_to(min(self._in_flight + 1, self._transport.options.parallel))
         self._opened.hash.allow(self._all_cut_before)
         return chunk
 
@@ -179,30 +237,34 @@ class ChunkSender:
         """The first byte that has not been taken yet."""
         return next((gap.start for gap in self._missing), self._opened.file.size)
 
-    def _finish(self, chunk: Chunk, *, sent_until: int) -> None:
+    def _finish(self, sending: _Sending, *, sent_until: int) -> None:
+        """The server has the chunk up to there; the rest is missing unless a twin sends it."""
+        chunk, twin = sending.chunk, sending.twin
         with self._changed:
-            self._in_flight -= 1
-            self._missing.add(sent_until, chunk.span.end)
+            self._sendings.remove(sending)
+            has_twin = twin in self._sendings
+            if twin is None or not (has_twin or sending.is_spare):
+                self._missing.add(sent_until, chunk.span.end)
+            elif has_twin and sent_until == chunk.span.end:
+                twin.is_spare = True
+                twin.handle.abort()
             self._changed.notify_all()
+        counted = 0 if sending.is_repetition else sending.sent
+        gained = (0 if sending.is_spare else sent_until - chunk.span.start) - counted
+        self._meter.moved(gained if sending.is_repetition else min(gained, 0))
 
-    def _send(self, chunk: Chunk) -> int:
+    def _send(self, sending: _Sending) -> int:
         """Return where the bytes end that the server has; raises any `SluiceError`."""
         self._opened.file.check_unchanged()
-        sending = _Sending(chunk)
-        began = time.monotonic()
+        chunk = sending.chunk
         try:
-            end = self._deliver(chunk, lambda span: self._body(span, sending))
-        except SluiceError as error:
-            self._meter.moved(-sending.sent)
-            self._learn(error, chunk, sending.sent)
-            raise
+            end = self._deliver(sending)
         finally:
             if sending.is_sent:
                 with self._changed:
                     self._answering -= 1
         of_one_cell = min(1, chunk.size / chunk.span.length)
-        seconds, length = (time.monotonic() - began) * of_one_cell, end - chunk.span.start
-        self._meter.moved(min(length - sending.sent, 0))
+        seconds, length = sending.seconds * of_one_cell, end - chunk.span.start
         self._pace.sent(length, seconds=seconds, size=chunk.size)
         self._patience.progressed()
         self._transport.has_kept_bytes = True
@@ -211,7 +273,8 @@ class ChunkSender:
     def _body(self, span: Span, sending: _Sending) -> FileSlice:
         def count(block: int) -> None:
             sending.sent += block
-            self._meter.moved(block)
+            if not sending.is_repetition:
+                self._meter.moved(block)
             if sending.is_sent:
                 with self._changed:
                     self._answering += 1
@@ -219,17 +282,26 @@ class ChunkSender:
             else:
                 self._notice_room()
 
-        descriptor = self._opened.descriptor
-        return FileSlice(descriptor, span, is_over=lambda: self._crew.is_over, on_sent=count)
+        def is_over() -> bool:
+            return sending.is_spare or self._crew.is_over
 
-    def _deliver(self, chunk: Chunk, body: Callable[[Span], FileSlice]) -> int:
+        return FileSlice(self._opened.descriptor, span, is_over=is_over, on_sent=count)
+
+    def _deliver(self, sending: _Sending) -> int:
+        chunk = sending.chunk
         if chunk.is_direct:
-            descriptor = self._opened.descriptor
-            return self._direct.send(self._upload_id, descriptor, cells=chunk.cells, body=body)
-        self._post(chunk, body(chunk.span))
+            return self._direct.send(
+                self._upload_id,
+                self._opened.descriptor,
+                cells=chunk.cells,
+                body=lambda span: self._body(span, sending),
+            )
+        self._post(chunk, self._body(chunk.span, sending), sending.handle)
         return chunk.span.end
 
-    def _post(self, chunk: Chunk, body: FileSlice | bytes) -> None:
+    def _post(
+        self, chunk: Chunk, body: FileSlice | bytes, handle: AbortHandle | None = None
+    ) -> None:
         total = self._opened.file.size
         query = urlencode(
             {
@@ -245,7 +317,9 @@ class ChunkSender:
             "Content-Type": "application/octet-stream",
             "Content-Digest": self._digest_of(chunk.span),
         }
-        response = self._transport.request("POST", f"/upload?{query}", data=body, headers=headers)
+        response = self._transport.request(
+            "POST", f"/upload?{query}", data=body, headers=headers, handle=handle
+        )
         answer = json_object(response)
         if answer.get("complete"):
             self.completed = answer

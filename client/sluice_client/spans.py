@@ -125,6 +125,13 @@ class ChunkLadder:
             step <<= 1
         return step
 
+    def at_least(self, size: int) -> int:
+        """The smallest step of `size` bytes or more; the largest if there is none."""
+        step = self.unit
+        while step < min(size, self.largest):
+            step <<= 1
+        return step
+
     def chunk(self, position: int, gap: Span, *, at_most: int, length: int) -> Chunk:
         """The largest chunk that holds the byte at `position` and stays within the gap around it.
 

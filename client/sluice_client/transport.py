@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import socket
+import struct
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
 import requests
@@ -42,7 +43,35 @@ KEEPALIVE_PROBES = 4
 
 MOST_RETRY_AFTER_SECONDS = 600.0
 
+_DROP_UNSENT = struct.pack("ii", 1, 0)
+"""`struct linger`: on, for no time."""
+
 T = TypeVar("T")
+
+
+class AbortHandle:
+    """Ends a request from another thread: it then raises `ConnectionFailed`."""
+
+    def __init__(self) -> None:
+        self._adapter: _Adapter | None = None
+        self._lock = threading.Lock()
+
+    def abort(self) -> None:
+        """Shut its connection down, unless the request has ended."""
+        with self._lock:
+            if self._adapter is not None:
+                self._adapter.shut_down()
+
+    @contextmanager
+    def during(self, session: requests.Session, url: str) -> Iterator[None]:
+        """A request of the session runs."""
+        with self._lock:
+            self._adapter = cast("_Adapter", session.get_adapter(url))
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._adapter = None
 
 
 class Transport:
@@ -80,17 +109,22 @@ class Transport:
         return Patience(self.options.give_up_seconds, self.stop, on_wait=self.on_wait)
 
     def request(self, method: str, path: str, **arguments: Any) -> requests.Response:
-        """One try. `arguments` are those of `requests`; the body of the answer is read."""
+        """One try. `arguments` are those of `stream`; the body of the answer is read."""
         with self.stream(method, path, **arguments) as response:
             with _network_errors():
                 response.content  # noqa: B018 - reads it while errors of the network are translated
             return response
 
     @contextmanager
-    def stream(self, method: str, path: str, **arguments: Any) -> Iterator[requests.Response]:
-        """One try, with the body of the answer still to be read."""
+    def stream(
+        self, method: str, path: str, *, handle: AbortHandle | None = None, **arguments: Any
+    ) -> Iterator[requests.Response]:
+        """One try, with the body of the answer still to be read; `handle` may end it."""
         arguments.setdefault("timeout", self._timeouts())
-        with self._session() as session:
+        with (
+            self._session() as session,
+            handle.during(session, self.base_url) if handle else nullcontext(),
+        ):
             try:
                 with _network_errors():
                     response = session.request(
@@ -197,6 +231,7 @@ class _Adapter(HTTPAdapter):
         self._stall_seconds = stall_seconds
         self._sockets = sockets
         self._rate_limit = rate_limit
+        self._connected: socket.socket | None = None
         super().__init__(pool_connections=2, pool_maxsize=2, max_retries=0)
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
@@ -222,15 +257,28 @@ class _Adapter(HTTPAdapter):
         finally:
             pool._put_conn(connection)
 
+    def shut_down(self) -> None:
+        """End the connection, whichever thread uses it; harmless if it has ended."""
+        if self._connected is not None:
+            with suppress(OSError):
+                # Once that thread closes it, what has not left yet is dropped.
+                self._connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DROP_UNSENT)
+                # TLS's own would let the other thread read ciphertext.
+                socket.socket.shutdown(self._connected, socket.SHUT_RDWR)
+
+    def _has_connected(self, connected: object) -> None:
+        if isinstance(connected, socket.socket):  # TLS within TLS is none.
+            self._connected = connected
+            self._sockets.add(connected)
+
     def _pool(self, pool: Any, connection: Any) -> Any:
         """A class of pools whose connections are known, and keep to the limit."""
-        sockets, rate_limit = self._sockets, self._rate_limit
+        has_connected, rate_limit = self._has_connected, self._rate_limit
 
         class Watched(connection):  # type: ignore[misc]
-            def _new_conn(self) -> socket.socket:
-                made: socket.socket = super()._new_conn()
-                sockets.add(made)
-                return made
+            def connect(self) -> None:
+                super().connect()
+                has_connected(self.sock)
 
             def send(self, data: bytes) -> None:
                 for piece in rate_limit.pieces(data):

@@ -35,10 +35,10 @@ class Clock:
         return self.now
 
 
-def new_pace() -> Pace:
+def new_pace(*, least_bytes: int = 0) -> Pace:
     ladder = ChunkLadder.around(16 * MIB, smallest=64 << 10, largest=90_000_000)
     connections = Connections(6, OpenSockets(), clock=Clock())
-    return Pace(ladder, chunk_bytes=16 * MIB, connections=connections)
+    return Pace(ladder, chunk_bytes=16 * MIB, least_bytes=least_bytes, connections=connections)
 
 
 def make_pace() -> Pace:
@@ -106,6 +106,52 @@ def test_a_size_that_a_proxy_refused_is_never_tried_again() -> None:
     pace.failed(16 * MIB, is_too_large=True)
     send(pace, 0.1, times=500)
     assert pace.chunk_bytes == 8 * MIB
+
+
+def sizes_on(bytes_per_second: int, *, least_bytes: int) -> list[int]:
+    """The chunks, and the shortest of the end of a file, on a line that brings so much."""
+    pace, found = new_pace(least_bytes=least_bytes), list[int]()
+    for _ in range(20):
+        found += [pace.chunk_bytes, max(pace.shortest, pace.ladder.unit)]
+        send(pace, pace.chunk_bytes / bytes_per_second)
+    return found
+
+
+def test_no_chunk_is_below_the_servers_least_size_unless_that_takes_over_ten_seconds() -> None:
+    least = 4 * MIB
+    assert min(sizes_on(500_000, least_bytes=least)) == least
+    assert min(sizes_on(100_000_000, least_bytes=least)) == least
+    assert max(sizes_on(100_000, least_bytes=least)[2:]) < least
+    assert min(sizes_on(500_000, least_bytes=0)) < least
+
+
+def test_a_least_size_between_two_steps_is_the_upper_one() -> None:
+    assert new_pace(least_bytes=5_000_000).chunk_bytes == 8 * MIB
+
+
+def test_the_least_size_is_taken_up_again_once_the_line_carries_it() -> None:
+    pace = new_pace(least_bytes=4 * MIB)
+    pace.failed(4 * MIB)
+    assert pace.chunk_bytes < 4 * MIB
+    send(pace, 0.2, times=40)
+    assert pace.chunk_bytes >= 4 * MIB
+
+
+def test_a_chunk_is_late_if_it_takes_clearly_longer_than_others_of_its_size() -> None:
+    pace = make_pace()
+    assert not pace.is_late(MIB, 1000.0), "nothing is known"
+    for seconds in (1.0, 2.0, 2.0, 9.0):
+        pace.sent(MIB, seconds=seconds, size=MIB)
+    assert not pace.is_late(MIB, 3.0)
+    assert pace.is_late(MIB, 5.0)
+    assert not pace.is_late(8 * MIB, 1000.0), "others of its size"
+
+
+def test_no_chunk_of_a_fast_line_is_late_for_a_moment() -> None:
+    pace = make_pace()
+    for _ in range(8):
+        pace.sent(MIB, seconds=0.01, size=MIB)
+    assert not pace.is_late(MIB, 0.5)
 
 
 def test_failures_remove_connections_down_to_one() -> None:

@@ -19,8 +19,13 @@ function setUp({ size = MIB, missing = [[0, size]], slots = new Slots(5), larges
   const told = [];
   const post = (chunk, { signal, onProgress }) =>
     new Promise((resolve, reject) => {
-      signal.addEventListener("abort", () => reject(signal.reason));
-      requests.push({ chunk, signal, onProgress, answer: resolve, fail: reject });
+      const abort = () => reject(signal.reason);
+      signal.addEventListener("abort", abort);
+      const answer = (answer) => {
+        signal.removeEventListener("abort", abort);
+        resolve(answer);
+      };
+      requests.push({ chunk, signal, onProgress, answer, fail: reject });
     });
   const sizes = new ChunkSizes(largest);
   const pace = new ChunkPace(sizes);
@@ -233,29 +238,71 @@ test("what a lane does not take, a request does, also where all others are over"
   assert.deepEqual(told.at(-1), { received: MIB, inFlight: 0 });
 });
 
-test("a chunk that a lane has had for long is sent on another one too, and its first answer counts", async (context) => {
+const TEN_CHUNKS = 640 * KIB;
+
+/** A transfer of which all chunks but one are acknowledged; the lane `slow`, or else the last request, has that. */
+async function nearTheEnd(context, { size = TEN_CHUNKS, isOnLane }) {
   let now = 0;
   context.mock.method(performance, "now", () => now);
   const lanes = fakeLanes();
-  const { sent, requests, told } = setUp({ lanes });
+  const { sent, requests, told } = setUp({ lanes, size, largest: 64 * KIB });
   await settle();
   const [transfer] = lanes.transfers;
-  const [slow, idle] = [fakeLane(), fakeLane()];
-  const late = transfer.sendOn(slow);
-  for (let next = 0; next < 7; next += 1) {
+  const slow = fakeLane();
+  let late = null;
+  const most = size / (64 * KIB) - 1;
+  for (let next = 0; next < most; next += 1) {
+    if (isOnLane && next === 0) late = transfer.sendOn(slow);
     requests[next].answer({ received: 1 });
     await settle();
   }
-  assert.deepEqual(await transfer.sendOn(idle), { hasSent: false, pause: 0 });
-  now = 600;
-  assert.deepEqual(await transfer.sendOn(slow), { hasSent: false, pause: 0 });
+  return { sent, requests, told, transfer, slow, late, waitUntil: (time) => (now = time) };
+}
+
+const NOTHING_SENT = { hasSent: false, pause: 0 };
+
+test("a chunk that a lane has had for long is sent on another one too, and its first answer counts", async (context) => {
+  const { sent, requests, told, transfer, slow, late, waitUntil } = await nearTheEnd(context, { isOnLane: true });
+  const idle = fakeLane();
+  assert.deepEqual(await transfer.sendOn(idle), NOTHING_SENT);
+  waitUntil(600);
+  assert.deepEqual(await transfer.sendOn(slow), NOTHING_SENT);
   const again = transfer.sendOn(idle);
   assert.deepEqual(idle.messages[0].chunk, slow.messages[0].chunk);
-  idle.messages[0].answer({ received: MIB, media: "/media/ab" });
+  assert.deepEqual(await transfer.sendOn(fakeLane()), NOTHING_SENT, "once is enough");
+  idle.messages[0].answer({ received: TEN_CHUNKS, media: "/media/ab" });
   assert.deepEqual(await again, { hasSent: true, pause: 0 });
   assert.equal((await sent).media, "/media/ab");
   slow.messages[0].fail(connectionLost());
   await late;
+  assert.equal(requests.length, 9);
+  assert.deepEqual(told.at(-1), { received: TEN_CHUNKS, inFlight: 0 });
+});
+
+test("a small chunk that a request has had for very long is sent on a lane too", async (context) => {
+  const { sent, requests, told, transfer, waitUntil } = await nearTheEnd(context, { isOnLane: false });
+  const idle = fakeLane();
+  waitUntil(2_000);
+  assert.deepEqual(await transfer.sendOn(idle), NOTHING_SENT);
+  waitUntil(4_000);
+  const again = transfer.sendOn(idle);
+  assert.deepEqual(idle.messages[0].chunk, requests.at(-1).chunk);
+  idle.messages[0].answer({ received: TEN_CHUNKS, media: "/media/ab" });
+  await again;
+  assert.equal((await sent).media, "/media/ab");
+  assert.ok(requests.at(-1).signal.aborted);
+  assert.deepEqual(told.at(-1), { received: TEN_CHUNKS, inFlight: 0 });
+});
+
+test("no more than a tenth of a file is sent twice", async (context) => {
+  const { sent, requests, transfer, slow, late, waitUntil } = await nearTheEnd(context, {
+    size: MIB / 2,
+    isOnLane: true,
+  });
+  waitUntil(600);
+  assert.deepEqual(await transfer.sendOn(fakeLane()), NOTHING_SENT);
+  slow.messages[0].answer({ received: MIB / 2 });
+  await late;
+  await sent;
   assert.equal(requests.length, 7);
-  assert.deepEqual(told.at(-1), { received: MIB, inFlight: 0 });
 });

@@ -11,8 +11,15 @@ import { RetrySchedule } from "./retry.js";
 /** Requests for one file at once: all that the page has, since each gets only a share of a bad line. */
 export const CHUNKS_AT_ONCE = 5;
 
-/** A small chunk on a lane that takes so long is sent on another one too, once nothing else is left; milliseconds. */
+/**
+ * A small chunk that a lane, or a request, has had for so long is sent on another lane too, once nothing else is left;
+ * milliseconds.
+ */
 const LATE = 500;
+const LATE_REQUEST = 3_000;
+
+/** What may be sent twice, of a file. */
+const MOST_REPEATED = 0.1;
 
 /**
  * `post(chunk, { file, id, signal, onProgress })` sends one chunk and resolves to the server's answer; `slots` bounds
@@ -58,6 +65,7 @@ class Transfer {
   #refuse;
   #signal;
   #requests = 0;
+  #repeated = 0;
   /** Chunk -> `{ sent, began, lane }`: bytes of it that have left, when it did, and its lane, if it has one. */
   #inFlight = new Map();
 
@@ -96,8 +104,8 @@ class Transfer {
   }
 
   /**
-   * For lanes: sends the next small chunk, or again one that another lane has had for long. Resolves to `{ hasSent,
-   * pause }`, the milliseconds that the server asks to wait.
+   * For lanes: sends the next small chunk, or again one that another connection has had for long. Resolves to
+   * `{ hasSent, pause }`, the milliseconds that the server asks to wait.
    */
   async sendOn(lane) {
     if (this.#plan.hasCell) return { hasSent: false, pause: 0 };
@@ -120,11 +128,15 @@ class Transfer {
   }
 
   async #repeat(lane) {
-    const isLate = ([, flight]) => flight.lane && flight.lane !== lane && performance.now() - flight.began > LATE;
+    const { file, id, size } = this.#upload;
+    const most = Math.min(MOST_BYTES, size * MOST_REPEATED - this.#repeated);
+    const isLate = ([{ start, end, isCell }, flight]) =>
+      !(isCell || flight.isRepeated || flight.lane === lane || end - start > most) &&
+      performance.now() - flight.began > (flight.lane ? LATE : LATE_REQUEST);
     const [chunk, flight] = [...this.#inFlight].find(isLate) ?? [];
     if (!chunk) return { hasSent: false, pause: 0 };
-    flight.lane = null; // Once is enough.
-    const { file, id } = this.#upload;
+    flight.isRepeated = true;
+    this.#repeated += chunk.end - chunk.start;
     try {
       this.#acknowledged(chunk, await lane.post(chunk, { file, id }));
       return { hasSent: true, pause: 0 };
@@ -185,7 +197,7 @@ class Transfer {
     const onProgress = (share) => this.#show(chunk, share * bytes);
     const began = performance.now();
     this.#view.onProceed();
-    this.#inFlight.set(chunk, { sent: 0, began, lane });
+    this.#inFlight.set(chunk, { sent: 0, began, lane, isRepeated: false });
     const answer = await post(chunk, { file, id, signal: this.#signal, onProgress });
     if (!chunk.isCell && !lane) this.#tools.pace.sent(chunk, performance.now() - began);
     this.#acknowledged(chunk, answer);

@@ -1,0 +1,90 @@
+"""Small chunks, received and checked in memory before any of their bytes are written.
+
+While they arrive they lock nothing, so two requests may send the same bytes: neither ends the
+other, and the first whole one is stored.
+"""
+
+from __future__ import annotations
+
+import mmap
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
+
+from app.ingest.copy import BodyLimits, Pace
+from app.ingest.source import BodySource, HeldSource, Watch
+
+LONGEST_HELD_BYTES = 1024 * 1024
+"""Longer chunks are written as they arrive, and a newer request takes over from an older one."""
+
+MOST_HELD_BYTES = 32 * 1024 * 1024
+"""Of all requests of a process. Beyond it, chunks are treated as long ones: a thousand slow clients
+must not cost a gigabyte."""
+
+LOOK_SECONDS = 2.0
+"""How often to check whether the bytes are still wanted."""
+
+
+class Budget:
+    """Bytes that may be held at once."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._held = 0
+        self._changing = Lock()
+
+    @property
+    def held(self) -> int:
+        """Taken at the moment."""
+        return self._held
+
+    def take(self, count: int) -> bool:
+        """Take so many if they are free; whether they were."""
+        with self._changing:
+            if self._held + count > self._most:
+                return False
+            self._held += count
+            return True
+
+    def give_back(self, count: int) -> None:
+        """Free what `take` has taken."""
+        with self._changing:
+            self._held -= count
+
+
+_budget = Budget(MOST_HELD_BYTES)
+
+
+@contextmanager
+def held(source: BodySource, limits: BodyLimits, watch: Watch) -> Iterator[BodySource]:
+    """The bytes of a source that has ended and was found right.
+
+    The source itself, unread, if nothing verifies it at its end, as part of it would be worth
+    keeping; or if it is too long, or the budget is spent. `watch` is called from time to time and
+    raises to end the wait. Raises what reading and finishing the source raises.
+    """
+    length = source.remaining or 0
+    is_small = source.is_verified_at_end and 0 < length <= LONGEST_HELD_BYTES
+    if not is_small or not _budget.take(length):
+        yield source
+        return
+    try:
+        yield _received(source, length, limits, watch)
+    finally:
+        _budget.give_back(length)
+
+
+def _received(source: BodySource, length: int, limits: BodyLimits, watch: Watch) -> HeldSource:
+    # A fresh map takes only as much memory as is filled.
+    buffer = memoryview(mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE))
+    pace, filled = Pace(limits), 0
+    look_at = time.monotonic() + LOOK_SECONDS
+    while filled < length and (count := source.readinto(buffer[filled:])) != 0:
+        filled += count or 0
+        pace.saw(count or 0)
+        if time.monotonic() >= look_at:
+            watch()
+            look_at = time.monotonic() + LOOK_SECONDS
+    source.finish()
+    return HeldSource(buffer[:filled], source)
