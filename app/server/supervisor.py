@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 from types import FrameType
+from typing import TYPE_CHECKING
 
 
 def _end_at_once(number: int, _frame: FrameType | None) -> None:
@@ -70,9 +71,10 @@ from app.settings.staging import choose_staging, remember_staging
 from app.storage.base import Problem
 from app.storage.folder_lock import FolderLocked, lock_data_folder
 from app.storage.folder_owner import shown
-from app.storage.s3.bucket import Bucket
-from app.storage.s3.check import Grade, check_quickly
 from app.uploads.storage_identity import WrongStorage
+
+if TYPE_CHECKING:
+    from app.storage.s3.bucket import Bucket
 
 POLL_SECONDS = 0.2
 
@@ -339,6 +341,8 @@ def _report_problems(settings: Settings) -> None:
 
 
 def _bucket_problems(bucket: Bucket) -> list[Problem]:
+    from app.storage.s3.check import Grade, check_quickly  # noqa: PLC0415 - without a bucket nobody needs it
+
     finding = check_quickly(bucket.within(BUCKET_SECONDS), token_hex(8))
     if finding.grade is Grade.FINE:
         return []
