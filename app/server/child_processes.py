@@ -120,6 +120,7 @@ def spare_imported() -> None:
     CPU time to start and stop a server.
     """
     gc.freeze()
+    gc.enable()  # A start imports without it.
 
 
 def fork(work: Work) -> BaseProcess:

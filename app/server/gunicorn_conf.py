@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import itertools
 import math
@@ -121,6 +122,7 @@ def _import_for_workers(server: Any) -> None:
     Workers such as gevent's replace sockets and locks first, which must not be imported by then.
     """
     if server.cfg.worker_class_str == worker_class:
+        gc.disable()
         importlib.import_module("app.factory")
         spare_imported()
 
