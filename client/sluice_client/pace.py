@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 from sluice_client.connections import Connections
 from sluice_client.errors import SluiceError
@@ -29,6 +32,9 @@ FIRST_BYTES = 256 * 1024
 """The first chunks measure the bandwidth, and the next have the size that takes a second or two: at
 1 Mbit/s, a first chunk of 20 MB would be minutes of work to lose."""
 
+ADVICE_SECONDS = 60.0
+"""How often the server is asked how many connections it can spare."""
+
 CLEAN_SENDS_TO_GROW = 3
 CLEAN_SENDS_TO_FORGET = 24
 """Successes in a row until a size that failed is tried again."""
@@ -46,8 +52,13 @@ class Pace:
         *,
         chunk_bytes: int,
         connections: Connections,
+        ask_advice: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`ask_advice` is called in a thread of its own, and ends with a call of `obey`."""
         self.ladder = ladder
+        self._ask_advice, self._clock = ask_advice, clock
+        self._asked_at = clock()
         self._recommended = ladder.at_most(chunk_bytes)
         self.chunk_bytes = ladder.at_most(min(FIRST_BYTES, chunk_bytes))
         self._is_first = True
@@ -63,8 +74,21 @@ class Pace:
     def parallel(self) -> int:
         """How many connections to send on."""
         with self._lock:
+            if self._clock() - self._asked_at >= ADVICE_SECONDS:
+                self._asked_at = self._clock()
+                threading.Thread(target=self._ask_advice, name="advice", daemon=True).start()
             self._connections.look()
             return self._connections.count
+
+    @property
+    def most(self) -> int:
+        """The most connections, of those the user allows, that the server does not mind."""
+        return self._connections.most
+
+    def obey(self, most: int | None) -> None:
+        """Send on at most so many connections; None for no wish of the server."""
+        with self._lock:
+            self._connections.obey(most)
 
     def sent(self, count: int, *, seconds: float, size: int) -> None:
         """A chunk of `count` bytes, cut with `size`, was acknowledged after `seconds`."""
@@ -149,18 +173,30 @@ class SharedPace:
     def _ask(self) -> Pace:
         with self._lock:
             if self._pace is None:
-                self._pace = self._pace_for(
-                    self._transport.options.chunk_bytes or self._recommended_bytes()
-                )
+                facts = self._facts()
+                wanted = self._transport.options.chunk_bytes or int(facts["chunk_bytes"])
+                self._pace = self._pace_for(wanted)
+                self._pace.obey(facts.get("connections"))
             return self._pace
 
-    def _recommended_bytes(self) -> int:
-        facts = json_object(self._transport.request("GET", "/api/server"))
-        return int(facts["chunk_bytes"])
+    def _facts(self) -> dict[str, Any]:
+        return json_object(self._transport.request("GET", "/api/server"))
+
+    def _ask_advice(self) -> None:
+        """Ask how many connections the server can spare; what it said last holds if it is silent."""
+        with suppress(SluiceError):
+            facts = self._facts()
+            if self._pace is not None:
+                self._pace.obey(facts.get("connections"))
 
     def _pace_for(self, chunk_bytes: int) -> Pace:
         ladder = ChunkLadder.around(
             chunk_bytes, smallest=SMALLEST_CHUNK_BYTES, largest=LARGEST_CHUNK_BYTES
         )
         connections = Connections(self._transport.options.parallel, self._transport.sockets)
-        return Pace(ladder, chunk_bytes=chunk_bytes, connections=connections)
+        return Pace(
+            ladder,
+            chunk_bytes=chunk_bytes,
+            connections=connections,
+            ask_advice=self._ask_advice,
+        )
