@@ -183,7 +183,7 @@ class SharedPace:
         return json_object(self._transport.request("GET", "/api/server"))
 
     def _ask_advice(self) -> None:
-        """Ask how many connections the server can spare; what it said last holds if it is silent."""
+        """Ask how many connections the server can spare; without an answer the last one holds."""
         with suppress(SluiceError):
             facts = self._facts()
             if self._pace is not None:
