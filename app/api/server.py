@@ -10,6 +10,7 @@ from app import __version__
 from app.domain.access import Action
 from app.http.access_rules import requires
 from app.http.context import current_services
+from app.request.connection_advice import advice_now
 
 blueprint = Blueprint("api_server", __name__)
 
@@ -17,7 +18,7 @@ blueprint = Blueprint("api_server", __name__)
 @blueprint.get("/api/server")
 @requires(Action.VISIT, is_below_links=True)
 def show() -> Response:
-    """The chunk sizes to use, the largest upload, and the server's clock."""
+    """Chunk sizes and connections to use, the largest upload, and the server's clock."""
     settings = current_services().settings
     return jsonify(
         {
@@ -25,6 +26,7 @@ def show() -> Response:
             "chunk_bytes": settings.chunk_bytes,
             "least_chunk_bytes": settings.least_chunk_bytes,
             "max_upload_bytes": settings.max_upload_bytes,
+            "connections": advice_now(),
             "time": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         }
     )

@@ -9,7 +9,7 @@ from typing import Any
 from flask import Blueprint, Response, jsonify, request
 
 from app.domain.access import THROUGH_LINKS, Action, Caller, CallerKind
-from app.domain.cells import CellOffer, PromisedCell, check_crc32c
+from app.domain.cells import URL_SECONDS, CellOffer, PromisedCell, check_crc32c
 from app.domain.errors import InvalidRequest, NotDirect, UploadNotFound
 from app.domain.moments import instant
 from app.domain.ranges import ByteRange
@@ -22,7 +22,7 @@ from app.http.digests import wants_sha256
 from app.http.documents import sender_document, sent_document, upload_document
 from app.http.proxy import location_of
 from app.records.identity.upload_links import UploadLink
-from app.uploads.direct import URL_SECONDS, DirectUploads
+from app.uploads.direct import DirectUploads
 from app.uploads.service import NewUpload
 
 blueprint = Blueprint("api_uploads", __name__, url_prefix="/api/uploads")

@@ -27,6 +27,9 @@ NUMBERS_PER_CELL = 3
 
 CRC32C_BYTES = 4
 
+URL_SECONDS = 15 * 60
+"""How long the signed URL of a cell is valid. A request that has begun by then may take longer."""
+
 GROWTH_SHARE = 8
 """Pieces are joined only if the longest of them has at most seven eighths of their bytes."""
 

@@ -179,7 +179,7 @@ class BucketCatalog:
         try:
             with self._database.one_statement() as connection:
                 row = connection.execute(
-                    statements.CLAIMS[connection.dialect.name], {**values, "now": now}
+                    statements.claim(connection.dialect.name), {**values, "now": now}
                 ).first()
         except IntegrityError:  # The file was removed as this ran.
             return None
@@ -212,7 +212,7 @@ class BucketCatalog:
         rows = [{"of_key": key, "in_cell": cell, "now": now} for cell in sorted(cells)]
         try:
             with self._database.write() as connection:
-                offering = statements.OFFERS[connection.dialect.name]
+                offering = statements.offer(connection.dialect.name)
                 offered = [connection.execute(offering, row).scalar() for row in rows]
                 found = {cell for cell in offered if cell is not None}
                 if found:
@@ -227,7 +227,7 @@ class BucketCatalog:
         now = self._clock()
         try:
             with self._database.write() as connection:
-                placing = statements.PLACINGS[connection.dialect.name]
+                placing = statements.placing(connection.dialect.name)
                 rows = [
                     connection.execute(placing, _placed(key, part, now)).first()
                     # In one order, or two nodes could wait for each other.
@@ -358,7 +358,7 @@ class BucketCatalog:
 
     def _insert(self, connection: Connection, table: Any) -> Any:
         """An INSERT with ON CONFLICT, for which SQLAlchemy has one class per database."""
-        return statements.DIALECTS[connection.dialect.name].insert(table)
+        return statements.upsert_into(table, connection.dialect.name)
 
 
 def _of(claim: Claim) -> dict[str, object]:

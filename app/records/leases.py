@@ -7,7 +7,6 @@ are the database's.
 from __future__ import annotations
 
 from sqlalchemy import BigInteger, delete, type_coerce
-from sqlalchemy.dialects.postgresql import insert
 
 from app.records.clock import SECOND, SERVER_NOW
 from app.records.engine import Database
@@ -32,6 +31,8 @@ class Leases:
         """
         if not self._database.is_remote:
             return True
+        from sqlalchemy.dialects.postgresql import insert  # noqa: PLC0415 - with SQLite nobody needs it
+
         statement = insert(leases).values(work=work, due_at=SERVER_NOW + round(seconds * SECOND))
         taken = statement.on_conflict_do_update(
             index_elements=["work"],

@@ -10,7 +10,6 @@ import json
 from typing import Any
 
 from sqlalchemy import BigInteger, Row, delete, func, select, type_coerce
-from sqlalchemy.dialects.postgresql import insert
 
 from app.domain.nodes import Node, NodeReport, NodeState
 from app.records.clock import SECOND, SERVER_NOW
@@ -43,6 +42,8 @@ class NodeRecords:
 
     def tell(self, report: NodeReport, *, lease_seconds: float = LEASE_SECONDS) -> None:
         """Store a node's report and renew its lease; the first report inserts its row."""
+        from sqlalchemy.dialects.postgresql import insert  # noqa: PLC0415 - with SQLite nobody needs it
+
         values = {
             "name": report.name,
             "address": report.address,

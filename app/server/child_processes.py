@@ -17,6 +17,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.process import BaseProcess
 
 from setproctitle import setproctitle
@@ -37,6 +38,10 @@ _BLOCKED_AT_START = END_SIGNALS | {signal.SIGHUP, RELOAD_SIGNAL}
 
 SUPERVISOR_VARIABLE = "SLUICE_SUPERVISOR_PID"
 """Where the supervisor leaves its process id for the processes it starts."""
+
+START_VARIABLE = "SLUICE_START_DESCRIPTOR"
+"""Where the supervisor leaves the descriptor of a socket. Before it opens its port, the web server
+reads a byte from it, and once it answers, it writes one."""
 
 Work = Callable[[], None]
 """What a process does from its start to its end."""
@@ -120,6 +125,14 @@ def spare_imported() -> None:
     CPU time to start and stop a server.
     """
     gc.freeze()
+    gc.enable()  # A start imports without it.
+
+
+def import_spared(module: str) -> None:
+    """Import a module, and exclude it from garbage collection; a tenth faster than with it."""
+    gc.disable()
+    importlib.import_module(module)
+    spare_imported()
 
 
 def fork(work: Work) -> BaseProcess:
@@ -180,6 +193,19 @@ def describe_status(status: int) -> str:
         return signal.Signals(-status).name
     except ValueError:
         return f"signal {-status}"
+
+
+def await_checks() -> None:
+    """Wait until the supervisor has checked what may refuse a start; exits if it has ended."""
+    if START_VARIABLE in os.environ and not os.read(int(os.environ[START_VARIABLE]), 1):
+        sys.exit(0)
+
+
+def tell_serving() -> None:
+    """Tell the supervisor that the web server answers; only the first time counts."""
+    if START_VARIABLE in os.environ:
+        with suppress(OSError):
+            os.write(int(os.environ[START_VARIABLE]), b"1")
 
 
 def end_with_supervisor() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from gunicorn.workers.gthread import TConn
 
+from app.request.connection_advice import advised_connections
 from app.settings.addresses import IPNetwork
 
 LINGER_SECONDS = 10.0
@@ -133,6 +134,12 @@ class AddressLimit:
             return False
         self._counts[conn.address] += 1
         return self._counts[conn.address] > self._most
+
+    def advised_connections(self, conn: Any) -> int | None:
+        """How many its sender should use, for the sake of others at the same address."""
+        if not conn.address:
+            return None  # As there is no limit, or for a proxy.
+        return advised_connections(self._counts[conn.address], self._most)
 
     def closed(self, conn: Any) -> None:
         """Stop counting it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import math
 import os
@@ -19,7 +18,8 @@ from app.server.child_processes import (
     SUPERVISOR_VARIABLE,
     end_with_parent,
     end_with_supervisor,
-    spare_imported,
+    import_spared,
+    tell_serving,
 )
 from app.server.terminal import greet
 from app.settings import from_env
@@ -121,8 +121,7 @@ def _import_for_workers(server: Any) -> None:
     Workers such as gevent's replace sockets and locks first, which must not be imported by then.
     """
     if server.cfg.worker_class_str == worker_class:
-        importlib.import_module("app.factory")
-        spare_imported()
+        import_spared("app.factory")
 
 
 def on_starting(server: Any) -> None:
@@ -165,3 +164,4 @@ def on_exit(_server: Any) -> None:
 def post_worker_init(worker: Any) -> None:
     """Ctrl-C reaches every process of the terminal; workers ignore it, their master handles it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    tell_serving()

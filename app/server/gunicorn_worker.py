@@ -30,6 +30,7 @@ from gunicorn.workers.gthread import ThreadWorker
 
 from app.ingest.gunicorn_socket.connection import break_off
 from app.ingest.source import SOURCE_KEY, BodySource
+from app.request.connection_advice import advised_connections, advising
 from app.request.slots import SAFE_METHODS, Slots, holding
 from app.server.access_log import without_codes
 from app.server.connections import LINGER_SECONDS, AddressLimit, Connection, Lingering
@@ -138,7 +139,8 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
         """Runs in the same thread, once the headers are there."""
         self._reading_headers.pop(conn, None)
         try:
-            return super().handle_request(req, conn)
+            with advising(partial(self._advised_connections, conn)):
+                return super().handle_request(req, conn)
         except OSError as error:
             if not _is_of_client(error):
                 raise
@@ -146,6 +148,15 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
             path = without_codes(req.path)
             self.log.info("Client left its answer: %s %s (%r)", req.method, path, error)
             return False
+
+    def _advised_connections(self, conn: Any) -> int | None:
+        """How many its sender should use. Idle ones do not count, as they are closed for others."""
+        busy = self.nr_conns - len(self.keepalived_conns)
+        advice = (
+            advised_connections(busy, self.worker_connections),
+            self._addresses.advised_connections(conn),
+        )
+        return min((each for each in advice if each is not None), default=None)
 
     def _keepalive_after(self, conn: Any, keepalive: Any) -> bool:
         """Runs in the same thread, after the answer: whether another may follow.

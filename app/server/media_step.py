@@ -12,6 +12,7 @@ from functools import partial
 from app.domain.upload import parse_upload_id
 from app.media.sandbox.launcher import end_with_parent
 from app.media.steps.alone import limit_this_process, outcome_of
+from app.media.work import MediaWork
 from app.server.access_log import configure_logging
 from app.services import build_services
 from app.settings import from_env
@@ -24,8 +25,8 @@ def main() -> None:
     limit_this_process()
     settings = from_env(os.environ)
     configure_logging(settings.log_level, settings.log_format)
-    media = build_services(settings).media
-    run = partial(media.run_step, parse_upload_id(upload_id), step, argument)
+    work = MediaWork(build_services(settings).media)
+    run = partial(work.run_step, parse_upload_id(upload_id), step, argument)
     sys.stdout.write(outcome_of(run))
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from app.domain.jobs import Lane
 from app.media.ffmpeg.program import Ffmpeg
+from app.media.work import MediaWork
 from app.monitoring.instruments import Instruments
 from app.server.child_processes import END_SIGNALS
 from app.server.worker_process import run_worker
@@ -42,9 +43,10 @@ def run(settings: Settings) -> None:
     for problem in Ffmpeg.find().problems():
         log.warning("%s", problem.detail)
     name = secrets.token_hex(NAME_BYTES)
-    worker = services.media.worker(name=name, tell=instruments.count_job)
+    work = MediaWork(services.media)
+    worker = work.worker(name=name, tell=instruments.count_job)
     worker.start()
-    calibrate = partial(services.media.calibrate, name)
+    calibrate = partial(work.calibrate, name)
     threading.Thread(target=calibrate, daemon=True, name="calibration").start()
     signal.sigwait(END_SIGNALS)
     worker.stop(STOP_SECONDS)

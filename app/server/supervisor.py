@@ -5,10 +5,12 @@ python -m app.server.supervisor
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
 from types import FrameType
+from typing import TYPE_CHECKING
 
 
 def _end_at_once(number: int, _frame: FrameType | None) -> None:
@@ -25,12 +27,16 @@ INTERRUPTED = 130
 """The exit status of a start that Ctrl-C ended, as shells have it."""
 
 if __name__ == "__main__":
-    # Before the other imports, which take a second.
+    # Collections would look for garbage among what is imported: a tenth of the time that it takes.
+    gc.disable()
+    # Before the other imports, which take most of the start.
     for _number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(_number) is not signal.SIG_IGN:
             signal.signal(_number, _end_at_once)
 
 import logging
+import select
+import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
@@ -46,12 +52,15 @@ from app.request.this_node import new_name, this_node
 from app.server.access_log import configure_logging
 from app.server.child_processes import (
     RELOAD_SIGNAL,
+    START_VARIABLE,
     SUPERVISOR_VARIABLE,
     KeptRunning,
     Work,
+    await_checks,
     describe_status,
     fork,
     import_main,
+    import_spared,
     run_module,
     spare_imported,
 )
@@ -70,11 +79,16 @@ from app.settings.staging import choose_staging, remember_staging
 from app.storage.base import Problem
 from app.storage.folder_lock import FolderLocked, lock_data_folder
 from app.storage.folder_owner import shown
-from app.storage.s3.bucket import Bucket
-from app.storage.s3.check import Grade, check_quickly
 from app.uploads.storage_identity import WrongStorage
 
+if TYPE_CHECKING:
+    from app.storage.s3.bucket import Bucket
+
 POLL_SECONDS = 0.2
+
+SERVING_SECONDS = 10.0
+"""The other workers begin once the web server answers, or after this time: it needs the processor
+first, also for its calibration, which encodes a film."""
 
 END_SECONDS = 10.0
 """How long the workers have to end after the web server. They need a second; one that waits for a
@@ -110,34 +124,61 @@ class Supervisor:
         *,
         web: Work,
         import_workers: Callable[[], Mapping[str, Work]],
+        prepare: Callable[[], None] = lambda: None,
     ) -> None:
-        """The workers' modules are imported while the web server imports its own."""
+        """`prepare` may refuse the start: the web server opens its port only after it.
+
+        It runs, and the workers' modules are imported, while the web server imports its own.
+        """
         self._settings = settings
         self._lock = lock
         self._web = web
         self._import_workers = import_workers
+        self._prepare = prepare
+        self._start_socket, self._start_socket_of_web = socket.socketpair()
         self._is_stopped_by_hangup = False
         self._arrived: list[int] = []
         self._stopping: list[int] = []
 
     def run(self) -> int:
-        """Serve; the web server's exit status, 0 after a signal."""
+        """Serve; the web server's exit status, 0 after a signal. Raises what `prepare` raises."""
         # Whoever started us may ignore it, and we inherit that: the kernel would then forget a
         # process that ends, with its status, and no one would restart it.
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._is_stopped_by_hangup = not _ignores_hangup() and _has_terminal()
-        for number in (*STOPPING, signal.SIGHUP, *HARMLESS):
+        for number in HARMLESS:
             signal.signal(number, self._note)
-        web = self._fork(self._web)
+        web = self._fork_web()
         workers: list[KeptRunning] = []
         try:
+            self._prepare()
+            for number in (*STOPPING, signal.SIGHUP):
+                signal.signal(number, self._note)
+            self._start_socket.send(b"1")
             for name, work in self._import_workers().items():
                 workers.append(KeptRunning(partial(self._fork, work), name=name))
+            self._wait_until_served(web)
             self._serve_until_told(web, workers)
         finally:
             # Whatever failed: our caller lets the next server in, and ours must have ended by then.
             _end(web, workers)
         return 0 if self._stopping else web.exitcode or 0
+
+    def _fork_web(self) -> BaseProcess:
+        """The web server, with its end of the socket, which it keeps if it replaces its program."""
+        descriptor = self._start_socket_of_web.fileno()
+        os.set_inheritable(descriptor, True)
+        os.environ[START_VARIABLE] = str(descriptor)
+        web = self._fork(self._web)
+        del os.environ[START_VARIABLE]
+        self._start_socket_of_web.close()
+        return web
+
+    def _wait_until_served(self, web: BaseProcess) -> None:
+        deadline = time.monotonic() + SERVING_SECONDS
+        while web.exitcode is None and not self._arrived and time.monotonic() < deadline:
+            if select.select([self._start_socket], [], [], POLL_SECONDS)[0]:
+                return
 
     def _serve_until_told(self, web: BaseProcess, workers: Sequence[KeptRunning]) -> None:
         """After SIGTERM, go on serving without being ready, until load balancers have noticed."""
@@ -178,9 +219,13 @@ class Supervisor:
             log.info("%s: ignored", name)
 
     def _fork(self, work: Work) -> BaseProcess:
-        """A process without our lock: one that outlives us must not keep out the next server."""
+        """A process without our lock: one that outlives us must not keep out the next server.
+
+        Nor with our end of the socket: the web server notices by it that we have ended.
+        """
 
         def begin() -> None:
+            self._start_socket.close()
             if self._lock is not None:
                 os.close(self._lock)
             work()
@@ -223,12 +268,15 @@ def _serve() -> None:
     locks before anything else imports them, so they need an interpreter that has imported nothing.
     """
     if os.environ.get("GUNICORN_CMD_ARGS"):
+        await_checks()
         os.execv(sys.executable, [sys.executable, "-m", *WEB])  # noqa: S606 - without a shell
+    import_spared("app.factory")  # By name: app.server knows no application.
+    await_checks()
     run_module(*WEB)
 
 
 def main() -> int:
-    """Check the settings, folders and port, then serve."""
+    """Check the settings, folders and port, then the records and the bytes, and serve."""
     spare_imported()
     try:
         settings = from_env(os.environ)
@@ -238,30 +286,41 @@ def main() -> int:
         require_room_for_cells(settings)
         lock = lock_data_folder(settings.data_dir)
         require_free_address(settings.host, settings.port)
-        _prepare(settings)
     except UploadError as error:
-        sys.stderr.write(f"{operator_message(error)}\n")
-        return 2
-    except (SettingsError, StartRefused, FolderLocked, WrongStorage) as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
-    _report_problems(settings)
-    _tell_children(settings)
-    metrics = MetricsFolder(settings.data_dir)
-    metrics.open()
+        return _refused(operator_message(error))
+    except (SettingsError, StartRefused, FolderLocked) as error:
+        return _refused(error)
     try:
-        modules = WORKERS | (NODE_WORKERS if settings.database_url else {})
-
-        def import_workers() -> Mapping[str, Work]:
-            return {name: import_main(module) for name, module in modules.items()}
-
-        return Supervisor(settings, lock, web=_serve, import_workers=import_workers).run()
+        return _run(settings, lock)
+    except (StartRefused, WrongStorage) as error:
+        return _refused(error)
     finally:
-        metrics.close()
-        _sign_off(settings)
         if lock is not None:
             os.close(lock)
-        say_goodbye()
+
+
+def _run(settings: Settings, lock: int | None) -> int:
+    _report_staging(settings)
+    _tell_children(settings)
+    modules = WORKERS | (NODE_WORKERS if settings.database_url else {})
+    metrics = MetricsFolder(settings.data_dir)
+    metrics.open()
+    with closing(metrics):
+        status = Supervisor(
+            settings,
+            lock,
+            web=_serve,
+            import_workers=lambda: {name: import_main(each) for name, each in modules.items()},
+            prepare=partial(_prepare, settings),
+        ).run()
+    _sign_off(settings)
+    say_goodbye()
+    return status
+
+
+def _refused(reason: object) -> int:
+    sys.stderr.write(f"{reason}\n")
+    return 2
 
 
 def _report_settings(settings: Settings) -> None:
@@ -282,11 +341,7 @@ def _sign_off(settings: Settings) -> None:
 
 
 def _tell_children(settings: Settings) -> None:
-    """Pass on our process id, a name for this server, and the staging folder.
-
-    The default of the latter depends on existing folders, so the library remembers it too.
-    """
-    remember_staging(settings.data_dir, settings.staging_dir)
+    """Pass on our process id, a name for this server, and the staging folder."""
     os.environ[SUPERVISOR_VARIABLE] = str(os.getpid())
     os.environ[NODE_VARIABLE] = new_name()
     os.environ[f"{PREFIX}STAGING_DIR"] = str(settings.staging_dir)
@@ -294,7 +349,16 @@ def _tell_children(settings: Settings) -> None:
 
 def _prepare(settings: Settings) -> None:
     """Done here, so that problems of the database are reported once, in one line."""
-    services = build_services(settings)
+    try:
+        _prepare_services(build_services(settings))
+    except UploadError as error:
+        raise StartRefused(operator_message(error)) from error
+    # Its default depends on existing folders, so the library remembers it.
+    remember_staging(settings.data_dir, settings.staging_dir)
+    _report_problems(settings)
+
+
+def _prepare_services(services: Services) -> None:
     with closing(services.database):
         services.prepare()
         if services.nodes is not None and services.bucket is None:
@@ -303,7 +367,7 @@ def _prepare(settings: Settings) -> None:
         # From here on the clock may change. If this check fails, the worker has to do it first.
         with suppress(UploadError):
             services.housekeeping.start()
-        if not settings.is_open:
+        if not services.settings.is_open:
             _invite_first_administrator(services)
 
 
@@ -319,11 +383,14 @@ def _invite_first_administrator(services: Services) -> None:
         )
 
 
-def _report_problems(settings: Settings) -> None:
-    """Report at the start what would make uploads fail later, or lets everybody in."""
+def _report_staging(settings: Settings) -> None:
     if f"{PREFIX}STAGING_DIR" not in os.environ:
         choice = choose_staging(settings.data_dir)
         log.info("unfinished uploads are in %s: %s", shown(choice.path), choice.reason)
+
+
+def _report_problems(settings: Settings) -> None:
+    """Report at the start what would make uploads fail later, or lets everybody in."""
     for line in staging_warnings(settings):
         log.warning("%s", line)
     services = build_services(settings)
@@ -339,6 +406,8 @@ def _report_problems(settings: Settings) -> None:
 
 
 def _bucket_problems(bucket: Bucket) -> list[Problem]:
+    from app.storage.s3.check import Grade, check_quickly  # noqa: PLC0415 - without a bucket nobody needs it
+
     finding = check_quickly(bucket.within(BUCKET_SECONDS), token_hex(8))
     if finding.grade is Grade.FINE:
         return []

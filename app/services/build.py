@@ -6,6 +6,7 @@ import secrets
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
+from typing import TYPE_CHECKING
 
 from app.domain.lifecycle import UploadState
 from app.identity.link_limits import LinkLimits
@@ -16,7 +17,6 @@ from app.identity.video_expiry import VideoExpiry
 from app.ingest.copy import BodyLimits
 from app.media.jobs.waking import Waker
 from app.media.services import MediaServices
-from app.records.bucket import BucketCatalog
 from app.records.clock import Clock, shared_clock, utc_now
 from app.records.engine import Database
 from app.records.identity.outbox import Outbox
@@ -42,10 +42,6 @@ from app.services.storage import bucket_address, bucket_of, database_of, store_i
 from app.settings import Settings
 from app.storage.local import LocalStore
 from app.storage.machine import IdleClock, NoteFile, read_clocks
-from app.storage.s3.bucket import Bucket
-from app.storage.s3.direct import DirectCells
-from app.storage.s3.mark import BucketMark
-from app.storage.s3.store import BucketStore
 from app.uploads.chunks import Chunks
 from app.uploads.client_uploads import ClientUploads
 from app.uploads.completion import Completion
@@ -55,6 +51,11 @@ from app.uploads.housekeeping import Housekeeping
 from app.uploads.library import VideoLibrary
 from app.uploads.service import UploadService
 from app.uploads.storage_identity import StorageIdentity
+
+if TYPE_CHECKING:
+    from app.storage.s3.bucket import Bucket
+    from app.storage.s3.mark import BucketMark
+    from app.storage.s3.store import BucketStore
 
 ID_BYTES = 16
 """128 random bits: an id cannot be guessed."""
@@ -195,8 +196,10 @@ def _chunks(base: _Base) -> Chunks:
 
 def _direct(base: _Base, chunks: Chunks) -> DirectUploads | None:
     settings, store = base.settings, base.store
-    if not settings.direct_uploads or not isinstance(store, BucketStore):
+    if not settings.direct_uploads or isinstance(store, LocalStore):
         return None
+    from app.storage.s3.direct import DirectCells  # noqa: PLC0415 - without a bucket nobody needs it
+
     return DirectUploads(DirectCells(store.cells), chunks, origin=bucket_address(settings).origin)
 
 
@@ -226,7 +229,7 @@ def _library(base: _Base) -> VideoLibrary:
         policy=base.settings.policy,
         clock=base.completion.clock,
         let_group_read=store.library.let_group_read if isinstance(store, LocalStore) else None,
-        sign_url=store.library.sign_url if isinstance(store, BucketStore) else None,
+        sign_url=None if isinstance(store, LocalStore) else store.library.sign_url,
     )
 
 
@@ -245,8 +248,8 @@ def _housekeeping(base: _Base) -> Housekeeping:
         expiry=timedelta(seconds=settings.expiry_seconds),
         reservation=timedelta(seconds=settings.reservation_seconds),
         is_open=settings.is_open,
-        is_in_folders=not isinstance(store, BucketStore),
-        collect_garbage=store.inspection.sweep if isinstance(store, BucketStore) else None,
+        is_in_folders=isinstance(store, LocalStore),
+        collect_garbage=None if isinstance(store, LocalStore) else store.inspection.sweep,
     )
 
 
@@ -255,10 +258,22 @@ def _storage_identity(base: _Base) -> StorageIdentity:
         base.records,
         SharedValues(base.database),
         place=base.settings.storage,
-        mark=None if base.bucket is None else BucketMark(base.bucket.within(MARK_SECONDS)),
-        is_in_bucket=BucketCatalog(base.database).inventory.has_files,
+        mark=None if base.bucket is None else _mark_in(base.bucket),
+        is_in_bucket=partial(_has_files_in_bucket, base.database),
         new_id=_new_id,
     )
+
+
+def _mark_in(bucket: Bucket) -> BucketMark:
+    from app.storage.s3.mark import BucketMark  # noqa: PLC0415 - without a bucket nobody needs it
+
+    return BucketMark(bucket.within(MARK_SECONDS))
+
+
+def _has_files_in_bucket(database: Database) -> bool:
+    from app.records.bucket import BucketCatalog  # noqa: PLC0415 - only the first start asks
+
+    return BucketCatalog(database).inventory.has_files()
 
 
 def _media(base: _Base) -> MediaServices:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from app.identity.request_rate import RequestRate
 from app.identity.services import IdentityServices
@@ -21,7 +22,6 @@ from app.settings import Settings
 from app.storage.base import Inspection, Problem
 from app.storage.local.folder import disk_errors, make_private_folder
 from app.storage.machine import after_restart_of_machine
-from app.storage.s3.bucket import Bucket
 from app.uploads.chunks import Chunks
 from app.uploads.client_uploads import ClientUploads
 from app.uploads.direct import DirectUploads
@@ -30,6 +30,9 @@ from app.uploads.housekeeping import Housekeeping
 from app.uploads.library import VideoLibrary
 from app.uploads.service import UploadService
 from app.uploads.storage_identity import StorageIdentity
+
+if TYPE_CHECKING:
+    from app.storage.s3.bucket import Bucket
 
 BOOT_MARKER = "boot"
 """A file in every data folder that a server has used."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from app.records.bucket import BucketCatalog
+from typing import TYPE_CHECKING
+
 from app.records.clock import Clock
 from app.records.engine import Database
 from app.settings import Settings
 from app.storage.base import Durability
 from app.storage.local import LocalStore
-from app.storage.s3.address import BucketAddress
-from app.storage.s3.bucket import Bucket
-from app.storage.s3.store import BucketStore
+
+if TYPE_CHECKING:
+    from app.storage.s3.address import BucketAddress
+    from app.storage.s3.bucket import Bucket
+    from app.storage.s3.store import BucketStore
 
 
 def database_of(settings: Settings) -> Database:
@@ -22,11 +25,17 @@ def database_of(settings: Settings) -> Database:
 
 def bucket_of(settings: Settings) -> Bucket | None:
     """The bucket of the bytes; None if they are in folders."""
-    return Bucket.at(bucket_address(settings)) if settings.storage else None
+    if not settings.storage:
+        return None
+    from app.storage.s3.bucket import Bucket  # noqa: PLC0415 - without a bucket nobody needs it
+
+    return Bucket.at(bucket_address(settings))
 
 
 def bucket_address(settings: Settings) -> BucketAddress:
     """Where that bucket is."""
+    from app.storage.s3.address import BucketAddress  # noqa: PLC0415 - without a bucket nobody needs it
+
     endpoint, region = settings.s3_endpoint, settings.s3_region
     return BucketAddress.of(settings.storage, endpoint=endpoint, region=region)
 
@@ -37,6 +46,9 @@ def store_in(
     """The store in a bucket, or else in the folders."""
     if bucket is None:
         return LocalStore(settings.staging_dir, settings.library_dir, durability(settings))
+    from app.records.bucket import BucketCatalog  # noqa: PLC0415 - without a bucket nobody needs it
+    from app.storage.s3.store import BucketStore  # noqa: PLC0415 - without a bucket nobody needs it
+
     catalog = BucketCatalog(database, clock)
     return BucketStore(bucket, catalog, settings.staging_dir, spool_bytes=settings.spool_bytes)
 

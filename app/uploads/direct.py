@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from app.domain.cells import CellOffer, Grid, PromisedCell
 from app.domain.errors import NotDirect
 from app.domain.lifecycle import UploadState
 from app.domain.upload import Upload, UploadKind
 from app.storage.base import BytesLost
-from app.storage.s3.direct import URL_SECONDS, DirectCells
 from app.uploads.chunks import Chunks
+
+if TYPE_CHECKING:
+    from app.storage.s3.direct import DirectCells
 
 SMALLEST_BYTES = 5 * 1024 * 1024
 """Shorter files go through the server: four extra requests would cost more than the bytes."""
-
-__all__ = ["SMALLEST_BYTES", "URL_SECONDS", "DirectUploads"]
 
 
 class DirectUploads:

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from app.domain.errors import UploadError
 from app.domain.video_list import VideoList
 from app.records.shared_values import SharedValues
 from app.records.uploads import UploadRecords
-from app.storage.s3.mark import BucketMark
+
+if TYPE_CHECKING:
+    from app.storage.s3.mark import BucketMark
 
 PLACE = "storage"
 LIBRARY = "library"

@@ -70,7 +70,22 @@ def upload_slowly(
     each_tick: Callable[[], None] = lambda: None,
 ) -> list[SlowUpload]:
     """`count` uploads of `length` bytes at once; those unfinished at the deadline fail."""
-    uploads = [_begin(port, length) for _ in range(count)]
+    return send_slowly(
+        [begin(port, length) for _ in range(count)],
+        bytes_per_second=bytes_per_second,
+        deadline_seconds=deadline_seconds,
+        each_tick=each_tick,
+    )
+
+
+def send_slowly(
+    uploads: list[SlowUpload],
+    *,
+    bytes_per_second: int,
+    deadline_seconds: float,
+    each_tick: Callable[[], None] = lambda: None,
+) -> list[SlowUpload]:
+    """Send what was begun, each at this rate; those unfinished at the deadline fail."""
     deadline = time.monotonic() + deadline_seconds
     with selectors.DefaultSelector() as selector:
         for upload in uploads:
@@ -95,8 +110,11 @@ def _is_whole(answer: bytearray) -> bool:
     return length is not None and len(body) >= int(length[1])
 
 
-def _begin(port: int, length: int) -> SlowUpload:
-    connection = socket.create_connection(("127.0.0.1", port), timeout=CONNECT_TIMEOUT_SECONDS)
+def begin(port: int, length: int, *, address: str = "127.0.0.1") -> SlowUpload:
+    """Connect from an address of this machine; nothing is sent yet."""
+    connection = socket.create_connection(
+        ("127.0.0.1", port), timeout=CONNECT_TIMEOUT_SECONDS, source_address=(address, 0)
+    )
     connection.setblocking(False)
     # Otherwise the kernel takes megabytes at once, and the rate is not the client's.
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 * 1024)

@@ -199,7 +199,7 @@ class ChunkSender:
     @property
     def _parallel(self) -> int:
         """How many connections to send on: near the end, as many as can end together."""
-        most, pace = self._transport.options.parallel, self._pace
+        most, pace = self._pace.most, self._pace
         is_near_end = self._missing.total <= LAST_SECONDS * FIRST * pace.bytes_per_second
         return max(pace.parallel, min(FIRST, most) if is_near_end else 0)
 

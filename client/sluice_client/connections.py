@@ -52,11 +52,10 @@ class Connections:
         first: int = FIRST,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._most = most
+        self._allowed = self.most = most
         self._sockets = sockets
         self._clock = clock
         self.count = min(first, most)
-        self._fewest = min(FEWEST, most)
         self._looked_at = clock()
         self._settled_until = 0.0
         self._queued_at = 0.0
@@ -78,16 +77,22 @@ class Connections:
         self._queued_at = now if is_queueing else self._queued_at
         if is_queueing and state.loss < CLEAN:
             self._trial = None
-            self.count = max(self._fewest, self.count - 1)
+            self.count = max(min(FEWEST, self.most), self.count - 1)
         elif now - self._queued_at < CALM_SECONDS:
             self._trial = None  # The line is full: more connections bring nothing.
         elif self._trial is not None:
             self._judge(self._trial, now, rate)
-        elif state.loss > LOSSY and self.count < self._most and now >= self._settled_until:
+        elif state.loss > LOSSY and self.count < self.most and now >= self._settled_until:
             self._trial = _Trial(now, self.count, rate)
-            self.count = min(self._most, 2 * self.count)
-        elif self.count < min(FIRST, self._most) and now >= self._settled_until:
+            self.count = min(self.most, 2 * self.count)
+        elif self.count < min(FIRST, self.most) and now >= self._settled_until:
             self.count += 1
+
+    def obey(self, most: int | None) -> None:
+        """Use at most so many, as the server asks; None if it does not."""
+        self.most = self._allowed if most is None else max(1, min(self._allowed, most))
+        if self.count > self.most:
+            self._trial, self.count = None, self.most
 
     def give_back(self) -> None:
         """A send failed, or the server is busy: one connection less."""
@@ -100,7 +105,7 @@ class Connections:
             return
         self._trial = None
         if rate < trial.rate_before * WORTHWHILE:
-            self.count = trial.count_before
+            self.count = min(trial.count_before, self.most)
             self._settled_until = now + SETTLED_SECONDS
 
     def _rate(self, now: float, rate: float) -> float:

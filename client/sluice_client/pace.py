@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from statistics import median
+from typing import Any
 
 from sluice_client.connections import Connections
 from sluice_client.errors import SluiceError
@@ -38,11 +41,14 @@ LATE = 2.0
 LATE_SECONDS = 1.0
 """A chunk is late once it has taken so many times as long, and so much longer, as the median of
 those about its size. Losses alone make many take 1.5 times as long. To send those again brought
-nothing on a line that loses 3 % (15.5 s instead of 14.8, means of five seeds)."""
+nothing on a line that loses 3 % (15.4 s instead of 14.8, means of five seeds)."""
 
 REMEMBERED = 32
 FEWEST_TO_COMPARE = 4
 """Chunks that were acknowledged last, and how many of about one size tell how long it takes."""
+
+ADVICE_SECONDS = 60.0
+"""How often the server is asked how many connections it can spare."""
 
 CLEAN_SENDS_TO_GROW = 3
 CLEAN_SENDS_TO_FORGET = 24
@@ -62,9 +68,16 @@ class Pace:
         chunk_bytes: int,
         least_bytes: int = 0,
         connections: Connections,
+        ask_advice: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """The server recommends `chunk_bytes`, and wants no chunks below `least_bytes`."""
+        """The server recommends `chunk_bytes`, and wants no chunks below `least_bytes`.
+
+        `ask_advice` is called in a thread of its own, and ends with a call of `obey`.
+        """
         self.ladder = ladder
+        self._ask_advice, self._clock = ask_advice, clock
+        self._asked_at = clock()
         self._recommended = ladder.at_most(chunk_bytes)
         self._least = min(ladder.at_least(least_bytes), self._recommended)
         self.chunk_bytes = ladder.at_most(max(self._least, min(FIRST_BYTES, chunk_bytes)))
@@ -82,8 +95,21 @@ class Pace:
     def parallel(self) -> int:
         """How many connections to send on."""
         with self._lock:
+            if self._clock() - self._asked_at >= ADVICE_SECONDS:
+                self._asked_at = self._clock()
+                threading.Thread(target=self._ask_advice, name="advice", daemon=True).start()
             self._connections.look()
             return self._connections.count
+
+    @property
+    def most(self) -> int:
+        """The most connections, of those the user allows, that the server does not mind."""
+        return self._connections.most
+
+    def obey(self, most: int | None) -> None:
+        """Send on at most so many connections; None for no wish of the server."""
+        with self._lock:
+            self._connections.obey(most)
 
     def sent(self, count: int, *, seconds: float, size: int) -> None:
         """A chunk of `count` bytes, cut with `size`, was acknowledged after `seconds`."""
@@ -201,20 +227,29 @@ class SharedPace:
                 self._pace = self._new_pace()
             return self._pace
 
+    def _facts(self) -> dict[str, Any]:
+        return json_object(self._transport.request("GET", "/api/server"))
+
+    def _ask_advice(self) -> None:
+        """Ask how many connections the server can spare; without an answer the last one holds."""
+        with suppress(SluiceError):
+            facts = self._facts()
+            if self._pace is not None:
+                self._pace.obey(facts.get("connections"))
+
     def _new_pace(self) -> Pace:
-        """Asks the server, unless a person has chosen a size."""
-        options = self._transport.options
-        chunk_bytes, least_bytes = options.chunk_bytes, 0
-        if not chunk_bytes:
-            facts = json_object(self._transport.request("GET", "/api/server"))
-            chunk_bytes = int(facts["chunk_bytes"])
-            least_bytes = int(facts.get("least_chunk_bytes", 0))
+        """By what the server recommends, unless a person has chosen a size."""
+        options, facts = self._transport.options, self._facts()
+        chunk_bytes = options.chunk_bytes or int(facts["chunk_bytes"])
         ladder = ChunkLadder.around(
             chunk_bytes, smallest=SMALLEST_CHUNK_BYTES, largest=LARGEST_CHUNK_BYTES
         )
-        return Pace(
+        pace = Pace(
             ladder,
             chunk_bytes=chunk_bytes,
-            least_bytes=least_bytes,
+            least_bytes=0 if options.chunk_bytes else int(facts.get("least_chunk_bytes", 0)),
             connections=Connections(options.parallel, self._transport.sockets),
+            ask_advice=self._ask_advice,
         )
+        pace.obey(facts.get("connections"))
+        return pace

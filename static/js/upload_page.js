@@ -8,7 +8,7 @@ import "./elements/rate_limit_choice.js";
 import "./elements/upload_drop.js";
 import "./elements/upload_panel.js";
 import { announceProgress } from "./helpers/announcements.js";
-import { confirmCell, isServerThere, offerCell, SIGNED_OUT } from "./uploads/api.js";
+import { advisedConnections, confirmCell, isServerThere, offerCell, SIGNED_OUT } from "./uploads/api.js";
 import { batchPost, cellPut, chunkPost } from "./uploads/body_request.js";
 import { BundleSender } from "./uploads/bundle_sender.js";
 import { Checksums } from "./uploads/checksums.js";
@@ -16,6 +16,7 @@ import { ChunkPace } from "./uploads/chunk_pace.js";
 import { ChunkSizes } from "./uploads/chunk_plan.js";
 import { ChunkSender } from "./uploads/chunk_sender.js";
 import { Connection } from "./uploads/connection.js";
+import { ConnectionAdvice } from "./uploads/connection_advice.js";
 import { DirectCells } from "./uploads/direct_cells.js";
 import { DropzoneIntake } from "./uploads/dropzone_intake.js";
 import { InterruptedUploads } from "./uploads/interrupted_uploads.js";
@@ -78,9 +79,14 @@ function buildUploads(drop, { connection, limit, isInterrupted }) {
   const lanes = least > MOST_BYTES ? null : lanesOf({ uploadUrl, limit });
   const chunks = new ChunkSender({ post, slots, sizes, pace, connection, direct, lanes });
   const bundles = new BundleSender({ post: batchPost({ url: batchUrl, slots, limit }), connection });
-  const intake = new DropzoneIntake(drop.area, { url: uploadUrl, onFiles: (files) => queue.add(files) });
+  const intake = new DropzoneIntake(drop.area, { url: uploadUrl, onFiles: (files) => add(files) });
   const steps = new UploadSteps({ chunks, bundles, connection, isInterrupted });
   const queue = new UploadQueue({ steps, view: intake, chunkBytes, maxUploadBytes });
+  const advice = new ConnectionAdvice({ ask: advisedConnections, slots, lanes, isBusy: () => queue.isBusy });
+  const add = (files) => {
+    advice.begin();
+    queue.add(files);
+  };
   return { queue, intake };
 }
 

@@ -13,10 +13,11 @@ from flask import Flask
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
+from app.domain.cells import URL_SECONDS
 from app.factory import create_app
 from app.services import build_services
 from app.settings import from_env
-from app.storage.s3.direct import URL_SECONDS, runs
+from app.storage.s3.direct import runs
 from tests.dropzone_client import crc32c_of, random_bytes
 from tests.s3_servers import EACH_SERVER, S3Server, new_prefix
 

@@ -295,6 +295,41 @@ def test_a_film_that_arrives_leaves_the_library_when_its_upload_is_cancelled_her
     expect(picture).to_be_visible()
 
 
+def test_a_film_that_arrives_leaves_the_library_at_once_when_this_page_completes_it(
+    site: Server, page: Page, film: FilmStore, tmp_path: Path
+) -> None:
+    file = tmp_path / "own.mp4"
+    file.write_bytes(film(FILM).read_bytes())
+    unfinished: list[dict[str, Any]] = []
+
+    def tell_old_news(route: Route) -> None:
+        """The list of unfinished uploads as it was while the film arrived."""
+        if route.request.method == "GET":
+            route.fulfill(json={"uploads": unfinished})
+            return
+        answer = route.fetch()
+        playback = {"poster": None, "playable": {"hls": "/media/own.m3u8"}}
+        unfinished.append(answer.json() | {"yours": True, "playback": playback})
+        route.fulfill(response=answer)
+
+    chunks: list[Route] = []
+    page.route("**/api/uploads*", tell_old_news)
+    page.route("**/upload?*", lambda route: chunks.append(route))  # noqa: PLW0108 - Playwright marks it
+    page.goto(site.url)
+    with page.expect_file_chooser() as chooser:
+        page.get_by_role("button", name="Choose files", exact=True).click()
+    chooser.value.set_files(file)
+    row = page.get_by_role("button", name="Watch own.mp4").and_(
+        page.locator(".video-row--arriving *")
+    )
+    expect(row).to_be_visible()
+    page.unroute("**/upload?*")
+    for chunk in chunks:
+        chunk.continue_()
+    expect(row).to_be_hidden()
+    assert unfinished
+
+
 @pytest.mark.long
 def test_the_page_of_a_film_that_arrives_plays_it_and_offers_the_download_at_its_end(
     site: Server, page: Page, film: FilmStore

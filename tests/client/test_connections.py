@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Event
 
 import pytest
 
 from sluice_client.connections import FIRST, SETTLED_SECONDS, Connections
 from sluice_client.line_state import LineState, OpenSockets
+from sluice_client.pace import ADVICE_SECONDS, Pace
+from sluice_client.spans import ChunkLadder
 
 LOOKS_A_SECOND = 4
+MIB = 1024 * 1024
 
 
 class Line(OpenSockets):
@@ -82,3 +86,30 @@ def test_without_news_of_the_kernel_the_number_stays() -> None:
     line = Line(each(24))
     line.look = lambda: None  # type: ignore[method-assign]
     assert set(line.counts(30)) == {FIRST}
+
+
+def test_no_more_are_used_than_the_server_asks_for_until_it_asks_no_more() -> None:
+    line = Line(each(24), loss=0.01)
+    line.connections.obey(3)
+    assert set(line.counts(8)) == {3}
+    line.connections.obey(0)
+    assert set(line.counts(1)) == {1}
+    line.connections.obey(None)
+    assert line.counts(20)[-1] == 24
+
+
+def test_the_server_is_asked_every_minute_while_something_is_sent() -> None:
+    line, asked = Line(each(6)), Event()
+    pace = Pace(
+        ChunkLadder.around(MIB, smallest=MIB, largest=MIB),
+        chunk_bytes=MIB,
+        connections=line.connections,
+        ask_advice=asked.set,
+        clock=lambda: line.now,
+    )
+    line.now = ADVICE_SECONDS - 1
+    assert pace.parallel == FIRST
+    assert not asked.is_set()
+    line.now = ADVICE_SECONDS
+    assert pace.parallel == FIRST
+    assert asked.wait(60)

@@ -13,6 +13,7 @@ from flask.testing import FlaskClient
 
 from app.admin.commands import operator_app
 from app.http import context
+from app.media.work import MediaWork
 from tests.live_server import leave_measurement
 from tests.media.films import FilmStore
 from tests.postgresql import postgresql
@@ -40,7 +41,7 @@ class Node:
     @contextmanager
     def working(self, name: str) -> Iterator[None]:
         """Let its media worker run."""
-        worker = self.site.services.media.worker(name=name, tell=lambda *_: None)
+        worker = MediaWork(self.site.services.media).worker(name=name, tell=lambda *_: None)
         worker.start()
         try:
             yield

@@ -120,3 +120,20 @@ test("without work all are closed after a while", async () => {
   await pass(10_000);
   assert.equal(isOpen(), 0);
 });
+
+test("no more are open than the server wants, and again as many once it wants no less", async () => {
+  const { lanes, line, transfer, pass, isOpen } = setUp();
+  line.gain = 50_000;
+  lanes.add(transfer);
+  await pass(15_000);
+  lanes.allow(8);
+  await pass(1_000);
+  assert.equal(lanes.size + REQUESTS, 8);
+  assert.equal(isOpen(), lanes.size + 1);
+  lanes.allow(1);
+  await pass(1_000);
+  assert.equal(isOpen(), 1);
+  lanes.allow(Infinity);
+  await pass(14_000);
+  assert.equal(lanes.size + REQUESTS, 24);
+});

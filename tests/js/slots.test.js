@@ -20,3 +20,20 @@ test("slots are given in order, and taken back from those who give up waiting", 
   (await slots.take())();
   assert.deepEqual(order, ["gave up", "second"]);
 });
+
+test("fewer slots are granted as long as fewer are allowed", async () => {
+  const slots = new Slots(3);
+  const releases = [await slots.take(), await slots.take()];
+  slots.allow(1);
+  let granted = 0;
+  for (let waiting = 0; waiting < 3; waiting += 1) slots.take().then(() => (granted += 1));
+  releases[0]();
+  await settle();
+  assert.equal(granted, 0);
+  releases[1]();
+  await settle();
+  assert.equal(granted, 1);
+  slots.allow(Infinity);
+  await settle();
+  assert.equal(granted, 3);
+});

@@ -23,7 +23,7 @@ from tests.waiting import wait_until
 BEGIN = """
 import fcntl, os, signal, sys, termios, time
 from functools import partial
-from app.server.child_processes import fork, import_main
+from app.server.child_processes import await_checks, fork, import_main
 from app.server.supervisor import WORKERS, Supervisor
 from app.settings import from_env
 """
@@ -54,6 +54,7 @@ def test_whatever_fails_the_next_server_is_let_in_only_after_the_last_process_ha
     script = """
 def serve():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(print("the web server has ended")))
+    await_checks()
     print("the web server is ready", flush=True)
     signal.pause()
 
@@ -75,6 +76,56 @@ except AttributeError:
     assert free == "the next server may start"
 
 
+def test_the_web_server_serves_only_after_the_checks_and_the_other_workers_begin_after_it() -> None:
+    script = """
+from app.server.child_processes import tell_serving
+
+def serve():
+    await_checks()
+    print("the web server", flush=True)
+    tell_serving()
+    signal.pause()
+
+def work():
+    print("a worker", flush=True)
+    signal.pause()
+
+def prepare():
+    time.sleep(0.5)
+    print("the checks", flush=True)
+
+sys.exit(Supervisor(
+    from_env({}), None, web=serve, import_workers=lambda: {"worker": work}, prepare=prepare
+).run())
+"""
+    with start(script) as supervisor:
+        try:
+            lines = [line_of(supervisor) for _ in range(3)]
+            supervisor.terminate()
+            assert supervisor.wait(120) == 0
+        finally:
+            supervisor.kill()
+    assert lines == ["the checks\n", "the web server\n", "a worker\n"]
+
+
+def test_a_start_that_is_refused_ends_the_web_server_before_it_serves() -> None:
+    script = """
+def serve():
+    await_checks()
+    print("serves", flush=True)
+
+def prepare():
+    raise ValueError("refused")
+
+try:
+    Supervisor(from_env({}), None, web=serve, import_workers=dict, prepare=prepare).run()
+except ValueError as error:
+    print(error)
+"""
+    with start(script) as supervisor:
+        assert supervisor.communicate(timeout=120)[0] == "refused\n"
+
+
 SERVING = """
 from app.server.access_log import configure_logging
 from app.server.child_processes import RELOAD_SIGNAL
@@ -83,6 +134,7 @@ def serve():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(print("ended", flush=True)))
     signal.signal(RELOAD_SIGNAL, lambda *_: print("reloads", flush=True))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {RELOAD_SIGNAL})
+    await_checks()
     print("ready", flush=True)
     while True:
         signal.pause()

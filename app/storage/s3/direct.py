@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from app.domain.cells import (
+    URL_SECONDS,
     Cell,
     CellOffer,
     CellTarget,
@@ -27,9 +28,6 @@ from app.storage.base import BytesLost
 from app.storage.s3.answers import MultipartGone
 from app.storage.s3.cells import CellStore
 from app.storage.s3.contents import ListedPart, PromisedBytes
-
-URL_SECONDS = 15 * 60
-"""How long a URL is valid. A request that has begun by then may take longer."""
 
 LISTED_AT_ONCE = 1000
 """Most parts that a store lists in one answer."""

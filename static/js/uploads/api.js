@@ -125,6 +125,11 @@ export function removeRendition(id, height, signal) {
   return request(`${videoPath(id)}/renditions/${height}`, { method: "DELETE", signal });
 }
 
+/** The most connections that the server wants of a sender now; null for no wish. */
+export async function advisedConnections(signal) {
+  return (await request("/api/server", { signal })).connections ?? null;
+}
+
 /** Whether the server answers at all; a full or refusing server is still there. */
 export async function isServerThere(signal) {
   try {

@@ -57,6 +57,7 @@ export class Lanes {
   #limit;
   #requests;
   #most;
+  #allowed;
   #now;
   #transfers = new Set();
   #lanes = new Set();
@@ -78,8 +79,15 @@ export class Lanes {
     this.#open = open;
     this.#limit = limit;
     this.#requests = requests;
-    this.#most = most;
+    this.#most = this.#allowed = most;
     this.#now = now;
+  }
+
+  /** Opens no more connections than this; lanes beyond it end once what is under way in them is answered. */
+  allow(count) {
+    this.#allowed = Math.min(this.#most, count);
+    const spare = Math.max(0, this.#allowed - this.#requests);
+    for (const lane of [...this.#lanes].slice(spare)) this.#lanes.delete(lane);
   }
 
   /** How many carry chunks. */
@@ -170,7 +178,7 @@ export class Lanes {
       this.#probe !== null &&
       !this.#isOpening &&
       this.#limit.bytesPerSecond === 0 &&
-      this.#requests + this.#lanes.size < this.#most &&
+      this.#requests + this.#lanes.size < this.#allowed &&
       now - this.#beganAt >= START &&
       now >= this.#settledUntil &&
       rate < FAST &&
@@ -213,7 +221,7 @@ export class Lanes {
   /** Sends chunks on a lane while it is open, those of all transfers in turn. */
   async #drive(lane, signal) {
     try {
-      while (lane.isOpen && !signal.aborted) {
+      while (lane.isOpen && this.#lanes.has(lane) && !signal.aborted) {
         const { hasSent, pause } = (await this.#next()?.sendOn(lane)) ?? { hasSent: false, pause: 0 };
         if (pause || !hasSent) await sleep(pause || PAUSE, signal);
       }
@@ -221,6 +229,7 @@ export class Lanes {
       if (!signal.aborted) throw error;
     }
     if (this.#lanes.delete(lane)) this.#failed(signal);
+    else if (lane.underWay === 0) lane.close();
   }
 
   #failed(signal) {

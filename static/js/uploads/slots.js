@@ -1,16 +1,24 @@
-/** A fixed number of slots, granted in the order they were requested. */
+/** A number of slots, granted in the order they were requested. */
 export class Slots {
-  #free;
+  #most;
+  #allowed;
+  #taken = 0;
   #queue = [];
 
   constructor(count) {
-    this.#free = count;
+    this.#most = this.#allowed = count;
+  }
+
+  /** Grants no more at once than this, and than there are; those taken stay so until they are returned. */
+  allow(count) {
+    this.#allowed = Math.min(this.#most, count);
+    this.#grant();
   }
 
   /** Resolves to a function that returns the slot; rejects when `signal` is aborted while waiting. */
   async take(signal) {
     signal?.throwIfAborted();
-    if (this.#free > 0) this.#free -= 1;
+    if (this.#taken < this.#allowed) this.#taken += 1;
     else await this.#wait(signal);
     let isHeld = true;
     return () => {
@@ -35,8 +43,14 @@ export class Slots {
   }
 
   #release() {
-    const next = this.#queue.shift();
-    if (next) next();
-    else this.#free += 1;
+    this.#taken -= 1;
+    this.#grant();
+  }
+
+  #grant() {
+    while (this.#taken < this.#allowed && this.#queue.length > 0) {
+      this.#taken += 1;
+      this.#queue.shift()();
+    }
   }
 }
