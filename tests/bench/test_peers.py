@@ -99,7 +99,7 @@ def test_ours_speaks_tus_with_the_same_client(server: Server, lab: Lab, source: 
 
 def test_a_peer_that_does_not_start_says_why(lab: Lab) -> None:
     class Broken(Tusd):
-        def command(self, folder: Path, port: int) -> list[str]:
+        def command(self, folder: Path, port: int, host: str = "127.0.0.1") -> list[str]:
             return ["ls", str(folder / "no such folder")]
 
     with pytest.raises(PeerFailed, match="no such folder"), running(lab, Broken()):
