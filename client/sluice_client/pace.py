@@ -64,12 +64,19 @@ class Pace:
         """How many connections to send on."""
         with self._lock:
             self._connections.look()
-            return self._connections.count
+            return self._connections.wanted
+
+    @property
+    def parallel_at_end(self) -> int:
+        """How many connections to send the last bytes on."""
+        with self._lock:
+            return self._connections.wanted_at_end
 
     def sent(self, count: int, *, seconds: float, size: int) -> None:
         """A chunk of `count` bytes, cut with `size`, was acknowledged after `seconds`."""
         with self._lock:
             self.bytes_per_second = count / max(seconds, 1e-6)
+            self._connections.has_brought(self.bytes_per_second)
             self._clean += 1
             self._clean_since_failure += 1
             if self._clean_since_failure >= CLEAN_SENDS_TO_FORGET:
