@@ -194,7 +194,8 @@ class MediaServices:
 
     def _is_no_film(self, upload_id: UploadId) -> bool:
         try:
-            return is_no_film(self.source.beginning(upload_id, HEAD_BYTES))
+            head = self.source.beginning(upload_id, HEAD_BYTES)
+            return is_no_film(head) and is_no_film(head, self.uploads.get(upload_id).filename)
         except (OSError, UploadError):  # The job tells.
             return False
 
