@@ -170,8 +170,6 @@ def test_a_format_without_a_known_beginning_is_examined_for_its_name(site: Site)
     gives_way = site.index(video, Lane.QUICK)
     assert gives_way is not None
     assert (gives_way.lane, gives_way.priority) == (Lane.QUICK, LATER)
-    assert site.index(video, Lane.QUICK, LATER) is not None
-    assert len(Probes.limits) == 1
 
 
 def test_what_only_ffprobe_knows_waits_for_films_with_an_index(site: Site, film: FilmStore) -> None:
