@@ -100,7 +100,9 @@ class MediaWork:
 
     def _is_no_film(self, upload_id: UploadId) -> bool:
         try:
-            return is_no_film(self.media.source.beginning(upload_id, HEAD_BYTES))
+            head = self.media.source.beginning(upload_id, HEAD_BYTES)
+            filename = self.media.uploads.get(upload_id).filename
+            return is_no_film(head) and is_no_film(head, filename)
         except (OSError, UploadError):  # The job tells.
             return False
 

@@ -1,7 +1,7 @@
 """POST /batch: many whole files in one multipart request, each with a receipt of its own.
 
 Files are received one after the other and published in groups, because a disk needs hardly longer
-to sync sixty-four files than one. A file that is refused for its name, type or size is skipped, and
+to sync a hundred files than one. A file that is refused for its name, type or size is skipped, and
 its receipt says why. If the body itself breaks, the files that arrived whole before are stored, and
 the answer has their receipts together with the problem.
 
@@ -50,10 +50,11 @@ blueprint = Blueprint("batch", __name__)
 MAX_FILES = 20_000
 """Files in one request; their receipts are held in memory until its end."""
 
-GROUP_FILES = 64
+GROUP_FILES = 128
 GROUP_BYTES = 32 * 1024 * 1024
 GROUP_SECONDS = 0.2
 """Whichever is reached first ends a group: on a slow line a file does not wait for the next one. A
+bundle of our client and page, of 100 files at most, is one group if it comes fast enough. A
 group is published while the next one arrives, so a crash loses at most two groups, none of them
 acknowledged."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -59,6 +59,10 @@ class ReceivedFile:
     algorithm: Algorithm
     checksum: Future[str] | None
     fingerprint: str | None = None
+
+
+_Sent = tuple[str, str | None, str, int]
+"""The project, sender, fingerprint and length of a file that was sent before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +182,8 @@ class WholeFiles:
         try:
             # Before the records: after a power cut none may claim bytes that are missing.
             self._store.staging.sync([file.id for file in files])
-            stored = self._add_all([self._upload_of(file) for file in files])
+            earlier = self._earlier(files)
+            stored = self._add_all([self._upload_of(file, earlier) for file in files])
         except BaseException as error:
             if len(files) > 1 and isinstance(error, UploadError) and not error.retryable:
                 return [self._keep_alone(file) for file in files]  # Others may still fit.
@@ -234,12 +239,26 @@ class WholeFiles:
         with self._store.staging.open_complete(upload_id, length) as file:
             return digest_of(file, algorithm, length)
 
-    def _upload_of(self, file: ReceivedFile) -> Upload:
+    def _earlier(self, files: Sequence[ReceivedFile]) -> dict[_Sent, Upload]:
+        """Uploads with the fingerprints of these files, by one query for all of a sender."""
+        wanted: dict[tuple[str, str | None], set[tuple[str, int]]] = {}
+        for file in files:
+            if file.fingerprint is not None:
+                whose_files = wanted.setdefault((file.scope.target(), file.scope.finds_of), set())
+                whose_files.add((file.fingerprint, file.length))
+        return {
+            (*place, *sent): upload
+            for place, those in wanted.items()
+            for sent, upload in self._records.find_fingerprints(
+                place[0], those, sender=place[1]
+            ).items()
+        }
+
+    def _upload_of(self, file: ReceivedFile, known: Mapping[_Sent, Upload]) -> Upload:
         """A new upload for the file, or the existing one with its fingerprint."""
         if file.fingerprint is not None:
-            earlier = self._records.find_fingerprint(
-                file.scope.target(), file.fingerprint, file.length, sender=file.scope.finds_of
-            )
+            place = file.scope.target(), file.scope.finds_of
+            earlier = known.get((*place, file.fingerprint, file.length))
             if earlier is not None and earlier.state is UploadState.COMPLETE:
                 return earlier
         now, checksum = self._clock(), _awaited(file.checksum)

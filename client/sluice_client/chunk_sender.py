@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
+from sluice_client.chunk_sums import ChunkSums
 from sluice_client.connections import FIRST
 from sluice_client.crew import Crew
 from sluice_client.direct_cells import BucketFailed, DirectCells, NotDirect
 from sluice_client.errors import ConnectionFailed, Refused, SluiceError
-from sluice_client.hashing import BackgroundHash, hash_of
+from sluice_client.hashing import BackgroundHash, FileHash, Kind, hash_of
 from sluice_client.local_file import FileSlice, LocalFile
 from sluice_client.pace import Pace
 from sluice_client.play_order import needed_first, next_missing
@@ -37,11 +38,15 @@ LATE_LOOK_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class OpenedFile:
-    """A file being sent: its descriptor, and the checksum computed meanwhile."""
+    """A file being sent: its descriptor, and the checksums computed meanwhile.
+
+    `hash` is that of the whole file, which is read for it only if the `sums` do not cover it.
+    """
 
     file: LocalFile
     descriptor: int
     hash: BackgroundHash
+    sums: ChunkSums
 
 
 @dataclass(slots=True, eq=False)
@@ -103,6 +108,7 @@ class ChunkSender:
         self._pace = pace
         self._meter = meter
         self._missing = Spans()
+        self._is_summed = False
         self._first: list[Span] = []
         self._sendings: list[_Sending] = []
         self._answering = 0
@@ -122,6 +128,8 @@ class ChunkSender:
             self._transport.patiently(lambda: self._post(chunk, b""), self._patience)
             return
         self._missing, self._cell_bytes = missing, cell_bytes
+        is_new = missing.total == self._opened.file.size and not cell_bytes
+        self._is_summed = is_new and self._opened.hash.kind is Kind.CRC32C
         self._first = needed_first(self._read_at, self._opened.file.size)
         self._crew.run()
 
@@ -199,14 +207,15 @@ class ChunkSender:
     @property
     def _parallel(self) -> int:
         """How many connections to send on: near the end, as many as can end together."""
-        most, pace = self._pace.most, self._pace
+        pace = self._pace
         is_near_end = self._missing.total <= LAST_SECONDS * FIRST * pace.bytes_per_second
-        return max(pace.parallel, min(FIRST, most) if is_near_end else 0)
+        return pace.parallel_at_end if is_near_end else pace.parallel
 
     def _cut(self) -> Chunk:
         chunk = self._next_cells() or self._next_chunk()
         self._missing.remove(chunk.span.start, chunk.span.end)
-        self._opened.hash.allow(self._all_cut_before)
+        if not self._is_summed:
+            self._opened.hash.allow(self._all_cut_before)
         return chunk
 
     def _next_cells(self) -> Chunk | None:
@@ -313,21 +322,23 @@ class ChunkSender:
                 "dzchunkbyteoffset": chunk.span.start,
             }
         )
+        checksum = self._checksum_of(chunk.span)
         headers = {
             "Content-Type": "application/octet-stream",
-            "Content-Digest": self._digest_of(chunk.span),
+            "Content-Digest": checksum.digest_field(),
         }
         response = self._transport.request(
             "POST", f"/upload?{query}", data=body, headers=headers, handle=handle
         )
         answer = json_object(response)
+        self._opened.sums.add(chunk.span, checksum.crc32c)
         if answer.get("complete"):
             self.completed = answer
 
-    def _digest_of(self, span: Span) -> str:
-        """Reads the bytes once more: a second time from the page cache."""
+    def _checksum_of(self, span: Span) -> FileHash:
+        """Reads the bytes, which are then sent from the page cache."""
         kind = self._opened.hash.kind
-        return hash_of(self._opened.descriptor, span.start, span.end, kind).digest_field()
+        return hash_of(self._opened.descriptor, span.start, span.end, kind)
 
     def _learn(self, error: SluiceError, chunk: Chunk, sent: int) -> None:
         if isinstance(error, NotDirect):

@@ -13,6 +13,12 @@ FIRST = 6
 
 FEWEST = 2
 
+NEAR_SECONDS = 0.001
+NEAR_BYTES_PER_SECOND = 4_000_000
+"""A server is near if its round trips are shorter and each connection carries more: two connections
+fill such a line, and more only wait for each other, for the file on the server and for its CPU. The
+round trip alone may be that to a proxy on this machine."""
+
 LOOK_SECONDS = 0.5
 
 QUEUE_SECONDS = 0.020
@@ -42,7 +48,10 @@ class _Trial:
 
 
 class Connections:
-    """`count` is how many to send on; call `look` often."""
+    """`wanted` is how many to send on; call `look` often, and `has_brought` after each chunk.
+
+    `count` is how many a distant server gets.
+    """
 
     def __init__(
         self,
@@ -56,6 +65,7 @@ class Connections:
         self._sockets = sockets
         self._clock = clock
         self.count = min(first, most)
+        self.is_near = False
         self._looked_at = clock()
         self._settled_until = 0.0
         self._queued_at = 0.0
@@ -93,6 +103,23 @@ class Connections:
         self.most = self._allowed if most is None else max(1, min(self._allowed, most))
         if self.count > self.most:
             self._trial, self.count = None, self.most
+
+    def has_brought(self, bytes_per_second: float) -> None:
+        """A chunk was sent on one connection at that rate."""
+        self.is_near = (
+            bytes_per_second > NEAR_BYTES_PER_SECOND
+            and self._sockets.least_rtt_seconds() < NEAR_SECONDS
+        )
+
+    @property
+    def wanted(self) -> int:
+        """How many to send on now."""
+        return min(FEWEST, self.count) if self.is_near else self.count
+
+    @property
+    def wanted_at_end(self) -> int:
+        """How many to send the last bytes on: those that end together."""
+        return self.wanted if self.is_near else max(self.count, min(FIRST, self.most))
 
     def give_back(self) -> None:
         """A send failed, or the server is busy: one connection less."""

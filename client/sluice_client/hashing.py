@@ -14,9 +14,9 @@ from enum import StrEnum
 from typing import Any
 
 from sluice_client.errors import ContentMismatch, Interrupted, SluiceError
-from sluice_client.local_file import READ_BYTES, read_at
+from sluice_client.local_file import READ_BYTES, read_at, read_into
 
-Crc32c = Callable[[bytes, int], int]
+Crc32c = Callable[[bytes | memoryview, int], int]
 """CRC32C of bytes after others with that CRC32C."""
 
 
@@ -57,18 +57,18 @@ def compare(kind: Kind, here: str, document: Mapping[str, Any], name: str) -> No
 class FileHash:
     """The checksum of bytes in a row."""
 
-    def __init__(self, kind: Kind) -> None:
+    def __init__(self, kind: Kind, *, crc32c: int = 0) -> None:
         self.kind = kind
         self._sha256 = hashlib.sha256()
         self._crc32c = find_crc32c() if kind is Kind.CRC32C else None
-        self._value = 0
+        self.crc32c = crc32c
 
-    def update(self, block: bytes) -> None:
+    def update(self, block: bytes | memoryview) -> None:
         """The next bytes."""
         if self._crc32c is None:
             self._sha256.update(block)
         else:
-            self._value = self._crc32c(block, self._value)
+            self.crc32c = self._crc32c(block, self.crc32c)
 
     def result(self) -> str:
         """Of all bytes so far, as the server writes it."""
@@ -78,7 +78,7 @@ class FileHash:
         """Of all bytes so far."""
         if self._crc32c is None:
             return b64encode(self._sha256.digest()).decode()
-        return b64encode(self._value.to_bytes(4, "big")).decode()
+        return b64encode(self.crc32c.to_bytes(4, "big")).decode()
 
     def is_in(self, document: Mapping[str, Any]) -> bool:
         """Whether the server's document has this checksum."""
@@ -95,10 +95,11 @@ def hash_of(
 ) -> FileHash:
     """Of a file's bytes from `start` to before `end`; raises `Interrupted` once `stop` is set."""
     running, position = FileHash(kind), start
+    buffer = memoryview(bytearray(min(READ_BYTES, end - start)))
     while position < end:
         if stop is not None and stop.is_set():
             raise Interrupted("Stopped while computing the checksum.")
-        block = read_at(descriptor, min(READ_BYTES, end - position), position)
+        block = read_into(descriptor, buffer[: end - position], position)
         running.update(block)
         position += len(block)
     return running
@@ -108,7 +109,8 @@ class BackgroundHash:
     """Hashes a file in its own thread, never beyond the byte it may read.
 
     An upload lets it read slightly ahead of what is being sent, so that each byte is read from the
-    disk once and from the page cache the second time. A download lets it read what has arrived.
+    disk once and from the page cache the second time. A download lets it read what has arrived. The
+    thread begins with the first byte that it may read.
     """
 
     def __init__(self, descriptor: int, length: int, kind: Kind, stop: threading.Event) -> None:
@@ -120,8 +122,7 @@ class BackgroundHash:
         self._error: SluiceError | None = None
         self._is_closed = False
         self._changed = threading.Condition()
-        self._thread = threading.Thread(target=self._run, name="checksum", daemon=True)
-        self._thread.start()
+        self._thread: threading.Thread | None = None
 
     @property
     def kind(self) -> Kind:
@@ -132,12 +133,15 @@ class BackgroundHash:
         """Bytes before `position` may be read."""
         with self._changed:
             self._allowed = max(self._allowed, min(position, self._length))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="checksum", daemon=True)
+                self._thread.start()
             self._changed.notify()
 
     def result(self) -> FileHash:
         """The checksum, once everything is read; raises any error of reading."""
         self.allow(self._length)
-        while self._thread.is_alive():
+        while self._thread is not None and self._thread.is_alive():
             self._thread.join(0.1)
             if self._stop.is_set():
                 raise Interrupted("Stopped while computing the checksum.")
@@ -150,7 +154,8 @@ class BackgroundHash:
         with self._changed:
             self._is_closed = True
             self._changed.notify()
-        self._thread.join()
+        if self._thread is not None:
+            self._thread.join()
 
     def _run(self) -> None:
         position = 0

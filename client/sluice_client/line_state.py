@@ -75,6 +75,12 @@ class OpenSockets:
         # A queue that stays is seen by all; a burst at the start of a chunk by one.
         return LineState(acknowledged, segments, retransmitted, shortest - least, least)
 
+    def least_rtt_seconds(self) -> float:
+        """The shortest round trip of all connections; infinite where the system tells nothing."""
+        with self._lock:
+            found = [_number(info, _LEAST_RTT, "I") / 1e6 for info, _ in self._infos()]
+        return min(found, default=float("inf"))
+
     def _infos(self) -> Iterator[tuple[bytes, _Seen]]:
         option = getattr(socket, "TCP_INFO", None)
         if option is None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import select
+import socket
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +17,15 @@ from sluice_client.errors import FileChanged, FileProblem, Interrupted
 from sluice_client.spans import Span
 
 READ_BYTES = 256 * 1024
+
+SEND_BYTES = 1024 * 1024
+"""What is sent at once without reading it; progress is shown as often."""
+
+UNFIT_FOR_SENDFILE = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EIO}
+"""Some file systems cannot send from the page cache, and a disk that fails says so when read."""
+
+UNFIT_BYTES = 64 * 1024
+"""Small enough to be sent within the timeout on a slow connection."""
 
 SAMPLE_BYTES = 64 * 1024
 SAMPLES = 8
@@ -113,6 +125,35 @@ class FileSlice:
         while block := self.read(READ_BYTES):
             yield block
 
+    def send_to(self, connection: socket.socket) -> None:
+        """Send everything from the page cache: the bytes do not pass through this program.
+
+        Raises as `read` does, `TimeoutError` if the connection takes nothing for its timeout, and
+        `OSError` if it breaks.
+        """
+        writable = select.poll()
+        writable.register(connection, select.POLLOUT)
+        seconds = connection.gettimeout()
+        while self._position < self._span.end:
+            if self._is_over():
+                raise Interrupted("Stopped while sending.")
+            wanted = min(SEND_BYTES, self._span.end - self._position)
+            try:
+                sent = os.sendfile(connection.fileno(), self._descriptor, self._position, wanted)
+            except BlockingIOError:
+                if not writable.poll(None if seconds is None else seconds * 1000):
+                    raise TimeoutError("timed out") from None
+                continue
+            except OSError as error:
+                if error.errno not in UNFIT_FOR_SENDFILE:
+                    raise
+                connection.sendall(self.read(UNFIT_BYTES))  # Or `read` says what is wrong.
+                continue
+            if not sent:
+                raise _ended_at(self._position)
+            self._position += sent
+            self._on_sent(sent)
+
     def read(self, size: int = READ_BYTES) -> bytes:
         """The next bytes. Raises `Interrupted`, or `FileChanged` if the file ends early."""
         if self._is_over():
@@ -131,9 +172,26 @@ def read_at(descriptor: int, size: int, position: int) -> bytes:
     try:
         block = os.pread(descriptor, size, position)
     except OSError as error:
-        raise FileProblem(
-            f"The file cannot be read at byte {position}: {error.strerror}"
-        ) from error
+        raise _unreadable(position, error) from error
     if not block:
-        raise FileChanged(f"The file ends at byte {position}: it became shorter.")
+        raise _ended_at(position)
     return block
+
+
+def read_into(descriptor: int, buffer: memoryview, position: int) -> memoryview:
+    """The part of the buffer that was filled; raises as `read_at` does."""
+    try:
+        count = os.preadv(descriptor, [buffer], position)
+    except OSError as error:
+        raise _unreadable(position, error) from error
+    if not count:
+        raise _ended_at(position)
+    return buffer[:count]
+
+
+def _unreadable(position: int, error: OSError) -> FileProblem:
+    return FileProblem(f"The file cannot be read at byte {position}: {error.strerror}")
+
+
+def _ended_at(position: int) -> FileChanged:
+    return FileChanged(f"The file ends at byte {position}: it became shorter.")

@@ -99,7 +99,13 @@ class Pace:
                 self._asked_at = self._clock()
                 threading.Thread(target=self._ask_advice, name="advice", daemon=True).start()
             self._connections.look()
-            return self._connections.count
+            return self._connections.wanted
+
+    @property
+    def parallel_at_end(self) -> int:
+        """How many connections to send the last bytes on."""
+        with self._lock:
+            return self._connections.wanted_at_end
 
     @property
     def most(self) -> int:
@@ -116,6 +122,7 @@ class Pace:
         with self._lock:
             self.bytes_per_second = count / max(seconds, 1e-6)
             self._acknowledged.append((count, seconds))
+            self._connections.has_brought(self.bytes_per_second)
             self._clean += 1
             self._clean_since_failure += 1
             if self._clean_since_failure >= CLEAN_SENDS_TO_FORGET:

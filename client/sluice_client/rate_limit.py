@@ -29,6 +29,11 @@ class RateLimit:
         self._free_at = clock()
         self._lock = threading.Lock()
 
+    @property
+    def is_set(self) -> bool:
+        """Whether there is a limit."""
+        return bool(self._bytes_per_second)
+
     def take(self, count: int) -> None:
         """Wait until so many bytes may pass."""
         if not self._bytes_per_second:

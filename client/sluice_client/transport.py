@@ -23,6 +23,7 @@ from urllib3.exceptions import HTTPError, MaxRetryError, NameResolutionError, Ne
 
 from sluice_client.errors import ConnectionFailed, KeyRefused, Refused, SluiceError, problem_of
 from sluice_client.line_state import OpenSockets
+from sluice_client.local_file import FileSlice
 from sluice_client.options import Options
 from sluice_client.rate_limit import RateLimit
 from sluice_client.retry import Patience
@@ -36,6 +37,9 @@ UNSENT_BYTES = 256 * 1024
 minutes ahead of a slow connection, and a stall is noticed minutes late."""
 
 NOTSENT_LOWAT = getattr(socket, "TCP_NOTSENT_LOWAT", 25 if sys.platform == "linux" else None)
+
+HAS_SENDFILE = sys.platform == "linux"
+"""Others have a call of that name whose short counts mean something else."""
 
 KEEPALIVE_IDLE_SECONDS = 10
 KEEPALIVE_PROBES = 4
@@ -279,6 +283,18 @@ class _Adapter(HTTPAdapter):
             def connect(self) -> None:
                 super().connect()
                 has_connected(self.sock)
+
+            def request(self, method: str, url: str, body: Any = None, **arguments: Any) -> None:
+                if not isinstance(body, FileSlice):
+                    super().request(method, url, body=body, **arguments)
+                    return
+                super().request(method, url, **arguments)  # The headers, with the length.
+                # TLS encrypts in this program, and a socket of it is of another class.
+                if HAS_SENDFILE and type(self.sock) is socket.socket and not rate_limit.is_set:
+                    body.send_to(self.sock)
+                else:
+                    while block := body.read(SEND_BLOCK_BYTES):
+                        self.send(block)
 
             def send(self, data: bytes) -> None:
                 for piece in rate_limit.pieces(data):

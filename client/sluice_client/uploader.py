@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sluice_client.chunk_sender import ChunkSender, OpenedFile
+from sluice_client.chunk_sums import ChunkSums
 from sluice_client.connections import FIRST
 from sluice_client.direct_cells import DirectCells
 from sluice_client.errors import (
@@ -18,7 +19,7 @@ from sluice_client.errors import (
     ServerUnreachable,
     SluiceError,
 )
-from sluice_client.hashing import BackgroundHash, Kind, compare, hash_of, in_transit
+from sluice_client.hashing import BackgroundHash, FileHash, Kind, compare, hash_of, in_transit
 from sluice_client.local_file import LocalFile
 from sluice_client.pace import FIRST_BYTES, SharedPace
 from sluice_client.progress import Meter, Phase, ProgressListener
@@ -74,7 +75,8 @@ def upload_file(
         stop = context.transport.stop
         background = BackgroundHash(descriptor, file.size, in_transit(), stop)
         try:
-            return _FileUpload(context, OpenedFile(file, descriptor, background), meter).run()
+            opened = OpenedFile(file, descriptor, background, ChunkSums())
+            return _FileUpload(context, opened, meter).run()
         finally:
             background.close()
 
@@ -244,6 +246,9 @@ class _FileUpload:
 
     def _checksum(self, kind: Kind) -> str:
         opened = self._opened
+        joined = opened.sums.whole(self._file.size) if kind is Kind.CRC32C else None
+        if joined is not None:
+            return FileHash(kind, crc32c=joined).result()
         if kind is opened.hash.kind:
             return opened.hash.result().result()
         stop = self._transport.stop

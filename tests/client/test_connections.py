@@ -7,7 +7,13 @@ from threading import Event
 
 import pytest
 
-from sluice_client.connections import FIRST, SETTLED_SECONDS, Connections
+from sluice_client.connections import (
+    FEWEST,
+    FIRST,
+    NEAR_BYTES_PER_SECOND,
+    SETTLED_SECONDS,
+    Connections,
+)
 from sluice_client.line_state import LineState, OpenSockets
 from sluice_client.pace import ADVICE_SECONDS, Pace
 from sluice_client.spans import ChunkLadder
@@ -113,3 +119,30 @@ def test_the_server_is_asked_every_minute_while_something_is_sent() -> None:
     line.now = ADVICE_SECONDS
     assert pace.parallel == FIRST
     assert asked.wait(60)
+
+
+class Near(Line):
+    """A server on the same machine, or in the same room."""
+
+    def least_rtt_seconds(self) -> float:
+        return 0.0001
+
+
+def test_a_near_server_that_takes_much_gets_two_connections() -> None:
+    line = Near(each(24))
+    assert (line.connections.wanted, line.connections.wanted_at_end) == (FIRST, FIRST)
+    line.connections.has_brought(10 * NEAR_BYTES_PER_SECOND)
+    assert (line.connections.wanted, line.connections.wanted_at_end) == (FEWEST, FEWEST)
+
+
+def test_behind_a_proxy_on_this_machine_the_line_may_be_slow() -> None:
+    line = Near(each(24))
+    line.connections.has_brought(10 * NEAR_BYTES_PER_SECOND)
+    line.connections.has_brought(NEAR_BYTES_PER_SECOND / 10)
+    assert line.connections.wanted == FIRST
+
+
+def test_a_distant_server_that_takes_much_gets_all_connections() -> None:
+    line = Line(each(24))
+    line.connections.has_brought(10 * NEAR_BYTES_PER_SECOND)
+    assert line.connections.wanted == FIRST

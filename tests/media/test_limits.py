@@ -49,9 +49,11 @@ class Site:
         self.alone: list[Job] = []
         self._step = unless_long(Indexing(tools), lambda job, _beat: self.alone.append(job))
 
-    def publish(self, content: bytes) -> UploadId:
+    def publish(self, content: bytes, filename: str = "film.mp4") -> UploadId:
         """A stored file that waits for its first look."""
-        upload = new_upload(length=len(content), created_at=wall_clock())
+        upload = replace(
+            new_upload(length=len(content), created_at=wall_clock()), filename=filename
+        )
         span = ByteRange(0, len(content))
         self.store.staging.reserve(upload.id, len(content))
         with self.store.staging.writer(upload.id, span, LIMITS) as writer:
@@ -161,6 +163,13 @@ def test_noise_is_no_film_without_a_run_of_ffprobe(site: Site) -> None:
     assert site.index(video, Lane.QUICK) is None
     assert site.state(video) is PlaybackState.UNPLAYABLE
     assert Probes.limits == []
+
+
+def test_a_format_without_a_known_beginning_is_examined_for_its_name(site: Site) -> None:
+    video = site.publish(random.Random(14).randbytes(200_000), "capture.y4m")
+    gives_way = site.index(video, Lane.QUICK)
+    assert gives_way is not None
+    assert (gives_way.lane, gives_way.priority) == (Lane.QUICK, LATER)
 
 
 def test_what_only_ffprobe_knows_waits_for_films_with_an_index(site: Site, film: FilmStore) -> None:

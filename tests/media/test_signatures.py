@@ -42,6 +42,16 @@ def test_texts_archives_and_pictures_are_no_films(name: str) -> None:
     assert is_no_film(NO_FILMS[name][:HEAD_BYTES])
 
 
+@pytest.mark.parametrize("name", ["capture.y4m", "Camera.MJPEG"])
+def test_formats_without_a_known_beginning_are_told_by_their_extension(name: str) -> None:
+    assert not is_no_film(b"\xff\xd8\xff" + bytes(1000), name)
+
+
+@pytest.mark.parametrize("name", ["film.mp4", "mjpeg", "a.y4m.zip"])
+def test_other_names_do_not_make_a_film(name: str) -> None:
+    assert is_no_film(random.Random(3).randbytes(HEAD_BYTES), name)
+
+
 @pytest.mark.parametrize("head", [b"", bytes(HEAD_BYTES), b"\xff" * HEAD_BYTES, b"\x47"])
 def test_a_file_of_equal_bytes_is_no_film(head: bytes) -> None:
     assert is_no_film(head)

@@ -80,4 +80,4 @@ def test_a_group_without_space_says_so_and_others_are_stored(
     assert (answer["stored"], answer["refused"]) == (2, GROUP_FILES)
     codes = {receipt["error"]["code"] for receipt in answer["files"][:GROUP_FILES]}
     assert codes == {NoRoom.code}
-    assert names(services) == ["064.mp4", "065.mp4"]
+    assert names(services) == [f"{number:03}.mp4" for number in (GROUP_FILES, GROUP_FILES + 1)]

@@ -26,6 +26,17 @@ def test_a_fingerprint_finds_the_newest_upload_of_that_file(records: UploadRecor
     records.add(new)
     records.add(old)
     assert records.find_fingerprint("someone", "f", 100) == new
+    assert records.find_fingerprints("someone", [("f", 100)]) == {("f", 100): new}
+
+
+def test_several_fingerprints_are_found_by_owner_length_and_sender(records: UploadRecords) -> None:
+    first = records.add(new_upload(fingerprint="f"))[0]
+    other = records.add(new_upload(fingerprint="g"))[0]
+    asked = [("f", 100), ("g", 100), ("f", 101), ("h", 100)]
+    assert records.find_fingerprints("someone", asked) == {("f", 100): first, ("g", 100): other}
+    assert records.find_fingerprints("other", asked) == {}
+    assert records.find_fingerprints("someone", asked, sender="stranger") == {}
+    assert records.find_fingerprints("someone", []) == {}
 
 
 @pytest.mark.parametrize(
@@ -56,6 +67,7 @@ def test_a_fingerprint_does_not_find_ended_uploads(
     for step in steps[state]:
         records.move(upload.id, step, NOW)
     found = records.find_fingerprint("someone", "f", 100)
+    assert records.find_fingerprints("someone", [("f", 100)]).get(("f", 100)) == found
     is_expected = state in ACTIVE | {UploadState.COMPLETE}
     assert (found is not None) == is_expected
 

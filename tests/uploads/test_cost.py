@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from sqlalchemy import Connection, Engine, event
+from sqlalchemy import Connection, Engine, Pool, event
 
 from app.domain.access import Scope
 from app.domain.upload import Part, Upload, UploadKind
@@ -182,6 +183,46 @@ def test_chunks_through_a_link_cost_what_others_do_but_for_the_steps_of_their_re
     (usual,) = set(counts[""][1:-1])
     dearer = [cost for cost in counts["upload_link:a:b"][1:-1] if cost > usual]
     assert len(dearer) <= 8, "of 128 chunks"
+
+
+@contextmanager
+def traced_by_sqlite() -> Iterator[list[str]]:
+    """Everything that SQLite executes within the context, also what SQLAlchemy does not see."""
+    found: list[str] = []
+    traced: list[Any] = []
+
+    def trace(connection: Any, *_: object) -> None:
+        connection.set_trace_callback(found.append)
+        traced.append(connection)
+
+    event.listen(Pool, "checkout", trace)
+    try:
+        yield found
+    finally:
+        event.remove(Pool, "checkout", trace)
+        for connection in traced:
+            connection.set_trace_callback(None)
+
+
+def test_a_bundle_takes_one_look_up_and_two_transactions_however_many_files_it_has(
+    tmp_path: Path,
+) -> None:
+    """One transaction records the files, and one notes that they are published."""
+    counts = []
+    world = World(tmp_path)
+    for count in (2, 100):
+        files = [
+            replace(
+                world.whole.receive(Zeros(10), scope=ME, filename="a"),
+                fingerprint=f"{count} {number}",
+            )
+            for number in range(count)
+        ]
+        with traced_by_sqlite() as asked:
+            world.whole.keep_all(files)
+        look_ups = sum("fingerprint IN" in statement for statement in asked)
+        counts.append((asked.count("COMMIT"), look_ups))
+    assert counts == [(2, 1)] * 2
 
 
 @pytest.mark.folders

@@ -35,6 +35,13 @@ _BEGINNINGS = (
     *(b"\x64\x58\x20\x25", b"\x12\0"),  # DTS-HD, AV1 as OBUs
 )
 
+_UNMARKED_EXTENSIONS = (
+    *(".y4m", ".mjpeg", ".mjpg", ".bik", ".bk2", ".smk", ".nuv", ".roq", ".h261", ".h263"),
+    *(".wv", ".ape", ".au", ".amr", ".tta", ".mpc"),
+)
+"""Of films and sound whose beginnings are not above: such files are rare, and ffprobe sees each.
+A file called .mp4 that begins otherwise is none."""
+
 _FIRST_BOXES = FIRST_BOXES | frozenset(b"junk pict udta ediw prfl meta emsg ssix prft pdin".split())
 """Kinds of boxes with which ffmpeg takes a file for MP4 or MOV."""
 
@@ -72,12 +79,14 @@ _DIVISORS = {3: 1, 2: 2, 0: 4}
 """Of the frequencies, by the bits for the version."""
 
 
-def is_no_film(head: bytes) -> bool:
+def is_no_film(head: bytes, filename: str = "") -> bool:
     """Whether a file that begins with these `HEAD_BYTES` is none, so that nothing else looks at it.
 
     Of files of random bytes, one in a thousand seems to be a film. ffprobe takes an archive of
     songs for a song.
     """
+    if filename.lower().endswith(_UNMARKED_EXTENSIONS):
+        return False
     if any(head.startswith(mark, at) for at, mark in _NO_FILMS):
         return True
     return head[4:8] not in _FIRST_BOXES and not (

@@ -58,7 +58,7 @@ class OtherFormats:
             self._describe(video, Problem(error.code, error.detail))
             return
         head = reader(source)(0, HEAD_BYTES)
-        if is_no_film(head):
+        if is_no_film(head, video.filename):
             self._describe(video, NO_FILM)
             return
         wait_for_short_ones(job)
