@@ -10,7 +10,6 @@ from typing import Any
 from urllib.parse import urlencode
 
 from sluice_client.chunk_sums import ChunkSums
-from sluice_client.connections import FIRST
 from sluice_client.crew import Crew
 from sluice_client.direct_cells import BucketFailed, DirectCells, NotDirect
 from sluice_client.errors import ConnectionFailed, Refused, SluiceError
@@ -208,8 +207,9 @@ class ChunkSender:
     def _parallel(self) -> int:
         """How many connections to send on: near the end, as many as can end together."""
         pace = self._pace
-        is_near_end = self._missing.total <= LAST_SECONDS * FIRST * pace.bytes_per_second
-        return pace.parallel_at_end if is_near_end else pace.parallel
+        at_end = pace.parallel_at_end
+        is_near_end = self._missing.total <= LAST_SECONDS * at_end * pace.bytes_per_second
+        return at_end if is_near_end else pace.parallel
 
     def _cut(self) -> Chunk:
         chunk = self._next_cells() or self._next_chunk()

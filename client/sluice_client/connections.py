@@ -8,10 +8,21 @@ from dataclasses import dataclass
 
 from sluice_client.line_state import OpenSockets
 
-FIRST = 6
-"""From the first second. Where one packet in a hundred is lost, each connection gets little."""
 
-FEWEST = 2
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How many connections: while the queue is full, at first, and at most."""
+
+    fewest: int
+    first: int
+    most: int
+
+
+BOUNDS = Bounds(fewest=2, first=6, most=64)
+"""Where one packet in a hundred is lost, each connection gets little."""
+
+BOUNDS_OF_BBR = Bounds(fewest=2, first=2, most=4)
+"""One fills a line that loses packets. Six of them lose a tenth of their packets in its queue."""
 
 NEAR_SECONDS = 0.001
 NEAR_BYTES_PER_SECOND = 4_000_000
@@ -58,13 +69,14 @@ class Connections:
         most: int,
         sockets: OpenSockets,
         *,
-        first: int = FIRST,
+        bounds: Bounds = BOUNDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._allowed = self.most = most
+        self._bounds = bounds
+        self._allowed = self.most = min(most, bounds.most)
         self._sockets = sockets
         self._clock = clock
-        self.count = min(first, most)
+        self.count = min(bounds.first, most)
         self.is_near = False
         self._looked_at = clock()
         self._settled_until = 0.0
@@ -87,7 +99,7 @@ class Connections:
         self._queued_at = now if is_queueing else self._queued_at
         if is_queueing and state.loss < CLEAN:
             self._trial = None
-            self.count = max(min(FEWEST, self.most), self.count - 1)
+            self.count = max(min(self._bounds.fewest, self.most), self.count - 1)
         elif now - self._queued_at < CALM_SECONDS:
             self._trial = None  # The line is full: more connections bring nothing.
         elif self._trial is not None:
@@ -95,7 +107,7 @@ class Connections:
         elif state.loss > LOSSY and self.count < self.most and now >= self._settled_until:
             self._trial = _Trial(now, self.count, rate)
             self.count = min(self.most, 2 * self.count)
-        elif self.count < min(FIRST, self.most) and now >= self._settled_until:
+        elif self.count < min(self._bounds.first, self.most) and now >= self._settled_until:
             self.count += 1
 
     def obey(self, most: int | None) -> None:
@@ -114,12 +126,14 @@ class Connections:
     @property
     def wanted(self) -> int:
         """How many to send on now."""
-        return min(FEWEST, self.count) if self.is_near else self.count
+        return min(self._bounds.fewest, self.count) if self.is_near else self.count
 
     @property
     def wanted_at_end(self) -> int:
         """How many to send the last bytes on: those that end together."""
-        return self.wanted if self.is_near else max(self.count, min(FIRST, self.most))
+        if self.is_near:
+            return self.wanted
+        return max(self.count, min(self._bounds.first, self.most))
 
     def give_back(self) -> None:
         """A send failed, or the server is busy: one connection less."""

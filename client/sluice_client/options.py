@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from sluice_client.congestion import BBR
 from sluice_client.errors import SluiceError
 
 DEFAULT_SERVER = "http://127.0.0.1:8000"
@@ -96,6 +98,12 @@ def _key(text: str) -> str:
     return text
 
 
+def _control(text: str) -> str:
+    if not re.fullmatch(r"[a-z0-9_-]{1,15}", text):
+        raise ValueError("must be a name such as bbr or cubic, or system for that of the system")
+    return text
+
+
 def _option(parse: Callable[[str], Any], default: str, text: str, variable: str = "") -> Any:
     return field(
         default_factory=lambda: parse(default),
@@ -117,6 +125,9 @@ class Options:
     )
     limit_rate: int = _option(
         _rate, "0", "Bytes per second of all connections together, such as 500K or 2M; 0 for all."
+    )
+    congestion_control: str = _option(
+        _control, BBR, "Congestion control of the connections, where this machine has it."
     )
     chunk_bytes: int = _option(
         _bytes, "0", "Chunk size to grow to at first; 0 for what the server recommends."

@@ -255,7 +255,9 @@ class SharedPace:
             ladder,
             chunk_bytes=chunk_bytes,
             least_bytes=0 if options.chunk_bytes else int(facts.get("least_chunk_bytes", 0)),
-            connections=Connections(options.parallel, self._transport.sockets),
+            connections=Connections(
+                options.parallel, self._transport.sockets, bounds=self._transport.bounds
+            ),
             ask_advice=self._ask_advice,
         )
         pace.obey(facts.get("connections"))

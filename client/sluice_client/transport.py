@@ -21,6 +21,8 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import HTTPError, MaxRetryError, NameResolutionError, NewConnectionError
 
+from sluice_client.congestion import BBR, congestion_control
+from sluice_client.connections import BOUNDS, BOUNDS_OF_BBR, Bounds
 from sluice_client.errors import ConnectionFailed, KeyRefused, Refused, SluiceError, problem_of
 from sluice_client.line_state import OpenSockets
 from sluice_client.local_file import FileSlice
@@ -51,6 +53,8 @@ _DROP_UNSENT = struct.pack("ii", 1, 0)
 """`struct linger`: on, for no time."""
 
 T = TypeVar("T")
+
+SocketOption = tuple[int, int, int | bytes]
 
 
 class AbortHandle:
@@ -95,10 +99,21 @@ class Transport:
         self.has_kept_bytes = False
         self.sockets = OpenSockets()
         self.rate_limit = RateLimit(options.limit_rate, stop.wait)
+        self.congestion_control = congestion_control(options.congestion_control)
         self._idle: list[requests.Session] = []
         self._made = 0
         self._is_closed = False
         self._lock = threading.Lock()
+
+    @property
+    def bounds(self) -> Bounds:
+        """How many connections are of use with this congestion control."""
+        return BOUNDS_OF_BBR if self.congestion_control.startswith(BBR) else BOUNDS
+
+    @property
+    def first_connections(self) -> int:
+        """How many to begin with."""
+        return min(self.bounds.first, self.options.parallel)
 
     def close(self) -> None:
         """Close every connection that is not in use, and those in use after it."""
@@ -211,7 +226,12 @@ class Transport:
         session.headers["Accept"] = "application/json, */*;q=0.5"
         # A proxy that compresses would change the bytes, and the ranges, of a download.
         session.headers["Accept-Encoding"] = "identity"
-        adapter = _Adapter(self.options.stall_seconds, self.sockets, self.rate_limit)
+        adapter = _Adapter(
+            _socket_options(self.options.stall_seconds, self.congestion_control),
+            self.options.stall_seconds,
+            self.sockets,
+            self.rate_limit,
+        )
         for scheme in ("http://", "https://"):
             session.mount(scheme, adapter)
         return session
@@ -231,7 +251,14 @@ class _BearerToken(AuthBase):
 class _Adapter(HTTPAdapter):
     """An adapter for slow connections."""
 
-    def __init__(self, stall_seconds: float, sockets: OpenSockets, rate_limit: RateLimit) -> None:
+    def __init__(
+        self,
+        socket_options: list[SocketOption],
+        stall_seconds: float,
+        sockets: OpenSockets,
+        rate_limit: RateLimit,
+    ) -> None:
+        self._socket_options = socket_options
         self._stall_seconds = stall_seconds
         self._sockets = sockets
         self._rate_limit = rate_limit
@@ -242,7 +269,7 @@ class _Adapter(HTTPAdapter):
         """See `HTTPAdapter.init_poolmanager`."""
         super().init_poolmanager(
             *args,
-            socket_options=_socket_options(self._stall_seconds),
+            socket_options=self._socket_options,
             blocksize=SEND_BLOCK_BYTES,
             **kwargs,
         )
@@ -303,7 +330,7 @@ class _Adapter(HTTPAdapter):
         return type("WatchedPool", (pool,), {"ConnectionCls": Watched})
 
 
-def _socket_options(stall_seconds: float) -> list[tuple[int, int, int]]:
+def _socket_options(stall_seconds: float, control: str) -> list[SocketOption]:
     """The options that this system has."""
     wanted = {
         "TCP_NODELAY": 1,
@@ -312,10 +339,12 @@ def _socket_options(stall_seconds: float) -> list[tuple[int, int, int]]:
         "TCP_KEEPCNT": KEEPALIVE_PROBES,
         "TCP_USER_TIMEOUT": int(stall_seconds * 1000),
     }
-    options = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
+    options: list[SocketOption] = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
     for name, value in wanted.items():
         if hasattr(socket, name):
             options.append((socket.IPPROTO_TCP, getattr(socket, name), value))
+    if control:
+        options.append((socket.IPPROTO_TCP, socket.TCP_CONGESTION, control.encode()))
     if NOTSENT_LOWAT is not None:
         options.append((socket.IPPROTO_TCP, NOTSENT_LOWAT, UNSENT_BYTES))
     return options

@@ -9,7 +9,6 @@ from typing import Any
 
 from sluice_client.chunk_sender import ChunkSender, OpenedFile
 from sluice_client.chunk_sums import ChunkSums
-from sluice_client.connections import FIRST
 from sluice_client.direct_cells import DirectCells
 from sluice_client.errors import (
     ContentMismatch,
@@ -143,7 +142,7 @@ class _FileUpload:
         server = self._transport.base_url
         self._context.pace.ask_ahead()
         self._transport.open_ahead(
-            min(FIRST, self._transport.options.parallel, -(-self._file.size // FIRST_BYTES))
+            min(self._transport.first_connections, -(-self._file.size // FIRST_BYTES))
         )
         record = self._context.store.load(server, self._fingerprint)
         if record is not None:

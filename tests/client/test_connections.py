@@ -8,10 +8,11 @@ from threading import Event
 import pytest
 
 from sluice_client.connections import (
-    FEWEST,
-    FIRST,
+    BOUNDS,
+    BOUNDS_OF_BBR,
     NEAR_BYTES_PER_SECOND,
     SETTLED_SECONDS,
+    Bounds,
     Connections,
 )
 from sluice_client.line_state import LineState, OpenSockets
@@ -25,11 +26,18 @@ MIB = 1024 * 1024
 class Line(OpenSockets):
     """Tells what the kernel would; `rate` gives bytes a second for a number of connections."""
 
-    def __init__(self, rate: Callable[[int], float], *, loss: float = 0, queue: float = 0) -> None:
+    def __init__(
+        self,
+        rate: Callable[[int], float],
+        *,
+        loss: float = 0,
+        queue: float = 0,
+        bounds: Bounds = BOUNDS,
+    ) -> None:
         super().__init__()
         self.rate, self.loss, self.queue = rate, loss, queue
         self.now = self.seen_at = 0.0
-        self.connections = Connections(24, self, clock=lambda: self.now)
+        self.connections = Connections(24, self, bounds=bounds, clock=lambda: self.now)
 
     def look(self) -> LineState | None:
         elapsed, self.seen_at = self.now - self.seen_at, self.now
@@ -53,7 +61,7 @@ def each(most: int) -> Callable[[int], float]:
 
 def test_a_line_that_loses_packets_gets_as_many_as_bring_something() -> None:
     line = Line(each(24), loss=0.01)
-    assert line.counts(0.25) == [FIRST]
+    assert line.counts(0.25) == [BOUNDS.first]
     assert line.counts(8)[-1] == 24
 
 
@@ -63,10 +71,10 @@ def test_connections_that_bring_nothing_are_given_back_and_tried_again_later(
 ) -> None:
     line = Line(each(gain_up_to), loss=0.01)
     counts = line.counts(SETTLED_SECONDS)
-    assert max(counts) == 2 * FIRST
-    assert counts[-1] == FIRST
-    assert counts.count(2 * FIRST) <= 4 * LOOKS_A_SECOND
-    assert max(line.counts(SETTLED_SECONDS)) == 2 * FIRST
+    assert max(counts) == 2 * BOUNDS.first
+    assert counts[-1] == BOUNDS.first
+    assert counts.count(2 * BOUNDS.first) <= 4 * LOOKS_A_SECOND
+    assert max(line.counts(SETTLED_SECONDS)) == 2 * BOUNDS.first
 
 
 def test_a_line_whose_queue_is_full_is_left_to_two_within_three_seconds() -> None:
@@ -77,21 +85,21 @@ def test_connections_that_were_given_back_return_once_there_is_no_queue() -> Non
     line = Line(each(6), queue=0.1)
     assert line.counts(3)[-1] == 2
     line.queue = 0.0
-    assert line.counts(6)[-1] == FIRST
+    assert line.counts(6)[-1] == BOUNDS.first
 
 
 def test_a_clean_line_keeps_what_it_has() -> None:
-    assert set(Line(each(24)).counts(30)) == {FIRST}
+    assert set(Line(each(24)).counts(30)) == {BOUNDS.first}
 
 
 def test_losses_of_a_full_queue_are_no_reason_for_more() -> None:
-    assert max(Line(each(2), queue=0.1, loss=0.01).counts(30)) == FIRST
+    assert max(Line(each(2), queue=0.1, loss=0.01).counts(30)) == BOUNDS.first
 
 
 def test_without_news_of_the_kernel_the_number_stays() -> None:
     line = Line(each(24))
     line.look = lambda: None  # type: ignore[method-assign]
-    assert set(line.counts(30)) == {FIRST}
+    assert set(line.counts(30)) == {BOUNDS.first}
 
 
 def test_no_more_are_used_than_the_server_asks_for_until_it_asks_no_more() -> None:
@@ -114,10 +122,10 @@ def test_the_server_is_asked_every_minute_while_something_is_sent() -> None:
         clock=lambda: line.now,
     )
     line.now = ADVICE_SECONDS - 1
-    assert pace.parallel == FIRST
+    assert pace.parallel == BOUNDS.first
     assert not asked.is_set()
     line.now = ADVICE_SECONDS
-    assert pace.parallel == FIRST
+    assert pace.parallel == BOUNDS.first
     assert asked.wait(60)
 
 
@@ -130,19 +138,28 @@ class Near(Line):
 
 def test_a_near_server_that_takes_much_gets_two_connections() -> None:
     line = Near(each(24))
-    assert (line.connections.wanted, line.connections.wanted_at_end) == (FIRST, FIRST)
+    assert (line.connections.wanted, line.connections.wanted_at_end) == (BOUNDS.first, BOUNDS.first)
     line.connections.has_brought(10 * NEAR_BYTES_PER_SECOND)
-    assert (line.connections.wanted, line.connections.wanted_at_end) == (FEWEST, FEWEST)
+    assert (line.connections.wanted, line.connections.wanted_at_end) == (
+        BOUNDS.fewest,
+        BOUNDS.fewest,
+    )
 
 
 def test_behind_a_proxy_on_this_machine_the_line_may_be_slow() -> None:
     line = Near(each(24))
     line.connections.has_brought(10 * NEAR_BYTES_PER_SECOND)
     line.connections.has_brought(NEAR_BYTES_PER_SECOND / 10)
-    assert line.connections.wanted == FIRST
+    assert line.connections.wanted == BOUNDS.first
 
 
 def test_a_distant_server_that_takes_much_gets_all_connections() -> None:
     line = Line(each(24))
     line.connections.has_brought(10 * NEAR_BYTES_PER_SECOND)
-    assert line.connections.wanted == FIRST
+    assert line.connections.wanted == BOUNDS.first
+
+
+def test_with_bbr_two_connections_become_four_at_most() -> None:
+    line = Line(each(24), loss=0.01, bounds=BOUNDS_OF_BBR)
+    counts = line.counts(20)
+    assert (counts[0], max(counts)) == (2, 4)
