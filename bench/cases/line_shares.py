@@ -1,6 +1,6 @@
 """Two senders on one line at the same time: what part of it each gets, and on how many connections.
 
-Needs root, for the namespaces; a round takes six minutes.
+Needs root, for the namespaces; a round takes eight minutes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ from bench.lib.samples import MB, Sample, spread
 from bench.peers.senders import SENDERS, Sender, client_environment
 
 NAMES = {sender.name: sender for sender in SENDERS}
-CLIENT, PAGE, CURL = (NAMES[f"Sluice, {name}"] for name in ("its client", "its page", "curl -F"))
+CLIENT, CLIENT_WITH_CUBIC, PAGE, CURL = (
+    NAMES[f"Sluice, {name}"]
+    for name in ("its client", "its client with cubic", "its page", "curl -F")
+)
 
 ROUND_TRIPS_MS = (20, 150)
 
@@ -59,7 +62,10 @@ PAIRS = (
     Pair(CLIENT, CLIENT),
     Pair(PAGE, PAGE),
     Pair(PAGE, CLIENT),
+    Pair(PAGE, CLIENT_WITH_CUBIC),
+    Pair(CLIENT_WITH_CUBIC, CLIENT_WITH_CUBIC),
     Pair(CLIENT, CURL),
+    Pair(CLIENT_WITH_CUBIC, CURL),
     Pair(PAGE, CURL),
 )
 

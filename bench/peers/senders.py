@@ -224,11 +224,14 @@ def _said(*command: str) -> str:
 
 _UPPY, _RCLONE = (partial(built_version, name) for name in ("uppy", "rclone"))
 
+_CLIENT = (sys.executable, "-m", "sluice_client", "upload", "{file}", "--server", "{url}")
+
 SENDERS = (
+    Sender("Sluice, its client", SLUICE, _CLIENT, is_own=True),
     Sender(
-        "Sluice, its client",
+        "Sluice, its client with cubic",
         SLUICE,
-        (sys.executable, "-m", "sluice_client", "upload", "{file}", "--server", "{url}"),
+        ("env", "SLUICE_CLIENT_CONGESTION_CONTROL=cubic", *_CLIENT),
         is_own=True,
     ),
     Sender("Sluice, its page", SLUICE, _page("sluice"), is_own=True, is_page=True),
