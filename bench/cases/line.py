@@ -293,5 +293,5 @@ BENCHMARK = Benchmark(
     needed_bytes=MB * 500,
     rounds=5,
     seconds=4 * 3600,
-    quick_seconds=8,
+    quick_seconds=4,
 )

@@ -113,5 +113,5 @@ BENCHMARK = Benchmark(
     needed_bytes=3 * GB,
     rounds=5,
     seconds=900,
-    quick_seconds=4,
+    quick_seconds=3,
 )

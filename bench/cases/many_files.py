@@ -173,5 +173,5 @@ BENCHMARK = Benchmark(
     draw=draw,
     needed_bytes=10 * GB,
     seconds=400,
-    quick_seconds=8,
+    quick_seconds=7,
 )

@@ -119,5 +119,5 @@ BENCHMARK = Benchmark(
     draw=draw,
     needed_bytes=0,
     rounds=5,
-    quick_seconds=4,
+    quick_seconds=2,
 )
