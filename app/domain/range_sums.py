@@ -58,6 +58,11 @@ class RangeSums:
         numbers.extend((start, end, value))
         return RangeSums(numbers + self._numbers[3 * last :])
 
+    @property
+    def total(self) -> int:
+        """How many bytes have sums."""
+        return sum(self._numbers[1::3]) - sum(self._numbers[::3])
+
     def whole(self, length: int) -> int | None:
         """The CRC32C of a file of `length` bytes; None unless the sums cover it."""
         if length == 0:

@@ -178,11 +178,16 @@ class Upload:
         received = self.received.add(span)
         if len(received) > MAX_RANGES:
             raise TooManyGaps(f"The upload has {MAX_RANGES} gaps; send what is missing first.")
-        sums = self.sums
-        if crc32c is not None and list(self.received.gaps(span)) == [span]:
-            sums = sums.add(span, crc32c)
-        after = replace(self, received=received, sums=sums)
+        after = replace(self, received=received, sums=self._sums_with(span, crc32c))
         return after._active(now, is_ahead=is_ahead)._moved_on(now)
+
+    def _sums_with(self, span: ByteRange, crc32c: int | None) -> RangeSums:
+        """None at all once some bytes have no sum: those of the others are of no use then."""
+        new = list(self.received.gaps(span))
+        if not new:
+            return self.sums
+        is_whole = crc32c is not None and new == [span] and self.sums.total == self.received.total
+        return self.sums.add(span, crc32c) if is_whole and crc32c is not None else RangeSums()
 
     def with_length(self, length: int, now: datetime) -> Upload:
         """The upload with its length; `UploadConflict` if it has another one already."""

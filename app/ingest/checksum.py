@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import new as new_hash
 from io import RawIOBase
 from typing import Protocol
@@ -86,20 +87,29 @@ _OWN: dict[str, type[Crc32 | Crc32c]] = {"crc32": Crc32, "crc32c": Crc32c}
 
 
 def digest_of(file: RawIOBase, algorithm: str, length: int, *, read_bytes: int = READ_BYTES) -> str:
-    """The digest, in hexadecimal, of the next `length` bytes of a file.
+    """The digest, in hexadecimal, of the next `length` bytes of a file; raises as `digests_of`."""
+    return digests_of(file, [algorithm], length, read_bytes=read_bytes)[0]
+
+
+def digests_of(
+    file: RawIOBase, algorithms: Sequence[str], length: int, *, read_bytes: int = READ_BYTES
+) -> list[str]:
+    """Digests, in hexadecimal, of the next `length` bytes of a file, which is read once.
 
     Raises `FileTooShort` where there are fewer, and `StorageFailed` where the disk fails.
     """
-    checksum, buffer = new_checksum(algorithm), memoryview(bytearray(read_bytes))
+    checksums = [new_checksum(algorithm) for algorithm in algorithms]
+    buffer = memoryview(bytearray(read_bytes))
     missing = length
     with stage(Stage.HASH):
         while missing:
             count = _read_some(file, buffer[: min(missing, read_bytes)])
             if count == 0:
                 raise FileTooShort(f"The file has only {length - missing} of {length} bytes.")
-            checksum.update(buffer[:count])
+            for checksum in checksums:
+                checksum.update(buffer[:count])
             missing -= count
-    return checksum.digest().hex()
+    return [checksum.digest().hex() for checksum in checksums]
 
 
 def _read_some(file: RawIOBase, buffer: memoryview) -> int:

@@ -17,8 +17,7 @@ import time
 from base64 import b64decode
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
-from functools import partial
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -65,6 +64,9 @@ MOST_LANES = 256
 
 MOST_LANES_OF_SENDER = 32
 
+REFUSED = {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
+"""Who gets such an answer has lost the right that the handshake had."""
+
 LANES_PATH, UPLOAD_PATH = "/lanes", "/upload"
 
 HEAD_LENGTH_BYTES = 2
@@ -75,26 +77,31 @@ _NOTHING = InnerAnswer(HTTPStatus.OK, None, b"{}")
 
 
 class OpenLanes:
-    """Counts those of this process, by sender."""
+    """Those of this process, counted by sender."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
         self._changing = Lock()
 
-    def enter(self, sender: str) -> None:
-        """One more; raises `ServerBusy` beyond the limits."""
+    def require_room(self, sender: str) -> None:
+        """Raise `ServerBusy` unless there is room for another one."""
         with self._changing:
             is_full = self._counts.total() >= MOST_LANES
             if is_full or self._counts[sender] >= MOST_LANES_OF_SENDER:
                 raise ServerBusy("There are enough lanes; send by POST.")
-            self._counts[sender] += 1
 
-    def leave(self, sender: str) -> None:
-        """One less."""
+    @contextmanager
+    def counting(self, sender: str) -> Iterator[None]:
+        """One is open."""
         with self._changing:
-            self._counts[sender] -= 1
-            if not self._counts[sender]:
-                del self._counts[sender]
+            self._counts[sender] += 1
+        try:
+            yield
+        finally:
+            with self._changing:
+                self._counts[sender] -= 1
+                if not self._counts[sender]:
+                    del self._counts[sender]
 
 
 _open_lanes = OpenLanes()
@@ -103,9 +110,10 @@ _open_lanes = OpenLanes()
 class LaneResponse(Response):
     """101, and then the lane, until it ends."""
 
-    def __init__(self, lane: Lane, accept: str) -> None:
+    def __init__(self, lane: Lane, accept: str, sender: str) -> None:
         super().__init__(status=HTTPStatus.SWITCHING_PROTOCOLS)
         self._lane = lane
+        self._sender = sender
         self.headers["Upgrade"] = "websocket"
         self.headers["Connection"] = "upgrade"
         self.headers["Sec-WebSocket-Accept"] = accept
@@ -116,8 +124,9 @@ class LaneResponse(Response):
         return ClosingIterator(self._run(), self.close)
 
     def _run(self) -> Iterator[bytes]:
-        yield b""
-        self._lane.run()
+        with _open_lanes.counting(self._sender):
+            yield b""
+            self._lane.run()
 
 
 @blueprint.get(LANES_PATH, websocket=True)
@@ -132,17 +141,17 @@ def lanes() -> Response:
     settings = current_services().settings
     limits = BodyLimits(settings.body_idle_seconds, settings.min_bytes_per_second)
     sender = counted_as(current_caller(), request.environ.get("REMOTE_ADDR", ""))
-    _open_lanes.enter(sender)
+    _open_lanes.require_room(sender)
     link = request.environ.get(LINK_KEY)
     path = f"/{'/'.join(link)}{UPLOAD_PATH}" if link else UPLOAD_PATH
-    response = LaneResponse(Lane(connection, inner, path, limits), accept)
-    response.call_on_close(partial(_open_lanes.leave, sender))
-    return response
+    return LaneResponse(Lane(connection, inner, path, limits), accept, sender)
 
 
 def _checked_key() -> str:
     """The handshake's key; raises `InvalidRequest` for what RFC 6455, section 4.2.1, refuses."""
     headers = request.headers
+    if request.method != "GET":
+        raise InvalidRequest("A lane is opened with GET.")
     if headers.get("Sec-WebSocket-Version") != "13":
         raise InvalidRequest("Sec-WebSocket-Version must be 13.")
     offered = headers.get("Sec-WebSocket-Protocol", "").split(",")
@@ -170,6 +179,8 @@ class Lane:
         self._limits = limits
         self._reader = MessageReader(MOST_MESSAGE_BYTES)
         self._pace: Pace | None = None
+        self._most_held = 0
+        self._is_refused = False
         self._used_at = time.monotonic()
 
     def run(self) -> None:
@@ -192,16 +203,21 @@ class Lane:
                 if message.opcode is Opcode.CLOSE:
                     return CloseCode.NORMAL
                 self._answer(message)
-            if not self._goes_on(len(data or b"")):
+                if self._is_refused:
+                    return CloseCode.NORMAL
+            if not self._goes_on():
                 return CloseCode.GOING_AWAY
         return CloseCode.SERVICE_RESTART
 
-    def _goes_on(self, arrived: int) -> bool:
+    def _goes_on(self) -> bool:
         """Whether the client sends as fast as any must, or has not paused for too long."""
-        if not self._reader.held_bytes:
+        held = self._reader.held_bytes
+        if not held:
             return time.monotonic() - self._used_at < IDLE_SECONDS
         if self._pace is None:
-            self._pace = Pace(self._limits)
+            self._pace, self._most_held = Pace(self._limits), 0
+        arrived = max(0, held - self._most_held)  # Pings between do not count.
+        self._most_held += arrived
         try:
             self._pace.saw(arrived)
         except BodyStalled:
@@ -214,6 +230,7 @@ class Lane:
         elif message.opcode is Opcode.BINARY:
             answer = self._inner.run(self._chunk_in(message.data)) if message.data else _NOTHING
             self._connection.send(frame(Opcode.TEXT, _written(answer)))
+            self._is_refused = answer.status in REFUSED
             self._pace, self._used_at = None, time.monotonic()
         elif message.opcode is Opcode.TEXT:
             raise WebSocketError(CloseCode.UNSUPPORTED, "Chunks are binary messages.")

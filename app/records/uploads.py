@@ -447,6 +447,15 @@ class UploadRecords:
             .limit(limit)
         )
 
+    def has_changed(self, since: datetime) -> bool:
+        """Whether, since then, something of any upload has arrived, or one was completed."""
+        states = (UploadState.RECEIVING, UploadState.VERIFYING, UploadState.COMPLETE)
+        query = select(uploads.c.id).where(
+            uploads.c.state.in_(states), uploads.c.active_at >= since
+        )
+        with self._database.read() as connection:
+            return connection.execute(query.limit(1)).first() is not None
+
     def count_active(self) -> dict[UploadState, int]:
         """The number of unfinished uploads in each state, of all owners."""
         states = uploads.c.state

@@ -136,6 +136,7 @@ class Supervisor:
         self._import_workers = import_workers
         self._prepare = prepare
         self._start_socket, self._start_socket_of_web = socket.socketpair()
+        self.is_prepared = False
         self._is_stopped_by_hangup = False
         self._arrived: list[int] = []
         self._stopping: list[int] = []
@@ -152,9 +153,11 @@ class Supervisor:
         workers: list[KeptRunning] = []
         try:
             self._prepare()
+            self.is_prepared = True
             for number in (*STOPPING, signal.SIGHUP):
                 signal.signal(number, self._note)
-            self._start_socket.send(b"1")
+            with suppress(OSError):  # It has ended, which we notice below.
+                self._start_socket.send(b"1")
             for name, work in self._import_workers().items():
                 workers.append(KeptRunning(partial(self._fork, work), name=name))
             self._wait_until_served(web)
@@ -178,7 +181,9 @@ class Supervisor:
         deadline = time.monotonic() + SERVING_SECONDS
         while web.exitcode is None and not self._arrived and time.monotonic() < deadline:
             if select.select([self._start_socket], [], [], POLL_SECONDS)[0]:
-                return
+                break
+        # Every web worker tells; later ones must not wait for somebody who reads it.
+        self._start_socket.close()
 
     def _serve_until_told(self, web: BaseProcess, workers: Sequence[KeptRunning]) -> None:
         """After SIGTERM, go on serving without being ready, until load balancers have noticed."""
@@ -305,17 +310,20 @@ def _run(settings: Settings, lock: int | None) -> int:
     modules = WORKERS | (NODE_WORKERS if settings.database_url else {})
     metrics = MetricsFolder(settings.data_dir)
     metrics.open()
-    with closing(metrics):
-        status = Supervisor(
-            settings,
-            lock,
-            web=_serve,
-            import_workers=lambda: {name: import_main(each) for name, each in modules.items()},
-            prepare=partial(_prepare, settings),
-        ).run()
-    _sign_off(settings)
-    say_goodbye()
-    return status
+    supervisor = Supervisor(
+        settings,
+        lock,
+        web=_serve,
+        import_workers=lambda: {name: import_main(each) for name, each in modules.items()},
+        prepare=partial(_prepare, settings),
+    )
+    try:
+        with closing(metrics):
+            return supervisor.run()
+    finally:
+        if supervisor.is_prepared:
+            _sign_off(settings)
+            say_goodbye()
 
 
 def _refused(reason: object) -> int:

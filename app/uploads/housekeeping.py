@@ -9,11 +9,12 @@ from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
 
+from app.domain.crc32c import in_base64
 from app.domain.errors import StorageFailed, UploadError, UploadGone, UploadNotFound
 from app.domain.lifecycle import ACTIVE, GONE, IllegalTransition, UploadState
 from app.domain.ranges import ByteRange
 from app.domain.upload import Upload, UploadId, UploadKind, parse_upload_id
-from app.ingest.checksum import digest_of
+from app.ingest.checksum import digests_of
 from app.records.leases import Leases
 from app.records.uploads import UploadRecords
 from app.storage.base import Store
@@ -45,7 +46,7 @@ DIGEST_BYTES_PER_SECOND = 20_000_000
 """A server that takes longer for a digest is taken for dead, and another computes it too."""
 
 DIGEST_BATCH = 8
-"""Files whose digest is computed before the next look at what arrives."""
+"""Files whose digest is computed at a time, while nothing begins to arrive."""
 
 QUIET = timedelta(minutes=5)
 """Without an arriving byte, after which files that have a CRC32C get their SHA-256."""
@@ -310,15 +311,23 @@ class Housekeeping:
         Files with a CRC32C wait until somebody wants theirs, nothing arrives, or a day has passed;
         those in a bucket, whose every byte would be fetched, until somebody wants it.
         """
-        limit = self.digest_batch + len(self._unreadable)
-        found = self._records.without_sha256(limit, idle_since=self._digested_since())
-        return sum(self._digest_alone(each) for each in found if each.id not in self._unreadable)
+        count, seen = 0, set(self._unreadable)
+        for _ in range(self.digest_batch):
+            # Asked before each: by now something may arrive.
+            since = self._digested_since()
+            found = self._records.without_sha256(1 + len(seen), idle_since=since)
+            upload = next((each for each in found if each.id not in seen), None)
+            if upload is None:
+                break
+            seen.add(upload.id)
+            count += self._digest_alone(upload)
+        return count
 
     def _digested_since(self) -> datetime | None:
         if not self._is_in_folders:
             return None
         now = self._clock()
-        is_quiet = not self._records.arriving(now - QUIET, 1)
+        is_quiet = not self._records.has_changed(now - QUIET)
         return now - (QUIET if is_quiet else LONGEST_WITHOUT_SHA256)
 
     def _digest_alone(self, upload: Upload) -> bool:
@@ -335,12 +344,18 @@ class Housekeeping:
     def _digest_one(self, upload: Upload) -> None:
         try:
             with self._store.library.open(upload.id, ByteRange(0, upload.known_length)) as file:
-                digest = digest_of(file, "sha256", upload.known_length)
+                sha256, crc32c = digests_of(file, ("sha256", "crc32c"), upload.known_length)
+            self._check(upload, crc32c)
         except (OSError, StorageFailed) as error:
             log.error("video cannot be read: %s", error, extra={"upload_id": upload.id})
             self._unreadable.add(upload.id)
         else:
-            self._records.set_sha256(upload.id, digest)
+            self._records.set_sha256(upload.id, sha256)
+
+    def _check(self, upload: Upload, crc32c: str) -> None:
+        """Raise `StorageFailed` unless the file has the bytes that arrived, as far as is known."""
+        if upload.crc32c not in {None, in_base64(int(crc32c, 16))}:
+            raise StorageFailed("It has changed on the disk since it arrived: its CRC32C differs.")
 
     def _states(self, keys: Iterable[str]) -> Iterable[tuple[UploadId, UploadState | None]]:
         wanted = (UploadId(key) for key in keys if _is_upload_id(key))

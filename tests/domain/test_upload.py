@@ -5,9 +5,11 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 import pytest
+from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.domain.crc32c import in_base64
 from app.domain.errors import (
     ChunkMismatch,
     TooManyGaps,
@@ -16,6 +18,7 @@ from app.domain.errors import (
     UploadNotFound,
 )
 from app.domain.lifecycle import GONE, UploadState
+from app.domain.range_sums import RangeSums
 from app.domain.ranges import ByteRange, RangeSet
 from app.domain.upload import (
     LEAST_AHEAD_BYTES,
@@ -240,3 +243,30 @@ def test_a_stalled_upload_is_no_longer_once_it_is_complete() -> None:
     assert receiving(stalled, 1, 1).is_stalled is False
     unknown = receiving(claimed(None), 2 * PROGRESS_BYTES, 1).stalled()
     assert unknown.with_length(2 * PROGRESS_BYTES, LATER).is_stalled is False
+
+
+def test_the_crc32c_of_a_file_is_that_of_its_chunks_in_any_order() -> None:
+    upload = upload_of(6)
+    for start in (2, 0, 4):
+        span = ByteRange(start, start + 2)
+        upload = upload.with_received(span, NOW, crc32c=crc32c(b"abcdef"[start : start + 2]))
+    assert upload.crc32c == in_base64(crc32c(b"abcdef"))
+
+
+def test_the_same_chunk_again_changes_no_sum() -> None:
+    upload = upload_of(6).with_received(ByteRange(0, 3), NOW, crc32c=crc32c(b"abc"))
+    again = upload.with_received(ByteRange(0, 3), LATER, crc32c=crc32c(b"xyz"))
+    done = again.with_received(ByteRange(3, 6), LATER, crc32c=crc32c(b"def"))
+    assert done.crc32c == in_base64(crc32c(b"abcdef"))
+
+
+@pytest.mark.parametrize("has_sum", [True, False])
+def test_a_file_of_which_some_bytes_have_no_sum_keeps_none(has_sum: bool) -> None:
+    upload = upload_of(1000)
+    for start in range(0, 998, 2):
+        upload = upload.with_received(ByteRange(start, start + 1), NOW, crc32c=1)
+        # Such a chunk has bytes in it that are there already, or no sum.
+        span = ByteRange(start, start + 2) if has_sum else ByteRange(start + 1, start + 2)
+        upload = upload.with_received(span, NOW, crc32c=1 if has_sum else None)
+        assert upload.sums == RangeSums()
+    assert upload.with_received(ByteRange(998, 1000), NOW, crc32c=1).crc32c is None

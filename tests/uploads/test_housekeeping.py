@@ -7,11 +7,13 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from crc32c import crc32c
 
+from app.domain.crc32c import in_base64
 from app.domain.errors import UploadGone, UploadNotFound
 from app.domain.lifecycle import UploadState
 from app.domain.ranges import ByteRange
-from app.domain.upload import Upload
+from app.domain.upload import Upload, UploadId
 from app.uploads.housekeeping import REMEMBER_GONE, STUCK_AFTER
 from tests.storage.sources import body, pattern
 from tests.uploads.world import EXPIRY, LIMITS, ME, World, new_id
@@ -266,10 +268,15 @@ def test_digests_of_videos_are_computed(world: World) -> None:
     assert world.records.without_sha256(10) == []
 
 
+def tell_crc32c(world: World, video: Upload) -> None:
+    """As of a video whose chunks all had one."""
+    world.records.set_crc32c(video.id, in_base64(crc32c(world.content(video))))
+
+
 @pytest.mark.folders
 def test_a_file_with_another_checksum_gets_its_digest_when_nothing_arrives(world: World) -> None:
     video, running = world.completed(100), world.create(100)
-    world.records.set_crc32c(video.id, "AAAAAA==")
+    tell_crc32c(world, video)
     for _ in range(3):
         assert world.housekeeping.digest() == 0
         world.later(minutes=3)
@@ -279,9 +286,59 @@ def test_a_file_with_another_checksum_gets_its_digest_when_nothing_arrives(world
 
 
 @pytest.mark.folders
+def test_a_file_that_is_complete_already_has_arrived_too(world: World) -> None:
+    videos = [world.completed(100)]
+    world.later(minutes=4)
+    videos.append(world.completed(100))
+    for video in videos:
+        tell_crc32c(world, video)
+    world.later(minutes=2)
+    assert world.housekeeping.digest() == 0
+    world.later(minutes=4)
+    assert world.housekeeping.digest() == 2
+
+
+@pytest.mark.folders
+def test_after_each_file_it_is_seen_whether_something_arrives(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    videos = [world.completed(100) for _ in range(3)]
+    for video in videos:
+        tell_crc32c(world, video)
+    running = world.create(100)
+    world.later(minutes=6)
+    set_sha256 = world.records.set_sha256
+
+    def set_and_send(upload_id: UploadId, digest: str) -> None:
+        set_sha256(upload_id, digest)
+        world.send_next(running, 0, 10)
+
+    monkeypatch.setattr(world.records, "set_sha256", set_and_send)
+    assert world.housekeeping.digest() == 1
+
+
+@pytest.mark.folders
+def test_bytes_that_changed_on_the_disk_get_no_digest(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    video = world.completed(1000)
+    tell_crc32c(world, video)
+    with (world.videos / video.id).open("r+b") as file:
+        file.seek(500)
+        byte = file.read(1)[0]
+        file.seek(500)
+        file.write(bytes([byte ^ 1]))
+    world.later(minutes=6)
+    assert [world.housekeeping.digest() for _ in range(2)] == [1, 0]
+    assert world.records.get(video.id).sha256 is None
+    (line,) = caplog.records
+    assert "CRC32C differs" in line.getMessage()
+
+
+@pytest.mark.folders
 def test_a_file_with_another_checksum_waits_for_its_digest_a_day_at_most(world: World) -> None:
     video, running = world.completed(100), world.create(100)
-    world.records.set_crc32c(video.id, "AAAAAA==")
+    tell_crc32c(world, video)
     world.later(days=1)
     world.send_next(running, 0, 10)
     assert world.housekeeping.digest() == 1
@@ -289,7 +346,7 @@ def test_a_file_with_another_checksum_waits_for_its_digest_a_day_at_most(world: 
 
 def test_a_digest_that_is_wanted_is_computed_at_once(world: World) -> None:
     video = world.completed(100)
-    world.records.set_crc32c(video.id, "AAAAAA==")
+    tell_crc32c(world, video)
     world.create(100)
     assert world.housekeeping.digest() == 0
     world.records.want_sha256(video.id)
