@@ -108,6 +108,39 @@ sys.exit(Supervisor(
     assert lines == ["the checks\n", "the web server\n", "a worker\n"]
 
 
+def test_however_many_web_workers_begin_none_waits_to_tell_it() -> None:
+    script = """
+from app.server.child_processes import tell_serving
+
+def serve():
+    await_checks()
+    for _ in range(1000):
+        tell_serving()
+    sys.exit(4)
+
+sys.exit(Supervisor(from_env({}), None, web=serve, import_workers=dict).run())
+"""
+    with start(script) as supervisor:
+        try:
+            assert supervisor.wait(120) == 4
+        finally:
+            supervisor.kill()
+
+
+def test_a_web_server_that_ends_before_the_checks_have_passed_is_noticed() -> None:
+    script = """
+prepare = partial(time.sleep, 1)
+sys.exit(Supervisor(
+    from_env({}), None, web=partial(sys.exit, 5), import_workers=dict, prepare=prepare
+).run())
+"""
+    with start(script) as supervisor:
+        try:
+            assert supervisor.wait(120) == 5
+        finally:
+            supervisor.kill()
+
+
 def test_a_start_that_is_refused_ends_the_web_server_before_it_serves() -> None:
     script = """
 def serve():
