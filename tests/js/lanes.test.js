@@ -37,13 +37,13 @@ function setUp({ bytesLeft = 1e9, opens = async () => {}, limit = { bytesPerSeco
 afterEach(() => mock.timers.reset());
 
 test("where packets get lost, lanes are opened until there are enough", async () => {
-  const { lanes, line, transfer, pass } = setUp();
+  const { lanes, line, transfer, pass, isOpen } = setUp();
   line.gain = 50_000;
   lanes.add(transfer);
   await pass(1_000);
   assert.equal(lanes.size, 0);
   await pass(14_000);
-  assert.equal(lanes.size + REQUESTS, 24);
+  assert.equal(REQUESTS + isOpen(), 24);
 });
 
 test("where the line is full, none is opened", async () => {
@@ -149,7 +149,7 @@ test("without work all are closed after a while", async () => {
   await pass(15_000);
   lanes.remove(transfer);
   await pass(15_000);
-  assert.equal(isOpen(), 20, "another file may come");
+  assert.equal(isOpen(), 19, "another file may come");
   await pass(10_000);
   assert.equal(isOpen(), 0);
 });
@@ -159,14 +159,30 @@ test("no more are open than the server wants, and again as many once it wants no
   line.gain = 50_000;
   lanes.add(transfer);
   await pass(15_000);
-  lanes.allow(8);
-  await pass(1_000);
-  assert.equal(lanes.size + REQUESTS, 8);
-  assert.equal(isOpen(), lanes.size + 1);
-  lanes.allow(1);
-  await pass(1_000);
-  assert.equal(isOpen(), 1);
+  for (const [allowed, open] of [[8, 3], [7, 2], [6, 0], [1, 0]]) {
+    lanes.allow(allowed);
+    await pass(1_000);
+    assert.equal(isOpen(), open, `${allowed} are allowed, ${REQUESTS} of them for requests`);
+  }
   lanes.allow(Infinity);
   await pass(14_000);
-  assert.equal(lanes.size + REQUESTS, 24);
+  assert.equal(REQUESTS + isOpen(), 24);
+});
+
+test("what was being opened when the server came to want fewer is closed", async () => {
+  const { lanes, line, transfer, pass, isOpen } = setUp();
+  line.gain = 50_000;
+  lanes.add(transfer);
+  await pass(100);
+  lanes.allow(1);
+  await pass(1_000);
+  assert.equal(isOpen(), 0);
+  lanes.allow(Infinity);
+  await pass(3_000);
+  line.handshake = 5_000;
+  await pass(1_000);
+  const open = isOpen();
+  lanes.allow(REQUESTS + open);
+  await pass(10_000);
+  assert.equal(isOpen(), open);
 });

@@ -6,7 +6,7 @@
 
 import { sleep } from "./retry.js";
 
-/** Connections at once, with those of the XMLHttpRequests. */
+/** Connections at once, with those of the XMLHttpRequests and the one that measures. */
 const MOST_CONNECTIONS = 24;
 
 /** How often to look, milliseconds. */
@@ -88,8 +88,13 @@ export class Lanes {
   /** Opens no more connections than this; lanes beyond it end once what is under way in them is answered. */
   allow(count) {
     this.#allowed = Math.min(this.#most, count);
-    const spare = Math.max(0, this.#allowed - this.#requests);
-    for (const lane of [...this.#lanes].slice(spare)) this.#lanes.delete(lane);
+    for (const lane of [...this.#lanes].slice(this.#room)) this.#lanes.delete(lane);
+    if (this.#room === 0) this.#closeProbe();
+  }
+
+  /** Lanes that may carry chunks, beside the requests and the lane that measures. */
+  get #room() {
+    return Math.max(0, this.#allowed - this.#requests - 1);
   }
 
   /** How many carry chunks. */
@@ -124,7 +129,7 @@ export class Lanes {
       return;
     }
     if (this.#probe && !this.#probe.isOpen) this.#probeFailed();
-    if (!this.#probe && !this.#isOpening && now >= this.#settledUntil) this.#openProbe();
+    if (!this.#probe && !this.#isOpening && this.#room > 0 && now >= this.#settledUntil) this.#openProbe();
     this.#probeSometimes(now);
     if (this.#judgedAt !== null && now >= this.#judgedAt) this.#judge(now);
     if (this.#isWorthOpening(now)) this.#openOne();
@@ -196,7 +201,7 @@ export class Lanes {
       this.#probe?.isOpen &&
       !this.#isOpening &&
       this.#limit.bytesPerSecond === 0 &&
-      this.#requests + this.#lanes.size < this.#allowed &&
+      this.#lanes.size < this.#room &&
       now - this.#beganAt >= START &&
       now >= this.#settledUntil &&
       rate < FAST &&
@@ -209,6 +214,7 @@ export class Lanes {
     if (this.#lanes.size === 0) this.#rateBefore = this.#line.rate(this.#now());
     const lane = await this.#opened(this.#closing.signal);
     if (!lane) return;
+    if (this.#lanes.size >= this.#room) return lane.close();
     this.#lanes.add(lane);
     for (let message = 0; message < MESSAGES_AT_ONCE; message += 1) this.#drive(lane, this.#closing.signal);
     if (this.#requests + this.#lanes.size >= JUDGED_AT) this.#judgedAt ??= this.#now() + JUDGED_AFTER;
