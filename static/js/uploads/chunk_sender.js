@@ -138,7 +138,7 @@ class Transfer {
     flight.isRepeated = true;
     this.#repeated += chunk.end - chunk.start;
     try {
-      this.#acknowledged(chunk, await lane.post(chunk, { file, id }));
+      this.#acknowledged(chunk, await lane.post(chunk, { file, id, signal: this.#signal }));
       return { hasSent: true, pause: 0 };
     } catch {
       return { hasSent: false, pause: 0 }; // The first one is still under way.

@@ -65,15 +65,19 @@ export class Lane {
     return this.#waiting.length;
   }
 
-  /** Sends a chunk; resolves to the server's answer, rejects with a Problem, or if the file cannot be read. */
-  async post(chunk, { file, id }) {
+  /**
+   * Sends a chunk; resolves to the server's answer, rejects with a Problem, or if the file cannot be read. Aborted before
+   * it leaves, it does not leave; later it is answered all the same.
+   */
+  async post(chunk, { file, id, signal }) {
     const head = new TextEncoder().encode(JSON.stringify({ query: String(queryOf(chunk, { id, size: file.size })) }));
     const bytes = new Uint8Array(await file.slice(chunk.start, chunk.end).arrayBuffer());
     const message = new Uint8Array(2 + head.length + bytes.length);
     new DataView(message.buffer).setUint16(0, head.length);
     message.set(head, 2);
     message.set(bytes, 2 + head.length);
-    await this.#limit.take(bytes.length);
+    await this.#limit.take(bytes.length, signal);
+    signal.throwIfAborted();
     return this.#ask(message);
   }
 
