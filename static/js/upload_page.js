@@ -79,14 +79,11 @@ function buildUploads(drop, { connection, limit, isInterrupted }) {
   const lanes = least > MOST_BYTES ? null : lanesOf({ uploadUrl, limit });
   const chunks = new ChunkSender({ post, slots, sizes, pace, connection, direct, lanes });
   const bundles = new BundleSender({ post: batchPost({ url: batchUrl, slots, limit }), connection });
-  const intake = new DropzoneIntake(drop.area, { url: uploadUrl, onFiles: (files) => add(files) });
+  const intake = new DropzoneIntake(drop.area, { url: uploadUrl, onFiles: (files) => queue.add(files) });
   const steps = new UploadSteps({ chunks, bundles, connection, isInterrupted });
   const queue = new UploadQueue({ steps, view: intake, chunkBytes, maxUploadBytes });
   const advice = new ConnectionAdvice({ ask: advisedConnections, slots, lanes, isBusy: () => queue.isBusy });
-  const add = (files) => {
-    advice.begin();
-    queue.add(files);
-  };
+  queue.addEventListener("started", () => advice.begin());
   return { queue, intake };
 }
 
