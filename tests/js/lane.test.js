@@ -27,31 +27,44 @@ class Socket extends EventTarget {
 
 afterEach(() => mock.timers.reset());
 
-async function setUp(limit = new RateLimit()) {
+async function setUp({ limit = new RateLimit(), digest = "crc32c=:AAAAAA==:" } = {}) {
   mock.timers.enable({ apis: ["setTimeout"] });
   const socket = new Socket();
   const WebSocket = function () {
     return socket;
   };
   const control = new AbortController();
-  const opening = laneOpener({ url: "ws://x/lanes", limit, WebSocket })(new AbortController().signal);
+  const checksums = { contentDigest: async () => digest };
+  const opening = laneOpener({ url: "ws://x/lanes", limit, checksums, WebSocket })(new AbortController().signal);
   socket.dispatchEvent(new Event("open"));
   const lane = await opening;
   return { lane, socket, control, post: () => lane.post(CHUNK, { file: FILE, id: "ab", signal: control.signal }) };
+}
+
+function partsOf(message) {
+  const text = (bytes) => new TextDecoder().decode(bytes);
+  const length = new DataView(message.buffer).getUint16(0);
+  return { head: JSON.parse(text(message.subarray(2, 2 + length))), body: text(message.subarray(2 + length)) };
 }
 
 test("a message is the length of its head, the head, and the chunk", async () => {
   const { socket, post } = await setUp();
   const answered = post();
   await settle();
-  const [message] = socket.sent;
-  const length = new DataView(message.buffer).getUint16(0);
-  const head = JSON.parse(new TextDecoder().decode(message.subarray(2, 2 + length)));
+  const { head, body } = partsOf(socket.sent[0]);
   assert.equal(new URLSearchParams(head.query).get("dzchunkbyteoffset"), "10");
-  assert.equal(new TextDecoder().decode(message.subarray(2 + length)), "0123456789");
+  assert.equal(head.digest, "crc32c=:AAAAAA==:");
+  assert.equal(body, "0123456789");
   const data = JSON.stringify({ status: 200, retry_after: null, body: { received: 20 } });
   socket.dispatchEvent(new MessageEvent("message", { data }));
   assert.deepEqual(await answered, { received: 20 });
+});
+
+test("without a digest the head has none", async () => {
+  const { socket, post } = await setUp({ digest: null });
+  post();
+  await settle();
+  assert.deepEqual(Object.keys(partsOf(socket.sent[0]).head), ["query"]);
 });
 
 for (const [when, bytesPerSecond] of [["while it is read", 0], ["while it waits for the limit", 1]]) {
@@ -59,7 +72,7 @@ for (const [when, bytesPerSecond] of [["while it is read", 0], ["while it waits 
     const limit = new RateLimit({ now: () => 0 });
     limit.bytesPerSecond = bytesPerSecond;
     await limit.take(1_000);
-    const { socket, control, post } = await setUp(limit);
+    const { socket, control, post } = await setUp({ limit });
     const posted = assert.rejects(post(), (reason) => reason === "paused");
     if (bytesPerSecond > 0) for (let turn = 0; turn < 5; turn += 1) await settle();
     control.abort("paused");
