@@ -74,30 +74,27 @@ function buildUploads(drop, { connection, limit, isInterrupted }) {
   const slots = new Slots(REQUESTS_AT_ONCE);
   const sizes = new ChunkSizes(chunkBytes);
   const pace = new ChunkPace(sizes, { least });
-  const direct = directCells({ connection, limit });
-  const post = chunkPost({ url: uploadUrl, limit });
-  const lanes = least > MOST_BYTES ? null : lanesOf({ uploadUrl, limit });
+  const checksums = new Checksums();
+  const direct = directCells({ checksums, connection, limit });
+  const post = chunkPost({ url: uploadUrl, limit, checksums });
+  const lanes = least > MOST_BYTES ? null : lanesOf({ uploadUrl, limit, checksums });
   const chunks = new ChunkSender({ post, slots, sizes, pace, connection, direct, lanes });
   const bundles = new BundleSender({ post: batchPost({ url: batchUrl, slots, limit }), connection });
-  const intake = new DropzoneIntake(drop.area, { url: uploadUrl, onFiles: (files) => add(files) });
+  const intake = new DropzoneIntake(drop.area, { url: uploadUrl, onFiles: (files) => queue.add(files) });
   const steps = new UploadSteps({ chunks, bundles, connection, isInterrupted });
   const queue = new UploadQueue({ steps, view: intake, chunkBytes, maxUploadBytes });
   const advice = new ConnectionAdvice({ ask: advisedConnections, slots, lanes, isBusy: () => queue.isBusy });
-  const add = (files) => {
-    advice.begin();
-    queue.add(files);
-  };
+  queue.addEventListener("started", () => advice.begin());
   return { queue, intake };
 }
 
 /** Their chunks are small. */
-function lanesOf({ uploadUrl, limit }) {
-  const open = laneOpener({ url: lanesUrl(uploadUrl), limit });
+function lanesOf({ uploadUrl, limit, checksums }) {
+  const open = laneOpener({ url: lanesUrl(uploadUrl), limit, checksums });
   return new Lanes({ open, limit, requests: REQUESTS_AT_ONCE });
 }
 
-function directCells({ connection, limit }) {
-  const checksums = new Checksums();
+function directCells({ checksums, connection, limit }) {
   return new DirectCells({ checksums, offer: offerCell, confirm: confirmCell, put: cellPut({ limit }), isServerThere, connection });
 }
 

@@ -47,6 +47,9 @@ function answerWith(context, respond) {
 /** Lets everything leave at once. */
 const unlimited = { take: async () => {} };
 
+/** The digest of a chunk is its length. */
+const checksums = { contentDigest: async ({ size }) => `crc32c=:${size}:` };
+
 const options = () => ({ signal: new AbortController().signal, onProgress() {} });
 
 test("a fingerprint and a length stand in front of each file", async (context) => {
@@ -73,7 +76,7 @@ test("a chunk is the body of its request, and the query says where it belongs", 
   answerWith(context, () => JSON.stringify({ received: 20 }));
   const file = new File(["0123456789".repeat(4)], "clip.mp4");
   const chunk = { start: 10, end: 20, chunkBytes: 10 };
-  assert.deepEqual(await chunkPost({ url: "/upload", limit: unlimited })(chunk, { file, id: "ab", ...options() }), { received: 20 });
+  assert.deepEqual(await chunkPost({ url: "/upload", limit: unlimited, checksums })(chunk, { file, id: "ab", ...options() }), { received: 20 });
   const { url, body, headers } = Request.last;
   assert.equal(
     url,
@@ -81,12 +84,20 @@ test("a chunk is the body of its request, and the query says where it belongs", 
   );
   assert.equal(await body.text(), "0123456789");
   assert.equal(headers["Content-Type"], "application/octet-stream");
+  assert.equal(headers["Content-Digest"], "crc32c=:10:");
+});
+
+test("a chunk without a digest is sent all the same", async (context) => {
+  answerWith(context, () => JSON.stringify({ received: 1 }));
+  const post = chunkPost({ url: "/upload", limit: unlimited, checksums: { contentDigest: async () => null } });
+  await post({ start: 0, end: 1, chunkBytes: 1 }, { file: new File(["x"], "x"), id: "ab", ...options() });
+  assert.ok(!("Content-Digest" in Request.last.headers));
 });
 
 test("the login page of a network in between is a lost connection", async (context) => {
   for (const text of ["<!doctype html><title>Log in</title>", "null", "{}"]) {
     answerWith(context, () => text);
-    const sent = chunkPost({ url: "/upload", limit: unlimited })({ start: 0, end: 1, chunkBytes: 1 }, { file: new File(["x"], "x"), id: "ab", ...options() });
+    const sent = chunkPost({ url: "/upload", limit: unlimited, checksums })({ start: 0, end: 1, chunkBytes: 1 }, { file: new File(["x"], "x"), id: "ab", ...options() });
     await assert.rejects(sent, (error) => error.isConnectionLost);
   }
 });
@@ -100,7 +111,7 @@ test("every body waits until the limit of the page lets it leave, and says how l
   answerWith(context, () => assert.fail("nothing leaves"));
   const isPaused = (reason) => reason === "paused";
   const chunk = { start: 2, end: 10, chunkBytes: 10 };
-  await assert.rejects(chunkPost({ url: "/upload", limit })(chunk, { file, id: "ab", ...refused }), isPaused);
+  await assert.rejects(chunkPost({ url: "/upload", limit, checksums })(chunk, { file, id: "ab", ...refused }), isPaused);
   await assert.rejects(cellPut({ limit })({ url: "/cell", method: "PUT", headers: {} }, file.slice(3), refused), isPaused);
   const parcels = [file, file].map((each) => ({ file: each, name: each.name, fingerprint: "" }));
   await assert.rejects(batchPost({ url: "/batch", slots, limit })(parcels, refused), isPaused);

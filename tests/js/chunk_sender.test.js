@@ -294,6 +294,28 @@ test("a small chunk that a request has had for very long is sent on a lane too",
   assert.deepEqual(told.at(-1), { received: TEN_CHUNKS, inFlight: 0 });
 });
 
+test("a request whose chunk a lane has brought ends, and makes room for another one", async (context) => {
+  let now = 0;
+  context.mock.method(performance, "now", () => now);
+  const lanes = fakeLanes();
+  const slots = new Slots(5);
+  const { sent, requests, told } = setUp({ lanes, slots, size: TEN_CHUNKS, largest: 64 * KIB });
+  await settle();
+  for (const { answer } of requests) answer({ received: 1 });
+  await settle();
+  now = 4_000;
+  const lane = fakeLane();
+  const again = lanes.transfers[0].sendOn(lane);
+  lane.messages[0].answer({ received: 1 });
+  await again;
+  await settle();
+  assert.deepEqual(requests.slice(5).map(({ signal }) => signal.aborted), [true, false, false, false, false]);
+  (await slots.take(AbortSignal.timeout(1_000)))();
+  await answerAll(sent, requests, { from: 6 });
+  assert.equal(requests.length, 10);
+  assert.deepEqual(told.at(-1), { received: TEN_CHUNKS, inFlight: 0 });
+});
+
 test("no more than a tenth of a file is sent twice", async (context) => {
   const { sent, requests, transfer, slow, late, waitUntil } = await nearTheEnd(context, {
     size: MIB / 2,

@@ -199,4 +199,19 @@ test("a worker answers each question, and says which file cannot be read", async
   const answers = [new Blob(["123456789"]), new Blob([])].map((blob) => checksums.of(blob));
   assert.deepEqual(await Promise.all(answers), ["4waSgw==", "AAAAAA=="]);
   await assert.rejects(checksums.of(null), { code: "file_unreadable" });
+  assert.equal(await checksums.contentDigest(new Blob(["123456789"])), "crc32c=:4waSgw==:");
+  assert.equal(await checksums.contentDigest(new Blob([new Uint8Array(1024 * 1024 + 1)])), null);
+});
+
+test("where the worker fails, chunks have no digest, and it is not started again for the next one", async () => {
+  let starts = 0;
+  const start = () => {
+    starts += 1;
+    const worker = Object.assign(new EventTarget(), { postMessage() {} });
+    queueMicrotask(() => worker.dispatchEvent(new Event("error")));
+    return worker;
+  };
+  const checksums = new Checksums({ start });
+  for (let chunk = 0; chunk < 3; chunk += 1) assert.equal(await checksums.contentDigest(new Blob(["x"])), null);
+  assert.equal(starts, 1);
 });

@@ -3,6 +3,7 @@ import { afterEach, mock, test } from "node:test";
 import { setImmediate as settle } from "node:timers/promises";
 
 import { Lanes } from "../../static/js/uploads/lanes.js";
+import { sleep } from "../../static/js/uploads/retry.js";
 
 const REQUESTS = 5;
 const LEAST = 150;
@@ -11,11 +12,12 @@ const LEAST = 150;
 function setUp({ bytesLeft = 1e9, opens = async () => {}, limit = { bytesPerSecond: 0 } } = {}) {
   mock.timers.enable({ apis: ["setInterval", "setTimeout"] });
   let time = 0;
-  const line = { roundTrip: LEAST, opened: [], rate: 300_000 };
-  const open = async () => {
-    await new Promise((resolve) => setTimeout(resolve, 2 * LEAST));
+  const line = { roundTrip: LEAST, handshake: 2 * LEAST, opened: [], rate: 300_000 };
+  const open = async (signal) => {
+    await sleep(line.handshake, signal);
     await opens();
     const lane = { isOpen: true, underWay: 0, roundTrip: async () => line.roundTrip, close: () => (lane.isOpen = false) };
+    signal.addEventListener("abort", lane.close);
     line.opened.push(lane);
     return lane;
   };
@@ -35,13 +37,13 @@ function setUp({ bytesLeft = 1e9, opens = async () => {}, limit = { bytesPerSeco
 afterEach(() => mock.timers.reset());
 
 test("where packets get lost, lanes are opened until there are enough", async () => {
-  const { lanes, line, transfer, pass } = setUp();
+  const { lanes, line, transfer, pass, isOpen } = setUp();
   line.gain = 50_000;
   lanes.add(transfer);
   await pass(1_000);
   assert.equal(lanes.size, 0);
   await pass(14_000);
-  assert.equal(lanes.size + REQUESTS, 24);
+  assert.equal(REQUESTS + isOpen(), 24);
 });
 
 test("where the line is full, none is opened", async () => {
@@ -65,13 +67,44 @@ test("one slow round trip is a lost packet, and no full line", async () => {
 });
 
 test("lanes that bring nothing are given back, and not tried again soon", async () => {
-  const { lanes, transfer, pass, isOpen } = setUp();
+  const { lanes, line, transfer, pass, isOpen } = setUp();
   lanes.add(transfer);
   await pass(12_000);
   assert.equal(lanes.size, 0);
-  assert.ok(isOpen() <= 1, "the one that measures stays");
+  assert.equal(isOpen(), 1, "the one that measures stays");
   await pass(30_000);
   assert.equal(lanes.size, 0);
+  line.roundTrip = 2 * LEAST;
+  await pass(60_000);
+  assert.equal(isOpen(), 1, "the line has become full");
+});
+
+test("a lane that measures and was closed is replaced, and none is opened on a full line without it", async () => {
+  const { lanes, line, transfer, pass, isOpen } = setUp();
+  lanes.add(transfer);
+  await pass(500);
+  line.roundTrip = 2 * LEAST;
+  line.handshake = 4 * LEAST;
+  line.opened[0].close();
+  await pass(20_000);
+  assert.deepEqual([lanes.size, isOpen(), line.opened.length], [0, 1, 2]);
+  line.roundTrip = LEAST;
+  line.gain = 50_000;
+  await pass(5_000);
+  assert.ok(lanes.size > 0);
+});
+
+test("a lane that answers an empty message with a refusal is closed, and another one measures", async () => {
+  const { lanes, line, transfer, pass, isOpen } = setUp();
+  lanes.add(transfer);
+  await pass(500);
+  line.opened[0].roundTrip = async () => {
+    throw new Error("503");
+  };
+  await pass(500);
+  assert.equal(isOpen(), 0);
+  await pass(12_000);
+  assert.ok(isOpen() > 0);
 });
 
 for (const [kind, rate, bytesLeft] of [["fast", 7e6, 1e9], ["nearly done", 300_000, 600_000]]) {
@@ -116,7 +149,7 @@ test("without work all are closed after a while", async () => {
   await pass(15_000);
   lanes.remove(transfer);
   await pass(15_000);
-  assert.equal(isOpen(), 20, "another file may come");
+  assert.equal(isOpen(), 19, "another file may come");
   await pass(10_000);
   assert.equal(isOpen(), 0);
 });
@@ -126,14 +159,30 @@ test("no more are open than the server wants, and again as many once it wants no
   line.gain = 50_000;
   lanes.add(transfer);
   await pass(15_000);
-  lanes.allow(8);
-  await pass(1_000);
-  assert.equal(lanes.size + REQUESTS, 8);
-  assert.equal(isOpen(), lanes.size + 1);
-  lanes.allow(1);
-  await pass(1_000);
-  assert.equal(isOpen(), 1);
+  for (const [allowed, open] of [[8, 3], [7, 2], [6, 0], [1, 0]]) {
+    lanes.allow(allowed);
+    await pass(1_000);
+    assert.equal(isOpen(), open, `${allowed} are allowed, ${REQUESTS} of them for requests`);
+  }
   lanes.allow(Infinity);
   await pass(14_000);
-  assert.equal(lanes.size + REQUESTS, 24);
+  assert.equal(REQUESTS + isOpen(), 24);
+});
+
+test("what was being opened when the server came to want fewer is closed", async () => {
+  const { lanes, line, transfer, pass, isOpen } = setUp();
+  line.gain = 50_000;
+  lanes.add(transfer);
+  await pass(100);
+  lanes.allow(1);
+  await pass(1_000);
+  assert.equal(isOpen(), 0);
+  lanes.allow(Infinity);
+  await pass(3_000);
+  line.handshake = 5_000;
+  await pass(1_000);
+  const open = isOpen();
+  lanes.allow(REQUESTS + open);
+  await pass(10_000);
+  assert.equal(isOpen(), open);
 });

@@ -8,17 +8,34 @@ export class RateLimitChoice extends HTMLElement {
   /** `limit`, a RateLimit, follows the choice, that of other tabs too. */
   connect({ limit }) {
     const { choice } = partsOf(this);
-    const follow = () => {
-      choice.value = localStorage.getItem(KEY);
+    const follow = (value) => {
+      choice.value = value;
       if (choice.selectedIndex < 0) choice.value = "0"; // No choice yet, or one of another version of the page.
       limit.bytesPerSecond = Number(choice.value);
     };
     choice.addEventListener("change", () => {
-      localStorage.setItem(KEY, choice.value);
-      follow();
+      remember(choice.value);
+      follow(choice.value);
     });
-    window.addEventListener("storage", ({ key }) => key === KEY && follow());
-    follow();
+    window.addEventListener("storage", ({ key, newValue }) => key === KEY && follow(newValue));
+    follow(remembered());
+  }
+}
+
+/** Null without a choice, and where the browser blocks the data of sites: `localStorage` itself throws then. */
+function remembered() {
+  try {
+    return localStorage.getItem(KEY);
+  } catch {
+    return null;
+  }
+}
+
+function remember(choice) {
+  try {
+    localStorage.setItem(KEY, choice);
+  } catch {
+    // Blocked, or full: it holds until the page is left.
   }
 }
 

@@ -18,14 +18,16 @@ export function withQuery(url, query) {
   return `${url}${url.includes("?") ? "&" : "?"}${query}`;
 }
 
-/** Makes the `post` of a ChunkSender; `limit`, a RateLimit, says when a body may leave. */
-export function chunkPost({ url, limit }) {
+/** Makes the `post` of a ChunkSender; `limit`, a RateLimit, says when a body may leave, `checksums`, Checksums, its digest. */
+export function chunkPost({ url, limit, checksums }) {
   return async (chunk, { file, id, signal, onProgress }) => {
     const query = new URLSearchParams(chunkFields(chunk, { id, size: file.size }));
     const body = file.slice(chunk.start, chunk.end);
     const isAnswer = ({ received }) => Number.isFinite(received);
     // The bare chunk as the body: in a form it costs the browser a tenth more CPU time, see docs/performance.md.
     const headers = { ...JSON_WANTED, "Content-Type": "application/octet-stream" };
+    const digest = await checksums.contentDigest(body);
+    if (digest) headers["Content-Digest"] = digest;
     await limit.take(body.size, signal);
     return sendBody({ url: withQuery(url, query), headers }, body, { isAnswer, signal, onProgress });
   };

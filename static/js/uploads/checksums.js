@@ -1,6 +1,9 @@
 /** CRC32Cs of parts of files, computed by one worker of the page. */
 
-import { fileUnreadable } from "./problem.js";
+import { fileUnreadable, Problem } from "./problem.js";
+
+/** Longer chunks the server writes as they arrive, and does not hold until it has checked them; bytes. */
+const LONGEST_HELD = 1024 * 1024;
 
 const startWorker = () => new Worker(new URL("./crc32c_worker.js", import.meta.url), { type: "module" });
 
@@ -9,6 +12,7 @@ export class Checksums {
   #worker = null;
   #waiting = new Map();
   #number = 0;
+  #hasFailed = false;
 
   /** `start()` starts the worker; it is called when there is something to compute. */
   constructor({ start = startWorker } = {}) {
@@ -23,6 +27,20 @@ export class Checksums {
       this.#waiting.set(number, { resolve, reject });
       this.#worker.postMessage({ number, blob });
     });
+  }
+
+  /**
+   * Resolves to the Content-Digest of a chunk, or to null for a long one, and where the worker has failed; rejects like
+   * `of`. The server takes a short one that has it from two connections at once, and the first does not end the second.
+   */
+  async contentDigest(blob) {
+    if (blob.size > LONGEST_HELD || this.#hasFailed) return null;
+    try {
+      return `crc32c=:${await this.of(blob)}:`;
+    } catch (error) {
+      if (error instanceof Problem) throw error;
+      return null;
+    }
   }
 
   #started() {
@@ -41,6 +59,7 @@ export class Checksums {
   #fail(event) {
     event.preventDefault();
     this.#worker = null;
+    this.#hasFailed = true;
     for (const { reject } of this.#waiting.values()) reject(new Error("the worker for checksums has failed"));
     this.#waiting.clear();
   }

@@ -66,7 +66,10 @@ class Transfer {
   #signal;
   #requests = 0;
   #repeated = 0;
-  /** Chunk -> `{ sent, began, lane }`: bytes of it that have left, when it did, and its lane, if it has one. */
+  /**
+   * Chunk -> `{ sent, began, lane, isRepeated, stop }`: bytes of it that have left, when it did, its lane, if it has one,
+   * whether another one has it too, and what ends all that send it.
+   */
   #inFlight = new Map();
 
   constructor(upload, plan, tools, view) {
@@ -138,7 +141,7 @@ class Transfer {
     flight.isRepeated = true;
     this.#repeated += chunk.end - chunk.start;
     try {
-      this.#acknowledged(chunk, await lane.post(chunk, { file, id }));
+      this.#acknowledged(chunk, await lane.post(chunk, { file, id, signal: this.#signalOf(flight) }));
       return { hasSent: true, pause: 0 };
     } catch {
       return { hasSent: false, pause: 0 }; // The first one is still under way.
@@ -197,15 +200,23 @@ class Transfer {
     const onProgress = (share) => this.#show(chunk, share * bytes);
     const began = performance.now();
     this.#view.onProceed();
-    this.#inFlight.set(chunk, { sent: 0, began, lane, isRepeated: false });
-    const answer = await post(chunk, { file, id, signal: this.#signal, onProgress });
+    const flight = { sent: 0, began, lane, isRepeated: false, stop: new AbortController() };
+    this.#inFlight.set(chunk, flight);
+    const answer = await post(chunk, { file, id, signal: this.#signalOf(flight), onProgress });
     if (!chunk.isCell && !lane) this.#tools.pace.sent(chunk, performance.now() - began);
     this.#acknowledged(chunk, answer);
   }
 
-  /** The first answer for a chunk counts. */
+  #signalOf({ stop }) {
+    return AbortSignal.any([this.#signal, stop.signal]);
+  }
+
+  /** The first answer for a chunk counts; whatever else sends the chunk makes room for others. */
   #acknowledged(chunk, answer) {
-    if (!this.#inFlight.delete(chunk)) return;
+    const flight = this.#inFlight.get(chunk);
+    if (!flight) return;
+    this.#inFlight.delete(chunk);
+    flight.stop.abort();
     const bytes = coveredBytes(chunk.missing);
     this.#received += bytes;
     this.#stored = Math.max(this.#stored, answer.received ?? 0);

@@ -1,4 +1,4 @@
-/** Uses no more connections than the server wants: asks it when files come, and every minute while they are sent. */
+/** Uses no more connections than the server wants: asks it when a file is begun, and every minute while they are sent. */
 
 /** Milliseconds. */
 const EVERY = 60_000;
@@ -18,7 +18,7 @@ export class ConnectionAdvice {
     this.#isBusy = isBusy;
   }
 
-  /** Files are about to be sent. */
+  /** A file is about to be sent. */
   begin() {
     if (this.#timer !== null) return;
     this.#timer = setInterval(() => this.#look(), EVERY);

@@ -13,8 +13,8 @@ const LONGEST_SILENCE = 30_000;
 
 const NO_BYTES = new Uint8Array(0);
 
-/** Opens the WebSockets of `url`; resolves to a Lane, or rejects with a Problem. `limit` is a RateLimit. */
-export function laneOpener({ url, limit, WebSocket = globalThis.WebSocket }) {
+/** Opens the WebSockets of `url`; resolves to a Lane, or rejects with a Problem. `limit` is a RateLimit, `checksums` Checksums. */
+export function laneOpener({ url, limit, checksums, WebSocket = globalThis.WebSocket }) {
   return (signal) =>
     new Promise((resolve, reject) => {
       const socket = new WebSocket(url, SUBPROTOCOL);
@@ -23,7 +23,7 @@ export function laneOpener({ url, limit, WebSocket = globalThis.WebSocket }) {
       signal.addEventListener("abort", end, { once: true });
       socket.addEventListener("open", () => {
         clearTimeout(timer);
-        resolve(new Lane(socket, limit));
+        resolve(new Lane(socket, limit, checksums));
       });
       socket.addEventListener("close", () => {
         clearTimeout(timer);
@@ -45,12 +45,14 @@ export function lanesUrl(uploadUrl, base = globalThis.location?.href) {
 export class Lane {
   #socket;
   #limit;
+  #checksums;
   #waiting = [];
   #timer = null;
 
-  constructor(socket, limit) {
+  constructor(socket, limit, checksums) {
     this.#socket = socket;
     this.#limit = limit;
+    this.#checksums = checksums;
     socket.binaryType = "arraybuffer";
     socket.addEventListener("message", ({ data }) => this.#answered(data));
     socket.addEventListener("close", () => this.#lost());
@@ -65,15 +67,22 @@ export class Lane {
     return this.#waiting.length;
   }
 
-  /** Sends a chunk; resolves to the server's answer, rejects with a Problem, or if the file cannot be read. */
-  async post(chunk, { file, id }) {
-    const head = new TextEncoder().encode(JSON.stringify({ query: String(queryOf(chunk, { id, size: file.size })) }));
-    const bytes = new Uint8Array(await file.slice(chunk.start, chunk.end).arrayBuffer());
+  /**
+   * Sends a chunk; resolves to the server's answer, rejects with a Problem, or if the file cannot be read. Aborted before
+   * it leaves, it does not leave; later it is answered all the same.
+   */
+  async post(chunk, { file, id, signal }) {
+    const query = String(new URLSearchParams(chunkFields(chunk, { id, size: file.size })));
+    const blob = file.slice(chunk.start, chunk.end);
+    const [digest, buffer] = await Promise.all([this.#checksums.contentDigest(blob), blob.arrayBuffer()]);
+    const head = new TextEncoder().encode(JSON.stringify(digest ? { query, digest } : { query }));
+    const bytes = new Uint8Array(buffer);
     const message = new Uint8Array(2 + head.length + bytes.length);
     new DataView(message.buffer).setUint16(0, head.length);
     message.set(head, 2);
     message.set(bytes, 2 + head.length);
-    await this.#limit.take(bytes.length);
+    await this.#limit.take(bytes.length, signal);
+    signal.throwIfAborted();
     return this.#ask(message);
   }
 
@@ -116,8 +125,4 @@ export class Lane {
     this.close();
     for (const { reject } of this.#waiting.splice(0)) reject(connectionLost());
   }
-}
-
-function queryOf(chunk, { id, size }) {
-  return new URLSearchParams(chunkFields(chunk, { id, size }));
 }

@@ -6,7 +6,7 @@
 
 import { sleep } from "./retry.js";
 
-/** Connections at once, with those of the XMLHttpRequests. */
+/** Connections at once, with those of the XMLHttpRequests and the one that measures. */
 const MOST_CONNECTIONS = 24;
 
 /** How often to look, milliseconds. */
@@ -71,7 +71,9 @@ export class Lanes {
   /** The rate before the first lane, and since when there are enough of them to judge. */
   #rateBefore = 0;
   #judgedAt = null;
+  /** The lane that measures, and what ends it: it outlives those that carry chunks. */
   #probe = null;
+  #measuring = new AbortController();
   #probedAt = -Infinity;
 
   /** `open(signal)` resolves to a Lane; `requests` is how many XMLHttpRequests go on beside; `limit`, a RateLimit. */
@@ -86,8 +88,13 @@ export class Lanes {
   /** Opens no more connections than this; lanes beyond it end once what is under way in them is answered. */
   allow(count) {
     this.#allowed = Math.min(this.#most, count);
-    const spare = Math.max(0, this.#allowed - this.#requests);
-    for (const lane of [...this.#lanes].slice(spare)) this.#lanes.delete(lane);
+    for (const lane of [...this.#lanes].slice(this.#room)) this.#lanes.delete(lane);
+    if (this.#room === 0) this.#closeProbe();
+  }
+
+  /** Lanes that may carry chunks, beside the requests and the lane that measures. */
+  get #room() {
+    return Math.max(0, this.#allowed - this.#requests - 1);
   }
 
   /** How many carry chunks. */
@@ -121,7 +128,8 @@ export class Lanes {
       if (now - this.#idleSince > IDLE) this.#end();
       return;
     }
-    if (!this.#probe && !this.#isOpening && now >= this.#settledUntil) this.#openProbe();
+    if (this.#probe && !this.#probe.isOpen) this.#probeFailed();
+    if (!this.#probe && !this.#isOpening && this.#room > 0 && now >= this.#settledUntil) this.#openProbe();
     this.#probeSometimes(now);
     if (this.#judgedAt !== null && now >= this.#judgedAt) this.#judge(now);
     if (this.#isWorthOpening(now)) this.#openOne();
@@ -138,8 +146,8 @@ export class Lanes {
     clearInterval(this.#timer);
     this.#timer = null;
     this.#closeAll();
-    this.#probe?.close();
-    this.#probe = null;
+    this.#closeProbe();
+    this.#line = new LineWatch();
   }
 
   #closeAll() {
@@ -150,11 +158,26 @@ export class Lanes {
     this.#judgedAt = null;
   }
 
-  /** The first one carries no chunks: opened before they fill the line, it knows how long a round trip takes at least. */
+  #closeProbe() {
+    this.#measuring.abort();
+    this.#measuring = new AbortController();
+    this.#probe?.close();
+    this.#probe = null;
+    this.#line.forgetLatest();
+  }
+
+  #probeFailed() {
+    this.#closeProbe();
+    this.#failed();
+  }
+
+  /**
+   * The first one carries no chunks: opened before they fill the line, it knows how long a round trip takes at least. One
+   * that takes its place later would not.
+   */
   async #openProbe() {
     const began = this.#now();
-    this.#line = new LineWatch(began);
-    this.#probe = await this.#opened();
+    this.#probe = await this.#opened(this.#measuring.signal);
     // TCP's round trip, and that of the request; with TLS it is more than two, and the first probe says so.
     if (this.#probe) this.#line.tookAtMost((this.#now() - began) / 2);
   }
@@ -162,12 +185,12 @@ export class Lanes {
   async #probeSometimes(now) {
     if (!this.#probe?.isOpen || this.#probe.underWay > 0 || now - this.#probedAt < PROBE) return;
     this.#probedAt = now;
+    const probe = this.#probe;
     try {
-      const took = await this.#probe.roundTrip(this.#now);
+      const took = await probe.roundTrip(this.#now);
       this.#line.took(took, this.#now());
     } catch {
-      this.#probe = null;
-      this.#failed(this.#closing.signal);
+      if (this.#probe === probe) this.#probeFailed();
     }
   }
 
@@ -175,10 +198,10 @@ export class Lanes {
     const left = [...this.#transfers].reduce((sum, { bytesLeft }) => sum + bytesLeft, 0);
     const rate = this.#line.rate(now);
     return (
-      this.#probe !== null &&
+      this.#probe?.isOpen &&
       !this.#isOpening &&
       this.#limit.bytesPerSecond === 0 &&
-      this.#requests + this.#lanes.size < this.#allowed &&
+      this.#lanes.size < this.#room &&
       now - this.#beganAt >= START &&
       now >= this.#settledUntil &&
       rate < FAST &&
@@ -189,22 +212,22 @@ export class Lanes {
 
   async #openOne() {
     if (this.#lanes.size === 0) this.#rateBefore = this.#line.rate(this.#now());
-    const lane = await this.#opened();
+    const lane = await this.#opened(this.#closing.signal);
     if (!lane) return;
+    if (this.#lanes.size >= this.#room) return lane.close();
     this.#lanes.add(lane);
     for (let message = 0; message < MESSAGES_AT_ONCE; message += 1) this.#drive(lane, this.#closing.signal);
     if (this.#requests + this.#lanes.size >= JUDGED_AT) this.#judgedAt ??= this.#now() + JUDGED_AFTER;
   }
 
-  async #opened() {
-    const { signal } = this.#closing;
+  async #opened(signal) {
     this.#isOpening = true;
     try {
       const lane = await this.#open(signal);
       if (signal.aborted) lane.close();
       return signal.aborted ? null : lane;
     } catch {
-      this.#failed(signal);
+      if (!signal.aborted) this.#failed();
       return null;
     } finally {
       this.#isOpening = false;
@@ -228,12 +251,12 @@ export class Lanes {
     } catch (error) {
       if (!signal.aborted) throw error;
     }
-    if (this.#lanes.delete(lane)) this.#failed(signal);
+    if (this.#lanes.delete(lane)) this.#failed();
     else if (lane.underWay === 0) lane.close();
   }
 
-  #failed(signal) {
-    if (!signal.aborted) this.#settledUntil = Math.max(this.#settledUntil, this.#now() + AGAIN);
+  #failed() {
+    this.#settledUntil = Math.max(this.#settledUntil, this.#now() + AGAIN);
   }
 
   #next() {
@@ -251,11 +274,7 @@ class LineWatch {
   #least = Infinity;
   #latest = [];
   #fullAt = -Infinity;
-  #since;
-
-  constructor(now = 0) {
-    this.#since = now;
-  }
+  #since = 0;
 
   /** Nothing was sent before. */
   begin(now) {
@@ -287,7 +306,13 @@ class LineWatch {
     if (median > LONGER * this.#least + LONGER_BY) this.#fullAt = now;
   }
 
+  /** The lane that measures is closed; the least round trip of the line stays known. */
+  forgetLatest() {
+    this.#latest = [];
+  }
+
+  /** Also while nothing is known. */
   isFull(now) {
-    return now - this.#fullAt < CALM;
+    return this.#latest.length === 0 || now - this.#fullAt < CALM;
   }
 }

@@ -19,8 +19,8 @@ const MOST_WEIGHT = 3 * WEIGHT_OF_CHUNK;
 export const STOPPED = "stopped";
 
 /**
- * Emits `added`, `changed`, `removed`, `completed`, `cancelled` and `discard-failed`; `detail` is the upload, for
- * `added` a list.
+ * Emits `added`, `started`, `changed`, `removed`, `completed`, `cancelled` and `discard-failed`; `detail` is the upload,
+ * for `added` a list.
  *
  * `steps` does the work: `prepare(upload, signal)` finds out what is missing, `send(upload, plan, signal)` sends it,
  * `verify(upload, signal)` waits for the server's check and `discard(upload)` deletes it from the server. `view` is
@@ -173,6 +173,7 @@ export class UploadQueue extends EventTarget {
     const control = new AbortController();
     this.#controls.set(upload, control);
     this.#runningWeight += weight;
+    this.#emit("started", upload);
     try {
       await this.#work(upload, control.signal);
     } catch (error) {
