@@ -331,7 +331,8 @@ class ChunkSender:
             "POST", f"/upload?{query}", data=body, headers=headers, handle=handle
         )
         answer = json_object(response)
-        self._opened.sums.add(chunk.span, checksum.crc32c)
+        if checksum.crc32c is not None:
+            self._opened.sums.add(chunk.span, checksum.crc32c)
         if answer.get("complete"):
             self.completed = answer
 
