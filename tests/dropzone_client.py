@@ -30,6 +30,17 @@ def crc32c_of(content: bytes) -> str:
     return b64encode(checksum.to_bytes(4, "big")).decode()
 
 
+def forged(content: bytes, position: int) -> bytes:
+    """Other bytes with the same CRC32C: 12 of them, from there on, are others."""
+    other = b"forged!!"
+    # Bytes and their CRC32C, without its first and last inversion, leave it as it was.
+    difference = other + (crc32c(other, 0xFFFFFFFF) ^ 0xFFFFFFFF).to_bytes(4, "little")
+    changed = bytearray(content)
+    for at, byte in enumerate(difference, position):
+        changed[at] ^= byte
+    return bytes(changed)
+
+
 @dataclass
 class ChunkedFile:
     """A file to send, and its chunk size."""

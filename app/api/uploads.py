@@ -64,10 +64,15 @@ def create() -> tuple[Response, int, dict[str, str]]:
 @blueprint.get("")
 @requires(Action.FOLLOW)
 def index() -> Response:
-    """Uploads in progress; with `id`, those with these ids, also complete ones."""
+    """Uploads in progress; with `id`, those with these ids, also complete ones.
+
+    Of those with these ids, the SHA-256 will be computed if the request wants it.
+    """
     uploads = current_services().uploads
     if ids := request.args.getlist("id"):
         found = uploads.get_all(current_scope(), _parse_ids(ids))
+        if wants_sha256():
+            current_services().library.want_sha256(*found)
     else:
         found = uploads.active(current_scope(), LIST_LIMIT)
     return jsonify({"uploads": _with_senders(found)})

@@ -408,12 +408,12 @@ class UploadRecords:
                 .values(sha256=digest, is_sha256_wanted=False)
             )
 
-    def want_sha256(self, upload_id: UploadId) -> None:
-        """Let `without_sha256` name an upload first, whatever other checksum it has."""
+    def want_sha256(self, upload_ids: Collection[UploadId]) -> None:
+        """Let `without_sha256` name uploads first, whatever other checksum they have."""
         with self._database.write() as connection:
             connection.execute(
                 update(uploads)
-                .where(uploads.c.id == upload_id, uploads.c.sha256.is_(None))
+                .where(uploads.c.id.in_(upload_ids), uploads.c.sha256.is_(None))
                 .values(is_sha256_wanted=True)
             )
 

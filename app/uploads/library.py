@@ -61,10 +61,10 @@ class VideoLibrary:
         self._let_group_read = let_group_read
         self._sign_url = sign_url
 
-    def want_sha256(self, video: Upload) -> None:
-        """Have its SHA-256 computed soon, or once it is complete, unless that is on record."""
-        if video.sha256 is None:
-            self._records.want_sha256(video.id)
+    def want_sha256(self, *videos: Upload) -> None:
+        """Have their SHA-256 computed soon, or once they are complete, unless it is on record."""
+        if without := [video.id for video in videos if video.sha256 is None]:
+            self._records.want_sha256(without)
 
     def page(
         self,

@@ -1,13 +1,15 @@
 """Sends bundles over several connections; each file is stored once, whatever breaks.
 
 If an answer is lost, the bundle is sent again. The server recognizes by its fingerprint a file that
-it has stored or is storing, and gives the receipt of the first time.
+it has stored or is storing, and gives the receipt of the first time. Whether that is the same file
+is told by its SHA-256: anybody may have stored another one under that fingerprint.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from sluice_client.bundles import Bundle, BundleBody, make_bundles
@@ -21,13 +23,13 @@ from sluice_client.errors import (
     SluiceError,
     problem_of,
 )
-from sluice_client.hashing import FileHash, Kind, in_transit
+from sluice_client.hashing import Kind, hash_of, in_transit
 from sluice_client.local_file import LocalFile
 from sluice_client.progress import Meter
 from sluice_client.resume_store import UploadRecord
 from sluice_client.retry import Patience
-from sluice_client.transport import json_object
-from sluice_client.uploader import UploadContext, Uploaded
+from sluice_client.transport import Transport, json_object
+from sluice_client.uploader import UploadContext, Uploaded, await_sha256
 
 CONNECTIONS = 4
 """Maximum number of bundles at once. A server that waits for its disk gains little from more, and
@@ -129,6 +131,12 @@ class BundleSender:
 
     def _settle(self, bundle: Bundle, receipts: list[dict[str, Any]]) -> None:
         """Files that the server cannot take yet stay in the bundle; raises its reason for one."""
+        known = {
+            file: str(receipt["id"])
+            for file, receipt in zip(bundle.files, receipts, strict=True)
+            if receipt.get("known")
+        }
+        same = find_same(self._transport, known)
         not_yet: dict[LocalFile, Refused] = {}
         for file, receipt in zip(bundle.files, receipts, strict=True):
             if "error" in receipt:
@@ -138,9 +146,9 @@ class BundleSender:
                     not_yet[file] = refused
                 else:
                     self._report(file, refused)
-            elif bundle.checksums[file].is_in(receipt):
-                self._stored(file, receipt, bundle.checksums[file])
-            elif receipt.get("known"):
+            elif file in same or (file not in known and bundle.checksums[file].is_in(receipt)):
+                self._stored(file, same.get(file, receipt))
+            elif file in known:
                 self._leave_over([file])
             else:
                 self._report(file, self._mismatch(file, str(receipt["id"])))
@@ -155,11 +163,11 @@ class BundleSender:
         )
         return ContentMismatch(f"{file.path}: the bytes that arrived differ from those sent.")
 
-    def _stored(self, file: LocalFile, receipt: dict[str, Any], checksum: FileHash) -> None:
+    def _stored(self, file: LocalFile, receipt: dict[str, Any]) -> None:
         server, path = self._transport.base_url, str(file.path.absolute())
         fingerprint, video_id = self._fingerprints[file], str(receipt["id"])
         self._context.store.save(
-            UploadRecord(server, fingerprint, video_id, path, file.size, checksum.digest_field())
+            UploadRecord(server, fingerprint, video_id, path, file.size, is_stored=True)
         )
         self._transport.has_kept_bytes = True
         self._report(file, uploaded(server, file, receipt, sent=file.size))
@@ -185,6 +193,25 @@ class BundleSender:
     def _report(self, file: LocalFile, outcome: Outcome) -> None:
         with self._lock:
             self._on_outcome(file, outcome)
+
+
+def find_same(
+    transport: Transport, ids: Mapping[LocalFile, str]
+) -> dict[LocalFile, dict[str, Any]]:
+    """Of files and the uploads that may be theirs: those that are, as the server describes them."""
+    documents = await_sha256(transport, list(ids.values()))
+    same = {}
+    for file, upload_id in ids.items():
+        document = documents.get(upload_id)
+        with suppress(FileProblem, ContentMismatch):  # It is reported once it is sent.
+            if document and document[Kind.SHA256] == _sha256_of(file, transport.stop):
+                same[file] = document
+    return same
+
+
+def _sha256_of(file: LocalFile, stop: threading.Event) -> str:
+    with file.open() as descriptor:
+        return hash_of(descriptor, 0, file.size, Kind.SHA256, stop=stop).result()
 
 
 def uploaded(server: str, file: LocalFile, document: Mapping[str, Any], *, sent: int) -> Uploaded:

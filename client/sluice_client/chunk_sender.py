@@ -53,7 +53,8 @@ class _Sending:
     """A chunk on its way; `sent` bytes of it have left.
 
     Its `twin` is another request with the same chunk. Once that is acknowledged, this one
-    `is_spare`. A repetition does not count as progress while it runs.
+    `is_spare`, and ends as soon as it can: at once, unless it is still connecting. A repetition
+    does not count as progress while it runs.
     """
 
     chunk: Chunk
@@ -63,6 +64,12 @@ class _Sending:
     sent: int = 0
     began: float = field(default_factory=time.monotonic)
     handle: AbortHandle = field(default_factory=AbortHandle)
+    thread: threading.Thread = field(default_factory=threading.current_thread)
+
+    @property
+    def counted(self) -> int:
+        """Bytes of it that count as progress."""
+        return 0 if self.is_repetition else self.sent
 
     @property
     def is_sent(self) -> bool:
@@ -110,7 +117,6 @@ class ChunkSender:
         self._is_summed = False
         self._first: list[Span] = []
         self._sendings: list[_Sending] = []
-        self._answering = 0
         self._repeated_bytes = 0
         self._changed = threading.Condition()
         self._patience: Patience = transport.patience()
@@ -132,12 +138,6 @@ class ChunkSender:
         self._first = needed_first(self._read_at, self._opened.file.size)
         self._crew.run()
 
-    def _notice_room(self) -> None:
-        """Wake a waiting thread if there may be more connections by now."""
-        if self._missing and self._may_begin():
-            with self._changed:
-                self._changed.notify()
-
     def _read_at(self, position: int, count: int) -> bytes:
         return os.pread(self._opened.descriptor, count, position)
 
@@ -152,13 +152,15 @@ class ChunkSender:
                     self._learn(error, chunk, sending.sent)
                 self._finish(sending, sent_until=chunk.span.start)
                 if sending.is_spare:
-                    continue
+                    return
                 failures += 1
                 if not self._is_cured_by_other_chunks(error, chunk):
                     self._patience.wait_after(error, failures)
             else:
-                failures = 0
                 self._finish(sending, sent_until=sent_until)
+                if sending.is_spare:
+                    return
+                failures = 0
 
     def _take(self) -> _Sending | None:
         """The next chunk; waits while all are in flight, as one of them may still fail.
@@ -201,7 +203,8 @@ class ChunkSender:
     def _may_begin(self) -> bool:
         """Whether there is a connection to send on, besides those that only wait for an answer."""
         most = self._parallel
-        return len(self._sendings) - min(self._answering, most) < most
+        answering = sum(each.is_sent for each in self._sendings)
+        return len(self._sendings) - min(answering, most) < most
 
     @property
     def _parallel(self) -> int:
@@ -248,30 +251,34 @@ class ChunkSender:
 
     def _finish(self, sending: _Sending, *, sent_until: int) -> None:
         """The server has the chunk up to there; the rest is missing unless a twin sends it."""
-        chunk, twin = sending.chunk, sending.twin
+        span, twin = sending.chunk.span, sending.twin
+        gained = sent_until - span.start - sending.counted
+        if not sending.is_repetition:
+            gained = min(gained, 0)
         with self._changed:
+            if sending.is_spare:
+                return
             self._sendings.remove(sending)
-            has_twin = twin in self._sendings
-            if twin is None or not (has_twin or sending.is_spare):
-                self._missing.add(sent_until, chunk.span.end)
-            elif has_twin and sent_until == chunk.span.end:
-                twin.is_spare = True
-                twin.handle.abort()
+            if twin is None or twin not in self._sendings:
+                self._missing.add(sent_until, span.end)
+            elif sent_until == span.end:
+                self._leave(twin)
+                gained -= twin.counted
             self._changed.notify_all()
-        counted = 0 if sending.is_repetition else sending.sent
-        gained = (0 if sending.is_spare else sent_until - chunk.span.start) - counted
-        self._meter.moved(gained if sending.is_repetition else min(gained, 0))
+        self._meter.moved(gained)
+
+    def _leave(self, spare: _Sending) -> None:
+        """End a request that is not needed any more, without waiting for its end."""
+        spare.is_spare = True
+        self._sendings.remove(spare)
+        self._crew.abandon(spare.thread)
+        spare.handle.abort()
 
     def _send(self, sending: _Sending) -> int:
         """Return where the bytes end that the server has; raises any `SluiceError`."""
         self._opened.file.check_unchanged()
         chunk = sending.chunk
-        try:
-            end = self._deliver(sending)
-        finally:
-            if sending.is_sent:
-                with self._changed:
-                    self._answering -= 1
+        end = self._deliver(sending)
         of_one_cell = min(1, chunk.size / chunk.span.length)
         seconds, length = sending.seconds * of_one_cell, end - chunk.span.start
         self._pace.sent(length, seconds=seconds, size=chunk.size)
@@ -281,15 +288,14 @@ class ChunkSender:
 
     def _body(self, span: Span, sending: _Sending) -> FileSlice:
         def count(block: int) -> None:
-            sending.sent += block
+            with self._changed:
+                if sending.is_spare:
+                    return
+                sending.sent += block
+                if sending.is_sent or (self._missing and self._may_begin()):
+                    self._changed.notify()
             if not sending.is_repetition:
                 self._meter.moved(block)
-            if sending.is_sent:
-                with self._changed:
-                    self._answering += 1
-                    self._changed.notify()
-            else:
-                self._notice_room()
 
         def is_over() -> bool:
             return sending.is_spare or self._crew.is_over
@@ -331,7 +337,8 @@ class ChunkSender:
             "POST", f"/upload?{query}", data=body, headers=headers, handle=handle
         )
         answer = json_object(response)
-        self._opened.sums.add(chunk.span, checksum.crc32c)
+        if checksum.crc32c is not None:
+            self._opened.sums.add(chunk.span, checksum.crc32c)
         if answer.get("complete"):
             self.completed = answer
 

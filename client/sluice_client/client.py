@@ -273,7 +273,7 @@ class Client:
 
     def unfinished(self) -> list[UploadRecord]:
         """Unfinished uploads of this machine to this server."""
-        records = [record for record in self._store.all() if record.checksum is None]
+        records = [record for record in self._store.all() if not record.is_stored]
         return [record for record in records if record.server == self.options.server]
 
     def examine(self, pause_seconds: float = PAUSE_SECONDS) -> Iterator[Finding]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 from contextlib import suppress
+from dataclasses import dataclass
 
 BBR, SYSTEM = "bbr", "system"
 
@@ -15,17 +16,30 @@ _NAME_BYTES = 16
 """TCP_CA_NAME_MAX of linux/tcp.h."""
 
 
-def congestion_control(wanted: str) -> str:
-    """What connections get that ask for `wanted`: that of the system where it cannot be chosen.
+@dataclass(frozen=True, slots=True)
+class CongestionControl:
+    """What connections get; `name` is empty where the system does not tell.
 
-    For `SYSTEM` they do not ask. Empty where the system does not tell.
+    They ask for it only if it `is_chosen`, and otherwise get that of the system.
     """
+
+    name: str
+    is_chosen: bool
+
+
+def congestion_control(wanted: str) -> CongestionControl:
+    """What connections get that want `wanted`: that of the system where it cannot be chosen."""
     option = getattr(socket, "TCP_CONGESTION", None)
     if option is None:
-        return ""
+        return CongestionControl("", is_chosen=False)
+    is_chosen = False
     with socket.socket() as trial:
-        if wanted != SYSTEM:
+        if wanted not in {SYSTEM, _name_of(trial, option)}:
             with suppress(OSError):  # The kernel has no such one, or not for everybody.
                 trial.setsockopt(socket.IPPROTO_TCP, option, wanted.encode())
-        name = trial.getsockopt(socket.IPPROTO_TCP, option, _NAME_BYTES)
-    return name.rstrip(b"\0").decode()
+                is_chosen = True
+        return CongestionControl(_name_of(trial, option), is_chosen)
+
+
+def _name_of(trial: socket.socket, option: int) -> str:
+    return trial.getsockopt(socket.IPPROTO_TCP, option, _NAME_BYTES).rstrip(b"\0").decode()

@@ -52,6 +52,11 @@ class Crew:
                 thread.start()
                 self._threads.append(thread)
 
+    def abandon(self, thread: threading.Thread) -> None:
+        """Do not wait for one of the threads: nothing depends on what it still does."""
+        with self._lock:
+            self._threads.remove(thread)
+
     def _new_thread(self) -> threading.Thread:
         return threading.Thread(target=self._run, name="transfer", daemon=True)
 

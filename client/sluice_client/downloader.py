@@ -149,10 +149,9 @@ class Downloader:
             size = target.stat().st_size if target.is_file() else None
             if size == remote.length:
                 problem = "exists, and the server has no checksum to compare it with"
-                kind = self._kind_of(remote)
                 with target.open("rb", buffering=0) as file:
                     stop = self._transport.stop
-                    running = hash_of(file.fileno(), 0, size, kind, stop=stop)
+                    running = hash_of(file.fileno(), 0, size, Kind.SHA256, stop=stop)
                 if self._compare(remote, running):
                     return self._fetched(remote, str(target), running, resumed=size)
         except ContentMismatch:

@@ -55,28 +55,28 @@ def compare(kind: Kind, here: str, document: Mapping[str, Any], name: str) -> No
 
 
 class FileHash:
-    """The checksum of bytes in a row."""
+    """The checksum of bytes in a row. `crc32c` is its value, None if it is a SHA-256."""
 
     def __init__(self, kind: Kind, *, crc32c: int = 0) -> None:
         self.kind = kind
         self._sha256 = hashlib.sha256()
-        self._crc32c = find_crc32c() if kind is Kind.CRC32C else None
-        self.crc32c = crc32c
+        self._continue = find_crc32c() if kind is Kind.CRC32C else None
+        self.crc32c = None if self._continue is None else crc32c
 
     def update(self, block: bytes | memoryview) -> None:
         """The next bytes."""
-        if self._crc32c is None:
+        if self._continue is None or self.crc32c is None:
             self._sha256.update(block)
         else:
-            self.crc32c = self._crc32c(block, self.crc32c)
+            self.crc32c = self._continue(block, self.crc32c)
 
     def result(self) -> str:
         """Of all bytes so far, as the server writes it."""
-        return self._sha256.hexdigest() if self._crc32c is None else self.base64()
+        return self._sha256.hexdigest() if self.crc32c is None else self.base64()
 
     def base64(self) -> str:
         """Of all bytes so far."""
-        if self._crc32c is None:
+        if self.crc32c is None:
             return b64encode(self._sha256.digest()).decode()
         return b64encode(self.crc32c.to_bytes(4, "big")).decode()
 

@@ -6,20 +6,16 @@ import queue
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from sluice_client.bundle_sender import BundleSender, OnOutcome, uploaded
+from sluice_client.bundle_sender import BundleSender, OnOutcome, find_same, uploaded
 from sluice_client.crew import Crew
 from sluice_client.errors import (
-    ContentMismatch,
     FileProblem,
     Interrupted,
     KeyRefused,
-    Refused,
     ServerUnreachable,
     SluiceError,
 )
-from sluice_client.hashing import hash_of, in_transit
 from sluice_client.local_file import LocalFile
 from sluice_client.progress import Meter, Phase, ProgressListener
 from sluice_client.uploader import UploadContext, Uploaded, upload_file
@@ -27,9 +23,6 @@ from sluice_client.uploader import UploadContext, Uploaded, upload_file
 FILES_AT_ONCE = 2
 """While the server verifies one, the next is sent. More gain nothing: the bandwidth or the server's
 disk is the limit, and every file uses several connections already."""
-
-IDS_AT_ONCE = 100
-"""Most uploads that the server is asked about in one request."""
 
 
 def upload_many(
@@ -104,46 +97,18 @@ def _fingerprints(files: Sequence[LocalFile], on_outcome: OnOutcome) -> dict[Loc
 
 def _stored_before(
     context: UploadContext, fingerprints: Mapping[LocalFile, str]
-) -> dict[LocalFile, Uploaded | SluiceError]:
-    """The outcomes for files that an earlier run stored, as far as they are there and unchanged."""
+) -> dict[LocalFile, Uploaded]:
+    """The outcomes for files that an earlier run stored, as far as they are there and the same."""
     server = context.transport.base_url
-    outcomes: dict[LocalFile, Uploaded | SluiceError] = {}
     ids: dict[LocalFile, str] = {}
     for file, fingerprint in fingerprints.items():
         record = context.store.load(server, fingerprint)
-        try:
-            if record and record.checksum and record.checksum == _checksum_of(file):
-                ids[file] = record.id
-        except (FileProblem, ContentMismatch) as error:
-            outcomes[file] = error
-    documents = _stored(context, list(ids.values()))
-    for file, upload_id in ids.items():
-        if upload_id in documents:
-            outcomes[file] = uploaded(server, file, documents[upload_id], sent=0)
-        else:
-            context.store.forget(server, fingerprints[file])
-    return outcomes
-
-
-def _stored(context: UploadContext, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """What the server says of those of the uploads that are still there, complete."""
-    documents: dict[str, dict[str, Any]] = {}
-    for start in range(0, len(ids), IDS_AT_ONCE):
-        query = {"id": ids[start : start + IDS_AT_ONCE]}
-        try:
-            page = context.transport.json("GET", "/api/uploads", params=query)
-        except KeyRefused:
-            raise
-        except Refused:  # The bundles find them by their fingerprints.
-            continue
-        found = [each for each in page.get("uploads", []) if each["state"] == "complete"]
-        documents |= {str(each["id"]): each for each in found}
-    return documents
-
-
-def _checksum_of(file: LocalFile) -> str:
-    with file.open() as descriptor:
-        return hash_of(descriptor, 0, file.size, in_transit()).digest_field()
+        if record and record.is_stored:
+            ids[file] = record.id
+    same = find_same(context.transport, ids)
+    for file in ids.keys() - same.keys():
+        context.store.forget(server, fingerprints[file])
+    return {file: uploaded(server, file, document, sent=0) for file, document in same.items()}
 
 
 def _one_by_one(

@@ -25,17 +25,14 @@ SUFFIXES = (".json", ".tmp")
 
 @dataclass(frozen=True, slots=True)
 class UploadRecord:
-    """An upload under way, or (with `checksum`) a small file that was stored.
-
-    The checksum is that of `FileHash.digest_field`.
-    """
+    """An upload under way, or a small file that `is_stored`."""
 
     server: str
     fingerprint: str
     id: str
     path: str
     length: int
-    checksum: str | None = None
+    is_stored: bool = False
 
 
 class ResumeStore:
@@ -67,7 +64,7 @@ class ResumeStore:
         """Write a record whole: a crash leaves the old one or the new one."""
         path = self._path(record.server, record.fingerprint)
         # For a bundled file a sync would cost more than the file.
-        self._write(path, json.dumps(asdict(record)), is_synced=record.checksum is None)
+        self._write(path, json.dumps(asdict(record)), is_synced=not record.is_stored)
 
     def forget(self, server: str, fingerprint: str) -> None:
         """Remove a record; harmless without one."""

@@ -21,7 +21,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import HTTPError, MaxRetryError, NameResolutionError, NewConnectionError
 
-from sluice_client.congestion import BBR, congestion_control
+from sluice_client.congestion import BBR, CongestionControl, congestion_control
 from sluice_client.connections import BOUNDS, BOUNDS_OF_BBR, Bounds
 from sluice_client.errors import ConnectionFailed, KeyRefused, Refused, SluiceError, problem_of
 from sluice_client.line_state import OpenSockets
@@ -108,7 +108,7 @@ class Transport:
     @property
     def bounds(self) -> Bounds:
         """How many connections are of use with this congestion control."""
-        return BOUNDS_OF_BBR if self.congestion_control.startswith(BBR) else BOUNDS
+        return BOUNDS_OF_BBR if self.congestion_control.name.startswith(BBR) else BOUNDS
 
     @property
     def first_connections(self) -> int:
@@ -330,7 +330,7 @@ class _Adapter(HTTPAdapter):
         return type("WatchedPool", (pool,), {"ConnectionCls": Watched})
 
 
-def _socket_options(stall_seconds: float, control: str) -> list[SocketOption]:
+def _socket_options(stall_seconds: float, control: CongestionControl) -> list[SocketOption]:
     """The options that this system has."""
     wanted = {
         "TCP_NODELAY": 1,
@@ -343,8 +343,8 @@ def _socket_options(stall_seconds: float, control: str) -> list[SocketOption]:
     for name, value in wanted.items():
         if hasattr(socket, name):
             options.append((socket.IPPROTO_TCP, getattr(socket, name), value))
-    if control:
-        options.append((socket.IPPROTO_TCP, socket.TCP_CONGESTION, control.encode()))
+    if control.is_chosen:
+        options.append((socket.IPPROTO_TCP, socket.TCP_CONGESTION, control.name.encode()))
     if NOTSENT_LOWAT is not None:
         options.append((socket.IPPROTO_TCP, NOTSENT_LOWAT, UNSENT_BYTES))
     return options

@@ -69,6 +69,20 @@ def test_a_sha256_is_computed_once_it_is_wanted(server: Server, kind: str) -> No
     assert server.get(path).json()["sha256"] == hashlib.sha256(CONTENT).hexdigest()
 
 
+def test_the_sha256_of_several_uploads_is_computed_once_it_is_wanted(server: Server) -> None:
+    ids = [create(server) for _ in range(2)]
+    for upload_id in ids:
+        for index in range(4):
+            send(server, upload_id, index, "crc32c")
+
+    def sha256s(**headers: str) -> list[str | None]:
+        answer = server.get(f"/api/uploads?id={'&id='.join(ids)}", headers=headers)
+        return [upload["sha256"] for upload in answer.json()["uploads"]]
+
+    assert sha256s(**WISH) == [None, None]
+    wait_until(lambda: all(sha256s()), "both SHA-256")
+
+
 def test_a_file_with_a_chunk_without_a_digest_gets_its_sha256_unasked(server: Server) -> None:
     upload_id = create(server)
     for index, algorithm in enumerate(("crc32c", None, "crc32c", "crc32c")):

@@ -17,7 +17,7 @@ from sluice_client import Client, ContentMismatch, FileProblem, Interrupted, Pro
 from sluice_client.part_file import PartFile
 from tests.client.bad_line import BadLine, Line, Request, sometimes
 from tests.client.conftest import MakeFile
-from tests.dropzone_client import ChunkedFile, random_bytes, send_all
+from tests.dropzone_client import ChunkedFile, forged, random_bytes, send_all
 from tests.live_server import Server
 
 MakeClient = Callable[..., Client]
@@ -266,6 +266,16 @@ def test_another_file_of_the_servers_name_is_not_overwritten(
     assert (again.resumed, again.is_verified) == (len(stored.content), True)
     assert mine.read_bytes() == stored.content
     assert [path.name for path in home.iterdir()] == [mine.name]
+
+
+def test_another_file_of_the_same_crc32c_is_not_taken_for_it(
+    server: Server, make_client: MakeClient, make_file: MakeFile, home: Path
+) -> None:
+    client, path = make_client(server.url), make_file()
+    uploaded = client.upload(path)
+    path.write_bytes(forged(path.read_bytes(), 300_000))
+    with pytest.raises(FileProblem, match="exists and is another file"):
+        client.fetch(uploaded.id, home)
 
 
 def test_a_file_that_appears_while_another_of_its_name_is_fetched_is_kept(

@@ -11,6 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from sluice_client import Client, Progress, chunk_sender, pace
+from sluice_client.transport import AbortHandle
 from tests.client.bad_line import BadLine, Line, Request
 from tests.client.conftest import MakeFile
 from tests.client.test_upload import assert_same
@@ -72,6 +73,23 @@ def test_the_end_of_a_file_does_not_wait_for_a_connection_that_stalls(
     server: Server, line: BadLine, connect: Callable[..., Client], path: Path, place: str
 ) -> None:
     setattr(line, place, Slow(Line.stall))
+    seen: list[Progress] = []
+    uploaded = connect().upload(path, on_progress=seen.append)
+    assert_same(server, uploaded.id, path)
+    assert times_last(line) == 2
+    assert seen[-1].done == SIZE
+
+
+def test_the_end_of_a_file_does_not_wait_for_a_request_that_cannot_be_ended(
+    server: Server,
+    line: BadLine,
+    connect: Callable[..., Client],
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As one that is still connecting."""
+    monkeypatch.setattr(AbortHandle, "abort", lambda _: None)
+    line.on_body = Slow(Line.stall)
     seen: list[Progress] = []
     uploaded = connect().upload(path, on_progress=seen.append)
     assert_same(server, uploaded.id, path)

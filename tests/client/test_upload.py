@@ -25,9 +25,10 @@ from sluice_client import (
     Refused,
     ServerUnreachable,
 )
+from sluice_client.local_file import LocalFile
 from tests.client.bad_line import BadLine, Line, Request, sometimes
 from tests.client.conftest import MakeFile
-from tests.dropzone_client import stored_sha256
+from tests.dropzone_client import forged, stored_sha256
 from tests.live_server import Server
 
 MakeClient = Callable[..., Client]
@@ -83,6 +84,22 @@ def test_a_file_that_only_looks_the_same_is_another_upload(
     second = client.upload(path)
     assert second.id != first.id
     assert_same(server, second.id, path)
+
+
+def test_bytes_that_this_run_has_not_sent_are_compared_by_sha256(
+    server: Server, make_client: MakeClient, make_file: MakeFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others may have sent them under the fingerprint that it gives to look-alikes."""
+    client, path = make_client(server.url), make_file()
+    content = path.read_bytes()
+    name = f"client1-{len(content)}-{hashlib.sha256(content).hexdigest()}"
+    monkeypatch.setattr(LocalFile, "fingerprint", lambda *_: name)
+    path.write_bytes(forged(content, 300_000))
+    client.upload(path)
+    path.write_bytes(content)
+    with pytest.raises(ContentMismatch, match="SHA-256"):
+        client.upload(path)
+    assert_same(server, client.upload(path).id, path)
 
 
 @pytest.mark.parametrize("fault", [Line.cut, Line.reset])

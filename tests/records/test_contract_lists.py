@@ -225,7 +225,7 @@ def test_videos_with_another_checksum_are_listed_once_they_are_idle_or_at_once_i
         return [video.id for video in records.without_sha256(limit, idle_since=idle_since)]
 
     assert listed() == [bare.id]
-    records.want_sha256(others[2].id)
+    records.want_sha256([others[2].id])
     assert listed() == [others[2].id, bare.id]
     assert listed(idle_since=at(1)) == [others[2].id, bare.id, others[0].id]
     assert listed(2, at(3)) == [others[2].id, bare.id]

@@ -349,9 +349,9 @@ def test_a_digest_that_is_wanted_is_computed_at_once(world: World) -> None:
     tell_crc32c(world, video)
     world.create(100)
     assert world.housekeeping.digest() == 0
-    world.records.want_sha256(video.id)
+    world.records.want_sha256([video.id])
     assert [world.housekeeping.digest() for _ in range(2)] == [1, 0]
-    world.records.want_sha256(video.id)
+    world.records.want_sha256([video.id])
     assert world.housekeeping.digest() == 0
 
 
