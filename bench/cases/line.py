@@ -131,8 +131,8 @@ def run(lab: Lab) -> list[Table]:
                 print(f"  failed: {error}", flush=True)
                 failures.append(str(error).partition("\n")[0])
     notes = [*NOTES, note, *([f"Failed: {'; '.join(failures)}."] if failures else [])]
-    tables = [_table(lab, part, senders) for part in parts]
-    return [*tables[:-1], replace(tables[-1], notes=tuple(notes))]
+    tables = [table for part in parts if (table := _table(lab, part, senders)).rows]
+    return [*tables[:-1], *(replace(table, notes=tuple(notes)) for table in tables[-1:])]
 
 
 class SenderFailed(Exception):
@@ -244,10 +244,14 @@ class _Cut:
 
 
 def _table(lab: Lab, part: Part, senders: Sequence[Sender]) -> Table:
+    """Of those that have been measured."""
     rows = [
-        (sender.name, *(_cell(lab.of(_case(sender, one)), one) for one in part.columns))
+        (
+            sender.name,
+            *(_cell(samples, one) for samples, one in zip(found, part.columns, strict=True)),
+        )
         for sender in senders
-        if part.rounds_of(sender)
+        if any(found := [lab.of(_case(sender, one)) for one in part.columns])
     ]
     return Table(part.title, ("server, sender", *(one.name for one in part.columns)), rows)
 

@@ -87,7 +87,7 @@ def run(lab: Lab) -> list[Table]:
         due = [(pair, ms) for pair, ms in cases if lab.is_due(pair.case(ms), number)]
         for pair, ms in lab.in_time(due):
             lab.keep(_measured(lab, number, pair, ms))
-    rows = [_row(lab, pair.case(ms)) for pair, ms in cases]
+    rows = [_row(lab, pair.case(ms)) for pair, ms in cases if lab.of(pair.case(ms))]
     columns = ("first beside second", "share of the first", "its connections")
     return [Table("Two senders on one line", columns, rows, NOTES)]
 
