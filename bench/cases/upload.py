@@ -116,44 +116,6 @@ def _row(lab: Lab, job: Job, contender: Contender) -> tuple[str, ...]:
     )
 
 
-def summary(lab: Lab) -> Table:
-    """Resumable upload servers beside each other, for the README."""
-    job = _jobs(lab)[0]
-    shown = {
-        who.TUS_SYNCED: "Sluice as it comes: each chunk is on the disk first",
-        who.RUSTUS_SYNCED.name: "rustus (Rust), each chunk on the disk first",
-        who.TUSD.name: "tusd (Go) as it comes: no sync",
-        who.RUSTUS.name: "rustus as it comes: no sync",
-        who.TUS_NODE.name: "@tus/server (JavaScript) as it comes: no sync",
-        who.TUS: "Sluice with `SLUICE_DURABILITY=none`: no sync",
-    }
-    samples = {name: lab.of(f"{job.name}, {name}") for name in shown}
-    beside = samples[who.TUSD.name]
-    rows: list[tuple[str, ...]] = [
-        (
-            shown[name],
-            spread(rates_of(found)),
-            ratio(rates_of(found), rates_of(beside)),
-            spread(costs_of(found), 2),
-            ratio(costs_of(found), costs_of(beside)),
-            spread([sample.peak_mib for sample in found]),
-        )
-        for name, found in samples.items()
-        if found
-    ]
-    title = f"One upload of {job.length / 1024**2:.0f} MiB by tus, in chunks of 20 MiB"
-    columns = (
-        "server",
-        "MB/s",
-        "rate, of tusd",
-        "CPU s/GB",
-        "CPU, of tusd",
-        "MiB of memory above idle",
-    )
-    note = f"Medians (and extremes); ratios are medians of those in a round. {_rounds_note(lab)}"
-    return Table(title, columns, rows, (note,))
-
-
 def targets(lab: Lab, one: Job, eight: Job) -> Table:
     """The targets, and what was reached."""
     return target_table([*_targets_of_one(lab, one), *_targets_of_eight(lab, eight)])
@@ -253,5 +215,4 @@ BENCHMARK = Benchmark(
     rounds=5,
     seconds=900,
     quick_seconds=9,
-    summary_of=summary,
 )

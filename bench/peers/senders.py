@@ -286,6 +286,18 @@ SENDERS = (
 )
 
 
+AS_THEY_COME = (
+    "Sluice, its client",
+    "Sluice, its page",
+    "copyparty, u2c",
+    "copyparty, its page",
+    "tusd, tus-js-client",
+    "tusd, Uppy's page",
+    "versitygw, rclone",
+)
+"""Those without a word more than the file and the server, for the README."""
+
+
 def client_environment(home: Path) -> dict[str, str]:
     """What senders run with: an empty home, and this checkout's client."""
     return {**os.environ, "HOME": str(home), "PYTHONPATH": f"{ROOT}:{ROOT / 'client'}"}
