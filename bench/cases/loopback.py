@@ -26,7 +26,8 @@ from bench.peers.senders import (
 )
 
 CURL = "Sluice, curl -F"
-NAMES = (*AS_THEY_COME, CURL)
+NAMES = (*(name for name in AS_THEY_COME if name != "tusd, Uppy's page"), CURL)
+"""Uppy's page ended with an error before it had sent 1 GB."""
 
 MOST_SECONDS = 120
 """A sender that takes longer has failed."""
@@ -101,7 +102,7 @@ def _row(lab: Lab, sender: Sender) -> tuple[str, ...]:
 
 def summary(lab: Lab) -> Table:
     """What people run, as it comes; for the README."""
-    senders = [sender for sender in SENDERS if sender.name in AS_THEY_COME]
+    senders = [sender for sender in SENDERS if sender.name in NAMES and sender.name != CURL]
     rows = [_row(lab, sender) for sender in senders if lab.of(_case(lab, sender))]
     return Table(f"{_size(lab) / MB:g} MB on one machine", COLUMNS, rows)
 
