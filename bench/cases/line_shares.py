@@ -5,6 +5,7 @@ Needs root, for the namespaces; a round takes eight minutes.
 
 from __future__ import annotations
 
+import os
 import select
 import subprocess
 import time
@@ -106,9 +107,8 @@ def _measured(lab: Lab, number: int, pair: Pair, round_trip_ms: int) -> Sample:
         second = _start(pair.second, SECOND_ADDRESS, file, folder, line)
         _await_begun(line, SECOND_ADDRESS)
         before = Counter(line.up.passed)
-        # Each closes its output, or says something, at its end and not before.
-        outputs = [out.fileno() for out in (first.stdout, second.stdout) if out]
-        ended = select.select(outputs, [], [], MOST_SECONDS)[0]
+        ends = [_end_of(pair.first, first), _end_of(pair.second, second)]
+        ended = select.select(ends, [], [], MOST_SECONDS)[0]
         passed = line.up.passed - before
     if not ended:
         raise TimeoutError(f"{pair.case(round_trip_ms)}: neither ended in {MOST_SECONDS} s")
@@ -129,6 +129,13 @@ def _start(
     with (folder / "senders").open("ab") as log:
         environment = client_environment(folder)
         return line.client.start(command, stdout=subprocess.PIPE, stderr=log, env=environment)
+
+
+def _end_of(sender: Sender, process: subprocess.Popen[bytes]) -> int:
+    """A descriptor that can be read once all is sent: a page says so before its browser closes."""
+    if sender.is_page and process.stdout is not None:
+        return process.stdout.fileno()
+    return os.pidfd_open(process.pid)
 
 
 def _await_begun(line: LossyLine, address: str) -> float:
