@@ -17,7 +17,7 @@ DOCUMENTS = sorted(
         ROOT / "client/README.md",
     ]
 )
-MAX_README_LINES = 150
+MAX_README_LINES = 160
 
 LINK = re.compile(r'\]\(([^)\s]+)\)|(?:src|srcset)="([^"]+)"')
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
