@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench.__main__ import BENCHMARKS
-from bench.cases import download, many_files, upload
+from bench.cases import download, line, loopback, many_files, upload
 from bench.lib.harness import Benchmark, Lab
 from bench.lib.plot import Bar, Bars, Plot, svg_of
 from bench.lib.report import Table
@@ -83,12 +83,16 @@ def test_upload_targets_are_computed_and_missing_figures_do_not_meet_them(lab: L
     assert found[f"{EIGHT.name}, {who.RAW}: MiB of memory above idle"] == "yes"
 
 
-def test_the_summary_has_who_was_measured_in_the_large_job(lab: Lab) -> None:
-    found = rows(upload.summary(lab))
-    rate, cost, memory = "1000 (1000-1000)", "0.40 (0.40-0.40)", "5 (5-5)"
-    ours, tusd = "Sluice with `SLUICE_DURABILITY=none`: no sync", "tusd (Go) as it comes: no sync"
-    assert found[ours] == (rate, "3.50", cost, "1.00", memory)
-    assert set(found) == {ours, tusd}
+def test_the_readme_has_what_was_measured_as_it_comes(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, False, 2, 1.0)
+    for name in ("Sluice, its client", "copyparty, u2c -j 16 --sz 1"):
+        lab.samples.append(sample(f"20 MB, 150 ms, 1 %: {name}", 0, 10.0))
+        lab.samples.append(sample(f"1000 MB: {name}", 0, 1.5, 0.7))
+    lab.samples.append(sample(f"1000 MB: {loopback.CURL}", 0, 1.0))
+    assert rows(line.summary(lab)) == {"Sluice, its client": ("-", "10.0", "-")}
+    found = rows(loopback.summary(lab))
+    assert found.keys() == {"Sluice, its client"}
+    assert found["Sluice, its client"][:3] == ("1.50", "1.50", "0.70")
 
 
 def test_a_slower_and_costlier_server_misses_its_targets(lab: Lab) -> None:
