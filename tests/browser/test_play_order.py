@@ -16,6 +16,8 @@ pytestmark = pytest.mark.browser
 
 OpenPage = Callable[..., UploadPage]
 
+REQUESTS_AT_ONCE = 6
+
 
 @pytest.fixture(scope="module")
 def camera_film(films: Films, tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -38,9 +40,12 @@ def test_the_first_ranges_that_the_server_has_are_the_head_and_the_index(
     page.throttle(-1)
     page.wait_for_success(camera_film)
     assert page.chunk_bytes == size
-    head, index, *rest = [start for start, _ in page.chunks]
-    assert (head, index) == (0, max(start for start, _ in page.chunks))
-    assert rest == sorted(rest)
+    starts = [start for start, _ in page.chunks]
+    # Of those that begin together, the one leaves first whose checksum is known first.
+    assert {0, max(starts)} <= set(starts[:REQUESTS_AT_ONCE])
+    rest = [start for start in starts if start not in {0, max(starts)}]
+    moved = [abs(sorted(rest).index(start) - place) for place, start in enumerate(rest)]
+    assert max(moved) < REQUESTS_AT_ONCE
     assert digests_of(site) == {"camera.mp4": sha256_of(camera_film)}
 
 
