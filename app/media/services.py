@@ -126,7 +126,7 @@ def _folder(
     disk = DiskFolder(root)
     if bucket is None:
         return disk
-    from app.media.film.bucket_folder import BucketFolder  # noqa: PLC0415 - without a bucket nobody needs it
+    from app.media.film.bucket_folder import BucketFolder  # noqa: PLC0415 - only with a bucket
 
     records, most_bytes = MadeFileRecords(database), spool_bytes // COPIES_SHARE
     return BucketFolder(disk, records, bucket, most_copied_bytes=most_bytes, clock=clock)

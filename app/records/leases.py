@@ -31,7 +31,7 @@ class Leases:
         """
         if not self._database.is_remote:
             return True
-        from sqlalchemy.dialects.postgresql import insert  # noqa: PLC0415 - with SQLite nobody needs it
+        from sqlalchemy.dialects.postgresql import insert  # noqa: PLC0415 - only with PostgreSQL
 
         statement = insert(leases).values(work=work, due_at=SERVER_NOW + round(seconds * SECOND))
         taken = statement.on_conflict_do_update(

@@ -42,7 +42,7 @@ class NodeRecords:
 
     def tell(self, report: NodeReport, *, lease_seconds: float = LEASE_SECONDS) -> None:
         """Store a node's report and renew its lease; the first report inserts its row."""
-        from sqlalchemy.dialects.postgresql import insert  # noqa: PLC0415 - with SQLite nobody needs it
+        from sqlalchemy.dialects.postgresql import insert  # noqa: PLC0415 - only with PostgreSQL
 
         values = {
             "name": report.name,

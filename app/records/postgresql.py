@@ -157,7 +157,7 @@ def _refuse_ended(connection: Any, record: Any, _proxy: Any) -> None:
         poll.register(connection.fileno(), select.POLLIN)
         is_ended = bool(poll.poll(0))
     if is_ended and is_new:
-        from psycopg import OperationalError  # noqa: PLC0415 - with SQLite nobody needs it
+        from psycopg import OperationalError  # noqa: PLC0415 - only with PostgreSQL
 
         raise OperationalError("the server has ended a new connection")
     if is_ended:

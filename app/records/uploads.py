@@ -409,7 +409,7 @@ class UploadRecords:
             )
 
     def want_sha256(self, upload_ids: Collection[UploadId]) -> None:
-        """Let `without_sha256` name uploads first, whatever other checksum they have."""
+        """Put uploads at the front of `without_sha256`, even those that have a CRC32C."""
         with self._database.write() as connection:
             connection.execute(
                 update(uploads)

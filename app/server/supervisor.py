@@ -182,7 +182,7 @@ class Supervisor:
         while web.exitcode is None and not self._arrived and time.monotonic() < deadline:
             if select.select([self._start_socket], [], [], POLL_SECONDS)[0]:
                 break
-        # Every web worker tells; later ones must not wait for somebody who reads it.
+        # Every web worker writes a byte. Nobody reads those of later ones, which must not block.
         self._start_socket.close()
 
     def _serve_until_told(self, web: BaseProcess, workers: Sequence[KeptRunning]) -> None:
@@ -414,7 +414,7 @@ def _report_problems(settings: Settings) -> None:
 
 
 def _bucket_problems(bucket: Bucket) -> list[Problem]:
-    from app.storage.s3.check import Grade, check_quickly  # noqa: PLC0415 - without a bucket nobody needs it
+    from app.storage.s3.check import Grade, check_quickly  # noqa: PLC0415 - only with a bucket
 
     finding = check_quickly(bucket.within(BUCKET_SECONDS), token_hex(8))
     if finding.grade is Grade.FINE:

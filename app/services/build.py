@@ -198,7 +198,7 @@ def _direct(base: _Base, chunks: Chunks) -> DirectUploads | None:
     settings, store = base.settings, base.store
     if not settings.direct_uploads or isinstance(store, LocalStore):
         return None
-    from app.storage.s3.direct import DirectCells  # noqa: PLC0415 - without a bucket nobody needs it
+    from app.storage.s3.direct import DirectCells  # noqa: PLC0415 - only with a bucket
 
     return DirectUploads(DirectCells(store.cells), chunks, origin=bucket_address(settings).origin)
 
@@ -265,7 +265,7 @@ def _storage_identity(base: _Base) -> StorageIdentity:
 
 
 def _mark_in(bucket: Bucket) -> BucketMark:
-    from app.storage.s3.mark import BucketMark  # noqa: PLC0415 - without a bucket nobody needs it
+    from app.storage.s3.mark import BucketMark  # noqa: PLC0415 - only with a bucket
 
     return BucketMark(bucket.within(MARK_SECONDS))
 

@@ -27,14 +27,14 @@ def bucket_of(settings: Settings) -> Bucket | None:
     """The bucket of the bytes; None if they are in folders."""
     if not settings.storage:
         return None
-    from app.storage.s3.bucket import Bucket  # noqa: PLC0415 - without a bucket nobody needs it
+    from app.storage.s3.bucket import Bucket  # noqa: PLC0415 - only with a bucket
 
     return Bucket.at(bucket_address(settings))
 
 
 def bucket_address(settings: Settings) -> BucketAddress:
     """Where that bucket is."""
-    from app.storage.s3.address import BucketAddress  # noqa: PLC0415 - without a bucket nobody needs it
+    from app.storage.s3.address import BucketAddress  # noqa: PLC0415 - only with a bucket
 
     endpoint, region = settings.s3_endpoint, settings.s3_region
     return BucketAddress.of(settings.storage, endpoint=endpoint, region=region)
@@ -46,8 +46,8 @@ def store_in(
     """The store in a bucket, or else in the folders."""
     if bucket is None:
         return LocalStore(settings.staging_dir, settings.library_dir, durability(settings))
-    from app.records.bucket import BucketCatalog  # noqa: PLC0415 - without a bucket nobody needs it
-    from app.storage.s3.store import BucketStore  # noqa: PLC0415 - without a bucket nobody needs it
+    from app.records.bucket import BucketCatalog  # noqa: PLC0415 - only with a bucket
+    from app.storage.s3.store import BucketStore  # noqa: PLC0415 - only with a bucket
 
     catalog = BucketCatalog(database, clock)
     return BucketStore(bucket, catalog, settings.staging_dir, spool_bytes=settings.spool_bytes)
