@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from threading import local
 
 from sqlalchemy import Connection, event
 from sqlalchemy.engine import make_url
@@ -36,6 +37,7 @@ class Database:
         self._write = (
             GroupCommit(self._transaction).join if self._kind.has_one_writer else self._transaction
         )
+        self._this_thread = local()
 
     @property
     def is_remote(self) -> bool:
@@ -75,14 +77,20 @@ class Database:
         """A transaction. SQLite's holds the only write lock from its start; a server locks rows.
 
         As in `read`, database errors become `NoRoom`, `StorageFailed` and `ServerBusy`; broken
-        constraints do not.
+        constraints do not. Raises `RuntimeError` inside another `write` of this thread: on SQLite
+        the second would wait for the first for ever.
         """
+        if getattr(self._this_thread, "is_writing", False):
+            raise RuntimeError("Database.write() inside another one of this thread")
+        self._this_thread.is_writing = True
         try:
             with stage(Stage.RECORD), self._write() as connection:
                 yield connection
         except DATABASE_ERRORS as error:
             raise_as_upload_error(error)
             raise
+        finally:
+            self._this_thread.is_writing = False
 
     def one_statement(self) -> AbstractContextManager[Connection]:
         """A transaction of one statement; on a server it needs no round trips to begin and commit.
