@@ -53,4 +53,4 @@ STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=15s --timeout=5s --start-period=20s \
     CMD ["python", "-c", "import os, urllib.request; urllib.request.urlopen('http://127.0.0.1:%s/healthz' % os.environ['SLUICE_PORT'], timeout=4)"]
 # In list form, so that the server is process 1 and receives signals itself.
-CMD ["python", "-m", "app.server.supervisor"]
+CMD ["python", "-m", "app.run.server.supervisor"]

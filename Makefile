@@ -23,7 +23,7 @@ setup-s3: ## build Garage, a second S3 server for the tests, with Rust; a quarte
 	@scripts/setup s3
 
 run: setup ## serve at http://127.0.0.1:8000 until Ctrl-C; settings are in docs/settings.md
-	@exec $(PYTHON) -m app.server.supervisor
+	@exec $(PYTHON) -m app.run.server.supervisor
 
 fleet: setup-dev ## serve with three nodes, PostgreSQL, versitygw and nginx at http://127.0.0.1:8000
 	@exec $(PYTHON) -m scripts.fleet $(ARGS)
@@ -44,7 +44,7 @@ test-s3: setup-dev ## run the tests of uploads with files in a bucket; five minu
 	@$(PYTHON) -m pytest tests/uploads --storage=s3 $(ARGS)
 
 watch-films: setup-dev ## play every film of the tests in Chromium and Firefox; half an hour
-	@$(PYTHON) -m pytest tests/media/test_delivery.py tests/browser/test_playback.py --all-films $(ARGS)
+	@$(PYTHON) -m pytest tests/video/test_delivery.py tests/browser/test_playback.py --all-films $(ARGS)
 
 attack: setup-dev ## run tests/hostile at full length: kills, cuts, fuzzed bodies, silent clients; about an hour
 	@$(PYTHON) -m pytest tests/hostile --full-length --timeout=5400 $(ARGS)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 
-from app.admin.opening import end_in_one_line, is_command, is_server, one_line_errors
+from app.run.admin.opening import end_in_one_line, is_command, is_server, one_line_errors
 
 if is_command():
-    from app.admin.commands import operator_app
+    from app.run.admin.commands import operator_app
 
     end_in_one_line()
     app = operator_app()
 else:
-    from app.factory import create_app
-    from app.monitoring.instruments import Instruments
-    from app.server.child_processes import SUPERVISOR_VARIABLE
-    from app.services import build_services
+    from app.run.build import build_services
+    from app.run.factory import create_app
+    from app.run.monitoring.instruments import Instruments
+    from app.run.server.child_processes import SUPERVISOR_VARIABLE
     from app.settings import from_env
 
     instruments = Instruments()

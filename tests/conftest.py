@@ -11,18 +11,18 @@ import pytest
 from hypothesis import HealthCheck, settings
 from sqlalchemy import insert, text
 
-from app.domain.access import FIRST_PROJECT
-from app.records.engine import Database
-from app.records.identity.tables import projects
-from app.records.transfer import UNFINISHED
+from app.core.access import FIRST_PROJECT
+from app.db.access_tables import projects
+from app.db.engine import Database
+from app.db.transfer import UNFINISHED
 from tests.live_server import NO_FFMPEG, SHARED_FOLDER, Server, running_server
 from tests.long_tests import long
-from tests.media.films import FilmStore
-from tests.media.shelf import Shelf
 from tests.postgresql import Postgresql, postgresql
 from tests.records.making import NOW, new_sqlite
 from tests.s3_servers import S3Server, find_garage, find_versitygw, running
 from tests.site import Site, new_site
+from tests.video.films import FilmStore
+from tests.video.shelf import Shelf
 
 # A server's five processes would each compile all modules at every start: 0.15 of its CPU time.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -37,7 +37,7 @@ settings.load_profile("loaded machine")
 
 TESTS = Path(__file__).parent
 
-SLOW_FOLDERS = ("browser", "hostile", "e2e", "client", "media")
+SLOW_FOLDERS = ("browser", "hostile", "e2e", "client", "video")
 """They run first: otherwise one process would still be in a long file when the others have ended.
 And a folder runs in one go, so that its files share browsers, servers and films."""
 
@@ -117,7 +117,7 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def film(shared_folder: Path) -> FilmStore:
-    """Films by name, as `tests.media.films` lists them, for all processes of this run."""
+    """Films by name, as `tests.video.films` lists them, for all processes of this run."""
     return FilmStore(shared_folder)
 
 

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from app.delivery.http_range import RangeNotSatisfiable
-from app.domain.errors import UploadError
+from app.core.errors import UploadError
+from app.deliver.http_range import RangeNotSatisfiable
 
 SHORT, LONG = 8_000, 32_000
 """Characters. gunicorn accepts header lines of up to 8190 bytes, and joins repeated ones."""

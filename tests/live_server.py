@@ -21,11 +21,11 @@ from typing import Any
 import psutil
 import requests
 
-from app.media.ffmpeg.program import Ffmpeg
-from app.media.film.disk_folder import DiskFolder
-from app.media.renditions.calibration import calibrate
-from app.media.renditions.capability import FILE
 from app.storage.local.folder import make_private_folder
+from app.video.make.calibration import calibrate
+from app.video.make.ffmpeg.program import Ffmpeg
+from app.video.serve.capability import FILE
+from app.video.serve.disk_folder import DiskFolder
 from scripts.fleet.programs import free_port
 from tests.records.making import new_sqlite
 
@@ -117,7 +117,7 @@ class Server:
     options: dict[str, str] = field(default_factory=dict)
     port: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
-    module: str = "app.server.supervisor"
+    module: str = "app.run.server.supervisor"
     certificate: Path | None = None
 
     @property

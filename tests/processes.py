@@ -10,4 +10,4 @@ PROCESSES = get_context("forkserver")
 """Forks from a process without threads that has imported the program once: a new interpreter would
 import it for each process, for half a second of CPU time."""
 
-PROCESSES.set_forkserver_preload(["app.services"])
+PROCESSES.set_forkserver_preload(["app.run.build"])

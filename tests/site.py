@@ -15,28 +15,29 @@ from flask import Flask
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
-from app.domain.access import FIRST_PROJECT, Role, Scope
-from app.domain.upload import Upload
-from app.domain.webhooks import SUBSCRIBABLE
-from app.factory import create_app
-from app.identity.callers import Callers
-from app.identity.keys import ApiKeys
-from app.identity.passwords import Passwords
-from app.identity.services import IdentityServices
-from app.identity.sessions import Sessions
-from app.identity.share_links import ShareTerms
-from app.identity.upload_links import LinkTerms
-from app.records.identity.keys import KeyRecords
-from app.records.identity.people import Person
-from app.records.identity.projects import ProjectRecords
-from app.records.identity.sessions import SessionRecords
-from app.records.identity.share_links import ShareLink
-from app.records.identity.upload_links import UploadLink
-from app.services import Services, build_services
+from app.access.callers import Callers
+from app.access.keys import ApiKeys
+from app.access.passwords import Passwords
+from app.access.records.keys import KeyRecords
+from app.access.records.people import Person
+from app.access.records.projects import ProjectRecords
+from app.access.records.sessions import SessionRecords
+from app.access.records.share_links import ShareLink
+from app.access.records.upload_links import UploadLink
+from app.access.services import IdentityServices
+from app.access.sessions import Sessions
+from app.access.share_links import ShareTerms
+from app.access.upload_links import LinkTerms
+from app.core.access import FIRST_PROJECT, Role, Scope
+from app.core.upload import Upload
+from app.core.webhooks import SUBSCRIBABLE
+from app.http.services import Services
+from app.run.build import build_services
+from app.run.factory import create_app
 from app.settings import Settings
 from app.uploads.service import NewUpload
-from tests.identity.accounts import bearer
-from tests.identity.world import CHEAP, GOOD_PASSWORD
+from tests.access.accounts import bearer
+from tests.access.world import CHEAP, GOOD_PASSWORD
 from tests.storage.sources import body
 
 PASSWORD_HASH = CHEAP.hash(GOOD_PASSWORD)

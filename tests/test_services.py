@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.access import FIRST_PROJECT
-from app.domain.ranges import ByteRange
-from app.records.shared_values import SharedValues
-from app.services import BOOT_MARKER, Services, build_services
+from app.core.access import FIRST_PROJECT
+from app.core.ranges import ByteRange
+from app.db.shared_values import SharedValues
+from app.http.services import BOOT_MARKER, Services
+from app.run.build import build_services
 from app.settings import Settings
 from app.uploads.storage_identity import PLACE, WrongStorage
 from tests.records.making import NOW, new_upload

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.ranges import RangeSet
-from app.server.start_checks import (
+from app.core.ranges import RangeSet
+from app.run.build import build_services
+from app.run.server.start_checks import (
     StartRefused,
     require_free_address,
     require_room_for_cells,
     require_usable_folders,
 )
-from app.services import build_services
 from app.settings import Settings, SettingsError, from_env, staging
 from app.settings.environment import unknown_variables
 from app.settings.staging import choose_staging, remember_staging

@@ -9,17 +9,17 @@ from typing import Any
 from flask import Request, g
 from werkzeug.exceptions import NotFound
 
-from app.domain.access import LOCAL, NOBODY, Action, Caller, CallerKind, Scope, scope_of
-from app.domain.errors import EntryNotFound, NotAllowed, UploadError
+from app.access.callers import Callers, Credentials
+from app.access.services import IdentityServices
+from app.core.access import LOCAL, NOBODY, Action, Caller, CallerKind, Scope, scope_of
+from app.core.errors import EntryNotFound, NotAllowed, UploadError
 from app.http import origins, session_cookie
 from app.http.access_rules import AccessRule
 from app.http.context import current_services
 from app.http.mounts import LINK_KEY
 from app.http.proxy import came_directly
 from app.http.under_way import UnderWay
-from app.identity.callers import Callers, Credentials
-from app.identity.services import IdentityServices
-from app.request.slots import SAFE_METHODS
+from app.ingest.slots import SAFE_METHODS
 
 PROJECT_ID = "project_id"
 """The part of a path that names one."""

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from flask import Flask
 
-from app.domain.access import Action
+from app.core.access import Action
 
 View = TypeVar("View", bound=Callable[..., Any])
 
@@ -57,6 +57,6 @@ def _rule_of(endpoint: str, view: Callable[..., Any]) -> AccessRule:
         raise MissingRule(
             f"Nothing says who may use {endpoint}: write @requires(Action....) above "
             f"{view.__module__}.{view.__qualname__}, below its route. "
-            "The actions are in app/domain/access.py."
+            "The actions are in app/core/access.py."
         )
     return rule

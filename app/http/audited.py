@@ -9,18 +9,18 @@ from urllib.parse import urlsplit
 
 from flask import request
 
-from app.domain.access import Caller
-from app.domain.audit import OF_SERVER, AuditAction, AuditFilter, Detail
-from app.domain.errors import InvalidRequest
-from app.domain.lifecycle import UploadState
-from app.domain.moments import parse_instant
-from app.domain.upload import Upload
+from app.access.records.invitations import Invitation
+from app.access.records.made_by import Ended
+from app.access.records.people import Person
+from app.access.records.projects import Member, Project
+from app.access.records.webhooks import Webhook
+from app.core.access import Caller
+from app.core.audit import OF_SERVER, AuditAction, AuditFilter, Detail
+from app.core.errors import InvalidRequest
+from app.core.lifecycle import UploadState
+from app.core.moments import parse_instant
+from app.core.upload import Upload
 from app.http.context import current_caller, current_scope, current_services
-from app.records.identity.invitations import Invitation
-from app.records.identity.made_by import Ended
-from app.records.identity.people import Person
-from app.records.identity.projects import Member, Project
-from app.records.identity.webhooks import Webhook
 
 
 def audited(

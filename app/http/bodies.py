@@ -8,8 +8,8 @@ from urllib.parse import parse_qsl
 
 from flask import request
 
-from app.domain.access import counted_as
-from app.domain.errors import ChunkMismatch, InvalidRequest, TooLarge
+from app.core.access import counted_as
+from app.core.errors import ChunkMismatch, InvalidRequest, TooLarge
 from app.http.context import current_caller, current_services
 from app.ingest.copy import BodyLimits, Pace
 from app.ingest.form import FormReader

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from app.domain.numbers import parse_bounded
+from app.core.numbers import parse_bounded
 
 _HEADER = re.compile(
     r"chunk|^content-range$|^uploader-"

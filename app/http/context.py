@@ -8,9 +8,9 @@ from typing import Protocol, cast
 
 from flask import Flask, Request, Response, current_app, g, request
 
-from app.domain.access import Caller, Scope
-from app.domain.upload import Upload
-from app.services import Services
+from app.core.access import Caller, Scope
+from app.core.upload import Upload
+from app.http.services import Services
 
 REQUEST_ID_KEY = "sluice.request_id"
 UPLOAD_ID_KEY = "sluice.upload_id"

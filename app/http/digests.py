@@ -8,8 +8,8 @@ from base64 import b64decode
 from flask import request
 from http_sfv.dictionary import Dictionary
 
-from app.domain.errors import InvalidRequest
-from app.domain.upload import Upload
+from app.core.errors import InvalidRequest
+from app.core.upload import Upload
 from app.http.structured_fields import parse_dictionary
 from app.ingest.checksum import new_checksum
 from app.ingest.source import BodySource, DigestSource

@@ -10,21 +10,21 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from app.domain.lifecycle import UploadState
-from app.domain.moments import instant, optional_instant
-from app.domain.playback import PlaybackState, Problem
-from app.domain.ranges import RangeSet
-from app.domain.upload import Upload, UploadId
-from app.media.film.browsers import plays_audio
-from app.media.playback.film_files import MANIFEST, PLAY_FILE, SOUND_FILE
-from app.media.playback.library import PlaybackView, subtitles_of
-from app.media.playback.subtitles import Subtitles
-from app.media.playback.text_files import TextFile
-from app.media.renditions.offers import RenditionView
-from app.records.identity.keys import ApiKey
-from app.records.identity.senders import Sender
-from app.records.identity.upload_links import UploadLink
+from app.access.records.keys import ApiKey
+from app.access.records.senders import Sender
+from app.access.records.upload_links import UploadLink
+from app.core.lifecycle import UploadState
+from app.core.moments import instant, optional_instant
+from app.core.playback import PlaybackState, Problem
+from app.core.ranges import RangeSet
+from app.core.upload import Upload, UploadId
 from app.records.uploads import Sent
+from app.video.serve.browsers import plays_audio
+from app.video.serve.film_files import MANIFEST, PLAY_FILE, SOUND_FILE
+from app.video.serve.library import PlaybackView, subtitles_of
+from app.video.serve.offers import RenditionView
+from app.video.serve.subtitles import Subtitles
+from app.video.serve.text_files import TextFile
 
 
 def upload_document(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.domain.access import Role
-from app.domain.audit import AuditAction
+from app.access.accounts import clean_email, mixed_alphabets
+from app.access.records.projects import Member
+from app.core.access import Role
+from app.core.audit import AuditAction
 from app.http.audited import audited, audited_member
 from app.http.context import current_caller, current_services
 from app.http.proxy import absolute_url
-from app.identity.accounts import clean_email, mixed_alphabets
-from app.records.identity.projects import Member
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from werkzeug.exceptions import Forbidden, SecurityError
 from werkzeug.sansio.utils import host_is_trusted
 
 from app.http.proxy import host_as_sent
-from app.request.slots import SAFE_METHODS
+from app.ingest.slots import SAFE_METHODS
 
 ASKED_BY_ADDRESS = frozenset({"/healthz", "/readyz"})
 """Load balancers and container engines use an address, not a name."""

@@ -14,7 +14,7 @@ from flask import Flask, Response, jsonify, redirect, render_template, request, 
 from werkzeug import Response as BaseResponse
 from werkzeug.exceptions import HTTPException, InternalServerError, NotFound
 
-from app.domain.errors import (
+from app.core.errors import (
     InvalidField,
     NoProject,
     NotSignedIn,
@@ -22,10 +22,10 @@ from app.domain.errors import (
     StorageFailed,
     UploadError,
 )
+from app.db.errors import operator_message
 from app.http.access import who_sees
 from app.http.context import PROBLEM_KEY, current_services
 from app.http.mounts import LINK_KEY
-from app.records.errors import operator_message
 
 MAX_ACCEPT_CHARACTERS = 2000
 """Browsers send about 150. A longer Accept is ignored: Werkzeug needs 7.5 s to parse the 720 KB

@@ -10,10 +10,10 @@ from flask import current_app, request, url_for
 from werkzeug.datastructures import EnvironHeaders, Headers
 from werkzeug.middleware.proxy_fix import ProxyFix
 
+from app.db.this_node import ThisNode
 from app.http.context import current_services
 from app.ingest.gunicorn_socket.connection import close_after_answer, drain_or_close
 from app.ingest.gunicorn_socket.upgraded import UPGRADED_KEY
-from app.request.this_node import ThisNode
 from app.settings.addresses import IPNetwork
 
 if TYPE_CHECKING:

@@ -13,18 +13,18 @@ from flask import Request
 from werkzeug import Response
 from werkzeug.http import parse_cookie
 
-from app.domain.access import Caller, CallerKind
-from app.domain.audit import AuditAction
+from app.access.records.people import Person
+from app.access.single_use import LIFETIME
+from app.core.access import Caller, CallerKind
+from app.core.audit import AuditAction
 from app.http.audited import audited
 from app.http.context import current_caller, current_services
-from app.identity.single_use import LIFETIME
-from app.records.identity.people import Person
 
 NAME = "sluice"
 SECURE_PREFIX = "__Host-"
 
 DEVICE = "sluice-device"
-"""Says that a person has signed in with this browser before; see `app/identity/sign_in.py`."""
+"""Says that a person has signed in with this browser before; see `app/access/sign_in.py`."""
 
 BROWSER = "sluice-browser"
 """Tells a browser apart before anybody is signed in: see `SingleUse`."""

@@ -7,11 +7,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from app.domain.moments import instant, optional_instant, parse_expiry
+from app.access.records.share_links import ShareLink
+from app.access.share_links import ShareTerms
+from app.core.moments import instant, optional_instant, parse_expiry
 from app.http.bodies import member
 from app.http.proxy import absolute_url
-from app.identity.share_links import ShareTerms
-from app.records.identity.share_links import ShareLink
 
 _TERMS: Mapping[str, tuple[type, Any]] = {
     "name": (str, ""),

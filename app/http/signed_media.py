@@ -12,7 +12,7 @@ import hashlib
 import time
 from urllib.parse import quote
 
-from app.domain.upload import Upload
+from app.core.upload import Upload
 from app.http.context import current_services
 
 PERIOD_SECONDS = 600

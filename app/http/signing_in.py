@@ -5,12 +5,12 @@ from __future__ import annotations
 from flask import request, url_for
 from werkzeug import Response
 
-from app.domain.audit import AuditAction
-from app.domain.errors import InvalidField, WrongCredentials
+from app.access.records.people import Person
+from app.core.audit import AuditAction
+from app.core.errors import InvalidField, WrongCredentials
 from app.http import session_cookie
 from app.http.audited import audited
 from app.http.context import current_caller, current_services
-from app.records.identity.people import Person
 
 ALL_NOTED = 100
 """Failures of a network or account up to which the audit log notes each; after that, it notes those

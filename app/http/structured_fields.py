@@ -7,7 +7,7 @@ from typing import Any
 from http_sfv.dictionary import Dictionary
 from http_sfv.item import Item
 
-from app.domain.errors import InvalidRequest
+from app.core.errors import InvalidRequest
 
 MAX_FIELD_CHARACTERS = 8190
 """Longest field that is parsed: one header line. Parsing time grows with the square of the length:

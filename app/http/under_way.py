@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from threading import Lock, Thread
 from typing import Any
 
-from app.domain.access import Scope
-from app.domain.errors import UploadError
+from app.core.access import Scope
+from app.core.errors import UploadError
 from app.http.context import SENDING_KEY, Sending
 from app.ingest.gunicorn_socket.connection import break_off
 

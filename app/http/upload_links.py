@@ -7,12 +7,12 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from app.domain.errors import InvalidRequest
-from app.domain.moments import instant, optional_instant, parse_expiry
+from app.access.records.upload_links import Received, UploadLink
+from app.access.upload_links import LinkTerms
+from app.core.errors import InvalidRequest
+from app.core.moments import instant, optional_instant, parse_expiry
 from app.http.context import current_services
 from app.http.proxy import absolute_url
-from app.identity.upload_links import LinkTerms
-from app.records.identity.upload_links import Received, UploadLink
 
 
 def link_url(link: UploadLink) -> str:

@@ -10,8 +10,8 @@ from zlib import crc32
 
 from crc32c import crc32c
 
-from app.domain.errors import StorageFailed
-from app.request.stages import Stage, stage
+from app.core.errors import StorageFailed
+from app.ingest.stages import Stage, stage
 
 ALGORITHMS = ("md5", "sha1", "sha256", "sha384", "sha512", "crc32", "crc32c")
 """What `new_checksum` knows. The weak ones are only for detecting damage in transit."""

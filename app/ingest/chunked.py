@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from enum import Enum, auto
 
-from app.domain.errors import MalformedBody
+from app.core.errors import MalformedBody
 
 MAX_LINE_BYTES = 8190
 """Longest line with the size of a chunk and its extensions."""

@@ -9,10 +9,10 @@ import socket
 import termios
 from types import TracebackType
 
-from app.domain.errors import BodyTruncated
+from app.core.errors import BodyTruncated
+from app.ingest.slots import without_slot
 from app.ingest.source import FEW_BYTES, IDLE_TICK_SECONDS
-from app.request.slots import without_slot
-from app.request.stages import Stage, stage
+from app.ingest.stages import Stage, stage
 
 WAIT_BYTES = 1024 * 1024
 """A thread is not woken for less, unless it wants less or a tick is over. A client on a slow line

@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from app.domain.errors import BodyStalled
-from app.domain.ranges import ByteRange
+from app.core.errors import BodyStalled
+from app.core.ranges import ByteRange
 from app.ingest.blocks import borrowed_block
 from app.ingest.source import BodySource, Watch
 from app.ingest.splice import USEFUL_PIPE_BYTES, SpliceSource, empty_pipe
-from app.request.stages import Stage, stage
+from app.ingest.stages import Stage, stage
 
 BLOCK_SECONDS = 1.0
 """If a slow client has not filled a block after this time, it is written as it is."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from app.domain.errors import ChunkMismatch, MalformedBody
+from app.core.errors import ChunkMismatch, MalformedBody
 from app.ingest.copy import BodyLimits, Pace, discard
 from app.ingest.multipart import (
     NEED_DATA,

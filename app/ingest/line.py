@@ -21,9 +21,9 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
 
+from app.ingest.name_digest import WITHOUT_SECRET, NameDigest
 from app.ingest.other_nodes import NOWHERE, SLOTS, Elsewhere, OtherNodes, SenderReport
-from app.request.name_digest import WITHOUT_SECRET, NameDigest
-from app.request.shared_table import shared_table
+from app.ingest.shared_table import shared_table
 
 ACTIVE_SECONDS = 1.0
 """Who has neither sent nor waited for this long has no share."""

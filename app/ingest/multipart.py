@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, Literal
 
-from app.domain.errors import MalformedBody
+from app.core.errors import MalformedBody
 from app.ingest.boundary_reader import BoundaryReader
 from app.ingest.part_headers import PartHeaders, decode_utf8, parse_parameters, parse_part_headers
 

@@ -10,7 +10,7 @@ from itertools import starmap
 from pathlib import Path
 from typing import NamedTuple
 
-from app.request.shared_table import replace_table, shared_table
+from app.ingest.shared_table import replace_table, shared_table
 
 SLOTS = 1024
 """Roughly the most senders at once; two that fall into one slot share its rate."""

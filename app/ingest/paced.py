@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 from app.ingest.line import Line
+from app.ingest.slots import without_slot
 from app.ingest.source import BodySource, Watch, no_watch
 from app.ingest.splice import SpliceSource
-from app.request.slots import without_slot
 
 TICK_SECONDS = 0.25
 """Longest sleep, after which the request checks whether it should end."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import unquote
 
-from app.domain.errors import MalformedBody
+from app.core.errors import MalformedBody
 
 KEPT_HEADERS = 128
 """Cached, because all chunks of an upload have the same fields: parsing one part takes 15 us."""

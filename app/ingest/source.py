@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from app.domain.errors import (
+from app.core.errors import (
     BodyStalled,
     BodyTruncated,
     ChunkMismatch,
@@ -13,7 +13,7 @@ from app.domain.errors import (
     MalformedBody,
 )
 from app.ingest.checksum import ALGORITHMS, Crc32c, new_checksum
-from app.request.stages import Stage, note_arrival, stage
+from app.ingest.stages import Stage, note_arrival, stage
 
 IDLE_TICK_SECONDS = 0.5
 """A source that waits for the client returns at least this often, so that its reader can check time

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 
-from app.request.stages import Stage, stage
+from app.ingest.stages import Stage, stage
 
 PIPE_BYTES = 1024 * 1024
 """Requested size of the pipe: the most an ordinary user may have by default."""

@@ -20,8 +20,8 @@ from typing import Any
 
 from flask import Blueprint, Response, jsonify, request
 
-from app.domain.access import Action
-from app.domain.errors import (
+from app.core.access import Action
+from app.core.errors import (
     BodyStalled,
     BodyTruncated,
     ChunkMismatch,
@@ -31,9 +31,9 @@ from app.domain.errors import (
     UnknownChunkFields,
     UploadError,
 )
-from app.domain.lifecycle import UploadState
-from app.domain.numbers import parse_bounded
-from app.domain.policy import check_fingerprint
+from app.core.lifecycle import UploadState
+from app.core.numbers import parse_bounded
+from app.core.policy import check_fingerprint
 from app.http.access_rules import requires
 from app.http.bodies import open_form
 from app.http.chunk_signs import chunk_signs
@@ -41,8 +41,8 @@ from app.http.context import current_scope, current_services
 from app.http.digests import CRC32C, wanted_digests
 from app.http.problems import Problem, answer_json, report
 from app.ingest.form import FilePart
-from app.request.slots import without_slot
-from app.request.stages import Stage, stage
+from app.ingest.slots import without_slot
+from app.ingest.stages import Stage, stage
 from app.uploads.files import Algorithm, Kept, ReceivedFile
 
 blueprint = Blueprint("batch", __name__)

@@ -25,13 +25,14 @@ from typing import TYPE_CHECKING
 from flask import Blueprint, Response, request
 from werkzeug.wsgi import ClosingIterator
 
-from app.domain.access import Action, counted_as
-from app.domain.errors import BodyStalled, InvalidRequest, ServerBusy
+from app.core.access import Action, counted_as
+from app.core.errors import BodyStalled, InvalidRequest, ServerBusy
 from app.http.access_rules import requires
 from app.http.context import current_caller, current_services
 from app.http.mounts import LINK_KEY
 from app.ingest.copy import BodyLimits, Pace
 from app.ingest.gunicorn_socket.upgraded import UpgradedConnection, upgraded
+from app.ingest.inner import INNER_KEY, InnerAnswer, InnerRequest, InnerRequests
 from app.ingest.websocket import (
     CloseCode,
     Message,
@@ -42,7 +43,6 @@ from app.ingest.websocket import (
     close_frame,
     frame,
 )
-from app.request.inner import INNER_KEY, InnerAnswer, InnerRequest, InnerRequests
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment

@@ -1,5 +1,4 @@
-"""The facts about uploads, in a database. Imports `domain`, and `request` for its stages.
+"""The facts about uploads, and about what a bucket holds of them.
 
-Start with `uploads.py`, which the use cases call. `statements.py` has the SQL that runs for every
-chunk, `engine.py` connections and transactions, `group_commit.py` lets many writers share one.
+Start with `uploads.py`, which the use cases call. `statements.py` has the SQL of every chunk.
 """

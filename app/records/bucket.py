@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError
 
-from app.domain.cells import (
+from app.core.cells import (
     UNKNOWN_ID,
     Claim,
     Garbage,
@@ -36,14 +36,14 @@ from app.domain.cells import (
     part_number,
     span_of,
 )
-from app.domain.ranges import ByteRange
+from app.core.ranges import ByteRange
+from app.db.clock import Clock, utc_now
+from app.db.engine import Database
+from app.db.tables import stored_files as files
+from app.db.tables import stored_garbage as garbage
+from app.db.tables import stored_pieces as pieces
 from app.records import bucket_statements as statements
 from app.records.bucket_inventory import BucketInventory
-from app.records.clock import Clock, utc_now
-from app.records.engine import Database
-from app.records.tables import stored_files as files
-from app.records.tables import stored_garbage as garbage
-from app.records.tables import stored_pieces as pieces
 
 PIECE_LEASE = timedelta(hours=1)
 """An object not stored by then is garbage. Nobody waits for this lease to end."""
@@ -59,7 +59,7 @@ class _CannotJoin(Exception):
 class BucketCatalog:
     """The bucket store's `Catalog`; `clock` decides when leases end.
 
-    Nodes must share it (`app.records.clock`). If theirs differ by a lease, work is done twice.
+    Nodes must share it (`app.db.clock`). If theirs differ by a lease, work is done twice.
     """
 
     def __init__(self, database: Database, clock: Clock = utc_now) -> None:

@@ -8,11 +8,11 @@ from typing import Any
 
 from sqlalchemy import case, literal, select, union_all, update
 
+from app.db.clock import Clock
+from app.db.engine import Database
+from app.db.tables import Instant
+from app.db.tables import stored_files as files
 from app.records import bucket_statements as statements
-from app.records.clock import Clock
-from app.records.engine import Database
-from app.records.tables import Instant
-from app.records.tables import stored_files as files
 
 PAGE = 1000
 """Rows read at once from a table of any length."""

@@ -24,12 +24,12 @@ from sqlalchemy import (
     update,
 )
 
-from app.domain.cells import UNKNOWN_ID
-from app.records.tables import Instant
-from app.records.tables import stored_cells as cells
-from app.records.tables import stored_files as files
-from app.records.tables import stored_garbage as garbage
-from app.records.tables import stored_pieces as pieces
+from app.core.cells import UNKNOWN_ID
+from app.db.tables import Instant
+from app.db.tables import stored_cells as cells
+from app.db.tables import stored_files as files
+from app.db.tables import stored_garbage as garbage
+from app.db.tables import stored_pieces as pieces
 
 _KEY: BindParameter[Any] = bindparam("of_key")
 NOW = bindparam("now", type_=Instant)

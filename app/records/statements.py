@@ -27,14 +27,14 @@ from sqlalchemy import (
     update,
 )
 
-from app.domain.errors import UploadNotFound
-from app.domain.lifecycle import ACTIVE, GONE, UploadState
-from app.domain.upload import Part, Upload, UploadId, UploadKind
-from app.domain.video_list import Position, VideoList, search_form, sort_form
-from app.records.driver import fetch, run, run_together
-from app.records.inserts import InsertUnlessKnown
-from app.records.tables import HAS_SENDER, IS_VIDEO, UPLOAD, Instant, uploads
-from app.records.tables import parts as parts_table
+from app.core.errors import UploadNotFound
+from app.core.lifecycle import ACTIVE, GONE, UploadState
+from app.core.upload import Part, Upload, UploadId, UploadKind
+from app.core.video_list import Position, VideoList, search_form, sort_form
+from app.db.driver import fetch, run, run_together
+from app.db.inserts import InsertUnlessKnown
+from app.db.tables import HAS_SENDER, IS_VIDEO, UPLOAD, Instant, uploads
+from app.db.tables import parts as parts_table
 
 _COLUMNS = tuple(column.name for column in UPLOAD)
 

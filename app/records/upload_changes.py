@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 from sqlalchemy import Connection
 
-from app.domain.upload import Upload, UploadId
+from app.core.upload import Upload, UploadId
+from app.db.engine import Database
+from app.db.shared_updates import SharedUpdates
 from app.records import statements
-from app.records.engine import Database
-from app.records.shared_updates import SharedUpdates
 
 Observer = Callable[[Connection, Upload | None, Upload | None], None]
 """Called with an upload before and after a change, in the transaction of that change; None where it

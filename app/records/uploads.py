@@ -12,15 +12,15 @@ from typing import Any, Protocol
 from sqlalchemy import Select, delete, false, func, select, update
 from sqlalchemy.exc import IntegrityError
 
-from app.domain.errors import LinkFull, NoRoom, TooLarge, TooManyGaps, UploadNotFound
-from app.domain.lifecycle import ACTIVE, IllegalTransition, UploadState
-from app.domain.ranges import ByteRange, RangeSet
-from app.domain.upload import Part, Upload, UploadId, UploadKind
-from app.domain.video_list import Position, VideoList
+from app.core.errors import LinkFull, NoRoom, TooLarge, TooManyGaps, UploadNotFound
+from app.core.lifecycle import ACTIVE, IllegalTransition, UploadState
+from app.core.ranges import ByteRange, RangeSet
+from app.core.upload import Part, Upload, UploadId, UploadKind
+from app.core.video_list import Position, VideoList
+from app.db.engine import Database
+from app.db.tables import HAS_SENDER, IS_RESERVING, IS_SHA256_WANTED, UPLOAD, uploads
+from app.db.tables import parts as parts_table
 from app.records import statements
-from app.records.engine import Database
-from app.records.tables import HAS_SENDER, IS_RESERVING, IS_SHA256_WANTED, UPLOAD, uploads
-from app.records.tables import parts as parts_table
 from app.records.upload_changes import Observer, UploadChanges
 
 CREATED = "created"

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.storage.file_systems import is_in_memory
+from app.core.file_systems import is_in_memory
 
 TEMPORARY = Path("/tmp")
 LASTING_TEMPORARY = Path("/var/tmp")

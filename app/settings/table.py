@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from app.domain.access import MEMBERS
-from app.domain.policy import RenditionPolicy, UploadPolicy
+from app.core.access import MEMBERS
+from app.core.policy import RenditionPolicy, UploadPolicy
 from app.settings.addresses import (
     LOCAL_NAMES,
     IPNetwork,

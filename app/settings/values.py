@@ -14,8 +14,8 @@ from email.errors import ObsoleteHeaderDefect
 from email.message import EmailMessage
 from pathlib import Path
 
-from app.domain.numbers import parse_bytes
-from app.domain.ranges import MAX_BYTES
+from app.core.numbers import parse_bytes
+from app.core.ranges import MAX_BYTES
 
 MAX_SECONDS = 100 * 365 * 24 * 3600
 """A hundred years, so that subtracting it always gives a valid date."""

@@ -10,9 +10,10 @@ from enum import StrEnum
 from io import RawIOBase
 from typing import Protocol
 
-from app.domain.ranges import ByteRange
+from app.core.ranges import ByteRange
 from app.ingest.copy import BodyLimits
 from app.ingest.source import BodySource
+from app.settings import Settings
 
 
 class Durability(StrEnum):
@@ -24,6 +25,11 @@ class Durability(StrEnum):
     """Before a finished file is."""
     NONE = "none"
     """Whenever the kernel writes it."""
+
+
+def durability_in(settings: Settings) -> Durability:
+    """A bucket has what it has confirmed, whatever happens to this machine."""
+    return Durability.CHUNK if settings.storage else Durability(settings.durability)
 
 
 class BytesLost(Exception):

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from app.domain.errors import (
+from app.core.errors import (
     OffsetMismatch,
     StorageFailed,
     UploadComplete,
@@ -16,18 +16,18 @@ from app.domain.errors import (
     UploadError,
     WriterSuperseded,
 )
-from app.domain.lifecycle import UploadState
-from app.domain.policy import UNNAMED, Allowance, UploadPolicy, check_chunk, no_allowance
-from app.domain.ranges import ByteRange, RangeSet
-from app.domain.upload import Upload, UploadKind
+from app.core.lifecycle import UploadState
+from app.core.policy import UNNAMED, Allowance, UploadPolicy, check_chunk, no_allowance
+from app.core.ranges import ByteRange, RangeSet
+from app.core.upload import Upload, UploadKind
 from app.ingest.copy import BodyLimits, discard
 from app.ingest.held import held
+from app.ingest.slots import without_slot
 from app.ingest.source import BodySource, crc32c_of, no_watch
-from app.records.identity.quotas import ProjectQuotas
 from app.records.uploads import UploadRecords
-from app.request.slots import without_slot
 from app.storage.base import BytesLost, RangeWriter, Staging
 from app.uploads.completion import Completion
+from app.uploads.quotas import ProjectQuotas
 
 TAKEN_OVER = BodyLimits(idle_seconds=2.0, minimum_bytes_per_second=64 * 1024)
 """For the rest of a body that a newer request is resending: a dead connection is dropped soon."""

@@ -8,18 +8,18 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from app.domain.access import Scope
-from app.domain.errors import (
+from app.core.access import Scope
+from app.core.errors import (
     NotAllowed,
     UploadComplete,
     UploadConflict,
     UploadGone,
     UploadNotFound,
 )
-from app.domain.lifecycle import UploadState
-from app.domain.ranges import ByteRange
-from app.domain.upload import Upload, parse_upload_id
-from app.request.slots import without_slot
+from app.core.lifecycle import UploadState
+from app.core.ranges import ByteRange
+from app.core.upload import Upload, parse_upload_id
+from app.ingest.slots import without_slot
 from app.uploads.chunks import Chunks
 from app.uploads.library import VideoLibrary
 from app.uploads.service import NewUpload, UploadService

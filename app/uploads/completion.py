@@ -9,15 +9,15 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import NoReturn, TypeVar
 
-from app.domain.errors import DigestMismatch, UploadError, UploadGone
-from app.domain.events import UploadCompleted
-from app.domain.lifecycle import IllegalTransition, UploadState
-from app.domain.policy import UploadPolicy
-from app.domain.upload import Upload, UploadKind
+from app.core.errors import DigestMismatch, UploadError, UploadGone
+from app.core.events import UploadCompleted
+from app.core.lifecycle import IllegalTransition, UploadState
+from app.core.policy import UploadPolicy
+from app.core.upload import Upload, UploadKind
 from app.ingest.checksum import FileTooShort, digest_of
+from app.ingest.slots import without_slot
+from app.ingest.stages import Stage, StageClock, add_seconds, stage, timed_by
 from app.records.uploads import UploadRecords
-from app.request.slots import without_slot
-from app.request.stages import Stage, StageClock, add_seconds, stage, timed_by
 from app.storage.base import BytesLost, Store
 from app.uploads.concatenation import Concatenation
 

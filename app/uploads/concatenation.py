@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
 
-from app.domain.errors import (
+from app.core.errors import (
     LinkClosed,
     LinkFull,
     QuotaExceeded,
@@ -14,9 +14,9 @@ from app.domain.errors import (
     UploadGone,
     UploadNotFound,
 )
-from app.domain.lifecycle import GONE, IllegalTransition, UploadState
-from app.domain.policy import UploadPolicy
-from app.domain.upload import Part, Upload, UploadId
+from app.core.lifecycle import GONE, IllegalTransition, UploadState
+from app.core.policy import UploadPolicy
+from app.core.upload import Part, Upload, UploadId
 from app.records.uploads import UploadRecords
 from app.storage.base import Store
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from app.domain.cells import CellOffer, Grid, PromisedCell
-from app.domain.errors import NotDirect
-from app.domain.lifecycle import UploadState
-from app.domain.upload import Upload, UploadKind
+from app.core.cells import CellOffer, Grid, PromisedCell
+from app.core.errors import NotDirect
+from app.core.lifecycle import UploadState
+from app.core.upload import Upload, UploadKind
 from app.storage.base import BytesLost
 from app.uploads.chunks import Chunks
 

@@ -11,23 +11,23 @@ from datetime import datetime
 from io import RawIOBase
 from typing import Literal
 
-from app.domain.access import Scope, is_through_link
-from app.domain.crc32c import in_base64
-from app.domain.errors import BodyStalled, UploadError, UploadGone
-from app.domain.lifecycle import IllegalTransition, UploadState
-from app.domain.policy import Allowance, UploadPolicy, no_allowance
-from app.domain.ranges import ByteRange, RangeSet
-from app.domain.upload import Upload, UploadId, parse_upload_id
+from app.core.access import Scope, is_through_link
+from app.core.crc32c import in_base64
+from app.core.errors import BodyStalled, UploadError, UploadGone
+from app.core.lifecycle import IllegalTransition, UploadState
+from app.core.policy import Allowance, UploadPolicy, no_allowance
+from app.core.ranges import ByteRange, RangeSet
+from app.core.upload import Upload, UploadId, parse_upload_id
 from app.ingest.checksum import digest_of
 from app.ingest.copy import BodyLimits
+from app.ingest.slots import without_slot
 from app.ingest.source import BodySource
-from app.records.identity.quotas import ProjectQuotas
+from app.ingest.stages import Stage, stage
 from app.records.uploads import UploadRecords
-from app.request.slots import without_slot
-from app.request.stages import Stage, stage
 from app.storage.base import BytesLost, Store
 from app.storage.compare import has_same_bytes
 from app.uploads.completion import Completion
+from app.uploads.quotas import ProjectQuotas
 from app.uploads.service import derived_key, whose
 
 DIGEST_AT_ONCE_BYTES = 32 * 1024 * 1024

@@ -9,13 +9,13 @@ from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
 
-from app.domain.crc32c import in_base64
-from app.domain.errors import StorageFailed, UploadError, UploadGone, UploadNotFound
-from app.domain.lifecycle import ACTIVE, GONE, IllegalTransition, UploadState
-from app.domain.ranges import ByteRange
-from app.domain.upload import Upload, UploadId, UploadKind, parse_upload_id
+from app.core.crc32c import in_base64
+from app.core.errors import StorageFailed, UploadError, UploadGone, UploadNotFound
+from app.core.lifecycle import ACTIVE, GONE, IllegalTransition, UploadState
+from app.core.ranges import ByteRange
+from app.core.upload import Upload, UploadId, UploadKind, parse_upload_id
+from app.db.leases import Leases
 from app.ingest.checksum import digests_of
-from app.records.leases import Leases
 from app.records.uploads import UploadRecords
 from app.storage.base import Store
 from app.storage.machine import IdleClock

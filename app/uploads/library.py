@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from io import RawIOBase
 
-from app.domain.access import Reach, Scope
-from app.domain.errors import InvalidRequest, NoRoom, UploadGone, UploadNotFound
-from app.domain.lifecycle import IllegalTransition, UploadState
-from app.domain.policy import UploadPolicy, clean_filename
-from app.domain.ranges import ByteRange
-from app.domain.upload import Upload, UploadId
-from app.domain.video_list import VideoList
+from app.core.access import Reach, Scope
+from app.core.errors import InvalidRequest, NoRoom, UploadGone, UploadNotFound
+from app.core.lifecycle import IllegalTransition, UploadState
+from app.core.policy import UploadPolicy, clean_filename
+from app.core.ranges import ByteRange
+from app.core.upload import Upload, UploadId
+from app.core.video_list import VideoList
 from app.records.uploads import UploadRecords
 from app.storage.base import Library, SignUrl
 

@@ -8,8 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from app.domain.access import Scope, is_through_link
-from app.domain.errors import (
+from app.core.access import Scope, is_through_link
+from app.core.errors import (
     InvalidRequest,
     NotAllowed,
     UploadComplete,
@@ -17,8 +17,8 @@ from app.domain.errors import (
     UploadGone,
     UploadNotFound,
 )
-from app.domain.lifecycle import GONE, IllegalTransition, UploadState
-from app.domain.policy import (
+from app.core.lifecycle import GONE, IllegalTransition, UploadState
+from app.core.policy import (
     UNNAMED,
     Allowance,
     UploadPolicy,
@@ -26,7 +26,7 @@ from app.domain.policy import (
     check_fingerprint,
     no_allowance,
 )
-from app.domain.upload import (
+from app.core.upload import (
     LEAST_AHEAD_BYTES,
     Part,
     Upload,

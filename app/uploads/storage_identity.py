@@ -11,9 +11,9 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from app.domain.errors import UploadError
-from app.domain.video_list import VideoList
-from app.records.shared_values import SharedValues
+from app.core.errors import UploadError
+from app.core.video_list import VideoList
+from app.db.shared_values import SharedValues
 from app.records.uploads import UploadRecords
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from bench.lib.plot import Plot, panel_of
 from bench.lib.report import Table
 from bench.lib.samples import GB, Sample, ratio, spread
 from bench.peers.process import Served
-from tests.identity.accounts import bearer, make_key
+from tests.access.accounts import bearer, make_key
 
 MIB = 1024 * 1024
 LARGE_BYTES = 20 * MIB

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from app.domain.ranges import ByteRange
+from app.core.ranges import ByteRange
 from app.storage.s3.address import BucketAddress
 from app.storage.s3.bucket import COPIED_BYTES, Bucket
 from app.storage.s3.contents import SpoolSlice

@@ -19,12 +19,12 @@ from uuid import uuid4
 import psutil
 from sqlalchemy import insert, update
 
-from app.domain.cells import MOST_CELLS, part_number
-from app.domain.ranges import ByteRange, RangeSet
+from app.core.cells import MOST_CELLS, part_number
+from app.core.ranges import ByteRange, RangeSet
+from app.db.engine import Database
+from app.db.tables import stored_cells, uploads
 from app.ingest.copy import BodyLimits
 from app.records.bucket import BucketCatalog
-from app.records.engine import Database
-from app.records.tables import stored_cells, uploads
 from app.storage.s3.address import BucketAddress
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.signing import AccessKey

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from app.admin.disk_bench import BLOCK_SIZES, MIB, Bounds, Cell, Mode, measure, needed_bytes
-from app.admin.disk_table import Measurement, block_name, meaning_lines
+from app.run.admin.disk_bench import BLOCK_SIZES, MIB, Bounds, Cell, Mode, measure, needed_bytes
+from app.run.admin.disk_table import Measurement, block_name, meaning_lines
 from bench.lib.harness import Benchmark, Lab
 from bench.lib.plot import Lines, Plot
 from bench.lib.report import Table

@@ -11,10 +11,10 @@ from pathlib import Path
 from statistics import median
 from threading import Event
 
-from app.media.ffmpeg.program import Ffmpeg
-from app.media.film.source import length_of, reader
-from app.media.index.movie import Movie, read_movie
-from app.media.steps.pictures import MOST_DECODED_PIXELS, MOST_THUMBNAILS, PictureMaker
+from app.video.index.movie import Movie, read_movie
+from app.video.make.ffmpeg.program import Ffmpeg
+from app.video.make.pictures import MOST_DECODED_PIXELS, MOST_THUMBNAILS, PictureMaker
+from app.video.serve.source import length_of, reader
 from bench.lib.films import make_films, run_ffmpeg
 from bench.lib.harness import Benchmark, Lab, NotRunnable
 from bench.lib.plot import Plot, panel_of

@@ -1,4 +1,4 @@
-"""What `app/records/driver.py` saves of a chunk's CPU, beside SQLAlchemy's `execute`.
+"""What `app/db/driver.py` saves of a chunk's CPU, beside SQLAlchemy's `execute`.
 
 Both servers run at once and take turns, so that each pair of samples met the same machine.
 """
@@ -19,7 +19,7 @@ CHUNK_BYTES = 64 * 1024
 CHUNKS, QUICK_CHUNKS = 800, 100
 
 DRIVER, EXECUTE = "compiled once, run by the driver", "SQLAlchemy's execute"
-SERVERS = {DRIVER: "app.server.supervisor", EXECUTE: "bench.lib.execute_wsgi"}
+SERVERS = {DRIVER: "app.run.server.supervisor", EXECUTE: "bench.lib.execute_wsgi"}
 OPTIONS = {"SLUICE_WORKERS": "1", "SLUICE_DURABILITY": "none", "SLUICE_CHUNK_BYTES": "65536"}
 
 NOTE = (

@@ -16,8 +16,8 @@ from tempfile import TemporaryDirectory
 
 from psutil import Process
 
-from app.domain.ranges import ByteRange
-from app.records.engine import Database
+from app.core.ranges import ByteRange
+from app.db.engine import Database
 from app.records.uploads import UploadRecords
 from bench.lib.harness import Benchmark, Lab
 from bench.lib.meter import cpu_seconds_of

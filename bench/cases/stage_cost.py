@@ -16,8 +16,8 @@ import timeit
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from app.monitoring.instruments import Instruments
-from app.request import stages
+from app.ingest import stages
+from app.run.monitoring.instruments import Instruments
 from bench.lib.harness import Benchmark, Lab
 from bench.lib.plot import Plot, panel_of
 from bench.lib.report import Table
@@ -82,7 +82,7 @@ def measure(calls: int) -> dict[str, float]:
 
 
 def count_request(instruments: Instruments) -> None:
-    """What `app.monitoring.requests` does for each request."""
+    """What `app.run.monitoring.requests` does for each request."""
     instruments.requests_in_progress("tus").inc()
     instruments.requests("tus", "PATCH", "2xx").inc()
     instruments.requests_in_progress("tus").dec()

@@ -81,7 +81,7 @@ def run(lab: Lab) -> list[Table]:
 
 def _measure(lab: Lab, program: str, scenario: Scenario, worker: str) -> tuple[str, ...]:
     options = worker_options(worker) | {WORK_VARIABLE: str(scenario.work_milliseconds)}
-    module = "bench.lib.slow_serve" if scenario.work_milliseconds else "app.server.supervisor"
+    module = "bench.lib.slow_serve" if scenario.work_milliseconds else "app.run.server.supervisor"
     with lab.server(module, **options) as server, Meter(server.processes()) as meter:
         summary = _load(lab, program, scenario, server)
         cpu_seconds, peak_bytes = meter.cpu_seconds, meter.peak_bytes

@@ -1,4 +1,4 @@
-"""`python -m app.server.supervisor`, with all statements run by SQLAlchemy's `execute`."""
+"""`python -m app.run.server.supervisor`, with all statements run by SQLAlchemy's `execute`."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from sqlalchemy.sql.base import Executable
 def fetch(
     connection: Connection, statement: Select[Any], values: Mapping[str, object]
 ) -> list[Row[Any]]:
-    """In place of `app.records.driver.fetch`."""
+    """In place of `app.db.driver.fetch`."""
     return list(connection.execute(statement, dict(values)).all())
 
 
 def run(connection: Connection, statement: Executable, values: Mapping[str, object]) -> int:
-    """In place of `app.records.driver.run`."""
+    """In place of `app.db.driver.run`."""
     return connection.execute(statement, dict(values)).rowcount
 
 
 if __name__ == "__main__":
-    from app.server import supervisor
+    from app.run.server import supervisor
 
     supervisor.WEB[-1] = "bench.lib.execute_wsgi:app"
     sys.exit(supervisor.main())

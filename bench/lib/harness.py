@@ -173,7 +173,7 @@ class Lab:
 
     @contextmanager
     def server(
-        self, module: str = "app.server.supervisor", **options: str
+        self, module: str = "app.run.server.supervisor", **options: str
     ) -> Iterator[BenchServer]:
         """A fresh server with empty folders: no sample pays for what an earlier one left.
 

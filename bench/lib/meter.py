@@ -41,7 +41,7 @@ class Meter:
         self._foreground: list[psutil.Process] = []
         self._background: list[psutil.Process] = []
         for process in processes:
-            is_worker = "app.server.background_worker" in command_of(process)
+            is_worker = "app.run.server.background_worker" in command_of(process)
             (self._background if is_worker else self._foreground).append(process)
         self._idle_bytes = idle_bytes
         self._peak_at_end: int | None = None

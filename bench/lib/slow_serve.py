@@ -1,10 +1,10 @@
-"""`python -m app.server.supervisor`, with `bench.lib.slow_wsgi` as the application."""
+"""`python -m app.run.server.supervisor`, with `bench.lib.slow_wsgi` as the application."""
 
 from __future__ import annotations
 
 import sys
 
-from app.server import supervisor
+from app.run.server import supervisor
 
 supervisor.WEB[-1] = "bench.lib.slow_wsgi:app"
 

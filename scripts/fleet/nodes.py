@@ -20,7 +20,7 @@ def node(folder: Path, port: int, settings: Mapping[str, str]) -> Program:
     """A node with folders of its own, not started yet."""
     folder.mkdir(exist_ok=True)
     return Program(
-        (sys.executable, "-m", "app.server.supervisor"),
+        (sys.executable, "-m", "app.run.server.supervisor"),
         folder / "log",
         partial(is_alive, port),
         environment={

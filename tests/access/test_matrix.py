@@ -18,7 +18,8 @@ from flask.testing import FlaskClient
 from sqlalchemy import select
 from werkzeug.routing import Rule
 
-from app.domain.access import (
+from app.access.records.people import Person
+from app.core.access import (
     FIRST_PROJECT,
     MEMBERS,
     OF_ONE_PROJECT,
@@ -28,9 +29,8 @@ from app.domain.access import (
     Role,
     reach_of,
 )
+from app.db.access_tables import projects
 from app.http.access_rules import MissingRule, rules_of
-from app.records.identity.people import Person
-from app.records.identity.tables import projects
 from tests.site import BY_SOMEBODY, Site
 
 STRANGER = "192.0.2.1"

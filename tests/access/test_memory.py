@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.domain.access import Role
+from app.core.access import Role
 from tests.site import Browser, Site
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from app.domain.access import MEMBERS, REACH, Action, Reach, Role, reach_of
+from app.core.access import MEMBERS, REACH, Action, Reach, Role, reach_of
 from tests.architecture.sources import ROOT
 
 WORDS = {

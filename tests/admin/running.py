@@ -6,9 +6,9 @@ from contextlib import closing
 
 from click.testing import Result
 
-from app.admin.commands import operator_app
 from app.http import context
-from app.services import build_services
+from app.run.admin.commands import operator_app
+from app.run.build import build_services
 from app.settings import from_env
 from tests.live_server import Server
 

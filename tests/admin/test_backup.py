@@ -16,16 +16,17 @@ import requests
 from click.testing import Result
 from sqlalchemy import text
 
-from app.admin.backup import Backup
-from app.domain.jobs import Lane
-from app.domain.lifecycle import UploadState
-from app.domain.upload import UploadId
-from app.records.engine import Database
-from app.records.jobs import JobRecords
-from app.records.media import MediaRecords
+from app.core.jobs import Lane
+from app.core.lifecycle import UploadState
+from app.core.upload import UploadId
+from app.db.engine import Database
+from app.db.jobs import JobRecords
+from app.http.services import Services
 from app.records.uploads import UploadRecords
-from app.services import Services, build_services
+from app.run.admin.backup import Backup
+from app.run.build import build_services
 from app.settings import from_env
+from app.video.serve.rows import MediaRecords
 from tests.admin.running import run_command
 from tests.admin.test_commands import Operator
 from tests.live_server import NO_FFMPEG, Server, running_server
@@ -281,7 +282,7 @@ def test_the_last_copy_of_a_lost_file_stays_in_the_backup(
 def test_a_first_backup_without_the_files_fails_and_names_some(
     operator: Operator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.admin.backup.IDS_AT_ONCE", 2)
+    monkeypatch.setattr("app.run.admin.backup.IDS_AT_ONCE", 2)
     files = sorted(operator.finish(f"{number}.mp4") for number in range(6))
     for file in files[:4]:
         file.rename(tmp_path / file.name)

@@ -12,17 +12,18 @@ import pytest
 from click.testing import Result
 from flask import Flask
 
-from app.admin.commands import operator_app
-from app.domain.access import FIRST_PROJECT, Scope
-from app.domain.audit import AuditFilter
-from app.domain.lifecycle import UploadState
-from app.domain.upload import Upload, UploadId
+from app.access.signing import Signing
+from app.core.access import FIRST_PROJECT, Scope
+from app.core.audit import AuditFilter
+from app.core.lifecycle import UploadState
+from app.core.upload import Upload, UploadId
+from app.db.shared_values import SharedValues
 from app.http import context
-from app.identity.signing import Signing
+from app.http.services import Services
 from app.ingest.source import StreamSource
-from app.records.shared_values import SharedValues
 from app.records.uploads import UploadRecords
-from app.services import Services, build_services
+from app.run.admin.commands import operator_app
+from app.run.build import build_services
 from app.settings import Settings
 from app.uploads.service import NewUpload
 from tests.live_server import leave_database

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.admin.disk_bench import BLOCK_SIZES, KIB, MIB, Cell, Mode
-from app.admin.disk_table import (
+from app.run.admin.disk_bench import BLOCK_SIZES, KIB, MIB, Cell, Mode
+from app.run.admin.disk_table import (
     Measurement,
     block_name,
     knee,

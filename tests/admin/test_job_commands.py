@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.jobs import Job, Lane
-from app.domain.playback import Problem
-from app.domain.upload import UploadId
-from app.media.steps.job_errors import NO_FFMPEG
+from app.core.jobs import Job, Lane
+from app.core.playback import Problem
+from app.core.upload import UploadId
+from app.video.make.job_errors import NO_FFMPEG
 from tests.admin.test_commands import Operator
 
 

@@ -15,9 +15,9 @@ import pytest
 from click.testing import Result
 from sqlalchemy import text
 
-from app.admin.commands import operator_app
-from app.records.engine import Database
-from app.services import build_services
+from app.db.engine import Database
+from app.run.admin.commands import operator_app
+from app.run.build import build_services
 from app.settings import from_env
 from tests.live_server import ROOT
 from tests.long_tests import long

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from click.testing import Result
 
-from app.domain.access import Role
-from app.records.identity.people import Person, roles_of
+from app.access.records.people import Person, roles_of
+from app.core.access import Role
 from tests.admin.test_commands import Operator
 
 PASSWORD = "three grey geese marching"

@@ -8,10 +8,11 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from app.records.engine import Database
-from app.records.shared_values import SharedValues
+from app.db.engine import Database
+from app.db.shared_values import SharedValues
+from app.http.services import Services
 from app.records.uploads import UploadRecords
-from app.services import Services, build_services
+from app.run.build import build_services
 from app.settings import from_env
 from app.storage.folder_lock import lock_data_folder
 from app.uploads.storage_identity import PLACE

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from flask import Flask
 
-from app.factory import create_app
-from app.identity.passwords import Passwords
-from app.services import build_services
+from app.access.passwords import Passwords
+from app.run.build import build_services
+from app.run.factory import create_app
 from app.settings import Settings
-from tests.identity.world import CHEAP
-from tests.media.offered import write_film
+from tests.access.world import CHEAP
+from tests.video.offered import write_film
 
 MAX_UPLOAD_BYTES = 1024 * 1024
 """Small, so that no generated request reserves much room."""

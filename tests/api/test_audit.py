@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from app.domain.access import LOCAL, Role
-from app.domain.audit import AuditAction
-from app.identity.audit_export import without_formula
-from app.services import Services
+from app.access.audit_export import without_formula
+from app.core.access import LOCAL, Role
+from app.core.audit import AuditAction
+from app.http.services import Services
 from tests.api.application import application
 
 

@@ -13,9 +13,9 @@ from flask import Flask
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
-from app.domain.cells import URL_SECONDS
-from app.factory import create_app
-from app.services import build_services
+from app.core.cells import URL_SECONDS
+from app.run.build import build_services
+from app.run.factory import create_app
 from app.settings import from_env
 from app.storage.s3.direct import runs
 from tests.dropzone_client import crc32c_of, random_bytes

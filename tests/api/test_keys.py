@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from app.domain.access import FIRST_PROJECT, Role
-from app.identity.key_format import is_key
-from app.records.identity.keys import KeyRecords
-from tests.identity.accounts import bearer
+from app.access.key_format import is_key
+from app.access.records.keys import KeyRecords
+from app.core.access import FIRST_PROJECT, Role
+from tests.access.accounts import bearer
 from tests.site import Site
 
 KEYS = "/api/keys"

@@ -17,14 +17,14 @@ from schemathesis.schemas import BaseSchema
 from werkzeug.routing import Rule
 
 from app import __version__
-from app.domain.audit import AuditAction
-from app.domain.errors import UploadError, over_quota
-from app.domain.lifecycle import UploadState
-from app.domain.policy import MAX_FILENAME_CHARACTERS, MAX_KEY_CHARACTERS
-from app.domain.video_list import MAX_SEARCH_CHARACTERS, VideoOrder
-from app.domain.webhooks import SUBSCRIBABLE
+from app.core.audit import AuditAction
+from app.core.errors import UploadError, over_quota
+from app.core.lifecycle import UploadState
+from app.core.policy import MAX_FILENAME_CHARACTERS, MAX_KEY_CHARACTERS
+from app.core.video_list import MAX_SEARCH_CHARACTERS, VideoOrder
+from app.core.webhooks import SUBSCRIBABLE
 from app.http.problems import Problem
-from app.request.stages import Stage
+from app.ingest.stages import Stage
 from app.uploads.library import MAX_PAGE
 from tests.api.answers import Answer, Conversation
 from tests.api.application import application
@@ -70,7 +70,7 @@ ELSEWHERE = {
     ("post", "/api/uploads/{upload_id}/cells", "200"),
     ("post", "/api/uploads/{upload_id}/cells/stored", "200"),
 }
-"""Needs 20,001 files; needs a server with other settings: tests/delivery has it; needs many slow
+"""Needs 20,001 files; needs a server with other settings: tests/deliver has it; needs many slow
 attempts, and a server of mail: tests/pages has both; need a bucket: test_direct.py has them."""
 
 REACHABLE = [
@@ -175,7 +175,7 @@ def known_errors(error: type[UploadError] = UploadError) -> dict[str, int]:
     """Each code of the error tree with its HTTP status."""
     known: dict[str, int] = {}
     for child in error.__subclasses__():
-        if child.__module__.startswith("app.domain."):
+        if child.__module__.startswith("app.core."):
             known |= {child.code: child.status_hint, **known_errors(child)}
     return known
 

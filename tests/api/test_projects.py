@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from app.domain.access import FIRST_PROJECT, Role
+from app.core.access import FIRST_PROJECT, Role
 from tests.site import Site
 
 PROJECTS = "/api/projects"

@@ -12,9 +12,9 @@ import requests
 from flask.testing import FlaskClient
 from standardwebhooks import Webhook as Verifier
 
-from app.domain.webhooks import SUBSCRIBABLE
+from app.core.webhooks import SUBSCRIBABLE
+from tests.access.receiver import running_receiver
 from tests.api.application import application
-from tests.identity.receiver import running_receiver
 from tests.live_server import Server
 from tests.waiting import wait_until
 

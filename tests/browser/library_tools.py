@@ -8,11 +8,11 @@ from pathlib import Path
 import requests
 from playwright.sync_api import Locator, expect
 
-from app.domain.access import FIRST_PROJECT
-from app.domain.lifecycle import UploadState
-from app.domain.ranges import ByteRange, RangeSet
-from app.domain.upload import Upload, UploadId
-from app.records.engine import Database
+from app.core.access import FIRST_PROJECT
+from app.core.lifecycle import UploadState
+from app.core.ranges import ByteRange, RangeSet
+from app.core.upload import Upload, UploadId
+from app.db.engine import Database
 from app.records.uploads import UploadRecords
 from tests.browser.upload_page import UploadPage
 from tests.live_server import Server

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, Request, Route, expect
 
-from app.domain.cells import NUMBERS_PER_CELL, direct_part_number
+from app.core.cells import NUMBERS_PER_CELL, direct_part_number
 from tests.browser.complaints import Complaints
 from tests.browser.films import sha256_of
 from tests.browser.stored import digests_of

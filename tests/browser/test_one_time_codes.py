@@ -9,11 +9,11 @@ import pyotp
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
-from app.domain.access import FIRST_PROJECT, Role
+from app.core.access import FIRST_PROJECT, Role
+from tests.access.accounts import identity_of
 from tests.browser.complaints import Complaints
 from tests.browser.test_access import nameless
 from tests.browser.test_signing_in import EMAIL, PASSWORD, sign_in
-from tests.identity.accounts import identity_of
 from tests.live_server import Server
 
 pytestmark = pytest.mark.browser

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import BrowserContext, CDPSession, Page, expect
 
-from app.services import Services, build_services
+from app.http.services import Services
+from app.run.build import build_services
 from app.settings import Settings
+from tests.access.openid_server import CLIENT_ID, CLIENT_SECRET, running_provider
 from tests.browser.complaints import Complaints
-from tests.identity.openid_server import CLIENT_ID, CLIENT_SECRET, running_provider
 from tests.live_server import NO_FFMPEG, Server, running_server
 
 pytestmark = pytest.mark.browser

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import BrowserContext
 
+from tests.access.accounts import bearer, make_key
 from tests.browser import test_dialects as dialects
 from tests.browser import test_upload_libraries as libraries
 from tests.browser.complaints import Complaints
@@ -19,7 +20,6 @@ from tests.browser.module_site import module_site
 from tests.browser.test_uppy import upload as upload_with_uppy
 from tests.client.bad_line import BadLine, Line, bad_line, sometimes
 from tests.dropzone_client import random_bytes
-from tests.identity.accounts import bearer, make_key
 from tests.live_server import NO_FFMPEG, Server, running_server
 from tests.long_tests import long
 

@@ -3,7 +3,7 @@
 In `make test` two films stand for all: those whose timing is hardest (B-frames in open groups with
 the index at the end, sound that begins late). `make test-all` adds one that is rotated, one in
 fragments, one of another codec, and Firefox. `make watch-films` plays every film. That no frame is
-lost is for tests/media/test_delivery.py to say: a browser on a busy machine drops some.
+lost is for tests/video/test_delivery.py to say: a browser on a busy machine drops some.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from playwright.sync_api import Browser, Page
 
 from tests.browser.theater import Played, Theater
 from tests.long_tests import long
-from tests.media.films import FilmStore
-from tests.media.frames import Frame, Showing, watch
-from tests.media.shelf import Shelf
+from tests.video.films import FilmStore
+from tests.video.frames import Frame, Showing, watch
+from tests.video.shelf import Shelf
 
 pytestmark = [pytest.mark.browser, pytest.mark.e2e]
 

@@ -14,7 +14,7 @@ from tests.browser.films import Films
 from tests.browser.library_tools import put
 from tests.dropzone_client import ChunkedFile, send_chunk
 from tests.live_server import Server
-from tests.media.films import FilmStore
+from tests.video.films import FilmStore
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.browser

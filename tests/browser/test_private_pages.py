@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import BrowserContext, Page, Route, expect
 
-from app.domain.access import FIRST_PROJECT, Role
-from app.identity.upload_links import LinkTerms
+from app.access.upload_links import LinkTerms
+from app.core.access import FIRST_PROJECT, Role
+from tests.access.accounts import identity_of
 from tests.browser.complaints import Complaints
-from tests.identity.accounts import identity_of
 from tests.live_server import NO_FFMPEG, Server, running_server
 
 pytestmark = pytest.mark.browser

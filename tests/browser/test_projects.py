@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from app.domain.access import Role
-from app.identity.key_format import is_key
+from app.access.key_format import is_key
+from app.core.access import Role
+from tests.access.accounts import bearer, make_key, make_project, sign_in
 from tests.browser.films import Films
 from tests.browser.upload_page import UploadPage
-from tests.identity.accounts import bearer, make_key, make_project, sign_in
 from tests.live_server import Server
 
 pytestmark = pytest.mark.browser

@@ -11,9 +11,9 @@ from playwright.sync_api import Browser, Page, expect
 from tests.browser.conftest import PATIENCE_MILLISECONDS
 from tests.browser.theater import Audience
 from tests.long_tests import long
-from tests.media.films import FilmStore
-from tests.media.frames import watch
-from tests.media.shelf import Shelf, Shelved
+from tests.video.films import FilmStore
+from tests.video.frames import watch
+from tests.video.shelf import Shelf, Shelved
 
 pytestmark = [pytest.mark.browser, pytest.mark.e2e]
 

@@ -13,12 +13,13 @@ import requests
 from playwright.sync_api import BrowserContext, Page, expect
 from werkzeug.serving import make_server
 
-from app.factory import create_app
-from app.identity.callers import Callers
-from app.identity.link_passwords import LinkPasswords
-from app.identity.share_links import TICKET_SECONDS, ShareLinks
-from app.records.identity.share_links import ShareLinkRecords
-from app.services import Services, build_services
+from app.access.callers import Callers
+from app.access.link_passwords import LinkPasswords
+from app.access.records.share_links import ShareLinkRecords
+from app.access.share_links import TICKET_SECONDS, ShareLinks
+from app.http.services import Services
+from app.run.build import build_services
+from app.run.factory import create_app
 from app.settings import from_env
 from tests.browser.complaints import Complaints
 from tests.browser.films import Films

@@ -13,11 +13,11 @@ import pytest
 import requests
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
-from app.domain.jobs import Lane
-from app.domain.playback import Problem
-from app.domain.upload import UploadId
-from app.records.jobs import JobRecords
-from app.services import build_services
+from app.core.jobs import Lane
+from app.core.playback import Problem
+from app.core.upload import UploadId
+from app.db.jobs import JobRecords
+from app.run.build import build_services
 from app.settings import from_env
 from tests.browser.complaints import Complaints
 from tests.live_server import Server

@@ -1,4 +1,4 @@
-// Plays films of tests/media/films.py in a bare <video> and reports what is shown.
+// Plays films of tests/video/films.py in a bare <video> and reports what is shown.
 // Each frame carries its number as ten squares along its upper edge, lowest bit on the left.
 
 const WIDTH = 160;

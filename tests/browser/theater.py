@@ -1,4 +1,4 @@
-"""Plays a film of `tests.media.films` in a browser, on a bare page, and tells what it shows."""
+"""Plays a film of `tests.video.films` in a browser, on a bare page, and tells what it shows."""
 
 from __future__ import annotations
 

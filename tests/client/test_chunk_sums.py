@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 from crc32c import crc32c
 
-from app.domain.crc32c import joined as joined_by_server
+from app.core.crc32c import joined as joined_by_server
 from sluice_client import Client
 from sluice_client.chunk_sums import ChunkSums, joined
 from sluice_client.hashing import FileHash, Kind

@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 import pytest
 
-from app.domain.cells import direct_part_number
+from app.core.cells import direct_part_number
 from sluice_client import Client, Interrupted
 from sluice_client.direct_cells import CellTaken, DirectCells
 from sluice_client.local_file import FileSlice

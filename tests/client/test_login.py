@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.access import Role
+from app.core.access import Role
+from tests.access.accounts import make_key, make_project, revoke
 from tests.client.bad_line import bad_line
 from tests.client.conftest import MakeFile
 from tests.client.running import SLUICE, CommandLine, finish
-from tests.identity.accounts import make_key, make_project, revoke
 from tests.live_server import Server
 from tests.waiting import wait_until
 

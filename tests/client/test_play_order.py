@@ -22,8 +22,8 @@ from tests.browser.films import encode, index_last
 from tests.client.bad_line import BadLine, Line, Request
 from tests.dropzone_client import stored_sha256
 from tests.live_server import Server
-from tests.media.films import FilmStore
 from tests.nodejs import run_script
+from tests.video.films import FilmStore
 from tests.waiting import wait_until
 
 MIB = 1024 * 1024

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 import pytest
 from tusclient.client import TusClient
 
+from tests.access.accounts import bearer, make_key, make_project
 from tests.clients.test_tus_js import upload as upload_with_tus_js
-from tests.identity.accounts import bearer, make_key, make_project
 from tests.live_server import Server
 
 pytestmark = pytest.mark.e2e

@@ -19,7 +19,7 @@ from gunicorn.config import Config
 from gunicorn.glogging import Logger
 from gunicorn.workers.gthread import TConn
 
-from app.server.gunicorn_worker import SILENT_STOP_SECONDS, PatientWorker
+from app.run.server.gunicorn_worker import SILENT_STOP_SECONDS, PatientWorker
 from tests.live_server import Server
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"

@@ -169,7 +169,7 @@ def test_files_are_published_across_two_mounts_of_one_file_system(
 
 def test_a_worker_has_descriptors_for_all_its_connections() -> None:
     script = (
-        "import resource, app.server.gunicorn_conf as c;"
+        "import resource, app.run.server.gunicorn_conf as c;"
         "soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE);"
         "print(soft, hard, c.threads, c.worker_connections)"
     )

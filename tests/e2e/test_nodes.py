@@ -15,12 +15,13 @@ import pytest
 import requests
 from sqlalchemy import select
 
-from app.domain.access import FIRST_PROJECT, Role
-from app.domain.nodes import NodeState
-from app.records.tables import nodes
-from app.services import Services, build_services
+from app.core.access import FIRST_PROJECT, Role
+from app.core.nodes import NodeState
+from app.db.tables import nodes
+from app.http.services import Services
+from app.run.build import build_services
 from app.settings import from_env
-from tests.identity.accounts import bearer
+from tests.access.accounts import bearer
 from tests.live_server import NO_FFMPEG, Server, running_server
 from tests.monitoring.scrape import scrape
 from tests.postgresql import Postgresql

@@ -19,7 +19,7 @@ from gunicorn.config import Config
 from gunicorn.glogging import Logger
 from gunicorn.workers.gthread import ThreadWorker
 
-from app.server.gunicorn_worker import PROMPT_SECONDS, PatientWorker
+from app.run.server.gunicorn_worker import PROMPT_SECONDS, PatientWorker
 from tests.dropzone_client import random_bytes
 from tests.live_server import NO_FFMPEG, Server, running_server
 from tests.waiting import wait_until

@@ -19,11 +19,11 @@ import psutil
 import pytest
 import requests
 
-from app.domain.upload import UploadId
-from app.records.engine import Database
+from app.core.upload import UploadId
+from app.db.engine import Database
 from app.records.uploads import UploadRecords
-from app.server.connections import LINGER_SECONDS
-from app.server.gunicorn_worker import CHECKPOINT_SECONDS
+from app.run.server.connections import LINGER_SECONDS
+from app.run.server.gunicorn_worker import CHECKPOINT_SECONDS
 from scripts.fleet.programs import free_port
 from tests.live_server import NO_FFMPEG, ROOT, STOP_SECONDS, Server
 from tests.long_tests import long
@@ -37,7 +37,7 @@ SIGNALS = 300
 def test_a_background_worker_ends_however_many_signals_it_gets(tmp_path: Path) -> None:
     """Catches a signal handler that waits for a lock which the interrupted code holds."""
     server = Server(tmp_path, NO_FFMPEG)
-    command = [sys.executable, "-m", "app.server.background_worker"]
+    command = [sys.executable, "-m", "app.run.server.background_worker"]
     with subprocess.Popen(command, cwd=ROOT, env=server.environment) as worker:
         threads = psutil.Process(worker.pid).num_threads
         wait_until(lambda: worker.poll() is None and threads() >= 3, "it works")
@@ -55,7 +55,7 @@ def test_a_background_worker_ends_however_many_signals_it_gets(tmp_path: Path) -
 @pytest.mark.parametrize("seconds", [0.3, 0.9, *long([0.6, 1.2, 1.5])])
 def test_a_server_stopped_while_it_starts_leaves_no_process(tmp_path: Path, seconds: float) -> None:
     environment = Server(tmp_path, NO_FFMPEG, free_port()).environment
-    command = [sys.executable, "-m", "app.server.supervisor"]
+    command = [sys.executable, "-m", "app.run.server.supervisor"]
     with subprocess.Popen(
         command, cwd=ROOT, env=environment, start_new_session=True, stderr=subprocess.DEVNULL
     ) as top:

@@ -73,7 +73,7 @@ def run_server(folder: Path, **options: str) -> subprocess.CompletedProcess[str]
     """Run a server that is expected not to start."""
     server = Server(folder, options)
     return subprocess.run(
-        [sys.executable, "-m", "app.server.supervisor"],
+        [sys.executable, "-m", "app.run.server.supervisor"],
         cwd=ROOT,
         env=server.environment,
         capture_output=True,
@@ -183,7 +183,7 @@ def test_an_endless_request_does_not_keep_an_orphan_alive(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("name", ["background worker", "media worker"])
 def test_a_worker_that_ends_is_logged_and_restarted(server: Server, name: str) -> None:
-    module = f"app.server.{name.replace(' ', '_')}"
+    module = f"app.run.server.{name.replace(' ', '_')}"
 
     def workers() -> list[psutil.Process]:
         """Not what one of them starts, which is a copy of it at first."""
@@ -227,7 +227,7 @@ class Terminal:
         self._reader, terminal = pty.openpty()
         os.set_blocking(self._reader, False)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "app.server.supervisor"],
+            [sys.executable, "-m", "app.run.server.supervisor"],
             cwd=ROOT,
             env=self.server.environment,
             stdin=terminal,

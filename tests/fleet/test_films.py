@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from app.admin.commands import operator_app
 from app.http import context
-from app.media.work import MediaWork
+from app.run.admin.commands import operator_app
+from app.video.make.work import MediaWork
 from tests.live_server import leave_measurement
-from tests.media.films import FilmStore
 from tests.postgresql import postgresql
 from tests.s3_servers import S3Server, new_prefix
 from tests.site import Site, new_site
+from tests.video.films import FilmStore
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.e2e

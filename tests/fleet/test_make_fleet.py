@@ -50,7 +50,7 @@ def test_a_fleet_serves_and_ends_with_all_its_programs_when_one_of_them_dies(
     url = fleet.stdout.readline().split()[4].rstrip(";")
     assert requests.get(f"{url}/api/uploads", timeout=60).json()["uploads"] == []
     programs = psutil.Process(fleet.pid).children(recursive=True)
-    node = next(each for each in programs if "app.server.supervisor" in command_of(each))
+    node = next(each for each in programs if "app.run.server.supervisor" in command_of(each))
     node.send_signal(signal.SIGTERM)
     assert fleet.wait(STOP_SECONDS) == 1
     assert "node 1 ended with 0" in fleet.stdout.read()

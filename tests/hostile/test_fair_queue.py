@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from tests.browser.films import encode, repeat
-from tests.delivery.stored import Stored, store
+from tests.deliver.stored import Stored, store
 from tests.hostile.conftest import Scaled
 from tests.live_server import FFMPEG, Server, command_of, running_server
-from tests.media import hostile_indexes
-from tests.media.films import FilmStore
+from tests.video import hostile_indexes
+from tests.video.films import FilmStore
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.e2e
@@ -42,7 +42,7 @@ def state(stored: Stored) -> str:
 def peak_bytes(server: Server) -> int:
     """The most memory that the media worker has had."""
     (worker,) = (
-        each for each in server.processes() if "app.server.media_worker" in command_of(each)
+        each for each in server.processes() if "app.run.server.media_worker" in command_of(each)
     )
     status = Path(f"/proc/{worker.pid}/status").read_text()
     return 1024 * int(status.partition("VmHWM:")[2].split()[0])

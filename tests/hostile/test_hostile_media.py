@@ -20,11 +20,11 @@ from threading import Event
 
 import pytest
 
-from app.media.ffmpeg.errors import FfmpegFailed
-from app.media.ffmpeg.program import FILM_FORMATS, Conversion, Ffmpeg
-from app.media.sandbox.process import LAYERS, Command, Limits, Stopped, run
+from app.video.make.ffmpeg.errors import FfmpegFailed
+from app.video.make.ffmpeg.program import FILM_FORMATS, Conversion, Ffmpeg
+from app.video.make.sandbox.process import LAYERS, Command, Limits, Stopped, run
 from tests.browser.tools import find_program
-from tests.media.rewritten import box, edited
+from tests.video.rewritten import box, edited
 
 LIMITS = Limits(cpu_seconds=20, wall_seconds=60, memory_bytes=512 * 1024**2, output_bytes=2**24)
 NO_LAYER: frozenset[str] = frozenset()

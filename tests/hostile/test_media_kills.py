@@ -9,10 +9,10 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from random import Random
 
-from app.domain.jobs import JobState, Lane
-from app.domain.upload import UploadId
+from app.core.jobs import JobState, Lane
+from app.core.upload import UploadId
 from tests.hostile.conftest import Scaled
-from tests.media.world import World, wall_clock, work_until_killed
+from tests.video.world import World, wall_clock, work_until_killed
 from tests.waiting import wait_until
 
 STEP_SECONDS = 0.1
@@ -52,7 +52,7 @@ class Workers:
 
 def test_jobs_survive_whatever_kills_their_workers(tmp_path: Path, scaled: Scaled) -> None:
     rng = Random(14)
-    forking.set_forkserver_preload(["tests.media.world"])
+    forking.set_forkserver_preload(["tests.video.world"])
     world = World(tmp_path / "data")
     with closing(world):
         films = [world.publish() for _ in range(FILMS)]

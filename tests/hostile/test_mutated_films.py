@@ -7,16 +7,16 @@ from fractions import Fraction
 
 import pytest
 
-from app.media.index.errors import NotIndexable
-from app.media.index.extract import extract, key_frame_before
-from app.media.index.fast_start import fast_start
-from app.media.index.movie import Movie, read_movie
-from app.media.index.rung_segments import RungCuts
-from app.media.index.segments import SegmentedTrack, segmented_sound, segmented_video
-from app.media.index.texts import read_chapters, read_cues, subtitle_tracks, webvtt
+from app.video.index.errors import NotIndexable
+from app.video.index.extract import extract, key_frame_before
+from app.video.index.fast_start import fast_start
+from app.video.index.movie import Movie, read_movie
+from app.video.index.rung_segments import RungCuts
+from app.video.index.segments import SegmentedTrack, segmented_sound, segmented_video
+from app.video.index.texts import read_chapters, read_cues, subtitle_tracks, webvtt
 from tests.hostile.conftest import Scaled
 from tests.hostile.mutations import mutations
-from tests.media.films import FilmStore
+from tests.video.films import FilmStore
 
 
 def use(film: bytes) -> Movie:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.delivery.stored import store
+from tests.deliver.stored import store
 from tests.dropzone_client import random_bytes
 from tests.hostile.conftest import Scaled
 from tests.hostile.slow_clients import BEHAVIOURS

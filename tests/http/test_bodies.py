@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from app.domain.errors import InvalidRequest, TooLarge
-from app.factory import create_app
+from app.core.errors import InvalidRequest, TooLarge
 from app.http.bodies import MAX_JSON_BYTES, json_object, member
-from app.services import build_services
+from app.run.build import build_services
+from app.run.factory import create_app
 from app.settings import Settings
 
 

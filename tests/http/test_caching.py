@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from werkzeug.test import TestResponse
 
-from app.domain.access import Action, Role
+from app.core.access import Action, Role
 from app.http.access_rules import rules_of
 from tests.access.test_matrix import EXAMPLES, THINGS
 from tests.site import BY_SOMEBODY, HTML, Site

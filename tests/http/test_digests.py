@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.errors import DigestMismatch, InvalidRequest
+from app.core.errors import DigestMismatch, InvalidRequest
 from app.http.digests import ALGORITHMS, digest_source, parse_content_digest
 from app.ingest.source import BodySource
 from tests.digests import digest, digest_field

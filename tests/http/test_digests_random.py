@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app.domain.errors import DigestMismatch, InvalidRequest
+from app.core.errors import DigestMismatch, InvalidRequest
 from app.http.digests import ALGORITHMS, digest_source, parse_content_digest
 from tests.cost import HOSTILE, assert_cost_is_linear
 from tests.digests import digest, digest_field

@@ -4,7 +4,7 @@ import pytest
 from flask import Flask
 from werkzeug.exceptions import NotFound
 
-from app.domain.errors import NotMadeYet
+from app.core.errors import NotMadeYet
 from app.http.problems import MAX_ACCEPT_CHARACTERS, Problem, answer_json, prefers_html
 
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"

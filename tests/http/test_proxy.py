@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import requests
 
+from app.db.this_node import ThisNode
 from app.http.proxy import ConnectionMiddleware
-from app.request.this_node import ThisNode
 from app.settings import from_env
 from tests.conformance.tus_client import CHUNK_TYPE, Tus
 from tests.dropzone_client import random_bytes, read_response

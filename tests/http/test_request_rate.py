@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.access import Caller, CallerKind
-from app.domain.errors import TooManyRequests
-from app.identity.request_rate import RequestRate
-from app.request.minute_counts import MinuteCounts
+from app.access.request_rate import RequestRate
+from app.core.access import Caller, CallerKind
+from app.core.errors import TooManyRequests
+from app.db.minute_counts import MinuteCounts
 from tests.api.application import application
 
 LIMIT = 3

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from app.domain.access import Reach, Scope
-from app.domain.errors import NotAllowed, NotSignedIn, ServerBusy, UploadGone
+from app.core.access import Reach, Scope
+from app.core.errors import NotAllowed, NotSignedIn, ServerBusy, UploadGone
 from app.http.under_way import UnderWay
 
 BEFORE = Scope("films", "key:1", Reach.ALL, {"news": Reach.OWN})

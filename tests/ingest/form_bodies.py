@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from app.domain.errors import MalformedBody
+from app.core.errors import MalformedBody
 from app.ingest.multipart import (
     NEED_DATA,
     End,

@@ -8,7 +8,7 @@ from zlib import crc32
 
 import pytest
 
-from app.domain.errors import DigestMismatch, StorageFailed
+from app.core.errors import DigestMismatch, StorageFailed
 from app.ingest.checksum import ALGORITHMS, FileTooShort, digest_of, new_checksum
 from app.ingest.source import DigestSource, HashingSource, StreamSource
 from tests.storage.sources import pattern

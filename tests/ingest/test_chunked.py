@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.errors import MalformedBody
+from app.core.errors import MalformedBody
 from app.ingest.chunked import MAX_LINE_BYTES, MAX_TRAILER_BYTES, ChunkedDecoder
 
 BODIES = {

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.domain.errors import BodyStalled, BodyTruncated
-from app.domain.ranges import ByteRange
+from app.core.errors import BodyStalled, BodyTruncated
+from app.core.ranges import ByteRange
 from app.ingest.blocks import BLOCK_BYTES
 from app.ingest.copy import GRACE_SECONDS, BodyLimits, FileCopy, discard
 from tests.storage.sources import PiecesSource, pattern

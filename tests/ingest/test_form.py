@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.domain.errors import BodyStalled, BodyTruncated, ChunkMismatch, MalformedBody
+from app.core.errors import BodyStalled, BodyTruncated, ChunkMismatch, MalformedBody
 from app.ingest.copy import BodyLimits
 from app.ingest.form import FIELDS_READ_BYTES, READ_BYTES, FilePart, FormReader
 from app.ingest.multipart import Field

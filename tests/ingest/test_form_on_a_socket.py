@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.ranges import ByteRange
+from app.core.ranges import ByteRange
 from app.ingest.copy import BodyLimits, FileCopy
 from app.ingest.form import FilePart, FormReader
+from app.ingest.slots import Slots, holding
 from app.ingest.source import BodySource, HashingSource
-from app.request.slots import Slots, holding
 from tests.ingest.form_bodies import BOUNDARY, DELIMITER, body_of, file
 from tests.ingest.test_gunicorn_socket import Connection, post
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from app.domain.errors import BodyTruncated, ChunkMismatch, MalformedBody
+from app.core.errors import BodyTruncated, ChunkMismatch, MalformedBody
 from app.ingest.gunicorn_socket.chunked_body import GunicornChunkedSource
 from app.ingest.gunicorn_socket.take_over import take_over, trailers
 from app.ingest.source import SOURCE_KEY
-from app.server.gunicorn_worker import SlotTaking
+from app.run.server.gunicorn_worker import SlotTaking
 from tests.ingest.test_gunicorn_socket import Connection
 
 HEAD = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.domain.errors import MalformedBody
+from app.core.errors import MalformedBody
 from app.ingest.multipart import (
     FIELD_BYTES_OF_A_FILE,
     FIELDS_OF_A_FILE,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.domain.errors import MalformedBody
+from app.core.errors import MalformedBody
 from app.ingest.multipart import (
     NEED_DATA,
     End,

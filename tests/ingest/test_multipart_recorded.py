@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.errors import MalformedBody
+from app.core.errors import MalformedBody
 from app.ingest.multipart import Field, parse_boundary
 from tests.ingest.form_bodies import Part, blocks_of, scan, scan_taking
 

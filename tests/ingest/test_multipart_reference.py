@@ -8,7 +8,7 @@ from collections.abc import Callable
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from app.domain.errors import MalformedBody
+from app.core.errors import MalformedBody
 from app.ingest.multipart import (
     NEED_DATA,
     Field,

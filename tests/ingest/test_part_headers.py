@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.domain.errors import MalformedBody
+from app.core.errors import MalformedBody
 from app.ingest.multipart import Field, FileBegin, parse_boundary
 from tests.ingest.form_bodies import (
     BOUNDARY,

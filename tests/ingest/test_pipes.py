@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.errors import BodyTruncated
+from app.core.errors import BodyTruncated
 from app.ingest import splice
 from app.ingest.splice import Pipe, empty_pipe
 

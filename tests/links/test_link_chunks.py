@@ -15,9 +15,9 @@ from sqlalchemy import select, update
 from typing_extensions import override
 from werkzeug.test import TestResponse
 
+from app.db.access_tables import projects
 from app.protocols.forms import staged_chunks
 from app.protocols.forms.chunk import UnplacedChunk
-from app.records.identity.tables import projects
 from app.uploads import files
 from app.uploads.files import CHECKED_FIRST_BYTES, FORM_BYTES
 from tests.dropzone_client import form_body, form_headers

@@ -15,11 +15,11 @@ import pytest
 import requests
 from tusclient.client import TusClient
 
+from tests.access.accounts import bearer, make_key
 from tests.client.bad_line import Line, bad_line, sometimes
 from tests.client.running import CommandLine
 from tests.clients.test_tus_js import SCRIPT as TUS_JS
 from tests.clients.test_tus_js import upload as upload_with_tus_js
-from tests.identity.accounts import bearer, make_key
 from tests.live_server import Server
 from tests.nodejs import run_script
 from tests.waiting import wait_until

@@ -13,7 +13,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 from werkzeug.test import Client
 
-from app.domain.access import Role
+from app.core.access import Role
 from tests.links.link_requests import HTML, MakeLink, create, sent
 from tests.site import Site
 

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.access import FIRST_PROJECT, Reach, Scope
-from app.domain.errors import LinkFull
-from app.identity.upload_links import LinkTerms
-from app.records.engine import Database
-from app.services import Services, build_services
+from app.access.upload_links import LinkTerms
+from app.core.access import FIRST_PROJECT, Reach, Scope
+from app.core.errors import LinkFull
+from app.db.engine import Database
+from app.http.services import Services
+from app.run.build import build_services
 from app.settings import Settings
 from app.uploads.service import NewUpload
 from tests.postgresql import ON_BOTH_DATABASES

@@ -10,17 +10,17 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
-from app.domain.access import Caller
-from app.domain.errors import TooManyRequests
-from app.factory import create_app
-from app.identity.link_passwords import LinkPasswords
-from app.identity.link_visitors import VISITOR_COOKIE, VISITOR_TIME, Knock, LinkVisitors
-from app.identity.password_checks import PasswordChecks
-from app.identity.passwords import Passwords
-from app.records.identity.attempts import AttemptRecords
-from app.records.identity.upload_links import UploadLinkRecords
-from app.request.minute_counts import MinuteCounts
-from tests.identity.world import CHEAP
+from app.access.link_passwords import LinkPasswords
+from app.access.link_visitors import VISITOR_COOKIE, VISITOR_TIME, Knock, LinkVisitors
+from app.access.password_checks import PasswordChecks
+from app.access.passwords import Passwords
+from app.access.records.attempts import AttemptRecords
+from app.access.records.upload_links import UploadLinkRecords
+from app.core.access import Caller
+from app.core.errors import TooManyRequests
+from app.db.minute_counts import MinuteCounts
+from app.run.factory import create_app
+from tests.access.world import CHEAP
 from tests.links.link_requests import HTML, MakeLink, told
 
 PER_MINUTE = 2

@@ -12,8 +12,11 @@ from typing import Any
 import pytest
 import requests
 
-from app.domain.access import FIRST_PROJECT, Reach, Role, Scope
-from app.domain.errors import (
+from app.access.records.projects import ProjectRecords
+from app.access.records.upload_links import UploadLink
+from app.access.upload_links import LinkTerms
+from app.core.access import FIRST_PROJECT, Reach, Role, Scope
+from app.core.errors import (
     LinkFull,
     NoRoom,
     QuotaExceeded,
@@ -21,17 +24,15 @@ from app.domain.errors import (
     UploadError,
     UploadGone,
 )
-from app.domain.lifecycle import UploadState
-from app.domain.upload import LEAST_AHEAD_BYTES, Part, Upload, UploadKind
-from app.identity.upload_links import LinkTerms
-from app.records.engine import Database
-from app.records.identity.projects import ProjectRecords
-from app.records.identity.upload_links import UploadLink
-from app.services import Services, build_services
+from app.core.lifecycle import UploadState
+from app.core.upload import LEAST_AHEAD_BYTES, Part, Upload, UploadKind
+from app.db.engine import Database
+from app.http.services import Services
+from app.run.build import build_services
 from app.settings import Settings
 from app.storage.local import folder as local_folder
 from app.uploads.service import NewUpload
-from tests.identity.accounts import bearer, make_key
+from tests.access.accounts import bearer, make_key
 from tests.live_server import NO_FFMPEG, Server, running_server
 from tests.uploads.test_cost import Zeros
 from tests.waiting import wait_until

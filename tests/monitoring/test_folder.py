@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from app.monitoring.folder import PREFIX, RESERVED_BYTES, VARIABLE, MetricsFolder, reserve_files
+from app.run.monitoring.folder import PREFIX, RESERVED_BYTES, VARIABLE, MetricsFolder, reserve_files
 from tests.architecture.sources import ROOT
 
 HOLDS = """
 import sys
 from pathlib import Path
-from app.monitoring.folder import MetricsFolder
+from app.run.monitoring.folder import MetricsFolder
 MetricsFolder(Path(sys.argv[1])).open()
 print("held", flush=True)
 sys.stdin.read()

@@ -261,7 +261,7 @@ def test_gunicorn_without_the_supervisor_also_counts_over_its_workers(tmp_path: 
         "-m",
         "gunicorn",
         "-c",
-        "python:app.server.gunicorn_conf",
+        "python:app.run.server.gunicorn_conf",
         "wsgi:app",
     ]
     with (tmp_path / "log").open("wb") as log:

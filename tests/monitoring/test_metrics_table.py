@@ -6,8 +6,8 @@ import re
 
 from prometheus_client import generate_latest
 
-from app.monitoring.instruments import Instruments
-from app.request.stages import Stage
+from app.ingest.stages import Stage
+from app.run.monitoring.instruments import Instruments
 from tests.architecture.sources import ROOT
 from tests.dropzone_client import ChunkedFile, random_bytes, send_all
 from tests.live_server import Server

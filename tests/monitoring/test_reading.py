@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from app.monitoring.instruments import Instruments, known_method
-from app.monitoring.reading import Snapshot
-from app.request.stages import Stage
+from app.ingest.stages import Stage
+from app.run.monitoring.instruments import Instruments, known_method
+from app.run.monitoring.reading import Snapshot
 
 STAGES = "sluice_stage_seconds"
 

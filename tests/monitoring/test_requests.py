@@ -12,7 +12,7 @@ import pytest
 import requests
 from werkzeug.datastructures import Headers
 
-from app.monitoring.requests import print_timing
+from app.run.monitoring.requests import print_timing
 from tests.api.application import application
 from tests.dropzone_client import ChunkedFile, form_headers, random_bytes
 from tests.live_server import Server

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from app.domain.nodes import NodeReport
-from app.records.engine import Database
-from app.records.nodes import NodeRecords
-from app.request.stages import Stage
+from app.core.nodes import NodeReport
+from app.db.engine import Database
+from app.db.nodes import NodeRecords
+from app.ingest.stages import Stage
 from tests.api.application import application
 from tests.dropzone_client import ChunkedFile, random_bytes, send_all, send_chunk
 from tests.live_server import Server

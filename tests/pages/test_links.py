@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
-from app.domain.access import FIRST_PROJECT, Role
-from app.domain.audit import AuditAction, AuditFilter
-from app.records.identity.share_links import ShareLink, ShareLinkRecords
+from app.access.records.share_links import ShareLink, ShareLinkRecords
+from app.core.access import FIRST_PROJECT, Role
+from app.core.audit import AuditAction, AuditFilter
 from tests.site import HTML, Browser, Site
 
 

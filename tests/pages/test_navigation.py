@@ -7,7 +7,7 @@ import re
 import pytest
 from flask.testing import FlaskClient
 
-from app.domain.access import Role
+from app.core.access import Role
 from tests.site import HTML, Site
 
 NOTHING = "/watch/" + "0" * 32

@@ -9,9 +9,9 @@ import pytest
 import requests
 from werkzeug.test import TestResponse
 
-from app.domain.access import Role
-from app.domain.audit import AuditFilter
-from tests.identity.openid_server import ANN, CLIENT_ID, CLIENT_SECRET, Provider, running_provider
+from app.core.access import Role
+from app.core.audit import AuditFilter
+from tests.access.openid_server import ANN, CLIENT_ID, CLIENT_SECRET, Provider, running_provider
 from tests.site import Browser, Site, new_site
 
 

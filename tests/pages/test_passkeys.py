@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from app.domain.access import Role
-from app.domain.audit import AuditAction, AuditFilter
-from app.identity.sessions import JUST_BEGUN
-from app.records.identity.people import Person
-from app.records.identity.tables import sessions
-from tests.identity.authenticator import Authenticator
-from tests.identity.world import GOOD_PASSWORD
+from app.access.records.people import Person
+from app.access.sessions import JUST_BEGUN
+from app.core.access import Role
+from app.core.audit import AuditAction, AuditFilter
+from app.db.access_tables import sessions
+from tests.access.authenticator import Authenticator
+from tests.access.world import GOOD_PASSWORD
 from tests.site import Browser, Site
 
 

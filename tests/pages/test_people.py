@@ -9,11 +9,11 @@ from urllib.parse import urlsplit
 import pytest
 from werkzeug.test import TestResponse
 
-from app.domain.access import Role
-from app.domain.audit import AuditAction, AuditEntry, AuditFilter
-from app.records.identity.people import Person
-from tests.identity.test_mail import new_box
-from tests.identity.world import GOOD_PASSWORD
+from app.access.records.people import Person
+from app.core.access import Role
+from app.core.audit import AuditAction, AuditEntry, AuditFilter
+from tests.access.test_mail import new_box
+from tests.access.world import GOOD_PASSWORD
 from tests.site import OTHER_PASSWORD, Browser, Site, new_site
 
 

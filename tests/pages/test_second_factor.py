@@ -14,15 +14,15 @@ import pyotp
 import pytest
 from werkzeug.test import TestResponse
 
-from app.domain.access import FIRST_PROJECT, Action, Caller, CallerKind, Role, scope_of
-from app.domain.audit import AuditAction, AuditFilter
-from app.domain.errors import SecondFactorMissing
+from app.access.records.passkeys import Passkey, PasskeyRecords
+from app.access.records.people import Person
+from app.access.second_factor import OF_CODES
+from app.core.access import FIRST_PROJECT, Action, Caller, CallerKind, Role, scope_of
+from app.core.audit import AuditAction, AuditFilter
+from app.core.errors import SecondFactorMissing
 from app.http.access_rules import rules_of
-from app.identity.second_factor import OF_CODES
-from app.records.identity.passkeys import Passkey, PasskeyRecords
-from app.records.identity.people import Person
-from tests.identity.test_mail import new_box
-from tests.identity.world import GOOD_PASSWORD
+from tests.access.test_mail import new_box
+from tests.access.world import GOOD_PASSWORD
 from tests.site import OTHER_PASSWORD, Browser, Site, new_site
 from tests.waiting import wait_until
 

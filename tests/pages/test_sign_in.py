@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.access import Role
-from app.domain.audit import AuditAction, AuditFilter
-from app.domain.errors import ServerBusy
+from app.access.passwords import HASHES_AT_ONCE, HashQueue
+from app.access.records.people import Person
+from app.access.share_links import ShareTerms
+from app.core.access import Role
+from app.core.audit import AuditAction, AuditFilter
+from app.core.errors import ServerBusy
 from app.http import signing_in
 from app.http.signing_in import is_local_path
-from app.identity.passwords import HASHES_AT_ONCE, HashQueue
-from app.identity.share_links import ShareTerms
-from app.records.identity.people import Person
-from tests.identity.world import CHEAP, GOOD_PASSWORD
+from tests.access.world import CHEAP, GOOD_PASSWORD
 from tests.site import HTML, OTHER_PASSWORD, Site, new_site
 from tests.waiting import wait_until
 

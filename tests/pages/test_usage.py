@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.access import FIRST_PROJECT, Role
+from app.core.access import FIRST_PROJECT, Role
 from tests.site import Site, new_site
 
 GB = 10**9

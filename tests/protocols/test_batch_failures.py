@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from app.domain.access import FIRST_PROJECT, Scope
-from app.domain.errors import NoRoom
-from app.factory import create_app
+from app.core.access import FIRST_PROJECT, Scope
+from app.core.errors import NoRoom
+from app.http.services import Services
 from app.protocols import batch
 from app.protocols.batch import GROUP_FILES
-from app.services import Services, build_services
+from app.run.build import build_services
+from app.run.factory import create_app
 from app.settings import Settings
 from app.uploads.files import ReceivedFile
 from tests.dropzone_client import form_body, form_headers

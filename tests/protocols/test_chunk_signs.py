@@ -2,8 +2,8 @@
 
 import pytest
 
-from app.domain.errors import ChunkMismatch
-from app.domain.ranges import ByteRange
+from app.core.errors import ChunkMismatch
+from app.core.ranges import ByteRange
 from app.http.chunk_signs import chunk_signs
 from app.protocols.forms.chunk import UnplacedChunk
 

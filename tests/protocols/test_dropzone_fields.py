@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.errors import ChunkMismatch, InvalidRequest
+from app.core.errors import ChunkMismatch, InvalidRequest
 from app.protocols.forms.dropzone import FIELDS, parse_chunk
 from app.uploads.client_uploads import Chunk
 

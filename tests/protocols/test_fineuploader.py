@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import requests
 
-from app.domain.errors import ChunkMismatch, InvalidRequest
+from app.core.errors import ChunkMismatch, InvalidRequest
 from app.protocols.forms.fineuploader import parse_part
 from app.uploads.client_uploads import Chunk
 from tests.dropzone_client import (

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.errors import InvalidRequest, UploadError
+from app.core.errors import InvalidRequest, UploadError
 from app.http.digests import (
     ALGORITHMS,
     parse_repr_digest,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app.domain.errors import InvalidRequest
+from app.core.errors import InvalidRequest
 from app.http.digests import parse_repr_digest, parse_wanted_digests, write_repr_digest
 from app.http.structured_fields import MAX_FIELD_CHARACTERS
 from app.protocols.ietf.errors import InconsistentLength

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.access import FIRST_PROJECT, Role
+from app.core.access import FIRST_PROJECT, Role
 from app.ingest.websocket import CloseCode, Opcode
+from tests.access.accounts import bearer, identity_of, make_key, revoke, sign_in
 from tests.dropzone_client import ChunkedFile, crc32c_of, random_bytes, send_chunk
-from tests.identity.accounts import bearer, identity_of, make_key, revoke, sign_in
 from tests.lane_client import MASK, LaneClient, chunk_message, client_frame, message_of
 from tests.live_server import NO_FFMPEG, Server, running_server
 from tests.nginx import bare_nginx, deployed_nginx

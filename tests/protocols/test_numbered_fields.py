@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.errors import ChunkMismatch, InvalidRequest
-from app.domain.policy import check_client_key
+from app.core.errors import ChunkMismatch, InvalidRequest
+from app.core.policy import check_client_key
 from app.protocols.forms.numbered_chunks import parse_numbered
 from app.uploads.client_uploads import Chunk
 

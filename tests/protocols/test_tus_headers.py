@@ -14,7 +14,7 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.errors import InvalidRequest, UploadNotFound
+from app.core.errors import InvalidRequest, UploadNotFound
 from app.ingest.checksum import ALGORITHMS
 from app.protocols.tus.headers import (
     MAX_PARTS,

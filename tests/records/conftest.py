@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.records.engine import Database
+from app.db.engine import Database
 from app.records.uploads import UploadRecords
 
 

@@ -7,9 +7,9 @@ from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from app.domain.upload import Upload, UploadId
-from app.records.engine import Database
-from app.records.sqlite import BUSY_SECONDS
+from app.core.upload import Upload, UploadId
+from app.db.engine import Database
+from app.db.sqlite import BUSY_SECONDS
 
 NOW = datetime(2030, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 

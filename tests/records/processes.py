@@ -7,14 +7,14 @@ from datetime import timedelta
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
-from app.domain.jobs import Lane
-from app.domain.ranges import ByteRange
-from app.domain.upload import UploadId
-from app.records.engine import Database
-from app.records.identity.deliveries import DeliveryQueue
-from app.records.jobs import JobRecords
-from app.records.media import MediaRecords
+from app.access.records.deliveries import DeliveryQueue
+from app.core.jobs import Lane
+from app.core.ranges import ByteRange
+from app.core.upload import UploadId
+from app.db.engine import Database
+from app.db.jobs import JobRecords
 from app.records.uploads import UploadRecords
+from app.video.serve.rows import MediaRecords
 from tests.processes import PROCESSES
 from tests.records.making import at, sqlite
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from app.domain.lifecycle import IllegalTransition, UploadState
-from app.domain.ranges import ByteRange
-from app.records.engine import Database
+from app.core.lifecycle import IllegalTransition, UploadState
+from app.core.ranges import ByteRange
+from app.db.engine import Database
 from app.records.uploads import UploadRecords
 from tests.records.making import NOW, new_upload
 

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from app.domain.cells import (
+from app.core.cells import (
     Grid,
     Multipart,
     Part,
@@ -13,9 +13,9 @@ from app.domain.cells import (
     direct_part_number,
     part_number,
 )
-from app.domain.ranges import ByteRange
+from app.core.ranges import ByteRange
+from app.db.engine import Database
 from app.records.bucket import PIECE_LEASE, BucketCatalog
-from app.records.engine import Database
 from tests.records.making import NOW
 
 KEY = "0" * 31 + "a"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.errors import StorageFailed
-from app.records.changes import after_changes
-from app.records.engine import Database
+from app.core.errors import StorageFailed
+from app.db.changes import after_changes
+from app.db.engine import Database
 from app.records.uploads import UploadRecords
 from tests.records.making import new_sqlite, new_upload, sqlite
 

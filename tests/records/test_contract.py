@@ -7,10 +7,10 @@ from threading import Barrier
 
 import pytest
 
-from app.domain.errors import ChunkMismatch, TooManyGaps, UploadConflict, UploadGone, UploadNotFound
-from app.domain.lifecycle import IllegalTransition, UploadState
-from app.domain.ranges import ByteRange, RangeSet
-from app.domain.upload import MAX_RANGES, Upload, UploadId
+from app.core.errors import ChunkMismatch, TooManyGaps, UploadConflict, UploadGone, UploadNotFound
+from app.core.lifecycle import IllegalTransition, UploadState
+from app.core.ranges import ByteRange, RangeSet
+from app.core.upload import MAX_RANGES, Upload, UploadId
 from app.records.uploads import UploadRecords
 from tests.records.making import NOW, at, new_upload
 

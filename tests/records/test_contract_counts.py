@@ -1,6 +1,6 @@
 """How many uploads are unfinished, by state."""
 
-from app.domain.lifecycle import UploadState
+from app.core.lifecycle import UploadState
 from app.records.uploads import UploadRecords
 from tests.records.making import NOW, new_upload
 

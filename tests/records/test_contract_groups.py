@@ -5,11 +5,11 @@ from datetime import timedelta
 
 import pytest
 
-from app.domain.errors import UploadNotFound
-from app.domain.lifecycle import IllegalTransition, UploadState
-from app.domain.ranges import ByteRange, RangeSet
-from app.domain.upload import Upload, UploadId
-from app.domain.video_list import VideoList
+from app.core.errors import UploadNotFound
+from app.core.lifecycle import IllegalTransition, UploadState
+from app.core.ranges import ByteRange, RangeSet
+from app.core.upload import Upload, UploadId
+from app.core.video_list import VideoList
 from app.records.uploads import UploadRecords
 from tests.records.making import NOW, at, new_upload
 from tests.records.test_contract import in_threads

@@ -5,10 +5,10 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from app.domain.lifecycle import ACTIVE, UploadState
-from app.domain.ranges import ByteRange
-from app.domain.upload import Upload, UploadId
-from app.domain.video_list import VideoList, VideoOrder
+from app.core.lifecycle import ACTIVE, UploadState
+from app.core.ranges import ByteRange
+from app.core.upload import Upload, UploadId
+from app.core.video_list import VideoList, VideoOrder
 from app.records.uploads import UploadRecords
 from tests.records.making import NOW, at, new_upload
 

@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from app.domain.errors import (
+from app.core.errors import (
     ChunkMismatch,
     UploadConflict,
     UploadGone,
     UploadNotFound,
 )
-from app.domain.lifecycle import IllegalTransition, UploadState
-from app.domain.ranges import ByteRange
-from app.domain.upload import Part, Upload, UploadId, UploadKind
+from app.core.lifecycle import IllegalTransition, UploadState
+from app.core.ranges import ByteRange
+from app.core.upload import Part, Upload, UploadId, UploadKind
 from app.records.uploads import UploadRecords
 from tests.records.making import NOW, at, new_upload
 from tests.records.test_contract import UNKNOWN, in_threads

@@ -13,11 +13,11 @@ import pytest
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError, OperationalError
 
-from app.domain.errors import NoRoom, ServerBusy, StorageFailed
-from app.domain.upload import Upload
-from app.records import sqlite as sqlite_file
-from app.records.engine import Database
-from app.records.errors import as_upload_error
+from app.core.errors import NoRoom, ServerBusy, StorageFailed
+from app.core.upload import Upload
+from app.db import sqlite as sqlite_file
+from app.db.engine import Database
+from app.db.errors import as_upload_error
 from app.records.uploads import UploadRecords
 from tests.records.making import new_upload, sqlite
 

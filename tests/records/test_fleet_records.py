@@ -10,19 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.access import FIRST_PROJECT, Scope
-from app.domain.errors import UploadError
-from app.domain.jobs import Lane
-from app.media.renditions.capability import Capability
-from app.media.renditions.shared_capability import SharedCapability
-from app.records.clock import ASKED_SECONDS, ServerClock
-from app.records.encoders import FRESH_FOR, EncoderRecords
-from app.records.engine import Database
-from app.records.jobs import JobRecords
+from app.core.access import FIRST_PROJECT, Scope
+from app.core.errors import UploadError
+from app.core.jobs import Lane
+from app.db.clock import ASKED_SECONDS, ServerClock
+from app.db.engine import Database
+from app.db.jobs import JobRecords
+from app.http.services import Services
 from app.records.uploads import UploadRecords
-from app.services import Services, build_services
+from app.run.build import build_services
 from app.settings import Settings
 from app.uploads.service import NewUpload
+from app.video.serve.capability import Capability
+from app.video.serve.encoders import FRESH_FOR, EncoderRecords
+from app.video.serve.shared_capability import SharedCapability
 from tests.records.making import NOW, at, new_upload
 from tests.uploads.world import in_threads
 

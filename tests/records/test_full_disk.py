@@ -9,11 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import Connection, text
 
-from app.domain.errors import NoRoom, StorageFailed
-from app.records.driver import run
-from app.records.engine import Database
-from app.records.errors import DATABASE_ERRORS, as_upload_error
-from app.records.group_commit import GroupCommit
+from app.core.errors import NoRoom, StorageFailed
+from app.db.driver import run
+from app.db.engine import Database
+from app.db.errors import DATABASE_ERRORS, as_upload_error
+from app.db.group_commit import GroupCommit
 
 
 @pytest.fixture

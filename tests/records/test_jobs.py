@@ -7,13 +7,13 @@ from datetime import timedelta
 
 import pytest
 
-from app.domain.errors import UploadGone, UploadNotFound
-from app.domain.jobs import MAX_ATTEMPTS, Job, JobState, Lane
-from app.domain.lifecycle import UploadState
-from app.domain.playback import Problem
-from app.domain.upload import UploadId
-from app.records.engine import Database
-from app.records.jobs import JobRecords
+from app.core.errors import UploadGone, UploadNotFound
+from app.core.jobs import MAX_ATTEMPTS, Job, JobState, Lane
+from app.core.lifecycle import UploadState
+from app.core.playback import Problem
+from app.core.upload import UploadId
+from app.db.engine import Database
+from app.db.jobs import JobRecords
 from app.records.uploads import UploadRecords
 from tests.records.making import NOW, at, new_upload
 

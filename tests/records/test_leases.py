@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.jobs import INDEX, JobState, Lane
-from app.records.engine import Database
-from app.records.jobs import JobRecords
-from app.records.leases import Leases
-from app.records.media import MediaRecords
-from app.records.shared_values import SharedNote, SharedValues
+from app.core.jobs import INDEX, JobState, Lane
+from app.db.engine import Database
+from app.db.jobs import JobRecords
+from app.db.leases import Leases
+from app.db.shared_values import SharedNote, SharedValues
 from app.records.uploads import UploadRecords
 from app.storage.machine import IdleClock, Reading
 from app.uploads.housekeeping import SWEEP
+from app.video.serve.rows import MediaRecords
 from tests.records.making import NOW, at, new_upload
 from tests.uploads.world import World
 

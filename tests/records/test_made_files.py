@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from app.domain.made_files import Made, Outdated
-from app.domain.upload import UploadId
-from app.records.engine import Database
-from app.records.made_files import READ_FOR, UNFINISHED_FOR, MadeFileRecords
+from app.core.made_files import Made, Outdated
+from app.core.upload import UploadId
+from app.db.engine import Database
+from app.video.serve.made_files import READ_FOR, UNFINISHED_FOR, MadeFileRecords
 from tests.records.making import NOW, at
 
 VIDEO, OTHER = UploadId("ab" * 16), UploadId("cd" * 16)

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, event
 
-from app.domain.errors import UploadGone
-from app.domain.jobs import JobState, Lane
-from app.domain.lifecycle import UploadState
-from app.domain.playback import IllegalPlaybackStep, PlaybackState, Problem
-from app.domain.upload import Upload, UploadId
-from app.records.engine import Database
-from app.records.jobs import JobRecords
-from app.records.media import MediaRecords
+from app.core.errors import UploadGone
+from app.core.jobs import JobState, Lane
+from app.core.lifecycle import UploadState
+from app.core.playback import IllegalPlaybackStep, PlaybackState, Problem
+from app.core.upload import Upload, UploadId
+from app.db.engine import Database
+from app.db.jobs import JobRecords
 from app.records.uploads import UploadRecords
+from app.video.serve.rows import MediaRecords
 from tests.records.making import NOW, at, new_upload
 
 

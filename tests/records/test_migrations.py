@@ -15,21 +15,21 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
 
-from app.domain.access import FIRST_PROJECT
-from app.domain.errors import StorageFailed
-from app.domain.jobs import Lane
-from app.domain.lifecycle import UploadState
-from app.domain.ranges import ByteRange, RangeSet
-from app.domain.upload import Part, Upload, UploadKind
-from app.identity.link_limits import LinkLimits
-from app.records.engine import Database
-from app.records.identity.quotas import ProjectQuotas
-from app.records.identity.tables import projects
-from app.records.identity.upload_links import UploadLink, UploadLinkRecords
-from app.records.jobs import JobRecords
-from app.records.media import MediaRecords
-from app.records.schema import MIGRATIONS, SchemaState, newest_revision
+from app.access.link_limits import LinkLimits
+from app.access.records.upload_links import UploadLink, UploadLinkRecords
+from app.core.access import FIRST_PROJECT
+from app.core.errors import StorageFailed
+from app.core.jobs import Lane
+from app.core.lifecycle import UploadState
+from app.core.ranges import ByteRange, RangeSet
+from app.core.upload import Part, Upload, UploadKind
+from app.db.access_tables import projects
+from app.db.engine import Database
+from app.db.jobs import JobRecords
+from app.db.schema import MIGRATIONS, SchemaState, newest_revision
 from app.records.uploads import UploadRecords
+from app.uploads.quotas import ProjectQuotas
+from app.video.serve.rows import MediaRecords
 from tests.records.making import NOW, new_upload
 
 

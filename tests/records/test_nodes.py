@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from app.domain.nodes import NodeReport, NodeState
-from app.records.engine import Database
-from app.records.nodes import NodeRecords
+from app.core.nodes import NodeReport, NodeState
+from app.db.engine import Database
+from app.db.nodes import NodeRecords
 
 REPORT = NodeReport(
     name="one-1",

@@ -15,16 +15,16 @@ import pytest
 from sqlalchemy import Engine, event, make_url, select, text
 from sqlalchemy.exc import IntegrityError, OperationalError, ProgrammingError
 
-from app.domain.errors import InvalidRequest, NoRoom, ServerBusy, StorageFailed
-from app.domain.lifecycle import UploadState
-from app.domain.ranges import ByteRange, RangeSet
-from app.domain.upload import Upload, UploadId
+from app.core.errors import InvalidRequest, NoRoom, ServerBusy, StorageFailed
+from app.core.lifecycle import UploadState
+from app.core.ranges import ByteRange, RangeSet
+from app.core.upload import Upload, UploadId
+from app.db.access_tables import audit
+from app.db.engine import Database
+from app.db.errors import as_upload_error, driver_message
+from app.db.postgresql import MIGRATION_LOCK, SESSION, PostgresqlServer
+from app.db.schema import SchemaState
 from app.records import statements
-from app.records.engine import Database
-from app.records.errors import as_upload_error, driver_message
-from app.records.identity.tables import audit
-from app.records.postgresql import MIGRATION_LOCK, SESSION, PostgresqlServer
-from app.records.schema import SchemaState
 from app.records.uploads import UploadRecords
 from tests.postgresql import Postgresql, pgbouncer, postgresql
 from tests.processes import PROCESSES

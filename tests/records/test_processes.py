@@ -6,12 +6,12 @@ from pathlib import Path
 
 from sqlalchemy import select
 
-from app.domain.lifecycle import UploadState
-from app.domain.ranges import ByteRange
-from app.records.engine import Database
-from app.records.identity.tables import webhook_deliveries
+from app.core.lifecycle import UploadState
+from app.core.ranges import ByteRange
+from app.db.access_tables import webhook_deliveries
+from app.db.engine import Database
 from app.records.uploads import UploadRecords
-from tests.identity.webhook_world import WebhookWorld
+from tests.access.webhook_world import WebhookWorld
 from tests.records.making import new_upload
 from tests.records.processes import (
     JOB_ARGUMENTS,

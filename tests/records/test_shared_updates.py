@@ -8,10 +8,10 @@ from threading import Event
 
 import pytest
 
-from app.domain.ranges import ByteRange
+from app.core.ranges import ByteRange
+from app.db.engine import Database
+from app.db.shared_updates import MOST_TOGETHER, SharedUpdates
 from app.records import statements
-from app.records.engine import Database
-from app.records.shared_updates import MOST_TOGETHER, SharedUpdates
 from app.records.uploads import UploadRecords
 from tests.records.making import NOW, new_upload
 from tests.waiting import wait_until

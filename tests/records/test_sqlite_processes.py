@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy import update
 from sqlalchemy.exc import SQLAlchemyError
 
-from app.domain.ranges import ByteRange, RangeSet
-from app.records.engine import Database
-from app.records.tables import uploads
+from app.core.ranges import ByteRange, RangeSet
+from app.db.engine import Database
+from app.db.tables import uploads
 from app.records.uploads import UploadRecords
 from tests.records.making import at, new_upload, sqlite
 from tests.records.processes import migrate, run_processes

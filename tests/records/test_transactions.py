@@ -7,7 +7,7 @@ from threading import Thread
 import pytest
 from sqlalchemy import text
 
-from app.records.engine import Database
+from app.db.engine import Database
 
 
 def test_a_write_inside_a_write_is_refused(database: Database) -> None:

@@ -9,7 +9,14 @@ from typing import Any
 
 import pytest
 
-from app.server.access_log import JSON, TEXT, JsonFormatter, TextFormatter, is_text, without_codes
+from app.run.server.access_log import (
+    JSON,
+    TEXT,
+    JsonFormatter,
+    TextFormatter,
+    is_text,
+    without_codes,
+)
 from tests.dropzone_client import random_bytes
 from tests.live_server import Server
 from tests.waiting import wait_until

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from app.server.child_processes import KeptRunning, Work, describe_status
+from app.run.server.child_processes import KeptRunning, Work, describe_status
 from tests.waiting import wait_until
 
 FAILS = partial(sys.exit, 3)
@@ -105,7 +105,7 @@ def test_an_exit_status_is_described_in_words() -> None:
 
 
 def test_the_media_worker_is_killed_before_the_web_workers_when_memory_runs_out() -> None:
-    code = """from app.server.media_worker import be_killed_first
+    code = """from app.run.server.media_worker import be_killed_first
 be_killed_first()
 print(open("/proc/self/oom_score_adj").read())"""
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.nodes import NodeReport
-from app.monitoring.instruments import Instruments
-from app.monitoring.node_counts import NodeCounts
-from app.records.engine import Database
-from app.records.nodes import NodeRecords
-from app.request.this_node import VARIABLE
-from app.server.node_worker import NodeWorker
-from app.services import build_services
+from app.core.nodes import NodeReport
+from app.db.engine import Database
+from app.db.nodes import NodeRecords
+from app.db.this_node import VARIABLE
+from app.run.build import build_services
+from app.run.monitoring.instruments import Instruments
+from app.run.monitoring.node_counts import NodeCounts
+from app.run.server.node_worker import NodeWorker
 from app.settings import Settings
 from tests.waiting import wait_until
 

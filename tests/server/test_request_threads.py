@@ -8,7 +8,7 @@ from threading import Barrier, Event
 
 import pytest
 
-from app.server.request_threads import RequestThreads
+from app.run.server.request_threads import RequestThreads
 from tests.waiting import wait_until
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.nodes import NodeReport
-from app.records.engine import Database
-from app.records.nodes import NodeRecords
-from app.server.start_checks import (
+from app.core.nodes import NodeReport
+from app.db.engine import Database
+from app.db.nodes import NodeRecords
+from app.run.server.start_checks import (
     StartRefused,
     require_free_address,
     require_only_node,

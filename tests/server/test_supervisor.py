@@ -23,8 +23,8 @@ from tests.waiting import wait_until
 BEGIN = """
 import fcntl, os, signal, sys, termios, time
 from functools import partial
-from app.server.child_processes import await_checks, fork, import_main
-from app.server.supervisor import WORKERS, Supervisor
+from app.run.server.child_processes import await_checks, fork, import_main
+from app.run.server.supervisor import WORKERS, Supervisor
 from app.settings import from_env
 """
 
@@ -78,7 +78,7 @@ except AttributeError:
 
 def test_the_web_server_serves_only_after_the_checks_and_the_other_workers_begin_after_it() -> None:
     script = """
-from app.server.child_processes import tell_serving
+from app.run.server.child_processes import tell_serving
 
 def serve():
     await_checks()
@@ -110,7 +110,7 @@ sys.exit(Supervisor(
 
 def test_however_many_web_workers_begin_none_waits_to_tell_it() -> None:
     script = """
-from app.server.child_processes import tell_serving
+from app.run.server.child_processes import tell_serving
 
 def serve():
     await_checks()
@@ -160,8 +160,8 @@ except ValueError as error:
 
 
 SERVING = """
-from app.server.access_log import configure_logging
-from app.server.child_processes import RELOAD_SIGNAL
+from app.run.server.access_log import configure_logging
+from app.run.server.child_processes import RELOAD_SIGNAL
 
 def serve():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(print("ended", flush=True)))
@@ -306,7 +306,7 @@ def interrupted(
 ) -> Iterator[subprocess.Popen[str]]:
     """A server that gets a signal so long after it has begun to handle signals."""
     with subprocess.Popen(
-        [sys.executable, "-m", "app.server.supervisor"],
+        [sys.executable, "-m", "app.run.server.supervisor"],
         cwd=ROOT,
         env=server.environment,
         stdout=subprocess.PIPE,

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from app.server import start_checks
-from app.server.start_checks import staging_warnings
-from app.server.tmpfiles import CleaningAge, cleaning_age
+from app.run.server import start_checks
+from app.run.server.start_checks import staging_warnings
+from app.run.server.tmpfiles import CleaningAge, cleaning_age
 from app.settings import from_env
 
 

@@ -9,8 +9,8 @@ from typing import Protocol
 
 import pytest
 
+from app.db.engine import Database
 from app.records.bucket import BucketCatalog
-from app.records.engine import Database
 from app.storage.base import Store
 from app.storage.local import LocalStore
 from app.storage.s3.bucket import Bucket

@@ -8,7 +8,7 @@ from io import RawIOBase
 from pathlib import Path
 from typing import Any
 
-from app.domain.ranges import ByteRange
+from app.core.ranges import ByteRange
 from app.records.bucket import BucketCatalog
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.store import BucketStore

@@ -7,8 +7,8 @@ from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
-from app.domain.errors import NoRoom
-from app.domain.ranges import ByteRange
+from app.core.errors import NoRoom
+from app.core.ranges import ByteRange
 from app.storage.local.range_lock import is_takeover_requested, lock_range
 from tests.storage.stores import KEY, local_store
 

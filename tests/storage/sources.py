@@ -5,7 +5,7 @@ from itertools import cycle
 from threading import Event
 from time import sleep
 
-from app.domain.errors import BodyTruncated
+from app.core.errors import BodyTruncated
 from app.ingest.source import Watch, no_watch
 
 SEED = bytes(range(251))

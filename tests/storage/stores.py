@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from app.domain.ranges import ByteRange
+from app.core.ranges import ByteRange
 from app.ingest.copy import BodyLimits
 from app.records.bucket import BucketCatalog
 from app.storage.base import Durability, Store

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from app.domain.errors import ServerBusy
+from app.core.errors import ServerBusy
 from app.storage.s3 import assembly
 from app.storage.s3.assembly import Assembly
 from app.storage.s3.room import NoSpoolRoom

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from app.domain.errors import ServerBusy, StorageFailed
-from app.domain.ranges import ByteRange, RangeSet
+from app.core.errors import ServerBusy, StorageFailed
+from app.core.ranges import ByteRange, RangeSet
 from app.records.bucket import BucketCatalog
 from app.storage.base import BytesLost
 from app.storage.s3.bucket import Bucket

@@ -11,9 +11,9 @@ from threading import Event
 import pytest
 from sqlalchemy import Engine, event
 
-from app.domain.cells import Piece, Stamp
-from app.domain.errors import BodyTruncated, NoRoom, ServerBusy
-from app.domain.ranges import ByteRange, RangeSet
+from app.core.cells import Piece, Stamp
+from app.core.errors import BodyTruncated, NoRoom, ServerBusy
+from app.core.ranges import ByteRange, RangeSet
 from app.ingest.blocks import BLOCK_BYTES
 from app.records.bucket import BucketCatalog
 from app.storage.base import BytesLost, Store

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.errors import NoRoom
-from app.domain.ranges import ByteRange
+from app.core.errors import NoRoom
+from app.core.ranges import ByteRange
 from app.records.bucket import BucketCatalog
 from app.storage.base import BytesLost, Store
 from app.storage.local import folder, library

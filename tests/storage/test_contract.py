@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.errors import StorageFailed
-from app.domain.ranges import ByteRange
+from app.core.errors import StorageFailed
+from app.core.ranges import ByteRange
 from app.storage.base import BytesLost, Durability
 from app.storage.local import LocalStore
 from tests.storage.conftest import Folders, Place

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.storage.file_systems import is_in_memory
+from app.core.file_systems import is_in_memory
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from app.domain.ranges import ByteRange
+from app.core.ranges import ByteRange
 from app.storage.base import BytesLost, Durability, Store
 from app.storage.local import LocalStore
 from tests.storage.conftest import Folders, Place

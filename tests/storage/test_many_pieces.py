@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from app.domain.cells import Stamp
-from app.domain.errors import ServerBusy, StorageFailed
-from app.domain.ranges import ByteRange, RangeSet
+from app.core.cells import Stamp
+from app.core.errors import ServerBusy, StorageFailed
+from app.core.ranges import ByteRange, RangeSet
 from app.records.bucket import BucketCatalog
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.cells import SHORTEST_COPY_BYTES

@@ -8,8 +8,8 @@ from threading import Barrier, Event, Thread
 
 import pytest
 
-from app.domain.errors import WriterSuperseded
-from app.domain.ranges import ByteRange
+from app.core.errors import WriterSuperseded
+from app.core.ranges import ByteRange
 from app.storage.base import BytesLost
 from app.storage.local.range_writer import LocalRangeWriter
 from tests.processes import PROCESSES

@@ -12,8 +12,8 @@ from time import sleep
 
 import pytest
 
-from app.domain.errors import ServerBusy, WriterSuperseded
-from app.domain.ranges import ByteRange
+from app.core.errors import ServerBusy, WriterSuperseded
+from app.core.ranges import ByteRange
 from app.storage.local import range_lock
 from app.storage.local.range_lock import is_takeover_requested, lock_range
 from tests.processes import PROCESSES

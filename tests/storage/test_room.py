@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.domain.errors import NoRoom, ServerBusy, StorageFailed
-from app.domain.ranges import ByteRange
+from app.core.errors import NoRoom, ServerBusy, StorageFailed
+from app.core.ranges import ByteRange
 from app.ingest.source import Watch, no_watch
 from app.storage.base import Durability
 from app.storage.local import LocalStore, folder, inspection

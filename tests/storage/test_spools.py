@@ -13,8 +13,8 @@ from threading import Event
 
 import pytest
 
-from app.domain.errors import ServerBusy
-from app.domain.ranges import ByteRange, RangeSet
+from app.core.errors import ServerBusy
+from app.core.ranges import ByteRange, RangeSet
 from app.records.bucket import BucketCatalog
 from app.storage.local.folder import Folder
 from app.storage.s3.bucket import Bucket

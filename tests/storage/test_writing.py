@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.domain.errors import BodyTruncated, NoRoom, StorageFailed, UploadGone, WriterSuperseded
-from app.domain.ranges import ByteRange, RangeSet
+from app.core.errors import BodyTruncated, NoRoom, StorageFailed, UploadGone, WriterSuperseded
+from app.core.ranges import ByteRange, RangeSet
 from app.ingest import blocks
 from app.ingest.blocks import BLOCK_BYTES, BlockPool
 from app.storage.base import BytesLost, Durability

@@ -6,7 +6,7 @@ from itertools import count
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
-from app.domain.upload import UploadId
+from app.core.upload import UploadId
 from tests.records.making import sqlite
 from tests.storage.sources import body
 from tests.uploads import world as worlds

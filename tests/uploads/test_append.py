@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.errors import (
+from app.core.errors import (
     BodyTruncated,
     ChunkMismatch,
     DigestMismatch,
@@ -14,8 +14,8 @@ from app.domain.errors import (
     UploadGone,
     UploadNotFound,
 )
-from app.domain.lifecycle import UploadState
-from app.domain.ranges import ByteRange
+from app.core.lifecycle import UploadState
+from app.core.ranges import ByteRange
 from app.ingest.source import DigestSource
 from tests.storage.sources import PiecesSource, body, pattern
 from tests.uploads.world import ME, World

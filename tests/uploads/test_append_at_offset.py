@@ -8,7 +8,7 @@ from threading import Thread
 
 import pytest
 
-from app.domain.errors import (
+from app.core.errors import (
     BodyTruncated,
     ChunkMismatch,
     DigestMismatch,
@@ -21,9 +21,9 @@ from app.domain.errors import (
     UploadGone,
     WriterSuperseded,
 )
-from app.domain.lifecycle import UploadState
-from app.domain.ranges import ByteRange
-from app.domain.upload import Upload
+from app.core.lifecycle import UploadState
+from app.core.ranges import ByteRange
+from app.core.upload import Upload
 from app.ingest.source import BodySource, DigestSource, StreamSource
 from app.storage.local import folder
 from app.storage.local.range_writer import Checkpoints

@@ -6,9 +6,9 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.domain.errors import BodyTruncated
-from app.domain.lifecycle import UploadState
-from app.domain.upload import Upload
+from app.core.errors import BodyTruncated
+from app.core.lifecycle import UploadState
+from app.core.upload import Upload
 from tests.storage.sources import PiecesSource, pattern
 from tests.uploads.world import ME, World
 

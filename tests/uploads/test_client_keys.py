@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.domain.errors import UploadGone
+from app.core.errors import UploadGone
 from app.uploads.service import NewUpload
 from tests.uploads.world import ME, OTHERS, World
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.errors import NoRoom
-from app.domain.lifecycle import UploadState
-from app.domain.upload import Upload
-from app.server.background_worker import sweep_pause
+from app.core.errors import NoRoom
+from app.core.lifecycle import UploadState
+from app.core.upload import Upload
+from app.run.server.background_worker import sweep_pause
 from tests.uploads.world import ME, World
 
 DAY = 24 * 3600

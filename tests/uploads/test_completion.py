@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.domain.errors import (
+from app.core.errors import (
     BodyStalled,
     StorageFailed,
     UploadComplete,
@@ -17,14 +17,14 @@ from app.domain.errors import (
     UploadGone,
     WriterSuperseded,
 )
-from app.domain.events import UploadCompleted
-from app.domain.lifecycle import UploadState
-from app.domain.ranges import ByteRange
-from app.domain.upload import Upload
+from app.core.events import UploadCompleted
+from app.core.lifecycle import UploadState
+from app.core.ranges import ByteRange
+from app.core.upload import Upload
+from app.ingest import stages
 from app.ingest.checksum import digest_of
 from app.ingest.copy import BodyLimits
-from app.request import stages
-from app.request.stages import Stage, StageClock
+from app.ingest.stages import Stage, StageClock
 from app.storage.base import Durability
 from app.storage.local import LocalStore
 from app.uploads import completion

@@ -6,7 +6,7 @@ from itertools import pairwise, permutations
 
 import pytest
 
-from app.domain.errors import (
+from app.core.errors import (
     DigestMismatch,
     InvalidRequest,
     NoRoom,
@@ -15,8 +15,8 @@ from app.domain.errors import (
     UploadGone,
     UploadNotFound,
 )
-from app.domain.lifecycle import UploadState
-from app.domain.upload import Part, Upload, UploadKind
+from app.core.lifecycle import UploadState
+from app.core.upload import Part, Upload, UploadKind
 from app.storage.local import folder
 from app.uploads.service import NewUpload
 from tests.storage.sources import pattern

@@ -4,11 +4,11 @@ import hashlib
 
 import pytest
 
-from app.domain.errors import UploadGone
-from app.domain.lifecycle import UploadState
-from app.domain.policy import UploadPolicy
-from app.domain.ranges import ByteRange
-from app.domain.upload import Upload
+from app.core.errors import UploadGone
+from app.core.lifecycle import UploadState
+from app.core.policy import UploadPolicy
+from app.core.ranges import ByteRange
+from app.core.upload import Upload
 from app.uploads.concatenation import Concatenation
 from app.uploads.housekeeping import STUCK_AFTER
 from tests.storage.sources import body, pattern

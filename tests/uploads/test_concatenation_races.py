@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.access import Scope
-from app.domain.errors import UploadGone
-from app.domain.lifecycle import UploadState
-from app.domain.upload import Part, Upload
+from app.core.access import Scope
+from app.core.errors import UploadGone
+from app.core.lifecycle import UploadState
+from app.core.upload import Part, Upload
 from tests.processes import PROCESSES
 from tests.storage.sources import body, pattern
 from tests.uploads.processes import PART, concatenate, send_parts, shared_world

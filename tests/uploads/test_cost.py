@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, Engine, Pool, event
 
-from app.domain.access import Scope
-from app.domain.upload import Part, Upload, UploadKind
+from app.core.access import Scope
+from app.core.upload import Part, Upload, UploadKind
+from app.db.engine import Database
 from app.ingest.blocks import BLOCK_BYTES
 from app.ingest.source import BodySource, DigestSource, Watch, no_watch
 from app.records import statements as statements_of_uploads
-from app.records.engine import Database
 from app.storage.local.range_writer import Checkpoints
 from app.uploads.service import NewUpload
 from tests.storage.sources import body

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.errors import (
+from app.core.errors import (
     InvalidRequest,
     NoRoom,
     ServerBusy,
@@ -15,8 +15,8 @@ from app.domain.errors import (
     UploadGone,
     UploadNotFound,
 )
-from app.domain.lifecycle import UploadState
-from app.domain.upload import Upload, UploadId
+from app.core.lifecycle import UploadState
+from app.core.upload import Upload, UploadId
 from app.storage.local import folder
 from app.uploads.service import NewUpload
 from tests.storage.sources import body

@@ -4,9 +4,9 @@ import hashlib
 
 import pytest
 
-from app.domain.errors import ChunkMismatch, NoRoom, TooLarge, UploadConflict, UploadGone
-from app.domain.lifecycle import UploadState
-from app.domain.upload import Upload
+from app.core.errors import ChunkMismatch, NoRoom, TooLarge, UploadConflict, UploadGone
+from app.core.lifecycle import UploadState
+from app.core.upload import Upload
 from app.storage.local import folder
 from app.uploads.service import NewUpload
 from tests.storage.sources import pattern

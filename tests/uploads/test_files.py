@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.domain.errors import (
+from app.core.errors import (
     BodyStalled,
     BodyTruncated,
     InvalidRequest,
@@ -20,8 +20,8 @@ from app.domain.errors import (
     UploadError,
     UploadGone,
 )
-from app.domain.lifecycle import UploadState
-from app.domain.upload import Upload
+from app.core.lifecycle import UploadState
+from app.core.upload import Upload
 from app.ingest.source import StreamSource, Watch, no_watch
 from app.storage.base import Durability
 from app.storage.local import LocalStore

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
-from app.domain.crc32c import in_base64
-from app.domain.errors import UploadGone, UploadNotFound
-from app.domain.lifecycle import UploadState
-from app.domain.ranges import ByteRange
-from app.domain.upload import Upload, UploadId
+from app.core.crc32c import in_base64
+from app.core.errors import UploadGone, UploadNotFound
+from app.core.lifecycle import UploadState
+from app.core.ranges import ByteRange
+from app.core.upload import Upload, UploadId
 from app.uploads.housekeeping import REMEMBER_GONE, STUCK_AFTER
 from tests.storage.sources import body, pattern
 from tests.uploads.world import EXPIRY, LIMITS, ME, World, new_id

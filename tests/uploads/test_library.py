@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from app.domain.access import Scope
-from app.domain.errors import InvalidRequest, NoRoom, UploadGone, UploadNotFound
-from app.domain.lifecycle import UploadState
-from app.domain.ranges import ByteRange
-from app.domain.upload import Upload, UploadId
-from app.domain.video_list import VideoList
+from app.core.access import Scope
+from app.core.errors import InvalidRequest, NoRoom, UploadGone, UploadNotFound
+from app.core.lifecycle import UploadState
+from app.core.ranges import ByteRange
+from app.core.upload import Upload, UploadId
+from app.core.video_list import VideoList
 from tests.storage.sources import pattern
 from tests.uploads.world import ME, OTHERS, World, in_threads
 

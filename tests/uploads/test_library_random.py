@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.domain.errors import InvalidRequest
+from app.core.errors import InvalidRequest
 from tests.uploads.world import ME, World
 
 steps = st.lists(st.integers(0, 3), max_size=12)

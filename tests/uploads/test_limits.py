@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.access import Scope
-from app.domain.errors import NoRoom, TooManyRequests, TooManyUploads, TooMuchReserved
-from app.domain.lifecycle import UploadState
-from app.domain.upload import LEAST_AHEAD_BYTES, Upload
+from app.core.access import Scope
+from app.core.errors import NoRoom, TooManyRequests, TooManyUploads, TooMuchReserved
+from app.core.lifecycle import UploadState
+from app.core.upload import LEAST_AHEAD_BYTES, Upload
+from app.db.engine import Database
 from app.ingest.source import StreamSource
-from app.records.engine import Database
 from app.storage.local import folder
 from app.uploads.service import NewUpload
 from tests.storage.sources import PiecesSource, body, pattern

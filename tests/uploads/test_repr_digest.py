@@ -9,10 +9,10 @@ from zlib import crc32
 import pytest
 from crc32c import crc32c
 
-from app.domain.errors import DigestMismatch, InvalidRequest, UploadGone
-from app.domain.lifecycle import UploadState
-from app.domain.ranges import ByteRange
-from app.domain.upload import Upload
+from app.core.errors import DigestMismatch, InvalidRequest, UploadGone
+from app.core.lifecycle import UploadState
+from app.core.ranges import ByteRange
+from app.core.upload import Upload
 from app.ingest.checksum import ALGORITHMS, digest_of
 from app.uploads import completion
 from app.uploads.housekeeping import STUCK_AFTER

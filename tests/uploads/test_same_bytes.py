@@ -6,11 +6,11 @@ from types import TracebackType
 
 import pytest
 
-from app.domain.crc32c import in_base64
-from app.domain.errors import BodyTruncated, DigestMismatch, UploadError, UploadGone
-from app.domain.lifecycle import UploadState
-from app.domain.ranges import ByteRange
-from app.domain.upload import Upload
+from app.core.crc32c import in_base64
+from app.core.errors import BodyTruncated, DigestMismatch, UploadError, UploadGone
+from app.core.lifecycle import UploadState
+from app.core.ranges import ByteRange
+from app.core.upload import Upload
 from app.ingest import held
 from app.ingest.checksum import Crc32c
 from app.ingest.copy import BodyLimits

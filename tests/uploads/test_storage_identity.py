@@ -7,11 +7,11 @@ from secrets import token_hex
 
 import pytest
 
-from app.domain.cells import Grid
+from app.core.cells import Grid
+from app.db.engine import Database
+from app.db.shared_values import SharedValues
+from app.db.transfer import copy_records
 from app.records.bucket import BucketCatalog
-from app.records.engine import Database
-from app.records.shared_values import SharedValues
-from app.records.transfer import copy_records
 from app.records.uploads import UploadRecords
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.mark import MARK, BucketMark

@@ -5,10 +5,10 @@ from time import sleep
 
 import pytest
 
-from app.domain.errors import BodyTruncated, UploadError, UploadGone, WriterSuperseded
-from app.domain.lifecycle import UploadState
-from app.domain.ranges import ByteRange
-from app.domain.upload import Upload
+from app.core.errors import BodyTruncated, UploadError, UploadGone, WriterSuperseded
+from app.core.lifecycle import UploadState
+from app.core.ranges import ByteRange
+from app.core.upload import Upload
 from app.storage.local import staging
 from app.storage.s3 import staging as bucket_staging
 from tests.storage.sources import PiecesSource, StallingSource, body, pattern

@@ -7,23 +7,21 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 
-from app.domain.access import Scope
-from app.domain.events import UploadCompleted
-from app.domain.lifecycle import UploadState
-from app.domain.policy import UploadPolicy
-from app.domain.ranges import ByteRange
-from app.domain.upload import Part, Upload, UploadId, UploadKind
+from app.access.records.sender_limits import SenderLimits
+from app.core.access import Scope
+from app.core.events import UploadCompleted
+from app.core.lifecycle import UploadState
+from app.core.policy import UploadPolicy
+from app.core.ranges import ByteRange
+from app.core.upload import Part, Upload, UploadId, UploadKind
+from app.db.access_tables import projects
+from app.db.engine import Database
+from app.db.inserts import insert_unless_known
+from app.db.leases import Leases
+from app.db.minute_counts import MinuteCounts
 from app.ingest.copy import BodyLimits
-from app.media.film.source import reader
 from app.records.bucket import BucketCatalog
-from app.records.engine import Database
-from app.records.identity.quotas import ProjectQuotas
-from app.records.identity.sender_limits import SenderLimits
-from app.records.identity.tables import projects
-from app.records.inserts import insert_unless_known
-from app.records.leases import Leases
 from app.records.uploads import UploadRecords
-from app.request.minute_counts import MinuteCounts
 from app.storage.base import Durability, Store
 from app.storage.local import LocalStore
 from app.storage.local.range_writer import Checkpoints
@@ -35,7 +33,9 @@ from app.uploads.completion import Completion, Listener
 from app.uploads.files import WholeFiles
 from app.uploads.housekeeping import Housekeeping
 from app.uploads.library import VideoLibrary
+from app.uploads.quotas import ProjectQuotas
 from app.uploads.service import NewUpload, UploadService
+from app.video.serve.source import reader
 from tests.records.making import new_sqlite
 from tests.storage.sources import body
 from tests.storage.stores import SPOOL_BYTES

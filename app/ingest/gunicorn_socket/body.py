@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from gunicorn.http.body import Body
 
-from app.domain.errors import BodyTruncated
+from app.core.errors import BodyTruncated
 from app.ingest.client_socket import ClientSocket
 from app.ingest.source import Watch, no_watch
 from app.ingest.splice import SpliceSource
-from app.request.stages import note_arrival
+from app.ingest.stages import note_arrival
 
 
 class GunicornSocketSource(SpliceSource):

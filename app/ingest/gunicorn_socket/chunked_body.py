@@ -5,11 +5,11 @@ from __future__ import annotations
 from gunicorn.http.body import Body
 from gunicorn.http.errors import ParseException
 
-from app.domain.errors import BodyStalled, BodyTruncated, ChunkMismatch, MalformedBody
+from app.core.errors import BodyStalled, BodyTruncated, ChunkMismatch, MalformedBody
 from app.ingest.chunked import ChunkedDecoder
 from app.ingest.client_socket import ClientSocket
 from app.ingest.source import IDLE_TICK_SECONDS, Watch, no_watch
-from app.request.stages import note_arrival
+from app.ingest.stages import note_arrival
 
 FRAMING_BYTES = 8192
 """Size of a read when the next line of the chunked coding is expected."""

@@ -16,8 +16,8 @@ from typing import Any, cast
 from gunicorn.http.body import Body, ChunkedReader, LengthReader
 from gunicorn.http.wsgi import Response
 
-from app.domain.errors import UploadError
-from app.domain.ranges import ByteRange
+from app.core.errors import UploadError
+from app.core.ranges import ByteRange
 from app.ingest.copy import BodyLimits, discard
 from app.ingest.gunicorn_socket.take_over import take_over
 from app.ingest.source import SOURCE_KEY, BodySource, Readable, StreamSource

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from app.domain.errors import ChunkMismatch, InvalidRequest
-from app.domain.numbers import parse_bounded
-from app.domain.ranges import ByteRange
+from app.core.errors import ChunkMismatch, InvalidRequest
+from app.core.numbers import parse_bounded
+from app.core.ranges import ByteRange
 from app.uploads.client_uploads import Chunk
 
 

@@ -10,14 +10,14 @@ from collections.abc import Mapping
 
 from flask import request
 
-from app.domain.errors import (
+from app.core.errors import (
     ChunkMismatch,
     InvalidRequest,
     ServerBusy,
     UnknownChunkFields,
     UploadNotFound,
 )
-from app.domain.upload import Upload
+from app.core.upload import Upload
 from app.http.bodies import open_body, open_form
 from app.http.chunk_signs import chunk_signs
 from app.http.context import current_scope, current_services, note_upload

@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping
 from urllib.parse import unquote
 
-from app.domain.errors import ChunkMismatch, InvalidRequest
+from app.core.errors import ChunkMismatch, InvalidRequest
 from app.protocols.forms.chunk import FormDialect, UnplacedChunk
 
 _RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")

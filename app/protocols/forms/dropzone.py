@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from app.domain.errors import ChunkMismatch
+from app.core.errors import ChunkMismatch
 from app.protocols.forms.chunk import FormDialect, require_fields, whole_number
 from app.uploads.client_uploads import Chunk
 

@@ -17,10 +17,10 @@ from __future__ import annotations
 from flask import Blueprint, Response, redirect, request
 from werkzeug.wrappers import Response as BaseResponse
 
-from app.domain.access import Action
-from app.domain.errors import InvalidRequest, UploadConflict
-from app.domain.policy import UNNAMED
-from app.domain.upload import Upload, UploadId, parse_upload_id
+from app.core.access import Action
+from app.core.errors import InvalidRequest, UploadConflict
+from app.core.policy import UNNAMED
+from app.core.upload import Upload, UploadId, parse_upload_id
 from app.http.access_rules import requires
 from app.http.audited import audit_removal
 from app.http.bodies import open_body, read_small_body

@@ -27,8 +27,8 @@ from urllib.parse import parse_qsl
 
 from flask import Blueprint, Response, jsonify, request
 
-from app.domain.access import Action
-from app.domain.errors import (
+from app.core.access import Action
+from app.core.errors import (
     ChunkMismatch,
     InvalidRequest,
     UploadConflict,
@@ -36,7 +36,7 @@ from app.domain.errors import (
     UploadGone,
     UploadNotFound,
 )
-from app.domain.upload import Upload
+from app.core.upload import Upload
 from app.http.access_rules import requires
 from app.http.audited import audit_removal
 from app.http.bodies import json_object, read_small_body

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from flask import Blueprint, Response
 
-from app.domain.access import Action
-from app.domain.errors import UploadError
+from app.core.access import Action
+from app.core.errors import UploadError
 from app.http.access_rules import requires
 from app.protocols.forms.numbered_chunks import (
     answer_chunk,

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from urllib.parse import unquote
 
-from app.domain.errors import ChunkMismatch
+from app.core.errors import ChunkMismatch
 from app.protocols.forms.chunk import FormDialect, UnplacedChunk, whole_number
 
 FIELDS = ("uploader-file-id", "uploader-chunk-number", "uploader-chunks-total")

@@ -21,7 +21,7 @@ from functools import partial
 
 from flask import Response, jsonify, request
 
-from app.domain.errors import BodyStalled, ChunkMismatch, InvalidRequest, ServerBusy, UploadError
+from app.core.errors import BodyStalled, ChunkMismatch, InvalidRequest, ServerBusy, UploadError
 from app.http.context import current_scope, current_services, note_upload
 from app.http.documents import chunk_document
 from app.http.problems import Problem, answer, report

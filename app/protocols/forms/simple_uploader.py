@@ -9,7 +9,7 @@ from __future__ import annotations
 from flask import Blueprint, Response, request
 from werkzeug.exceptions import MethodNotAllowed
 
-from app.domain.access import Action
+from app.core.access import Action
 from app.http.access_rules import requires
 from app.protocols.forms.numbered_chunks import answer_probe, numbered_dialect
 

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from flask import request
 
-from app.domain.errors import (
+from app.core.errors import (
     ChunkMismatch,
     LinkFull,
     OffsetMismatch,
@@ -35,10 +35,10 @@ from app.domain.errors import (
     UploadConflict,
     UploadGone,
 )
-from app.domain.lifecycle import UploadState
-from app.domain.policy import UNNAMED, clean_filename
-from app.domain.ranges import ByteRange
-from app.domain.upload import Upload
+from app.core.lifecycle import UploadState
+from app.core.policy import UNNAMED, clean_filename
+from app.core.ranges import ByteRange
+from app.core.upload import Upload
 from app.http.context import current_scope, current_services, note_upload
 from app.ingest.source import AllOrNothing, BodySource, StreamSource
 from app.protocols.forms.chunk import UnplacedChunk

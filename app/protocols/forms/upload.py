@@ -9,8 +9,8 @@ from __future__ import annotations
 from flask import Blueprint, Response, jsonify, redirect, request, url_for
 from werkzeug.wrappers import Response as BaseResponse
 
-from app.domain.access import Action
-from app.domain.upload import Upload
+from app.core.access import Action
+from app.core.upload import Upload
 from app.http.access_rules import requires
 from app.http.documents import chunk_document
 from app.http.problems import prefers_html

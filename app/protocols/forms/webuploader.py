@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from app.domain.errors import ChunkMismatch
+from app.core.errors import ChunkMismatch
 from app.protocols.forms.chunk import FormDialect, UnplacedChunk, whole_number
 
 FIELDS = ("id", "name", "size", "chunk", "chunks")

@@ -9,8 +9,8 @@ from typing import Any
 
 from flask import Response, jsonify
 
-from app.domain.lifecycle import UploadState
-from app.domain.upload import Upload
+from app.core.lifecycle import UploadState
+from app.core.upload import Upload
 from app.http.context import current_services
 from app.http.digests import (
     ALGORITHMS,

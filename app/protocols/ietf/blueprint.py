@@ -6,8 +6,8 @@ from contextlib import suppress
 
 from flask import Blueprint, Response, current_app, g, request
 
-from app.domain.access import Action
-from app.domain.errors import (
+from app.core.access import Action
+from app.core.errors import (
     ChunkMismatch,
     InvalidRequest,
     OffsetMismatch,
@@ -15,7 +15,7 @@ from app.domain.errors import (
     UploadError,
     WriterSuperseded,
 )
-from app.domain.upload import Upload, parse_upload_id
+from app.core.upload import Upload, parse_upload_id
 from app.http.access_rules import requires
 from app.http.audited import audit_removal
 from app.http.bodies import open_body

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from app.domain.errors import (
+from app.core.errors import (
     ChunkMismatch,
     InvalidRequest,
     OffsetMismatch,

@@ -8,8 +8,8 @@ import re
 from http_sfv.dictionary import Dictionary
 from werkzeug.http import parse_options_header
 
-from app.domain.errors import InvalidRequest
-from app.domain.media_type import PLAYABLE
+from app.core.errors import InvalidRequest
+from app.core.media_type import PLAYABLE
 from app.http.structured_fields import parse_item
 
 MAX_INTEGER = 999_999_999_999_999

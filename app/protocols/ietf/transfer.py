@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from app.domain.errors import InvalidRequest
+from app.core.errors import InvalidRequest
 from app.protocols.ietf.errors import InconsistentLength
 from app.protocols.ietf.headers import parse_boolean, parse_length
 from app.protocols.ietf.versions import UPLOAD_COMPLETE, InteropVersion

@@ -10,16 +10,16 @@ from flask import Blueprint, Response, redirect, request
 from werkzeug.exceptions import Forbidden, MethodNotAllowed, PreconditionFailed
 from werkzeug.wrappers import Response as BaseResponse
 
-from app.domain.access import EVERYTHING, Action
-from app.domain.errors import (
+from app.core.access import EVERYTHING, Action
+from app.core.errors import (
     DigestMismatch,
     InvalidRequest,
     OffsetMismatch,
     TypeNotAllowed,
     UploadError,
 )
-from app.domain.lifecycle import UploadState
-from app.domain.upload import Upload, UploadKind, parse_upload_id
+from app.core.lifecycle import UploadState
+from app.core.upload import Upload, UploadKind, parse_upload_id
 from app.http.access_rules import requires
 from app.http.audited import audit_removal
 from app.http.bodies import open_body

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flask import request
 
-from app.domain.errors import InvalidRequest
+from app.core.errors import InvalidRequest
 from app.http.proxy import came_directly
 from app.ingest.gunicorn_socket.take_over import trailers
 from app.ingest.source import BodySource, DigestSource, TrailingDigestSource

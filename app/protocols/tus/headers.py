@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 
 from werkzeug.http import http_date
 
-from app.domain.errors import InvalidRequest, UploadNotFound
-from app.domain.numbers import parse_digits
-from app.domain.upload import Part, UploadId, parse_upload_id
+from app.core.errors import InvalidRequest, UploadNotFound
+from app.core.numbers import parse_digits
+from app.core.upload import Part, UploadId, parse_upload_id
 from app.ingest.checksum import ALGORITHMS, new_checksum
 
 PARTIAL = "partial"

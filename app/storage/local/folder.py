@@ -12,9 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-from app.domain.errors import NoRoom, StorageFailed, UploadError
+from app.core.errors import NoRoom, StorageFailed, UploadError
+from app.ingest.stages import Stage, stage
 from app.ingest.write_probe import WriteProbe
-from app.request.stages import Stage, stage
 
 KEPT_FREE_BYTES = 16 * 1024 * 1024
 """Never given to uploads: if the database cannot write, every upload stops."""

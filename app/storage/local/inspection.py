@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
 
-from app.domain.errors import NoRoom, StorageFailed
-from app.domain.numbers import bytes_in_words
+from app.core.errors import NoRoom, StorageFailed
+from app.core.file_systems import is_in_memory
+from app.core.numbers import bytes_in_words
 from app.storage.base import Problem, StagedFile
-from app.storage.file_systems import is_in_memory
 from app.storage.local.folder import KEPT_FREE_BYTES, Folder, disk_errors
 
 LOW_ROOM_BYTES = 1024 * 1024 * 1024

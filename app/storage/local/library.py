@@ -7,8 +7,8 @@ import os
 from collections.abc import Sequence
 from io import FileIO
 
-from app.domain.ranges import ByteRange
-from app.request.stages import Stage, stage
+from app.core.ranges import ByteRange
+from app.ingest.stages import Stage, stage
 from app.storage.base import BytesLost, Durability
 from app.storage.local.folder import Folder, disk_errors
 from app.storage.local.range_lock import lock_range

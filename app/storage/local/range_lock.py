@@ -14,9 +14,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from app.domain.errors import ServerBusy, WriterSuperseded
-from app.domain.ranges import ByteRange
-from app.request.slots import without_slot
+from app.core.errors import ServerBusy, WriterSuperseded
+from app.core.ranges import ByteRange
+from app.ingest.slots import without_slot
 
 REQUEST_OFFSET = 1 << 62
 """Where takeover requests are locked: locks may lie beyond the end of a file, and no file reaches

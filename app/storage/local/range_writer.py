@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable
 from threading import Lock
 
-from app.domain.errors import WriterSuperseded
-from app.domain.ranges import ByteRange
+from app.core.errors import WriterSuperseded
+from app.core.ranges import ByteRange
 from app.ingest.copy import BodyLimits, FileCopy, discard
 from app.ingest.source import BodySource
-from app.request.stages import Stage, stage
+from app.ingest.stages import Stage, stage
 from app.storage.base import BytesLost, Checkpoint, Durability
 from app.storage.local.folder import Folder, disk_errors
 from app.storage.local.range_lock import is_takeover_requested

@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from io import FileIO, RawIOBase
 
-from app.domain.errors import WriterSuperseded
-from app.domain.ranges import ByteRange
+from app.core.errors import WriterSuperseded
+from app.core.ranges import ByteRange
 from app.ingest.copy import BodyLimits, FileCopy
+from app.ingest.slots import without_slot
 from app.ingest.source import BodySource
-from app.request.slots import without_slot
-from app.request.stages import Stage, stage
+from app.ingest.stages import Stage, stage
 from app.storage.base import BytesLost, Durability
 from app.storage.compare import has_same_bytes
 from app.storage.local.folder import Folder, disk_errors

@@ -10,7 +10,7 @@ from enum import Enum
 from types import MappingProxyType
 from xml.etree import ElementTree
 
-from app.domain.errors import NoRoom, ServerBusy, StorageFailed
+from app.core.errors import NoRoom, ServerBusy, StorageFailed
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from io import RawIOBase
 
-from app.domain.cells import (
+from app.core.cells import (
     UNKNOWN_ID,
     Garbage,
     Multipart,
@@ -22,9 +22,9 @@ from app.domain.cells import (
     overlay,
     unread_crc32c,
 )
-from app.domain.errors import ServerBusy, StorageFailed
-from app.domain.ranges import ByteRange
-from app.request.slots import without_slot
+from app.core.errors import ServerBusy, StorageFailed
+from app.core.ranges import ByteRange
+from app.ingest.slots import without_slot
 from app.storage.base import BytesLost
 from app.storage.s3.answers import MultipartGone, PartsDiffer
 from app.storage.s3.cells import CellStore

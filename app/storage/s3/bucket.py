@@ -12,9 +12,9 @@ from operator import itemgetter
 from urllib.parse import quote
 from xml.sax.saxutils import escape
 
-from app.domain.cells import Stamp, is_crc32c
-from app.domain.errors import StorageFailed
-from app.domain.ranges import ByteRange
+from app.core.cells import Stamp, is_crc32c
+from app.core.errors import StorageFailed
+from app.core.ranges import ByteRange
 from app.storage.s3.address import UNRESERVED, BucketAddress
 from app.storage.s3.answers import Document, Failure, Kind, MultipartGone
 from app.storage.s3.caller import Call, Caller, Reply

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from datetime import timedelta
 from typing import Protocol
 
-from app.domain.cells import (
+from app.core.cells import (
     Claim,
     Garbage,
     Grid,
@@ -21,7 +21,7 @@ from app.domain.cells import (
     Stamp,
     StoredFile,
 )
-from app.domain.ranges import ByteRange
+from app.core.ranges import ByteRange
 
 
 class Catalog(Protocol):

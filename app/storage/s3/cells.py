@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
 
-from app.domain.cells import (
+from app.core.cells import (
     MIB,
     Multipart,
     Piece,
@@ -26,8 +26,8 @@ from app.domain.cells import (
     overlay,
     span_of,
 )
-from app.domain.errors import UploadError
-from app.domain.ranges import ByteRange
+from app.core.errors import UploadError
+from app.core.ranges import ByteRange
 from app.storage.base import BytesLost
 from app.storage.s3.answers import MultipartGone
 from app.storage.s3.bucket import Bucket

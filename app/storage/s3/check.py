@@ -17,8 +17,8 @@ from tempfile import TemporaryFile
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
-from app.domain.errors import UploadError
-from app.domain.ranges import ByteRange
+from app.core.errors import UploadError
+from app.core.ranges import ByteRange
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.caller import Call, Reply, read_whole
 from app.storage.s3.connections import IDLE_SECONDS, Request, StoreUnreachable

@@ -9,8 +9,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
 
-from app.domain.cells import Claim, Stamp
-from app.domain.errors import UploadError
+from app.core.cells import Claim, Stamp
+from app.core.errors import UploadError
 from app.storage.s3.bucket import CALL_SECONDS
 from app.storage.s3.catalog import Catalog
 from app.storage.s3.connections import SLOWEST_BYTES_PER_SECOND

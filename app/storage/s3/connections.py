@@ -28,7 +28,7 @@ from http.client import (
 from io import BufferedReader
 from typing import Any
 
-from app.domain.errors import StorageFailed
+from app.core.errors import StorageFailed
 from app.storage.s3.contents import Body, SpoolSlice, SpoolTooShort, blocks_of
 
 log = logging.getLogger(__name__)

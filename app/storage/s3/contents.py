@@ -10,7 +10,7 @@ from datetime import datetime
 
 from crc32c import crc32c
 
-from app.domain.cells import Stamp
+from app.core.cells import Stamp
 
 BLOCK_BYTES = 512 * 1024
 """Block size; fits into the processor's cache between reading and encrypting. Reading a spool for

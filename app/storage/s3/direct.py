@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from app.domain.cells import (
+from app.core.cells import (
     URL_SECONDS,
     Cell,
     CellOffer,
@@ -23,7 +23,7 @@ from app.domain.cells import (
     StoredFile,
     direct_part_number,
 )
-from app.domain.errors import CellNotStored, ChunkMismatch
+from app.core.errors import CellNotStored, ChunkMismatch
 from app.storage.base import BytesLost
 from app.storage.s3.answers import MultipartGone
 from app.storage.s3.cells import CellStore

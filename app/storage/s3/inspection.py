@@ -9,7 +9,7 @@ from contextlib import suppress
 from datetime import timedelta
 from threading import Lock
 
-from app.domain.errors import StorageFailed, UploadError
+from app.core.errors import StorageFailed, UploadError
 from app.storage.base import Problem, StagedFile
 from app.storage.local.folder import Folder, disk_errors
 from app.storage.local.inspection import folder_problems

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from io import RawIOBase
 
-from app.domain.ranges import ByteRange
+from app.core.ranges import ByteRange
 from app.storage.s3.assembly import Assembly
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.catalog import Catalog

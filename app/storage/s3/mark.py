@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.domain.ranges import ByteRange
+from app.core.ranges import ByteRange
 from app.storage.s3.bucket import Bucket
 
 MARK = ".sluice-library"

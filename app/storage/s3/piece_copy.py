@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 
 from crc32c import crc32c
 
-from app.domain.cells import Piece
-from app.domain.errors import StorageFailed
-from app.domain.ranges import ByteRange
+from app.core.cells import Piece
+from app.core.errors import StorageFailed
+from app.core.ranges import ByteRange
 from app.storage.base import BytesLost
 from app.storage.s3.bucket import COPIED_BYTES, Bucket
 from app.storage.s3.contents import crc32c_text

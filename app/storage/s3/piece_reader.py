@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from crc32c import crc32c
 
-from app.domain.cells import Piece, StoredFile, covers, overlay
-from app.domain.errors import StorageFailed
-from app.domain.ranges import ByteRange
+from app.core.cells import Piece, StoredFile, covers, overlay
+from app.core.errors import StorageFailed
+from app.core.ranges import ByteRange
 from app.storage.base import BytesLost
 from app.storage.compare import has_same_bytes
 from app.storage.s3.cells import CellStore

@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 
-from app.domain.cells import Cell, StoredFile
-from app.domain.errors import WriterSuperseded
-from app.domain.ranges import ByteRange
+from app.core.cells import Cell, StoredFile
+from app.core.errors import WriterSuperseded
+from app.core.ranges import ByteRange
 from app.ingest.copy import BodyLimits, discard
+from app.ingest.slots import without_slot
 from app.ingest.source import BodySource
-from app.request.slots import without_slot
-from app.request.stages import Stage, stage
+from app.ingest.stages import Stage, stage
 from app.storage.base import BytesLost, Checkpoint
 from app.storage.local.range_lock import is_takeover_requested
 from app.storage.local.range_writer import LOOK_SECONDS

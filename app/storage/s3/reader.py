@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from app.domain.ranges import ByteRange
+from app.core.ranges import ByteRange
 from app.storage.s3.answers import busy
 from app.storage.s3.connections import Answer, StoreUnreachable
 

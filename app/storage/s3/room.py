@@ -10,9 +10,9 @@ import os
 import random
 import time
 
-from app.domain.errors import ServerBusy
-from app.domain.ranges import ByteRange, RangeSet
-from app.request.slots import without_slot
+from app.core.errors import ServerBusy
+from app.core.ranges import ByteRange, RangeSet
+from app.ingest.slots import without_slot
 from app.storage.local.folder import Folder
 from app.storage.local.range_lock import locked_by_others, try_lock, unlock
 

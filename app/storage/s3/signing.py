@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
-from app.domain.errors import StorageFailed
+from app.core.errors import StorageFailed
 
 ALGORITHM = "AWS4-HMAC-SHA256"
 

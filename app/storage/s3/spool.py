@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from io import FileIO
 from types import TracebackType
 
-from app.domain.errors import NoRoom, ServerBusy, UploadError
-from app.domain.ranges import ByteRange
+from app.core.errors import NoRoom, ServerBusy, UploadError
+from app.core.ranges import ByteRange
 from app.storage.local.folder import Folder, disk_errors
 from app.storage.s3.contents import SpoolSlice, SpoolTooShort
 from app.storage.s3.room import Room

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from app.domain.errors import ServerBusy
-from app.domain.ranges import ByteRange
+from app.core.errors import ServerBusy
+from app.core.ranges import ByteRange
 from app.ingest.copy import BodyLimits, FileCopy
 from app.ingest.source import BodySource, Watch
 from app.storage.s3.spool import Spool

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from io import RawIOBase
 from threading import Lock
 
-from app.domain.cells import Cell, Grid, StoredFile
-from app.domain.errors import NoRoom, UploadError, WriterSuperseded
-from app.domain.ranges import ByteRange
+from app.core.cells import Cell, Grid, StoredFile
+from app.core.errors import NoRoom, UploadError, WriterSuperseded
+from app.core.ranges import ByteRange
 from app.ingest.copy import BodyLimits
+from app.ingest.slots import without_slot
 from app.ingest.source import BodySource
-from app.request.slots import without_slot
-from app.request.stages import Stage, stage
+from app.ingest.stages import Stage, stage
 from app.storage.base import BytesLost
 from app.storage.compare import has_same_bytes
 from app.storage.local.folder import Folder, disk_errors

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app.domain.cells import SMALLEST_CELL_BYTES
+from app.core.cells import SMALLEST_CELL_BYTES
 from app.storage.local.folder import Folder
 from app.storage.s3.assembly import Assembly
 from app.storage.s3.bucket import Bucket

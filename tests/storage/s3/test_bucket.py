@@ -12,8 +12,8 @@ from secrets import token_bytes
 
 import pytest
 
-from app.domain.errors import StorageFailed
-from app.domain.ranges import ByteRange
+from app.core.errors import StorageFailed
+from app.core.ranges import ByteRange
 from app.storage.s3.answers import MultipartGone, PartsDiffer
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.contents import PromisedBytes, SpoolSlice, crc32c_of

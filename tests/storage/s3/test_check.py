@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from flask import Flask
 
-from app.admin.storage_commands import storage
-from app.factory import create_app
-from app.services import build_services
+from app.run.admin.storage_commands import storage
+from app.run.build import build_services
+from app.run.factory import create_app
 from app.settings import from_env
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.check import PROBES, Grade, Place, check_all, check_quickly, run_probe

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.cells import Stamp
-from app.domain.errors import NoRoom, ServerBusy, StorageFailed
-from app.domain.ranges import ByteRange
+from app.core.cells import Stamp
+from app.core.errors import NoRoom, ServerBusy, StorageFailed
+from app.core.ranges import ByteRange
 from app.storage.s3.address import BucketAddress
 from app.storage.s3.answers import MultipartGone, PartsDiffer
 from app.storage.s3.bucket import Bucket

@@ -13,7 +13,7 @@ from botocore.credentials import Credentials
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.domain.errors import StorageFailed
+from app.core.errors import StorageFailed
 from app.storage.s3.address import BucketAddress
 from app.storage.s3.signing import AccessKey, AmbientKeys, Signer, Target
 

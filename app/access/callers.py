@@ -1,0 +1,87 @@
+"""Finds out who sends a request, from what it carries."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+
+from app.access.keys import ApiKeys
+from app.access.link_visitors import Knock, LinkVisitors
+from app.access.sessions import Sessions
+from app.access.share_links import ShareLinks
+from app.core.access import LOCAL, NOBODY, Caller
+from app.core.errors import NotSignedIn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credentials:
+    """What a request says about its sender.
+
+    `authorization` is the header of that name. `link` is the prefix of its URL that stands for a
+    link, as ("u", code); `session` is the cookie of a session, `cookies` are all cookies.
+    """
+
+    authorization: str = ""
+    link: tuple[str, str] | None = None
+    session: str = ""
+    cookies: str = ""
+    address: str = ""
+
+
+class Callers:
+    """Asks each kind of caller in turn."""
+
+    def __init__(
+        self,
+        keys: ApiKeys,
+        sessions: Sessions,
+        share_links: ShareLinks,
+        link_visitors: LinkVisitors,
+        *,
+        is_open: bool,
+    ) -> None:
+        self._keys = keys
+        self._sessions = sessions
+        self._share_links = share_links
+        self._link_visitors = link_visitors
+        self._is_open = is_open
+
+    def find(self, sent: Credentials, *, anew: bool = False) -> Caller:
+        """Who sends the request, perhaps `NOBODY`; raises `NotSignedIn` for what does not work.
+
+        Without accounts everybody is `LOCAL`, whatever they send. Who comes by a link is its guest
+        also then; raises `LinkNotFound` or `LinkClosed` if that does not work. `anew` looks people
+        and keys up in the database, whatever this process remembers of them.
+        """
+        if sent.link is not None and sent.link[0] == "t":
+            return self._share_links.guest(sent.link[1])
+        if sent.link is not None:
+            password = _secret_in(sent.authorization) if sent.authorization else ""
+            knock = Knock(cookies=sent.cookies, password=password, address=sent.address)
+            return self._link_visitors.caller(sent.link[1], knock)
+        if self._is_open:
+            return LOCAL
+        if sent.authorization:
+            return self._of_key(sent.authorization, anew=anew)
+        return self._sessions.caller(sent.session, anew=anew) or NOBODY
+
+    def _of_key(self, authorization: str, *, anew: bool) -> Caller:
+        caller = self._keys.caller(_secret_in(authorization), anew=anew)
+        if caller is None:
+            raise NotSignedIn("The API key does not exist, has expired or was revoked.")
+        return caller
+
+
+def _secret_in(authorization: str) -> str:
+    """The key in the header: a bearer token, or the password of Basic (RFC 6750 and RFC 7617)."""
+    scheme, _, value = authorization.partition(" ")
+    if scheme.lower() == "bearer":
+        return value.strip()
+    if scheme.lower() != "basic":
+        return ""
+    try:
+        decoded = base64.b64decode(value.strip(), validate=True).decode("utf-8")
+    except (binascii.Error, UnicodeDecodeError):
+        return ""
+    return decoded.partition(":")[2]

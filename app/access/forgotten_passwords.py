@@ -1,0 +1,108 @@
+"""Mails a link for a new password to whoever asks for one, if there is an account."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from threading import Thread
+
+from app.access.audit import AuditLog
+from app.access.invitations import Invitations
+from app.access.mail import Mail
+from app.access.password_checks import PasswordChecks
+from app.access.records.attempts import Patience
+from app.access.records.people import PeopleRecords, Person
+from app.core.access import NOBODY
+from app.core.addresses import is_loopback, network_of
+from app.core.audit import AuditAction
+from app.core.errors import TooManyAttempts, UploadError
+
+OF_ACCOUNT = Patience(free=1, first=timedelta(minutes=15), most=timedelta(days=1))
+"""Mails to an account: after each, the next one waits twice as long. A day has eight at most."""
+
+OF_NETWORK = Patience(free=20)
+
+log = logging.getLogger(__name__)
+
+
+class ForgottenPasswords:
+    """Works if the server can send mail. Its links begin with `public_url`.
+
+    They never begin with the host of the request: a stranger who asks for somebody else chooses it.
+    """
+
+    def __init__(
+        self,
+        people: PeopleRecords,
+        invitations: Invitations,
+        checks: PasswordChecks,
+        audit: AuditLog,
+        mail: Mail,
+        *,
+        public_url: str,
+    ) -> None:
+        self._people = people
+        self._invitations = invitations
+        self._checks = checks
+        self._audit = audit
+        self._mail = mail
+        self._public_url = public_url
+
+    @property
+    def is_on(self) -> bool:
+        """Whether this server can send mail."""
+        return self._mail.is_on
+
+    def send_link_later(self, email: str, *, address: str) -> None:
+        """Send a link to the account with this e-mail address, if there is one.
+
+        Returns before it looks: neither the response nor its time tells who has an account.
+        Raises `TooManyAttempts` if a network asks too often.
+        """
+        if not is_loopback(address):  # Behind a proxy that names no clients, it would be everybody.
+            self._checks.count({f"forgotten:{network_of(address)}": OF_NETWORK})
+        given = (email.strip().lower(), address)
+        Thread(target=self._send_link, args=given, name="forgotten password", daemon=True).start()
+
+    def _send_link(self, email: str, address: str) -> None:
+        try:
+            self._try_to_send_link(email, address)
+        except UploadError as error:
+            log.error("cannot make a link for a new password: %s", error)
+        except Exception:
+            log.exception("cannot make a link for a new password")
+
+    def _try_to_send_link(self, email: str, address: str) -> None:
+        """Somebody without a password signs in elsewhere, where they can be blocked."""
+        person = self._people.find_by_email(email)
+        if person is None or person.is_blocked or person.password_hash is None:
+            return
+        subject, is_sent = f"forgotten:{person.id}", False
+        try:
+            self._checks.count({subject: OF_ACCOUNT})
+        except TooManyAttempts:
+            return
+        try:
+            is_sent = self._sends_link(person)
+        finally:
+            if not is_sent:  # They read that it is on its way: the next one must not wait.
+                self._checks.forget(subject)
+        if is_sent:  # Otherwise strangers could fill the log while the mail server is away.
+            self._audit.note(
+                AuditAction.PASSWORD_LINK_MADE,
+                f"person:{person.id}",
+                caller=NOBODY,
+                address=address,
+                details={"email": person.email, "by": "mail"},
+            )
+
+    def _sends_link(self, person: Person) -> bool:
+        """Whether the mail server has taken a new link."""
+        code = self._invitations.to_reset_by_mail(person)
+        return self._mail.send(
+            person.email,
+            subject="A new password for Sluice",
+            text="Somebody, probably you, has asked for a new password for your account.\n"
+            f"Open this link within a day to choose one:\n\n{self._public_url}/reset/{code}\n\n"
+            "If it was not you, do nothing: your password stays as it is.\n",
+        )

@@ -1,0 +1,125 @@
+"""Whose account somebody has who signed in at the OpenID provider, and who may join."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from app.access.accounts import clean_email
+from app.access.openid import Joining, ProviderIdentity
+from app.access.records.invitations import Invitation, InvitationRecords
+from app.access.records.made_by import Ended
+from app.access.records.people import PeopleRecords, Person
+from app.access.records.provider_accounts import ProviderAccount, ProviderAccountRecords
+from app.core.access import FIRST_PROJECT, Role
+from app.core.errors import InvalidField, SignInRefused
+from app.core.names import MAX_NAME_CHARACTERS
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A person who comes from the provider: whether for the first time, and with a new account.
+
+    `joined` is what they are now in the projects that they have joined with that. `ended` is what
+    has ended, by project, of a stranger who had an account with their address.
+    """
+
+    person: Person
+    is_first: bool = False
+    is_new: bool = False
+    joined: Mapping[str, Role] = field(default_factory=dict)
+    ended: Mapping[str, Ended] = field(default_factory=dict)
+
+
+class OpenIdAccounts:
+    """Finds the person, or makes one."""
+
+    def __init__(
+        self,
+        records: ProviderAccountRecords,
+        people: PeopleRecords,
+        invitations: InvitationRecords,
+        *,
+        joining: Joining,
+        clock: Callable[[], datetime],
+        new_id: Callable[[], str],
+    ) -> None:
+        self._records = records
+        self._people = people
+        self._invitations = invitations
+        self._joining = joining
+        self._clock = clock
+        self._new_id = new_id
+
+    def arrive(self, identity: ProviderIdentity) -> Arrival:
+        """Who it is here; raises `SignInRefused` for who may not join, and for blocked people.
+
+        The provider's account decides. Its e-mail address counts the first time alone, and only if
+        the provider has verified it: otherwise anybody could enter an address of somebody else.
+        """
+        owner = self._records.owner(identity.issuer, identity.subject)
+        if owner is None:
+            return self._first_time(identity)
+        return Arrival(_admitted(self._people.find(owner)))
+
+    def has_any(self, person_id: str) -> bool:
+        """Whether the person has signed in at a provider before."""
+        return self._records.has_any(person_id)
+
+    def _first_time(self, identity: ProviderIdentity) -> Arrival:
+        if not identity.is_email_verified:
+            raise SignInRefused("The sign-in service has not verified your e-mail address.")
+        person = self._people.find_by_email(identity.email)
+        if person is None:
+            return self._joined(identity)
+        if self._records.has_account(person.id, identity.issuer):
+            raise SignInRefused(f"{identity.email} belongs to another account.")
+        ended = self._records.add(self._account(identity, _admitted(person)))
+        return Arrival(person, is_first=True, ended=ended)
+
+    def _joined(self, identity: ProviderIdentity) -> Arrival:
+        person = self._new_person(identity)
+        account = self._account(identity, person)
+        invitation = self._invitation(person.email)
+        if invitation is not None:
+            # If the server stops in between, the e-mail address ties both the next time.
+            joined = self._invitations.join(invitation, person, person.created_at, by_link=False)
+            self._records.add(account)
+        elif self._joining.admits(identity):
+            self._records.add_person(account, person, self._joining.role)
+            joined = {FIRST_PROJECT: self._joining.role}
+        else:
+            raise SignInRefused(f"{person.email} is not invited. Ask an administrator.")
+        return Arrival(person, is_first=True, is_new=True, joined=joined)
+
+    def _invitation(self, email: str) -> Invitation | None:
+        waiting = self._invitations.waiting(self._clock())
+        return next((each for each in waiting if each.email == email), None)
+
+    def _new_person(self, identity: ProviderIdentity) -> Person:
+        try:
+            email = clean_email(identity.email)
+        except InvalidField:
+            raise SignInRefused("The sign-in service knows no e-mail address of yours.") from None
+        name = " ".join(identity.name.split())[:MAX_NAME_CHARACTERS]
+        return Person(
+            id=self._new_id(),
+            email=email,
+            name=name if name.isprintable() and name else email.partition("@")[0],
+            created_at=self._clock(),
+        )
+
+    def _account(self, identity: ProviderIdentity, person: Person) -> ProviderAccount:
+        return ProviderAccount(
+            issuer=identity.issuer,
+            subject=identity.subject,
+            person_id=person.id,
+            created_at=self._clock(),
+        )
+
+
+def _admitted(person: Person | None) -> Person:
+    if person is None or person.is_blocked:
+        raise SignInRefused("This account is blocked. An administrator can let you in again.")
+    return person

@@ -1,0 +1,146 @@
+"""What people have made in projects, and what becomes of it when they lose their place there.
+
+Keys, links and invitations are known to whoever made them, so they end. Webhooks only tell an
+address what happens in the project, whose managers see them: they stay.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Result, Table, literal, select, true, update
+
+from app.access.records.makers import BY_KEY, BY_PERSON
+from app.db.access_tables import (
+    api_keys,
+    invitations,
+    members,
+    projects,
+    share_links,
+    upload_links,
+    webhooks,
+)
+
+_ENDED = (
+    ("keys_revoked", api_keys.c.revoked_at),
+    ("links_closed", share_links.c.revoked_at),
+    ("links_closed", upload_links.c.closed_at),
+    ("invitations_withdrawn", invitations.c.used_at),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How much of one project has ended with its maker or a key, and how many webhooks stay."""
+
+    keys_revoked: int = 0
+    links_closed: int = 0
+    invitations_withdrawn: int = 0
+    webhooks_kept: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """A key or link that works; `kind` is what people call it."""
+
+    kind: str
+    name: str
+    project: str
+    created_at: datetime
+
+
+_KINDS = (
+    ("API key", api_keys, api_keys.c.name, api_keys.c.revoked_at),
+    ("share link", share_links, share_links.c.name, share_links.c.revoked_at),
+    ("upload link", upload_links, upload_links.c.name, upload_links.c.closed_at),
+)
+
+
+def made_by(connection: Connection, maker: str, now: datetime) -> list[Made]:
+    """The keys and links of `maker` ("person:ID") that work, and those made with these keys."""
+    found = []
+    for kind, table, name, ended_at in _KINDS:
+        expires_at = table.c.expires_at
+        works = ended_at.is_(None) & (expires_at.is_(None) | (expires_at > now))
+        query = (
+            select(name.label("name"), projects.c.name.label("project"), table.c.created_at)
+            .join(projects, projects.c.id == table.c.project_id)
+            .where(works, _made_by(table, maker))
+        )
+        found += [Made(kind=kind, **row._mapping) for row in connection.execute(query)]
+    return sorted(found, key=lambda one: one.created_at, reverse=True)
+
+
+def end_made_by(
+    connection: Connection, maker: str, now: datetime, *, project_id: str | None = None
+) -> dict[str, Ended]:
+    """End the keys, links and invitations of `maker` ("person:ID"), and those made with these keys.
+
+    All of them, or those of one project; returns what has ended by project. Links for new passwords
+    and invitations to no project end too, and are not counted.
+    """
+
+    def is_theirs(table: Table) -> ColumnElement[bool]:
+        is_there = true() if project_id is None else table.c.project_id == project_id
+        return _made_by(table, maker) & is_there
+
+    return _end(connection, is_theirs, now)
+
+
+def end_made_elsewhere(connection: Connection, person_id: str, now: datetime) -> dict[str, Ended]:
+    """As `end_made_by`, of what a person has made in projects that they are no member of."""
+    maker = f"{BY_PERSON}{person_id}"
+    own = select(members.c.project_id).where(members.c.person_id == person_id)
+
+    def is_elsewhere(table: Table) -> ColumnElement[bool]:
+        project = table.c.project_id
+        return _made_by(table, maker) & (project.is_(None) | project.not_in(own))
+
+    return _end(connection, is_elsewhere, now)
+
+
+def end_made_with(connection: Connection, key_id: str, now: datetime) -> Ended:
+    """End the keys that were made with a key, or with such keys, and what was made with any."""
+    key, child = api_keys.alias(), api_keys.alias()
+    keys = select(key.c.id).where(key.c.id == key_id).cte(recursive=True)
+    keys = keys.union(select(child.c.id).where(child.c.made_with == keys.c.id))
+
+    def is_made_with(table: Table) -> ColumnElement[bool]:
+        if table is api_keys:
+            return api_keys.c.made_with.in_(select(keys.c.id))
+        return table.c.created_by.in_(select(literal(BY_KEY).concat(keys.c.id)))
+
+    (ended,) = _end(connection, is_made_with, now).values() or (Ended(),)
+    return ended
+
+
+def _end(
+    connection: Connection, is_meant: Callable[[Table], ColumnElement[bool]], now: datetime
+) -> dict[str, Ended]:
+    """End what is meant and still works; returns how much by project."""
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for kind, ended_at in _ENDED:
+        table = ended_at.table
+        expires_at = table.c.expires_at
+        works = ended_at.is_(None) & (expires_at.is_(None) | (expires_at > now))
+        change = update(table).where(works, is_meant(table)).values({ended_at.name: now})
+        _count(connection.execute(change.returning(table.c.project_id)), kind, into=counts)
+    kept = select(webhooks.c.project_id).where(is_meant(webhooks))
+    _count(connection.execute(kept), "webhooks_kept", into=counts)
+    return {project: Ended(**found) for project, found in counts.items()}
+
+
+def _made_by(table: Table, maker: str) -> ColumnElement[bool]:
+    keys = api_keys.alias()
+    their_keys = select(literal(BY_KEY).concat(keys.c.id)).where(keys.c.created_by == maker)
+    return (table.c.created_by == maker) | table.c.created_by.in_(their_keys)
+
+
+def _count(projects: Result[Any], kind: str, *, into: dict[str, Counter[str]]) -> None:
+    for project in projects.scalars():
+        if project is not None:
+            into[project][kind] += 1

@@ -1,0 +1,215 @@
+"""Sessions: begun by signing in, renewed by use, ended by whoever they belong to."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from types import MappingProxyType
+
+from app.access.key_format import digest_of
+from app.access.recent import RECENT_SECONDS, Recent
+from app.access.records.people import Person
+from app.access.records.sessions import Session, SessionRecords
+from app.core.access import Caller, CallerKind, Role
+from app.core.errors import UploadError
+
+PROVIDER = "provider"
+"""How somebody signed in at the OpenID provider."""
+
+MAX_AGE_OF_PROVIDER = timedelta(days=1)
+"""A session that began at the provider ends after a day: the provider does not tell this server
+whom it has blocked."""
+
+WITHOUT_PASSWORD = frozenset({"passkey", PROVIDER})
+
+STRONG_METHODS = WITHOUT_PASSWORD | {"password+code"}
+"""Ways to sign in that need more than a password. A provider asks for what it wants."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRules:
+    """How long sessions last, and of whom more than a password is demanded.
+
+    A session ends after `idle` without use, and after `longest` in any case. `second_factor` is
+    `optional`, or says of whom it is demanded: `administrators`, `managers` or `everyone`.
+    """
+
+    idle: timedelta = timedelta(days=30)
+    longest: timedelta = timedelta(days=90)
+    second_factor: str = "optional"
+
+    @property
+    def use_noted_every(self) -> timedelta:
+        """How often at most use is noted: each time is a write, and a session in use must go on."""
+        return min(timedelta(minutes=1), self.idle / 4)
+
+    def expiry(self, method: str, now: datetime, *, began: datetime) -> datetime:
+        """When a session ends that is not used after now."""
+        longest = min(self.longest, MAX_AGE_OF_PROVIDER) if method == PROVIDER else self.longest
+        return min(now + self.idle, began + longest)
+
+    def is_over(self, session: Session, now: datetime) -> bool:
+        """Whether a session has ended, also if it began when sessions lasted longer."""
+        expiry = self.expiry(session.method, session.active_at, began=session.created_at)
+        return now >= min(session.expires_at, expiry)
+
+    def demands_second_factor(self, person: Person, roles: Mapping[str, Role]) -> bool:
+        """Whether a password alone is not enough for this person."""
+        if self.second_factor == "managers":
+            return person.is_admin or Role.MANAGER in roles.values()
+        if self.second_factor == "administrators":
+            return person.is_admin
+        return self.second_factor == "everyone"
+
+
+JUST_BEGUN = timedelta(minutes=10)
+"""So long after signing in nobody is asked for the password again."""
+
+TOKEN_BYTES = 32
+
+MAX_AGENT_CHARACTERS = 400
+MAX_ADDRESS_CHARACTERS = 64
+
+
+class Sessions:
+    """What people do with their sessions, and for whom a session's cookie stands."""
+
+    def __init__(
+        self,
+        records: SessionRecords,
+        *,
+        clock: Callable[[], datetime],
+        new_id: Callable[[], str],
+        rules: SessionRules | None = None,
+        recent_seconds: float = RECENT_SECONDS,
+    ) -> None:
+        self._records = records
+        self._rules = rules or SessionRules()
+        self._clock = clock
+        self._new_id = new_id
+        self._recent = Recent(self._look_up, seconds=recent_seconds)
+
+    def begin(
+        self, person: Person, method: str, *, address: str, agent: str, replaces: str = ""
+    ) -> str:
+        """The cookie's value of a new session; that of the cookie it `replaces` has ended.
+
+        `method` says how the person signed in: "password", "password+code", "passkey", `PROVIDER`
+        or "link"; `agent` is what the browser calls itself. Raises `WrongCredentials` if the
+        account is gone, or if its password is by now another than that of `person`, unless they
+        signed in without one; `NotAllowed` for who is blocked.
+        """
+        cookie, now = secrets.token_urlsafe(TOKEN_BYTES), self._clock()
+        session = Session(
+            digest=digest_of(cookie),
+            id=self._new_id(),
+            person_id=person.id,
+            method=method,
+            created_at=now,
+            active_at=now,
+            expires_at=self._rules.expiry(method, now, began=now),
+            address=address[:MAX_ADDRESS_CHARACTERS],
+            agent=agent[:MAX_AGENT_CHARACTERS],
+        )
+        self._records.add(
+            session,
+            instead_of=digest_of(replaces) if replaces else None,
+            password_hash=None if method in WITHOUT_PASSWORD else person.password_hash,
+        )
+        self._recent.forget()
+        return cookie
+
+    def caller(self, cookie: str, *, anew: bool = False) -> Caller | None:
+        """Who sends a request with that cookie; None if the session has ended.
+
+        `anew` asks the database, whatever this process remembers.
+        """
+        return self._recent.get(digest_of(cookie), anew=anew) if cookie else None
+
+    def of_person(self, person_id: str) -> list[Session]:
+        """The sessions of a person, the last used first."""
+        now = self._clock()
+        found = self._records.of_person(person_id, now)
+        return [session for session in found if not self._rules.is_over(session, now)]
+
+    def has_just_begun(self, person_id: str, session_id: str) -> bool:
+        """Whether the person signed in to this session within `JUST_BEGUN`."""
+        now = self._clock()
+        return any(
+            session.id == session_id and now - session.created_at < JUST_BEGUN
+            for session in self.of_person(person_id)
+        )
+
+    def end(self, cookie: str) -> None:
+        """Sign out the browser that has this cookie."""
+        self._records.end(digest_of(cookie))
+        self._recent.forget()
+
+    def end_one(self, person_id: str, session_id: str) -> bool:
+        """End one session of a person; whether there was such a one."""
+        ended = self._records.end_of_person(person_id, only=session_id)
+        self._recent.forget()
+        return ended == 1
+
+    def end_others(self, person_id: str, *, but: str) -> int:
+        """End all sessions of a person but the one with that id; how many."""
+        ended = self._records.end_of_person(person_id, but=but)
+        self._recent.forget()
+        return ended
+
+    def strengthen(self, session_id: str, method: str) -> None:
+        """Note that the person has shown more than a password in this session: see `begin`.
+
+        A session that was strong before stays what it was: one of the provider ends after a day.
+        """
+        self._records.set_method(session_id, method, unless=STRONG_METHODS)
+        self._recent.forget()
+
+    def choose_project(self, session_id: str, project_id: str) -> None:
+        """Let new uploads of this session go to that project, and lists show it."""
+        self._records.choose_project(session_id, project_id)
+        self._recent.forget()
+
+    def forget(self) -> None:
+        """Look everybody up again: a person was blocked, or a role has changed."""
+        self._recent.forget()
+
+    def _look_up(self, digest: str) -> Caller | None:
+        found, now = self._records.find(digest), self._clock()
+        if found is None:
+            return None
+        session, person, roles = found
+        if person.is_blocked or self._rules.is_over(session, now):
+            return None
+        every = self._rules.use_noted_every
+        if now - session.active_at > every:
+            with suppress(UploadError):  # People can still delete something on a full disk.
+                expires_at = self._rules.expiry(session.method, now, began=session.created_at)
+                self._records.note_use(digest, now, every=every, expires_at=expires_at)
+        caller = _caller(session, person, roles)
+        is_weak = session.method not in STRONG_METHODS
+        if is_weak and self._rules.demands_second_factor(person, roles):
+            return replace(caller, needs_second_factor=True)
+        return caller
+
+
+def _caller(session: Session, person: Person, roles: Mapping[str, Role]) -> Caller:
+    return Caller(
+        kind=CallerKind.PERSON,
+        id=person.id,
+        name=person.name,
+        project=_project(session, roles),
+        roles=MappingProxyType(dict(roles)),
+        is_admin=person.is_admin,
+        session=session.id,
+    )
+
+
+def _project(session: Session, roles: Mapping[str, Role]) -> str:
+    """That last chosen, unless the person has left it; else the first one joined."""
+    if session.project_id in roles:
+        return session.project_id or ""
+    return next(iter(roles), "")

@@ -1,0 +1,253 @@
+"""Share links: made, opened by guests, revoked.
+
+A guest comes by three steps. The page of the link is open to whoever has its code, and shows no
+video. To *visit* it takes the password, if there is one, and counts as a view; whoever has done so
+has a cookie for some hours. The visitor's page has a *ticket* in the URLs of its videos, which is
+all that the requests for their bytes carry.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+from app.access.key_format import digest_of
+from app.access.link_passwords import LinkPasswords
+from app.access.recent import Recent
+from app.access.records.share_links import ShareLink, ShareLinkRecords
+from app.access.signing import Signing
+from app.access.tickets import Tickets
+from app.core.access import Caller, CallerKind, Role
+from app.core.errors import InvalidRequest, LinkClosed, LinkNotFound
+from app.core.upload import Upload
+
+CODE_BYTES = 16
+"""128 random bits: a link cannot be guessed."""
+
+MAX_VIDEOS = 1000
+"""Of one link; as many as an archive may have."""
+
+MAX_VIEWS = 10**9
+
+MAX_TEXT_CHARACTERS = 200
+"""Of a name or a password."""
+
+_DIGEST_CHARACTERS = 32
+"""Of a digest that tells the passwords of a link apart."""
+
+VISIT_TIME = timedelta(hours=12)
+"""Who comes again within this time is the same visitor: no further view, no password."""
+
+TICKET_SECONDS = 3600.0
+"""A ticket is good for at least this long, or twice as long as the film if that is longer."""
+
+DOWNLOAD_TICKET_SECONDS = 12 * 3600.0
+"""A ticket for a download is good for at least this long, so that browsers can resume it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareTerms:
+    """What a link allows; with None for a password, a changed link keeps the one it has."""
+
+    name: str = ""
+    can_download: bool = False
+    password: str | None = None
+    max_views: int | None = None
+    expires_at: datetime | None = None
+
+
+class _Known(NamedTuple):
+    link: ShareLink
+    caller: Caller
+
+
+class ShareLinks:
+    """What members do with share links, and whom a ticket stands for."""
+
+    def __init__(
+        self,
+        records: ShareLinkRecords,
+        signing: Signing,
+        passwords: LinkPasswords,
+        *,
+        clock: Callable[[], datetime],
+        new_id: Callable[[], str],
+    ) -> None:
+        self._records = records
+        self._passwords = passwords
+        self._clock = clock
+        self._new_id = new_id
+        self._visits = Tickets(signing, "visit of a share link", clock=clock)
+        self._tickets = Tickets(signing, "ticket of a share link", clock=clock)
+        self._recent = Recent(self._look_up)
+
+    def make(self, videos: Sequence[Upload], terms: ShareTerms, *, created_by: str) -> ShareLink:
+        """A new link to `videos`, which are of one project; raises `InvalidRequest`."""
+        now = self._clock()
+        self._check_videos(videos)
+        self._check(terms, now)
+        link = ShareLink(
+            id=self._new_id(),
+            project_id=videos[0].owner,
+            code=secrets.token_urlsafe(CODE_BYTES),
+            name=terms.name,
+            videos=tuple(dict.fromkeys(video.id for video in videos)),
+            can_download=terms.can_download,
+            created_by=created_by,
+            created_at=now,
+            password_hash=self._passwords.hash(terms.password or ""),
+            max_views=terms.max_views,
+            expires_at=terms.expires_at,
+        )
+        self._records.add(link)
+        return link
+
+    def of_project(self, project_id: str) -> list[ShareLink]:
+        """The links of a project that were not revoked, the newest first."""
+        return self._records.of_project(project_id)
+
+    def get(self, project_id: str, link_id: str) -> ShareLink:
+        """A link of the project that was not revoked; raises `LinkNotFound`."""
+        link = self._records.in_project(project_id, link_id)
+        if link is None:
+            raise LinkNotFound("The project has no such share link.")
+        return link
+
+    def terms(self, link: ShareLink) -> ShareTerms:
+        """What the link allows now."""
+        return ShareTerms(
+            name=link.name,
+            can_download=link.can_download,
+            max_views=link.max_views,
+            expires_at=link.expires_at,
+        )
+
+    def change(self, link: ShareLink, terms: ShareTerms) -> ShareLink:
+        """The link with other terms; its address, its videos and its views stay.
+
+        Only what differs from `link` is written: somebody else may have changed the rest meanwhile.
+        Raises `InvalidRequest`, and `LinkNotFound` if it was revoked meanwhile.
+        """
+        is_kept = terms.expires_at == link.expires_at
+        self._check(terms, None if is_kept else self._clock())
+        wanted: dict[str, Any] = {
+            "name": terms.name,
+            "can_download": terms.can_download,
+            "max_views": terms.max_views,
+            "expires_at": terms.expires_at,
+        }
+        if terms.password is not None:
+            wanted["password_hash"] = self._passwords.hash(terms.password)
+        other = {name: value for name, value in wanted.items() if value != getattr(link, name)}
+        changed = self._records.change(link.project_id, link.id, **other)
+        self._recent.forget()
+        if changed is None:
+            raise LinkNotFound("The project has no such share link.")
+        return changed
+
+    def revoke(self, project_id: str, link_id: str) -> None:
+        """End a link at once; raises `LinkNotFound` unless the project has it."""
+        was_revoked = self._records.revoke(project_id, link_id, self._clock())
+        self._recent.forget()
+        if not was_revoked:
+            raise LinkNotFound("The project has no such share link.")
+
+    def opened(self, code: str) -> ShareLink:
+        """The link with that code; raises `LinkNotFound` or `LinkClosed`."""
+        link = self._records.find(code)
+        if link is None:
+            raise LinkNotFound("There is no such link. Is the address complete?")
+        if not link.works(self._clock()):
+            raise LinkClosed(_why_closed(link))
+        return link
+
+    def visit(self, link: ShareLink, password: str, *, address: str) -> str:
+        """Count a view, and let a guest in: what its browser is to keep for `VISIT_TIME`.
+
+        Raises `InvalidField` or `TooManyAttempts`, or `LinkClosed` if there are no more views.
+        """
+        if link.password_hash is not None:
+            self._passwords.check(link.id, link.password_hash, password, address=address)
+        now = self._clock()
+        if not self._records.count_view(link.id, now):
+            raise LinkClosed(_why_closed(self._records.get(link.id) or link))
+        return self._visits.make(_visit_to(link), now + VISIT_TIME)
+
+    def is_visited(self, link: ShareLink, kept: str) -> bool:
+        """Whether `kept` is what `visit` has returned for this link with its password of now."""
+        return self._visits.subject_of(kept) == _visit_to(link)
+
+    def ticket(
+        self, link: ShareLink, film_seconds: float = 0, *, at_least: float = TICKET_SECONDS
+    ) -> str:
+        """What the URLs of its videos begin with, for a film of this length; good for `at_least`.
+
+        For half of its time everybody gets the same, so that browsers keep what they have loaded.
+        It never outlives the link.
+        """
+        good_for = max(at_least, 2 * film_seconds)
+        step = good_for / 2
+        periods = self._clock().timestamp() // step + 1
+        expires_at = datetime.fromtimestamp(periods * step + good_for, UTC)
+        return self._tickets.make(link.id, min(expires_at, link.expires_at or expires_at))
+
+    def guest(self, ticket: str) -> Caller:
+        """Who has that ticket; raises `LinkNotFound` if it or its link does not work."""
+        return self.guest_by(self._tickets.subject_of(ticket))
+
+    def guest_by(self, link_id: str | None) -> Caller:
+        """Who was let in by a link, also after the ticket has ended; raises `LinkNotFound`."""
+        known = None if link_id is None else self._recent.get(link_id)
+        if known is None or not known.link.works(self._clock()):
+            raise LinkNotFound("The link does not exist, or works no longer.")
+        return known.caller
+
+    def _look_up(self, link_id: str) -> _Known | None:
+        link = self._records.get(link_id)
+        return None if link is None else _Known(link, guest_of(link))
+
+    def _check_videos(self, videos: Sequence[Upload]) -> None:
+        if not 0 < len(videos) <= MAX_VIDEOS:
+            raise InvalidRequest(f"A link is to 1 to {MAX_VIDEOS} videos.")
+        if len({video.owner for video in videos}) > 1:
+            raise InvalidRequest("The videos of a link must be of one project.")
+
+    def _check(self, terms: ShareTerms, now: datetime | None) -> None:
+        """Raise `InvalidRequest` for terms that cannot be, or that have expired at `now`."""
+        if len(terms.name) > MAX_TEXT_CHARACTERS or not terms.name.isprintable():
+            raise InvalidRequest(f"The name must be one line of {MAX_TEXT_CHARACTERS} characters.")
+        if len(terms.password or "") > MAX_TEXT_CHARACTERS:
+            raise InvalidRequest(f"A password has at most {MAX_TEXT_CHARACTERS} characters.")
+        if terms.max_views is not None and not 0 < terms.max_views <= MAX_VIEWS:
+            raise InvalidRequest(f"A link has 1 to {MAX_VIEWS} views, or any number.")
+        if terms.expires_at is not None and now is not None and terms.expires_at <= now:
+            raise InvalidRequest("The link would have expired already.")
+
+
+def guest_of(link: ShareLink) -> Caller:
+    """Who watches by that link."""
+    return Caller(
+        kind=CallerKind.SHARE_LINK,
+        id=link.id,
+        name=link.name,
+        project=link.project_id,
+        roles={link.project_id: Role.GUEST},
+        videos=frozenset(link.videos),
+        can_download=link.can_download,
+    )
+
+
+def _visit_to(link: ShareLink) -> str:
+    """What the cookie of a visit names: with another password it is worth nothing."""
+    if link.password_hash is None:
+        return link.id
+    return f"{link.id} {digest_of(link.password_hash)[:_DIGEST_CHARACTERS]}"
+
+
+def _why_closed(link: ShareLink) -> str:
+    if link.revoked_at is not None:
+        return "Whoever shared this has closed the link."
+    return "It has been opened as often as it may be." if link.is_used_up else "It has expired."

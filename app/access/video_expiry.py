@@ -1,0 +1,84 @@
+"""Videos of projects that keep them for some time only."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from datetime import datetime, timedelta
+
+from app.access.audit import AuditLog
+from app.access.recent import Recent
+from app.access.records.projects import Project, ProjectRecords
+from app.core.access import Caller, CallerKind, Scope
+from app.core.audit import AuditAction
+from app.core.errors import UploadError, UploadGone, UploadNotFound
+from app.core.upload import Upload
+from app.records.uploads import UploadRecords
+from app.uploads.library import VideoLibrary
+
+MOST_AT_ONCE = 100
+"""Videos of a project that one sweep deletes: an operator who has mistyped the time sees it in the
+log before all are gone."""
+
+SERVER = Caller(kind=CallerKind.NOBODY, name="expiry")
+"""Who deletes them, in the audit log."""
+
+log = logging.getLogger(__name__)
+
+
+class VideoExpiry:
+    """Says when videos expire, and deletes them then, as a person would.
+
+    The time of a video counts from `active_at`: its publication, moved on by what the clock skipped
+    when it was set. It goes on while the server is off. `published_at` is never moved.
+    """
+
+    def __init__(
+        self,
+        projects: ProjectRecords,
+        records: UploadRecords,
+        library: VideoLibrary,
+        audit: AuditLog,
+    ) -> None:
+        self._projects = projects
+        self._records = records
+        self._library = library
+        self._audit = audit
+        self._recent = Recent(self._find)
+
+    def expires(self, video: Upload) -> datetime | None:
+        """When a video will be deleted; None for never."""
+        project = self._recent.get(video.owner)
+        if project is None or project.video_seconds is None:
+            return None
+        return video.active_at + timedelta(seconds=project.video_seconds)
+
+    def sweep(self, now: datetime) -> None:
+        """Delete what has expired, a limited number of each project.
+
+        `now` is the time for which `Housekeeping.allow_for_clock` has allowed.
+        """
+        for project in self._projects.find():
+            if project.video_seconds is not None:
+                self._sweep(project, now - timedelta(seconds=project.video_seconds))
+
+    def _sweep(self, project: Project, cutoff: datetime) -> None:
+        for video in self._records.older_videos(project.id, cutoff, limit=MOST_AT_ONCE):
+            with suppress(UploadGone, UploadNotFound):
+                self._library.delete(Scope(project.id), video.id)
+                self._tell(video)
+
+    def _tell(self, video: Upload) -> None:
+        log.info("video expired", extra={"upload_id": video.id})
+        self._audit.note(
+            AuditAction.VIDEO_DELETED,
+            f"video:{video.id}",
+            caller=SERVER,
+            project=video.owner,
+            details={"filename": video.filename},
+        )
+
+    def _find(self, project_id: str) -> Project | None:
+        with suppress(UploadError):
+            return self._projects.get(project_id)
+        return None

@@ -1,0 +1,165 @@
+"""Jobs: what the media worker makes of a video, and the states of that work, as one table.
+
+    queued <----> running ----> done
+       |             |--------> failed
+       +-------------+--------> cancelled
+
+A job that has ended is queued again only when someone renews it. `running` leads to itself: a
+worker whose lease has ended loses the job to another one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from app.core.playback import Problem
+from app.core.upload import UploadId
+
+MAX_ATTEMPTS = 3
+"""A job that has failed this often, or has ended this many workers, fails for good."""
+
+INDEX = "index"
+"""The step that every complete upload begins with. It queues the others."""
+
+REMUX = "remux"
+"""The step that makes a film that can be indexed of one that cannot."""
+
+SOUND = "sound"
+"""The step that makes sound that browsers play of what they do not."""
+
+FLEETING = frozenset({"segments"})
+"""Steps whose jobs are forgotten when they are done: a film has thousands of segments."""
+
+
+class JobState(StrEnum):
+    """Where a job stands; the value is what the record and the status page show."""
+
+    QUEUED = "queued"
+    """It waits for a worker, or for the time of its next attempt."""
+    RUNNING = "running"
+    """A worker holds it, as long as it renews its lease."""
+    DONE = "done"
+    FAILED = "failed"
+    """It was tried as often as is sensible; its problem says what happened."""
+    CANCELLED = "cancelled"
+    """Ended on request."""
+
+
+TRANSITIONS: dict[JobState, frozenset[JobState]] = {
+    JobState.QUEUED: frozenset({JobState.RUNNING, JobState.CANCELLED}),
+    JobState.RUNNING: frozenset(JobState),
+    JobState.DONE: frozenset({JobState.QUEUED}),
+    JobState.FAILED: frozenset({JobState.QUEUED}),
+    JobState.CANCELLED: frozenset({JobState.QUEUED}),
+}
+
+ENDED = frozenset({JobState.DONE, JobState.FAILED, JobState.CANCELLED})
+
+SHOWN = (JobState.QUEUED, JobState.RUNNING, JobState.FAILED)
+"""What an operator looks at."""
+
+
+def sources(target: JobState) -> list[JobState]:
+    """The states from which the table has a step to `target`."""
+    return [state for state in JobState if target in TRANSITIONS[state]]
+
+
+class Lane(StrEnum):
+    """Queues that do not wait for each other, the most urgent first."""
+
+    QUICK = "quick"
+    """Takes less than a second, such as an index: a new film does not wait for a viewer's."""
+    ON_DEMAND = "on_demand"
+    """Somebody is waiting for it."""
+    BACKGROUND = "background"
+    """Takes minutes, for most films."""
+    LONG = "long"
+    """Films whose index takes more than 2 s of CPU time to read; these wait for each other only."""
+    ENCODING = "encoding"
+    """Takes hours, as whole films that are encoded do."""
+
+    @property
+    def niceness(self) -> int:
+        """Of the lane's thread and its ffmpegs: uploads and downloads go first."""
+        return 5 if self in {Lane.QUICK, Lane.ON_DEMAND} else 19
+
+    @property
+    def urgency(self) -> int:
+        """Its place among the lanes; 0 is the most urgent."""
+        return list(Lane).index(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One step for one video; there is at most one job with the same step and argument.
+
+    `due_at` is the earliest time of the next attempt, or the end of a running job's lease.
+    `attempts` counts claims since the job was last queued by request, at `queued_at`. A running
+    job with `is_renewed` is queued again when it ends. `progress` is 0 to 1. `client` sent the
+    file; by the `turn` of jobs of a lane and priority, one of each client comes after the other.
+    """
+
+    upload_id: UploadId
+    step: str
+    argument: str
+    lane: Lane
+    priority: int
+    state: JobState
+    attempts: int
+    is_renewed: bool
+    progress: float
+    worker: str | None
+    problem: Problem | None
+    queued_at: datetime
+    updated_at: datetime
+    due_at: datetime
+    client: str
+    turn: int
+
+    def is_less_urgent_than(self, lane: Lane, priority: int) -> bool:
+        """Whether a request with this lane and priority would be served earlier."""
+        return (lane.urgency, priority) < (self.lane.urgency, self.priority)
+
+    @property
+    def is_last_attempt(self) -> bool:
+        """Whether the job fails for good if this attempt does."""
+        return self.attempts >= MAX_ATTEMPTS
+
+    def retry_after(self, first: timedelta) -> timedelta:
+        """Pause after the attempt that has just failed: `first`, then four times as long each."""
+        growth: int = 4 ** max(0, self.attempts - 1)
+        return first * growth
+
+    def __str__(self) -> str:
+        """Its step and argument."""
+        return f"{self.step} {self.argument}".rstrip()
+
+
+class JobCancelled(Exception):
+    """Raised by a heartbeat: stop now, and leave nothing half-made. Nobody wants the result."""
+
+
+class JobYields(Exception):
+    """Raised by a step that makes way for a more urgent job of its lane, or goes to another `lane`.
+
+    It is claimed again after that, perhaps with another priority, and goes on where it was.
+    """
+
+    def __init__(self, lane: Lane | None = None, priority: int | None = None) -> None:
+        super().__init__("another job comes first")
+        self.lane = lane
+        self.priority = priority
+
+
+class JobFailed(Exception):
+    """What a step raises when it cannot do its job; `detail` is a sentence for people.
+
+    `is_final` says that another attempt would fail as well.
+    """
+
+    def __init__(self, code: str, detail: str, *, is_final: bool = False) -> None:
+        super().__init__(detail)
+        self.problem = Problem(code, detail)
+        self.is_final = is_final

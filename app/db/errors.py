@@ -1,0 +1,150 @@
+"""Translates database errors to errors of the domain."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+
+from sqlalchemy.exc import (
+    DataError,
+    DBAPIError,
+    InterfaceError,
+    OperationalError,
+    ProgrammingError,
+)
+from sqlalchemy.exc import TimeoutError as NoFreeConnection
+
+from app.core.errors import InvalidRequest, NoRoom, ServerBusy, StorageFailed, UploadError
+
+DATABASE_ERRORS = (sqlite3.Error, DBAPIError, NoFreeConnection)
+"""From SQLAlchemy and its pool, and from SQLite when a transaction begins or is rolled back."""
+
+_BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+
+_FAILED = frozenset(
+    {
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_PROTOCOL,
+        sqlite3.SQLITE_NOLFS,
+        sqlite3.SQLITE_NOTADB,
+    }
+)
+"""Errors of the disk or the file; all others are our bugs, or broken constraints."""
+
+_NO_MEMORY_FOR_INDEX = frozenset({sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_SHMMAP})
+"""SQLite cannot enlarge its -shm file, usually because the disk is full."""
+
+_TRY_AGAIN = ("08", "40", "53", "55P03", "57", "25006", "25P03")
+"""How SQLSTATEs begin after which the same request may succeed: a lost connection, a deadlock, too
+many connections, a lock or statement that took too long, a server that stops, or that only reads
+(postgresql.org, "PostgreSQL Error Codes")."""
+
+_DISK_FULL = "53100"
+
+_SERVER_FAILED = ("28", "3D", "3F", "42501", "58", "XX")
+"""Nobody may sign in, no such database or schema, no rights, an error of its disk, a damaged
+table."""
+
+
+def sqlite_code(error: BaseException) -> int:
+    """SQLite's extended result code (sqlite.org/rescode.html); 0 for other errors."""
+    code: int = getattr(_of_driver(error), "sqlite_errorcode", None) or 0
+    return code
+
+
+def is_busy(error: BaseException) -> bool:
+    """Whether another connection held the database for longer than the busy timeout."""
+    return sqlite_code(error) & 0xFF in _BUSY
+
+
+def wants_new_connection(error: BaseException) -> bool:
+    """Whether the connection is of no use any more.
+
+    SQLite opened the file read-only, which a connection never changes, or a server ended it.
+    """
+    if sqlite_code(error):
+        return sqlite_code(error) & 0xFF == sqlite3.SQLITE_READONLY
+    return isinstance(as_upload_error(error), ServerBusy)
+
+
+def raise_as_upload_error(error: BaseException) -> None:
+    """Raise the error of the domain, if there is one."""
+    ours = as_upload_error(error)
+    if ours is not None:
+        raise ours from error
+
+
+def as_upload_error(error: BaseException) -> UploadError | None:
+    """The matching error of the domain; None for bugs and broken constraints."""
+    if isinstance(error, NoFreeConnection):
+        return ServerBusy("The database is busy.")
+    if hasattr(_of_driver(error), "sqlstate"):
+        return _of_server(error)
+    return _of_file(error)
+
+
+def _of_file(error: BaseException) -> UploadError | None:
+    code = sqlite_code(error)
+    if code & 0xFF in _BUSY:
+        return ServerBusy("The database is busy.")
+    if code & 0xFF == sqlite3.SQLITE_FULL or code in _NO_MEMORY_FOR_INDEX:
+        return NoRoom("The disk of the database is full.")
+    if code & 0xFF in _FAILED:
+        return StorageFailed(f"The database failed: {_of_driver(error)}.")
+    return None
+
+
+def _of_server(error: BaseException) -> UploadError | None:
+    """Translate by SQLSTATE.
+
+    Unlike SQLite, a server refuses text with a zero byte, and numbers too large for their column.
+    Clients can send both.
+    """
+    if isinstance(error, DataError):
+        return InvalidRequest("The request has a text or a number that cannot be stored.")
+    state: str | None = getattr(_of_driver(error), "sqlstate", None)
+    if state is None:
+        return _of_connecting(error)
+    if state == _DISK_FULL:
+        return NoRoom("The disk of the database is full.")
+    if state.startswith(_TRY_AGAIN):
+        return ServerBusy("The database is busy.")
+    if state.startswith(_SERVER_FAILED):
+        return StorageFailed(f"The database failed: {_of_driver(error)}")
+    return None
+
+
+def _of_connecting(error: BaseException) -> UploadError | None:
+    """A connection that failed or was lost has no SQLSTATE."""
+    if isinstance(error, OperationalError | InterfaceError):
+        return ServerBusy("The database cannot be reached.")
+    if isinstance(error, ProgrammingError) and error.statement is None:  # Options in the URL.
+        return StorageFailed(f"The database failed: {_of_driver(error)}")
+    return None
+
+
+def driver_message(error: UploadError) -> str:
+    """What the driver said first, for the operator: it may name hosts, users and paths."""
+    cause = error.__cause__
+    lines = str(_of_driver(cause)).splitlines() if cause is not None else []
+    return lines[0] if lines else ""
+
+
+def operator_message(error: UploadError) -> str:
+    """The error in one line, with what the driver or the system said and the path, if any.
+
+    For the operator alone.
+    """
+    cause = error.__cause__
+    if isinstance(cause, OSError) and cause.filename is not None:
+        return f"{error} ({ascii(os.fsdecode(cause.filename))[1:-1]})"
+    details = driver_message(error) if isinstance(error, ServerBusy) else ""
+    return f"{error} {details}".rstrip()
+
+
+def _of_driver(error: BaseException) -> BaseException:
+    return (error.orig if isinstance(error, DBAPIError) else None) or error

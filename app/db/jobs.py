@@ -1,0 +1,377 @@
+"""The queue of the media worker: a table whose jobs are claimed for a limited time, the lease.
+
+A claim can be renewed, and ends by itself when its worker dies: nothing has to be repaired. Every
+change names in its condition the states from which it is legal, and the claim it belongs to, so a
+worker that has lost its job changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, Select, and_, bindparam, delete, func, insert, or_, select
+from sqlalchemy.exc import IntegrityError
+
+from app.core.errors import UploadGone, UploadNotFound
+from app.core.jobs import FLEETING, SHOWN, Job, JobState, Lane, sources
+from app.core.lifecycle import GONE, UploadState
+from app.core.playback import Problem
+from app.core.upload import UploadId
+from app.db import job_rows as rows
+from app.db.engine import Database
+from app.db.job_rows import Values, is_held, is_in, is_job, key_of
+from app.db.tables import IS_SHOWN, IS_UNFINISHED, media_jobs, uploads
+
+BATCH = 100
+"""Jobs that one call forgets at most."""
+
+WORKER_ENDED = Problem(
+    "worker_ended",
+    "The media worker was killed each time it tried this; perhaps this file is what kills it.",
+)
+
+_LANES_DUE = (
+    select(media_jobs.c.lane)
+    .distinct()
+    .where(
+        IS_UNFINISHED,
+        or_(media_jobs.c.due_at <= bindparam("now"), media_jobs.c.due_at > bindparam("beyond")),
+    )
+)
+"""Asked twice a second: SQLAlchemy takes as long to build such a query as to run it."""
+
+_IN_ORDER = (media_jobs.c.priority, media_jobs.c.turn, media_jobs.c.queued_at)
+"""That in which the jobs of a lane are claimed."""
+
+_HAS_FAILED = and_(IS_SHOWN, is_in([JobState.FAILED]))
+
+
+@dataclass(frozen=True, slots=True)
+class ListedJob:
+    """A job and the name of its video, for lists."""
+
+    job: Job
+    filename: str
+
+
+class JobRecords:
+    """Every call is one transaction. `wake` is called after each that queues a job."""
+
+    def __init__(self, database: Database, wake: Callable[[], None] = lambda: None) -> None:
+        self._database = database
+        self._wake = wake
+
+    def enqueue(  # noqa: PLR0913 - a job has that many sides; most have names here
+        self,
+        upload_id: UploadId,
+        step: str,
+        argument: str = "",
+        *,
+        lane: Lane,
+        priority: int,
+        now: datetime,
+        renew: bool = False,
+    ) -> Job:
+        """The job of that step and argument: a new one, or the one there is.
+
+        Lower priorities come first. A job that still waits gets the lane and priority of whoever
+        is in more of a hurry. With `renew`, one that has ended is queued again, and a running one
+        runs once more afterwards. Raises `UploadNotFound`, and `UploadGone` for an upload that was
+        cancelled, expired or deleted.
+        """
+        key = key_of(upload_id, step, argument)
+        wanted = {**key, **rows.as_new(now), "lane": lane, "priority": priority}
+        known = self.find(upload_id, step, argument)
+        if known is not None and not rows.asked_again(known, wanted, renew=renew):
+            return known
+        try:
+            job = self._enqueue(key, wanted, renew=renew)
+        except IntegrityError:  # Another process has just inserted it.
+            job = self._enqueue(key, wanted, renew=renew)
+        self._wake()
+        return job
+
+    def _enqueue(self, key: Values, wanted: Values, *, renew: bool) -> Job:
+        with self._database.write() as connection:
+            client = rows.client_of(_sender_of_present(connection, key["upload_id"]))
+            place = client, wanted["lane"], wanted["priority"]
+            known = rows.get(connection, key, for_update=True)
+            if known is None:
+                values = {**wanted, **rows.as_last_of_client(connection, *place)}
+                connection.execute(insert(media_jobs).values(**values))
+            elif changes := rows.asked_again(known, wanted, renew=renew):
+                if "lane" in changes:
+                    changes = {**changes, **rows.as_last_of_client(connection, *place)}
+                rows.change(connection, is_job(key), changes)
+            return _require(rows.get(connection, key))
+
+    def claim(
+        self, lane: Lane, worker: str, now: datetime, lease: timedelta, steps: Collection[str]
+    ) -> Job | None:
+        """The next job of a lane, if it is one of `steps`, for this worker until `now + lease`.
+
+        Lowest priority first, then one of each client in turn, the one that waits longest first.
+        Jobs whose lease has ended are taken over; one that has used up its attempts fails instead.
+        A worker may have one job of each lane at a time.
+        """
+        next_job = _next_of(lane, now, steps)
+        with self._database.read() as connection:  # Mostly there is none.
+            if connection.execute(next_job).first() is None:
+                return None
+        with self._database.write() as connection:
+            while (row := connection.execute(next_job).first()) is not None:
+                job = rows.from_row(row)
+                key = key_of(job.upload_id, job.step, job.argument)
+                if not job.is_last_attempt:
+                    rows.change(connection, is_job(key), rows.as_claimed(job, worker, now, lease))
+                    return _require(rows.get(connection, key))
+                failed = rows.as_ended(JobState.FAILED, now, WORKER_ENDED)
+                rows.change(connection, is_job(key), failed)
+        return None
+
+    def change_mark(self) -> Callable[[], object]:
+        """As `Database.change_mark`."""
+        return self._database.change_mark()
+
+    def lanes_due(self, now: datetime) -> set[Lane]:
+        """The lanes in which a job may be claimed."""
+        moments = {"now": now, "beyond": now + rows.LONGEST_WAIT}
+        with self._database.read() as connection:
+            return {Lane(lane) for lane in connection.scalars(_LANES_DUE, moments)}
+
+    def is_waiting(self, lane: Lane, now: datetime, *, before: int) -> bool:
+        """Whether a job of a lane could be claimed now that has a lower priority than `before`."""
+        query = select(media_jobs.c.step).where(
+            IS_UNFINISHED,
+            media_jobs.c.lane == lane,
+            media_jobs.c.priority < before,
+            rows.is_due(now),
+        )
+        with self._database.read() as connection:
+            return connection.execute(query.limit(1)).first() is not None
+
+    def is_held(self, job: Job) -> bool:
+        """Whether the worker that claimed `job` still has it, and the video exists."""
+        query = select(media_jobs.c.step).where(is_held(job))
+        with self._database.read() as connection:
+            return connection.execute(query).first() is not None
+
+    def heartbeat(self, job: Job, progress: float, now: datetime, lease: timedelta) -> bool:
+        """Renew the lease and note the progress; False if the job is lost: stop it now.
+
+        It is lost if it was cancelled, if another worker has taken it over, or with its video.
+        """
+        return self._change(job, {"progress": progress, "updated_at": now, "due_at": now + lease})
+
+    def finish(self, job: Job, now: datetime) -> bool:
+        """Note that a claimed job is done; False if it is lost, as for `heartbeat`.
+
+        One that was renewed meanwhile is queued again, and one of a `FLEETING` step forgotten.
+        """
+        return self._end(job, {**rows.as_ended(JobState.DONE, now), "progress": 1.0}, now)
+
+    def fail(
+        self, job: Job, problem: Problem, now: datetime, *, retry_after: timedelta | None
+    ) -> bool:
+        """Note that an attempt failed; False if the job is lost, as for `heartbeat`.
+
+        The next attempt comes after that pause. If that is None, or this was the last attempt,
+        the job has failed, unless it was renewed meanwhile.
+        """
+        if retry_after is None or job.is_last_attempt:
+            return self._end(job, rows.as_ended(JobState.FAILED, now, problem), now)
+        return self._change(job, rows.as_waiting(problem, now, now + retry_after))
+
+    def postpone(
+        self,
+        job: Job,
+        problem: Problem | None,
+        now: datetime,
+        pause: timedelta,
+        *,
+        lane: Lane | None = None,
+        priority: int | None = None,
+    ) -> bool:
+        """Put a claimed job back, for a reason such as a full disk.
+
+        Perhaps it goes to another lane or gets another priority. The attempt does not count. False
+        if the job is lost, as for `heartbeat`.
+        """
+        values = rows.as_waiting(problem, now, now + pause) | {"attempts": job.attempts - 1}
+        lane, priority = lane or job.lane, job.priority if priority is None else priority
+        with self._database.write() as connection:
+            if (lane, priority) != (job.lane, job.priority):
+                place = rows.as_last_of_client(connection, job.client, lane, priority)
+                values |= {"lane": lane, "priority": priority, **place}
+            return rows.change(connection, is_held(job), values) > 0
+
+    def release(self, worker: str, now: datetime) -> int:
+        """Put back what a worker that stops has claimed; how many jobs. Attempts do not count."""
+        values = rows.as_waiting(None, now, now) | {"attempts": media_jobs.c.attempts - 1}
+        is_its_own = and_(IS_UNFINISHED, media_jobs.c.worker == worker)
+        with self._database.write() as connection:
+            return rows.change(connection, is_its_own, values)
+
+    def cancel(self, upload_id: UploadId, step: str, argument: str, now: datetime) -> bool:
+        """End a job that waits or runs; False if there is none. Its worker notices soon."""
+        may_end = is_in(sources(JobState.CANCELLED))
+        condition = and_(is_job(key_of(upload_id, step, argument)), may_end)
+        with self._database.write() as connection:
+            return rows.change(connection, condition, rows.as_ended(JobState.CANCELLED, now)) > 0
+
+    def retry(
+        self, now: datetime, *, upload_id: UploadId | None = None, code: str | None = None
+    ) -> int:
+        """Queue failed jobs again, of all videos or of one, with any problem or one; how many."""
+        condition = _HAS_FAILED
+        if upload_id is not None:
+            condition &= media_jobs.c.upload_id == upload_id
+        if code is not None:
+            condition &= media_jobs.c.problem_code == code
+        with self._database.write() as connection:
+            count = rows.change(connection, condition, rows.as_new(now))
+        if count:
+            self._wake()
+        return count
+
+    def find(self, upload_id: UploadId, step: str, argument: str = "") -> Job | None:
+        """The job of that step and argument."""
+        with self._database.read() as connection:
+            return rows.get(connection, key_of(upload_id, step, argument))
+
+    def drop(
+        self,
+        upload_id: UploadId,
+        step: str,
+        *,
+        prefix: str,
+        states: Collection[JobState] = tuple(JobState),
+    ) -> int:
+        """Forget the jobs of a step with the argument `prefix`, or one below it such as `prefix/3`.
+
+        Returns how many of these states there were. Workers that run one notice soon.
+        """
+        argument = media_jobs.c.argument
+        is_meant = or_(argument == prefix, argument.startswith(f"{prefix}/", autoescape=True))
+        is_of = and_(media_jobs.c.upload_id == upload_id, media_jobs.c.step == step)
+        with self._database.write() as connection:
+            found = connection.execute(delete(media_jobs).where(is_of, is_meant, is_in(states)))
+            return found.rowcount
+
+    def drop_beyond(
+        self, most: int, step: str, lane: Lane, state: JobState = JobState.QUEUED
+    ) -> None:
+        """Forget the jobs of a step in that lane and state behind so many others of them."""
+        of_state = select(media_jobs).where(
+            IS_UNFINISHED if state is JobState.QUEUED else IS_SHOWN,
+            media_jobs.c.lane == lane,
+            media_jobs.c.step == step,
+            is_in([state]),
+        )
+        behind = of_state.order_by(*_IN_ORDER).offset(most)
+        with self._database.read() as connection:  # Mostly there are none.
+            jobs = [rows.from_row(row) for row in connection.execute(behind.limit(BATCH))]
+        if not jobs:
+            return
+        keys = [is_job(key_of(job.upload_id, job.step, job.argument)) for job in jobs]
+        with self._database.write() as connection:
+            connection.execute(delete(media_jobs).where(is_in([state]), or_(*keys)))
+
+    def of_step(self, upload_ids: Collection[UploadId], step: str) -> dict[UploadId, Job]:
+        """The jobs of that step and no argument of these videos, as far as there are any."""
+        is_wanted = and_(media_jobs.c.step == step, media_jobs.c.argument == "")
+        query = select(media_jobs).where(is_wanted, media_jobs.c.upload_id.in_(upload_ids))
+        with self._database.read() as connection:
+            found = map(rows.from_row, connection.execute(query))
+            return {job.upload_id: job for job in found}
+
+    def of(self, upload_id: UploadId, step: str | None = None) -> list[Job]:
+        """All jobs of a video, or those of one step, by step and argument."""
+        query = select(media_jobs).where(media_jobs.c.upload_id == upload_id)
+        if step is not None:
+            query = query.where(media_jobs.c.step == step)
+        with self._database.read() as connection:
+            found = connection.execute(query.order_by(media_jobs.c.step, media_jobs.c.argument))
+            return [rows.from_row(row) for row in found]
+
+    def counts(self) -> dict[tuple[Lane, JobState], int]:
+        """The number of queued, running and failed jobs in each lane, zeros included."""
+        columns = (media_jobs.c.lane, media_jobs.c.state)
+        query = select(*columns, func.count().label("number")).where(IS_SHOWN).group_by(*columns)
+        with self._database.read() as connection:
+            found = {(row.lane, row.state): row.number for row in connection.execute(query)}
+        return {(lane, state): found.get((lane, state), 0) for lane in Lane for state in SHOWN}
+
+    def unfinished(self, limit: int) -> list[ListedJob]:
+        """The jobs that run, then those that wait, the most urgent lane first.
+
+        Reads only the head of each lane, however long the queue is.
+        """
+        running = select(media_jobs).where(IS_SHOWN, is_in([JobState.RUNNING]))
+        waiting = select(media_jobs).where(IS_UNFINISHED, is_in([JobState.QUEUED]))
+        heads = [waiting.where(media_jobs.c.lane == lane).order_by(*_IN_ORDER) for lane in Lane]
+        return self._listed(*(query.limit(limit) for query in (running, *heads)))[:limit]
+
+    def failures(self, limit: int) -> list[ListedJob]:
+        """The jobs that have failed for good, the latest first."""
+        failed = select(media_jobs).where(_HAS_FAILED).order_by(media_jobs.c.updated_at.desc())
+        return self._listed(failed.limit(limit))
+
+    def _listed(self, *queries: Select[Any]) -> list[ListedJob]:
+        with self._database.read() as connection:
+            found = [row for query in queries for row in connection.execute(query)]
+            jobs = [rows.from_row(row) for row in found]
+            ids = {job.upload_id for job in jobs}
+            named = select(uploads.c.id, uploads.c.filename).where(uploads.c.id.in_(ids))
+            names = {row.id: row.filename for row in connection.execute(named)}
+        # A video may be removed between the two queries.
+        return [ListedJob(job, names.get(job.upload_id, "")) for job in jobs]
+
+    def _change(self, job: Job, values: Values) -> bool:
+        with self._database.write() as connection:
+            return rows.change(connection, is_held(job), values) > 0
+
+    def _end(self, job: Job, values: Values, now: datetime) -> bool:
+        """End a job, or queue it again if somebody has renewed it since it was claimed."""
+        is_renewed = and_(is_held(job), media_jobs.c.is_renewed)
+        with self._database.write() as connection:
+            if rows.change(connection, is_renewed, rows.as_new(now)) > 0:
+                return True
+            if values["state"] is JobState.DONE and job.step in FLEETING:
+                return connection.execute(delete(media_jobs).where(is_held(job))).rowcount > 0
+            return rows.change(connection, is_held(job), values) > 0
+
+
+def _next_of(lane: Lane, now: datetime, steps: Collection[str]) -> Select[Any]:
+    return (
+        select(media_jobs)
+        .where(
+            IS_UNFINISHED,
+            media_jobs.c.lane == lane,
+            media_jobs.c.step.in_(sorted(steps)),
+            rows.is_due(now),
+        )
+        .order_by(*_IN_ORDER)
+        .limit(1)
+        .with_for_update(skip_locked=True)  # For PostgreSQL; SQLite has one writer at a time.
+    )
+
+
+def _sender_of_present(connection: Connection, upload_id: UploadId) -> str:
+    query = select(uploads.c.state, uploads.c.sender).where(uploads.c.id == upload_id)
+    upload = connection.execute(query).first()
+    if upload is None:
+        raise UploadNotFound("No upload has this id.")
+    if UploadState(upload.state) in GONE:
+        raise UploadGone(f"The upload was {upload.state}.")
+    sender: str = upload.sender
+    return sender
+
+
+def _require(job: Job | None) -> Job:
+    if job is None:
+        raise UploadGone("The jobs of the video were dropped.")
+    return job

@@ -1,0 +1,383 @@
+"""The tables. Every change here needs a migration in `migrations/versions/`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+    false,
+    text,
+)
+
+from app.core.range_sums import RangeSums
+from app.core.ranges import RangeSet
+from app.db.inserts import KNOWN_BY
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Instant(TypeDecorator[datetime]):
+    """A moment in UTC, kept as microseconds since 1970 so that every database sorts it alike."""
+
+    impl = BigInteger
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Any) -> int | None:
+        """To the database."""
+        return None if value is None else (value - _EPOCH) // timedelta(microseconds=1)
+
+    def process_result_value(self, value: Any | None, dialect: Any) -> datetime | None:
+        """From the database."""
+        return None if value is None else _EPOCH + timedelta(microseconds=value)
+
+
+class Ranges(TypeDecorator[RangeSet]):
+    """A set of bytes as `RangeSet.to_bytes` writes it.
+
+    A row for each range would cost 10 us per range whenever the upload is read.
+    """
+
+    impl = LargeBinary
+    cache_ok = True
+
+    def process_bind_param(self, value: RangeSet | None, dialect: Any) -> bytes | None:
+        """To the database."""
+        return None if value is None else value.to_bytes()
+
+    def process_result_value(self, value: Any | None, dialect: Any) -> RangeSet | None:
+        """From the database."""
+        return None if value is None else RangeSet.from_bytes(value)
+
+
+class Sums(TypeDecorator[RangeSums]):
+    """Checksums of parts of a file as `RangeSums.to_bytes` writes them; NULL if there are none."""
+
+    impl = LargeBinary
+    cache_ok = True
+
+    def process_bind_param(self, value: RangeSums | None, dialect: Any) -> bytes | None:
+        """To the database."""
+        return (value.to_bytes() or None) if value is not None else None
+
+    def process_result_value(self, value: Any | None, dialect: Any) -> RangeSums:
+        """From the database."""
+        return RangeSums() if value is None else RangeSums.from_bytes(value)
+
+
+IS_VIDEO = text("state = 'complete'")
+HAS_SENDER = text("sender <> ''")
+IS_WITHOUT_LENGTH = text("state = 'receiving' AND length IS NULL")
+IS_SHA256_WANTED = text("is_sha256_wanted")
+IS_RESERVING = text("reserved IS NOT NULL AND state IN ('receiving', 'held')")
+
+
+def _videos(name: str, column: str) -> Index:
+    """One index for each order of videos. Unfinished uploads cost these indexes nothing."""
+    return Index(name, "owner", column, "id", sqlite_where=IS_VIDEO, postgresql_where=IS_VIDEO)
+
+
+metadata = MetaData()
+
+uploads = Table(
+    "uploads",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("owner", String(64), nullable=False),
+    Column("sender", String(100), nullable=False),
+    Column("client_key", String(200), nullable=False),
+    Column("filename", Text, nullable=False),
+    Column("length", BigInteger),
+    Column("fingerprint", String(200)),
+    Column("state", String(16), nullable=False),
+    Column("created_at", Instant, nullable=False),
+    Column("active_at", Instant, nullable=False),
+    Column("published_at", Instant),
+    Column("sha256", String(64)),
+    Column("crc32c", String(8)),
+    Column("is_sha256_wanted", Boolean, nullable=False, server_default=false()),
+    Column("kind", String(16), nullable=False),
+    Column("metadata", Text),
+    Column("repr_digest", String(200)),
+    Column("received", Ranges, nullable=False),
+    Column("sums", Sums),
+    Column("reserved", BigInteger),
+    Column("progress", BigInteger, nullable=False, server_default=text("0")),
+    Column("is_stalled", Boolean, nullable=False, server_default=false()),
+    Column("search_name", Text, nullable=False),
+    Column("sort_name", LargeBinary, nullable=False),
+    Column("retry_at", Instant),
+    UniqueConstraint("owner", "client_key", name="uploads_client_key"),
+    Index("uploads_by_fingerprint", "owner", "fingerprint"),
+    Index("uploads_by_activity", "state", "active_at"),
+    Index(
+        "uploads_by_sender", "sender", "state", sqlite_where=HAS_SENDER, postgresql_where=HAS_SENDER
+    ),
+    Index(
+        "uploads_without_length",
+        "owner",
+        sqlite_where=IS_WITHOUT_LENGTH,
+        postgresql_where=IS_WITHOUT_LENGTH,
+    ),
+    Index(
+        "uploads_reserving",
+        *("sender", "reserved", "id"),
+        sqlite_where=IS_RESERVING,
+        postgresql_where=IS_RESERVING,
+    ),
+    Index(
+        "uploads_wanting_sha256",
+        "active_at",
+        sqlite_where=IS_SHA256_WANTED,
+        postgresql_where=IS_SHA256_WANTED,
+    ),
+    Index("uploads_by_digest", "state", "sha256", "crc32c", "active_at"),
+    _videos("uploads_by_publication", "published_at"),
+    _videos("uploads_by_name", "sort_name"),
+    _videos("uploads_by_length", "length"),
+    _videos("uploads_by_age", "active_at"),
+    info={KNOWN_BY: ("owner", "client_key")},
+)
+
+"""`owner` is the id of a project, `sender` names who sent it there: see `Caller.sender`. `retry_at`
+is when one that could not be published is tried again."""
+
+UPLOAD = tuple(
+    column
+    for column in uploads.columns
+    if column.name not in {"search_name", "sort_name", "retry_at", "is_sha256_wanted"}
+)
+"""The columns that make an `Upload`. Two of the rest are derived from its name, and only searched.
+"""
+
+parts = Table(
+    "parts",
+    metadata,
+    Column("upload_id", String(32), ForeignKey("uploads.id", ondelete="CASCADE"), primary_key=True),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("part_id", String(32), nullable=False, index=True),
+    Column("reference", Text, nullable=False),
+)
+"""The parts of concatenations, in order; a part may be deleted before the whole."""
+
+
+media = Table(
+    "media",
+    metadata,
+    Column("upload_id", String(32), ForeignKey("uploads.id", ondelete="CASCADE"), primary_key=True),
+    Column("state", String(16), nullable=False),
+    Column("facts", Text),
+    Column("problem_code", String(64)),
+    Column("problem_detail", Text),
+    Column("is_planned", Boolean, nullable=False),
+    Column("updated_at", Instant, nullable=False),
+)
+"""How far each video can be played. `is_planned` says that the jobs of the complete file were
+queued: a film that is watched while it arrives has a row before that."""
+
+IS_UNFINISHED = text("state IN ('queued', 'running')")
+IS_SHOWN = text("state IN ('queued', 'running', 'failed')")
+"""SQLite uses a partial index only for a query with the same words."""
+
+media_jobs = Table(
+    "media_jobs",
+    metadata,
+    Column("upload_id", String(32), ForeignKey("uploads.id", ondelete="CASCADE"), primary_key=True),
+    Column("step", String(32), primary_key=True),
+    Column("argument", String(200), primary_key=True),
+    Column("lane", String(16), nullable=False),
+    Column("priority", Integer, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("is_renewed", Boolean, nullable=False),
+    Column("progress", Float, nullable=False),
+    Column("worker", String(64)),
+    Column("problem_code", String(64)),
+    Column("problem_detail", Text),
+    Column("queued_at", Instant, nullable=False),
+    Column("updated_at", Instant, nullable=False),
+    Column("due_at", Instant, nullable=False),
+    Column("client", String(100), nullable=False, server_default=""),
+    Column("turn", Integer, nullable=False, server_default="0"),
+    Index(
+        "media_jobs_unfinished",
+        *("lane", "priority", "turn", "queued_at"),
+        sqlite_where=IS_UNFINISHED,
+        postgresql_where=IS_UNFINISHED,
+    ),
+    Index(
+        "media_jobs_by_client",
+        *("lane", "client", "priority", "turn"),
+        sqlite_where=IS_UNFINISHED,
+        postgresql_where=IS_UNFINISHED,
+    ),
+    Index(
+        "media_jobs_shown",
+        *("state", "lane"),
+        sqlite_where=IS_SHOWN,
+        postgresql_where=IS_SHOWN,
+    ),
+)
+"""The queue of the media worker. Jobs that are done cost its indexes nothing.
+
+`client` is who sent the file, see `job_rows.client_of`. Of the jobs of a lane and priority the
+lowest `turn` comes first; older servers of a fleet do not set it.
+"""
+
+IS_KEPT = text("due_at IS NULL")
+IS_LEFT = text("due_at IS NOT NULL")
+
+made_files = Table(
+    "made_files",
+    metadata,
+    Column("version", String(32), primary_key=True),
+    Column("upload_id", String(32), nullable=False),
+    Column("name", String(200), nullable=False),
+    Column("folder", String(200), nullable=False),
+    Column("length", BigInteger, nullable=False),
+    Column("made_at", Instant, nullable=False),
+    Column("used_at", Instant, nullable=False),
+    Column("due_at", Instant),
+    Index(
+        "made_files_kept",
+        *("upload_id", "folder", "name"),
+        unique=True,
+        sqlite_where=IS_KEPT,
+        postgresql_where=IS_KEPT,
+    ),
+    Index("made_files_left", "due_at", sqlite_where=IS_LEFT, postgresql_where=IS_LEFT),
+)
+"""Objects in a bucket that were made from videos. One with `due_at` is invisible, since it is not
+stored yet or was discarded, and is deleted at that time. Rows outlive their videos until then."""
+
+encoders = Table(
+    "encoders",
+    metadata,
+    Column("worker", String(64), primary_key=True),
+    Column("facts", Text, nullable=False),
+    Column("told_at", Instant, nullable=False),
+)
+"""What the media workers of a fleet can do; empty with SQLite."""
+
+nodes = Table(
+    "nodes",
+    metadata,
+    Column("name", String(100), primary_key=True),
+    Column("address", Text, nullable=False),
+    Column("version", String(32), nullable=False),
+    Column("is_leaving", Boolean, nullable=False),
+    Column("counts", Text, nullable=False),
+    Column("traffic", Text, nullable=False),
+    Column("started_at", Instant, nullable=False),
+    Column("lease_until", Instant, nullable=False),
+)
+"""The nodes of the fleet that shares the database; empty with SQLite."""
+
+# `facts` and `turns` are the first names of these two tables. They stay: in a fleet that is updated
+# node by node, older nodes go on using them.
+shared_values = Table(
+    "facts",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("value", Text, nullable=False),
+)
+"""What all nodes agree on, such as the secret they sign with."""
+
+leases = Table(
+    "turns",
+    metadata,
+    Column("work", String(64), primary_key=True),
+    Column("due_at", Instant, nullable=False),
+)
+"""When leases on work that only one node does end; empty with SQLite."""
+
+IS_UNPUBLISHED = text("is_published = false")
+IS_INTENT = text("etag IS NULL")
+
+_NUMBER = BigInteger().with_variant(Integer, "sqlite")
+"""SQLite numbers only rows whose key is an INTEGER."""
+
+stored_files = Table(
+    "stored_files",
+    metadata,
+    Column("key", String(32), primary_key=True),
+    Column("cell_bytes", BigInteger, nullable=False),
+    Column("length", BigInteger),
+    Column("name", String(200)),
+    Column("is_published", Boolean, nullable=False),
+    Column("multipart_name", String(200)),
+    Column("multipart_id", Text),
+    Column("crc32c", String(8)),
+    Column("active_at", Instant, nullable=False),
+    Index(
+        "stored_files_unpublished",
+        *("active_at", "key"),
+        sqlite_where=IS_UNPUBLISHED,
+        postgresql_where=IS_UNPUBLISHED,
+    ),
+)
+"""Files in a bucket. The key is an upload's id; the upload's own record may come later."""
+
+stored_pieces = Table(
+    "stored_pieces",
+    metadata,
+    Column("id", _NUMBER, primary_key=True),
+    Column("key", String(32), ForeignKey("stored_files.key"), nullable=False),
+    Column("cell", Integer, nullable=False),
+    Column("start", BigInteger, nullable=False),
+    Column("end", BigInteger, nullable=False),
+    Column("name", String(200), nullable=False),
+    Column("etag", String(200)),
+    Column("crc32c", String(8)),
+    Column("leased_until", Instant, nullable=False),
+    Index("stored_pieces_of_cell", "key", "cell", "id"),
+    Index(
+        "stored_pieces_intended",
+        "leased_until",
+        sqlite_where=IS_INTENT,
+        postgresql_where=IS_INTENT,
+    ),
+    sqlite_autoincrement=True,
+)
+"""Objects with less than a cell. One without an ETag is being stored until its lease ends."""
+
+stored_cells = Table(
+    "stored_cells",
+    metadata,
+    Column("key", String(32), ForeignKey("stored_files.key"), primary_key=True),
+    Column("cell", Integer, primary_key=True, autoincrement=False),
+    Column("epoch", Integer, nullable=False),
+    Column("token", String(32)),
+    Column("leased_until", Instant, nullable=False),
+    Column("part_number", Integer),
+    Column("length", BigInteger),
+    Column("etag", String(200)),
+    Column("crc32c", String(8)),
+    Column("through", BigInteger),
+)
+"""Cells that were claimed or offered to clients; with an ETag, the part that has the whole cell."""
+
+stored_garbage = Table(
+    "stored_garbage",
+    metadata,
+    Column("id", _NUMBER, primary_key=True),
+    Column("name", String(200), nullable=False),
+    Column("multipart_id", Text),
+    Column("due_at", Instant, nullable=False, index=True),
+    sqlite_autoincrement=True,
+)
+"""Objects and unfinished multipart uploads to be removed from the bucket."""

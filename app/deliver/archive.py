@@ -1,0 +1,133 @@
+"""POST /media/archive: several videos as one ZIP file, made while it is sent.
+
+Nothing is compressed and nothing is kept, so its length is known before its first byte. A thread
+is busy with it until it has ended, as with every download.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import PurePosixPath
+from urllib.parse import parse_qs
+
+from flask import Blueprint, request
+from werkzeug.wrappers import Response
+from zipstream import ZipStream
+
+from app.core.access import Action
+from app.core.errors import InvalidRequest
+from app.core.ranges import ByteRange
+from app.core.upload import Upload, parse_upload_id
+from app.deliver.byteranges import BLOCK_BYTES
+from app.http.access_rules import requires
+from app.http.bodies import read_small_body
+from app.http.context import SENDING_KEY, Sending, current_scope, current_services
+from app.uploads.library import VideoLibrary
+
+MAX_VIDEOS = 1000
+"""An archive with more is refused: its table of contents is kept in memory until its end."""
+
+MAX_FORM_BYTES = 64 * 1024
+"""`MAX_VIDEOS` ids take 36 KB."""
+
+_DRIVE = re.compile(r"^([A-Za-z]):")
+"""Windows takes a path that begins so for an absolute one."""
+
+blueprint = Blueprint("archive", __name__)
+
+
+@blueprint.post("/media/archive")
+@requires(Action.DOWNLOAD)
+def archive() -> Response:
+    """The videos that the form names, each in a field `id`, as a download."""
+    library, scope = current_services().library, current_scope()
+    videos = [library.get(scope, parse_upload_id(text)) for text in _ids()]
+    files = ArchiveBody(videos, library, request.environ.get(SENDING_KEY))
+    response = Response(files, content_type="application/zip", direct_passthrough=True)
+    response.content_length = files.length
+    name = "video.zip" if len(videos) == 1 else f"{len(videos)} videos.zip"
+    response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+def _ids() -> list[str]:
+    """The ids of the form, each once."""
+    try:
+        form = read_small_body(MAX_FORM_BYTES).decode("ascii")
+        ids = list(dict.fromkeys(parse_qs(form, max_num_fields=MAX_VIDEOS).get("id", [])))
+    except ValueError as error:
+        raise InvalidRequest(f"The form must have 1 to {MAX_VIDEOS} fields `id`.") from error
+    if not ids:
+        raise InvalidRequest("The form names no video: it has no field `id`.")
+    return ids
+
+
+class ArchiveBody:
+    """The ZIP file as blocks; a video is opened when the ones before it are sent.
+
+    Raises in mid-archive where a video was deleted meanwhile, so that the connection breaks before
+    the announced length: the client is left with a failed download, never with a wrong archive.
+    """
+
+    def __init__(
+        self, videos: Sequence[Upload], library: VideoLibrary, sending: Sending | None = None
+    ) -> None:
+        self._library = library
+        self._sending = sending
+        self._sent = 0
+        self._zip = ZipStream(sized=True)
+        names = distinct_names(video.filename for video in videos)
+        for video, name in zip(videos, names, strict=True):
+            self._zip.add(self._blocks(video), name, size=video.known_length)
+        self.length = len(self._zip)
+        """In bytes."""
+        if sending is not None:
+            sending.began()
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from self._zip
+
+    def _blocks(self, video: Upload) -> Iterator[bytes]:
+        left = video.known_length
+        with self._library.open(video, ByteRange(0, left)) as file:
+            while left:
+                block = file.read(min(BLOCK_BYTES, left))
+                if not block:
+                    raise OSError(errno.EIO, "the file is shorter than its record says")
+                left -= len(block)
+                yield block
+                self._sent += len(block)
+
+    def close(self) -> None:
+        """Called by the server whether all was sent or not."""
+        if self._sending is not None:
+            self._sending.ended(self._sent)
+            self._sending = None
+
+
+def distinct_names(filenames: Iterable[str]) -> Iterator[str]:
+    """Relative names for files that are unpacked side by side, on disks that ignore case too.
+
+    The second "film.mp4" becomes "film (2).mp4". A folder that has the name of a file becomes part
+    of the names of its files.
+    """
+    files, folders, copies = set[str](), set[str](), Counter[str]()
+    for filename in (_DRIVE.sub(r"\1_", given) for given in filenames):
+        is_inside_file = bool(_folders(filename) & files)
+        path = PurePosixPath(filename.replace("/", "-") if is_inside_file else filename)
+        name = str(path)
+        while name.casefold() in files or name.casefold() in folders:
+            copies[str(path).casefold()] += 1
+            number = copies[str(path).casefold()] + 1
+            name = str(path.with_name(f"{path.stem} ({number}){path.suffix}"))
+        files.add(name.casefold())
+        folders |= _folders(name)
+        yield name
+
+
+def _folders(filename: str) -> set[str]:
+    return {str(folder).casefold() for folder in PurePosixPath(filename).parents} - {"."}

@@ -1,0 +1,99 @@
+"""All services of a process, and what it does before it serves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from app.access.request_rate import RequestRate
+from app.access.services import IdentityServices
+from app.access.video_expiry import VideoExpiry
+from app.db.engine import Database
+from app.db.minute_counts import MinuteCounts
+from app.db.nodes import NodeRecords
+from app.db.this_node import ThisNode
+from app.db.transfer import require_finished
+from app.ingest.line import Line
+from app.records.uploads import UploadRecords
+from app.settings import Settings
+from app.storage.base import Inspection, Problem, durability_in
+from app.storage.local.folder import disk_errors, make_private_folder
+from app.storage.machine import after_restart_of_machine
+from app.uploads.chunks import Chunks
+from app.uploads.client_uploads import ClientUploads
+from app.uploads.direct import DirectUploads
+from app.uploads.files import WholeFiles
+from app.uploads.housekeeping import Housekeeping
+from app.uploads.library import VideoLibrary
+from app.uploads.quotas import ProjectQuotas
+from app.uploads.service import UploadService
+from app.uploads.storage_identity import StorageIdentity
+from app.video.serve.services import MediaServices
+
+if TYPE_CHECKING:
+    from app.storage.s3.bucket import Bucket
+
+BOOT_MARKER = "boot"
+"""A file in every data folder that a server has used."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """What the web application and the workers run on."""
+
+    settings: Settings
+    uploads: UploadService
+    chunks: Chunks
+    direct: DirectUploads | None
+    client_uploads: ClientUploads
+    whole_files: WholeFiles
+    library: VideoLibrary
+    housekeeping: Housekeeping
+    inspection: Inspection
+    bucket: Bucket | None
+    """Where the bytes are; None where they are in folders."""
+    storage_identity: StorageIdentity
+    media: MediaServices
+    identity: IdentityServices
+    video_expiry: VideoExpiry
+    quotas: ProjectQuotas
+    request_rate: RequestRate
+    line: Line | None
+    counts: MinuteCounts
+    records: UploadRecords
+    database: Database
+    node: ThisNode
+    nodes: NodeRecords | None  # None where the records are in a file, which has one server.
+
+    def problems(self) -> list[Problem]:
+        """What is wrong with the set-up. Names no paths, because anyone may read it."""
+        found = self.inspection.problems()
+        if self.settings.is_open and not self.settings.is_local:
+            detail = (
+                "whoever reaches this server may watch, upload and delete everything: "
+                "SLUICE_ACCESS is open"
+            )
+            found.append(Problem("open_to_everybody", detail, is_fatal=False))
+        return found
+
+    def prepare(self) -> None:
+        """Bring the database up to date; each process calls this once before it does anything."""
+        with disk_errors():
+            make_private_folder(self.settings.data_dir)
+        self.database.migrate()
+        require_finished(self.database)
+
+    def prepare_storage(self) -> None:
+        """After `prepare`, once for all processes of a server; raises `WrongStorage`."""
+        # First: in other storage it would forget bytes that are safe.
+        self.storage_identity.require()
+        is_in_folders = self.bucket is None
+        after_restart_of_machine(
+            self.settings.data_dir / BOOT_MARKER,
+            durability_in(self.settings),
+            self.housekeeping.forget_unsynced if is_in_folders else _forget_nothing,
+        )
+
+
+def _forget_nothing() -> None:
+    """A bucket keeps what it has confirmed when a machine restarts."""

@@ -1,0 +1,255 @@
+"""Copies the records and the library into a folder that a server can be started on. No Flask."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sqlite3
+from collections.abc import Collection, Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Select, Table, select
+
+from app.core.lifecycle import UploadState
+from app.core.upload import UploadId
+from app.db.engine import Database
+from app.db.shared_values import SharedValues
+from app.db.tables import media, media_jobs, uploads
+from app.db.transfer import copy_records
+from app.http.services import BOOT_MARKER, Services
+from app.records.uploads import UploadRecords
+from app.storage.folder_owner import shown
+from app.uploads.storage_identity import LIBRARY
+
+_ID = re.compile("[0-9a-f]{32}")
+
+_OWN_NAME = re.compile(r"[0-9a-f]{32}|\.[0-9a-f]{32}\.partial")
+"""Files that a backup puts into its library, complete or partial."""
+
+
+IDS_AT_ONCE = 1000
+"""In a query: SQLite and PostgreSQL limit the number of parameters."""
+
+
+NAMES_SHOWN = 3
+"""Of videos without a file."""
+
+
+class FolderInUse(Exception):
+    """The folder is, or was, a server's data folder: a backup would remove what is in it."""
+
+
+class BackupRefused(Exception):
+    """It would replace a good backup by a worse one; the message says why."""
+
+
+@dataclass(slots=True)
+class Backup:
+    """One run; its counts are right once `run` has ended.
+
+    Published files never change, so those from an earlier run are kept.
+    """
+
+    services: Services
+    folder: Path
+    linked: int = 0
+    copied: int = 0
+    kept: int = 0
+    removed: int = 0
+    without_file: int = 0
+    """Videos whose file is neither in the library nor in an earlier backup."""
+    names_without_file: list[str] = field(default_factory=list)
+    """The first few of them."""
+
+    def run(self, *, with_library: bool = True, is_forced: bool = False) -> None:
+        """Copy everything; raises `FolderInUse`, `OSError` or `sqlite3.Error`.
+
+        Also raises `BackupRefused`, unless it `is_forced`, if the folder has a backup of another
+        library, or if most files of that backup are missing here and were not deleted.
+        """
+        own_folder = self.services.settings.data_dir.resolve()
+        if (self.folder / BOOT_MARKER).exists() or self.folder.resolve() == own_folder:
+            raise FolderInUse(f"{shown(self.folder)} is a server's data folder")
+        if not is_forced:
+            self._require_same_library()
+            self._require_most_files(with_library=with_library)
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # The library is copied twice, since it takes long: the second time, right after the
+        # database, adds what was published meanwhile.
+        names = self._copy_library(set()) if with_library else set()
+        self._copy_database()
+        if with_library:
+            names = self._copy_library(names)
+            # The backup may have the last copy of what the records know and the library lacks.
+            self._remove_all_but(names | self._complete(self._backed_up() - names))
+            self._look_for_files()
+
+    @property
+    def _library(self) -> Path:
+        return self.folder / "library"
+
+    @property
+    def _database(self) -> Path:
+        return self.folder / "sluice.db"
+
+    def _require_same_library(self) -> None:
+        before = self._read_backup("SELECT value FROM facts WHERE name = ?", LIBRARY)
+        own = SharedValues(self.services.database).get(LIBRARY)
+        if before and before != [own]:
+            raise BackupRefused(
+                f"{shown(self.folder)} has a backup of another library. Is "
+                f"{shown(self.services.settings.data_dir)} the library that you mean? --force "
+                "replaces that backup."
+            )
+
+    def _require_most_files(self, *, with_library: bool) -> None:
+        """Count what the backup has, and this library has lost without having deleted it."""
+        query = "SELECT id FROM uploads WHERE state = ?"
+        copied = set(self._read_backup(query, UploadState.COMPLETE.value))
+        if with_library:
+            copied |= self._backed_up()
+            kept = set(self.services.inspection.published())
+        else:
+            kept = self._complete(copied)
+        states = self._states(copied - kept)
+        lost = {name for name in copied - kept if states.get(name) is not UploadState.DELETED}
+        if 2 * len(lost) > len(copied):
+            raise BackupRefused(
+                f"{len(lost)} of the {len(copied)} files in {shown(self.folder)} are missing in "
+                f"{shown(self.services.settings.data_dir)}, where nobody deleted them. Is its disk "
+                "mounted? --force replaces the backup all the same."
+            )
+
+    def _complete(self, names: set[str]) -> set[str]:
+        states = self._states(names)
+        return {name for name, state in states.items() if state is UploadState.COMPLETE}
+
+    def _states(self, names: set[str]) -> dict[str, UploadState]:
+        found: dict[str, UploadState] = {}
+        ordered = sorted(names)
+        for start in range(0, len(ordered), IDS_AT_ONCE):
+            some = ordered[start : start + IDS_AT_ONCE]
+            states = self.services.records.states([UploadId(name) for name in some])
+            found.update((str(name), state) for name, state in states.items())
+        return found
+
+    def _backed_up(self) -> set[str]:
+        """Names of the complete files in the folder's library."""
+        with suppress(FileNotFoundError):
+            return {path.name for path in self._library.iterdir() if _ID.fullmatch(path.name)}
+        return set()
+
+    def _read_backup(self, query: str, value: str) -> list[str]:
+        """First column of what an earlier backup has; nothing if it cannot be read."""
+        with suppress(sqlite3.Error):
+            url = f"{self._database.absolute().as_uri()}?immutable=1"  # No -wal and -shm beside it.
+            with closing(sqlite3.connect(url, uri=True)) as connection:
+                return [row[0] for row in connection.execute(query, [value])]
+        return []
+
+    def _copy_database(self) -> None:
+        partial = self.folder / ".sluice.db.partial"
+        _make_private(partial)
+        # What was made from videos is not copied: a server that starts on the copy makes it again.
+        _copy_records(self.services.database, partial, without=(media_jobs, media))
+        partial.replace(self._database)
+        _sync(self.folder)
+
+    def _copy_library(self, known: set[str]) -> set[str]:
+        """Copy the files that are not `known`; returns all names in the library and the known."""
+        self._library.mkdir(mode=0o700, exist_ok=True)
+        names = set(self.services.inspection.published())
+        for name in sorted(names - known):
+            with suppress(FileNotFoundError):  # Deleted meanwhile.
+                self._take(self.services.settings.library_dir / name, self._library / name)
+        _sync(self._library)
+        return names | known
+
+    def _take(self, source: Path, target: Path) -> None:
+        if target.exists():
+            self.kept += 1
+            return
+        try:
+            target.hardlink_to(source)
+        except FileNotFoundError:
+            raise
+        except OSError:  # Another file system, or one without links.
+            _copy(source, target)
+            self.copied += 1
+        else:
+            self.linked += 1
+
+    def _look_for_files(self) -> None:
+        """Count the copied records without a file, except those of videos deleted meanwhile.
+
+        Those the copy then knows as deleted, too.
+        """
+        with closing(Database(f"sqlite:///{self._database}", synced=True)) as database:
+            for upload_id, state in self._without_file(database):
+                if state is UploadState.DELETED:
+                    UploadRecords(database).move(UploadId(upload_id), state, datetime.now(UTC))
+                elif state is UploadState.COMPLETE:
+                    self.without_file += 1
+                    if len(self.names_without_file) < NAMES_SHOWN:
+                        self.names_without_file.append(upload_id)
+        database.checkpoint()
+
+    def _without_file(self, copy: Database) -> Iterator[tuple[str, UploadState]]:
+        """What the copy takes for complete and the backup has no file of, with its state now."""
+        # By the key alone: with the state in the query, SQLite would sort all of them each time.
+        some = select(uploads.c.id, uploads.c.state).order_by(uploads.c.id).limit(IDS_AT_ONCE)
+        last = ""
+        while found := _rows(copy, some.where(uploads.c.id > last)):
+            complete = [name for name, state in found if state == UploadState.COMPLETE.value]
+            lost = {name for name in complete if not (self._library / name).exists()}
+            yield from self._states(lost).items()
+            last, _ = found[-1]
+
+    def _remove_all_but(self, names: set[str]) -> None:
+        """Remove only files that a backup made: the folder may have had others before."""
+        for path in self._library.iterdir():
+            if path.name not in names and _OWN_NAME.fullmatch(path.name):
+                path.unlink()
+                self.removed += 1
+
+
+def _rows(database: Database, query: Select[Any]) -> list[tuple[str, str]]:
+    with database.read() as connection:
+        return [(name, state) for name, state in connection.execute(query)]
+
+
+def _copy_records(source: Database, path: Path, *, without: Collection[Table]) -> None:
+    if source.file is not None:
+        source.file.copy_to(path, without=without)
+        return
+    with closing(Database(f"sqlite:///{path}", synced=True)) as target:
+        target.migrate()
+        copy_records(source, target, without=without)
+    target.checkpoint()
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy under another name, sync, rename: an interrupted run leaves no partial file."""
+    partial = target.with_name(f".{target.name}.partial")
+    _make_private(partial)
+    shutil.copyfile(source, partial)
+    _sync(partial)
+    partial.replace(target)
+
+
+def _make_private(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    path.touch(mode=0o600)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

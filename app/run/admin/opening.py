@@ -1,0 +1,245 @@
+"""What every command stands on: the library it works on, and errors in one line.
+
+Only a server's start makes a library. A command that found none would otherwise make an empty one,
+and a backup of that would replace a good one.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from io import TextIOWrapper
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ParamSpec
+
+import click
+from flask import Flask, current_app
+from flask.cli import AppGroup, routes_command, run_command, shell_command, with_appcontext
+
+from app.core.errors import UploadError
+from app.db.errors import operator_message
+from app.db.schema import SchemaState
+from app.http import context
+from app.http.context import current_services
+from app.http.services import Services
+from app.run.build import build_services
+from app.settings import PREFIX, Settings, SettingsError, from_env, unknown_variables
+from app.storage.folder_lock import FolderLocked
+from app.storage.folder_owner import shown, user_name
+from app.uploads.storage_identity import WrongStorage
+
+FLASKS_OWN = (run_command, shell_command, routes_command)
+
+_OPENED = "sluice.library"
+"""Key in the context of a run: the library was looked at."""
+
+P = ParamSpec("P")
+
+
+def is_command() -> bool:
+    """Whether `flask` runs in this process for one of our commands, or to list them."""
+    running = click.get_current_context(silent=True)
+    return running is not None and running.command not in FLASKS_OWN
+
+
+def is_server() -> bool:
+    """Whether this process serves: under gunicorn, or with `flask run`."""
+    running = click.get_current_context(silent=True)
+    return running is None or running.command is run_command
+
+
+def command_app(*commands: click.Command) -> Flask:
+    """An application that has only these commands, and looks at nothing before one runs."""
+    app = Flask("app", static_folder=None)
+    for command in commands:
+        app.cli.add_command(command)
+    for command in FLASKS_OWN:  # They serve, or help to write Flask applications.
+        command.hidden = True
+    return app
+
+
+def end_in_one_line() -> None:
+    """Have also what fails outside a command, as `--help` does on a full disk, end in one line.
+
+    A terminal that lacks a character shows its code instead.
+    """
+    sys.excepthook = _show
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _show(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+    if isinstance(error, OSError):
+        _drop_output()
+        sys.stderr.write(f"Error: {_system_error(error)}\n")
+    else:
+        sys.__excepthook__(kind, error, traceback)
+
+
+def _drop_output() -> None:
+    """Keep what could not be written from failing again as Python ends, with status 120.
+
+    As in the "Note on SIGPIPE" of the library reference.
+    """
+    if isinstance(sys.stdout, TextIOWrapper):
+        try:
+            sys.stdout.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _system_error(error: OSError) -> str:
+    place = "the output" if error.filename is None else ascii(os.fsdecode(error.filename))
+    return f"{place}: {error.strerror}"
+
+
+class OperatorCommand(click.Command):
+    """A command whose errors are one line, with exit status 1, or 2 for wrong arguments."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it."""
+        for value in ctx.params.values():
+            for text in value if isinstance(value, tuple) else (value,):
+                if isinstance(text, str) and not _is_text(text):
+                    raise click.UsageError(f"{text!a} is not valid UTF-8.")
+        with one_line_errors():
+            return super().invoke(ctx)
+
+
+class OperatorGroup(AppGroup):
+    """A group of such commands, each with the application's context."""
+
+    command_class = OperatorCommand
+
+
+def operator_command(name: str) -> Callable[[Callable[..., None]], click.Command]:
+    """Make a function such a command, outside any group."""
+
+    def decorate(function: Callable[..., None]) -> click.Command:
+        return click.command(name, cls=OperatorCommand)(with_appcontext(function))
+
+    return decorate
+
+
+@contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Turn expected errors into those that click prints in one line."""
+    try:
+        yield
+    except (SettingsError, FolderLocked, WrongStorage) as error:
+        raise click.ClickException(str(error)) from error
+    except UploadError as error:
+        raise click.ClickException(operator_message(error)) from error
+    except OSError as error:
+        if error.errno == errno.EPIPE:  # click ends quietly.
+            raise
+        _drop_output()
+        raise click.ClickException(_system_error(error)) from error
+
+
+def services() -> Services:
+    """The services of the settings; opens neither database nor files.
+
+    The connections to the database are closed when the command ends.
+    """
+    if not context.has_services(current_app):
+        for line in unknown_variables(os.environ):
+            click.echo(f"warning: {line}", err=True)
+        found = build_services(from_env(os.environ))
+        context.init_app(current_app, found)
+        click.get_current_context().find_root().call_on_close(found.database.close)
+    return current_services()
+
+
+def open_library(*, may_be_left: bool = False) -> Services:
+    """The services of a library that is there; raises `click.ClickException` if none is.
+
+    Raises `WrongStorage` if its records were moved to another database, unless it `may_be_left`.
+    """
+    found, running = services(), click.get_current_context()
+    if _OPENED not in running.meta:
+        _require_library(found)
+        if not may_be_left:
+            found.storage_identity.require_records()
+        running.meta[_OPENED] = True
+    return found
+
+
+def with_files(command: Callable[P, None]) -> Callable[P, None]:
+    """Refuse to run unless the settings lead to the files that the records describe.
+
+    With other storage, the command would take every file for lost.
+    """
+
+    @wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        open_library().storage_identity.require()
+        command(*args, **kwargs)
+
+    return run
+
+
+def _require_library(found: Services) -> None:
+    settings = found.settings
+    _require_own(settings)
+    state = found.database.schema_state()
+    if state is SchemaState.MISSING:
+        raise click.ClickException(
+            f"There is no library in {_place(settings)}. Run the command in the server's folder, "
+            f"with its {PREFIX} variables, as its user. Only the start of a server makes a library."
+        )
+    if state is SchemaState.OLDER:
+        raise click.ClickException(
+            f"The library in {_place(settings)} is of an older version of Sluice. Start the server "
+            "of this version: it brings the database up to date."
+        )
+
+
+def _place(settings: Settings) -> str:
+    """Where the library should be, and which setting says so."""
+    if settings.database_url:
+        return f"the database of {PREFIX}DATABASE_URL"
+    variable = f"{PREFIX}DATA_DIR"
+    if variable in os.environ:
+        return f"{shown(settings.data_dir)} (from {variable})"
+    return (
+        f"{shown(settings.data_dir)} ({variable} is not set: it is ./data, in the folder where the "
+        "command runs)"
+    )
+
+
+def _require_own(settings: Settings) -> None:
+    """Refuse another user's library: files that this user adds there would be closed to it."""
+    file = settings.data_dir / "sluice.db"
+    for path in (settings.data_dir, file):
+        try:
+            found = path.stat()
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise _closed(path, f": {error.strerror}") from error
+        is_others = found.st_uid not in {os.geteuid(), 0}
+        if is_others and (os.geteuid() == 0 or not os.access(path, os.R_OK | os.W_OK)):
+            raise _closed(path, f" belongs to {user_name(found.st_uid)}")
+        if stat.S_ISREG(found.st_mode) and not os.access(path, os.R_OK | os.W_OK):
+            raise _closed(path, f" belongs to {user_name(found.st_uid)}")
+
+
+def _closed(path: Path, reason: str) -> click.ClickException:
+    return click.ClickException(
+        f"{shown(path)}{reason}. Run the command as the server's user, as `sluice-admin` does."
+    )
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,156 @@
+"""`flask projects` and `flask keys`: what the pages do, for whoever has a shell on the server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import click
+
+from app.core.access import FIRST_PROJECT, LOCAL, MEMBERS, Role
+from app.core.errors import InvalidField
+from app.core.moments import parse_expiry
+from app.core.numbers import bytes_in_words, parse_bytes
+from app.core.project_limits import parse_limits
+from app.http.documents import key_document
+from app.run.admin.opening import OperatorGroup, open_library
+from app.run.admin.printing import as_json, print_one, print_rows
+
+projects = OperatorGroup("projects", help="Projects, which own uploads and videos.")
+keys = OperatorGroup("keys", help="API keys of programs.")
+
+T = TypeVar("T")
+
+CREATED_BY = "operator"
+
+in_project = click.option(
+    "--project", "project_id", default=FIRST_PROJECT, show_default=True, metavar="ID"
+)
+
+
+@projects.command("list")
+@as_json
+def list_projects(is_json: bool) -> None:
+    """Show the projects, by name."""
+    rows = [
+        {"id": found.id, "name": found.name, "used_bytes": found.used_bytes}
+        for found in open_library().identity.projects.of(LOCAL)
+    ]
+    print_rows(
+        rows,
+        lambda row: f"{row['id']:32}  {bytes_in_words(row['used_bytes']):>12}  {row['name']}",
+        is_json=is_json,
+    )
+
+
+@projects.command("add")
+@click.argument("name")
+@click.option("--manager", metavar="EMAIL", help="Who manages it; they need an account.")
+@as_json
+def add_project(name: str, manager: str | None, is_json: bool) -> None:
+    """Make a project."""
+    person = None
+    if manager is not None:
+        person = open_library().identity.people.find_by_email(manager.strip().lower())
+        if person is None:
+            raise InvalidField(f"Nobody has the e-mail address {manager}.", field="manager")
+    made = open_library().identity.projects.make(
+        name, manager=None if person is None else person.id
+    )
+    print_one({"id": made.id, "name": made.name}, is_json=is_json)
+
+
+@projects.command("set")
+@click.argument("project_id", metavar="ID")
+@click.option("--quota", metavar="SIZE", help="As in 50GB; `none` for no limit.")
+@click.option("--keep-videos", metavar="DAYS", help="How long; `none` for ever.")
+@as_json
+def set_limits(project_id: str, quota: str | None, keep_videos: str | None, is_json: bool) -> None:
+    """Limit how much a project holds, and for how long."""
+    limits: dict[str, object] = {}
+    if quota is not None:
+        limits["quota_bytes"] = _unless_none(quota, parse_bytes)
+    if keep_videos is not None:
+        limits["video_seconds"] = _unless_none(keep_videos, _seconds_of_days)
+    if not limits:
+        raise click.UsageError("Say --quota or --keep-videos.")
+    project = open_library().identity.projects.set_limits(project_id, parse_limits(limits))
+    row = {
+        "id": project.id,
+        "used_bytes": project.used_bytes,
+        "quota_bytes": project.quota_bytes,
+        "video_seconds": project.video_seconds,
+    }
+    print_one(row, is_json=is_json)
+
+
+@projects.command("recount")
+@as_json
+def recount(is_json: bool) -> None:
+    """Count anew how many bytes the projects use, and say where the count was wrong."""
+    wrong = open_library().quotas.recount()
+    rows = [{"id": name, "was": was, "is": right} for name, (was, right) in wrong.items()]
+    print_rows(rows, lambda row: f"{row['id']}  {row['was']} is {row['is']}", is_json=is_json)
+    if not is_json:
+        click.echo(f"{len(rows)} counts were wrong")
+
+
+@keys.command("list")
+@in_project
+@as_json
+def list_keys(project_id: str, is_json: bool) -> None:
+    """Show the keys of a project that were not revoked, the newest first."""
+    rows = [key_document(key) for key in open_library().identity.keys.of_project(project_id)]
+    print_rows(rows, _line, is_json=is_json)
+
+
+@keys.command("add")
+@in_project
+@click.option("--role", type=click.Choice([role.value for role in MEMBERS]), required=True)
+@click.option("--name", required=True, help="What the key is for.")
+@click.option("--expires", metavar="SECONDS|TIME", help="From now, or a time such as 2030-01-31.")
+@as_json
+def add_key(project_id: str, role: str, name: str, expires: str | None, is_json: bool) -> None:
+    """Make a key and print it; it cannot be seen again."""
+    identity = open_library().identity
+    project = identity.projects.get(project_id)
+    number = float(expires) if expires and expires.replace(".", "", 1).isdecimal() else None
+    key, secret = identity.keys.make(
+        project.id,
+        name=name,
+        role=Role(role),
+        created_by=CREATED_BY,
+        expires_at=parse_expiry(number or expires, datetime.now(UTC)),
+    )
+    if is_json:
+        print_one({**key_document(key), "key": secret}, is_json=True)
+    else:
+        click.echo(secret)
+
+
+@keys.command("revoke")
+@click.argument("key_id", metavar="ID")
+@in_project
+def revoke_key(key_id: str, project_id: str) -> None:
+    """End a key; what it is sending ends within seconds."""
+    open_library().identity.keys.revoke(project_id, key_id)
+    click.echo(f"revoked {key_id}")
+
+
+def _unless_none(text: str, parse: Callable[[str], T]) -> T | None:
+    if text == "none":
+        return None
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def _seconds_of_days(text: str) -> float:
+    return float(text) * 86_400
+
+
+def _line(row: dict[str, Any]) -> str:
+    used = f"used {row['used']}" if row["used"] else "never used"
+    return f"{row['id']}  {row['role']:8}  {row['hint']}…  {used}  {row['name']}"

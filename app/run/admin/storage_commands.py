@@ -1,0 +1,136 @@
+"""`flask --app wsgi storage`: check, configure and reconcile the bucket."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from datetime import UTC, datetime
+from secrets import token_hex
+
+import click
+
+from app.records.bucket import BucketCatalog
+from app.run.admin.exclusion import require_no_server
+from app.run.admin.opening import OperatorGroup, open_library, services, with_files
+from app.run.admin.printing import as_json
+from app.settings import PREFIX
+from app.storage.s3.bucket import Bucket
+from app.storage.s3.check import Grade, check_all
+from app.storage.s3.reconcile import Reconciliation
+from app.video.serve.bucket_folder import object_name
+from app.video.serve.made_files import MadeFileRecords
+from app.video.serve.reconcile import missing as missing_files
+from app.video.serve.reconcile import orphans
+
+CHECK_SECONDS = 30.0
+"""Time limit for each call of the check, retries included."""
+
+storage = OperatorGroup("storage", help="The bucket of an object store.")
+
+
+@storage.command("check")
+@click.option(
+    "--origin",
+    help="Origin of pages that upload straight to the bucket, as in https://films.example; by "
+    "default this server's own address.",
+)
+@as_json
+def check(origin: str | None, is_json: bool) -> None:
+    """Test that the bucket does what the server relies on; leaves its contents alone.
+
+    Sends about 20 MB and removes them again. The exit status is 1 if a finding is fatal.
+    """
+    bucket, own_url = _bucket(), services().settings.own_url
+    findings = []
+    for found in check_all(bucket, token_hex(8), origin=origin or own_url):
+        findings.append(found)
+        if not is_json:
+            click.echo(f"{found.grade:<9} {found.topic:<15} {found.detail}")
+    if is_json:
+        click.echo(json.dumps([asdict(found) for found in findings], indent=2))
+    sys.exit(1 if any(found.grade is Grade.FATAL for found in findings) else 0)
+
+
+@storage.command("cors")
+@click.argument("origins", metavar="ORIGIN...", nargs=-1, required=True)
+def cors(origins: tuple[str, ...]) -> None:
+    """Let pages of these origins, as in https://films.example, upload straight to the bucket.
+
+    Replaces the CORS rules of the bucket.
+    """
+    _bucket().let_pages_store(*origins)
+    click.echo("The bucket has new CORS rules; browsers may remember old answers for an hour.")
+
+
+@storage.command("reconcile")
+@click.option(
+    "--remove",
+    is_flag=True,
+    help="Remove what nothing refers to, and make missing files of films again.",
+)
+@with_files
+def reconcile(remove: bool) -> None:
+    """Compare the database with the bucket, and list what only one of them has.
+
+    Objects and multipart uploads that nothing refers to are listed once they are a day old. The
+    exit status is 1 if an object is missing. Files made from films can be made again.
+    """
+    bucket, catalog = _bucket(), BucketCatalog(open_library().database)
+    comparison = Reconciliation(bucket, catalog, datetime.now(UTC))
+    missing = _reconcile_films(bucket, remove=remove)
+    for found in comparison.differences():
+        click.echo(f"{'orphan' if found.is_orphan else 'missing':<9} {found.name}")
+        missing += not found.is_orphan
+        if found.is_orphan and remove:
+            bucket.delete(found.name)
+    for begun in comparison.orphaned_multiparts():
+        click.echo(f"{'unfinished':<9} {begun.name}")
+        if remove:
+            bucket.abort_multipart(begun.name, begun.id)
+    sys.exit(1 if missing else 0)
+
+
+@storage.command("adopt")
+@click.option(
+    "--replace-mark",
+    "replaces_mark",
+    is_flag=True,
+    help="Even if the files there are marked as those of another library.",
+)
+def adopt(*, replaces_mark: bool) -> None:
+    """Look for the files where SLUICE_STORAGE says from now on, while no server runs.
+
+    For an operator who has moved them, or who uses records again that `database copy` has moved to
+    another database. Moves nothing. `storage reconcile` and `verify` tell what is missing there.
+    """
+    found = open_library(may_be_left=True)
+    require_no_server(found)
+    found.storage_identity.adopt(replaces_mark=replaces_mark)
+    place = found.settings.storage or found.settings.library_dir
+    click.echo(f"The files of this library are in {place}.")
+
+
+def _reconcile_films(bucket: Bucket, *, remove: bool) -> int:
+    """The same for files made from films; returns how many are missing and not made again."""
+    media, records = open_library().media, MadeFileRecords(open_library().database)
+    for name in orphans(bucket, records, datetime.now(UTC)):
+        click.echo(f"{'orphan':<9} {name}")
+        if remove:
+            bucket.delete(name)
+    lost = []
+    for made in missing_files(bucket, records):
+        click.echo(f"{'missing':<9} {object_name(made)}")
+        lost.append(made)
+        if remove:
+            media.folder.discard(made.upload_id, made.name)
+    if remove:
+        media.records.plan_again({made.upload_id for made in lost})
+    return 0 if remove else len(lost)
+
+
+def _bucket() -> Bucket:
+    bucket = services().bucket
+    if bucket is None:
+        raise click.ClickException(f"Files are on this machine's disk. Set {PREFIX}STORAGE")
+    return bucket.within(CHECK_SECONDS)

@@ -1,0 +1,314 @@
+"""Builds the services from the settings: what several of them stand on first, then each."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+from app.access.link_limits import LinkLimits
+from app.access.passwords import MAX_WAITING, Passwords
+from app.access.records.outbox import Outbox
+from app.access.records.projects import ProjectRecords
+from app.access.records.upload_links import UploadLinkRecords
+from app.access.services import IdentityServices
+from app.access.signing import OLD_SECRET, Signing
+from app.access.video_expiry import VideoExpiry
+from app.core.lifecycle import UploadState
+from app.db.clock import Clock, shared_clock, utc_now
+from app.db.engine import Database
+from app.db.leases import Leases
+from app.db.minute_counts import MinuteCounts, counts_in
+from app.db.nodes import NodeRecords
+from app.db.shared_values import SharedNote, SharedValues
+from app.db.this_node import this_node
+from app.db.waking import Waker
+from app.http.services import Services
+from app.ingest.copy import BodyLimits
+from app.ingest.name_digest import NameDigest
+from app.records.uploads import Listener, UploadRecords, no_listener
+from app.run.callers import (
+    identity_options,
+    line,
+    request_rate,
+    reserved_limits,
+    sender_limits,
+)
+from app.run.storage import bucket_address, bucket_of, database_of, store_in
+from app.settings import Settings
+from app.storage.local import LocalStore
+from app.storage.machine import IdleClock, NoteFile, read_clocks
+from app.uploads.chunks import Chunks
+from app.uploads.client_uploads import ClientUploads
+from app.uploads.completion import Completion
+from app.uploads.direct import DirectUploads
+from app.uploads.files import WholeFiles
+from app.uploads.housekeeping import Housekeeping
+from app.uploads.library import VideoLibrary
+from app.uploads.quotas import ProjectQuotas
+from app.uploads.service import UploadService
+from app.uploads.storage_identity import StorageIdentity
+from app.video.serve.services import MediaServices
+
+if TYPE_CHECKING:
+    from app.storage.s3.bucket import Bucket
+    from app.storage.s3.mark import BucketMark
+    from app.storage.s3.store import BucketStore
+
+ID_BYTES = 16
+"""128 random bits: an id cannot be guessed."""
+
+MARK_SECONDS = 5.0
+"""For each call that reads or writes the mark. A server whose bucket does not answer by then starts
+without having compared it."""
+
+
+def build_services(
+    settings: Settings,
+    on_upload: Listener = no_listener,
+    *,
+    passwords: Passwords | None = None,
+    now: Clock = utc_now,
+) -> Services:
+    """All services for `settings`; `on_upload` is called with each step of an upload.
+
+    `passwords` are by default as costly to guess as they should be. `now` is this machine's clock.
+    """
+    base = _base(settings, on_upload, now)
+    uploads, chunks, library = _uploads(base), _chunks(base), _library(base)
+    identity = _identity(base, passwords or _passwords(settings), uploads)
+    database = base.database
+    return Services(
+        settings=settings,
+        uploads=uploads,
+        chunks=chunks,
+        direct=_direct(base, chunks),
+        client_uploads=ClientUploads(uploads, chunks, library),
+        whole_files=_whole_files(base),
+        library=library,
+        housekeeping=_housekeeping(base),
+        inspection=base.store.inspection,
+        bucket=base.bucket,
+        storage_identity=_storage_identity(base),
+        media=_media(base),
+        identity=identity,
+        video_expiry=VideoExpiry(ProjectRecords(database), base.records, library, identity.audit),
+        quotas=base.quotas,
+        request_rate=request_rate(settings, base.counts),
+        line=line(settings, base.name_digest),
+        counts=base.counts,
+        records=base.records,
+        database=database,
+        node=this_node(settings.data_dir),
+        nodes=NodeRecords(database) if database.is_remote else None,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Base:
+    """What several services stand on."""
+
+    settings: Settings
+    now: Clock
+    """The clock of this machine; `completion` has that which all nodes share."""
+    database: Database
+    records: UploadRecords
+    bucket: Bucket | None
+    store: LocalStore | BucketStore
+    completion: Completion
+    quotas: ProjectQuotas
+    links: LinkLimits
+    signing: Signing
+    name_digest: NameDigest | None
+    """Makes the digests by which nodes report senders; None on a single machine."""
+    counts: MinuteCounts
+    outbox: Outbox
+
+
+def _base(settings: Settings, on_upload: Listener, now: Clock) -> _Base:
+    database = database_of(settings)
+    links = LinkLimits(UploadLinkRecords(database), now, reserved_limits(settings))
+    quotas = ProjectQuotas(database)
+    signing = Signing(SharedValues(database), settings.data_dir / OLD_SECRET)
+    name_digest = NameDigest(lambda: signing.secret) if database.is_remote else None
+    counts = counts_in(settings.data_dir, name_digest)
+    outbox = Outbox(now, _new_id)
+    limits = sender_limits(settings, counts)
+    observers = [quotas.observe, links.observe, limits.observe, outbox.on_upload]
+    records = UploadRecords(database, _and_wake(Waker(settings.data_dir), on_upload), observers)
+    clock = shared_clock(database, now)
+    bucket = bucket_of(settings)
+    store = store_in(bucket, settings, database, clock)
+    return _Base(
+        settings=settings,
+        now=now,
+        database=database,
+        records=records,
+        bucket=bucket,
+        store=store,
+        completion=Completion(records, store, policy=settings.policy, clock=clock),
+        quotas=quotas,
+        links=links,
+        name_digest=name_digest,
+        signing=signing,
+        counts=counts,
+        outbox=outbox,
+    )
+
+
+def _and_wake(waker: Waker, on_upload: Listener) -> Listener:
+    """Also wake the media worker when a file was published."""
+
+    def tell(step: str) -> None:
+        on_upload(step)
+        if step == UploadState.COMPLETE:
+            waker.wake()
+
+    return tell
+
+
+def _uploads(base: _Base) -> UploadService:
+    return UploadService(
+        base.records,
+        base.store,
+        completion=base.completion,
+        policy=base.settings.policy,
+        clock=base.completion.clock,
+        new_id=_new_id,
+        allowance=base.links.allowance,
+    )
+
+
+def _chunks(base: _Base) -> Chunks:
+    return Chunks(
+        base.records,
+        base.store.staging,
+        completion=base.completion,
+        policy=base.settings.policy,
+        quotas=base.quotas,
+        limits=_body_limits(base.settings),
+        clock=base.completion.clock,
+        allowance=base.links.allowance,
+    )
+
+
+def _direct(base: _Base, chunks: Chunks) -> DirectUploads | None:
+    settings, store = base.settings, base.store
+    if not settings.direct_uploads or isinstance(store, LocalStore):
+        return None
+    from app.storage.s3.direct import DirectCells  # noqa: PLC0415 - only with a bucket
+
+    return DirectUploads(DirectCells(store.cells), chunks, origin=bucket_address(settings).origin)
+
+
+def _whole_files(base: _Base) -> WholeFiles:
+    return WholeFiles(
+        base.records,
+        base.store,
+        completion=base.completion,
+        policy=base.settings.policy,
+        quotas=base.quotas,
+        limits=_body_limits(base.settings),
+        clock=base.completion.clock,
+        new_id=_new_id,
+        allowance=base.links.allowance,
+    )
+
+
+def _body_limits(settings: Settings) -> BodyLimits:
+    return BodyLimits(settings.body_idle_seconds, settings.min_bytes_per_second)
+
+
+def _library(base: _Base) -> VideoLibrary:
+    store = base.store
+    return VideoLibrary(
+        base.records,
+        store.library,
+        policy=base.settings.policy,
+        clock=base.completion.clock,
+        let_group_read=store.library.let_group_read if isinstance(store, LocalStore) else None,
+        sign_url=None if isinstance(store, LocalStore) else store.library.sign_url,
+    )
+
+
+def _housekeeping(base: _Base) -> Housekeeping:
+    settings, store = base.settings, base.store
+    is_shared, file = base.database.is_remote, settings.data_dir / "clock"
+    note = SharedNote(SharedValues(base.database), file.name) if is_shared else NoteFile(file)
+    clock = base.completion.clock
+    return Housekeeping(
+        base.records,
+        store,
+        completion=base.completion,
+        clock=clock,
+        idle_clock=IdleClock(note, partial(read_clocks, clock)),
+        leases=Leases(base.database),
+        expiry=timedelta(seconds=settings.expiry_seconds),
+        reservation=timedelta(seconds=settings.reservation_seconds),
+        is_open=settings.is_open,
+        is_in_folders=isinstance(store, LocalStore),
+        collect_garbage=None if isinstance(store, LocalStore) else store.inspection.sweep,
+    )
+
+
+def _storage_identity(base: _Base) -> StorageIdentity:
+    return StorageIdentity(
+        base.records,
+        SharedValues(base.database),
+        place=base.settings.storage,
+        mark=None if base.bucket is None else _mark_in(base.bucket),
+        is_in_bucket=partial(_has_files_in_bucket, base.database),
+        new_id=_new_id,
+    )
+
+
+def _mark_in(bucket: Bucket) -> BucketMark:
+    from app.storage.s3.mark import BucketMark  # noqa: PLC0415 - only with a bucket
+
+    return BucketMark(bucket.within(MARK_SECONDS))
+
+
+def _has_files_in_bucket(database: Database) -> bool:
+    from app.records.bucket import BucketCatalog  # noqa: PLC0415 - only the first start asks
+
+    return BucketCatalog(database).inventory.has_files()
+
+
+def _media(base: _Base) -> MediaServices:
+    settings = base.settings
+    return MediaServices.build(
+        settings.data_dir,
+        base.database,
+        base.records,
+        base.store,
+        base.completion.clock,
+        threads=settings.threads,
+        policy=settings.rendition_policy,
+        observer=base.outbox.on_playback,
+        bucket=base.bucket,
+        spool_bytes=settings.spool_bytes,
+    )
+
+
+def _passwords(settings: Settings) -> Passwords:
+    """At most half of a worker's threads wait for a hash: uploads and downloads need the others."""
+    return Passwords(max_waiting=min(MAX_WAITING, settings.threads // 2))
+
+
+def _identity(base: _Base, passwords: Passwords, uploads: UploadService) -> IdentityServices:
+    return IdentityServices.build(
+        base.database,
+        base.signing,
+        identity_options(base.settings),
+        passwords=passwords,
+        counts=base.counts,
+        clock=base.now,
+        new_id=_new_id,
+        cancel_uploads=uploads.cancel_all,
+    )
+
+
+def _new_id() -> str:
+    return secrets.token_hex(ID_BYTES)

@@ -1,0 +1,155 @@
+"""Puts the web application together. Only wiring."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from flask import Flask, Response
+from flask.globals import request_ctx
+from werkzeug.datastructures import Headers
+
+from app.core.access import Action
+from app.deliver import archive, playback
+from app.deliver import blueprint as delivery
+from app.http import access, context, origins, problems
+from app.http.access_rules import requires, rules_of
+from app.http.mounts import LinkMiddleware
+from app.http.page_policy import PAGE_POLICY
+from app.http.proxy import ConnectionMiddleware
+from app.http.services import Services
+from app.http.under_way import UnderWay
+from app.protocols import batch, lanes
+from app.protocols.forms import filepond, fineuploader, flow, resumablejs, simple_uploader, upload
+from app.protocols.ietf import blueprint as ietf
+from app.protocols.tus import blueprint as tus
+from app.run.monitoring import probes, status
+from app.run.monitoring.instruments import Instruments
+from app.run.monitoring.requests import RequestMonitor
+from app.settings import Settings
+from app.web.api import audit as api_audit
+from app.web.api import keys as api_keys
+from app.web.api import openapi as api_openapi
+from app.web.api import projects as api_projects
+from app.web.api import server as api_server
+from app.web.api import session as api_session
+from app.web.api import share_links as api_share_links
+from app.web.api import upload_links as api_upload_links
+from app.web.api import uploads as api_uploads
+from app.web.api import videos as api_videos
+from app.web.api import webhooks as api_webhooks
+from app.web.pages import (
+    account,
+    invitations,
+    links,
+    navigation,
+    openid,
+    passkeys,
+    people,
+    project,
+    projects,
+    second_factor,
+    shared,
+    sign_in,
+    upload_link,
+    upload_links,
+)
+from app.web.pages import audit as audit_page
+from app.web.pages import blueprint as pages
+from app.web.pages import webhooks as webhook_pages
+
+ROOT = Path(__file__).parent.parent
+
+PROTECTION = {
+    "Content-Security-Policy": PAGE_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    # Nearly every response depends on who sends the request: no cache may give it to others, nor
+    # may the browser after a sign-out. Media and static files say what they allow.
+    "Cache-Control": "no-store",
+}
+"""Headers of every response, unless its view sets them."""
+
+PAGES = (
+    *(pages, project, audit_page, webhook_pages, sign_in, passkeys, openid, invitations),
+    *(account, second_factor, people, projects, shared, links, upload_link, upload_links),
+    navigation,
+)
+API = (
+    *(api_uploads, api_videos, api_share_links, api_upload_links, api_projects, api_keys),
+    *(api_session, api_webhooks, api_audit, api_server, api_openapi),
+)
+DELIVERY = (delivery, playback, archive)
+PROTOCOLS = (
+    upload,
+    resumablejs,
+    flow,
+    simple_uploader,
+    filepond,
+    fineuploader,
+    batch,
+    lanes,
+    tus,
+    ietf,
+)
+MONITORING = (probes.health, probes.metrics, status.blueprint, status.api_blueprint)
+
+
+def create_app(services: Services, instruments: Instruments | None = None) -> Flask:
+    """The WSGI application for `services`; counts with `instruments`, by default its own."""
+    app = Flask("app", static_folder=str(ROOT / "static"), template_folder=str(ROOT / "templates"))
+    app.config["SEND_FILE_MAX_AGE_DEFAULT"] = 0
+    app.json.sort_keys = False  # type: ignore[attr-defined]
+    app.url_map.strict_slashes = False
+    instruments = instruments or Instruments()
+    context.init_app(app, services)
+    app.context_processor(lambda: {"who": access.who_sees(request_ctx.request)})
+    probes.init_app(app, instruments)
+    problems.init_app(app)
+    for module in (*PAGES, *API, *DELIVERY, *PROTOCOLS):
+        app.register_blueprint(module.blueprint)
+    for blueprint in MONITORING:
+        app.register_blueprint(blueprint)
+    requires(Action.VISIT, is_below_links=True, is_counted=False)(app.view_functions["static"])
+    _surround_requests(app, services.settings, RequestMonitor(instruments))
+    inner = LinkMiddleware(app.wsgi_app)
+    proxies = services.settings.trusted_proxies
+    app.wsgi_app = ConnectionMiddleware(inner, proxies, services.node)  # type: ignore[method-assign]
+    return app
+
+
+def _surround_requests(app: Flask, settings: Settings, monitor: RequestMonitor) -> None:
+    """What happens around every view, in order. Flask checks each hook anew each time."""
+    rules, under_way = rules_of(app), UnderWay()
+
+    @app.before_request
+    def begin() -> Response | None:
+        request = request_ctx.request
+        monitor.begin(request)
+        context.name_request(request)
+        origins.refuse_other_names(request, settings.names)
+        origins.refuse_other_sites(request, settings.cors_origins, is_open=settings.is_open)
+        preflight = origins.answer_preflight(request, settings.cors_origins)
+        if preflight is None:
+            access.admit(request, rules, under_way)
+        return preflight
+
+    @app.after_request
+    def finish(response: Response) -> Response:
+        request = request_ctx.request
+        _protect(response.headers)
+        origins.open_to_origin(request, response, settings.cors_origins)
+        context.show_request_id(request, response)
+        monitor.count(request, response)
+        return response
+
+    @app.teardown_request
+    def end(_error: BaseException | None) -> None:
+        under_way.end(request_ctx.request.environ)
+        monitor.end(request_ctx.request)
+
+
+def _protect(headers: Headers) -> None:
+    given = set(headers.keys())
+    for name, value in PROTECTION.items():
+        if name not in given:
+            headers.add(name, value)

@@ -1,0 +1,104 @@
+"""For the programs that watch the server: /healthz, /readyz and /metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import cast
+
+from flask import Blueprint, Flask, Response, current_app, jsonify
+from prometheus_client import CONTENT_TYPE_LATEST, Metric, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+
+from app.core.access import Action
+from app.http.access_rules import requires
+from app.http.context import current_scope, current_services
+from app.run.monitoring.instruments import Instruments
+from app.run.monitoring.reading import Snapshot, all_counts, start_time
+from app.storage.local.folder import free_bytes
+from app.video.make.ffmpeg.program import Ffmpeg
+
+health = Blueprint("health", __name__)
+metrics = Blueprint("metrics", __name__)
+
+_EXTENSION = "sluice.instruments"
+
+
+def init_app(app: Flask, instruments: Instruments) -> None:
+    """Serve what `instruments`, and those of the other processes, have counted."""
+    app.extensions[_EXTENSION] = instruments
+
+
+@health.get("/healthz")
+@requires(Action.VISIT, is_below_links=True, is_counted=False)
+def alive() -> Response:
+    """The process answers."""
+    return Response('{"status":"ok"}\n', mimetype="application/json")
+
+
+@health.get("/readyz")
+@requires(Action.VISIT, is_counted=False)
+def ready() -> tuple[Response, int]:
+    """Whether the server can take uploads, and what is wrong with its set-up.
+
+    A server that drains before it stops answers 503.
+    """
+    services = current_services()
+    if services.node.is_leaving:
+        return jsonify({"status": "leaving", "problems": []}), 503
+    services.uploads.active(current_scope(), 1)
+    problems = [*services.problems(), *Ffmpeg.find().problems()]
+    is_ready = not any(problem.is_fatal for problem in problems)
+    document = {
+        "status": "ready" if is_ready else "not ready",
+        "problems": [asdict(problem) for problem in problems],
+    }
+    return jsonify(document), 200 if is_ready else 503
+
+
+@metrics.get("/metrics")
+@requires(Action.MEASURE)
+def everything() -> Response:
+    """The text that Prometheus reads: what all processes have counted, and the present state."""
+    return Response(generate_latest(_Everything()), content_type=CONTENT_TYPE_LATEST)
+
+
+def snapshot() -> Snapshot:
+    """All of it as numbers."""
+    return Snapshot(_Everything().collect())
+
+
+class _Everything:
+    def collect(self) -> Iterable[Metric]:
+        instruments = cast(Instruments, current_app.extensions[_EXTENSION])
+        yield from all_counts(instruments).collect()
+        yield GaugeMetricFamily(
+            "sluice_start_time_seconds",
+            "When the server started, in seconds since 1970.",
+            value=start_time(instruments),
+        )
+        services = current_services()
+        under_way = GaugeMetricFamily(
+            "sluice_uploads_under_way", "Uploads that are not complete.", labels=["state"]
+        )
+        for state, count in services.uploads.count_active().items():
+            under_way.add_metric([state.value], count)
+        yield under_way
+        free = GaugeMetricFamily(
+            "sluice_free_bytes", "Free space that uploads may use.", labels=["folder"]
+        )
+        free.add_metric(["staging"], free_bytes(services.settings.staging_dir))
+        if services.bucket is None:
+            free.add_metric(["library"], free_bytes(services.settings.library_dir))
+        yield free
+        jobs = GaugeMetricFamily(
+            "sluice_jobs", "Media jobs that wait, run or have failed.", labels=["lane", "state"]
+        )
+        for (lane, standing), number in services.media.jobs.counts().items():
+            jobs.add_metric([lane.value, standing.value], number)
+        yield jobs
+        yield GaugeMetricFamily(
+            "sluice_nodes",
+            "Live nodes of the fleet, this one included.",
+            value=1 if services.nodes is None else services.nodes.count_live(),
+        )

@@ -1,0 +1,128 @@
+"""The background worker: expiry, recovery, digests, webhooks.
+
+python -m app.run.server.background_worker
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from functools import partial
+
+from app.db.changes import after_changes
+from app.db.leases import Leases
+from app.http.services import Services
+from app.run.build import build_services
+from app.run.monitoring.instruments import Instruments
+from app.run.server.child_processes import END_SIGNALS
+from app.run.server.worker_process import attempt, run_worker
+from app.settings import Settings
+from app.storage.machine import COUNTED_GAP
+from app.uploads.housekeeping import LIBRARY, SWEEP
+
+DIGEST_SECONDS = 0.25
+"""How often to look for published files without a digest, if anything has changed."""
+
+FORGETTING_SECONDS = 3600.0
+"""How often old entries of the audit log, old deliveries to webhooks, failed sign-ins and links are
+removed."""
+
+LIBRARY_SECONDS = 24 * 3600.0
+"""How often to look for files whose deletion was interrupted, besides when the worker starts."""
+
+DELIVERY_SECONDS = 0.5
+"""How often to look for webhook events, if anything has changed."""
+
+QUIET_SECONDS = 2.0
+"""How often to look for both if nothing has changed: deliveries are retried after a pause."""
+
+LONGEST_SWEEP_SECONDS = COUNTED_GAP.total_seconds() / 2
+"""Each sweep reads the clocks, and only a limited time counts between two readings: with longer
+pauses uploads would live for weeks."""
+
+FAILED_SECONDS = 2.0
+"""Pause after a failure: a full disk stays full for a while, and a digest that cannot be recorded
+was computed for nothing."""
+
+BACKGROUND_NICENESS = 19
+"""Hashing one file takes a core for seconds: uploads go first."""
+
+
+def repeat(job: Callable[[], object], *, every: float, stop: threading.Event) -> None:
+    """Run `job` at this interval until `stop`; failures are logged, and it is tried again."""
+    while not stop.is_set():
+        stop.wait(every if attempt(job) else max(every, FAILED_SECONDS))
+
+
+def sweep_pause(wanted: float) -> float:
+    """Seconds between two sweeps."""
+    return min(wanted, LONGEST_SWEEP_SECONDS)
+
+
+def sweep(services: Services, pause: float) -> None:
+    """Expire uploads, then videos, after allowing for a jump of the clock.
+
+    Only one of several nodes does that; each removes its own leftovers.
+    """
+    if Leases(services.database).take(SWEEP, pause):
+        services.video_expiry.sweep(services.housekeeping.sweep())
+    services.housekeeping.collect_garbage()
+
+
+def forget(services: Services) -> None:
+    """Delete old records, on one of several nodes. One failure does not stop the others."""
+    leases, identity = Leases(services.database), services.identity
+    if leases.take("forgetting", FORGETTING_SECONDS):
+        attempt(identity.audit.remove_old)
+        attempt(identity.webhooks.remove_old)
+        attempt(identity.password_checks.remove_old)
+        attempt(identity.invitations.remove_old)
+        attempt(leases.remove_old)
+
+
+def remove_deleted(services: Services) -> None:
+    """Remove files whose deletion was interrupted; one of several nodes does, hourly at most."""
+    if Leases(services.database).take(LIBRARY, FORGETTING_SECONDS):
+        services.housekeeping.remove_deleted()
+
+
+def _after_changes(services: Services, job: Callable[[], object]) -> Callable[[], object]:
+    return after_changes(job, services.database.change_mark(), longest_seconds=QUIET_SECONDS)
+
+
+def run(settings: Settings) -> None:
+    """Work until a signal of `END_SIGNALS` comes, all of which must be blocked."""
+    stop = threading.Event()
+    services = build_services(settings, Instruments().count_upload)
+    services.prepare()
+    housekeeping = services.housekeeping
+    identity = services.identity
+    pause = sweep_pause(settings.sweep_seconds)
+    jobs: list[tuple[Callable[[], object], float]] = [
+        (partial(sweep, services, pause), pause),
+        (_after_changes(services, housekeeping.digest), DIGEST_SECONDS),
+        (partial(forget, services), FORGETTING_SECONDS),
+        (partial(remove_deleted, services), LIBRARY_SECONDS),
+        (_after_changes(services, identity.webhook_delivery.deliver_due), DELIVERY_SECONDS),
+    ]
+    threads = [
+        threading.Thread(target=repeat, args=(job,), kwargs={"every": every, "stop": stop})
+        for job, every in jobs
+    ]
+    for thread in threads:
+        thread.daemon = True  # A digest of a long file is begun again after a restart.
+        thread.start()
+    # Not in a handler: it would interrupt this thread, and wait for a lock the thread may hold.
+    signal.sigwait(END_SIGNALS)
+    stop.set()
+
+
+def main() -> int:
+    """Work until a signal comes; the exit status."""
+    return run_worker(run, name="background", niceness=BACKGROUND_NICENESS)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

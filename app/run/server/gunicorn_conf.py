@@ -1,0 +1,168 @@
+"""gunicorn's settings: `gunicorn -c python:app.run.server.gunicorn_conf wsgi:app`."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import resource
+import signal
+import socket
+import struct
+from typing import Any
+
+from app.run.monitoring.folder import MetricsFolder, name_process
+from app.run.server.access_log import AccessLogger
+from app.run.server.child_processes import (
+    RELOAD_SIGNAL,
+    SUPERVISOR_VARIABLE,
+    end_with_parent,
+    end_with_supervisor,
+    import_spared,
+    tell_serving,
+)
+from app.run.server.terminal import greet
+from app.settings import from_env
+
+settings = from_env(os.environ)
+_metrics = MetricsFolder(settings.data_dir)
+
+DESCRIPTORS_A_CONNECTION = 2
+DESCRIPTORS_A_THREAD = 4
+"""A request holds its connection, a file and, while it runs, a pipe and a database connection."""
+
+SEND_IDLE_SECONDS = 30
+"""A client that reads nothing of an answer for twice this long loses its connection: the first
+send() to time out returns what it had sent, and only the next one fails."""
+
+UNSENT_BYTES = 128 * 1024
+TCP_NOTSENT_LOWAT = 25  # linux/tcp.h
+"""At most this much waits to be sent on a connection. By default the kernel reports free space only
+once a third of its buffer, some megabytes, has gone: a client that reads 10 KB/s would look idle
+for minutes. With this limit, sending from the page cache over loopback cost 0.8 of the CPU time."""
+
+
+def _descriptors() -> int:
+    """The limit on open files, raised to its maximum: a worker that runs out dies."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    return most
+
+
+_is_bare_ipv6 = ":" in settings.host and "[" not in settings.host
+bind = f"{f'[{settings.host}]' if _is_bare_ipv6 else settings.host}:{settings.port}"
+workers = settings.workers
+# Threads, since the sync worker is killed in mid-body by its own time-out.
+worker_class = "app.run.server.gunicorn_worker.PatientWorker"
+threads = settings.threads
+_for_connections = _descriptors() - DESCRIPTORS_A_THREAD * threads - 100
+worker_connections = max(threads + 1, min(2000, _for_connections // DESCRIPTORS_A_CONNECTION))
+backlog = 2048
+keepalive = 75  # Above the 60 s after which AWS's load balancer drops an idle connection.
+timeout = 120  # Heartbeat of a worker's main loop; no limit on a request.
+graceful_timeout = math.ceil(settings.graceful_seconds)
+worker_tmp_dir = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+forwarded_allow_ips = ",".join(str(network) for network in settings.trusted_proxies)
+# gunicorn (27.0.1) would take SCRIPT_NAME and PATH_INFO from headers of trusted addresses, and
+# answer 500 where they do not fit the URL. X-Forwarded-Prefix says the same, in app/http/proxy.py.
+forwarder_headers = ""
+secure_scheme_headers: dict[str, str] = {}  # Differing values would be answered with 400.
+control_socket_disable = True  # One path per user: two servers would share it.
+accesslog = "-"
+loglevel = settings.log_level
+
+
+class logger_class(AccessLogger):  # noqa: N801 - the name of the setting
+    """Writes in the format that the settings name."""
+
+    log_format = settings.log_format
+
+
+def when_ready(server: Any) -> None:
+    """Set time limits for silent clients, and make Ctrl-C as graceful as SIGTERM.
+
+    gunicorn waits for ever for a client that stops in the middle of its headers, or of reading
+    its answer. But connections inherit their listener's options, and recv() or send() then fails.
+    """
+    waits = {
+        socket.SO_RCVTIMEO: math.ceil(settings.body_idle_seconds),
+        socket.SO_SNDTIMEO: SEND_IDLE_SECONDS,
+    }
+    for listener in server.LISTENERS:
+        for option, seconds in waits.items():
+            time_out = struct.pack("@ll", seconds, 0)
+            listener.sock.setsockopt(socket.SOL_SOCKET, option, time_out)
+        if listener.sock.family in {socket.AF_INET, socket.AF_INET6}:
+            listener.sock.setsockopt(socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT, UNSENT_BYTES)
+    signal.signal(signal.SIGINT, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # The supervisor had blocked it.
+    if SUPERVISOR_VARIABLE in os.environ:
+        _obey_the_supervisor(server)
+    greet(settings)
+
+
+def _obey_the_supervisor(server: Any) -> None:
+    """Replace the workers when the supervisor says so, not at other signals.
+
+    Those that stop, replace or multiply gunicorn may be sent to all processes of a terminal or of a
+    service.
+    """
+    for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(RELOAD_SIGNAL, lambda *_: server.signal(signal.SIGHUP, None))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP, RELOAD_SIGNAL})
+
+
+def _import_for_workers(server: Any) -> None:
+    """Import the application once, here: each worker is a fork that has its modules already.
+
+    They import nothing when they start or replace one another, and share the memory. What is open
+    or counted is still their own: `wsgi` makes that. By name, as this package knows no
+    application. Workers such as gevent's replace sockets and locks first, which must not be
+    imported by then.
+    """
+    if server.cfg.worker_class_str == worker_class:
+        import_spared("app.run.factory")
+
+
+def on_starting(server: Any) -> None:
+    """Runs before anything imports prometheus-client, which looks for the folder only then."""
+    end_with_supervisor()
+    _metrics.open()
+    # Before gunicorn handles signals: it would notice a SIGTERM only after the import, as it starts
+    # its workers, and a worker that begins misses it.
+    _import_for_workers(server)
+
+
+def pre_fork(server: Any, worker: Any) -> None:
+    """Give a new worker the lowest free number; it continues the counts of that number."""
+    taken = {other.number for other in server.WORKERS.values()}
+    worker.number = next(number for number in itertools.count() if number not in taken)
+
+
+def post_fork(_server: Any, worker: Any) -> None:
+    """Runs in the worker, before it loads the application."""
+    end_with_parent(worker.ppid)
+    name_process(_name_of(worker))
+
+
+def child_exit(_server: Any, worker: Any) -> None:
+    """Reset what the ended worker had in progress."""
+    from app.run.monitoring.reading import forget_process  # noqa: PLC0415 - see on_starting
+
+    forget_process(_name_of(worker))
+
+
+def _name_of(worker: Any) -> str:
+    return f"web{worker.number}"
+
+
+def on_exit(_server: Any) -> None:
+    """Runs only in the master, once its workers are gone."""
+    _metrics.close()
+
+
+def post_worker_init(worker: Any) -> None:
+    """Ctrl-C reaches every process of the terminal; workers ignore it, their master handles it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    tell_serving()

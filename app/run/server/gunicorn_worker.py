@@ -1,0 +1,411 @@
+"""gunicorn's threaded worker, for clients that take their time.
+
+Each request has a thread. At most `threads` readers and as many writers run at once; a request that
+waits for its client to send or to read does not count, so a thousand slow uploads block no one.
+Headers have a deadline. A connection without a request, before the first or after the last one, has
+no thread, and is closed to make room when the worker is full.
+"""
+
+from __future__ import annotations
+
+import errno
+import gc
+import math
+import os
+import select
+import selectors
+import signal
+import socket
+import ssl
+import struct
+import time
+from collections.abc import Iterable
+from concurrent.futures import Executor
+from contextlib import suppress
+from functools import cached_property, partial
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from gunicorn.workers.gthread import ThreadWorker
+
+from app.ingest.connection_advice import advised_connections, advising
+from app.ingest.gunicorn_socket.connection import break_off
+from app.ingest.slots import SAFE_METHODS, Slots, holding
+from app.ingest.source import SOURCE_KEY, BodySource
+from app.run.server.access_log import without_codes
+from app.run.server.connections import LINGER_SECONDS, AddressLimit, Connection, Lingering
+from app.run.server.inner_requests import InnerRequestMiddleware
+from app.run.server.request_threads import RequestThreads
+from app.settings import from_env
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication
+
+HEADER_SECONDS = 30.0
+"""From the first byte of a request to the end of its headers, and from the start of a connection to
+its first byte. gunicorn has no such limit: a client that sends a byte of its headers every few
+seconds would hold its thread for ever."""
+
+RECEIVE_TIME_OUT = struct.pack("@ll", math.ceil(2 * HEADER_SECONDS), 0)
+"""Never reached, since headers and bodies have deadlines of their own."""
+
+PROMPT_SECONDS = 1.0
+"""Clients send the first bytes of a connection, and their headers, faster than this. Slower ones
+are closed when the worker is full."""
+
+SILENT_STOP_SECONDS = 2.0
+"""While a worker stops: how long a new connection has for its first byte (gunicorn's figure for
+kept ones), and how long a client that still sends is read from after its last answer."""
+
+CHECKPOINT_SECONDS = 5.0
+"""A stopping worker stops reading bodies this long before its deadline, to store and record what
+has arrived. At most half of `graceful_timeout`."""
+
+SWEEP_SECONDS = 0.25
+"""How often deadlines are checked."""
+
+REPORT_SECONDS = 60.0
+"""How often the log may name an address at its limit."""
+
+FOLLOW_SECONDS = 0.02
+"""How long a thread stays with its connection after an answer, without a slot. An active client
+sends its next request at once. Passing each from thread to thread, as gunicorn does, costs 0.17 of
+the CPU time of a range of 64 KiB, and 0.1 of that of a chunk of 64 KiB."""
+
+GONE = frozenset({errno.ENOTCONN, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EBADF})
+
+NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+NOBODY_CAME = frozenset({errno.EAGAIN, errno.ECONNABORTED})
+
+
+class PatientWorker(ThreadWorker):  # type: ignore[misc]
+    """Waits for slow clients without making others wait. Overriding hooks call gunicorn's own."""
+
+    header_seconds = HEADER_SECONDS
+    follow_seconds = FOLLOW_SECONDS
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        settings = from_env(os.environ)
+        self._addresses = AddressLimit(settings.connections_per_address, settings.trusted_proxies)
+        self._silent: dict[Any, float] = {}  # Deadlines; the oldest connection comes first.
+        self._reading_headers: dict[Any, float] = {}
+        self._swept_at = self._reported_at = float("-inf")
+        self._stores_at = float("inf")
+
+    @cached_property
+    def _lingering(self) -> Lingering:
+        return Lingering(self.poller, self._let_go)
+
+    def init_signals(self) -> None:
+        """A signal to all processes of a terminal or a service ends no request at once."""
+        super().init_signals()
+        for number in (signal.SIGHUP, signal.SIGUSR2, signal.SIGALRM):
+            signal.signal(number, signal.SIG_IGN)
+        signal.signal(signal.SIGQUIT, self.handle_exit)
+
+    def get_thread_pool(self) -> Executor:
+        """Threads are created on demand, at most `worker_connections`."""
+        return RequestThreads()
+
+    def load_wsgi(self) -> None:
+        """Runs once, before requests are served."""
+        super().load_wsgi()
+        gc.freeze()  # Collections skip the program's own objects.
+        self._slots = SlotTaking(self.wsgi, self.cfg.threads)
+        self.wsgi: Any = InnerRequestMiddleware(
+            self._slots, log=self.log.access, is_ending=lambda: not self.alive
+        )
+
+    def handle(self, conn: Any) -> Any:
+        """Runs in a thread: for a request, and for those that follow on its connection at once."""
+        outcome = self._handle_one(conn)
+        while outcome is True and self.alive and _goes_on(conn, self.follow_seconds):
+            outcome = self._handle_one(conn)
+        return outcome
+
+    def _handle_one(self, conn: Any) -> Any:
+        self._reading_headers[conn] = time.monotonic() + self.header_seconds
+        try:
+            outcome = super().handle(conn)
+            if outcome is True:
+                _take_what_tls_holds(conn)
+            return outcome
+        finally:
+            self._reading_headers.pop(conn, None)
+
+    def handle_request(self, req: Any, conn: Any) -> Any:
+        """Runs in the same thread, once the headers are there."""
+        self._reading_headers.pop(conn, None)
+        try:
+            with advising(partial(self._advised_connections, conn)):
+                return super().handle_request(req, conn)
+        except OSError as error:
+            if not _is_of_client(error):
+                raise
+            # gunicorn would log a traceback, and answer some TLS errors in mid-answer.
+            path = without_codes(req.path)
+            self.log.info("Client left its answer: %s %s (%r)", req.method, path, error)
+            return False
+
+    def _advised_connections(self, conn: Any) -> int | None:
+        """How many its sender should use. Idle ones do not count, as they are closed for others."""
+        busy = self.nr_conns - len(self.keepalived_conns)
+        advice = (
+            advised_connections(busy, self.worker_connections),
+            self._addresses.advised_connections(conn),
+        )
+        return min((each for each in advice if each is not None), default=None)
+
+    def _keepalive_after(self, conn: Any, keepalive: Any) -> bool:
+        """Runs in the same thread, after the answer: whether another may follow.
+
+        The answer has already announced it: see `app.http.proxy`. gunicorn 27 would send a second
+        answer, 400, if an unread body proved malformed here.
+        """
+        try:
+            return bool(super()._keepalive_after(conn, keepalive))
+        except Exception as error:  # noqa: BLE001 - gunicorn's errors have no common ancestor.
+            self.log.debug("Closing connection. %s", error)
+            return False
+
+    def is_parent_alive(self) -> bool:
+        """Runs about once a second in the main thread; without its parent the worker stops.
+
+        gunicorn's only leaves its loop; the threads would follow their clients for ever.
+        """
+        if super().is_parent_alive():
+            return True
+        self.alive = False
+        return False
+
+    # ---- In the main thread, which waits for no client ------------------------------------------
+
+    def accept(self, listener: Any) -> None:
+        """A new connection; it gets a thread once its first bytes have arrived.
+
+        gunicorn's gets one at once, which waits 5 s for them.
+        """
+        try:
+            sock, client = listener.accept()
+        except OSError as error:
+            self._not_accepted(error)
+            return
+        # The listener's limit is for gunicorn's own worker; here it would log a traceback.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, RECEIVE_TIME_OUT)
+        conn = Connection(self, sock, client, listener.getsockname())
+        conn.data_ready = True
+        self.nr_conns += 1
+        if self._addresses.opened(conn) and not self._close_idle(conn.address):
+            self._report_crowd(conn.address)
+            self._let_go(conn)
+            return
+        if _has_begun(conn):
+            self.enqueue_req(conn)
+            return
+        self._silent[conn] = time.monotonic() + self.header_seconds
+        self.poller.register(conn.sock, selectors.EVENT_READ, partial(self._on_first_bytes, conn))
+
+    def _not_accepted(self, error: OSError) -> None:
+        if error.errno in NO_DESCRIPTORS:
+            self._close_idle()
+        elif error.errno not in NOBODY_CAME:
+            raise error
+
+    def _on_first_bytes(self, conn: Any, sock: socket.socket) -> None:
+        if self._silent.pop(conn, None) is not None:
+            self.poller.unregister(sock)
+            self.enqueue_req(conn)
+
+    def on_client_socket_readable(self, conn: Any, client: Any) -> None:
+        """A kept connection has its next request, unless it was just closed to make room."""
+        if not conn.is_closed:
+            super().on_client_socket_readable(conn, client)
+
+    def linger(self, conn: Any) -> None:
+        """Close a connection whose client may still send; the caller no longer counts it."""
+        self.nr_conns += 1
+        self._lingering.add(conn)
+
+    def closed(self, conn: Any) -> None:
+        """A connection has been closed."""
+        self._addresses.closed(conn)
+
+    def _let_go(self, conn: Any) -> None:
+        self.nr_conns -= 1
+        conn.close()
+
+    def set_accept_enabled(self, enabled: bool) -> None:
+        """A worker that stops releases the port at once.
+
+        gunicorn 27 holds it until the last request has ended: connections would queue in vain, and
+        a new server could not bind the port.
+        """
+        super().set_accept_enabled(enabled)
+        if not enabled and not self.alive:
+            for listener in self.sockets:
+                listener.close()
+
+    def murder_pending(self) -> None:
+        """Runs after each round of events, and at least about once a second."""
+        if self.nr_conns >= self.worker_connections and not self._close_idle():
+            self._end_slowest_headers()
+        now = time.monotonic()
+        if now < self._swept_at + SWEEP_SECONDS:
+            return
+        self._swept_at = now
+        self._lingering.sweep(LINGER_SECONDS if self.alive else SILENT_STOP_SECONDS)
+        self._close_silent_since(now)
+        self._store_what_arrived(now)
+        for conn, deadline in list(self._reading_headers.items()):
+            if now > deadline:
+                _stop_reading(conn)
+
+    def _store_what_arrived(self, now: float) -> None:
+        """End bodies that are still arriving when a stopping worker must store them.
+
+        Their clients see a broken connection and resume elsewhere; a kill would lose what came
+        after the last checkpoint.
+        """
+        if self.alive:
+            return
+        if self._stores_at == float("inf"):
+            limit = self.cfg.graceful_timeout
+            self._stores_at = now + limit - min(CHECKPOINT_SECONDS, limit / 2)
+        if now >= self._stores_at:
+            self._slots.break_off_bodies()
+
+    def _close_silent_since(self, now: float) -> None:
+        hurry = 0.0 if self.alive else self.header_seconds - SILENT_STOP_SECONDS
+        for conn, deadline in list(self._silent.items()):
+            if now < deadline - hurry:
+                break
+            self._close_silent(conn)
+
+    def _close_idle(self, address: str | None = None) -> bool:
+        """Make room: close the longest idle connection, of one address or of any; False if none.
+
+        First those that linger after their last answer, then those that never sent a byte. New ones
+        have time for their first bytes.
+        """
+        latest = time.monotonic() - PROMPT_SECONDS
+        for conns, close in (
+            (self._lingering, self._lingering.end),
+            (self._silent, self._close_silent),
+            (self.keepalived_conns, self._close_kept),
+        ):
+            for conn in conns:
+                if conn.idle_since < latest and address in {None, conn.address}:
+                    close(conn)
+                    return True
+        return False
+
+    def _close_silent(self, conn: Any) -> None:
+        del self._silent[conn]
+        self._close_polled(conn)
+
+    def _close_kept(self, conn: Any) -> None:
+        self.keepalived_conns.remove(conn)
+        self._close_polled(conn)
+
+    def _close_polled(self, conn: Any) -> None:
+        with suppress(OSError, KeyError, ValueError):
+            self.poller.unregister(conn.sock)
+        self._let_go(conn)
+
+    def _end_slowest_headers(self) -> None:
+        limit = time.monotonic() + self.header_seconds - PROMPT_SECONDS
+        for conn, deadline in list(self._reading_headers.items()):
+            if deadline < limit:
+                self._reading_headers.pop(conn, None)
+                _stop_reading(conn)
+                return
+
+    def _report_crowd(self, address: str) -> None:
+        now = time.monotonic()
+        if now > self._reported_at + REPORT_SECONDS:
+            self._reported_at = now
+            self.log.warning(
+                "Refusing connections of %s, which has as many as SLUICE_CONNECTIONS_PER_ADDRESS "
+                "allows.",
+                address,
+            )
+
+
+def _is_of_client(error: OSError) -> bool:
+    """Whether the connection or the client caused the error, and not a file."""
+    kinds = (ConnectionError, TimeoutError, BlockingIOError, ssl.SSLError)
+    return isinstance(error, kinds) or error.errno in GONE
+
+
+def _has_begun(conn: Any) -> bool:
+    """Whether the first bytes of a new connection are there already, as they usually are."""
+    try:
+        return bool(conn.sock.recv(1, socket.MSG_PEEK))
+    except OSError:  # Not yet, or the connection broke: the poller finds out.
+        return False
+
+
+def _stop_reading(conn: Any) -> None:
+    """End the read of the thread that serves it."""
+    with suppress(OSError):
+        conn.sock.shutdown(socket.SHUT_RD)
+
+
+def _goes_on(conn: Any, follow_seconds: float) -> bool:
+    """Whether the next request on a kept connection is here, or comes within that many seconds."""
+    if conn.parser.unreader.buf.tell():
+        return True
+    poll = select.poll()
+    poll.register(conn.sock, select.POLLIN)
+    return bool(poll.poll(follow_seconds * 1000))
+
+
+def _take_what_tls_holds(conn: Any) -> None:
+    """Move what TLS has already read of the next request, unseen by poll(), to gunicorn's buffer.
+
+    With something in that buffer the thread goes on at once.
+    """
+    unreader = conn.parser.unreader
+    if isinstance(conn.sock, ssl.SSLSocket) and not unreader.buf.tell():
+        count = conn.sock.pending()
+        if count:
+            unreader.unread(conn.sock.recv(count))
+
+
+class SlotTaking:
+    """Middleware: limits how many requests run at once, separately for reads and writes.
+
+    Writers wait for the disk, and readers should not wait for them. A request that waits for its
+    client or for another request gives up its slot. Answers are sent without one.
+    """
+
+    def __init__(self, app: WSGIApplication, count: int) -> None:
+        self._app = app
+        self._reading = Slots(count)
+        self._writing = Slots(count)
+        self._writes: dict[int, dict[str, Any]] = {}
+        self._ending = Lock()
+
+    def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        """Run the request once a slot is free."""
+        if environ["REQUEST_METHOD"] in SAFE_METHODS:
+            with holding(self._reading):
+                return self._app(environ, start_response)
+        key = id(environ)
+        self._writes[key] = environ
+        try:
+            with holding(self._writing):
+                return self._app(environ, start_response)
+        finally:
+            with self._ending:
+                del self._writes[key]
+
+    def break_off_bodies(self) -> None:
+        """End the connections of requests whose bodies are still arriving."""
+        with self._ending:  # A connection may serve its next request afterwards.
+            for environ in list(self._writes.values()):
+                source: BodySource | None = environ.get(SOURCE_KEY)
+                if source is not None and source.remaining != 0:
+                    break_off(environ)

@@ -1,0 +1,112 @@
+"""Runs requests that arrive inside another one as if each had come by itself.
+
+Each is let in anew, takes a slot, is counted, and has a line in the access log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+from app.ingest.inner import INNER_KEY, InnerAnswer, InnerRequest
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication
+
+_OF_OUTER = ("HTTP_CONNECTION", "HTTP_UPGRADE", "HTTP_X_REQUEST_ID", "gunicorn.socket")
+_OF_HANDSHAKE = "HTTP_SEC_WEBSOCKET_"
+
+LogAccess = Callable[[Any, Any, dict[str, Any], timedelta], None]
+"""As of gunicorn's logger: the answer, the request, its environment, and how long it took."""
+
+
+class InnerRequestMiddleware:
+    """Lets a request that asks for another protocol run requests inside it."""
+
+    def __init__(
+        self, app: WSGIApplication, *, log: LogAccess, is_ending: Callable[[], bool]
+    ) -> None:
+        self._app = app
+        self._log = log
+        self._is_ending = is_ending
+
+    def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        """Run the request."""
+        if "HTTP_UPGRADE" in environ:
+            environ[INNER_KEY] = RunningInside(
+                self._app, environ, log=self._log, is_ending=self._is_ending
+            )
+        return self._app(environ, start_response)
+
+
+class _Sent:
+    """An answer for the access log."""
+
+    status_code = 0
+    sent = 0
+
+
+class RunningInside:
+    """Runs those of one connection; `environ` is that of the outer request as it was received."""
+
+    def __init__(
+        self,
+        app: WSGIApplication,
+        environ: dict[str, Any],
+        *,
+        log: LogAccess,
+        is_ending: Callable[[], bool],
+    ) -> None:
+        self._app = app
+        self._is_ending = is_ending
+        self._outer = {
+            key: value
+            for key, value in environ.items()
+            if key not in _OF_OUTER and not key.startswith(_OF_HANDSHAKE)
+        }
+        self._log = log
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the worker stops."""
+        return self._is_ending()
+
+    def run(self, inner: InnerRequest) -> InnerAnswer:
+        """The answer to one."""
+        environ, sent = self._environ(inner), _Sent()
+        retry_after: str | None = None
+
+        def start_response(
+            status: str, headers: list[tuple[str, str]], _error: object = None, /
+        ) -> Callable[[bytes], object]:
+            nonlocal retry_after
+            sent.status_code = int(status[:3])
+            retry_after = next((text for name, text in headers if name == "Retry-After"), None)
+            return lambda _data: None
+
+        began_at = datetime.now(UTC)
+        parts = self._app(environ, start_response)
+        try:
+            body = b"".join(parts)
+        finally:
+            if (close := getattr(parts, "close", None)) is not None:
+                close()
+        sent.sent = len(body)
+        self._log(sent, None, environ, datetime.now(UTC) - began_at)
+        return InnerAnswer(sent.status_code, retry_after, body)
+
+    def _environ(self, inner: InnerRequest) -> dict[str, Any]:
+        return {
+            **self._outer,
+            **{f"HTTP_{name.upper().replace('-', '_')}": v for name, v in inner.headers.items()},
+            "REQUEST_METHOD": "POST",
+            "PATH_INFO": inner.path,
+            "RAW_URI": f"{inner.path}?{inner.query}",
+            "QUERY_STRING": inner.query,
+            "CONTENT_TYPE": "application/octet-stream",
+            "CONTENT_LENGTH": str(len(inner.body)),
+            "HTTP_ACCEPT": "application/json",
+            "wsgi.input": BytesIO(inner.body),
+        }

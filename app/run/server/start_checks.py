@@ -1,0 +1,178 @@
+"""What can prevent a start; each message says what to do."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import stat
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from app.core.cells import Grid
+from app.core.nodes import NodeState
+from app.db.nodes import LEASE_SECONDS, NodeRecords
+from app.run.server.tmpfiles import cleaning_age
+from app.settings import PREFIX, Settings
+from app.settings.staging import count_uploads, remembered_staging, rename_former_note
+from app.storage.folder_owner import shown, user_name
+from app.storage.local.folder import make_private_folder
+
+RELEASE_SECONDS = 1.0
+"""How long to wait for a port in use: a server killed a moment ago is about to release it."""
+
+
+_PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE})
+"""Errors of a disk or a machine that pass, whatever the settings."""
+
+SYSTEMD = Path("/run/systemd/system")
+"""There if systemd runs (sd_booted(3)), and so cleans temporary folders."""
+
+
+class StartRefused(Exception):
+    """The message says why, and what to do."""
+
+
+def require_usable_folders(settings: Settings) -> None:
+    """Create both folders; raise `StartRefused` if one cannot be used, or spoils the other.
+
+    A disk that is full or cannot be written for now is no mistake of the settings: the server
+    starts, and `/readyz` reports it.
+    """
+    _require_apart(settings)
+    rename_former_note(settings.data_dir)
+    data = settings.data_dir if settings.storage else settings.library_dir
+    for path, variable in ((settings.staging_dir, "STAGING_DIR"), (data, "DATA_DIR")):
+        _require_own(path, variable)
+        try:
+            make_private_folder(path)
+            os.scandir(path).close()
+        except OSError as error:
+            if error.errno not in _PASSING:
+                raise StartRefused(
+                    f"{shown(path)} cannot be used: {error.strerror}. Set {PREFIX}{variable} to a "
+                    "folder that this server may create and write."
+                ) from error
+
+
+def _require_apart(settings: Settings) -> None:
+    """The staging folder may be the data folder or lie in it, but not where other files are kept.
+
+    An upload would be published onto itself, and then removed.
+    """
+    staging = settings.staging_dir.resolve()
+    for taken in (settings.library_dir, settings.data_dir / "media"):
+        if staging.is_relative_to(taken.resolve()):
+            raise StartRefused(
+                f"The staging folder {shown(settings.staging_dir)} is in {shown(taken)}, where "
+                f"other files are kept. Set {PREFIX}STAGING_DIR to another folder, as in "
+                f"{shown(settings.data_dir / 'staging')}."
+            )
+
+
+def _require_own(path: Path, variable: str) -> None:
+    with suppress(OSError):
+        found = path.lstat()
+        if stat.S_ISLNK(found.st_mode):
+            raise StartRefused(
+                f"{shown(path)} is a symbolic link. Set {PREFIX}{variable} to a folder that is not "
+                "a link."
+            )
+        if found.st_uid not in {os.geteuid(), 0}:
+            raise StartRefused(
+                f"{shown(path)} belongs to {user_name(found.st_uid)}, and would be closed to this "
+                f"server. Set {PREFIX}{variable} to a folder of your own."
+            )
+
+
+def staging_warnings(settings: Settings, *, is_systemd: bool | None = None) -> list[str]:
+    """What could remove unfinished uploads, or hide them."""
+    found = []
+    age = cleaning_age(settings.staging_dir) if _runs(is_systemd) else None
+    if age is not None and settings.expiry_seconds > age.seconds:
+        found.append(
+            f"systemd-tmpfiles removes what lies unchanged in {age.path} for "
+            f"{age.seconds / 86_400:g} days ({age.file}): unfinished uploads end then, and not "
+            f"after {PREFIX}EXPIRY_SECONDS ({settings.expiry_seconds / 86_400:g} days). Set "
+            f"{PREFIX}STAGING_DIR to a folder elsewhere"
+        )
+    before = remembered_staging(settings.data_dir)
+    if before is not None and before != settings.staging_dir and (left := count_uploads(before)):
+        found.append(
+            f"{left} files of unfinished uploads are in {shown(before)}, the staging folder of the "
+            f"last start: uploads without their file end. To go on with them, set "
+            f"{PREFIX}STAGING_DIR to it"
+        )
+    return found
+
+
+def _runs(is_systemd: bool | None) -> bool:
+    return SYSTEMD.is_dir() if is_systemd is None else is_systemd
+
+
+def require_room_for_cells(settings: Settings) -> None:
+    """Raise `StartRefused` if a cell of the longest file does not fit into the spools.
+
+    Whether or not its client declares how long it is.
+    """
+    longest = settings.max_upload_bytes
+    least = max(Grid.of(known).largest_bytes(longest) for known in (longest, None))
+    if settings.storage and settings.spool_bytes < least:
+        raise StartRefused(
+            f"A file of {longest} bytes may go to the bucket in parts of {least}, "
+            f"which {PREFIX}SPOOL_BYTES={settings.spool_bytes} cannot hold. Set it to at least "
+            f"{least}, or lower {PREFIX}MAX_UPLOAD_BYTES."
+        )
+
+
+def require_only_node(nodes: NodeRecords, *, release_seconds: float = LEASE_SECONDS) -> None:
+    """Raise `StartRefused` if other nodes share the records, though files are on their disks.
+
+    Each would miss the files of the others, and end their uploads. Waits for the lease of a server
+    that was killed to end.
+    """
+    deadline = time.monotonic() + release_seconds
+    while others := [node for node in nodes.all() if node.state is not NodeState.GONE]:
+        if time.monotonic() > deadline:
+            raise StartRefused(
+                f"{others[0].report.address} is running with the same database, and {PREFIX}"
+                "STORAGE is empty: its files are on its own disk, where this server does not find "
+                f"them. Set {PREFIX}STORAGE on every node to the bucket that they share, or "
+                f"{PREFIX}DATABASE_URL to a database of this server alone."
+            )
+        time.sleep(0.2)
+
+
+def require_free_address(host: str, port: int, *, release_seconds: float = RELEASE_SECONDS) -> None:
+    """Raise `StartRefused` unless this process may listen there."""
+    deadline = time.monotonic() + release_seconds
+    while (error := _bind_error(host, port)) is not None:
+        if error.errno != errno.EADDRINUSE or time.monotonic() > deadline:
+            raise StartRefused(_explain(error, host, port))
+        time.sleep(0.05)
+
+
+def _bind_error(host: str, port: int) -> OSError | None:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host.strip("[]"), port))
+            probe.listen()
+        except OSError as error:
+            return error
+    return None
+
+
+def _explain(error: OSError, host: str, port: int) -> str:
+    if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+        return f"{host} is not an address of this machine. Set {PREFIX}HOST to one that is."
+    if error.errno == errno.EADDRINUSE:
+        return (
+            f"Port {port} is in use. Stop the program that uses it "
+            f"(`ss -ltnp 'sport = :{port}'` shows which), or set {PREFIX}PORT to another port."
+        )
+    if error.errno == errno.EACCES:
+        return f"This user may not listen on port {port}. Set {PREFIX}PORT to one above 1023."
+    return f"Cannot listen on {host}, port {port}: {error.strerror}."

@@ -1,0 +1,428 @@
+"""Serves until it is stopped: gunicorn and other workers side by side.
+
+python -m app.run.server.supervisor
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+from types import FrameType
+from typing import TYPE_CHECKING
+
+
+def _end_at_once(number: int, _frame: FrameType | None) -> None:
+    """End a server that has not begun to serve, in one line."""
+    os.write(2, f"Stopped by {signal.Signals(number).name} while starting.\n".encode())
+    if number == signal.SIGINT:
+        os._exit(INTERRUPTED)
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+    os._exit(128 + number)  # Process 1 of a container is not ended by its own signals.
+
+
+INTERRUPTED = 130
+"""The exit status of a start that Ctrl-C ended, as shells have it."""
+
+if __name__ == "__main__":
+    # Collections would look for garbage among what is imported: a tenth of the time that it takes.
+    gc.disable()
+    # Before the other imports, which take most of the start.
+    for _number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(_number) is not signal.SIG_IGN:
+            signal.signal(_number, _end_at_once)
+
+import logging
+import select
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
+from functools import partial
+from multiprocessing.process import BaseProcess
+from secrets import token_hex
+
+from app.core.errors import UploadError
+from app.db.errors import operator_message
+from app.db.this_node import VARIABLE as NODE_VARIABLE
+from app.db.this_node import new_name, this_node
+from app.http.services import Services
+from app.run.build import build_services
+from app.run.monitoring.folder import MetricsFolder
+from app.run.server.access_log import configure_logging
+from app.run.server.child_processes import (
+    RELOAD_SIGNAL,
+    START_VARIABLE,
+    SUPERVISOR_VARIABLE,
+    KeptRunning,
+    Work,
+    await_checks,
+    describe_status,
+    fork,
+    import_main,
+    import_spared,
+    run_module,
+    spare_imported,
+)
+from app.run.server.start_checks import (
+    StartRefused,
+    require_free_address,
+    require_only_node,
+    require_room_for_cells,
+    require_usable_folders,
+    staging_warnings,
+)
+from app.run.server.terminal import say_goodbye, say_stopping
+from app.settings import PREFIX, Settings, SettingsError, from_env, unknown_variables
+from app.settings.staging import choose_staging, remember_staging
+from app.storage.base import Problem
+from app.storage.folder_lock import FolderLocked, lock_data_folder
+from app.storage.folder_owner import shown
+from app.uploads.storage_identity import WrongStorage
+
+if TYPE_CHECKING:
+    from app.storage.s3.bucket import Bucket
+
+POLL_SECONDS = 0.2
+
+SERVING_SECONDS = 10.0
+"""The other workers begin once the web server answers, or after this time: it needs the processor
+first, also for its calibration, which encodes a film."""
+
+END_SECONDS = 10.0
+"""How long the workers have to end after the web server. They need a second; one that waits for a
+dead database would never end."""
+
+BUCKET_SECONDS = 10.0
+"""How long the start waits for each answer of the object store."""
+
+STOPPING = (signal.SIGTERM, signal.SIGINT)
+
+HARMLESS = (signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
+"""Signals that would end a process by default, and mean nothing here."""
+
+WEB = ["gunicorn", "-c", "python:app.run.server.gunicorn_conf", "wsgi:app"]
+WORKERS = {
+    "background worker": "app.run.server.background_worker",
+    "media worker": "app.run.server.media_worker",
+}
+NODE_WORKERS = {"node worker": "app.run.server.node_worker"}
+"""By name, as they import prometheus-client, which reads the folder of metrics at import. The node
+worker runs only where other nodes may share the records."""
+
+log = logging.getLogger(__name__)
+
+
+class Supervisor:
+    """Runs all processes, until the web server ends or a signal arrives."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        lock: int | None,
+        *,
+        web: Work,
+        import_workers: Callable[[], Mapping[str, Work]],
+        prepare: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`prepare` may refuse the start: the web server opens its port only after it.
+
+        It runs, and the workers' modules are imported, while the web server imports its own.
+        """
+        self._settings = settings
+        self._lock = lock
+        self._web = web
+        self._import_workers = import_workers
+        self._prepare = prepare
+        self._start_socket, self._start_socket_of_web = socket.socketpair()
+        self.is_prepared = False
+        self._is_stopped_by_hangup = False
+        self._arrived: list[int] = []
+        self._stopping: list[int] = []
+
+    def run(self) -> int:
+        """Serve; the web server's exit status, 0 after a signal. Raises what `prepare` raises."""
+        # Whoever started us may ignore it, and we inherit that: the kernel would then forget a
+        # process that ends, with its status, and no one would restart it.
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        self._is_stopped_by_hangup = not _ignores_hangup() and _has_terminal()
+        for number in HARMLESS:
+            signal.signal(number, self._note)
+        web = self._fork_web()
+        workers: list[KeptRunning] = []
+        try:
+            self._prepare()
+            self.is_prepared = True
+            for number in (*STOPPING, signal.SIGHUP):
+                signal.signal(number, self._note)
+            with suppress(OSError):  # It has ended, which we notice below.
+                self._start_socket.send(b"1")
+            for name, work in self._import_workers().items():
+                workers.append(KeptRunning(partial(self._fork, work), name=name))
+            self._wait_until_served(web)
+            self._serve_until_told(web, workers)
+        finally:
+            # Whatever failed: our caller lets the next server in, and ours must have ended by then.
+            _end(web, workers)
+        return 0 if self._stopping else web.exitcode or 0
+
+    def _fork_web(self) -> BaseProcess:
+        """The web server, with its end of the socket, which it keeps if it replaces its program."""
+        descriptor = self._start_socket_of_web.fileno()
+        os.set_inheritable(descriptor, True)
+        os.environ[START_VARIABLE] = str(descriptor)
+        web = self._fork(self._web)
+        del os.environ[START_VARIABLE]
+        self._start_socket_of_web.close()
+        return web
+
+    def _wait_until_served(self, web: BaseProcess) -> None:
+        deadline = time.monotonic() + SERVING_SECONDS
+        while web.exitcode is None and not self._arrived and time.monotonic() < deadline:
+            if select.select([self._start_socket], [], [], POLL_SECONDS)[0]:
+                break
+        # Every web worker writes a byte. Nobody reads those of later ones, which must not block.
+        self._start_socket.close()
+
+    def _serve_until_told(self, web: BaseProcess, workers: Sequence[KeptRunning]) -> None:
+        """After SIGTERM, go on serving without being ready, until load balancers have noticed."""
+        self._look_after(web, workers, lambda: not self._stopping)
+        if not self._stopping:
+            log.error("the web server ended with %s", describe_status(web.exitcode or 0))
+            return
+        say_stopping(self._settings)
+        this_node(self._settings.data_dir).leave()
+        ends_at = time.monotonic() + self._settings.drain_seconds
+        self._look_after(
+            web,
+            workers,
+            lambda: self._stopping == [signal.SIGTERM] and time.monotonic() < ends_at,
+        )
+
+    def _look_after(
+        self, web: BaseProcess, workers: Sequence[KeptRunning], is_wanted: Callable[[], bool]
+    ) -> None:
+        """Obey signals and restart workers that die, until told to stop or the web server ends."""
+        while is_wanted() and web.exitcode is None:
+            for worker in workers:
+                worker.look_after()
+            time.sleep(POLL_SECONDS)
+            while self._arrived:
+                self._obey(self._arrived.pop(0), web)
+
+    def _obey(self, number: int, web: BaseProcess) -> None:
+        name = signal.Signals(number).name
+        if number in STOPPING or (number == signal.SIGHUP and self._is_stopped_by_hangup):
+            log.info("%s: the server stops", name)
+            self._stopping.append(number)
+        elif number == signal.SIGHUP:
+            log.info("%s: the web server replaces its workers", name)
+            with suppress(ProcessLookupError):  # It has just ended.
+                os.kill(web.pid or 0, RELOAD_SIGNAL)
+        else:
+            log.info("%s: ignored", name)
+
+    def _fork(self, work: Work) -> BaseProcess:
+        """A process without our lock: one that outlives us must not keep out the next server.
+
+        Nor with our end of the socket: the web server notices by it that we have ended.
+        """
+
+        def begin() -> None:
+            self._start_socket.close()
+            if self._lock is not None:
+                os.close(self._lock)
+            work()
+
+        return fork(begin)
+
+    def _note(self, number: int, _frame: FrameType | None) -> None:
+        """Only notes it: the signal may have interrupted anything."""
+        self._arrived.append(number)
+
+
+def _ignores_hangup() -> bool:
+    """Whether our starter said so, as `nohup` does."""
+    return signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+
+
+def _has_terminal() -> bool:
+    """Whether a terminal controls this process: its end sends SIGHUP."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True
+
+
+def _end(web: BaseProcess, workers: Sequence[KeptRunning]) -> None:
+    web.terminate()
+    for worker in workers:
+        worker.stop()
+    web.join()
+    deadline = time.monotonic() + END_SECONDS
+    for worker in workers:
+        worker.wait(deadline - time.monotonic())
+
+
+def _serve() -> None:
+    """Become gunicorn.
+
+    Arguments of the operator's own may choose workers such as gevent's. Those replace sockets and
+    locks before anything else imports them, so they need an interpreter that has imported nothing.
+    """
+    if os.environ.get("GUNICORN_CMD_ARGS"):
+        await_checks()
+        os.execv(sys.executable, [sys.executable, "-m", *WEB])  # noqa: S606 - without a shell
+    import_spared("app.run.factory")  # By name: app.run.server knows no application.
+    await_checks()
+    run_module(*WEB)
+
+
+def main() -> int:
+    """Check the settings, folders and port, then the records and the bytes, and serve."""
+    spare_imported()
+    try:
+        settings = from_env(os.environ)
+        configure_logging(settings.log_level, settings.log_format)
+        _report_settings(settings)
+        require_usable_folders(settings)
+        require_room_for_cells(settings)
+        lock = lock_data_folder(settings.data_dir)
+        require_free_address(settings.host, settings.port)
+    except UploadError as error:
+        return _refused(operator_message(error))
+    except (SettingsError, StartRefused, FolderLocked) as error:
+        return _refused(error)
+    try:
+        return _run(settings, lock)
+    except (StartRefused, WrongStorage) as error:
+        return _refused(error)
+    finally:
+        if lock is not None:
+            os.close(lock)
+
+
+def _run(settings: Settings, lock: int | None) -> int:
+    _report_staging(settings)
+    _tell_children(settings)
+    modules = WORKERS | (NODE_WORKERS if settings.database_url else {})
+    metrics = MetricsFolder(settings.data_dir)
+    metrics.open()
+    supervisor = Supervisor(
+        settings,
+        lock,
+        web=_serve,
+        import_workers=lambda: {name: import_main(each) for name, each in modules.items()},
+        prepare=partial(_prepare, settings),
+    )
+    try:
+        with closing(metrics):
+            return supervisor.run()
+    finally:
+        if supervisor.is_prepared:
+            _sign_off(settings)
+            say_goodbye()
+
+
+def _refused(reason: object) -> int:
+    sys.stderr.write(f"{reason}\n")
+    return 2
+
+
+def _report_settings(settings: Settings) -> None:
+    """Log what the operator may have meant otherwise."""
+    for line in unknown_variables(os.environ):
+        log.warning("%s", line)
+    if settings.smtp_url == "" and f"{PREFIX}MAIL_FROM" in os.environ:
+        log.warning("%sMAIL_FROM has no effect without %sSMTP_URL", PREFIX, PREFIX)
+
+
+def _sign_off(settings: Settings) -> None:
+    """Remove this server from the database once all of its processes have ended."""
+    services = build_services(settings)
+    services.database.checkpoint()
+    if services.nodes is not None:
+        with closing(services.database), suppress(UploadError):  # Then the lease just runs out.
+            services.nodes.remove(services.node.name)
+
+
+def _tell_children(settings: Settings) -> None:
+    """Pass on our process id, a name for this server, and the staging folder."""
+    os.environ[SUPERVISOR_VARIABLE] = str(os.getpid())
+    os.environ[NODE_VARIABLE] = new_name()
+    os.environ[f"{PREFIX}STAGING_DIR"] = str(settings.staging_dir)
+
+
+def _prepare(settings: Settings) -> None:
+    """Done here, so that problems of the database are reported once, in one line."""
+    try:
+        _prepare_services(build_services(settings))
+    except UploadError as error:
+        raise StartRefused(operator_message(error)) from error
+    # Its default depends on existing folders, so the library remembers it.
+    remember_staging(settings.data_dir, settings.staging_dir)
+    _report_problems(settings)
+
+
+def _prepare_services(services: Services) -> None:
+    with closing(services.database):
+        services.prepare()
+        if services.nodes is not None and services.bucket is None:
+            require_only_node(services.nodes)
+        services.prepare_storage()
+        # From here on the clock may change. If this check fails, the worker has to do it first.
+        with suppress(UploadError):
+            services.housekeeping.start()
+        if not services.settings.is_open:
+            _invite_first_administrator(services)
+
+
+def _invite_first_administrator(services: Services) -> None:
+    """Show a link that sets the server up, until somebody has."""
+    code = services.identity.invitations.to_set_up()
+    if code is not None:
+        log.warning(
+            "nobody administers this server yet: open %s/set-up/%s within 24 hours (from another "
+            "machine, with this one's name), or run flask --app wsgi users add EMAIL --admin",
+            services.settings.link_url,
+            code,
+        )
+
+
+def _report_staging(settings: Settings) -> None:
+    if f"{PREFIX}STAGING_DIR" not in os.environ:
+        choice = choose_staging(settings.data_dir)
+        log.info("unfinished uploads are in %s: %s", shown(choice.path), choice.reason)
+
+
+def _report_problems(settings: Settings) -> None:
+    """Report at the start what would make uploads fail later, or lets everybody in."""
+    for line in staging_warnings(settings):
+        log.warning("%s", line)
+    services = build_services(settings)
+    problems = services.problems()
+    if services.bucket is not None and not any(problem.is_fatal for problem in problems):
+        problems += _bucket_problems(services.bucket)
+    for problem in problems:
+        severity = "error" if problem.is_fatal else "warning"
+        sys.stderr.write(f"{severity}: {problem.detail}\n")
+    if problems:
+        staging, library = shown(settings.staging_dir), shown(settings.library_dir)
+        sys.stderr.write(f"staging: {staging}, library: {library}\n")
+
+
+def _bucket_problems(bucket: Bucket) -> list[Problem]:
+    from app.storage.s3.check import Grade, check_quickly  # noqa: PLC0415 - only with a bucket
+
+    finding = check_quickly(bucket.within(BUCKET_SECONDS), token_hex(8))
+    if finding.grade is Grade.FINE:
+        return []
+    is_fatal = finding.grade is Grade.FATAL
+    return [Problem("bucket", f"the bucket: {finding.detail}", is_fatal=is_fatal)]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,138 @@
+"""How much of its quota each project uses, counted in the transactions that change it.
+
+Every upload that has not ended counts with its whole length, whether or not its bytes have arrived;
+one through a link with its reservation, as strangers may claim what they never send. One of a
+member whose length is not known is not counted until it is: until then it may not outgrow what is
+left, and the others may not have what it has received. While a concatenation and its parts both
+exist, both count: both take space.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, bindparam, func, or_, select, update
+
+from app.core.errors import EntryNotFound, over_quota
+from app.core.lifecycle import GONE
+from app.core.upload import Upload
+from app.db.access_tables import projects
+from app.db.driver import fetch, run
+from app.db.engine import Database
+from app.db.tables import IS_WITHOUT_LENGTH, uploads
+
+_CHANGED = (
+    update(projects)
+    .where(projects.c.id == bindparam("project"))
+    .values(used_bytes=projects.c.used_bytes + bindparam("more"))
+)
+
+_CHANGED_WITHIN_QUOTA = _CHANGED.where(
+    or_(
+        projects.c.quota_bytes.is_(None),
+        projects.c.used_bytes + bindparam("more") <= projects.c.quota_bytes,
+    )
+)
+
+_QUOTA = select(projects.c.quota_bytes, projects.c.used_bytes).where(
+    projects.c.id == bindparam("project")
+)
+
+_UNCOUNTED = select(uploads.c.received).where(
+    uploads.c.owner == bindparam("project"),
+    IS_WITHOUT_LENGTH,
+    uploads.c.reserved.is_(None),
+    uploads.c.id != bindparam("but"),
+)
+
+
+class ProjectQuotas:
+    """Counts the bytes of projects, and refuses what does not fit."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def observe(self, connection: Connection, before: Upload | None, after: Upload | None) -> None:
+        """Count a change of an upload in its transaction; raises as `check` does."""
+        upload = after or before
+        more = _held_bytes(after) - _held_bytes(before)
+        if upload is None:
+            return
+        if not more and before is not None:
+            return
+        statement = _CHANGED_WITHIN_QUOTA if more > 0 else _CHANGED
+        if run(connection, statement, {"project": upload.owner, "more": more}):
+            if more > 0:
+                _refuse(connection, upload.owner, more, but=upload.id, is_counted=True)
+            return
+        if before is None and not fetch(connection, _QUOTA, {"project": upload.owner}):
+            raise EntryNotFound("There is no such project.")  # It was removed a moment ago.
+        _refuse(connection, upload.owner, more, but=upload.id)
+
+    def check(self, project: str, length: int) -> None:
+        """Raise `QuotaExceeded` or `LargerThanQuota` unless the project has `length` bytes left.
+
+        For an early answer: others may take what is left before a record does.
+        """
+        with self._database.read() as connection:
+            _refuse(connection, project, length)
+
+    def check_growth(self, upload: Upload, length: int) -> None:
+        """Raise as `check` does unless an upload of unknown length may get `length` bytes."""
+        with self._database.read() as connection:
+            _refuse(connection, upload.owner, length - upload.held_bytes, but=upload.id)
+
+    def largest(self, upload: Upload, limit: int) -> int:
+        """How many bytes an upload of unknown length may have, at most `limit`."""
+        with self._database.read() as connection:
+            found = _left_and_quota(connection, upload.owner, but=upload.id)
+        return limit if found is None else max(0, min(limit, found[0] + upload.held_bytes))
+
+    def recount(self) -> dict[str, tuple[int, int]]:
+        """Count all projects anew; those whose count was wrong, with it and the right one."""
+        counted = (
+            select(func.coalesce(func.sum(func.coalesce(uploads.c.reserved, uploads.c.length)), 0))
+            .where(uploads.c.owner == projects.c.id, uploads.c.state.not_in(GONE))
+            .scalar_subquery()
+        )
+        wrong = select(projects.c.id, projects.c.used_bytes, counted.label("right"))
+        with self._database.write() as connection:
+            rows = connection.execute(wrong.where(projects.c.used_bytes != counted)).all()
+            for row in rows:
+                right = update(projects).where(projects.c.id == row.id)
+                connection.execute(right.values(used_bytes=row.right))
+        return {row.id: (row.used_bytes, row.right) for row in rows}
+
+
+def _held_bytes(upload: Upload | None) -> int:
+    return 0 if upload is None else upload.held_bytes
+
+
+def _left_and_quota(
+    connection: Connection, project: str, *, but: str = ""
+) -> tuple[int, int] | None:
+    """What is left of the quota for the upload with the id `but`, and the quota; None without one.
+
+    What is left is below zero if uploads of unknown length have received too much together.
+    """
+    rows = fetch(connection, _QUOTA, {"project": project})
+    if not rows or rows[0][0] is None:
+        return None
+    quota, used = rows[0]
+    return quota - used - _uncounted_bytes(connection, project, but), quota
+
+
+def _refuse(
+    connection: Connection, project: str, length: int, *, but: str = "", is_counted: bool = False
+) -> None:
+    """Raise unless `length` bytes fit, which may be counted as used already."""
+    found = _left_and_quota(connection, project, but=but)
+    if found is None:
+        return
+    left, quota = found[0] + (length if is_counted else 0), found[1]
+    if length > left:
+        raise over_quota(length, left=max(0, left), quota=quota)
+
+
+def _uncounted_bytes(connection: Connection, project: str, but: str) -> int:
+    """What the project's uploads of unknown length have received, except the one with that id."""
+    rows = fetch(connection, _UNCOUNTED, {"project": project, "but": but})
+    return sum(received.total for (received,) in rows)

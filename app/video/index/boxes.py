@@ -1,0 +1,209 @@
+"""Boxes: the units an MP4 or MOV file is made of (ISO/IEC 14496-12, section 4.2)."""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+
+from app.video.index.errors import NotIndexable
+
+ReadAt = Callable[[int, int], bytes]
+"""Takes an offset into the file and a number of bytes, and returns them; fewer at its end."""
+
+MAX_BOXES_IN_A_BOX = 10_000
+"""The children of a box beyond these are not looked at."""
+
+MAX_TOP_LEVEL_BOXES = 500_000
+"""A file with more is not indexed. A fragment is two of them: these are 70 hours of one second."""
+
+LARGEST_32_BIT = 0xFFFF_FFFF
+LARGEST_64_BIT = 0xFFFF_FFFF_FFFF_FFFF
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A box in memory."""
+
+    kind: bytes
+    payload: memoryview
+    raw: memoryview
+    """The payload and the header before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileBox:
+    """A box at the top level of a file, as offsets into it."""
+
+    kind: bytes
+    start: int
+    payload_start: int
+    end: int
+    is_whole: bool
+    """False if it claims to reach beyond the file, with which it ends here."""
+
+
+def damaged(detail: str) -> NotIndexable:
+    """The error for a box that contradicts itself; `detail` is a clause about it."""
+    return NotIndexable("damaged", f"The index of the video is damaged: {detail}.")
+
+
+class Fields:
+    """The fields of a box, read one after another; raises `NotIndexable` past its end."""
+
+    def __init__(self, payload: memoryview) -> None:
+        self._payload = payload
+        self.position = 0
+
+    @property
+    def remaining(self) -> int:
+        """Bytes not yet read."""
+        return len(self._payload) - self.position
+
+    def take(self, count: int) -> memoryview:
+        """The next `count` bytes."""
+        if count > self.remaining:
+            raise damaged("a box ends early")
+        taken = self._payload[self.position : self.position + count]
+        self.position += count
+        return taken
+
+    def unsigned(self, size: int) -> int:
+        """The next unsigned number of `size` bytes."""
+        return int.from_bytes(self.take(size), "big")
+
+    def signed(self, size: int) -> int:
+        """The next signed number of `size` bytes."""
+        return int.from_bytes(self.take(size), "big", signed=True)
+
+    def version_and_flags(self) -> tuple[int, int]:
+        """What a full box begins with (section 4.2.2)."""
+        return self.unsigned(1), self.unsigned(3)
+
+    def rest(self) -> memoryview:
+        """All that has not been read."""
+        return self.take(self.remaining)
+
+
+def boxes_in(payload: memoryview) -> Iterator[Box]:
+    """The boxes that `payload` consists of; ends at the first one whose size is impossible."""
+    return islice(_boxes_in(payload), MAX_BOXES_IN_A_BOX)
+
+
+def _boxes_in(payload: memoryview) -> Iterator[Box]:
+    position = 0
+    while (
+        header := _header(payload[position : position + 16], len(payload) - position)
+    ) is not None:
+        kind, header_size, size = header
+        raw = payload[position : position + size]
+        if len(raw) < size:
+            return
+        yield Box(kind, raw[header_size:], raw)
+        position += size
+
+
+def children(payload: memoryview) -> dict[bytes, Box]:
+    """The boxes that `payload` consists of, by kind; of several of a kind, the first."""
+    found: dict[bytes, Box] = {}
+    for box in boxes_in(payload):
+        found.setdefault(box.kind, box)
+    return found
+
+
+def descend(payload: memoryview, *path: bytes) -> memoryview | None:
+    """The payload of the first box at the end of `path`; None if there is none."""
+    for kind in path:
+        box = next((box for box in boxes_in(payload) if box.kind == kind), None)
+        if box is None:
+            return None
+        payload = box.payload
+    return payload
+
+
+def file_boxes(read_at: ReadAt, length: int) -> Iterator[FileBox]:
+    """The top level of a file of `length` bytes, read by headers alone.
+
+    What cannot be a box ends the walk.
+    """
+    position = 0
+    for _ in range(MAX_TOP_LEVEL_BOXES):
+        header = _header(memoryview(read_at(position, 16)), length - position)
+        if header is None:
+            return
+        kind, header_size, size = header
+        end = min(position + size, length)
+        yield FileBox(kind, position, min(position + header_size, end), end, end == position + size)
+        position = end
+    raise NotIndexable("too_many_boxes", "The file consists of too many pieces to be indexed.")
+
+
+def _header(start: memoryview, available: int) -> tuple[bytes, int, int] | None:
+    """Kind, size of the header and size of the box; None if no box can begin so."""
+    if len(start) < 8 or available < 8:
+        return None
+    size, kind, header_size = int.from_bytes(start[:4], "big"), bytes(start[4:8]), 8
+    if size == 1 and len(start) >= 16:
+        size, header_size = int.from_bytes(start[8:16], "big"), 16
+    elif size == 0:
+        size = available
+    return (kind, header_size, size) if size >= header_size else None
+
+
+def numbers(code: str, data: memoryview) -> array[int]:
+    """Big-endian numbers as an array of type `code`, without what follows the last whole one."""
+    values = array(code)
+    values.frombytes(data[: len(data) - len(data) % values.itemsize])
+    if sys.byteorder == "little":
+        values.byteswap()
+    return values
+
+
+def big_endian(values: array[int]) -> bytes:
+    """The bytes of `values` as they are stored in a box."""
+    stored = values[:]
+    if sys.byteorder == "little":
+        stored.byteswap()
+    return stored.tobytes()
+
+
+def box(kind: bytes, *payload: bytes | memoryview) -> bytes:
+    """A box, with a 64-bit size where it needs one."""
+    return b"".join((box_header(kind, sum(map(len, payload))), *payload))
+
+
+def box_header(kind: bytes, length: int) -> bytes:
+    """The header of a box with `length` bytes of payload."""
+    if length + 8 <= LARGEST_32_BIT:
+        return (length + 8).to_bytes(4, "big") + kind
+    return b"\0\0\0\1" + kind + (length + 16).to_bytes(8, "big")
+
+
+def full_box(kind: bytes, version: int, flags: int, *payload: bytes | memoryview) -> bytes:
+    """A box that begins with a version and flags."""
+    return box(kind, bytes((version,)), flags.to_bytes(3, "big"), *payload)
+
+
+def media_header(length: int) -> bytes:
+    """The header of an `mdat` box with `length` bytes of payload."""
+    return box_header(b"mdat", length)
+
+
+def rewritten(
+    original: Box, replacements: Mapping[bytes, bytes], *, inside: frozenset[bytes]
+) -> list[bytes | memoryview]:
+    """A box in which boxes of some kinds are replaced, or dropped if replaced by b"", in pieces.
+
+    Replacements are looked for in `original` and, below it, in boxes of the kinds `inside`.
+    """
+    pieces: list[bytes | memoryview] = []
+    for child in boxes_in(original.payload):
+        if child.kind in replacements:
+            pieces.append(replacements[child.kind])
+        elif child.kind in inside:
+            pieces += rewritten(child, replacements, inside=inside - {child.kind})
+        else:
+            pieces.append(child.raw)
+    return [box_header(original.kind, sum(map(len, pieces))), *pieces]

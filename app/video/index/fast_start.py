@@ -1,0 +1,228 @@
+"""A movie as players want it, `play.mp4`: the index first, then the media, which is not copied."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, chain
+from operator import add
+
+from app.core.ranges import ByteRange
+from app.video.index.boxes import (
+    LARGEST_32_BIT,
+    ReadAt,
+    big_endian,
+    box_header,
+    boxes_in,
+    children,
+    descend,
+    media_header,
+    numbers,
+    rewritten,
+)
+from app.video.index.edits import fitted
+from app.video.index.key_frames import MOST_LOOKED_AT, independent_key_frames
+from app.video.index.movie import Movie
+from app.video.index.movie_boxes import (
+    Chunk,
+    chunk_table,
+    key_frame_table,
+    movie_box,
+    sample_tables,
+    track_box,
+)
+from app.video.index.samples import Samples
+from app.video.index.tables import chunk_offsets
+from app.video.index.tracks import Track
+from app.video.index.virtual_file import Piece
+
+_LONGEST_HEAD = 1 << 30
+"""Bytes; above all that the limits of `read_movie` allow."""
+
+_DESCRIPTIONS = frozenset((b"tref", b"udta", b"tapt", b"meta"))
+_PATH_TO_TABLES = (b"mdia", b"minf", b"stbl")
+_CHUNK_TABLES = {b"stco": "I", b"co64": "Q"}
+
+_OTHER_STARTS = frozenset((b"stps", b"sgpd", b"sbgp"))
+"""Tables that name pictures to begin at that are not independent: Chromium takes them for key
+frames, too. The first is QuickTime's, the others are of section 10.4."""
+
+_Starts = Mapping[int, Sequence[int]]
+
+_BLOCK_BYTES = 1 << 20
+"""Of the head of a file, which has up to 64 MiB: no more of it is copied at once."""
+
+
+def fast_start(movie: Movie, read_at: ReadAt) -> Iterator[Piece]:
+    """The movie with its index first: the original itself where that is so already.
+
+    A fragmented movie becomes a plain one, and sizes have 32 bits. Samples that the file does not
+    have any more and tracks too damaged to be used are left out. A seek begins at a key frame that
+    needs nothing from before it, wherever there is one (section 8.6.2): `read_at` reads the file.
+    """
+    needs_tables = movie.is_truncated or movie.is_fragmented or _has_compact_sizes(movie)
+    starts = _starts(movie, read_at)
+    if movie.starts_with_index and not needs_tables and not starts:
+        yield ByteRange(0, movie.length)
+        return
+    media = _Media.of(movie)
+    index = (_new_index if needs_tables else _moved_index)(movie, media, starts)
+    # A large index is not copied again: joined here, moved in place, and given away in blocks.
+    head = bytearray().join((movie.file_type, *index, media_header(media.length)))
+    _move_media(memoryview(head)[len(movie.file_type) :], by=len(head))
+    for start in range(0, len(head), _BLOCK_BYTES):
+        yield bytes(head[start : start + _BLOCK_BYTES])
+    yield from media.extents
+
+
+def _move_media(moov: memoryview, *, by: int) -> None:
+    """Add to all offsets in the tables of a `moov` box."""
+    for trak in boxes_in(next(boxes_in(moov)).payload):
+        tables = descend(trak.payload, *_PATH_TO_TABLES) if trak.kind == b"trak" else None
+        for table in boxes_in(tables or memoryview(b"")):
+            if table.kind in _CHUNK_TABLES:
+                offsets = numbers(_CHUNK_TABLES[table.kind], table.payload[8:])
+                moved = array(offsets.typecode, map(by.__add__, offsets))
+                table.payload[8:] = big_endian(moved)
+
+
+def _has_compact_sizes(movie: Movie) -> bool:
+    """Whether sizes are in a `stz2` box (8.7.3.3), which Firefox does not read."""
+    return any(b"stz2" in children(track.tables) for track in movie.stored_tracks)
+
+
+def _starts(movie: Movie, read_at: ReadAt) -> _Starts:
+    """The samples at which players may begin, by the number of a track that names others, too.
+
+    At least one, as they would take all samples for such ones otherwise.
+    """
+    found: dict[int, Sequence[int]] = {}
+    pictures = sum(track.is_h264 for track in movie.stored_tracks)
+    for number, track in enumerate(movie.stored_tracks):
+        keys = track.samples.key_frames
+        starts = independent_key_frames(track, read_at, MOST_LOOKED_AT // max(pictures, 1))
+        names_others = track.is_h264 and not _OTHER_STARTS.isdisjoint(children(track.tables))
+        if len(starts) < len(keys) or names_others:
+            found[number] = starts or keys[:1]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Media:
+    """Which parts of the file become the media of the new one."""
+
+    extents: Sequence[ByteRange]
+    """Ascending."""
+
+    @classmethod
+    def of(cls, movie: Movie) -> _Media:
+        """What samples use of each `mdat` box; the whole file if one is elsewhere."""
+        used = _used(movie.media, [track.samples for track in movie.stored_tracks])
+        return cls(used or (ByteRange(0, movie.length),))
+
+    @property
+    def length(self) -> int:
+        return sum(extent.length for extent in self.extents)
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether offsets in the new file need 64 bits."""
+        return self.length > LARGEST_32_BIT - _LONGEST_HEAD
+
+    def moved(self, offsets: Sequence[int]) -> Iterator[int]:
+        """Where bytes of the file are in the new media; somewhere for bytes that are not in it."""
+        starts = [extent.start for extent in self.extents]
+        lengths = (extent.length for extent in self.extents)
+        new_starts = accumulate(lengths, initial=0)
+        shifts = [new - old for new, old in zip(new_starts, starts, strict=False)]
+        last = self.extents[-1].end
+        if not offsets:
+            return iter(())
+        if len(shifts) == 1 and starts[0] <= min(offsets) and max(offsets) <= last:
+            return map(shifts[0].__add__, offsets)
+        known = (min(max(offset, starts[0]), last) for offset in offsets)
+        return (offset + shifts[bisect_right(starts, offset) - 1] for offset in known)
+
+
+def _used(media: Sequence[ByteRange], columns: Sequence[Samples]) -> list[ByteRange]:
+    """What samples use of each `mdat` box; nothing if one is elsewhere."""
+    starts = [extent.start for extent in media]
+    used: dict[int, ByteRange] = {}
+    for samples in columns:
+        for first, last in _stretches(samples, media):
+            ends = map(add, samples.offsets[first:last], samples.sizes[first:last])
+            span = ByteRange(min(samples.offsets[first:last]), max(ends))
+            number = bisect_right(starts, span.start) - 1
+            if number < 0 or media[number].end < span.end:
+                return []
+            known = used.get(number, span)
+            used[number] = ByteRange(min(known.start, span.start), max(known.end, span.end))
+    return [used[number] for number in sorted(used)]
+
+
+def _stretches(samples: Samples, media: Sequence[ByteRange]) -> Iterator[tuple[int, int]]:
+    """Samples that are in the same `mdat` box; all of them where there is one."""
+    if len(media) == 1:
+        return iter([(0, len(samples))] if samples else [])
+    return samples.contiguous(0, len(samples))
+
+
+def _moved_index(movie: Movie, media: _Media, starts: _Starts) -> list[bytes | memoryview]:
+    """The original `moov` with offsets into the media, and without unusable tracks, in pieces."""
+    boxes = (each.raw for each in boxes_in(movie.box.payload) if each.kind != b"trak")
+    stored = enumerate(movie.stored_tracks)
+    tracks = (_moved_track(track, media, starts.get(number)) for number, track in stored)
+    pieces = [*boxes, *chain.from_iterable(tracks)]
+    return [box_header(b"moov", sum(map(len, pieces))), *pieces]
+
+
+def _moved_track(
+    track: Track, media: _Media, starts: Sequence[int] | None
+) -> list[bytes | memoryview]:
+    offsets = media.moved(chunk_offsets(children(track.tables)))
+    table = chunk_table(offsets, is_wide=media.is_wide)
+    replacements = {b"stco": table, b"co64": table}
+    if starts is not None:
+        replacements |= {b"stss": key_frame_table(starts), **dict.fromkeys(_OTHER_STARTS, b"")}
+    return rewritten(track.box, replacements, inside=frozenset(_PATH_TO_TABLES))
+
+
+def _new_index(movie: Movie, media: _Media, starts: _Starts) -> list[bytes | memoryview]:
+    """A `moov` with tables of the samples that were found, and offsets into the media."""
+    descriptions = (each.raw for each in boxes_in(movie.box.payload) if each.kind in _DESCRIPTIONS)
+    tracks = (
+        _new_track(
+            replace(track, samples=replace(track.samples, key_frames=starts[number]))
+            if number in starts
+            else track,
+            media,
+            movie.timescale,
+        )
+        for number, track in enumerate(movie.stored_tracks)
+    )
+    duration = max(_duration(track, movie.timescale) for track in movie.stored_tracks)
+    return [movie_box(movie.timescale, duration, *tracks, *descriptions)]
+
+
+def _new_track(track: Track, media: _Media, timescale: int) -> bytes:
+    samples = track.samples
+    runs = list(samples.contiguous(0, len(samples)))
+    offsets = media.moved([samples.offsets[first] for first, _ in runs])
+    chunks = [
+        Chunk(offset, last - first) for offset, (first, last) in zip(offsets, runs, strict=True)
+    ]
+    duration = _duration(track, timescale)
+    return track_box(
+        track,
+        sample_tables(track.description, samples, chunks, is_wide=media.is_wide),
+        durations=(duration, track.media_end),
+        edits=fitted(track.edits, duration),
+        kept=_DESCRIPTIONS,
+    )
+
+
+def _duration(track: Track, timescale: int) -> int:
+    return math.ceil(track.duration * timescale)

@@ -1,0 +1,249 @@
+"""Fragmented movies, whose samples are described in `moof` boxes between the media.
+
+ISO/IEC 14496-12, section 8.8. Recorders write such files so that a power cut loses no more than
+seconds, and websites so that players can begin early.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import accumulate, compress, repeat
+from operator import and_, not_
+
+from app.video.index.boxes import Box, Fields, FileBox, ReadAt, boxes_in, children, descend, numbers
+from app.video.index.entries import refuse_beyond, too_many_samples
+from app.video.index.errors import NotIndexable
+from app.video.index.samples import Samples, most_samples
+
+MAX_BYTES = 256 << 20
+"""Of all `moof` boxes of a file; one with more is not indexed. 2 hours need 8 MiB."""
+
+_RUN = 20
+"""Entries that a run of samples counts as besides these: one of a single sample takes 17 us."""
+
+_LONGEST_STEP = 1 << 31
+"""Ticks from one sample to the next, or over a gap. Longer ones are damage, and are shortened."""
+
+_LATEST_TIME = 1 << 62
+_IS_NO_KEY_FRAME = 0x1_0000
+
+# Flags of tfhd and trun (sections 8.8.7 and 8.8.8).
+_BASE, _DESCRIPTION, _DURATION, _SIZE, _FLAGS, _BASE_IS_MOOF = 1, 2, 8, 0x10, 0x20, 0x2_0000
+_RUN_OFFSET, _RUN_FIRST_FLAGS = 1, 4
+_RUN_COLUMNS = (0x100, 0x200, 0x400, 0x800)
+
+
+@dataclass(frozen=True, slots=True)
+class _Defaults:
+    """What holds for samples that do not say otherwise."""
+
+    duration: int = 0
+    size: int = 0
+    flags: int = 0
+
+
+def add_fragments(movie: FragmentedMovie, places: Iterable[FileBox], read_at: ReadAt) -> None:
+    """Add the samples of the `moof` boxes at `places` to a movie.
+
+    Raises `NotIndexable`, and `LongIndex` as the movie does.
+    """
+    bytes_left = MAX_BYTES
+    for place in places:
+        bytes_left -= place.end - place.start
+        if bytes_left < 0:
+            raise NotIndexable("moov_too_large", "The index of the video is too large.")
+        raw = memoryview(read_at(place.payload_start, place.end - place.payload_start))
+        movie.add(raw, start=place.start)
+
+
+class FragmentedMovie:
+    """Tracks to which the samples of one `moof` after the other are added."""
+
+    def __init__(
+        self, moov: Box, samples: Mapping[int, Samples], *, length: int, most_entries: int
+    ) -> None:
+        """Begin with what `moov` says; the file has `length` bytes.
+
+        Samples and their runs that are more than `most_entries` raise as `refuse_beyond` does.
+        """
+        self._tracks = {number: _Track(each) for number, each in samples.items()}
+        self._defaults = dict(_track_defaults(moov))
+        self._length = length
+        self._room = most_samples(length) - sum(map(len, samples.values()))
+        self._most_entries = most_entries
+        self._entries = 0
+
+    def samples(self) -> Iterator[tuple[int, Samples, bool]]:
+        """The id of each track, its samples, and whether some are missing at its end."""
+        for number, track in self._tracks.items():
+            yield number, track.samples(), track.is_truncated
+
+    def add(self, moof: memoryview, *, start: int) -> None:
+        """Add the samples of a `moof` box that begins at byte `start` of the file."""
+        position = start
+        for traf in boxes_in(moof):
+            if traf.kind == b"traf":
+                position = self._add_track_fragment(traf, start=start, position=position)
+
+    def _add_track_fragment(self, traf: Box, *, start: int, position: int) -> int:
+        """Its media begins at `position` unless it says otherwise; returns where it ends."""
+        boxes = children(traf.payload)
+        if b"tfhd" not in boxes:
+            return position
+        header = Fields(boxes[b"tfhd"].payload)
+        _, flags = header.version_and_flags()
+        number = header.unsigned(4)
+        if flags & _BASE:
+            position = header.unsigned(8)
+        elif flags & _BASE_IS_MOOF:
+            position = start
+        header.take(4 if flags & _DESCRIPTION else 0)
+        defaults = _overridden(self._defaults.get(number, _Defaults()), header, flags)
+        track = self._tracks.get(number)
+        if track and b"tfdt" in boxes:
+            track.continue_at(_decode_time(boxes[b"tfdt"]))
+        base = position
+        for box in boxes_in(traf.payload):
+            if box.kind == b"trun":
+                self._take(_Run.count(box))
+                run = _Run.read(box, defaults, base=base, position=position)
+                position = run.end
+                if track:
+                    track.add(run, length=self._length)
+        return position
+
+    def _take(self, count: int) -> None:
+        """Note that a run of so many samples is read."""
+        self._room -= count
+        self._entries += _RUN + count
+        if self._room < 0:
+            raise too_many_samples()
+        refuse_beyond(self._most_entries, self._entries)
+
+
+def _track_defaults(moov: Box) -> Iterator[tuple[int, _Defaults]]:
+    """By track, from the `trex` boxes of the `mvex` box, of which there is one (section 8.8.1)."""
+    for trex in boxes_in(descend(moov.payload, b"mvex") or memoryview(b"")):
+        if trex.kind == b"trex":
+            fields = Fields(trex.payload)
+            fields.version_and_flags()
+            number, _ = fields.unsigned(4), fields.unsigned(4)
+            yield number, _Defaults(*(fields.unsigned(4) for _ in range(3)))
+
+
+def _overridden(defaults: _Defaults, header: Fields, flags: int) -> _Defaults:
+    return _Defaults(
+        header.unsigned(4) if flags & _DURATION else defaults.duration,
+        header.unsigned(4) if flags & _SIZE else defaults.size,
+        header.unsigned(4) if flags & _FLAGS else defaults.flags,
+    )
+
+
+def _decode_time(tfdt: Box) -> int:
+    fields = Fields(tfdt.payload)
+    version, _ = fields.version_and_flags()
+    return min(fields.unsigned(8 if version == 1 else 4), _LATEST_TIME)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """The samples of a `trun` box, which follow each other from byte `start` to byte `end`."""
+
+    start: int
+    end: int
+    durations: array[int]
+    sizes: array[int]
+    flags: array[int]
+    composition_offsets: array[int]
+
+    @staticmethod
+    def count(trun: Box) -> int:
+        """How many samples a `trun` box claims to describe."""
+        fields = Fields(trun.payload)
+        fields.version_and_flags()
+        return fields.unsigned(4)
+
+    @classmethod
+    def read(cls, trun: Box, defaults: _Defaults, *, base: int, position: int) -> _Run:
+        """`base` is what its offset is relative to; without one it begins at `position`."""
+        fields = Fields(trun.payload)
+        _, flags = fields.version_and_flags()
+        count = fields.unsigned(4)
+        start = base + fields.signed(4) if flags & _RUN_OFFSET else position
+        first_flags = fields.unsigned(4) if flags & _RUN_FIRST_FLAGS else None
+        columns = _columns(fields, flags, count, defaults)
+        if first_flags is not None and count:
+            columns[2][0] = first_flags
+        return cls(
+            start,
+            start + sum(columns[1]),
+            columns[0],
+            columns[1],
+            columns[2],
+            array("i", columns[3].tobytes()),  # signed in version 0 too, as in `ctts`
+        )
+
+
+def _columns(fields: Fields, flags: int, count: int, defaults: _Defaults) -> list[array[int]]:
+    """Durations, sizes, flags and composition offsets of the samples of a `trun`."""
+    width = sum(1 for column in _RUN_COLUMNS if flags & column)
+    rows = numbers("I", fields.take(4 * width * count))
+    stored = (rows[place::width] for place in range(width))
+    values = (defaults.duration, defaults.size, defaults.flags, 0)
+    return [
+        next(stored) if flags & column else array("I", (value,)) * count
+        for column, value in zip(_RUN_COLUMNS, values, strict=True)
+    ]
+
+
+class _Track:
+    """The columns of a track as they grow."""
+
+    def __init__(self, samples: Samples) -> None:
+        self._offsets = samples.offsets[:]
+        self._sizes = samples.sizes[:]
+        self._decode_times = samples.decode_times[:]
+        self._composition_offsets = samples.composition_offsets[:]
+        self._key_frames = array("I", samples.key_frames)
+        self._end = samples.end
+        self.is_truncated = False
+
+    def continue_at(self, time: int) -> None:
+        """The next sample is decoded at `time`, or as early as possible after the last one."""
+        if not self._decode_times:
+            self._end = time
+        else:
+            self._end = min(max(time, self._decode_times[-1]), self._end + _LONGEST_STEP)
+
+    def add(self, run: _Run, *, length: int) -> None:
+        """Add what is within a file of `length` bytes."""
+        if self.is_truncated or not 0 <= run.start <= length:
+            self.is_truncated = True
+            return
+        places = array("Q", accumulate(run.sizes, initial=run.start))
+        count = bisect_right(places, length) - 1
+        self.is_truncated = count < len(run.sizes)
+        known = len(self._offsets)
+        durations = (each if each < _LONGEST_STEP else 1 for each in run.durations[:count])
+        times = array("q", accumulate(durations, initial=self._end))
+        are_key = map(not_, map(and_, run.flags, repeat(_IS_NO_KEY_FRAME)))
+        self._end = times.pop()
+        self._offsets.extend(places[:count])
+        self._sizes.extend(run.sizes[:count])
+        self._decode_times.extend(times)
+        self._composition_offsets.extend(run.composition_offsets[:count])
+        self._key_frames.extend(compress(range(known, known + count), are_key))
+
+    def samples(self) -> Samples:
+        """All that were added."""
+        return Samples(
+            self._offsets,
+            self._sizes,
+            self._decode_times,
+            self._composition_offsets,
+            self._key_frames,
+            self._end,
+        )

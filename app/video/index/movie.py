@@ -1,0 +1,260 @@
+"""What an MP4 or MOV file contains, from its index alone: `read_movie`. Its media is not read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import islice
+
+from app.core.ranges import ByteRange
+from app.video.index.boxes import Box, Fields, FileBox, ReadAt, boxes_in, descend, file_boxes
+from app.video.index.entries import (
+    LONG_INDEX,
+    MAX_TRACKS,
+    most_boxes,
+    refuse_beyond,
+    require_at_most,
+)
+from app.video.index.errors import LongIndex, NotIndexable
+from app.video.index.flattened import Remaining, flattened
+from app.video.index.fragments import FragmentedMovie, add_fragments
+from app.video.index.samples import most_samples
+from app.video.index.segments import target_of
+from app.video.index.silence import silent_packets
+from app.video.index.tracks import Track, is_played, read_track
+
+MAX_MOOV_BYTES = 64 << 20
+"""A larger `moov` box is not read; 2 hours need 5 MiB."""
+
+_SEGMENT = 30
+"""Entries that a segment of HLS counts as: it takes 28 us to be made and written."""
+
+_KINDS = (b"ftyp", b"moov", b"mdat", b"moof")
+FIRST_BOXES = frozenset(b"ftyp moov mdat moof styp sidx free skip wide pnot uuid".split())
+"""What a file must begin with to be taken for MP4 or MOV."""
+
+
+@dataclass(frozen=True, slots=True)
+class Movie:
+    """An MP4 or MOV file."""
+
+    brand: str
+    """Four characters, such as "isom", or "qt  " for QuickTime; empty in old files."""
+    timescale: int
+    """Ticks a second of the durations in edit lists."""
+    stored_tracks: tuple[Track, ...]
+    """As they are in the file, with their edit lists."""
+    tracks: tuple[Track, ...]
+    """As they are shown, each from beginning to end; see `flattened`."""
+    is_truncated: bool
+    """Whether the file ends before its last samples, or a track is too damaged to be used."""
+    length: int
+    """Bytes in the file."""
+    file_type: bytes
+    """The `ftyp` box; empty in old files."""
+    box: Box
+    """The `moov` box."""
+    starts_with_index: bool
+    """Whether `moov` comes before the media."""
+    is_fragmented: bool
+    """Whether samples are described in `moof` boxes."""
+    media: tuple[ByteRange, ...]
+    """What is in the `mdat` boxes."""
+
+    @property
+    def picture(self) -> Track | None:
+        """The track that is the film's picture; a cover is not, where there is another."""
+        return _picture(self.tracks)
+
+    @property
+    def sounds(self) -> list[Track]:
+        """The tracks with sound, in the order of the file."""
+        return [track for track in self.tracks if track.kind == "audio" and len(track.samples)]
+
+    @property
+    def duration(self) -> Fraction:
+        """Seconds until the last picture and the last sound have ended."""
+        played = [track for track in self.tracks if track.kind in {"video", "audio"}]
+        return max((track.duration for track in played or self.tracks), default=Fraction())
+
+
+def read_movie(
+    read_at: ReadAt, length: int, *, most_entries: int = LONG_INDEX, arrived: int | None = None
+) -> Movie:
+    """The file of `length` bytes that `read_at` reads from; raises `NotIndexable`.
+
+    Raises `LongIndex` before it reads more than `most_entries`. `arrived` is how many bytes of the
+    file have arrived, if not all of them; its index must not describe more samples than that.
+    """
+    layout = _Layout.of(file_boxes(read_at, length), most_entries)
+    moov = _load(read_at, layout.index)
+    arrived = length if arrived is None else arrived
+    require_at_most(most_entries, moov, layout.fragments, length=length, arrived=arrived)
+    timescale = _timescale(moov)
+    tracks, is_damaged = _tracks(moov, length=length, movie_timescale=timescale)
+    if layout.fragments:
+        whole = [place for place in layout.fragments if place.is_whole]
+        fragmented = FragmentedMovie(
+            moov,
+            {track.id: track.samples for track in tracks},
+            length=length,
+            most_entries=most_entries,
+        )
+        add_fragments(fragmented, whole, read_at)
+        tracks = _with_fragments(tracks, fragmented, movie_timescale=timescale)
+        is_damaged |= len(whole) < len(layout.fragments)
+    if not any(track.samples for track in tracks if track.kind in {"video", "audio"}):
+        raise NotIndexable("no_pictures", "The video contains no pictures and no sound.")
+    file_type = _load(read_at, layout.file_type) if layout.file_type else None
+    shown = _shown(tracks, movie_timescale=timescale, most_entries=most_entries)
+    refuse_beyond(most_entries, sum(map(_entries_made, shown)))
+    return Movie(
+        bytes(file_type.payload[:4]).decode("latin-1") if file_type else "",
+        timescale,
+        tracks,
+        shown,
+        is_damaged or any(track.is_truncated for track in tracks),
+        length,
+        bytes(file_type.raw) if file_type else b"",
+        moov,
+        not layout.media or layout.index.start < layout.media[0].start,
+        bool(layout.fragments),
+        tuple(ByteRange(box.payload_start, box.end) for box in layout.media),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Where the boxes of a file are."""
+
+    file_type: FileBox | None
+    index: FileBox
+    media: tuple[FileBox, ...]
+    fragments: tuple[FileBox, ...]
+
+    @classmethod
+    def of(cls, boxes: Iterable[FileBox], most_entries: int) -> _Layout:
+        found: dict[bytes, list[FileBox]] = {kind: [] for kind in _KINDS}
+        for number, box in enumerate(boxes):
+            if number == 0 and box.kind not in FIRST_BOXES:
+                break
+            if number > most_boxes(most_entries):
+                raise LongIndex(most_entries + 1)
+            if box.kind in found:
+                found[box.kind].append(box)
+        if not any(found.values()):
+            raise NotIndexable("not_mp4", "The file is not an MP4 or MOV video.")
+        return cls(
+            next((box for box in found[b"ftyp"] if box.is_whole), None),
+            _index(found[b"moov"]),
+            tuple(found[b"mdat"]),
+            tuple(found[b"moof"]),
+        )
+
+
+def _index(boxes: Sequence[FileBox]) -> FileBox:
+    """The `moov` box, which must be there as a whole."""
+    if not boxes:
+        raise NotIndexable(
+            "no_moov",
+            "The video has no index (moov box), without which nothing in it can be found: its "
+            "recording or export was interrupted.",
+        )
+    if not boxes[0].is_whole:
+        raise NotIndexable("moov_cut", "The file ends within the index of the video.")
+    if boxes[0].end - boxes[0].start > MAX_MOOV_BYTES:
+        raise NotIndexable("moov_too_large", "The index of the video is too large.")
+    return boxes[0]
+
+
+def _load(read_at: ReadAt, place: FileBox) -> Box:
+    """A box of the top level, in memory."""
+    raw = memoryview(read_at(place.start, place.end - place.start))
+    return Box(place.kind, raw[place.payload_start - place.start :], raw)
+
+
+def _timescale(moov: Box) -> int:
+    """Ticks a second, from the header of the movie (section 8.2.2)."""
+    header = descend(moov.payload, b"mvhd")
+    if header is None:
+        return 1000
+    fields = Fields(header)
+    version, _ = fields.version_and_flags()
+    fields.take(16 if version == 1 else 8)  # when it was made and changed
+    return fields.unsigned(4) or 1000
+
+
+def _tracks(moov: Box, *, length: int, movie_timescale: int) -> tuple[tuple[Track, ...], bool]:
+    """The tracks that can be used, and whether a viewer misses another, which is damaged."""
+    tracks: list[Track] = []
+    problem: NotIndexable | None = None
+    is_missed = False
+    left = most_samples(length)
+    boxes = (box for box in boxes_in(moov.payload) if box.kind == b"trak")
+    for trak in islice(boxes, MAX_TRACKS):
+        try:
+            track = read_track(
+                trak, movie_timescale=movie_timescale, length=length, most_samples=left
+            )
+        except NotIndexable as error:
+            is_missed |= is_played(trak)
+            problem = problem or error
+        else:
+            left -= len(track.samples)
+            tracks.append(track)
+    if not tracks:
+        raise problem or NotIndexable("no_tracks", "The file contains neither video nor sound.")
+    return tuple(tracks), is_missed
+
+
+def _picture(tracks: Iterable[Track]) -> Track | None:
+    """The track that players show as the picture."""
+    pictures = (track for track in tracks if track.kind == "video" and len(track.samples))
+    return max(pictures, key=lambda track: (track.is_enabled, len(track.samples) > 1), default=None)
+
+
+def _shown(
+    tracks: Sequence[Track], *, movie_timescale: int, most_entries: int
+) -> tuple[Track, ...]:
+    """The tracks as they are shown; those that no player shows stay as they are."""
+    picture, remaining = _picture(tracks), Remaining(most_entries)
+    return tuple(
+        flattened(track, movie_timescale=movie_timescale, remaining=remaining)
+        if track is picture or track.kind in {"audio", "text"}
+        else track
+        for track in tracks
+    )
+
+
+def _entries_made(track: Track) -> int:
+    """What HLS makes of a track, as entries: its segments, and silence before sound.
+
+    How long samples last is for the file to say, so a few of them may make many segments.
+    """
+    if track.kind not in {"video", "audio"} or not track.samples:
+        return 0
+    silent = silent_packets(track) if track.kind == "audio" else 0
+    segments = min(len(track.samples) + silent, track.end // target_of(track) + 1)
+    return silent + _SEGMENT * segments
+
+
+def _with_fragments(
+    tracks: Iterable[Track], movie: FragmentedMovie, *, movie_timescale: int
+) -> tuple[Track, ...]:
+    """The tracks with the samples of fragments, beginning at time 0 as players want it."""
+    found = {number: (samples, is_cut) for number, samples, is_cut in movie.samples()}
+    starts = [
+        Fraction(found[track.id][0].decode_times[0], track.timescale)
+        for track in tracks
+        if found[track.id][0]
+    ]
+    begin = min(starts, default=Fraction())
+    return tuple(
+        track.with_fragments(
+            samples.earlier(int(begin * track.timescale)) if samples else samples,
+            is_truncated=is_cut,
+            movie_timescale=movie_timescale,
+        )
+        for track, (samples, is_cut) in ((track, found[track.id]) for track in tracks)
+    )

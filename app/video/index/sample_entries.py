@@ -1,0 +1,242 @@
+"""Sample entries: what a track's samples are (ISO/IEC 14496-12, section 8.5.2, and QuickTime)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+from app.video.index.boxes import Box, Fields, box, boxes_in, children, damaged
+from app.video.index.codecs import (
+    AAC_OBJECT_TYPE,
+    Configuration,
+    codec_name,
+    decoder_config,
+    mp3_configuration,
+)
+
+TrackKind = Literal["video", "audio", "text", "other"]
+HighDynamicRange = Literal["pq", "hlg"]
+
+KINDS: Mapping[bytes, TrackKind] = {
+    b"vide": "video",
+    b"soun": "audio",
+    b"text": "text",
+    b"sbtl": "text",
+    b"subt": "text",
+    b"clcp": "text",
+}
+"""Kinds of tracks by handler (section 8.4.3)."""
+
+_QUICKTIME_MP3 = (b".mp3", b"ms\0U")
+_VISUAL_FIELDS = 78
+_SOUND_FIELDS = 28
+_SOUND_1_FIELDS, _SOUND_2_FIELDS = 16, 36
+_TRANSFERS: Mapping[int, HighDynamicRange] = {16: "pq", 18: "hlg"}
+_DOLBY_VISION = (b"dvh1", b"dvhe")
+_DOLBY_CHANNELS = (2, 1, 2, 3, 3, 4, 4, 5)
+
+
+@dataclass(frozen=True, slots=True)
+class SampleEntry:
+    """A sample entry; what its kind of track does not have is 0 or None."""
+
+    fourcc: str
+    codec: str
+    box: bytes
+    width: int = 0
+    """Pixels as coded, before `pixel_aspect` and rotation."""
+    height: int = 0
+    pixel_aspect: Fraction = Fraction(1)
+    hdr: HighDynamicRange | None = None
+    channels: int = 0
+    sample_rate: int = 0
+
+
+def read_sample_entry(stsd: memoryview, kind: TrackKind) -> SampleEntry:
+    """The first entry of an `stsd` box, which describes all samples of nearly every track."""
+    fields = Fields(stsd)
+    version, _ = fields.version_and_flags()
+    fields.unsigned(4)  # number of entries
+    entry = next(boxes_in(fields.rest()), None)
+    if entry is None:
+        raise damaged("a track does not say what it contains")
+    if kind == "video":
+        return _visual(entry)
+    if kind == "audio":
+        return _sound(entry, is_quicktime=version == 0)
+    return SampleEntry(_fourcc(entry), codec_name(entry.kind, {}), bytes(entry.raw))
+
+
+def plain_description(stsd: memoryview, kind: TrackKind) -> bytes | memoryview:
+    """The payload of an `stsd` box without what only QuickTime knows.
+
+    Browsers refuse such sound in fragments: that of version 1 and 2, and `.mp3`.
+    """
+    fields = Fields(stsd)
+    version, _ = fields.version_and_flags()
+    fields.unsigned(4)  # number of entries
+    entry = next(boxes_in(fields.rest()), None)
+    if kind != "audio" or entry is None:
+        return stsd
+    sound = SoundEntry.read(entry, is_quicktime=version == 0)
+    if sound.is_plain and entry.kind not in _QUICKTIME_MP3:
+        return stsd
+    return b"".join((bytes(4), b"\0\0\0\1", _plain_sound(sound)))
+
+
+def _plain_sound(sound: SoundEntry) -> bytes:
+    """The entry as ISO has it (section 12.2.3), with the boxes that configure its decoder."""
+    is_mp3 = sound.kind in _QUICKTIME_MP3
+    parts = [sound.boxes[kind].raw for kind in _LAYOUTS if kind in sound.boxes]
+    rate = sound.sample_rate if sound.sample_rate < 1 << 16 else 0
+    return box(
+        b"mp4a" if is_mp3 else sound.kind,
+        bytes(6),
+        b"\0\1",  # the first data reference
+        bytes(8),
+        sound.channels.to_bytes(2, "big"),
+        b"\0\x10",  # bits, of no meaning
+        bytes(4),
+        (rate << 16).to_bytes(4, "big"),
+        *([mp3_configuration()] if is_mp3 else parts),
+    )
+
+
+def _fourcc(entry: Box) -> str:
+    return entry.kind.decode("latin-1")
+
+
+def _visual(entry: Box) -> SampleEntry:
+    fields = Fields(entry.payload)
+    fields.take(24)
+    width, height = fields.unsigned(2), fields.unsigned(2)
+    fields.take(_VISUAL_FIELDS - 28)
+    boxes = children(fields.rest())
+    return SampleEntry(
+        _fourcc(entry),
+        codec_name(entry.kind, boxes),
+        bytes(entry.raw),
+        width,
+        height,
+        _pixel_aspect(boxes.get(b"pasp")),
+        "pq" if entry.kind in _DOLBY_VISION else _high_dynamic_range(boxes.get(b"colr")),
+    )
+
+
+def _pixel_aspect(pasp: Box | None) -> Fraction:
+    """Width of a pixel divided by its height (section 12.1.4)."""
+    if pasp is None or len(pasp.payload) < 8:
+        return Fraction(1)
+    across, down = struct.unpack(">II", pasp.payload[:8])
+    return Fraction(across, down) if across and down else Fraction(1)
+
+
+def _high_dynamic_range(colr: Box | None) -> HighDynamicRange | None:
+    """By the transfer characteristics (section 12.1.5; ITU-T H.273, table 3)."""
+    if colr is None or len(colr.payload) < 8 or bytes(colr.payload[:4]) not in {b"nclx", b"nclc"}:
+        return None
+    return _TRANSFERS.get(int.from_bytes(colr.payload[6:8], "big"))
+
+
+def _sound(entry: Box, *, is_quicktime: bool) -> SampleEntry:
+    sound = SoundEntry.read(entry, is_quicktime=is_quicktime)
+    channels, sample_rate = sound.channels, sound.sample_rate
+    for kind, layout in _LAYOUTS.items():
+        if kind in sound.boxes:
+            channels, sample_rate = layout(sound.boxes[kind], channels, sample_rate)
+    return SampleEntry(
+        _fourcc(entry),
+        codec_name(entry.kind, sound.boxes),
+        bytes(entry.raw),
+        channels=channels,
+        sample_rate=sample_rate,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SoundEntry:
+    """A sound sample entry of ISO or of QuickTime, versions 0 to 2."""
+
+    kind: bytes
+    channels: int
+    sample_rate: int
+    is_plain: bool
+    """Whether it has the fields of ISO's version 0, so that every player can read it."""
+    boxes: Configuration
+
+    @classmethod
+    def read(cls, entry: Box, *, is_quicktime: bool) -> SoundEntry:
+        """The entry; `is_quicktime` says what a version other than 0 means."""
+        fields = Fields(entry.payload)
+        fields.take(8)
+        version = fields.unsigned(2)
+        fields.take(6)
+        channels = fields.unsigned(2)
+        fields.take(6)
+        sample_rate = fields.unsigned(4) >> 16
+        if is_quicktime and version == 1:
+            fields.take(_SOUND_1_FIELDS)
+        elif is_quicktime and version == 2:
+            rate, channels = struct.unpack(">4xdI20x", fields.take(_SOUND_2_FIELDS))
+            sample_rate = int(rate) if 0 < rate < 1 << 32 else 0
+            channels = channels if channels < 1 << 16 else 0  # ISO has 16 bits for them
+        boxes = children(fields.rest())
+        is_plain = version == 0 and b"wave" not in boxes
+        if b"wave" in boxes:  # where QuickTime keeps what ISO has beside it
+            boxes = children(boxes[b"wave"].payload) | boxes
+        return cls(entry.kind, channels, sample_rate, is_plain, boxes)
+
+
+def _aac_layout(esds: Box, channels: int, sample_rate: int) -> tuple[int, int]:
+    config = decoder_config(Fields(esds.payload))
+    if config.object_type != AAC_OBJECT_TYPE or len(config.specific) < 2:
+        return channels, sample_rate
+    bits = int.from_bytes(config.specific[:2], "big")
+    if bits >> 11 == 31 or bits >> 7 & 0xF == 15:  # its fields are elsewhere
+        return channels, sample_rate
+    configured = bits >> 3 & 0xF
+    return (8 if configured == 7 else configured) or channels, sample_rate
+
+
+def _opus_layout(dops: Box, channels: int, sample_rate: int) -> tuple[int, int]:
+    return (dops.payload[1] if len(dops.payload) > 1 else channels), sample_rate
+
+
+def _ac3_layout(dac3: Box, channels: int, sample_rate: int) -> tuple[int, int]:
+    if len(dac3.payload) < 3:
+        return channels, sample_rate
+    bits = int.from_bytes(dac3.payload[:3], "big")
+    return _DOLBY_CHANNELS[bits >> 11 & 7] + (bits >> 10 & 1), sample_rate
+
+
+def _eac3_layout(dec3: Box, channels: int, sample_rate: int) -> tuple[int, int]:
+    if len(dec3.payload) < 5:
+        return channels, sample_rate
+    bits = int.from_bytes(dec3.payload[:5], "big")
+    return _DOLBY_CHANNELS[bits >> 9 & 7] + (bits >> 8 & 1), sample_rate
+
+
+def _flac_layout(dfla: Box, channels: int, sample_rate: int) -> tuple[int, int]:
+    if len(dfla.payload) < 21:
+        return channels, sample_rate
+    bits = int.from_bytes(dfla.payload[18:21], "big")  # within STREAMINFO (RFC 9639, section 8.2)
+    return (bits >> 1 & 7) + 1, bits >> 4
+
+
+def _alac_layout(alac: Box, channels: int, sample_rate: int) -> tuple[int, int]:
+    if len(alac.payload) < 28:
+        return channels, sample_rate
+    return alac.payload[13], int.from_bytes(alac.payload[24:28], "big")
+
+
+_LAYOUTS: Mapping[bytes, Callable[[Box, int, int], tuple[int, int]]] = {
+    b"esds": _aac_layout,
+    b"dOps": _opus_layout,
+    b"dac3": _ac3_layout,
+    b"dec3": _eac3_layout,
+    b"dfLa": _flac_layout,
+    b"alac": _alac_layout,
+}

@@ -1,0 +1,198 @@
+"""Text tracks: subtitles as WebVTT, and chapters.
+
+Formats: 3GPP TS 26.245 (tx3g), ISO/IEC 14496-30 (wvtt), QuickTime ("text", chapters), and the list
+of chapters that Nero introduced (chpl).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import islice
+
+from app.video.index.boxes import Fields, ReadAt, boxes_in, children, descend
+from app.video.index.errors import NotIndexable
+from app.video.index.movie import Movie
+from app.video.index.tracks import Track
+
+MOST_CHARACTERS = 4_000_000
+"""Of one file: what would follow is left out. Two hours of talk are 100 000."""
+
+CHARACTERS_OF_A_CUE = 50
+"""What its times and its end take in the file, and a little more."""
+
+MAX_CUES = 100_000
+"""Further ones are left out. Those without a text count as well: 8 bytes each make one."""
+
+MAX_CHAPTERS = 1000
+"""Further ones are left out. Those without a text count as well: each is a request in a bucket."""
+
+MAX_TEXT_BYTES = 16_384
+"""A sample of text that is longer is cut."""
+
+MAX_TRACK_BYTES = 8 << 20
+"""Read of one track, whose samples may all be at one place; what follows is left out."""
+
+MAX_CHAPTER_BYTES = 1 << 20
+"""Read of a track of chapters, which other films wait for; what follows is left out."""
+
+MAX_TITLE_CHARACTERS = 200
+"""A title of a chapter that is longer is cut."""
+
+_SUBTITLES = frozenset(("tx3g", "text", "wvtt"))
+_TICKS_OF_CHPL = 10_000_000
+"""A second; the list counts in 100 ns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cue:
+    """A text and when it is shown, in seconds of the film."""
+
+    start: Fraction
+    end: Fraction
+    text: str
+    """WebVTT cue text: may contain its tags."""
+    settings: str = ""
+    """Where it is shown, in the words of WebVTT."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chapter:
+    """A chapter; `start` in seconds."""
+
+    start: Fraction
+    title: str
+
+
+def subtitle_tracks(movie: Movie) -> list[Track]:
+    """The tracks whose cues `read_cues` can read and that are not chapters."""
+    chapters = {track.references.get(b"chap") for track in movie.tracks}
+    return [track for track in movie.tracks if track.id not in chapters and _has_cues(track)]
+
+
+def _has_cues(track: Track) -> bool:
+    return track.kind == "text" and track.fourcc in _SUBTITLES
+
+
+def read_cues(
+    track: Track, read_at: ReadAt, most_bytes: int = MAX_TRACK_BYTES, most: int = MAX_CUES
+) -> Iterator[Cue]:
+    """The cues of a track of subtitles that have a text, in order; no more of it is read.
+
+    They are of the first `most` samples, and among the first `most` cues.
+    """
+    texts = islice(_texts(track, read_at, most_bytes), most)
+    return (cue for cue in islice(_cues(track, texts), most) if cue.text)
+
+
+def _cues(track: Track, texts: Iterable[bytes]) -> Iterator[Cue]:
+    """All cues of the samples `texts`, some of which may have no text."""
+    for number, data in enumerate(texts):
+        start = track.shown_at(number)
+        end = start + track.samples.duration(number)
+        if end <= max(start, 0):
+            continue
+        times = Fraction(max(start, 0), track.timescale), Fraction(end, track.timescale)
+        for text, settings in _cue_texts(track.fourcc, data):
+            yield Cue(*times, text, settings)
+
+
+def within_limit(cues: Iterable[Cue]) -> Iterator[Cue]:
+    """The cues that fit a file."""
+    left = MOST_CHARACTERS
+    for cue in cues:
+        left -= CHARACTERS_OF_A_CUE + len(cue.text) + len(cue.settings)
+        if left < 0:
+            return
+        yield cue
+
+
+def webvtt(cues: Iterable[Cue]) -> str:
+    """A WebVTT file (https://www.w3.org/TR/webvtt1/)."""
+    blocks = ["WEBVTT"]
+    for cue in cues:
+        times = f"{_timestamp(cue.start)} --> {_timestamp(cue.end)} {cue.settings}".rstrip()
+        blocks.append(f"{times}\n{cue.text}")
+    return "\n\n".join(blocks) + "\n"
+
+
+def escaped(text: str) -> str:
+    """Plain text as that of a cue: without tags, and without blank lines, which would end it."""
+    lines = without_blank_lines(text)
+    return lines.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def read_chapters(movie: Movie, read_at: ReadAt) -> tuple[Chapter, ...]:
+    """The chapters of a movie, in order; none for most."""
+    listed = descend(movie.box.payload, b"udta", b"chpl")
+    if listed is not None:
+        return tuple(islice(_listed_chapters(Fields(listed)), MAX_CHAPTERS))
+    wanted = {track.references.get(b"chap") for track in movie.tracks}
+    track = next((track for track in movie.tracks if track.id in wanted), None)
+    if track is None or not _has_cues(track):
+        return ()
+    return tuple(
+        Chapter(cue.start, _plain(cue.text)[:MAX_TITLE_CHARACTERS])
+        for cue in read_cues(track, read_at, MAX_CHAPTER_BYTES, MAX_CHAPTERS)
+    )
+
+
+def _texts(track: Track, read_at: ReadAt, most_bytes: int) -> Iterator[bytes]:
+    samples, left = track.samples, most_bytes
+    for offset, size in zip(samples.offsets, samples.sizes, strict=True):
+        count = min(size, MAX_TEXT_BYTES)
+        left -= count
+        if left < 0:
+            return
+        yield read_at(offset, count)
+
+
+def _cue_texts(fourcc: str, data: bytes) -> Iterator[tuple[str, str]]:
+    """Text and settings of the cues in a sample; none for a pause."""
+    if fourcc == "wvtt":
+        for box in boxes_in(memoryview(data)):
+            if box.kind == b"vttc":
+                parts = {kind: bytes(part.payload) for kind, part in children(box.payload).items()}
+                text = _decoded(parts.get(b"payl", b"")).replace("-->", "--&gt;")
+                settings = " ".join(_decoded(parts.get(b"sttg", b"")).split())
+                yield without_blank_lines(text), settings
+        return
+    length = int.from_bytes(data[:2], "big")
+    if text := escaped(_decoded(data[2 : 2 + length])):
+        yield text, ""
+
+
+def _decoded(data: bytes) -> str:
+    """UTF-8, or UTF-16 with a byte order mark."""
+    is_wide = data.startswith((b"\xfe\xff", b"\xff\xfe"))
+    return data.decode("utf-16" if is_wide else "utf-8", "replace").replace("\0", "")
+
+
+def without_blank_lines(text: str) -> str:
+    """A blank line would end the cue."""
+    lines = (line.strip() for line in text.splitlines())
+    return "\n".join(line for line in lines if line)
+
+
+def _plain(text: str) -> str:
+    plain = text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+    return plain.replace("\n", " ")
+
+
+def _listed_chapters(fields: Fields) -> Iterator[Chapter]:
+    try:
+        version, _ = fields.version_and_flags()
+        fields.take(4 if version else 0)
+        for _ in range(fields.unsigned(1)):
+            start, length = fields.unsigned(8), fields.unsigned(1)
+            title = _decoded(bytes(fields.take(length)))[:MAX_TITLE_CHARACTERS]
+            yield Chapter(Fraction(start, _TICKS_OF_CHPL), title)
+    except NotIndexable:
+        return  # A list that ends early loses its end, not the film.
+
+
+def _timestamp(seconds: Fraction) -> str:
+    milliseconds = round(seconds * 1000)
+    minutes, rest = divmod(milliseconds, 60_000)
+    return f"{minutes // 60:02}:{minutes % 60:02}:{rest // 1000:02}.{rest % 1000:03}"

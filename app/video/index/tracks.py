@@ -1,0 +1,282 @@
+"""A track: one stream of pictures, sound or text (ISO/IEC 14496-12, sections 8.3 and 8.4)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from operator import add
+
+from app.video.index.boxes import Box, Fields, boxes_in, children, damaged, descend, numbers
+from app.video.index.edits import Edit, Timeline, read_edits
+from app.video.index.languages import read_language
+from app.video.index.sample_entries import (
+    KINDS,
+    HighDynamicRange,
+    SampleEntry,
+    TrackKind,
+    read_sample_entry,
+)
+from app.video.index.samples import Samples
+from app.video.index.tables import entries, read_samples
+
+_MOST_REORDERED = 1000
+"""Samples at the end of a track among which the one that is shown last is looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """A track and its samples."""
+
+    id: int
+    is_enabled: bool
+    kind: TrackKind
+    language: str
+    """BCP 47; "und" where the file does not say."""
+    title: str
+    timescale: int
+    """Ticks a second."""
+    rotation: int
+    """Degrees clockwise by which a player turns the picture: 0, 90, 180 or 270."""
+    references: Mapping[bytes, int]
+    """Ids of other tracks, by kind of reference (section 8.3.3)."""
+    entry: SampleEntry
+    edits: tuple[Edit, ...]
+    timeline: Timeline
+    samples: Samples
+    is_truncated: bool
+    """Whether samples are missing at its end."""
+    box: Box
+    """The `trak` box."""
+    unseen: tuple[range, ...] = ()
+    """Ticks of the film's time at which pictures are decoded that an edit list hides, ascending.
+
+    Each is shown for the shortest time there is."""
+
+    def with_fragments(
+        self, samples: Samples, *, is_truncated: bool, movie_timescale: int
+    ) -> Track:
+        """The track with these samples. Its edits go on to its end, which was not known to them."""
+        edits = self.edits[:-1] + tuple(replace(last, duration=0) for last in self.edits[-1:])
+        timeline = Timeline.of(edits, movie_timescale=movie_timescale, timescale=self.timescale)
+        return replace(
+            self,
+            samples=samples,
+            is_truncated=self.is_truncated or is_truncated,
+            edits=edits,
+            timeline=timeline,
+        )
+
+    @property
+    def tables(self) -> memoryview:
+        """What is in its `stbl` box."""
+        return descend(self.box.payload, b"mdia", b"minf", b"stbl") or memoryview(b"")
+
+    @property
+    def description(self) -> memoryview:
+        """Its `stsd` box."""
+        return children(self.tables)[b"stsd"].raw
+
+    @property
+    def has_one_description(self) -> bool:
+        """Whether all its samples are of the kind that `entry` describes."""
+        stsc = children(self.tables).get(b"stsc")
+        return stsc is None or set(numbers("I", entries(stsc, 12))[2::3]) <= {1}
+
+    @property
+    def codec(self) -> str:
+        """RFC 6381, such as "avc1.64001f"."""
+        return self.entry.codec
+
+    @property
+    def fourcc(self) -> str:
+        """The kind of its samples, such as "avc1"."""
+        return self.entry.fourcc
+
+    @property
+    def width(self) -> int:
+        """Square pixels, as shown."""
+        return self._size_shown[0]
+
+    @property
+    def height(self) -> int:
+        """Square pixels, as shown."""
+        return self._size_shown[1]
+
+    @property
+    def _size_shown(self) -> tuple[int, int]:
+        width = round(self.entry.width * self.entry.pixel_aspect)
+        return (self.entry.height, width) if self.rotation % 180 else (width, self.entry.height)
+
+    @property
+    def channels(self) -> int:
+        """Channels of sound."""
+        return self.entry.channels
+
+    @property
+    def sample_rate(self) -> int:
+        """Hz, of sound."""
+        return self.entry.sample_rate or (self.timescale if self.kind == "audio" else 0)
+
+    @property
+    def hdr(self) -> HighDynamicRange | None:
+        """How pictures of a high dynamic range are coded; None for others."""
+        return self.entry.hdr
+
+    @property
+    def frame_rate(self) -> Fraction:
+        """Samples a second that are shown, on average."""
+        ticks = self.samples.end - (self.samples.decode_times[0] if len(self.samples) else 0)
+        shown = len(self.samples) - sum(map(len, self.unseen))
+        return Fraction(shown * self.timescale, ticks) if ticks > 0 else Fraction()
+
+    @property
+    def bit_rate(self) -> int:
+        """Bits a second, on average."""
+        seconds = Fraction(self.samples.end, self.timescale)
+        return round(8 * sum(self.samples.sizes) / seconds) if seconds > 0 else 0
+
+    @property
+    def is_h264(self) -> bool:
+        """Whether its samples are H.264."""
+        return self.fourcc.startswith("avc")
+
+    @property
+    def is_hevc(self) -> bool:
+        """Whether its samples are HEVC."""
+        return self.fourcc.startswith(("hvc", "hev"))
+
+    def shown_at(self, number: int) -> int:
+        """Tick of the film's time at which a sample is shown; below 0 if it is not."""
+        return self.samples.composition_time(number) + self.timeline.shift
+
+    @property
+    def end(self) -> int:
+        """Tick of the film's time at which its last sample has been shown."""
+        end = max(self.media_end + self.timeline.shift, 0)
+        return end if self.timeline.end is None else min(end, self.timeline.end)
+
+    @property
+    def media_end(self) -> int:
+        """Composition time at which its last sample has been shown, before its edits."""
+        count, samples = len(self.samples), self.samples
+        first = max(count - _MOST_REORDERED, 0)
+        ends = map(add, samples.composition_times(first, count), samples.durations(first, count))
+        return max(ends, default=0)
+
+    @property
+    def duration(self) -> Fraction:
+        """Seconds from the beginning of the film to the end of this track."""
+        return Fraction(self.end, self.timescale)
+
+
+@dataclass(frozen=True, slots=True)
+class _Header:
+    """What `tkhd` says."""
+
+    id: int
+    is_enabled: bool
+    rotation: int
+
+    @classmethod
+    def read(cls, tkhd: memoryview) -> _Header:
+        fields = Fields(tkhd)
+        version, flags = fields.version_and_flags()
+        fields.take(16 if version == 1 else 8)  # when it was made and changed
+        track_id = fields.unsigned(4)
+        fields.take(12 if version == 1 else 8)  # duration
+        fields.take(16)  # layer, group, volume
+        across, along = fields.signed(4), fields.signed(4)
+        return cls(track_id, bool(flags & 1), _quarter_turns(across, along) * 90)
+
+
+def _quarter_turns(across: int, along: int) -> int:
+    """Clockwise turns of a matrix whose first row is (across, along)."""
+    return round(math.atan2(along, across) / (math.pi / 2)) % 4
+
+
+@dataclass(frozen=True, slots=True)
+class _MediaHeader:
+    """What `mdhd` says."""
+
+    timescale: int
+    language: int
+
+    @classmethod
+    def read(cls, mdhd: memoryview) -> _MediaHeader:
+        fields = Fields(mdhd)
+        version, _ = fields.version_and_flags()
+        fields.take(16 if version == 1 else 8)
+        timescale = fields.unsigned(4)
+        fields.take(8 if version == 1 else 4)
+        if timescale == 0:
+            raise damaged("a track has no timescale")
+        return cls(timescale, fields.unsigned(2))
+
+
+def read_track(trak: Box, *, movie_timescale: int, length: int, most_samples: int) -> Track:
+    """The track in a `trak` box of a file of `length` bytes; raises `NotIndexable`."""
+    boxes = children(trak.payload)
+    media = children(_required(boxes, b"mdia"))
+    information = children(_required(media, b"minf"))
+    tables = children(_required(information, b"stbl"))
+    header = _Header.read(_required(boxes, b"tkhd"))
+    media_header = _MediaHeader.read(_required(media, b"mdhd"))
+    handler = _required(media, b"hdlr")
+    kind = KINDS.get(bytes(handler[8:12]), "other")
+    entry = read_sample_entry(_required(tables, b"stsd"), kind)
+    _require_own_media(information)
+    samples, is_truncated = read_samples(
+        tables, length=length, most=most_samples, is_sound=kind == "audio"
+    )
+    edits = read_edits(boxes.get(b"edts"))
+    return Track(
+        header.id,
+        header.is_enabled,
+        kind,
+        read_language(media_header.language, media.get(b"elng")),
+        _title(boxes, handler),
+        media_header.timescale,
+        header.rotation,
+        _references(boxes),
+        entry,
+        edits,
+        Timeline.of(edits, movie_timescale=movie_timescale, timescale=media_header.timescale),
+        samples,
+        is_truncated,
+        trak,
+    )
+
+
+def is_played(trak: Box) -> bool:
+    """Whether the track in a `trak` box is video or sound, as far as that can be told."""
+    handler = descend(trak.payload, b"mdia", b"hdlr")
+    return handler is not None and KINDS.get(bytes(handler[8:12])) in {"video", "audio"}
+
+
+def _required(boxes: Mapping[bytes, Box], kind: bytes) -> memoryview:
+    if kind not in boxes:
+        raise damaged(f"a track has no {kind.decode()} box")
+    return boxes[kind].payload
+
+
+def _require_own_media(information: Mapping[bytes, Box]) -> None:
+    """Raise if the samples are in another file, which must never be opened (section 8.7.2)."""
+    dref = descend(information[b"dinf"].payload, b"dref") if b"dinf" in information else None
+    if dref is None or len(dref) < 8:
+        return
+    reference = next(boxes_in(dref[8:]), None)
+    if reference is not None and len(reference.payload) > 4 and not reference.payload[3] & 1:
+        raise damaged("a track has its media in another file")
+
+
+def _references(boxes: Mapping[bytes, Box]) -> dict[bytes, int]:
+    kinds = children(boxes[b"tref"].payload) if b"tref" in boxes else {}
+    return {kind: int.from_bytes(box.payload[:4], "big") for kind, box in kinds.items()}
+
+
+def _title(boxes: Mapping[bytes, Box], handler: memoryview) -> str:
+    """The track's name, where somebody gave it one."""
+    name = descend(boxes[b"udta"].payload, b"name") if b"udta" in boxes else None
+    return bytes(name[:200]).decode("utf-8", "replace").strip("\0 ") if name is not None else ""

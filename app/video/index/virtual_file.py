@@ -1,0 +1,211 @@
+"""Files that consist mostly of parts of another file, which they name instead of copying.
+
+The stored form, all numbers unsigned 64-bit little-endian:
+
+    the literal bytes of all pieces, one after the other
+    for each piece: its position in the virtual file, and where its bytes are
+    the length of the virtual file, the number of pieces, `MAGIC`
+
+Where its bytes are: an offset into the source, or with the highest bit set, into the stored form.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from io import FileIO
+from itertools import accumulate
+from operator import sub
+from types import TracebackType
+from typing import BinaryIO, Self, overload
+
+from app.core.ranges import ByteRange
+from app.video.index.errors import NotIndexable
+
+Piece = bytes | ByteRange
+"""Literal bytes, or a range of the source."""
+
+MAGIC = b"sluicev1"
+
+MOST_BYTES = 1 << 62
+"""No virtual file is longer, and no offset higher."""
+
+_IS_LITERAL = 1 << 63
+_TRAILER = struct.Struct("<QQ8s")
+_ENTRY = struct.Struct("<QQ")
+_ENTRIES_AT_ONCE = 4096
+_LITERAL_BYTES_AT_ONCE = 256 << 10
+
+
+class VirtualFileWriter:
+    """Writes the stored form; keeps 16 bytes per piece in memory."""
+
+    def __init__(self, target: BinaryIO) -> None:
+        self._target = target
+        self._entries = array("Q")
+        self._literal_bytes = 0
+        self._source_end = -1
+        self.position = 0
+        """Bytes of the virtual file so far."""
+
+    def add(self, piece: Piece) -> None:
+        """Append a piece; raises `NotIndexable` if the file becomes longer than any can be."""
+        if isinstance(piece, ByteRange):
+            self._add_range(piece)
+        elif piece:
+            self._add_literal(piece)
+
+    def extend(self, pieces: Iterable[Piece]) -> None:
+        """Append several."""
+        for piece in pieces:
+            self.add(piece)
+
+    def add_ranges(self, starts: array[int], ends: array[int]) -> None:
+        """Append ranges of the source that do not touch each other; faster than one by one."""
+        if not starts:
+            return
+        lengths = map(sub, ends, starts)
+        positions = array("Q", accumulate(lengths, initial=self.position))
+        end = positions.pop()
+        self._require_room(max(*ends, end))
+        skipped = 1 if starts[0] == self._source_end else 0
+        block = array("Q", bytes(16 * (len(starts) - skipped)))
+        block[0::2], block[1::2] = positions[skipped:], starts[skipped:]
+        self._entries += block
+        self._source_end = ends[-1]
+        self.position = end
+
+    def finish(self) -> None:
+        """Write the table, after the last piece; the target stays open."""
+        for start in range(0, len(self._entries), 2 * _ENTRIES_AT_ONCE):
+            numbers = self._entries[start : start + 2 * _ENTRIES_AT_ONCE]
+            self._target.write(struct.pack(f"<{len(numbers)}Q", *numbers))
+        self._target.write(_TRAILER.pack(self.position, len(self._entries) // 2, MAGIC))
+
+    def _add_range(self, span: ByteRange) -> None:
+        if span.length == 0:
+            return
+        self._require_room(max(span.end, self.position + span.length))
+        if span.start != self._source_end:
+            self._entries.extend((self.position, span.start))
+        self._source_end = span.end
+        self.position += span.length
+
+    def _add_literal(self, data: bytes) -> None:
+        self._require_room(self.position + len(data))
+        if self._source_end >= 0 or not self._entries:  # otherwise it goes on with the last one
+            self._entries.extend((self.position, self._literal_bytes | _IS_LITERAL))
+        self._target.write(data)
+        self._literal_bytes += len(data)
+        self._source_end = -1
+        self.position += len(data)
+
+    @staticmethod
+    def _require_room(end: int) -> None:
+        if end > MOST_BYTES:
+            raise NotIndexable("too_long", "The file claims to be longer than any file can be.")
+
+
+class _Starts:
+    """The positions of the pieces, each read when it is asked for."""
+
+    def __init__(self, descriptor: int, table: int, count: int) -> None:
+        self._descriptor, self._table, self._count = descriptor, table, count
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, number: int) -> int: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[int]: ...
+    def __getitem__(self, number: int | slice) -> int | list[int]:
+        if isinstance(number, slice):
+            return [self[each] for each in range(*number.indices(self._count))]
+        data = os.pread(self._descriptor, 8, self._table + number * _ENTRY.size)
+        return int.from_bytes(data, "little")
+
+
+class StoredVirtualFile:
+    """A virtual file in its stored form. Threads may share it."""
+
+    def __init__(self, file: FileIO) -> None:
+        """Take over an open file, and close it; raises `ValueError` if it is not a virtual file."""
+        self._file = file
+        self._descriptor = file.fileno()
+        try:
+            self.length, self._count, self._table = _layout(self._descriptor)
+        except ValueError:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the stored form."""
+        self._file.close()
+
+    def pieces(self, span: ByteRange) -> Iterator[Piece]:
+        """The pieces of `span`, which must be inside the file, in order.
+
+        Only the entries and the literal bytes of `span` are read, these in parts of at most
+        256 KiB, each when it is asked for.
+        """
+        if span.end > self.length:
+            raise ValueError(f"{span} is not within {self.length} bytes")
+        if span.length == 0:
+            return
+        starts = _Starts(self._descriptor, self._table, self._count)
+        first = bisect_right(starts, span.start) - 1
+        for (start, where), end in self._entries(first):
+            if start >= span.end:
+                return
+            skipped = max(span.start - start, 0)
+            yield from self._parts(where + skipped, min(end, span.end) - start - skipped)
+
+    def _entries(self, first: int) -> Iterator[tuple[tuple[int, int], int]]:
+        """The entries from `first` on, each with the end of its piece."""
+        before: tuple[int, int] | None = None
+        for number in range(first, self._count, _ENTRIES_AT_ONCE):
+            count = min(_ENTRIES_AT_ONCE, self._count - number)
+            place = self._table + number * _ENTRY.size
+            for entry in _ENTRY.iter_unpack(os.pread(self._descriptor, count * _ENTRY.size, place)):
+                if before is not None:
+                    yield before, entry[0]
+                before = entry
+        if before is not None:
+            yield before, self.length
+
+    def _parts(self, where: int, length: int) -> Iterator[Piece]:
+        if not where & _IS_LITERAL:
+            yield ByteRange(where, where + length)
+            return
+        place = where ^ _IS_LITERAL
+        for start in range(0, length, _LITERAL_BYTES_AT_ONCE):
+            count = min(_LITERAL_BYTES_AT_ONCE, length - start)
+            yield os.pread(self._descriptor, count, place + start)
+
+
+def _layout(descriptor: int) -> tuple[int, int, int]:
+    """Length of the virtual file, number of its pieces, place of their table."""
+    size = os.fstat(descriptor).st_size
+    trailer = os.pread(descriptor, _TRAILER.size, max(size - _TRAILER.size, 0))
+    if len(trailer) < _TRAILER.size or not trailer.endswith(MAGIC):
+        raise ValueError("not a virtual file")
+    length, count, _ = _TRAILER.unpack(trailer)
+    table = size - _TRAILER.size - count * _ENTRY.size
+    if table < 0:
+        raise ValueError("not a virtual file: its table is longer than itself")
+    return length, count, table

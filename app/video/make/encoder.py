@@ -1,0 +1,200 @@
+"""Encodes the pictures of one segment with ffmpeg, in the size and at the rate of a rung."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass, replace
+from io import FileIO
+from pathlib import Path
+from threading import Event
+
+from app.storage.local.folder import disk_errors
+from app.video.index.boxes import ReadAt
+from app.video.index.errors import NotIndexable
+from app.video.index.movie import read_movie
+from app.video.index.rung_segments import Excerpt, RungCuts
+from app.video.index.tracks import Track
+from app.video.make.ffmpeg.errors import FfmpegFailed, FfmpegInterrupted, FfmpegStopped
+from app.video.make.ffmpeg.hdr import tone_mappings
+from app.video.make.ffmpeg.program import Conversion, Ffmpeg
+from app.video.make.sandbox.process import Limits
+from app.video.serve.ladder import Rung
+from app.video.serve.source import copy_pieces, length_of, reader
+
+DECODER_THREADS, ENCODER_THREADS = 2, 1
+"""With more than one, the encoder keeps to its rate by what its other threads have done so far, and
+makes other bytes each time. Decoding and scaling keep a second processor busy."""
+
+X264 = ("-c:v", "libx264", "-preset", "veryfast", "-profile:v", "high", "-crf", "23")
+X264_PARAMETERS = "keyint=infinite:scenecut=0:cpu-independent=1"
+"""One key frame, at the beginning of the segment; the same bytes on every processor."""
+
+PEAK_SHARE = 0.8
+"""The rate of the encoder's buffer, as part of the most that a segment may need: the buffer holds
+a second, and is nearly full at the beginning of each segment."""
+
+BT709_PIXELS = 720
+"""Of the shorter side: browsers take pictures that do not name their colours for BT.709 from this
+size on, and smaller ones for BT.601. So smaller ones made of such pictures name them."""
+
+NOTHING_DECODED = "nothing in this part of the film could be decoded"
+
+_EXCERPT, _ENCODED = "excerpt.mp4", "encoded.mp4"
+
+
+def recipe(cuts: RungCuts, rung: Rung) -> str:
+    """What decides the bytes of segments, besides the film and the version of ffmpeg."""
+    filters = _filters(cuts.track, cuts.excerpt(1), rung, tone_mappings(cuts.track.hdr)[0])
+    options = [*_decoding(cuts.track), *filters, *_encoding(cuts.track, rung)]
+    return " ".join([*options, *map(str, cuts.starts)])
+
+
+@dataclass(frozen=True, slots=True)
+class Encoder:
+    """Works in a folder of its own, and reads the film with `read_at`."""
+
+    ffmpeg: Ffmpeg
+    scratch: Path
+    read_at: ReadAt
+    stop: Event
+    wall_seconds: float = 1800
+
+    def encode(self, cuts: RungCuts, number: int, rung: Rung) -> tuple[Path, Path]:
+        """Initialization and segment, the latter as it is named in the rung.
+
+        Raises the errors of `FfmpegError`.
+        """
+        excerpt = cuts.excerpt(number)
+        try:
+            with disk_errors(), (self.scratch / _EXCERPT).open("wb") as target:
+                copy_pieces(excerpt.film(cuts.track), self._read, target)
+            self._run(cuts.track, excerpt, rung)
+            self._leave_out_grey(cuts.track, excerpt, rung)
+            return self._assembled(cuts, number, excerpt)
+        finally:
+            for name in (_EXCERPT, _ENCODED):
+                (self.scratch / name).unlink(missing_ok=True)
+
+    def _read(self, offset: int, count: int) -> bytes:
+        if self.stop.is_set():
+            raise FfmpegStopped("nobody needs this part any more")
+        return self.read_at(offset, count)
+
+    def _run(self, track: Track, excerpt: Excerpt, rung: Rung) -> None:
+        path = self.scratch / _EXCERPT
+        source = [*_decoding(track), "-i", str(path)]
+        output = [*_encoding(track, rung), _ENCODED]
+        attempts = [
+            Conversion(
+                [*source, *_filters(track, excerpt, rung, tones), *output],
+                readable=[path],
+                writable=self.scratch,
+                limits=_limits(track, excerpt, rung, self.wall_seconds),
+                formats="mov",
+            )
+            for tones in tone_mappings(track.hdr)
+        ]
+        for attempt in attempts:
+            try:
+                self.ffmpeg.run(attempt, stop=self.stop)
+            except FfmpegInterrupted:
+                raise
+            except FfmpegFailed:
+                if attempt is attempts[-1]:
+                    raise
+            else:
+                return
+
+    def _leave_out_grey(self, track: Track, excerpt: Excerpt, rung: Rung) -> None:
+        """Encode again without the pictures that refer to a key frame which is damaged.
+
+        ffmpeg makes them of grey, and ends well; which ones, differs by its version.
+        """
+        with closing(FileIO(self.scratch / _ENCODED)) as file:
+            pictures = _pictures(file)
+        made = set(map(pictures.shown_at, range(len(pictures.samples))))
+        grey = excerpt.lacking_key_frames(made)
+        if all(any(time in run for run in grey) for time in made):
+            raise FfmpegFailed(NOTHING_DECODED)
+        if any(time in run for run in grey for time in made):
+            self._run(track, replace(excerpt, unseen=(*excerpt.unseen, *grey)), rung)
+
+    def _assembled(self, cuts: RungCuts, number: int, excerpt: Excerpt) -> tuple[Path, Path]:
+        initialization, segment = self.scratch / "init.mp4", self.scratch / f"{number}.m4s"
+        with closing(FileIO(self.scratch / _ENCODED)) as file:
+            read_at, pictures = reader(file), _pictures(file)
+            try:
+                head = cuts.segment(number, pictures, excerpt.begin).head(pictures.id, number)
+                initialization.write_bytes(cuts.initialization(pictures))
+            except NotIndexable as error:
+                raise FfmpegFailed(NOTHING_DECODED) from error
+            with disk_errors(), segment.open("wb") as target:
+                samples = pictures.samples
+                copy_pieces([head, *samples.extents(0, len(samples))], read_at, target)
+        return initialization, segment
+
+
+def _pictures(file: FileIO) -> Track:
+    """Those that were encoded."""
+    try:
+        pictures = read_movie(reader(file), length_of(file)).picture
+    except NotIndexable as error:
+        raise FfmpegFailed(NOTHING_DECODED) from error
+    if pictures is None or not len(pictures.samples):
+        raise FfmpegFailed(NOTHING_DECODED)
+    return pictures
+
+
+def _decoding(track: Track) -> list[str]:
+    # What is damaged is left out, however much that is. With the leading pictures of an open group
+    # ffmpeg 5.1 drops others, which it cannot tell from them; all are decoded, and these left out.
+    options = ["-max_error_rate", "1", "-flags2", "+showall", "-copyts"]
+    options += ["-threads", str(DECODER_THREADS)]
+    if track.hdr or min(track.width, track.height) < BT709_PIXELS:
+        return options
+    colours = ("-colorspace", "-color_primaries", "-color_trc")
+    return options + [word for name in colours for word in (name, "bt709")]
+
+
+def _filters(track: Track, excerpt: Excerpt, rung: Rung, tones: str) -> list[str]:
+    """The pictures of the segment, each once, as they are shown on a screen."""
+    is_within = f"gte(pts,{excerpt.start})*lt(pts,{excerpt.end})"
+    is_seen = "".join(f"*not(gte(pts,{run.start})*lt(pts,{run.stop}))" for run in excerpt.unseen)
+    is_later = "(isnan(prev_selected_pts)+gt(pts,prev_selected_pts))"
+    filters = [
+        "bwdif=mode=send_frame:deint=interlaced",  # It needs the neighbours, and halves the ticks.
+        f"settb=1/{track.timescale}",
+        f"select='{is_within}{is_seen}*{is_later}'",
+        f"scale={rung.width}:{rung.height}:out_range=limited",
+        tones,
+        "format=yuv420p",
+        "setsar=1",
+    ]
+    return ["-map", "0:v:0", "-vf", ",".join(filter(None, filters))]
+
+
+def _encoding(track: Track, rung: Rung) -> list[str]:
+    rate = round(rung.peak_rate * PEAK_SHARE)
+    level = f"{rung.level // 10}.{rung.level % 10}"
+    rates = ["-maxrate", str(rate), "-bufsize", str(rate), "-level:v", level]
+    parameters = ["-x264-params", X264_PARAMETERS, "-threads", str(ENCODER_THREADS)]
+    # Every picture at its own time, in ticks of the film, and the same bytes each time.
+    times = ["-fps_mode", "passthrough", "-enc_time_base", f"1/{track.timescale}"]
+    times += ["-video_track_timescale", str(track.timescale)]
+    times += ["-movie_timescale", str(track.timescale)]
+    exact = ["-flags", "+bitexact", "-fflags", "+bitexact", "-map_metadata", "-1"]
+    return [*X264, *rates, *parameters, *times, *exact, "-y", "-f", "mp4"]
+
+
+def _limits(track: Track, excerpt: Excerpt, rung: Rung, wall_seconds: float) -> Limits:
+    """Generous: a slow machine decodes 50 megapixels a second, and encodes 10."""
+    count = len(excerpt.samples)
+    decoded = count * track.entry.width * track.entry.height / 1e6
+    encoded = count * rung.width * rung.height / 1e6
+    seconds = (excerpt.end - excerpt.start) / track.timescale
+    return Limits(
+        cpu_seconds=20 + decoded / 10 + encoded,
+        wall_seconds=wall_seconds,
+        memory_bytes=3 << 30,
+        output_bytes=(32 << 20) + round(rung.peak_rate * seconds / 4),
+    )

@@ -1,0 +1,173 @@
+"""Small films made of a few pictures of a film, for ffmpeg to decode instead of all of it."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+from app.core.ranges import ByteRange
+from app.video.index.boxes import ReadAt
+from app.video.index.extract import film_of
+from app.video.index.key_frames import is_independent, nal_length_size
+from app.video.index.samples import Samples
+from app.video.index.tracks import Track
+
+MOST_BYTES = 128 << 20
+"""Of one excerpt. If its key frames have more, every second one is left out, and so on."""
+
+MOST_PARTS = 25
+"""Of one excerpt, likewise: each has a decoder with memory of its own."""
+
+_HEVC_UNTIED, _HEVC_SPLICED = 21, 16  # CRA_NUT and BLA_W_LP (ITU-T H.265, table 7-1)
+_LATER = 0.25  # seconds; ffmpeg ends a film with its last time, and drops a picture at just that
+
+
+class TooLarge(Exception):
+    """Not even one picture fits an excerpt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Samples that a decoder takes one after the other; `begin` in seconds of the excerpt."""
+
+    samples: Samples
+    begin: float
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """Samples of a track, and where its pictures are."""
+
+    track: Track
+    parts: Sequence[Part]
+    rate: Fraction
+    """Pictures that are wanted of each second of the excerpt."""
+    starts: Sequence[Fraction]
+    """From when each picture stands for the film, in seconds of the film."""
+    has_gaps: bool
+    """Whether samples between those of the excerpt were left out."""
+
+    @property
+    def megapixels(self) -> float:
+        """What decoders have to do."""
+        return sum(len(part.samples) for part in self.parts) * _pixels(self.track) / 1e6
+
+    def write(self, read_at: ReadAt, folder: Path) -> Iterator[Path]:
+        """Write the parts as MP4 files; `read_at` reads the film."""
+        for number, part in enumerate(self.parts):
+            path = folder / f"part-{number}.mp4"
+            with path.open("wb") as target:
+                for piece in film_of(self.track, part.samples):
+                    target.write(self._bytes(piece, read_at))
+            yield path
+
+    def _bytes(self, piece: bytes | ByteRange, read_at: ReadAt) -> bytes:
+        if not isinstance(piece, ByteRange):
+            return piece
+        samples = read_at(piece.start, piece.length)
+        if self.has_gaps and self.track.is_hevc:
+            return with_splices(samples, nal_length_size(self.track))
+        return samples
+
+
+def key_frames_near(track: Track, times: Iterable[Fraction]) -> list[int]:
+    """The numbers of the key frames that are nearest to some times of the film, each once."""
+    return sorted({_key_frame_near(track, time) for time in times})
+
+
+def _key_frame_near(track: Track, time: Fraction) -> int:
+    samples, keys = track.samples, track.samples.key_frames
+    tick = time * track.timescale - track.timeline.shift
+    place = bisect_left(keys, bisect_left(samples.decode_times, tick))
+    near = keys[max(place - 1, 0) : place + 1] or [0]
+    return min(near, key=lambda number: abs(samples.decode_times[number] - tick))
+
+
+def of_key_frames(track: Track, numbers: Sequence[int], read_at: ReadAt) -> Excerpt:
+    """These key frames, each shown for a second, or fewer of them; raises `TooLarge`."""
+    sizes = track.samples.sizes
+    while sum(sizes[number] for number in numbers) > MOST_BYTES:
+        if len(numbers) == 1:
+            raise TooLarge("a single picture of it is too large")
+        numbers = numbers[::2]
+    while len(begins := _begins_of_parts(track, numbers, read_at)) > MOST_PARTS:
+        numbers = numbers[::2]
+    ends = [*begins[1:], len(numbers)]
+    return Excerpt(
+        track,
+        [
+            Part(_a_second_each(track, numbers[begin:end]), begin + _LATER)
+            for begin, end in zip(begins, ends, strict=True)
+        ],
+        Fraction(1),
+        [Fraction(max(track.shown_at(number), 0), track.timescale) for number in numbers],
+        has_gaps=True,
+    )
+
+
+def of_beginning(track: Track, count: int, *, pictures: int) -> Excerpt:
+    """The first `count` samples, with so many pictures evenly among them."""
+    samples = track.samples.up_to(count)
+    lasts = Fraction(max(samples.end - samples.decode_times[0], 1), track.timescale)
+    return Excerpt(
+        track,
+        [Part(samples, 0)],
+        pictures / lasts,
+        [number * lasts / pictures for number in range(pictures)],
+        has_gaps=False,
+    )
+
+
+def count_within(track: Track, *, pixels: int) -> int:
+    """How many samples from the first on can be decoded for so many pixels and `MOST_BYTES`."""
+    count, left = 0, MOST_BYTES
+    for size in track.samples.sizes[: pixels // max(_pixels(track), 1)]:
+        left -= size
+        if left < 0:
+            break
+        count += 1
+    return count
+
+
+def with_splices(samples: bytes, length_size: int) -> bytes:
+    """Key frames of HEVC that say themselves that what came before them is missing.
+
+    A key frame in the middle of a film says where it is among its neighbours, and without those
+    decoders put it into the wrong order. Splicing is what this type is for (H.265, 3.15).
+    """
+    marked, start = bytearray(samples), 0
+    while start + length_size < len(marked):
+        unit = start + length_size
+        if marked[unit] >> 1 & 0x3F == _HEVC_UNTIED:
+            marked[unit] = _HEVC_SPLICED << 1 | marked[unit] & 1
+        start = unit + int.from_bytes(marked[start:unit], "big")
+    return bytes(marked)
+
+
+def _begins_of_parts(track: Track, numbers: Sequence[int], read_at: ReadAt) -> list[int]:
+    """Where in `numbers` a new decoder is needed.
+
+    H.264 has no type for splices: a key frame that is not independent (IDR) needs a fresh one.
+    """
+    later = range(1, len(numbers))
+    return [0, *(place for place in later if not is_independent(track, numbers[place], read_at))]
+
+
+def _a_second_each(track: Track, numbers: Sequence[int]) -> Samples:
+    samples, count, second = track.samples, len(numbers), track.timescale
+    return Samples(
+        array("Q", (samples.offsets[number] for number in numbers)),
+        array("I", (samples.sizes[number] for number in numbers)),
+        array("q", range(0, count * second, second)),
+        array("i", bytes(4 * count)),
+        range(count),
+        count * second,
+    )
+
+
+def _pixels(track: Track) -> int:
+    return track.entry.width * track.entry.height

@@ -1,0 +1,294 @@
+"""The step `remux`: a film in another container becomes an MP4 or MOV file, which can be indexed.
+
+Pictures are copied where these containers have a place for their codec, and encoded once where
+not. Sound that every browser plays in segments is copied, other sound becomes AAC, and text
+subtitles become those of MP4. What is too damaged to be copied is encoded: a decoder skips it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from io import RawIOBase
+from pathlib import Path
+
+from app.core.errors import NoRoom
+from app.core.jobs import INDEX, Job, JobFailed, JobYields, Lane
+from app.core.upload import UploadId
+from app.video.index.errors import LongIndex, NotIndexable
+from app.video.index.movie import read_movie
+from app.video.make.ffmpeg.errors import FfmpegFailed, FfmpegTimedOut
+from app.video.make.ffmpeg.program import Conversion
+from app.video.make.heartbeat import Heartbeat
+from app.video.make.job_errors import as_job_errors
+from app.video.make.limits import LATER, QUICK_CPU_SECONDS, probe_limits
+from app.video.make.sandbox.process import Limits
+from app.video.make.sound import as_aac
+from app.video.make.tools import StepTools
+from app.video.serve.probe import Contents, ProbedTrack, contents_of
+from app.video.serve.source import REMUXED, length_of, reader
+
+MP4_PICTURES = frozenset(
+    ("h264", "hevc", "av1", "vp9", "mpeg4", "mpeg2video", "mpeg1video", "mjpeg")
+)
+MOV_PICTURES = frozenset(("prores", "dnxhd", "dvvideo"))
+"""Codecs of pictures that are copied, each with the container that has a place for it."""
+
+MP4_SOUNDS = frozenset(("aac", "opus", "flac"))
+MOV_SOUNDS = frozenset(("aac",))
+
+RAW_PICTURES = frozenset(("obu", "mpegvideo", "m4v"))
+"""Containers that are none: without times, pictures cannot be put into their order by copying."""
+
+REORDERED_PICTURES = frozenset(("h264", "hevc"))
+TIMED = frozenset(("mov", "matroska", "mpegts", "flv", "live_flv", "nut", "mxf"))
+"""Containers that say when each frame is shown. AVI, ASF and MPEG program streams do not, and
+ffmpeg copies such pictures from there in the order in which they are decoded."""
+
+KEY_FRAME_SECONDS = 4
+"""At most, between two key frames of pictures that are encoded: the length of a segment."""
+
+ENCODED_TIMES = 2
+"""What encoded pictures need on the disk, in lengths of the original: old films took up to 1.9."""
+
+LOWEST_RATE = 1000
+"""Bytes a second: a file that claims to last longer than it can is given less time."""
+
+LONGEST_SECONDS = 86_400
+
+MOST_CPU_SECONDS = 172_800
+"""Enough for two hours of 4K on a slow machine; a hostile file may ask for ten times as much."""
+
+QUICK_COPY_BYTES = 100_000_000
+"""A copy of so much takes a second, for most films; others are copied behind encoded segments."""
+
+NOT_PREPARED = "This film cannot be prepared for watching"
+
+_COPYING = {"hevc": ("-tag:v", "hvc1"), "mpeg4": ("-bsf:v", "mpeg4_unpack_bframes")}
+"""Apple plays HEVC only under this name; only AVI has several pictures in one packet."""
+
+_ENCODED = (
+    *("-c:v", "libx264", "-preset", "veryfast", "-crf", "20"),
+    *("-vf", "scale=trunc(iw/2)*2:trunc(ih/2)*2,format=yuv420p"),
+    *("-fps_mode", "passthrough", "-enc_time_base:v", "1:90000"),
+    *("-force_key_frames", f"expr:gte(t,n_forced*{KEY_FRAME_SECONDS})"),
+)
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """What of a film is copied; the rest is encoded."""
+
+    copies_picture: bool
+    copies_sound: bool
+
+
+class Remux:
+    """Makes that file, and has it indexed."""
+
+    def __init__(self, tools: StepTools) -> None:
+        self._tools = tools
+
+    def __call__(self, job: Job, beat: Heartbeat) -> None:
+        """Do the job."""
+        video = self._tools.uploads.get(job.upload_id)
+        if self._tools.folder.find(video.id, REMUXED) is None:
+            with (
+                closing(self._tools.source.open(video)) as source,
+                as_job_errors("not_prepared", NOT_PREPARED, is_final=True),
+            ):
+                self._make(video.id, source, beat)
+        lane, now = Lane.QUICK, self._tools.clock()
+        self._tools.jobs.enqueue(video.id, INDEX, lane=lane, priority=0, now=now, renew=True)
+
+    def _make(self, video_id: UploadId, source: RawIOBase, beat: Heartbeat) -> None:
+        length = length_of(source)
+        with (
+            self._tools.source.on_disk(source, beat.go_on) as path,
+            self._tools.folder.scratch_folder(length) as scratch,
+        ):
+            try:
+                answer = self._tools.ffmpeg.probe(path, probe_limits(beat.job), stop=beat.stop)
+                run = _Run(self._tools, contents_of(answer), path, scratch, beat)
+                made = run.best(length)
+            except FfmpegFailed as error:
+                # Others wait there for one short run of each program, and for no second one.
+                if beat.job.lane is Lane.QUICK:
+                    raise JobYields(Lane.BACKGROUND) from error
+                raise
+            self._tools.folder.keep(made, video_id, REMUXED)
+
+
+class _Run:
+    """One film on its way through ffmpeg."""
+
+    def __init__(
+        self, tools: StepTools, contents: Contents, path: Path, scratch: Path, beat: Heartbeat
+    ) -> None:
+        self._tools = tools
+        self._contents = contents
+        self._path = path
+        self._made = scratch / REMUXED
+        self._beat = beat
+        self._is_quick = beat.job.lane is Lane.QUICK
+
+    def best(self, length: int) -> Path:
+        """The film, made in the first way that works; raises `FfmpegFailed`.
+
+        In the lane `quick`, one way is tried.
+        """
+        *others, last = ways(self._contents)[: 1 if self._is_quick else None]
+        for way in others:
+            try:
+                return self._make(length, way)
+            except FfmpegTimedOut:
+                raise
+            except FfmpegFailed as error:
+                log.info("a film is made in another way: %s", error)
+        return self._make(length, last)
+
+    def _make(self, length: int, way: Way) -> Path:
+        make = self._convert if way.copies_picture else self._encode
+        make(length, way)
+        self._check()
+        return self._made
+
+    def _encode(self, length: int, way: Way) -> None:
+        """Like `_convert`, but a disk that fills up costs an attempt: it may be hours of work.
+
+        No other job waits for it: in another lane than its own, it raises `JobYields`.
+        """
+        if self._beat.job.lane is not Lane.ENCODING:
+            raise JobYields(Lane.ENCODING)
+        self._made.unlink(missing_ok=True)  # What another way has left.
+        self._tools.folder.require_room(ENCODED_TIMES * length)
+        try:
+            self._convert(length, way)
+        except NoRoom as error:
+            raise JobFailed(error.code, str(error)) from error
+
+    def _convert(self, length: int, way: Way) -> None:
+        seconds = _seconds(self._contents, length)
+        limits = _limits(seconds, length, is_copied=way.copies_picture)
+        conversion = Conversion(
+            [
+                # What is decoded comes in its order, and is better off without guessed times.
+                *(("-fflags", "+genpts") if way.copies_picture else ()),
+                *("-i", str(self._path)),
+                *(*options(self._contents, way), "-y", self._made.name),
+            ],
+            readable=[self._path],
+            writable=self._made.parent,
+            limits=replace(limits, cpu_seconds=QUICK_CPU_SECONDS) if self._is_quick else limits,
+        )
+        try:
+            self._tools.ffmpeg.run(
+                conversion,
+                progress=lambda reached: self._tell(reached / seconds),
+                stop=self._beat.stop,
+            )
+        except FfmpegFailed:
+            self._tools.folder.require_room()  # Its words for a full disk are many.
+            raise
+
+    def _tell(self, progress: float) -> None:
+        self._tools.folder.require_room()  # Before uploads miss it.
+        self._beat(progress if self._contents.facts.duration else 0.0)
+
+    def _check(self) -> None:
+        with self._made.open("rb", buffering=0) as file:
+            try:
+                movie = read_movie(reader(file), length_of(file))
+            except LongIndex:
+                return  # The step that indexes it has a process of its own for that.
+            except NotIndexable as error:
+                raise FfmpegFailed("ffmpeg wrote a film that cannot be indexed") from error
+        if self._contents.picture and movie.picture is None:
+            raise FfmpegFailed("ffmpeg found no picture in it")
+
+
+def can_be_copied(contents: Contents) -> bool:
+    """Whether a copy in MP4 or MOV shows the picture as the original does, if there is one."""
+    if contents.picture is None:
+        return True
+    container, codec = contents.facts.container, contents.picture.facts.codec
+    if codec in REORDERED_PICTURES:
+        return container in TIMED
+    return codec in MP4_PICTURES | MOV_PICTURES and container not in RAW_PICTURES
+
+
+def lane_of(contents: Contents, length: int, probed_in: Lane) -> tuple[Lane, int]:
+    """The lane, and the priority there, of the job for a film that cannot be watched before.
+
+    If it was probed in the lane `long`, ffprobe took longer than others should wait for.
+    """
+    is_soon_probed = probed_in is not Lane.LONG
+    if is_soon_probed and can_be_copied(contents) and length <= QUICK_COPY_BYTES:
+        return Lane.QUICK, LATER
+    return Lane.BACKGROUND, 5
+
+
+def ways(contents: Contents) -> list[Way]:
+    """The ways to make a film, the cheapest first. Those that cannot differ are one."""
+    has_sound_to_copy = any(sound.facts.codec in MP4_SOUNDS for sound in contents.of_kind("audio"))
+    of_sound = [True, False] if has_sound_to_copy else [False]
+    if not can_be_copied(contents):
+        return [Way(False, is_copied) for is_copied in of_sound]
+    found = [Way(True, is_copied) for is_copied in of_sound]
+    return [*found, Way(False, False)] if contents.picture else found
+
+
+def options(contents: Contents, way: Way) -> list[str]:
+    """Options of ffmpeg for the output: every track that players use, in the order of its kind."""
+    picture = contents.picture
+    is_mov = way.copies_picture and picture is not None and picture.facts.codec in MOV_PICTURES
+    copied_sounds = MOV_SOUNDS if is_mov else MP4_SOUNDS
+    found = [*_picture(picture, is_copied=way.copies_picture)] if picture else []
+    for number, sound in enumerate(contents.of_kind("audio")):
+        found += _mapped(sound)
+        if way.copies_sound and sound.facts.codec in copied_sounds:
+            found += [f"-c:a:{number}", "copy"]
+        else:
+            found += as_aac(number, sound.facts.channels)
+    for text in contents.of_kind("text"):
+        found += _mapped(text)
+    # FLAC in MP4 counts as an experiment in ffmpeg 5; a track of time codes is of no use here.
+    found += ["-c:s", "mov_text", "-strict", "experimental", "-write_tmcd", "0"]
+    return [*found, "-f", "mov" if is_mov else "mp4"]
+
+
+def _picture(picture: ProbedTrack, *, is_copied: bool) -> Iterator[str]:
+    yield from _mapped(picture)
+    if is_copied:
+        yield from ("-c:v", "copy", *_COPYING.get(picture.facts.codec, ()))
+    else:
+        yield from _ENCODED
+
+
+def _mapped(track: ProbedTrack) -> list[str]:
+    return ["-map", f"0:{track.number}"]
+
+
+def _seconds(contents: Contents, length: int) -> float:
+    """How long the film lasts, at most."""
+    claimed = contents.facts.duration or LONGEST_SECONDS
+    return max(min(claimed, length / LOWEST_RATE, LONGEST_SECONDS), 1.0)
+
+
+def _limits(seconds: float, length: int, *, is_copied: bool) -> Limits:
+    """Generous: a slow machine copies 100 MB and converts 10 s of sound in a second.
+
+    It encodes pictures of 4K at a tenth of their speed.
+    """
+    cpu_seconds = 60 + length / 1e8 + seconds * (1 if is_copied else 20)
+    cpu_seconds = min(cpu_seconds, MOST_CPU_SECONDS)
+    return Limits(
+        cpu_seconds=cpu_seconds,
+        wall_seconds=600 + 4 * cpu_seconds,
+        memory_bytes=3 << 30,
+        output_bytes=4 * length + (256 << 20),
+    )

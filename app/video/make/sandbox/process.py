@@ -1,0 +1,216 @@
+"""Starts a confined program, reads what it writes, and sees to its end."""
+
+from __future__ import annotations
+
+import math
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.video.make.sandbox import landlock, seccomp
+
+Sink = Callable[[bytes], object]
+
+LAYERS = frozenset({"landlock", "seccomp"})
+
+ERROR_BYTES = 256 * 1024
+"""The end of stderr is kept: what a program says last is why it ended. ffmpeg describes a file
+there, with all its texts, such as the words of a song."""
+
+POLL_SECONDS = 0.05
+"""How often the clock and the event that stops a program are looked at."""
+
+BLOCK_BYTES = 64 * 1024
+
+ROOT = Path(__file__).resolve().parents[3]
+LAUNCH = "import sys; sys.path.append(sys.argv.pop(1)); " + (
+    "from app.video.make.sandbox.launcher import main; main()"
+)
+
+
+class TimedOut(Exception):
+    """The program ran longer than it may, and was killed."""
+
+
+class Stopped(Exception):
+    """The program was killed because the caller's event was set."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one run may use: CPU and wall seconds, bytes of memory, bytes of each file it writes."""
+
+    cpu_seconds: float
+    wall_seconds: float
+    memory_bytes: int
+    output_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A program, and what it may reach: files or folders to read, one folder to write."""
+
+    program: Path
+    arguments: Sequence[str]
+    limits: Limits
+    readable: Sequence[Path] = ()
+    writable: Path | None = None
+    layers: frozenset[str] = LAYERS
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a program ended: its status, or minus the signal, as in `subprocess`."""
+
+    status: int
+    errors: bytes
+    cpu_seconds: float
+
+
+def missing_layers() -> list[str]:
+    """What this kernel, or the container around us, does not offer; in words."""
+    missing = []
+    if not landlock.abi_version():
+        missing.append(
+            "Landlock is not available (Linux 5.13 or newer has it, some containers forbid it): "
+            "ffmpeg can open the same files as the server"
+        )
+    if not seccomp.is_available():
+        missing.append(
+            "seccomp filters are not available for this kernel or processor: ffmpeg can open "
+            "network connections"
+        )
+    return missing
+
+
+def run(
+    command: Command,
+    *,
+    on_output: Sink,
+    on_report: Sink,
+    stop: threading.Event | None = None,
+) -> Ended:
+    """Run a program to its end; it reads nothing, and its blocks of output go to the sinks.
+
+    `on_report` gets what it writes to descriptor 3, and an empty block at least every 0.05 s. What
+    a sink raises ends the program and is passed on. Raises `TimedOut` and `Stopped`, and `OSError`
+    if the program cannot be started. Whatever happens, no process is left.
+    """
+    errors = _Tail()
+    with _Process(command) as process:
+        for block, sink in process.blocks(on_output, errors.add, on_report):
+            sink(block)
+            process.check(stop)
+        return process.ended(bytes(errors.kept))
+
+
+class _Tail:
+    def __init__(self) -> None:
+        self.kept = bytearray()
+
+    def add(self, block: bytes) -> None:
+        self.kept += block
+        del self.kept[:-ERROR_BYTES]
+
+
+class _Process:
+    """A started program; leaving the block kills what is left of it."""
+
+    def __init__(self, command: Command) -> None:
+        self._deadline = time.monotonic() + command.limits.wall_seconds
+        descriptor, report = os.pipe()
+        self._report = os.fdopen(descriptor, "rb", buffering=0)
+        try:
+            self._process = subprocess.Popen(
+                _launcher(command, report),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                pass_fds=[report],
+                start_new_session=True,  # A process group of its own, and no terminal.
+                cwd=command.writable or "/",
+                env={},
+            )
+        except BaseException:
+            self._report.close()
+            raise
+        finally:
+            os.close(report)
+        streams = (self._process.stdout, self._process.stderr, self._report)
+        self._streams = [stream for stream in streams if stream is not None]
+
+    def __enter__(self) -> _Process:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+        for stream in self._streams:
+            stream.close()
+
+    def blocks(self, output: Sink, errors: Sink, report: Sink) -> Iterator[tuple[bytes, Sink]]:
+        """What it writes, and for whom, until it has ended; now and then an empty report."""
+        with selectors.DefaultSelector() as selector:
+            for stream, sink in zip(self._streams, (output, errors, report), strict=True):
+                selector.register(stream, selectors.EVENT_READ, sink)
+            while selector.get_map():
+                for key, _ in selector.select(POLL_SECONDS):
+                    block = os.read(key.fd, BLOCK_BYTES)
+                    if block:
+                        yield block, key.data
+                    else:
+                        selector.unregister(key.fileobj)
+                yield b"", report
+        while not self._has_ended():  # It has closed its descriptors, and may still run.
+            time.sleep(POLL_SECONDS)
+            yield b"", report
+
+    def check(self, stop: threading.Event | None) -> None:
+        """Raise if it must not go on."""
+        if stop is not None and stop.is_set():
+            raise Stopped
+        if time.monotonic() >= self._deadline:
+            raise TimedOut
+
+    def ended(self, errors: bytes) -> Ended:
+        """How it ended; only after `blocks`."""
+        status, cpu_seconds = self._end()
+        return Ended(status, errors, cpu_seconds)
+
+    def _has_ended(self) -> bool:
+        flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        return os.waitid(os.P_PID, self._process.pid, flags) is not None
+
+    def _end(self) -> tuple[int, float]:
+        if self._process.returncode is not None:
+            return self._process.returncode, 0.0
+        with suppress(ProcessLookupError, PermissionError):
+            # Not reaped yet, so the number is still its own.
+            os.killpg(self._process.pid, signal.SIGKILL)
+        _, status, usage = os.wait4(self._process.pid, 0)
+        self._process.returncode = os.waitstatus_to_exitcode(status)
+        return self._process.returncode, usage.ru_utime + usage.ru_stime
+
+
+def _launcher(command: Command, report: int) -> list[str]:
+    limits = command.limits
+    words = [
+        f"report={report}",
+        f"parent={os.getpid()}",
+        f"cpu={math.ceil(limits.cpu_seconds)}",
+        f"memory={limits.memory_bytes}",
+        f"output={limits.output_bytes}",
+        *(f"layer={layer}" for layer in sorted(command.layers)),
+        *(f"read={path.absolute()}" for path in command.readable),
+    ]
+    if command.writable is not None:
+        words.append(f"write={command.writable.absolute()}")
+    start = [sys.executable, "-I", "-S", "-c", LAUNCH, str(ROOT)]
+    return [*start, *words, "--", str(command.program.resolve()), *command.arguments]

@@ -1,0 +1,82 @@
+"""The step `subtitles`: text tracks and chapters of a film as WebVTT files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from fractions import Fraction
+
+from app.core.jobs import Job
+from app.video.index.boxes import ReadAt
+from app.video.index.errors import NotIndexable
+from app.video.index.movie import Movie
+from app.video.index.texts import (
+    Cue,
+    escaped,
+    read_chapters,
+    read_cues,
+    subtitle_tracks,
+    webvtt,
+    within_limit,
+)
+from app.video.make.heartbeat import Heartbeat
+from app.video.make.job_errors import needing_index
+from app.video.make.tools import StepTools
+from app.video.serve.folder import writing
+
+SUBTITLES = "subtitles"
+
+CHAPTERS = "chapters.vtt"
+"""Name of a file in the folder of a video. Those of subtitles have the number of their track among
+all text tracks of the film, from 1 on."""
+
+SHORTEST_CHAPTER = Fraction(1, 1000)
+
+
+class Subtitles:
+    """Writes those of a film that has an index. A track that cannot be read is left out."""
+
+    def __init__(self, tools: StepTools) -> None:
+        self._tools = tools
+
+    def __call__(self, job: Job, beat: Heartbeat) -> None:
+        """Do the job."""
+        with self._tools.opened(job.upload_id) as (video, source):
+            with needing_index():
+                movie, read_at = self._tools.read_movie(job, source)
+            for name, cues in _files(movie, _with_beat(read_at, beat)):
+                if cues:
+                    with writing(self._tools.folder, video.id, name) as target:
+                        target.write(webvtt(cues).encode())
+
+
+def _with_beat(read_at: ReadAt, beat: Heartbeat) -> ReadAt:
+    """A reader that stops when the job is lost: a track has up to 100 000 samples."""
+
+    def reading(offset: int, count: int) -> bytes:
+        beat.go_on()
+        return read_at(offset, count)
+
+    return reading
+
+
+def _files(movie: Movie, read_at: ReadAt) -> Iterator[tuple[str, list[Cue]]]:
+    """Names of files, and the cues that belong into each."""
+    yield CHAPTERS, _chapters(movie, read_at)
+    readable = {track.id for track in subtitle_tracks(movie)}
+    texts = (track for track in movie.tracks if track.kind == "text")
+    for number, track in enumerate(texts, start=1):
+        if track.id in readable:
+            with suppress(NotIndexable):
+                yield f"subs-{number}.vtt", list(within_limit(read_cues(track, read_at)))
+
+
+def _chapters(movie: Movie, read_at: ReadAt) -> list[Cue]:
+    """Each from its start to that of the next."""
+    chapters = read_chapters(movie, read_at)
+    ends = [*(chapter.start for chapter in chapters[1:]), movie.duration]
+    return [
+        Cue(chapter.start, end, escaped(chapter.title))
+        for chapter, end in zip(chapters, ends, strict=False)
+        if end - chapter.start >= SHORTEST_CHAPTER and chapter.title.strip()
+    ]

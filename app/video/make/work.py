@@ -1,0 +1,152 @@
+"""What the media worker runs. The web application needs none of it, and does not import it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from app.core.errors import UploadError
+from app.core.jobs import INDEX, REMUX, SOUND, Lane
+from app.core.upload import UploadId
+from app.video.make.alone import run_in_process, unless_long
+from app.video.make.arrivals import Arrivals
+from app.video.make.calibration import calibrate
+from app.video.make.ffmpeg.program import Ffmpeg
+from app.video.make.heartbeat import Heartbeat
+from app.video.make.indexing import Indexing
+from app.video.make.pictures import EARLY_POSTER, PICTURES, EarlyPoster, Pictures
+from app.video.make.remux import Remux
+from app.video.make.rendition_steps import Rendition, Segments
+from app.video.make.rung_cache import RungCache, least_free_bytes
+from app.video.make.sound import Sound
+from app.video.make.subtitles import SUBTITLES, Subtitles
+from app.video.make.sweep import MediaSweep
+from app.video.make.tools import StepTools
+from app.video.make.waveform import WAVEFORM, Waveform
+from app.video.make.worker import Listener, MediaWorker, Step
+from app.video.serve.capability import Capability, read_capability
+from app.video.serve.rungs import EAGER_PRIORITY, RENDITION, SEGMENTS
+from app.video.serve.services import MediaServices
+from app.video.serve.signatures import HEAD_BYTES, is_no_film
+
+
+@dataclass(frozen=True, slots=True)
+class MediaWork:
+    """Steps, their worker, and how fast this machine encodes."""
+
+    media: MediaServices
+
+    def worker(self, *, name: str, tell: Listener) -> MediaWorker:
+        """The worker that makes what players need; `name` is that of its process alone."""
+        tools = self._tools()
+        steps = {
+            each: unless_long(step, run_in_process) for each, step in self._steps(tools).items()
+        }
+        cache = RungCache(
+            self.media.folder,
+            self.media.jobs,
+            most_bytes=self.media.policy.cache_bytes,
+            least_free_bytes=least_free_bytes(self.media.folder.root),
+        )
+        return MediaWorker(
+            self.media.jobs,
+            {**steps, **self._rendition_steps(tools, cache)},
+            sweep=MediaSweep(
+                self.media.records,
+                self.media.uploads,
+                folder=self.media.folder,
+                clock=self.media.clock,
+                has_ffmpeg=tools.ffmpeg.ffmpeg is not None,
+                # A bucket would keep the thread waiting that looks for all work.
+                is_no_film=(lambda _: False) if self.media.has_bucket else self._is_no_film,
+                when_ready=self._make_all_qualities
+                if self.media.policy.is_eager
+                else lambda _: None,
+            ),
+            # In a bucket, a film can be read only once all of it has arrived.
+            look_at_arrivals=(lambda: False) if self.media.has_bucket else Arrivals(tools).look,
+            make_room=partial(self._keep_up, cache, name),
+            wakeup=self.media.wakeup,
+            name=name,
+            clock=self.media.clock,
+            tell=tell,
+        )
+
+    def run_step(self, upload_id: UploadId, step: str, argument: str) -> None:
+        """Run the step of a claimed job in a process that does nothing else; raises as it does."""
+        job = self.media.jobs.find(upload_id, step, argument)
+        if job is not None:
+            self._steps(self._tools(is_alone=True))[step](job, Heartbeat(job))
+
+    def _tools(self, *, is_alone: bool = False) -> StepTools:
+        return StepTools(
+            uploads=self.media.uploads,
+            media=self.media.records,
+            jobs=self.media.jobs,
+            source=self.media.source,
+            folder=self.media.folder,
+            ffmpeg=Ffmpeg.find(),
+            capability=self._capability,
+            clock=self.media.clock,
+            is_alone=is_alone,
+        )
+
+    def calibrate(self, worker: str = "") -> None:
+        """Measure how fast this machine encodes, unless known, and report it for this worker."""
+        calibrate(Ffmpeg.find(), self.media.folder)
+        if self.media.shared is not None and worker:
+            self.media.shared.tell(worker)
+
+    def _is_no_film(self, upload_id: UploadId) -> bool:
+        try:
+            head = self.media.source.beginning(upload_id, HEAD_BYTES)
+            filename = self.media.uploads.get(upload_id).filename
+            return is_no_film(head) and is_no_film(head, filename)
+        except (OSError, UploadError):  # The job tells.
+            return False
+
+    def _keep_up(self, cache: RungCache, worker: str) -> None:
+        cache.trim()
+        if self.media.shared is not None:
+            self.media.shared.tell(worker)
+
+    def _capability(self) -> Capability | None:
+        """For steps that cannot go on without: at a first start, it is still being measured."""
+        if not self.media.policy.is_on:
+            return None
+        if read_capability(self.media.folder.root) is None:
+            self.calibrate()
+        return (
+            self.media.shared()
+            if self.media.shared is not None
+            else read_capability(self.media.folder.root)
+        )
+
+    def _steps(self, tools: StepTools) -> Mapping[str, Step]:
+        return {
+            INDEX: Indexing(tools),
+            SUBTITLES: Subtitles(tools),
+            PICTURES: Pictures(tools),
+            WAVEFORM: Waveform(tools),
+            SOUND: Sound(tools),
+            REMUX: Remux(tools),
+            EARLY_POSTER: EarlyPoster(tools),
+        }
+
+    def _rendition_steps(self, tools: StepTools, cache: RungCache) -> Mapping[str, Step]:
+        steps: dict[str, Step] = {SEGMENTS: Segments(tools), RENDITION: Rendition(tools)}
+        return {name: cache.watching(step) for name, step in steps.items()}
+
+    def _make_all_qualities(self, upload_id: UploadId) -> None:
+        """After everything else, in the order of the ladder."""
+        self._capability()
+        for rung in self.media.renditions.rungs(self.media.uploads.get(upload_id))[::-1]:
+            self.media.jobs.enqueue(
+                upload_id,
+                RENDITION,
+                str(rung.quality),
+                lane=Lane.BACKGROUND,
+                priority=EAGER_PRIORITY,
+                now=self.media.clock(),
+            )

@@ -1,0 +1,257 @@
+"""The media worker: claims jobs, runs their steps, keeps their claims. No step is known here."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import datetime, timedelta
+
+from app.core.errors import UploadError, UploadGone, UploadNotFound
+from app.core.jobs import INDEX, Job, JobCancelled, JobFailed, JobYields, Lane
+from app.core.playback import Problem
+from app.db.changes import after_changes
+from app.db.jobs import JobRecords
+from app.db.waking import WakeupSocket
+from app.video.make.heartbeat import SERVER_PACE, Heartbeat, LeaseKeeper, Pace
+from app.video.make.sweep import BATCH, MediaSweep
+
+Step = Callable[[Job, Heartbeat], None]
+"""Does one job. It raises `JobFailed` if that is impossible, and lets `JobCancelled` pass.
+
+It may run again after it has ended, or beside another one whose lease has ended: it makes files in
+a folder of its own and renames them into their place."""
+
+Listener = Callable[[str, str, float], None]
+"""Called with the step, one of `OUTCOMES` and the seconds, when an attempt has ended."""
+
+OUTCOMES = ("done", "failed", "retried", "postponed", "cancelled")
+
+CRASHED = "The server made a mistake with this file ({}); its log has the details."
+
+QUIET_LOOKS = 4
+"""Looks are this many times rarer while nothing is committed: jobs also become due with time."""
+
+SHORTEST_PAUSE = 0.05
+"""Seconds between two batches of writes, at least: uploads wait for the same lock."""
+
+log = logging.getLogger(__name__)
+
+
+class MediaWorker:
+    """One thread for each lane, one that looks for work, one for films that arrive, one for claims.
+
+    The thread that looks for work parses no files of clients: all lanes wait for it.
+    `name` is this process's alone, and names it in the claims. Without the first step nothing
+    is begun.
+    """
+
+    def __init__(  # noqa: PLR0913 - called by the composition root alone, with names
+        self,
+        jobs: JobRecords,
+        steps: Mapping[str, Step],
+        *,
+        sweep: MediaSweep,
+        look_at_arrivals: Callable[[], bool],
+        make_room: Callable[[], object] = lambda: None,
+        wakeup: WakeupSocket,
+        name: str,
+        clock: Callable[[], datetime],
+        pace: Pace = SERVER_PACE,
+        tell: Listener = lambda _step, _outcome, _seconds: None,
+    ) -> None:
+        self._jobs = jobs
+        self._steps = steps
+        self._sweep = sweep
+        self._look_at_arrivals = look_at_arrivals
+        self._make_room = make_room
+        self._wakeup = wakeup
+        self._name = name
+        self._clock = clock
+        self._pace = pace
+        self._tell = tell
+        self._keeper = LeaseKeeper(jobs, clock=clock, pace=pace)
+        self._sweep_at = 0.0
+        self._stop = threading.Event()
+        self._has_work = {lane: threading.Event() for lane in Lane}
+        self._has_changed = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        """Begin to work; returns at once."""
+        self._wakeup.open()
+        self._begin("look", self._look_for_work)
+        self._begin("arrivals", self._look_at_changed_arrivals)
+        self._begin("leases", lambda: self._keeper.run(self._stop))
+        for lane in Lane:
+            self._begin(lane, lambda lane=lane: self._work(lane))  # type: ignore[misc]
+
+    def stop(self, seconds: float) -> None:
+        """End within about this time. Jobs that run are put back; their attempts do not count."""
+        deadline = time.monotonic() + seconds
+        self._stop.set()
+        self._keeper.stop_all()
+        self._wakeup.notify()
+        for has_work in (*self._has_work.values(), self._has_changed):
+            has_work.set()
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        with suppress(UploadError):  # Their leases end by themselves.
+            self._jobs.release(self._name, self._clock())
+        if not self._threads[0].is_alive():
+            self._wakeup.close()
+
+    def _begin(self, name: str, work: Callable[[], None]) -> None:
+        # A daemon: a step that does not stop in time ends with the process.
+        thread = threading.Thread(target=self._persist, args=(work,), name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _persist(self, work: Callable[[], None]) -> None:
+        """Run `work` until it returns; a locked database or a full disk only delays it."""
+        while not self._stop.is_set():
+            try:
+                return work()
+            except Exception as error:
+                is_known = isinstance(error, UploadError)
+                log.error("media worker: %s", error, exc_info=None if is_known else error)
+                self._stop.wait(self._pace.failed_seconds)
+        return None
+
+    # ---- the thread that looks ----
+
+    def _look_for_work(self) -> None:
+        self._sweep.remove_strays()
+        self._sweep.plan_unmade()
+        self._sweep_at = 0.0
+        pause = self._pace.look_seconds
+        change = self._jobs.change_mark()
+
+        def mark() -> object:
+            return change(), self._wakeup.count
+
+        look = after_changes(self._look_once, mark, longest_seconds=QUIET_LOOKS * pause)
+        while not self._stop.is_set():
+            most = look() or 0
+            self._wakeup.wait(0.0 if most >= BATCH else pause)
+
+    def _look_once(self) -> int:
+        """Look at everything, and pause in proportion to the time it took; as `_look`."""
+        self._has_changed.set()
+        began = time.monotonic()
+        most = self._look(is_recent=True)
+        if time.monotonic() >= self._sweep_at:
+            self._sweep.remove_abandoned()
+            self._make_room()
+            count = self._look(is_recent=False)
+            self._sweep_at = 0.0 if count >= BATCH else time.monotonic() + self._pace.sweep_seconds
+            most = max(most, count)
+        took = time.monotonic() - began
+        for lane in self._jobs.lanes_due(self._clock()):
+            self._has_work[lane].set()
+        if most:
+            self._stop.wait(max(took, SHORTEST_PAUSE))  # Not cut short by a wake-up.
+        return most
+
+    def _look(self, *, is_recent: bool) -> int:
+        """The most videos that one kind of change was made to: with `BATCH` there may be more."""
+        counts = [
+            self._sweep.forget(is_recent=is_recent),
+            self._sweep.conclude(is_recent=is_recent),
+        ]
+        if INDEX in self._steps:
+            counts.append(self._sweep.plan(is_recent=is_recent))
+        if not is_recent:
+            counts.append(self._sweep.settle())
+        return max(counts)
+
+    # ---- the thread of films that arrive ----
+
+    def _look_at_changed_arrivals(self) -> None:
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), Lane.QUICK.niceness)
+        while not self._stop.is_set():
+            self._has_changed.clear()
+            if not self._look_at_arrivals():
+                self._has_changed.wait()
+
+    # ---- the thread of a lane ----
+
+    def _work(self, lane: Lane) -> None:
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), lane.niceness)
+        while not self._stop.is_set():
+            self._has_work[lane].clear()  # Before the claim: a job queued after it counts.
+            job = self._jobs.claim(lane, self._name, self._clock(), self._pace.lease, self._steps)
+            if job is None:
+                self._has_work[lane].wait()
+            else:
+                self._attempt(job)
+
+    def _attempt(self, job: Job) -> None:
+        began = time.monotonic()
+        with self._keeper.keeping(job) as beat:
+            outcome = self._run_step(job, beat)
+        seconds = time.monotonic() - began
+        self._tell(job.step, outcome, seconds)
+        log.info("%s: %s in %.2f s", job, outcome, seconds, extra={"upload_id": job.upload_id})
+        if outcome == "cancelled":
+            self._sweep.remove_if_gone(job.upload_id)
+        self._sweep.settle(job.upload_id)
+
+    def _run_step(self, job: Job, beat: Heartbeat) -> str:
+        """Run the step and record how it ended; one of `OUTCOMES`."""
+        try:
+            self._steps[job.step](job, beat)
+        except JobCancelled:
+            return "postponed" if self._stop.is_set() else "cancelled"
+        except JobFailed as error:
+            return self._failed(job, error.problem, is_final=error.is_final)
+        except (UploadGone, UploadNotFound) as error:
+            return self._failed(job, Problem(error.code, str(error)), is_final=True)
+        except (JobYields, UploadError) as error:
+            return self._postponed(job, error)
+        except Exception as error:
+            log.exception("%s crashed", job, extra={"upload_id": job.upload_id})
+            return self._failed(
+                job, Problem("internal_error", CRASHED.format(type(error).__name__)), is_final=False
+            )
+        is_held = self._record(lambda: self._jobs.finish(job, self._clock()))
+        return "done" if is_held else "cancelled"
+
+    def _failed(self, job: Job, problem: Problem, *, is_final: bool) -> str:
+        after = None if is_final else job.retry_after(self._pace.first_retry)
+        is_held = self._record(
+            lambda: self._jobs.fail(job, problem, self._clock(), retry_after=after)
+        )
+        if not is_held:
+            return "cancelled"
+        log.warning("%s failed: %s", job, problem.detail, extra={"upload_id": job.upload_id})
+        return "failed" if is_final or job.is_last_attempt else "retried"
+
+    def _postponed(self, job: Job, reason: JobYields | UploadError) -> str:
+        problem, pause = None, timedelta()
+        if isinstance(reason, UploadError):
+            problem, pause = Problem(reason.code, str(reason)), self._pace.postponed
+            extra = {"upload_id": job.upload_id}
+            log.warning("%s must wait: %s", job, problem.detail, extra=extra)
+        lane, priority = None, None
+        if isinstance(reason, JobYields):
+            lane, priority = reason.lane, reason.priority
+        is_held = self._record(
+            lambda: self._jobs.postpone(
+                job, problem, self._clock(), pause, lane=lane, priority=priority
+            )
+        )
+        return "postponed" if is_held else "cancelled"
+
+    def _record(self, write: Callable[[], bool]) -> bool:
+        """Repeat a write until it succeeds: a full disk must not cost the work that was done."""
+        while True:
+            try:
+                return write()
+            except UploadError as error:
+                log.error("the end of a job cannot be recorded: %s", error)
+                if self._stop.wait(self._pace.failed_seconds):
+                    return False

@@ -1,0 +1,163 @@
+"""What is known about a film: kept with its record, and shown to those who play it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from app.core.playback import Problem
+from app.video.index import texts
+from app.video.index.movie import Movie
+from app.video.index.tracks import Track
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+PICTURE_SUBTITLES = frozenset(("dvd_subtitle", "hdmv_pgs_subtitle", "dvb_subtitle", "xsub"))
+"""ffmpeg's names of subtitles that are pictures."""
+
+_PICTURE_SUBTITLES = Problem(
+    "picture_subtitles",
+    "Its subtitles are pictures, which browsers cannot show: they are only in the download.",
+)
+_TRUNCATED = Problem("truncated", "The file is damaged or cut off. It plays as far as it goes.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrackFacts:
+    """One track. Rates are per second: bits, pictures, samples."""
+
+    kind: str
+    """"video", "audio", "text", or "other" for what players do not use."""
+    codec: str
+    """As in RFC 6381, such as "avc1.64001f"; where there is no such name, ffmpeg's."""
+    language: str = "und"
+    """BCP 47; "und" if the file does not say."""
+    title: str | None = None
+    bit_rate: int | None = None
+    width: int | None = None
+    height: int | None = None
+    frame_rate: float | None = None
+    channels: int | None = None
+    sample_rate: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Chapter:
+    """A chapter; `start` in seconds."""
+
+    start: float
+    title: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What is in a file. Width and height in pixels as they are shown: turned, and stretched."""
+
+    container: str
+    """ffmpeg's name of the format, such as "mp4" or "matroska"."""
+    duration: float | None
+    """Seconds."""
+    width: int | None = None
+    height: int | None = None
+    rotation: int = 0
+    """Degrees clockwise that the stored picture is turned by."""
+    frame_rate: float | None = None
+    hdr: str | None = None
+    """"PQ" or "HLG"; None for the standard dynamic range."""
+    is_truncated: bool = False
+    tracks: tuple[TrackFacts, ...] = ()
+    chapters: tuple[Chapter, ...] = ()
+
+    @classmethod
+    def of(cls, movie: Movie, chapters: Sequence[texts.Chapter] = ()) -> Self:
+        """What the index of an MP4 or MOV file says."""
+        picture = movie.picture
+        return cls(
+            container="mov" if movie.brand.startswith("qt") else "mp4",
+            duration=round(float(movie.duration), 3),
+            width=picture.width if picture else None,
+            height=picture.height if picture else None,
+            rotation=picture.rotation if picture else 0,
+            frame_rate=_rounded(picture.frame_rate) if picture else None,
+            hdr=picture.hdr and picture.hdr.upper() if picture else None,
+            is_truncated=movie.is_truncated,
+            tracks=tuple(map(_track_facts, movie.tracks)),
+            chapters=tuple(
+                Chapter(round(float(chapter.start), 3), chapter.title) for chapter in chapters
+            ),
+        )
+
+    def completed_by(self, made: Facts) -> Facts:
+        """These facts, about an original, with what only a copy of it tells that has an index.
+
+        Both have the same tracks, apart from chapters and what is left out of the copy.
+        """
+        others = {kind: iter(made.of_kind(kind)) for kind in ("video", "audio", "text", "other")}
+        tracks = (_completed(track, next(others[track.kind], None)) for track in self.tracks)
+        known = _completed(self, made)
+        chapters = self.chapters or made.chapters
+        return replace(known, tracks=tuple(tracks), duration=made.duration, chapters=chapters)
+
+    @property
+    def problem(self) -> Problem | None:
+        """What viewers should know, though the film plays."""
+        if self.is_truncated:
+            return _TRUNCATED
+        if any(track.codec in PICTURE_SUBTITLES for track in self.tracks):
+            return _PICTURE_SUBTITLES
+        return None
+
+    def of_kind(self, kind: str) -> list[TrackFacts]:
+        """The tracks of a kind, in the order of the file."""
+        return [track for track in self.tracks if track.kind == kind]
+
+    def to_json(self) -> dict[str, Any]:
+        """As values of JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """The facts that `to_json` has printed; members of a later version are ignored."""
+        known = known_members(cls, values)
+        tracks, chapters = values.get("tracks", ()), values.get("chapters", ())
+        known["tracks"] = tuple(TrackFacts(**known_members(TrackFacts, each)) for each in tracks)
+        known["chapters"] = tuple(Chapter(**known_members(Chapter, each)) for each in chapters)
+        return cls(**known)
+
+
+def known_members(kind: type[DataclassInstance], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of `values` that a dataclass has: what a later version adds is ignored."""
+    return {field.name: values[field.name] for field in fields(kind) if field.name in values}
+
+
+_Described = TypeVar("_Described", Facts, TrackFacts)
+
+
+def _completed(facts: _Described, other: _Described | None) -> _Described:
+    """The members that are None as in `other`."""
+    found = {field.name: getattr(facts, field.name) for field in fields(facts)}
+    missing = [name for name, value in found.items() if value is None]
+    return type(facts)(**found | {name: getattr(other, name, None) for name in missing})
+
+
+def _track_facts(track: Track) -> TrackFacts:
+    is_video = track.kind == "video"
+    return TrackFacts(
+        kind=track.kind,
+        codec=track.codec,
+        language=track.language,
+        title=track.title or None,
+        bit_rate=track.bit_rate or None,
+        width=track.width if is_video else None,
+        height=track.height if is_video else None,
+        frame_rate=_rounded(track.frame_rate) if is_video else None,
+        channels=track.channels or None,
+        sample_rate=track.sample_rate or None,
+    )
+
+
+def _rounded(rate: Fraction) -> float:
+    return round(float(rate), 3)

@@ -1,0 +1,255 @@
+"""Writes what players load of an indexed film: `play.mp4`, and its tracks in segments."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, suppress
+from dataclasses import replace
+from fractions import Fraction
+from io import RawIOBase
+from itertools import accumulate
+from operator import sub
+from pathlib import Path
+
+from app.core.upload import UploadId
+from app.video.index.boxes import ReadAt
+from app.video.index.entries import MAX_ENTRIES
+from app.video.index.errors import NotIndexable
+from app.video.index.fast_start import fast_start
+from app.video.index.key_frames import independent_key_frames
+from app.video.index.movie import Movie, read_movie
+from app.video.index.playlists import VideoRange
+from app.video.index.rung_segments import RungCuts
+from app.video.index.segments import Segment, SegmentedTrack, segmented_sound, segmented_video
+from app.video.index.silence import MOST_PACKETS, can_begin_late, silent_packets
+from app.video.index.tracks import Track
+from app.video.index.virtual_file import VirtualFileWriter
+from app.video.serve.browsers import plays_audio, plays_segmented_audio, plays_video
+from app.video.serve.capability import Capability, is_decoded
+from app.video.serve.folder import MadeFiles, MediaFolder, read_whole, writing
+from app.video.serve.ladder import is_decoded_in_time
+from app.video.serve.manifest import Manifest, Stream
+from app.video.serve.source import length_of, reader
+
+SOURCE = "source"
+"""Name of the stream that is the film's own picture."""
+
+PLAY_FILE = "play.virtual"
+MANIFEST = "hls.json"
+SOUND_FILE = "sound.mp4"
+"""Names of files in the folder of a video."""
+
+STREAM_FILES = ("init.mp4", "segments.virtual")
+"""In the folder of a stream."""
+
+_VIDEO_RANGES: Mapping[str | None, VideoRange] = {"pq": "PQ", "hlg": "HLG"}
+
+log = logging.getLogger(__name__)
+
+
+def is_playable(movie: Movie) -> bool:
+    """Whether browsers play its picture, or its sound if there is no picture."""
+    if movie.picture is not None:
+        return plays_video(movie.picture.codec)
+    return any(plays_audio(track.codec) for track in movie.sounds)
+
+
+def can_be_rendered(movie: Movie, capability: Capability | None) -> bool:
+    """Whether this host makes pictures of it that browsers play, though they may not play it."""
+    picture = movie.picture
+    if capability is None or picture is None or not is_decoded(picture):
+        return False
+    pixels = picture.samples.longest_group * picture.width * picture.height
+    if not is_decoded_in_time(pixels, capability):
+        return False
+    try:
+        segmented_video(picture)
+    except NotIndexable:
+        return False
+    return True
+
+
+def sounds_to_encode(movie: Movie) -> list[Track]:
+    """The sound that not every browser plays in segments, or that begins late and has no silence.
+
+    Tracks that share an id, as no file should have them, are left out: ffmpeg would mix them up.
+    """
+    owners = Counter(track.id for track in movie.stored_tracks)
+    return [track for track in movie.sounds if not _is_segmentable(track) and owners[track.id] == 1]
+
+
+def _is_segmentable(sound: Track) -> bool:
+    return plays_segmented_audio(sound.codec) and can_begin_late(sound)
+
+
+def keep_play_file(
+    movie: Movie, video_id: UploadId, folder: MediaFolder, *, read_at: ReadAt
+) -> None:
+    """Make the film as one virtual MP4 file; `read_at` reads the film."""
+    with writing(folder, video_id, PLAY_FILE) as target:
+        writer = VirtualFileWriter(target)
+        writer.extend(fast_start(movie, read_at))
+        writer.finish()
+
+
+def keep_streams(movie: Movie, video_id: UploadId, folder: MediaFolder, *, read_at: ReadAt) -> None:
+    """Make each track that browsers play a stream; none if HLS cannot express the film.
+
+    A picture that only ffmpeg decodes is a stream as well: other qualities are made of it. Sound
+    that browsers do not play is taken from `SOUND_FILE`, if that has been made. `read_at` reads the
+    film.
+    """
+    encoded = encoded_sounds(movie, folder, video_id)
+    with folder.scratch_folder() as making:
+        try:
+            streams = [_write_stream(*cut, making) for cut in _cut(movie, encoded)]
+            if movie.picture is not None and _has_open_groups(movie.picture, read_at):
+                streams[0] = replace(streams[0], has_open_groups=True)
+        except NotIndexable as error:
+            log.info("the film has no segments: %s", error, extra={"upload_id": video_id})
+            streams = []
+        manifest = Manifest(streams).to_json()
+        with suppress(FileNotFoundError):
+            if read_whole(folder, video_id, MANIFEST) == manifest and _are_kept(
+                streams, video_id, folder
+            ):
+                return  # Made while the film arrived; somebody may be watching.
+        if not streams:
+            folder.discard(video_id, MANIFEST)
+            return
+        for stream in streams:
+            for name in STREAM_FILES:
+                folder.keep(making / stream.name / name, video_id, f"hls/{stream.name}/{name}")
+        (making / MANIFEST).write_bytes(manifest)  # After what it names.
+        folder.keep(making / MANIFEST, video_id, MANIFEST)
+
+
+def _are_kept(streams: Iterable[Stream], video_id: UploadId, folder: MadeFiles) -> bool:
+    names = [f"hls/{stream.name}/{name}" for stream in streams for name in STREAM_FILES]
+    return all(folder.find(video_id, name) is not None for name in names)
+
+
+def encoded_sounds(movie: Movie, folder: MadeFiles, video_id: UploadId) -> Mapping[int, Track]:
+    """The encoded sound tracks in `SOUND_FILE`, by the id of the original track."""
+    try:
+        _, file = folder.open(video_id, SOUND_FILE)
+    except FileNotFoundError:
+        return {}
+    with closing(file):
+        return sounds_in(file, movie)
+
+
+def sounds_in(file: RawIOBase, movie: Movie) -> Mapping[int, Track]:
+    """The same, from an open file.
+
+    Tracks that could not be decoded are missing: ffmpeg's ids number all that were requested, from
+    1 on.
+    """
+    try:
+        # As long as the sound of the movie, which was read.
+        found = read_movie(reader(file), length_of(file), most_entries=MAX_ENTRIES)
+        made = {track.id: track for track in found.sounds}
+    except NotIndexable:
+        return {}
+    return {
+        original.id: replace(made[number], language=original.language, title=original.title)
+        for number, original in enumerate(sounds_to_encode(movie), start=1)
+        if number in made
+    }
+
+
+def _cut(movie: Movie, encoded: Mapping[int, Track]) -> Iterator[tuple[str, SegmentedTrack, str]]:
+    """The streams: name, track and the made file that this is in; sound is cut like the picture."""
+    if sum(map(silent_packets, movie.sounds)) > MOST_PACKETS:
+        raise NotIndexable("late_sound", "Many tracks of the video begin late.")
+    times: list[Fraction] = []
+    if movie.picture and (plays_video(movie.picture.codec) or is_decoded(movie.picture)):
+        picture = segmented_video(movie.picture)
+        times = [Fraction(start, picture.track.timescale) for start in picture.starts[1:-1]]
+        yield SOURCE, picture, ""
+    for number, track in enumerate(movie.sounds, start=1):
+        # One that HLS cannot express leaves the film to play.mp4, which has all its sound.
+        if other := encoded.get(track.id):
+            yield f"audio-{number}", segmented_sound(other, times), SOUND_FILE
+        elif plays_segmented_audio(track.codec):
+            yield f"audio-{number}", segmented_sound(track, times), ""
+
+
+def _write_stream(name: str, cut: SegmentedTrack, file: str, making: Path) -> Stream:
+    folder = making / name
+    folder.mkdir()
+    (folder / "init.mp4").write_bytes(cut.initialization)
+    columns = _Columns()
+    with (folder / "segments.virtual").open("xb") as target:
+        writer = VirtualFileWriter(target)
+        for segment in cut.segments():
+            writer.add(segment.head)
+            writer.add_ranges(segment.starts, segment.ends)
+            columns.add(segment, writer.position)
+        writer.finish()
+    stream = replace(columns.stream(name, cut.track), file=file)
+    return _with_rungs(stream, cut) if cut.track.kind == "video" else stream
+
+
+def _with_rungs(stream: Stream, cut: SegmentedTrack) -> Stream:
+    """What a manifest says besides of a picture that other qualities are made of."""
+    durations = RungCuts.of(cut).durations
+    return replace(
+        stream,
+        rung_durations=() if durations == stream.durations else durations,
+        longest_group=cut.track.samples.longest_group,
+        is_played=plays_video(cut.track.codec),
+    )
+
+
+def _has_open_groups(picture: Track, read_at: ReadAt) -> bool:
+    """Whether players cannot begin at all key frames of a picture that browsers play."""
+    keys = picture.samples.key_frames
+    return plays_video(picture.codec) and len(independent_key_frames(picture, read_at)) < len(keys)
+
+
+class _Columns:
+    """What a manifest says of the segments of a stream."""
+
+    def __init__(self) -> None:
+        self._ends: list[int] = []
+        self._durations: list[float] = []
+        self._reaches: list[int] = []
+
+    def add(self, segment: Segment, end: int) -> None:
+        """Note a segment that ends there in its virtual file."""
+        self._reaches.append(max(segment.ends, default=0))
+        # The difference of rounded times: the sum of all has no error that grows.
+        stop = round(float(segment.start + segment.duration), 6)
+        self._durations.append(round(stop - round(float(segment.start), 6), 6))
+        self._ends.append(end)
+
+    def stream(self, name: str, track: Track) -> Stream:
+        """The stream that consists of all of them."""
+        sizes = map(sub, self._ends, [0, *self._ends])
+        rates = [_rate(size, lasts) for size, lasts in zip(sizes, self._durations, strict=True)]
+        mean = _rate(self._ends[-1], sum(self._durations))
+        return Stream(
+            name=name,
+            kind=track.kind,
+            codecs=track.codec,
+            peak_rate=max(mean, *rates),
+            mean_rate=mean,
+            ends=tuple(self._ends),
+            durations=tuple(self._durations),
+            reaches=tuple(accumulate(self._reaches, max)),
+            language=track.language,
+            title=track.title,
+            width=track.width,
+            height=track.height,
+            frame_rate=round(float(track.frame_rate), 3),
+            video_range=_VIDEO_RANGES.get(track.hdr, "SDR"),
+            channels=track.channels,
+        )
+
+
+def _rate(size: int, seconds: float) -> int:
+    """Bits per second; a fragment of a second counts as a tenth."""
+    return round(8 * size / max(seconds, 0.1))

@@ -1,0 +1,206 @@
+"""What the web asks about films: how far they can be played, and everything players load."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from io import RawIOBase
+
+from app.core.access import Scope
+from app.core.errors import NotMade, UploadNotFound
+from app.core.jobs import REMUX, Job, JobState
+from app.core.lifecycle import UploadState
+from app.core.made_files import Made
+from app.core.playback import Playback, PlaybackState, Problem
+from app.core.ranges import ByteRange
+from app.core.upload import Upload, UploadId, UploadKind
+from app.db.jobs import JobRecords
+from app.records.uploads import UploadRecords
+from app.video.index.virtual_file import Piece, StoredVirtualFile
+from app.video.serve.facts import Facts
+from app.video.serve.film_files import PLAY_FILE
+from app.video.serve.folder import MadeFiles
+from app.video.serve.manifest import Stream
+from app.video.serve.playlists import Playlists
+from app.video.serve.rows import MediaRecords
+from app.video.serve.source import MediaSource
+from app.video.serve.subtitles import Subtitles
+
+CONTENT_TYPES = {
+    "jpg": "image/jpeg",
+    "vtt": "text/vtt; charset=utf-8",
+    "json": "application/json",
+}
+"""Of the made files that may be asked for by name; their names are in `_MADE`."""
+
+_MADE = re.compile(
+    r"(?:poster|sprite)\.jpg|(?:thumbs|chapters|subs-[0-9]{1,2})\.vtt|waveform\.json"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MadeFile:
+    """A file made from a video."""
+
+    folder: MadeFiles
+    upload_id: UploadId
+    name: str
+
+    @property
+    def content_type(self) -> str:
+        """By its extension."""
+        return CONTENT_TYPES[self.name.rpartition(".")[2]]
+
+    @property
+    def exists(self) -> bool:
+        """Whether it has been made."""
+        return self.folder.find(self.upload_id, self.name) is not None
+
+    def open(self) -> tuple[Made, RawIOBase]:
+        """The file, unbuffered; raises `NotMade`."""
+        try:
+            return self.folder.open(self.upload_id, self.name)
+        except FileNotFoundError as error:
+            raise NotMade("This has not been made of the video.") from error
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualPart:
+    """A span of an open virtual file, with the source of its bytes."""
+
+    made: Made
+    file: StoredVirtualFile
+    span: ByteRange
+    open_source: Callable[[], RawIOBase]
+
+    def pieces(self, wanted: ByteRange) -> Iterator[Piece]:
+        """The pieces of a span that is counted from the start of this one."""
+        start = self.span.start
+        return self.file.pieces(ByteRange(start + wanted.start, start + wanted.end))
+
+
+@dataclass(frozen=True, slots=True)
+class PlaybackView:
+    """How a video can be played; `made` has the names of the files made from it."""
+
+    upload_id: UploadId
+    state: PlaybackState
+    facts: Facts | None
+    problem: Problem | None
+    made: frozenset[str]
+    progress: float | None = None
+    """Of what must be made before it plays, from 0 to 1; None if that has not begun."""
+
+
+def subtitles_of(view: PlaybackView) -> list[Subtitles]:
+    """Those that were made of the text tracks of a film, in the order of the file."""
+    tracks = view.facts.of_kind("text") if view.facts else []
+    return [
+        Subtitles(f"subs-{number}", track.language, track.title)
+        for number, track in enumerate(tracks, start=1)
+        if f"subs-{number}.vtt" in view.made
+    ]
+
+
+class MediaLibrary:
+    """Films for those who play them. It makes nothing: the media worker does."""
+
+    def __init__(
+        self,
+        uploads: UploadRecords,
+        media: MediaRecords,
+        jobs: JobRecords,
+        *,
+        source: MediaSource,
+        folder: MadeFiles,
+        playlists: Playlists,
+    ) -> None:
+        self._uploads = uploads
+        self._media = media
+        self._jobs = jobs
+        self._source = source
+        self._folder = folder
+        self._playlists = playlists
+
+    def playbacks(self, videos: Sequence[Upload]) -> list[PlaybackView]:
+        """How each of the videos can be played, in their order."""
+        known = self._media.of([video.id for video in videos])
+        probed = [each for each, found in known.items() if found.state is PlaybackState.PROBED]
+        jobs = self._jobs.of_step(probed, REMUX) if probed else {}
+        made = self._folder.made(list(known))
+        return [
+            _view(found, jobs.get(video.id), made[video.id])
+            if (found := known.get(video.id))
+            else PlaybackView(video.id, PlaybackState.WAITING, None, None, frozenset())
+            for video in videos
+        ]
+
+    def watched(self, scope: Scope, upload_id: UploadId) -> Upload:
+        """A video, or an upload that may be played while it arrives; raises as `get` does."""
+        upload = scope.require(self._uploads.get(upload_id))
+        if upload.kind is UploadKind.PARTIAL:  # A part is no film.
+            raise UploadNotFound("No video has this id.")
+        return upload.require_present()
+
+    def play_file(self, video: Upload) -> VirtualPart:
+        """The film as one MP4 file; raises `NotMade`, also while it arrives."""
+        if video.state is not UploadState.COMPLETE:
+            raise NotMade("The film has not arrived yet.")
+        return self._virtual(video, PLAY_FILE)
+
+    def segment(self, video: Upload, stream: str, number: int) -> VirtualPart:
+        """A segment of a stream, counted from 1; raises `NotMade`."""
+        found = self._playlists.stream(video.id, stream)
+        span = found.span(number)
+        if span is None or number > self._available(video, found):
+            raise NotMade("The stream has no segment of this number.")
+        name = f"hls/{stream}/segments.virtual"
+        return self._virtual(video, name, span, source_name=found.file)
+
+    def initialization(self, video: Upload, stream: str) -> MadeFile:
+        """What comes before the first segment of a stream."""
+        self._playlists.stream(video.id, stream)
+        return MadeFile(self._folder, video.id, f"hls/{stream}/init.mp4")
+
+    def made(self, video: Upload, name: str) -> MadeFile:
+        """A picture, subtitles, or the like; raises `NotMade` for anything else."""
+        if not _MADE.fullmatch(name):
+            raise NotMade("Nothing of this name is made of videos.")
+        return MadeFile(self._folder, video.id, name)
+
+    def _virtual(
+        self, video: Upload, name: str, span: ByteRange | None = None, *, source_name: str = ""
+    ) -> VirtualPart:
+        """A virtual file, or a span of it, with the file that its bytes are in."""
+
+        def open_source() -> RawIOBase:
+            if source_name:
+                return self._folder.open(video.id, source_name)[1]
+            return self._source.open(video)
+
+        try:
+            made, stored = self._folder.fetch(video.id, name)
+        except FileNotFoundError as error:
+            raise NotMade("The film cannot be played yet.") from error
+        file = StoredVirtualFile(stored)
+        if span is not None and span.end > file.length:  # Indexed anew since the list was read.
+            file.close()
+            raise NotMade("The film is being indexed anew.")
+        return VirtualPart(made, file, span or ByteRange(0, file.length), open_source)
+
+    @staticmethod
+    def _available(video: Upload, stream: Stream) -> int:
+        if video.state is UploadState.COMPLETE:
+            return len(stream.ends)
+        return stream.available(video.offset)
+
+
+def _view(known: Playback, job: Job | None, made: frozenset[str]) -> PlaybackView:
+    """`job` is the one that playing the video depends on."""
+    facts = None if known.facts is None else Facts.from_json(known.facts)
+    problem, progress = known.problem, None
+    if job is not None:  # Has the reason for a delay, such as a full disk.
+        problem = job.problem or problem
+        progress = job.progress if job.state is JobState.RUNNING else None
+    return PlaybackView(known.upload_id, known.state, facts, problem, made, progress)

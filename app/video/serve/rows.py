@@ -1,0 +1,378 @@
+"""How far each video can be played: one row a video, in the table `media`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import (
+    Connection,
+    Select,
+    and_,
+    bindparam,
+    delete,
+    exists,
+    insert,
+    not_,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy.exc import IntegrityError
+
+from app.core.errors import UploadGone
+from app.core.jobs import INDEX, REMUX, SOUND, Job, JobState, Lane
+from app.core.lifecycle import GONE, UploadState
+from app.core.playback import Playback, PlaybackState, Problem, check_transition
+from app.core.upload import UploadId
+from app.db import job_rows
+from app.db.engine import Database
+from app.db.tables import IS_SHOWN, media, media_jobs, uploads
+from app.records import statements
+
+_EVER = datetime(1970, 1, 1, tzinfo=UTC)
+
+_IS_PLANNED = exists().where(media.c.upload_id == uploads.c.id, media.c.is_planned)
+
+_UNPLANNED = (
+    select(uploads.c.id)
+    .where(
+        uploads.c.state == UploadState.COMPLETE,
+        uploads.c.active_at >= bindparam("since"),
+        not_(_IS_PLANNED),
+    )
+    .order_by(uploads.c.active_at.desc())
+    .limit(bindparam("most"))
+)
+
+_GONE = (
+    select(uploads.c.id)
+    .where(
+        uploads.c.state.in_(sorted(GONE)),
+        uploads.c.active_at >= bindparam("since"),
+        or_(
+            exists().where(media.c.upload_id == uploads.c.id),
+            exists().where(media_jobs.c.upload_id == uploads.c.id),
+        ),
+    )
+    .limit(bindparam("most"))
+)
+"""Asked twice a second: SQLAlchemy takes as long to build such a query as to run it."""
+
+_STILL_WAITS = {
+    INDEX: PlaybackState.WAITING,
+    REMUX: PlaybackState.PROBED,
+    SOUND: PlaybackState.PROBED,
+}
+"""Steps without which a video does not play, each with the state in which it is waited for."""
+
+_IS_WAITED_FOR = or_(
+    *(
+        and_(media_jobs.c.step == step, media.c.state == state)
+        for step, state in _STILL_WAITS.items()
+    )
+)
+_OF_WAITING_VIDEO = exists().where(media.c.upload_id == media_jobs.c.upload_id, _IS_WAITED_FOR)
+
+_ENDED_STEP = (
+    select(media_jobs)
+    .where(
+        media_jobs.c.step.in_(list(_STILL_WAITS)),
+        job_rows.is_in([JobState.FAILED, JobState.CANCELLED]),
+        _OF_WAITING_VIDEO,
+    )
+    .limit(bindparam("most"))
+)
+
+_FAILED_STEP = (
+    select(media_jobs)
+    .where(
+        IS_SHOWN,
+        job_rows.is_in([JobState.FAILED]),
+        media_jobs.c.step.in_(list(_STILL_WAITS)),
+        _OF_WAITING_VIDEO,
+    )
+    .limit(bindparam("most"))
+)
+"""Asked twice a second; an index leads to failed jobs, but not to cancelled ones."""
+
+_PLAYS = (PlaybackState.PLAYABLE, PlaybackState.READY)
+
+
+PlaybackObserver = Callable[[Connection, Playback], None]
+"""Called with a video's playback in the transaction that has just set its state. If it raises,
+nothing is changed."""
+
+
+def no_observer(_connection: Connection, _playback: Playback) -> None:
+    """For processes that do not tell anybody."""
+
+
+class MediaRecords:
+    """Every call is one transaction."""
+
+    def __init__(self, database: Database, observer: PlaybackObserver = no_observer) -> None:
+        self._database = database
+        self._observe = observer
+
+    def add(self, upload_id: UploadId, now: datetime, *, is_planned: bool) -> None:
+        """Note that a video waits to be looked at, unless there is a row of it already.
+
+        `is_planned` says that the jobs of the complete file are queued; it is never taken back.
+        Raises `UploadGone` if there is no such upload.
+        """
+        try:
+            self._add(upload_id, now, is_planned=is_planned)
+        except IntegrityError:  # Another process has just inserted it, or the upload is gone.
+            try:
+                self._add(upload_id, now, is_planned=is_planned)
+            except IntegrityError as error:
+                raise UploadGone("The upload no longer exists.") from error
+
+    def _add(self, upload_id: UploadId, now: datetime, *, is_planned: bool) -> None:
+        is_row = media.c.upload_id == upload_id
+        with self._database.write() as connection:
+            known = connection.execute(select(media.c.is_planned).where(is_row)).first()
+            if known is None:
+                row = _row(upload_id, PlaybackState.WAITING, now)
+                connection.execute(insert(media).values(**row, is_planned=is_planned))
+            elif is_planned and not known.is_planned:
+                connection.execute(update(media).where(is_row).values(is_planned=True))
+
+    def plan(self, upload_ids: Collection[UploadId], lane: Lane, now: datetime) -> None:
+        """Queue the first job of these complete uploads, and note that they are planned.
+
+        Jobs that have ended are queued again. Uploads that were deleted or planned meanwhile are
+        left out.
+        """
+        try:
+            self._plan(upload_ids, lane, now)
+        except IntegrityError:  # Another process has just planned one of them, or deleted it.
+            self._plan(upload_ids, lane, now)
+
+    def _plan(self, upload_ids: Collection[UploadId], lane: Lane, now: datetime) -> None:
+        wanted = {**job_rows.as_new(now), "lane": lane, "priority": 0}
+        is_present = uploads.c.id.in_(upload_ids) & uploads.c.state.not_in(sorted(GONE))
+        is_present &= not_(_IS_PLANNED)  # Another node may have done it meanwhile.
+        with self._database.write() as connection:
+            if self._database.is_remote:
+                statements.lock(connection, upload_ids)
+            query = select(uploads.c.id).where(is_present).order_by(uploads.c.active_at)
+            present = list(connection.scalars(query))
+            job_rows.queue_all(connection, present, INDEX, wanted)
+            is_row = media.c.upload_id.in_(present)
+            known = set(connection.scalars(select(media.c.upload_id).where(is_row)))
+            connection.execute(
+                update(media).where(is_row, not_(media.c.is_planned)).values(is_planned=True)
+            )
+            new = [_row(each, PlaybackState.WAITING, now) for each in present if each not in known]
+            if new:
+                connection.execute(insert(media), [{**row, "is_planned": True} for row in new])
+
+    def add_unplayable(
+        self, upload_ids: Collection[UploadId], problem: Problem, now: datetime
+    ) -> None:
+        """Note of complete uploads that were never looked at why they do not play.
+
+        They count as planned. Others are left out.
+        """
+        is_new = uploads.c.id.in_(upload_ids) & (uploads.c.state == UploadState.COMPLETE)
+        is_new &= not_(exists().where(media.c.upload_id == uploads.c.id))
+        with (
+            suppress(IntegrityError),  # Another process has just planned one of them.
+            self._database.write() as connection,
+        ):
+            found = list(connection.scalars(select(uploads.c.id).where(is_new)))
+            state = PlaybackState.UNPLAYABLE
+            why = {"problem_code": problem.code, "problem_detail": problem.detail}
+            rows = [{**_row(each, state, now), **why, "is_planned": True} for each in found]
+            if rows:
+                connection.execute(insert(media), rows)
+            for upload_id in found:
+                playback = Playback(
+                    upload_id=upload_id, state=state, facts=None, problem=problem, updated_at=now
+                )
+                self._observe(connection, playback)
+
+    def get(self, upload_id: UploadId) -> Playback | None:
+        """What is known about playing a video."""
+        return self.of([upload_id]).get(upload_id)
+
+    def of(self, upload_ids: Collection[UploadId]) -> dict[UploadId, Playback]:
+        """The same for several videos, as far as they have rows."""
+        with self._database.read() as connection:
+            query = select(media).where(media.c.upload_id.in_(upload_ids))
+            return {row.upload_id: _from_row(row) for row in connection.execute(query)}
+
+    def move(self, upload_id: UploadId, target: PlaybackState, now: datetime) -> Playback:
+        """Take a step; facts and problem stay.
+
+        Raises `IllegalPlaybackStep`, and `UploadGone` if there is no row.
+        """
+        return self._step(upload_id, target, {"updated_at": now})
+
+    def describe(
+        self,
+        upload_id: UploadId,
+        target: PlaybackState,
+        now: datetime,
+        *,
+        facts: Mapping[str, Any] | None,
+        problem: Problem | None = None,
+    ) -> Playback:
+        """Take a step, with what was found in the file; it replaces what was found before.
+
+        Raises as `move` does.
+        """
+        values = {
+            "facts": None if facts is None else json.dumps(facts, separators=(",", ":")),
+            "problem_code": problem and problem.code,
+            "problem_detail": problem and problem.detail,
+            "updated_at": now,
+        }
+        return self._step(upload_id, target, values)
+
+    def _step(
+        self, upload_id: UploadId, target: PlaybackState, values: Mapping[str, Any]
+    ) -> Playback:
+        with self._database.write() as connection:
+            before = _get(connection, upload_id)
+            check_transition(before.state, target)
+            is_row = media.c.upload_id == upload_id
+            connection.execute(update(media).where(is_row).values(state=target, **values))
+            after = _get(connection, upload_id)
+            self._observe(connection, after)
+            return after
+
+    def unplanned(self, limit: int, *, since: datetime | None = None) -> list[UploadId]:
+        """Complete uploads whose jobs were not queued yet, newest first.
+
+        With `since`, only those that were completed since: an index leads there, so it costs
+        nothing where there are none.
+        """
+        return self._ids(_UNPLANNED, limit, since)
+
+    def plan_again(self, upload_ids: Collection[UploadId] | None) -> int:
+        """Have `unplanned` find these videos again, or all of them; how many were not already."""
+        change = update(media).where(media.c.is_planned).values(is_planned=False)
+        if upload_ids is not None:
+            change = change.where(media.c.upload_id.in_(upload_ids))
+        with self._database.write() as connection:
+            return connection.execute(change).rowcount
+
+    def plan_unmade(self, steps: Collection[str], codes: Collection[str]) -> int:
+        """Have `unplanned` find the videos that play, but for which none of `steps` was queued.
+
+        Also those that do not play because of a problem with one of these codes; how many they are.
+        """
+        has_job = exists().where(
+            media_jobs.c.upload_id == media.c.upload_id, media_jobs.c.step.in_(sorted(steps))
+        )
+        is_unmade = or_(
+            and_(media.c.state.in_(_PLAYS), not_(has_job)), media.c.problem_code.in_(sorted(codes))
+        )
+        change = update(media).where(media.c.is_planned, is_unmade).values(is_planned=False)
+        with self._database.write() as connection:
+            return connection.execute(change).rowcount
+
+    def gone(self, limit: int, *, since: datetime | None = None) -> list[UploadId]:
+        """Uploads that were cancelled, expired or deleted and still have rows here or jobs.
+
+        `since` as in `unplanned`.
+        """
+        return self._ids(_GONE, limit, since)
+
+    def _ids(self, query: Select[Any], limit: int, since: datetime | None) -> list[UploadId]:
+        with self._database.read() as connection:
+            found = connection.scalars(query, {"since": since or _EVER, "most": limit})
+            return [UploadId(upload_id) for upload_id in found]
+
+    def forget(self, upload_ids: Collection[UploadId]) -> None:
+        """Drop the rows of these videos and all their jobs; workers that run one notice soon."""
+        with self._database.write() as connection:
+            for table in (media_jobs, media):
+                connection.execute(delete(table).where(table.c.upload_id.in_(upload_ids)))
+
+    def undescribed(self, limit: int, *, is_recent: bool) -> list[Job]:
+        """The jobs that failed for good, or were cancelled, of videos that wait for them to play.
+
+        With `is_recent`, only those that failed: that costs nothing where there are none.
+        """
+        query = _FAILED_STEP if is_recent else _ENDED_STEP
+        with self._database.read() as connection:
+            found = connection.execute(query, {"most": limit})
+            return [job_rows.from_row(row) for row in found]
+
+    def settle(
+        self, not_awaited: Collection[str], now: datetime, *, limit: int, only: UploadId | None
+    ) -> list[UploadId]:
+        """Call those ready that play and have no unfinished job but of the steps `not_awaited`.
+
+        Of all planned videos, or of `only` one; returns which they are.
+        """
+        awaited = exists().where(
+            media_jobs.c.upload_id == media.c.upload_id,
+            job_rows.is_in([JobState.QUEUED, JobState.RUNNING]),
+            media_jobs.c.step.not_in(sorted(not_awaited)),
+        )
+        is_settled = and_(
+            media.c.state == PlaybackState.PLAYABLE, media.c.is_planned, not_(awaited)
+        )
+        if only is not None:
+            is_settled = and_(media.c.upload_id == only, is_settled)
+        query = select(media.c.upload_id).where(is_settled).limit(limit)
+        with self._database.read() as connection:  # Mostly there are none.
+            found = [UploadId(upload_id) for upload_id in connection.scalars(query)]
+        if not found:
+            return []
+        still = select(media.c.upload_id).where(media.c.upload_id.in_(found), is_settled)
+        values = {"state": PlaybackState.READY, "updated_at": now}
+        with self._database.write() as connection:
+            ready = [UploadId(each) for each in connection.scalars(still.with_for_update())]
+            connection.execute(update(media).where(media.c.upload_id.in_(ready)).values(values))
+            for upload_id in ready:
+                self._observe(connection, _get(connection, upload_id))
+        return ready
+
+    def conclude(
+        self, found: Sequence[tuple[UploadId, PlaybackState, Problem | None]], now: datetime
+    ) -> None:
+        """Note what is said of videos that nothing could be made of, of those that still wait."""
+        still_waits = media.c.state.in_(_STILL_WAITS.values())
+        with self._database.write() as connection:
+            for upload_id, state, problem in found:
+                values = {
+                    "state": state,
+                    "problem_code": problem and problem.code,
+                    "problem_detail": problem and problem.detail,
+                    "updated_at": now,
+                }
+                is_row = media.c.upload_id == upload_id
+                change = update(media).where(is_row, still_waits).values(**values)
+                if connection.execute(change).rowcount:
+                    self._observe(connection, _get(connection, upload_id))
+
+
+def _get(connection: Connection, upload_id: UploadId) -> Playback:
+    query = select(media).where(media.c.upload_id == upload_id).with_for_update()
+    row = connection.execute(query).first()
+    if row is None:
+        raise UploadGone("The video no longer exists.")
+    return _from_row(row)
+
+
+def _row(upload_id: UploadId, state: PlaybackState, now: datetime) -> dict[str, Any]:
+    return {"upload_id": upload_id, "state": state, "updated_at": now}
+
+
+def _from_row(row: Any) -> Playback:
+    return Playback(
+        upload_id=UploadId(row.upload_id),
+        state=PlaybackState(row.state),
+        facts=None if row.facts is None else json.loads(row.facts),
+        problem=None if row.problem_code is None else Problem(row.problem_code, row.problem_detail),
+        updated_at=row.updated_at,
+    )

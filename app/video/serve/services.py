@@ -1,0 +1,142 @@
+"""Puts the parts of this package together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app.core.policy import RenditionPolicy
+from app.db.engine import Database
+from app.db.jobs import JobRecords
+from app.db.waking import Waker, WakeupSocket
+from app.records.uploads import UploadRecords
+from app.storage.base import Store
+from app.video.serve.capability import Capability, read_capability
+from app.video.serve.disk_folder import DiskFolder
+from app.video.serve.encoders import EncoderRecords
+from app.video.serve.folder import MediaFolder
+from app.video.serve.library import MediaLibrary
+from app.video.serve.made_files import MadeFileRecords
+from app.video.serve.offers import Renditions
+from app.video.serve.playlists import Playlists
+from app.video.serve.rows import MediaRecords, PlaybackObserver
+from app.video.serve.segment_queue import Patience, SegmentQueue
+from app.video.serve.shared_capability import SharedCapability
+from app.video.serve.source import MediaSource
+from app.video.serve.text_files import TextFiles
+
+if TYPE_CHECKING:
+    from app.storage.s3.bucket import Bucket
+
+FOLDER = "media"
+"""Where in the data folder the files made from videos are."""
+
+COPIES_SHARE = 4
+"""With a bucket, copies of made files take up to this fraction of SLUICE_SPOOL_BYTES more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MediaServices:
+    """What the web application and the operator's commands use.
+
+    The nodes of a fleet offer the same qualities.
+    """
+
+    library: MediaLibrary
+    playlists: Playlists
+    renditions: Renditions
+    text_files: TextFiles
+    jobs: JobRecords
+    records: MediaRecords
+    folder: MediaFolder
+    source: MediaSource
+    uploads: UploadRecords
+    wakeup: WakeupSocket
+    policy: RenditionPolicy
+    clock: Callable[[], datetime]
+    shared: SharedCapability | None
+    """Between the nodes of a fleet."""
+    has_bucket: bool
+
+    @classmethod
+    def build(  # noqa: PLR0913 - called by the composition root alone, with names
+        cls,
+        data_dir: Path,
+        database: Database,
+        uploads: UploadRecords,
+        store: Store,
+        clock: Callable[[], datetime],
+        *,
+        threads: int,
+        policy: RenditionPolicy,
+        observer: PlaybackObserver,
+        bucket: Bucket | None = None,
+        spool_bytes: int = 0,
+    ) -> MediaServices:
+        """The services of a process with this many threads; `spool_bytes` is for a bucket.
+
+        `clock` is that of all nodes that share the database.
+        """
+        folder = _folder(data_dir / FOLDER, database, bucket, spool_bytes=spool_bytes, clock=clock)
+        shared = _shared(database, folder, clock) if database.is_remote else None
+        playlists, jobs = Playlists(folder), JobRecords(database, Waker(data_dir).wake)
+        queue = SegmentQueue(jobs, patience=Patience.of_process(threads), clock=clock)
+        source = MediaSource(store, folder, most_copied_bytes=spool_bytes)
+        records = MediaRecords(database, observer)
+        return cls(
+            library=MediaLibrary(
+                uploads, records, jobs, source=source, folder=folder, playlists=playlists
+            ),
+            playlists=playlists,
+            renditions=Renditions(
+                playlists,
+                jobs,
+                folder,
+                queue=queue,
+                capability=shared or _own_capability(folder),
+                is_on=policy.is_on,
+                clock=clock,
+            ),
+            text_files=TextFiles(uploads, source),
+            jobs=jobs,
+            records=records,
+            folder=folder,
+            source=source,
+            uploads=uploads,
+            wakeup=WakeupSocket(data_dir),
+            policy=policy,
+            clock=clock,
+            shared=shared,
+            has_bucket=bucket is not None,
+        )
+
+
+def _folder(
+    root: Path,
+    database: Database,
+    bucket: Bucket | None,
+    *,
+    spool_bytes: int,
+    clock: Callable[[], datetime],
+) -> MediaFolder:
+    disk = DiskFolder(root)
+    if bucket is None:
+        return disk
+    from app.video.serve.bucket_folder import BucketFolder  # noqa: PLC0415 - only with a bucket
+
+    records, most_bytes = MadeFileRecords(database), spool_bytes // COPIES_SHARE
+    return BucketFolder(disk, records, bucket, most_copied_bytes=most_bytes, clock=clock)
+
+
+def _shared(
+    database: Database, folder: MediaFolder, clock: Callable[[], datetime]
+) -> SharedCapability:
+    return SharedCapability(EncoderRecords(database), _own_capability(folder), clock)
+
+
+def _own_capability(folder: MediaFolder) -> Callable[[], Capability | None]:
+    return partial(read_capability, folder.root)

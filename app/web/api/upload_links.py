@@ -1,0 +1,76 @@
+"""/api/upload-links: links through which strangers send files, made and closed by members."""
+
+from __future__ import annotations
+
+from flask import Blueprint, Response, jsonify
+
+from app.access.records.upload_links import UploadLink
+from app.access.upload_links import LinkTerms
+from app.core.access import Action
+from app.core.audit import AuditAction
+from app.http.access_rules import requires
+from app.http.audited import audited
+from app.http.bodies import json_object
+from app.http.context import current_caller, current_scope, current_services
+from app.http.upload_links import link_document, received_document, subject_of, terms_in
+
+blueprint = Blueprint("api_upload_links", __name__, url_prefix="/api/upload-links")
+
+LATEST_UPLOADS = 100
+"""Shown of one link, with the names of their senders."""
+
+
+@blueprint.get("")
+@requires(Action.SHARE)
+def index() -> Response:
+    """All upload links of the project, the newest first."""
+    links = current_services().identity.upload_links.of_project(current_scope().target())
+    return jsonify({"links": [link_document(link) for link in links]})
+
+
+@blueprint.post("")
+@requires(Action.SHARE)
+def create() -> tuple[Response, int]:
+    """Make a link."""
+    links = current_services().identity.upload_links
+    link = links.make(
+        current_scope().target(),
+        terms_in(json_object(), LinkTerms()),
+        created_by=current_caller().sender,
+    )
+    audited(AuditAction.LINK_MADE, subject_of(link), name=link.name)
+    return jsonify(link_document(link)), 201
+
+
+@blueprint.get("/<link_id>")
+@requires(Action.SHARE)
+def show(link_id: str) -> Response:
+    """One link, and the latest of what came through it."""
+    link = _link(link_id)
+    received = current_services().identity.upload_links.received(link, LATEST_UPLOADS)
+    uploads = [received_document(each) for each in received]
+    return jsonify({**link_document(link), "uploads": uploads})
+
+
+@blueprint.patch("/<link_id>")
+@requires(Action.SHARE)
+def change(link_id: str) -> Response:
+    """Change what is named of its terms; what it has taken stays."""
+    links, link = current_services().identity.upload_links, _link(link_id)
+    changed = links.change(link, terms_in(json_object(), links.terms(link)))
+    audited(AuditAction.LINK_CHANGED, subject_of(link), name=changed.name)
+    return jsonify(link_document(changed))
+
+
+@blueprint.delete("/<link_id>")
+@requires(Action.SHARE)
+def close(link_id: str) -> tuple[str, int]:
+    """Close the link at once, also for requests under way."""
+    link = current_services().identity.upload_links.close(_link(link_id))
+    audited(AuditAction.LINK_CLOSED, subject_of(link), name=link.name)
+    return "", 204
+
+
+def _link(link_id: str) -> UploadLink:
+    links = current_services().identity.upload_links
+    return links.get(current_scope().target(), link_id)

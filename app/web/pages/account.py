@@ -1,0 +1,185 @@
+"""A person's own account: name, password, sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from flask import Blueprint, make_response, redirect, render_template, request, url_for
+from werkzeug import Response
+
+from app.access.passwords import MIN_CHARACTERS
+from app.access.records.people import Person
+from app.core.access import Action
+from app.core.audit import AuditAction
+from app.core.errors import InvalidField, LastAdministrator, NotSignedIn
+from app.http.access_rules import requires
+from app.http.audited import audited, audited_joining, audited_withdrawal, note_ended
+from app.http.bodies import form_fields
+from app.http.context import current_caller, current_services
+from app.http.origins import require_own_page
+from app.http.signing_in import confirm, must_confirm
+from app.web.pages.user_agent import device_words
+
+blueprint = Blueprint("account", __name__, url_prefix="/account")
+blueprint.before_request(lambda: require_own_page(request))
+blueprint.add_app_template_filter(device_words, "device")
+
+DONE = {
+    "declined": "The invitation is declined.",
+    "name": "Your name is saved.",
+    "password": "Your password is changed. All other sessions have ended.",
+    "passkey": "The passkey is added. You can sign in with it from now on.",
+    "passkey-removed": "The passkey is removed.",
+    "session": "The session has ended.",
+    "sessions": "You are signed out everywhere else.",
+    "codes-removed": "One-time codes are off. Your password alone is enough to sign in.",
+    "made": "All keys and links that you made have ended.",
+}
+
+
+@blueprint.get("")
+@requires(Action.SECURE_ACCOUNT)
+def show() -> Response:
+    """The account."""
+    return _page(_me(), {})
+
+
+@blueprint.post("/name")
+@requires(Action.HAVE_ACCOUNT)
+def rename() -> Response:
+    """Change the name."""
+    person, fields = _me(), form_fields()
+    try:
+        changed = current_services().identity.accounts.rename(person, fields.get("name", ""))
+    except InvalidField as error:
+        return _page(person, fields, error)
+    audited(AuditAction.PERSON_CHANGED, f"person:{changed.id}", email=changed.email)
+    return _done("name")
+
+
+@blueprint.post("/password")
+@requires(Action.HAVE_ACCOUNT)
+def change_password() -> Response:
+    """Change the password, for whoever knows the old one; the first one after a fresh sign-in."""
+    person, fields = _me(), form_fields()
+    identity = current_services().identity
+    try:
+        if person.password_hash is not None:
+            identity.sign_in.confirm(person, fields.get("old_password", ""))
+        elif must_confirm(person):
+            confirm(person, "")
+        identity.accounts.change_password(
+            person, fields.get("password", ""), session_id=current_caller().session
+        )
+    except InvalidField as error:
+        return _page(person, fields, error)
+    audited(AuditAction.PASSWORD_CHANGED, f"person:{person.id}")
+    return _done("password")
+
+
+@blueprint.post("/sessions/<session_id>/end")
+@requires(Action.HAVE_ACCOUNT)
+def end_session(session_id: str) -> Response:
+    """End a session of one's own."""
+    current_services().identity.sessions.end_one(_me().id, session_id)
+    audited(AuditAction.SESSION_ENDED, current_caller().actor)
+    return _done("session")
+
+
+@blueprint.post("/sessions/end-others")
+@requires(Action.HAVE_ACCOUNT)
+def end_other_sessions() -> Response:
+    """End all sessions but this one."""
+    caller = current_caller()
+    count = current_services().identity.sessions.end_others(caller.id, but=caller.session)
+    audited(AuditAction.SESSION_ENDED, caller.actor, count=count)
+    return _done("sessions")
+
+
+@blueprint.post("/invitations/<digest>/accept")
+@requires(Action.HAVE_ACCOUNT)
+def accept_invitation(digest: str) -> Response:
+    """Join the project of an invitation to one's own address."""
+    identity, caller, person = current_services().identity, current_caller(), _me()
+    try:
+        invitation = identity.invitations.accept_waiting(person, digest)
+    except InvalidField as error:  # An administrator was faster.
+        return _page(person, {}, error)
+    audited_joining(invitation, caller, email=person.email)
+    identity.sessions.choose_project(caller.session, invitation.project_id or "")
+    joined = invitation.project_id if caller.roles else None
+    return redirect(url_for("pages.index", project=joined), 303)
+
+
+@blueprint.post("/invitations/<digest>/decline")
+@requires(Action.HAVE_ACCOUNT)
+def decline_invitation(digest: str) -> Response:
+    """Let an invitation to one's own address work no longer."""
+    invitations = current_services().identity.invitations
+    declined = invitations.withdraw(invitations.waiting_one(_me(), digest).digest)
+    if declined is not None:
+        audited_withdrawal(declined)
+    return _done("declined")
+
+
+@blueprint.post("/made/end")
+@requires(Action.HAVE_ACCOUNT)
+def end_made() -> Response:
+    """End all keys and links that the person has made."""
+    person = _me()
+    ended = current_services().identity.accounts.end_made(person)
+    note_ended(person, ended, "keys_and_links_ended")
+    return _done("made")
+
+
+@blueprint.post("/delete")
+@requires(Action.HAVE_ACCOUNT)
+def delete() -> Response:
+    """Delete the account, for whoever signed in just now or knows the password."""
+    person = _me()
+    try:
+        if must_confirm(person):
+            confirm(person, form_fields().get("password", ""))
+        ended = current_services().identity.accounts.delete(person)
+    except (InvalidField, LastAdministrator) as error:
+        return _page(person, {}, InvalidField(str(error), field="deletion"))
+    note_ended(person, ended, "deleted")
+    audited(AuditAction.PERSON_REMOVED, f"person:{person.id}", email=person.email)
+    return redirect(url_for("sign_in.show"), 303)
+
+
+def _me() -> Person:
+    person = current_services().identity.people.find(current_caller().id)
+    if person is None:
+        raise NotSignedIn("Your account was removed.")
+    return person
+
+
+def _done(what: str) -> Response:
+    return redirect(url_for("account.show", done=what), 303)
+
+
+def _page(person: Person, fields: Mapping[str, str], error: InvalidField | None = None) -> Response:
+    identity = current_services().identity
+    page = render_template(
+        "account/account.html",
+        person=person,
+        fields=fields,
+        problems={error.field: str(error)} if error else {},
+        done=DONE.get(request.args.get("done", "")),
+        invitations=[
+            (each, identity.projects.get(each.project_id or "").name)
+            for each in identity.invitations.waiting_for(person)
+        ],
+        failures=identity.sign_in.failures_of(person),
+        sessions=identity.sessions.of_person(person.id),
+        has_passwords=identity.sign_in.has_passwords,
+        has_passkeys=identity.passkeys is not None,
+        passkeys=identity.passkeys.of_person(person.id) if identity.passkeys else (),
+        must_confirm=must_confirm(person),
+        has_codes=identity.second_factors.has(person.id),
+        recovery_codes_left=identity.second_factors.recovery_codes_left(person.id),
+        made=identity.accounts.made_by(person),
+        min_characters=MIN_CHARACTERS,
+    )
+    return make_response(page, error.status_hint if error else 200)

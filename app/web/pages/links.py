@@ -1,0 +1,227 @@
+"""/links: what a project has given to people without an account; share links are made here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+import segno
+from flask import Blueprint, make_response, redirect, render_template, request, url_for
+from werkzeug import Response
+
+from app.access.records.share_links import ShareLink
+from app.access.share_links import ShareLinks, ShareTerms
+from app.core.access import Action
+from app.core.audit import AuditAction
+from app.core.errors import InvalidField, InvalidRequest, UploadError
+from app.core.numbers import parse_digits
+from app.core.upload import Upload, parse_upload_id
+from app.http.access_rules import requires
+from app.http.audited import audited
+from app.http.bodies import form_fields
+from app.http.context import current_caller, current_scope, current_services
+from app.http.origins import require_own_page
+from app.http.share_links import share_terms_in, share_url
+
+MAX_FORM_BYTES = 64 * 1024
+"""A thousand ids take 33 KB."""
+
+DAY = 24 * 3600
+FOREVER = ""
+KEPT = "kept"
+"""Of a link that is changed: its end stays."""
+
+LIFETIMES = (
+    (str(DAY), "a day"),
+    (str(7 * DAY), "a week"),
+    (str(30 * DAY), "30 days"),
+    (FOREVER, "no end"),
+)
+"""How long a link works, in seconds."""
+
+blueprint = Blueprint("links", __name__, url_prefix="/links")
+blueprint.before_request(lambda: require_own_page(request))
+
+
+@blueprint.get("")
+@requires(Action.SHARE)
+def index() -> str:
+    """All share links, the newest first."""
+    return render_template(
+        "links/index.html",
+        links=[
+            (link, _title(link), share_url(link))
+            for link in _links().of_project(current_caller().project)
+        ],
+        now=datetime.now(UTC),
+    )
+
+
+@blueprint.get("/share")
+@requires(Action.SHARE)
+def share() -> Response:
+    """The form for a link to the videos that `videos` lists, with commas between their ids."""
+    return _form(_videos(request.args.get("videos", "")))
+
+
+@blueprint.post("/share")
+@requires(Action.SHARE)
+def make() -> Response:
+    """Make the link, and show its address."""
+    fields = form_fields(MAX_FORM_BYTES)
+    videos = _videos(fields.get("videos", ""))
+    try:
+        terms = share_terms_in(_body(fields), ShareTerms())
+        link = _links().make(videos, terms, created_by=current_caller().sender)
+    except InvalidRequest as error:
+        return _form(videos, fields, error)
+    audited(AuditAction.LINK_MADE, f"share_link:{link.id}", project=link.project_id, name=link.name)
+    return redirect(url_for("links.show", link_id=link.id), 303)
+
+
+@blueprint.get("/share/<link_id>")
+@requires(Action.SHARE)
+def show(link_id: str) -> Response:
+    """One link: its address, and its terms, which can be changed."""
+    return _page(_link(link_id))
+
+
+@blueprint.post("/share/<link_id>")
+@requires(Action.SHARE)
+def change(link_id: str) -> Response:
+    """Change the terms of a link."""
+    link, fields = _link(link_id), form_fields()
+    try:
+        changed = _links().change(link, share_terms_in(_body(fields), _links().terms(link)))
+    except InvalidRequest as error:
+        return _page(link, fields, error)
+    audited(AuditAction.LINK_CHANGED, f"share_link:{link.id}", name=changed.name)
+    return redirect(url_for("links.show", link_id=link.id, done="changed"), 303)
+
+
+@blueprint.post("/share/<link_id>/revoke")
+@requires(Action.SHARE)
+def revoke(link_id: str) -> Response:
+    """End a link at once."""
+    link = _link(link_id)
+    _links().revoke(link.project_id, link_id)
+    audited(AuditAction.LINK_CLOSED, f"share_link:{link_id}", name=link.name)
+    return redirect(url_for("links.index"), 303)
+
+
+@blueprint.get("/share/<link_id>/qr.svg")
+@requires(Action.SHARE)
+def qr(link_id: str) -> Response:
+    """The address of a link for a phone's camera."""
+    return qr_code(share_url(_link(link_id)))
+
+
+def qr_code(url: str) -> Response:
+    """A URL as a picture: dark on light also where the page is dark, as cameras want it."""
+    picture = segno.make(url, micro=False).svg_inline(scale=4, border=3, light="#fff")
+    picture = picture.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
+    return Response(picture, content_type="image/svg+xml")
+
+
+def problems_of(error: InvalidRequest | None) -> dict[str, str]:
+    """What is wrong with a form of a link, by field."""
+    if error is None:
+        return {}
+    return {error.field if isinstance(error, InvalidField) else "name": str(error)}
+
+
+def expiry_in(fields: Mapping[str, str]) -> dict[str, int | None]:
+    """The `expires` that a form asks for, as JSON would say it; none if it stays as it is."""
+    lifetime = fields.get("lifetime", FOREVER)
+    return {} if lifetime == KEPT else {"expires": parse_digits(lifetime)}
+
+
+def password_in(fields: Mapping[str, str]) -> dict[str, str]:
+    """The `password` that a form asks for; none if it stays as it is."""
+    password = fields.get("password", "")
+    return {"password": password} if password or "no_password" in fields else {}
+
+
+def _form(
+    videos: list[Upload],
+    fields: Mapping[str, str] | None = None,
+    error: InvalidRequest | None = None,
+) -> Response:
+    page = render_template(
+        "links/share.html",
+        videos=videos,
+        fields=fields or {},
+        problems=problems_of(error),
+        lifetimes=LIFETIMES,
+    )
+    return make_response(page, error.status_hint if error else 200)
+
+
+def _page(
+    link: ShareLink,
+    fields: Mapping[str, str] | None = None,
+    error: InvalidRequest | None = None,
+) -> Response:
+    page = render_template(
+        "links/shared.html",
+        link=link,
+        title=_title(link),
+        url=share_url(link),
+        videos=_present(link),
+        is_over=not link.works(datetime.now(UTC)),
+        is_changed=request.args.get("done") == "changed",
+        fields=fields,
+        problems=problems_of(error),
+        lifetimes=LIFETIMES,
+    )
+    return make_response(page, error.status_hint if error else 200)
+
+
+def _body(fields: Mapping[str, str]) -> dict[str, Any]:
+    """The form as JSON would say it; raises `InvalidField`."""
+    views = fields.get("max_views", "").strip()
+    most = parse_digits(views)
+    if views and not most:
+        raise InvalidField("This must be a number above 0.", field="max_views")
+    return {
+        "name": fields.get("name", "").strip(),
+        "can_download": "can_download" in fields,
+        "max_views": most,
+        **expiry_in(fields),
+        **password_in(fields),
+    }
+
+
+def _links() -> ShareLinks:
+    return current_services().identity.share_links
+
+
+def _link(link_id: str) -> ShareLink:
+    return _links().get(current_caller().project, link_id)
+
+
+def _videos(ids: str) -> list[Upload]:
+    library, scope = current_services().library, current_scope()
+    return [library.get(scope, parse_upload_id(each)) for each in ids.split(",")]
+
+
+def _present(link: ShareLink) -> list[Upload]:
+    """Its videos that were not deleted."""
+    library, scope, present = current_services().library, current_scope(), []
+    for video in link.videos:
+        with suppress(UploadError):
+            present.append(library.get(scope, video))
+    return present
+
+
+def _title(link: ShareLink) -> str:
+    """Its name, or the name of its first video that is there."""
+    if link.name:
+        return link.name
+    library, scope = current_services().library, current_scope()
+    for video in link.videos:
+        with suppress(UploadError):
+            return library.get(scope, video).filename
+    return "A video that was deleted"

@@ -1,0 +1,90 @@
+"""Signing in at an OpenID provider: the browser goes there, and comes back with an answer."""
+
+from __future__ import annotations
+
+from flask import Blueprint, redirect, request, url_for
+from werkzeug import Response
+from werkzeug.exceptions import NotFound
+
+from app.access.openid import ProviderIdentity
+from app.access.records.people import Person
+from app.access.services import OpenId
+from app.access.sessions import PROVIDER
+from app.access.single_use import LIFETIME
+from app.core.access import Action, Caller, CallerKind
+from app.core.audit import AuditAction
+from app.core.errors import SignInRefused
+from app.http.access_rules import requires
+from app.http.audited import audited
+from app.http.context import current_services
+from app.http.session_cookie import set_cookie, value_in
+from app.http.signing_in import next_page, signed_in
+
+WAITING = "sluice-provider"
+"""The cookie of a browser that is at the provider."""
+
+blueprint = Blueprint("openid", __name__, url_prefix="/sign-in/provider")
+
+
+@blueprint.get("")
+@requires(Action.VISIT)
+def begin() -> Response:
+    """Send the browser to the provider; it ends up on the path `next`."""
+    target = next_page(request.args.get("next", ""))
+    url, cookie = _openid().provider.begin(_callback(), next_path=target)
+    seconds = int(LIFETIME.total_seconds())
+    return set_cookie(request, redirect(url, 303), cookie, WAITING, seconds=seconds)
+
+
+@blueprint.get("/callback")
+@requires(Action.VISIT)
+def finish() -> Response:
+    """Begin a session for whoever comes back with an answer that holds.
+
+    A GET that changes something: the browser must bring the cookie with the answer's state, which
+    works once.
+    """
+    openid = _openid()
+    cookie = value_in(request.environ, WAITING)
+    identity, target = openid.provider.finish(request.args.to_dict(), cookie, _callback())
+    response = signed_in(redirect(target, 303), _person(openid, identity), method=PROVIDER)
+    return set_cookie(request, response, "", WAITING)
+
+
+def _person(openid: OpenId, identity: ProviderIdentity) -> Person:
+    try:
+        arrival = openid.accounts.arrive(identity)
+    except SignInRefused:
+        audited(AuditAction.SESSION_REFUSED, email=identity.email, method=PROVIDER)
+        raise
+    person = arrival.person
+    caller = Caller(kind=CallerKind.PERSON, id=person.id, name=person.name)
+    if arrival.is_new:
+        audited(AuditAction.PERSON_ADDED, caller.actor, caller=caller, email=person.email)
+    for project, role in arrival.joined.items():
+        audited(
+            AuditAction.MEMBER_ADDED,
+            caller.actor,
+            project=project,
+            caller=caller,
+            email=person.email,
+            role=role,
+            by=PROVIDER,
+        )
+    if arrival.is_first:
+        audited(AuditAction.PROVIDER_LINKED, caller.actor, caller=caller, issuer=identity.issuer)
+    audit, address = current_services().identity.audit, request.remote_addr or ""
+    audit.note_ended(person, arrival.ended, change="provider", caller=caller, address=address)
+    return person
+
+
+def _callback() -> str:
+    """Where the provider sends browsers back to; the operator registers it there."""
+    return url_for("openid.finish", _external=True)
+
+
+def _openid() -> OpenId:
+    openid = current_services().identity.openid
+    if openid is None:
+        raise NotFound("This server has no sign-in service.")
+    return openid

@@ -1,0 +1,260 @@
+"""The page of a project, for those who manage it, and the way from one project to another."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from flask import Blueprint, make_response, redirect, render_template, request, url_for
+from werkzeug import Response
+
+from app.access.services import IdentityServices
+from app.core.access import Action, parse_role
+from app.core.audit import AuditAction
+from app.core.errors import (
+    EntryNotFound,
+    InvalidField,
+    InvalidRequest,
+    LastManager,
+    NotAllowed,
+    UploadError,
+)
+from app.core.moments import parse_expiry
+from app.core.project_limits import limits_in_words, words_of_limits
+from app.http.access import PROJECT, who_sees
+from app.http.access_rules import requires
+from app.http.audited import audited, audited_member, audited_removal, audited_withdrawal
+from app.http.bodies import form_fields
+from app.http.context import current_caller, current_services
+from app.http.inviting import add_by_administrator, invite
+from app.http.origins import require_own_page
+from app.web.pages.words import ROLES
+
+blueprint = Blueprint("project", __name__, url_prefix="/project")
+blueprint.before_request(lambda: require_own_page(request))
+
+blueprint.app_context_processor(
+    lambda: {
+        "projects_of": current_services().identity.projects.entered,
+        "kept_project": kept_project(),
+        "ROLES": ROLES,
+        "role_words": dict(ROLES),
+    }
+)
+
+PAGES_OF_A_PROJECT = frozenset({"pages", "links", "upload_links", "webhooks", "audit", "project"})
+"""Blueprints whose pages show one project, and stay in it."""
+
+FOR_MEMBERS = frozenset({"pages", "links", "upload_links"})
+"""Those whose pages administrators see only in projects that they are members of."""
+
+DAY_SECONDS = 24 * 3600
+
+LIFETIMES = (
+    ("", "never"),
+    (str(30 * DAY_SECONDS), "in 30 days"),
+    (str(90 * DAY_SECONDS), "in 90 days"),
+    (str(365 * DAY_SECONDS), "in a year"),
+)
+"""When a key may expire, in seconds."""
+
+
+def kept_project() -> str | None:
+    """The project in which the links and forms of this page stay; None where there is one only.
+
+    Another tab may choose another one, and administrators manage projects they are not in.
+    """
+    caller = who_sees(request)
+    is_chosen = PROJECT in request.args or len(caller.roles) > 1
+    return (caller.project or None) if is_chosen else None
+
+
+@blueprint.app_url_defaults
+def stay_in_project(endpoint: str, values: dict[str, Any]) -> None:
+    """Let every link from a page of a project lead to pages of the same one."""
+    name = endpoint.partition(".")[0]
+    if name not in PAGES_OF_A_PROJECT or PROJECT in values or endpoint == "project.choose":
+        return
+    caller, project = who_sees(request), kept_project()
+    is_hidden = name in FOR_MEMBERS and project not in caller.roles
+    # Administrators see the audit log of the whole server, unless they choose a project there.
+    is_whole_log = endpoint == "audit.index" and caller.is_admin
+    if not is_hidden and not is_whole_log:
+        values[PROJECT] = project
+
+
+@blueprint.get("")
+@requires(Action.MANAGE)
+def show() -> Response:
+    """Members, space and name."""
+    return _page()
+
+
+@blueprint.post("/name")
+@requires(Action.MANAGE)
+def rename() -> Response:
+    """Give the project another name."""
+    fields, project = form_fields(), current_caller().project
+    try:
+        renamed = _identity().projects.rename(project, fields.get("name", ""))
+    except InvalidField as error:
+        return _page(fields=fields, problems={"title": str(error)}, status=400)
+    audited(AuditAction.SETTINGS_CHANGED, f"project:{project}", name=renamed.name)
+    return _back()
+
+
+@blueprint.post("/limits")
+@requires(Action.MANAGE)
+def limit() -> Response:
+    """Set how much the project may hold, and how long it keeps videos; for administrators."""
+    caller, fields = current_caller(), form_fields()
+    if not caller.is_admin:
+        raise NotAllowed("Administrators set how much a project may hold, and for how long.")
+    try:
+        limits = limits_in_words(fields.get("quota", ""), fields.get("keep_days", ""))
+    except InvalidField as error:
+        return _page(fields=fields, problems={error.field: str(error)}, status=400)
+    _identity().projects.set_limits(caller.project, limits)
+    audited(
+        AuditAction.SETTINGS_CHANGED,
+        f"project:{caller.project}",
+        quota_bytes=limits["quota_bytes"],
+        video_seconds=limits["video_seconds"],
+    )
+    return _back()
+
+
+@blueprint.post("/members")
+@requires(Action.MANAGE)
+def add_member() -> Response:
+    """Invite somebody by a link, which is shown this one time; administrators add accounts."""
+    fields, project = form_fields(), current_caller().project
+    email = fields.get("email", "")
+    try:
+        role = parse_role(fields.get("role", ""))
+        if add_by_administrator(project, email, role):
+            return _back()
+        return _page(invitation=invite(email, project_id=project, role=role))
+    except InvalidField as error:
+        return _page(fields=fields, problems={error.field: str(error)}, status=400)
+
+
+@blueprint.post("/members/<person_id>")
+@requires(Action.MANAGE)
+def change_member(person_id: str) -> Response:
+    """Give a member another role, or end the membership."""
+    fields, projects, project = form_fields(), _identity().projects, current_caller().project
+    try:
+        if fields.get("role") == "none":
+            audited_removal(*projects.remove_member(project, person_id))
+        else:
+            role = parse_role(fields.get("role", ""))
+            member = projects.set_role(project, person_id, role)
+            audited_member(AuditAction.MEMBER_CHANGED, member)
+    except LastManager as error:
+        return _page(error=error, status=error.status_hint)
+    if person_id == current_caller().id:  # Who leaves does not manage it any more.
+        return redirect(url_for("pages.index", project=None), 303)
+    return _back()
+
+
+@blueprint.post("/invitations/<digest>/withdraw")
+@requires(Action.MANAGE)
+def withdraw(digest: str) -> Response:
+    """Let an invitation to the project work no longer."""
+    withdrawn = _identity().invitations.withdraw(digest, current_caller().project)
+    if withdrawn is not None:
+        audited_withdrawal(withdrawn)
+    return _back()
+
+
+@blueprint.get("/keys")
+@requires(Action.MANAGE)
+def keys() -> Response:
+    """The API keys, and a form for another."""
+    return _keys_page()
+
+
+@blueprint.post("/keys")
+@requires(Action.MANAGE)
+def make_key() -> Response:
+    """Make a key, which is shown this one time."""
+    fields, caller = form_fields(), current_caller()
+    try:
+        role = parse_role(fields.get("key_role", ""))
+        caller.require_at_most_own(role)
+        key, secret = _identity().keys.make(
+            caller.project,
+            name=fields.get("key_name", ""),
+            role=role,
+            created_by=caller.sender,
+            expires_at=parse_expiry(_seconds(fields.get("expires", "")), datetime.now(UTC)),
+        )
+    except (InvalidRequest, NotAllowed) as error:
+        problems = {"key_name": str(error)}
+        return _keys_page(fields=fields, problems=problems, status=error.status_hint)
+    audited(AuditAction.KEY_MADE, f"key:{key.id}", name=key.name, role=key.role)
+    return _keys_page(new_key={"name": key.name, "secret": secret})
+
+
+@blueprint.post("/keys/<key_id>/revoke")
+@requires(Action.MANAGE)
+def revoke_key(key_id: str) -> Response:
+    """End a key; what it is sending ends within seconds."""
+    keys, project = _identity().keys, current_caller().project
+    names = {key.id: key.name for key in keys.of_project(project)}
+    ended = keys.revoke(project, key_id)
+    audited(AuditAction.KEY_REVOKED, f"key:{key_id}", name=names.get(key_id), **asdict(ended))
+    return redirect(url_for("project.keys"), 303)
+
+
+@blueprint.post("/choose")
+@requires(Action.HAVE_ACCOUNT)
+def choose() -> Response:
+    """Show another project from now on, in this session."""
+    caller, project = current_caller(), form_fields().get("project", "")
+    if project not in caller.roles:
+        raise EntryNotFound("There is no such project.")
+    _identity().sessions.choose_project(caller.session, project)
+    # Other processes may remember the last one for a moment.
+    return redirect(url_for("pages.index", project=project), 303)
+
+
+def _identity() -> IdentityServices:
+    return current_services().identity
+
+
+def _seconds(text: str) -> float | str | None:
+    return float(text) if text.isdecimal() and text.isascii() else text or None
+
+
+def _back() -> Response:
+    return redirect(url_for("project.show"), 303)
+
+
+def _page(*, error: UploadError | None = None, status: int = 200, **values: Any) -> Response:
+    identity, project = _identity(), current_caller().project
+    found = identity.projects.get(project)
+    page = render_template(
+        "project.html",
+        project=found,
+        limits=words_of_limits(found.quota_bytes, found.video_seconds),
+        members=identity.projects.members(project),
+        waiting=identity.invitations.waiting(project),
+        has_mail=identity.mail.is_on,
+        error=error,
+        **{"fields": {}, "problems": {}, **values},
+    )
+    return make_response(page, status)
+
+
+def _keys_page(*, status: int = 200, **values: Any) -> Response:
+    page = render_template(
+        "project_keys.html",
+        keys=_identity().keys.of_project(current_caller().project),
+        now=datetime.now(UTC),
+        lifetimes=LIFETIMES,
+        **{"fields": {}, "problems": {}, **values},
+    )
+    return make_response(page, status)

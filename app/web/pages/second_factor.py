@@ -1,0 +1,169 @@
+"""One-time codes: set up on the account page, entered after the password."""
+
+from __future__ import annotations
+
+import segno
+from flask import Blueprint, make_response, redirect, render_template, request, url_for
+from markupsafe import Markup
+from werkzeug import Response
+
+from app.access.records.people import Person
+from app.access.second_factor import SecondFactors, SetUp
+from app.core.access import Action
+from app.core.audit import AuditAction
+from app.core.errors import InvalidField, NotSignedIn, TooManyAttempts, UploadError
+from app.http.access_rules import requires
+from app.http.audited import audited
+from app.http.bodies import form_fields
+from app.http.context import current_caller, current_services
+from app.http.origins import require_own_page
+from app.http.problems import with_retry_after
+from app.http.session_cookie import BROWSER, mark_of, set_mark, value_in
+from app.http.signing_in import (
+    PASSWORD,
+    PASSWORD_AND_CODE,
+    confirm,
+    must_confirm,
+    next_page,
+    require_code,
+    require_known_way,
+    signed_in,
+)
+
+blueprint = Blueprint("second_factor", __name__)
+blueprint.before_request(lambda: require_own_page(request))
+
+
+# ---- signing in ----------------------------------------------------------------------------------
+
+
+def signed_in_or_asked(person: Person, target: str, *, method: str = PASSWORD) -> Response:
+    """A session, or the page that asks for a code whoever has a second factor."""
+    factors = _factors()
+    if factors.has(person.id):
+        mark = mark_of(request)
+        return set_mark(request, _code_page(factors.ask(person, mark), target), mark)
+    return signed_in(redirect(target, 303), person, method=method)
+
+
+@blueprint.post("/sign-in/code")
+@requires(Action.VISIT)
+def sign_in() -> Response:
+    """Begin a session, for the token of a right password and a code."""
+    fields = form_fields()
+    token, target = fields.get("token", ""), next_page(fields.get("next", ""))
+    person = _factors().person_of(token, value_in(request.environ, BROWSER))
+    try:
+        require_code(person, fields.get("code", ""))
+    except (InvalidField, TooManyAttempts) as error:
+        return _code_page(token, target, error)
+    _factors().spend(token)
+    return signed_in(redirect(target, 303), person, method=PASSWORD_AND_CODE)
+
+
+def _code_page(token: str, target: str, error: UploadError | None = None) -> Response:
+    page = render_template("account/code.html", token=token, target=target, error=error)
+    return with_retry_after(make_response(page, error.status_hint if error else 200), error)
+
+
+# ---- on the account page -------------------------------------------------------------------------
+
+
+@blueprint.post("/account/codes/begin")
+@requires(Action.SECURE_ACCOUNT)
+def begin() -> Response:
+    """Show a new secret, as text and as a QR code, and ask for a first code."""
+    person = _me()
+    try:
+        require_known_way(person)
+        _require_confirmation(person)
+    except InvalidField as error:
+        return _refused(error)
+    return _set_up_page(_factors().begin(person, current_caller().session))
+
+
+@blueprint.post("/account/codes")
+@requires(Action.SECURE_ACCOUNT)
+def add() -> Response:
+    """Keep the secret if the code is one of its; show the recovery codes this one time."""
+    person, fields, identity = _me(), form_fields(), current_services().identity
+    factors, session = _factors(), current_caller().session
+    try:
+        require_known_way(person)
+        set_up = factors.resume(person, fields.get("token", ""), session)
+    except InvalidField as error:
+        return _refused(error)
+    try:
+        codes = factors.confirm(person, set_up, fields.get("code", ""))
+    except InvalidField as error:
+        return _set_up_page(set_up, error)
+    identity.sessions.end_others(person.id, but=session)
+    identity.sessions.strengthen(session, PASSWORD_AND_CODE)
+    audited(AuditAction.FACTOR_ADDED, f"person:{person.id}", email=person.email)
+    return _codes_page(codes, is_new=True)
+
+
+@blueprint.post("/account/codes/renew")
+@requires(Action.HAVE_ACCOUNT)
+def renew_recovery_codes() -> Response:
+    """Show new recovery codes; the old ones work no longer."""
+    person = _me()
+    try:
+        _require_confirmation(person)
+    except InvalidField as error:
+        return _refused(error)
+    codes = _factors().renew_recovery_codes(person.id)
+    audited(AuditAction.RECOVERY_CODES_RENEWED, f"person:{person.id}", email=person.email)
+    return _codes_page(codes, is_new=False)
+
+
+@blueprint.post("/account/codes/remove")
+@requires(Action.HAVE_ACCOUNT)
+def remove() -> Response:
+    """Let the password alone be enough again."""
+    person = _me()
+    try:
+        _require_confirmation(person)
+    except InvalidField as error:
+        return _refused(error)
+    _factors().remove(person.id)
+    audited(AuditAction.FACTOR_REMOVED, f"person:{person.id}", email=person.email)
+    return redirect(url_for("account.show", done="codes-removed"), 303)
+
+
+def _factors() -> SecondFactors:
+    return current_services().identity.second_factors
+
+
+def _me() -> Person:
+    person = current_services().identity.people.find(current_caller().id)
+    if person is None:
+        raise NotSignedIn("Your account was removed.")
+    return person
+
+
+def _require_confirmation(person: Person) -> None:
+    """Raise `InvalidField` unless the person signed in just now, or knows the password."""
+    if must_confirm(person):
+        confirm(person, form_fields().get("password", ""))
+
+
+def _refused(error: InvalidField) -> Response:
+    """The account page cannot show the problem of another form: a page of its own does."""
+    page = render_template("account/codes_refused.html", error=error)
+    return make_response(page, error.status_hint)
+
+
+def _set_up_page(set_up: SetUp, error: InvalidField | None = None) -> Response:
+    picture = segno.make(set_up.uri, micro=False).svg_inline(border=3, light="#fff", omitsize=True)
+    page = render_template(
+        "account/codes_set_up.html",
+        set_up=set_up,
+        picture=Markup(picture),  # noqa: S704 - made by segno from text that it escapes
+        problem=str(error) if error else "",
+    )
+    return make_response(page, error.status_hint if error else 200)
+
+
+def _codes_page(codes: list[str], *, is_new: bool) -> Response:
+    return make_response(render_template("account/recovery_codes.html", codes=codes, is_new=is_new))

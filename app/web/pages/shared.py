@@ -1,0 +1,228 @@
+"""/s/CODE: the page of a share link, for guests.
+
+It takes a visit to see anything: see `app/access/share_links.py`. A visit is a POST, so that
+programs that look at links in messages use up no views.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from flask import Blueprint, Response, jsonify, redirect, render_template, request, url_for
+from werkzeug.wrappers import Response as BaseResponse
+
+from app.access.records.share_links import ShareLink
+from app.access.share_links import DOWNLOAD_TICKET_SECONDS, VISIT_TIME, ShareLinks, guest_of
+from app.core.access import Action, Scope, scope_of
+from app.core.errors import (
+    InvalidField,
+    LinkClosed,
+    LinkNotFound,
+    ServerBusy,
+    TooManyAttempts,
+    UploadError,
+    UploadGone,
+    UploadNotFound,
+)
+from app.core.upload import Upload, parse_upload_id
+from app.http.access_rules import requires
+from app.http.bodies import form_fields
+from app.http.context import current_services, note_upload
+from app.http.documents import media_path, plays_original, video_document
+from app.http.page_policy import style_nonce, widen_policy
+from app.http.problems import Problem, answer_json, prefers_html, with_retry_after
+from app.http.signed_media import signed_media
+from app.video.serve.library import PlaybackView
+from app.web.pages.video_view import VideoView, view_of
+
+COOKIE = "sluice-visit"
+
+MAX_FORM_BYTES = 4096
+
+AnyResponse = TypeVar("AnyResponse", bound=BaseResponse)
+
+blueprint = Blueprint("shared", __name__, url_prefix="/s/<code>")
+blueprint.context_processor(lambda: {"style_nonce": style_nonce})
+blueprint.after_request(widen_policy)
+
+
+@blueprint.get("")
+@requires(Action.VISIT)
+def show(code: str) -> Response:
+    """The video, or the set of them; before the visit, the way to them."""
+    link = _links().opened(code)
+    if not _has_visited(link):
+        return _gate(link)
+    videos = _videos(link)
+    return _film_page(link, videos[0]) if len(videos) == 1 else _set_page(link, videos)
+
+
+@blueprint.post("")
+@requires(Action.VISIT)
+def visit(code: str) -> BaseResponse:
+    """Begin a visit, with the password if it takes one."""
+    link = _links().opened(code)
+    try:
+        password = form_fields(MAX_FORM_BYTES).get("password", "") if link.password_hash else ""
+        kept = _links().visit(link, password, address=request.remote_addr or "")
+    except (InvalidField, TooManyAttempts, ServerBusy) as error:
+        return _gate(link, error)
+    path = url_for("shared.show", code=code)
+    response = redirect(path, 303)
+    response.set_cookie(
+        COOKIE,
+        kept,
+        max_age=VISIT_TIME,
+        path=path,
+        secure=request.is_secure,
+        httponly=True,
+        samesite="Lax",
+    )
+    return response
+
+
+@blueprint.get("/<upload_id>")
+@requires(Action.VISIT)
+def film(code: str, upload_id: str) -> BaseResponse:
+    """One video of a set."""
+    link = _links().opened(code)
+    if not _has_visited(link):
+        return redirect(url_for("shared.show", code=code), 303)
+    return _film_page(link, _video(link, upload_id))
+
+
+@blueprint.get("/<upload_id>/download")
+@requires(Action.VISIT)
+def download(code: str, upload_id: str) -> BaseResponse:
+    """The way to the file, with a fresh ticket: the page may have been open for hours."""
+    link = _visited(code)
+    scope = scope_of(guest_of(link), Action.DOWNLOAD)
+    video = current_services().library.get(scope, parse_upload_id(upload_id))
+    ticket = _links().ticket(link, at_least=DOWNLOAD_TICKET_SECONDS)
+    path = media_path(video.id, _root_of(ticket))
+    return _unindexed(redirect(signed_media(note_upload(video), path, is_download=True), 303))
+
+
+@blueprint.get("/<upload_id>/state")
+@requires(Action.VISIT)
+def state(code: str, upload_id: str) -> Response:
+    """What the player asks now and then: the video, with URLs that are good for a while longer."""
+    link = _visited(code)
+    video = note_upload(_video(link, upload_id))
+    media = current_services().media
+    (playback,) = media.library.playbacks([video])
+    known = video_document(
+        video,
+        playback,
+        media.renditions.of(video),
+        media.text_files.of(video),
+        root=_root(link, [playback]),
+    )
+    if not link.can_download:
+        known = _to_watch(known, video, playback)
+    if known["media"]:
+        known["media"] = signed_media(video, known["media"])
+    return _unindexed(jsonify(known))
+
+
+@blueprint.errorhandler(LinkClosed)
+@blueprint.errorhandler(LinkNotFound)
+@blueprint.errorhandler(UploadNotFound)
+@blueprint.errorhandler(UploadGone)
+def _closed(error: LinkClosed | LinkNotFound | UploadNotFound | UploadGone) -> Response:
+    problem = Problem.of(error)
+    if not prefers_html():
+        return answer_json(problem)
+    is_link = isinstance(error, LinkClosed | LinkNotFound)
+    words = str(error) if is_link else "The video was deleted, or does not belong to this link."
+    page = render_template("shared/closed.html", title=problem.title, words=words)
+    return _unindexed(Response(page, status=problem.status))
+
+
+def _gate(link: ShareLink, error: UploadError | None = None) -> Response:
+    if link.is_used_up:
+        raise LinkClosed("It has been opened as often as it may be.")
+    page = render_template("shared/gate.html", link=link, problem=str(error or ""))
+    response = _unindexed(Response(page, status=error.status_hint if error else 200))
+    return with_retry_after(response, error)
+
+
+def _film_page(link: ShareLink, video: Upload) -> Response:
+    (playback,) = current_services().media.library.playbacks([video])
+    view = view_of(note_upload(video), playback, _root(link, [playback]))
+    page = render_template("shared/film.html", link=link, video=view)
+    return _unindexed(Response(page))
+
+
+def _set_page(link: ShareLink, videos: list[Upload]) -> Response:
+    playbacks = current_services().media.library.playbacks(videos)
+    root = _root(link, playbacks)
+    views: list[VideoView] = [
+        view_of(video, playback, root) for video, playback in zip(videos, playbacks, strict=True)
+    ]
+    page = render_template("shared/set.html", link=link, videos=views, root=root)
+    return _unindexed(Response(page))
+
+
+def _to_watch(known: dict[str, Any], video: Upload, playback: PlaybackView) -> dict[str, Any]:
+    """The document without what leads to downloads."""
+    renditions = [{**each, "mp4": None} for each in known["playback"]["renditions"]]
+    return {
+        **known,
+        "media": known["media"] if plays_original(video, playback) else None,
+        "sha256": None,
+        "crc32c": None,
+        "playback": {**known["playback"], "renditions": renditions},
+    }
+
+
+def _root(link: ShareLink, playbacks: list[PlaybackView]) -> str:
+    """What the URLs of the link's media begin with; good for the longest of these films."""
+    seconds = (view.facts.duration or 0 for view in playbacks if view.facts)
+    return _root_of(_links().ticket(link, max(seconds, default=0)))
+
+
+def _root_of(ticket: str) -> str:
+    return f"{request.script_root}/t/{ticket}"
+
+
+def _video(link: ShareLink, upload_id: str) -> Upload:
+    return current_services().library.get(_scope(link), parse_upload_id(upload_id))
+
+
+def _videos(link: ShareLink) -> list[Upload]:
+    """Those that were not deleted; raises `UploadGone` if there are none."""
+    library, scope, found = current_services().library, _scope(link), []
+    for video in link.videos:
+        with suppress(UploadNotFound, UploadGone):
+            found.append(library.get(scope, video))
+    if not found:
+        raise UploadGone("All videos of this link were deleted.")
+    return found
+
+
+def _scope(link: ShareLink) -> Scope:
+    return scope_of(guest_of(link), Action.WATCH)
+
+
+def _visited(code: str) -> ShareLink:
+    """The link, for what its page leads to; raises `LinkNotFound` if the visit is over."""
+    link = _links().opened(code)
+    if not _has_visited(link):
+        raise LinkNotFound("The visit is over. Load the page again.")
+    return link
+
+
+def _has_visited(link: ShareLink) -> bool:
+    return _links().is_visited(link, request.cookies.get(COOKIE, ""))
+
+
+def _links() -> ShareLinks:
+    return current_services().identity.share_links
+
+
+def _unindexed(response: AnyResponse) -> AnyResponse:
+    """Search engines do not list it."""
+    response.headers["X-Robots-Tag"] = "noindex"
+    return response

@@ -1,0 +1,201 @@
+"""/links/upload: members make upload links, and see what came through them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from flask import Blueprint, make_response, redirect, render_template, request, url_for
+from werkzeug import Response
+
+from app.access.records.upload_links import UploadLink
+from app.access.upload_links import MOST_BYTES, LinkTerms, UploadLinks
+from app.core.access import Action
+from app.core.audit import AuditAction
+from app.core.errors import InvalidField, InvalidRequest
+from app.core.numbers import parse_digits
+from app.http.access_rules import requires
+from app.http.audited import audited
+from app.http.bodies import form_fields
+from app.http.context import current_caller, current_scope, current_services
+from app.http.origins import require_own_page
+from app.http.upload_links import link_url, subject_of, terms_in
+from app.web.pages.links import LIFETIMES, expiry_in, password_in, problems_of, qr_code
+
+GIGABYTE = 10**9
+
+PROPOSED_GIGABYTES = "100"
+"""For all files of a new link: without a limit, whoever has its address can fill the disk."""
+
+LATEST_UPLOADS = 50
+"""Shown of one link."""
+
+STANDS_STILL = timedelta(minutes=2)
+"""An upload without bytes for so long is called interrupted."""
+
+MAX_FORM_BYTES = 64 * 1024
+"""The message may have 2000 characters, each of up to 12 bytes as it is sent."""
+
+blueprint = Blueprint("upload_links", __name__, url_prefix="/links/upload")
+blueprint.before_request(lambda: require_own_page(request))
+
+
+@blueprint.get("")
+@requires(Action.SHARE)
+def index() -> Response:
+    """All upload links of the project, and a form for another."""
+    return _index()
+
+
+@blueprint.post("")
+@requires(Action.SHARE)
+def make() -> Response:
+    """Make a link, and show its address."""
+    fields = form_fields(MAX_FORM_BYTES)
+    try:
+        terms = terms_in(_body(fields), LinkTerms())
+    except InvalidRequest as error:
+        return _index(fields, error)
+    link = _links().make(current_scope().target(), terms, created_by=current_caller().sender)
+    audited(AuditAction.LINK_MADE, subject_of(link), name=link.name)
+    return redirect(url_for("upload_links.show", link_id=link.id), 303)
+
+
+@blueprint.get("/<link_id>")
+@requires(Action.SHARE)
+def show(link_id: str) -> Response:
+    """One link: its address, its terms, what it has taken, and from whom."""
+    return _page(_link(link_id))
+
+
+@blueprint.post("/<link_id>")
+@requires(Action.SHARE)
+def change(link_id: str) -> Response:
+    """Change the terms of a link; what it has taken stays."""
+    link, fields = _link(link_id), form_fields(MAX_FORM_BYTES)
+    try:
+        changed = _links().change(link, terms_in(_body(fields), _links().terms(link)))
+    except InvalidRequest as error:
+        return _page(link, fields, error)
+    audited(AuditAction.LINK_CHANGED, subject_of(link), name=changed.name)
+    return redirect(url_for("upload_links.show", link_id=link.id, done="changed"), 303)
+
+
+@blueprint.post("/<link_id>/close")
+@requires(Action.SHARE)
+def close(link_id: str) -> Response:
+    """Close a link at once."""
+    link = _links().close(_link(link_id))
+    audited(AuditAction.LINK_CLOSED, subject_of(link), name=link.name)
+    return redirect(url_for("upload_links.show", link_id=link.id), 303)
+
+
+@blueprint.get("/<link_id>/qr.svg")
+@requires(Action.SHARE)
+def qr(link_id: str) -> Response:
+    """The address of a link for a phone's camera."""
+    return qr_code(link_url(_link(link_id)))
+
+
+def _index(
+    fields: Mapping[str, str] | None = None, error: InvalidRequest | None = None
+) -> Response:
+    now = datetime.now(UTC)
+    page = render_template(
+        "links/uploads.html",
+        links=[
+            (link, link.state(now), link_url(link))
+            for link in _links().of_project(current_scope().target())
+        ],
+        fields=fields or {"max_bytes": PROPOSED_GIGABYTES},
+        problems=problems_of(error),
+        lifetimes=LIFETIMES,
+    )
+    return make_response(page, error.status_hint if error else 200)
+
+
+def _page(
+    link: UploadLink,
+    fields: Mapping[str, str] | None = None,
+    error: InvalidRequest | None = None,
+) -> Response:
+    page = render_template(
+        "links/upload.html",
+        link=link,
+        url=link_url(link),
+        state=link.state(datetime.now(UTC)),
+        received=_links().received(link, LATEST_UPLOADS),
+        still=datetime.now(UTC) - STANDS_STILL,
+        is_changed=request.args.get("done") == "changed",
+        fields=_fields_of(link) if fields is None else fields,
+        problems=problems_of(error),
+        lifetimes=LIFETIMES,
+    )
+    return make_response(page, error.status_hint if error else 200)
+
+
+def _fields_of(link: UploadLink) -> dict[str, str]:
+    """The form that says what the link says now."""
+    fields = {
+        "name": link.name,
+        "message": link.message,
+        "max_files": str(link.max_files or ""),
+        "max_bytes": _gigabytes(link.max_bytes),
+        "max_file_bytes": _gigabytes(link.max_file_bytes),
+        "extensions": ", ".join(link.extensions),
+    }
+    return {**fields, "asks_name": "1"} if link.asks_name else fields
+
+
+def _gigabytes(size: int | None) -> str:
+    """What `_size` reads as the same number of bytes."""
+    return "" if size is None else f"{Decimal(size) / GIGABYTE:f}"
+
+
+def _body(fields: Mapping[str, str]) -> dict[str, Any]:
+    """The form as JSON would say it; raises `InvalidField`."""
+    return {
+        "name": fields.get("name", ""),
+        "message": fields.get("message", ""),
+        "max_files": _number(fields, "max_files"),
+        "max_bytes": _size(fields, "max_bytes"),
+        "max_file_bytes": _size(fields, "max_file_bytes"),
+        "extensions": fields.get("extensions", "").replace(",", " ").split(),
+        "asks_name": "asks_name" in fields,
+        **expiry_in(fields),
+        **password_in(fields),
+    }
+
+
+def _number(fields: Mapping[str, str], name: str) -> int | None:
+    text = fields.get(name, "").strip()
+    if not text:
+        return None
+    number = parse_digits(text)
+    if not number:
+        raise InvalidField("This must be a number above 0.", field=name)
+    return number
+
+
+def _size(fields: Mapping[str, str], name: str) -> int | None:
+    """Bytes, of a number of gigabytes as people write it."""
+    text = fields.get(name, "").strip().replace(",", ".")
+    if not text:
+        return None
+    try:
+        size = Decimal(text) * GIGABYTE
+        if 1 <= size <= MOST_BYTES:
+            return int(size)
+    except ArithmeticError:  # No number, or one that cannot be compared.
+        pass
+    raise InvalidField("This must be a number above 0.", field=name)
+
+
+def _links() -> UploadLinks:
+    return current_services().identity.upload_links
+
+
+def _link(link_id: str) -> UploadLink:
+    return _links().get(current_scope().target(), link_id)

@@ -1,0 +1,252 @@
+"""Passkeys sign in the person who registered them, once for each answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from app.access.passkeys import Passkeys
+from app.access.records.passkeys import MAX_PASSKEYS, Passkey, PasskeyRecords
+from app.access.records.people import Person
+from app.access.records.spent_tokens import SpentTokens
+from app.access.signing import Signing
+from app.access.single_use import LIFETIME, Browser, SingleUse
+from app.core.errors import InvalidRequest, SignInRefused
+from app.db.shared_values import SharedValues
+from tests.access.authenticator import PRESENT, Authenticator
+from tests.access.world import World, new_world
+
+HERE = Browser("https://videos.example", "mark")
+
+
+@dataclass
+class Desk:
+    """Passkeys, and somebody in front of them with a device."""
+
+    passkeys: Passkeys
+    person: Person
+    device: Authenticator
+
+    def register(self, name: str = "Laptop") -> Passkey:
+        options, token = self.passkeys.begin_registration(self.person.id, HERE)
+        made = self.device.create(dict(options))
+        return self.passkeys.register(self.person.id, HERE, made, token, name=name)
+
+    def answer(self) -> tuple[dict[str, Any], str]:
+        """What the device answers to a question of now, and the token for it."""
+        options, token = self.passkeys.begin_sign_in(HERE)
+        return self.device.get(dict(options)), token
+
+    def sign_in(self) -> Person:
+        return self.passkeys.sign_in(HERE, *self.answer())
+
+
+def new_passkeys(world: World, lifetime: timedelta = LIFETIME) -> Passkeys:
+    tokens = SingleUse(
+        SpentTokens(world.database),
+        Signing(SharedValues(world.database)),
+        clock=world.clock,
+        lifetime=lifetime,
+    )
+    return Passkeys(
+        PasskeyRecords(world.database),
+        world.people,
+        tokens,
+        clock=world.clock,
+        new_id=world.new_id,
+    )
+
+
+def new_device() -> Authenticator:
+    return Authenticator(HERE.origin, "videos.example")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory, database_url: str | None) -> Iterator[World]:
+    """One for all these tests: each has a person of its own."""
+    with new_world(tmp_path_factory.mktemp("passkeys"), database_url) as world:
+        yield world
+
+
+@pytest.fixture
+def desk(world: World) -> Desk:
+    person = world.person(f"{world.new_id()}@example.org")
+    return Desk(new_passkeys(world), person, new_device())
+
+
+def test_a_registered_passkey_signs_its_person_in_again_and_again(desk: Desk) -> None:
+    passkey = desk.register()
+    assert desk.sign_in() == desk.sign_in() == desk.person
+    (stored,) = desk.passkeys.of_person(desk.person.id)
+    assert (stored.id, stored.name, stored.sign_count) == (passkey.id, "Laptop", 2)
+    assert stored.used_at is not None
+
+
+def test_a_device_that_counts_nothing_signs_in_too(desk: Desk) -> None:
+    desk.device.counts = False
+    desk.register()
+    assert desk.sign_in() == desk.sign_in() == desk.person
+
+
+def test_the_device_is_told_which_passkeys_the_person_has(desk: Desk) -> None:
+    desk.register()
+    options, _ = desk.passkeys.begin_registration(desk.person.id, HERE)
+    assert len(options["excludeCredentials"]) == 1
+    with pytest.raises(InvalidRequest, match="registered already"):
+        desk.register()
+
+
+def test_nobody_is_named_to_whoever_asks_to_sign_in(desk: Desk) -> None:
+    desk.register()
+    options, _ = desk.passkeys.begin_sign_in(HERE)
+    assert not options.get("allowCredentials")
+
+
+def test_an_answer_works_once(desk: Desk) -> None:
+    desk.device.counts = False
+    desk.register()
+    answer, token = desk.answer()
+    assert desk.passkeys.sign_in(HERE, answer, token) == desk.person
+    with pytest.raises(SignInRefused, match="used before"):
+        desk.passkeys.sign_in(HERE, answer, token)
+    with pytest.raises(SignInRefused):
+        # Base64 of an HMAC ends in two bits that mean nothing.
+        desk.passkeys.sign_in(HERE, answer, token[:-1] + chr(ord(token[-1]) + 1))
+
+
+def test_of_answers_that_come_together_one_is_accepted(desk: Desk) -> None:
+    desk.device.counts = False
+    desk.register()
+    answer, token = desk.answer()
+
+    def is_accepted(_: int) -> bool:
+        try:
+            return desk.passkeys.sign_in(HERE, answer, token) == desk.person
+        except SignInRefused:
+            return False
+
+    with ThreadPoolExecutor(8) as threads:
+        assert sum(threads.map(is_accepted, range(8))) == 1
+
+
+def test_an_answer_to_another_question_is_refused(desk: Desk) -> None:
+    desk.register()
+    answer, _ = desk.answer()
+    with pytest.raises(SignInRefused):
+        desk.passkeys.sign_in(HERE, answer, desk.answer()[1])
+
+
+def test_an_answer_from_another_browser_is_refused(desk: Desk) -> None:
+    desk.register()
+    for other in (replace(HERE, mark="other"), replace(HERE, mark="")):
+        with pytest.raises(SignInRefused):
+            desk.passkeys.sign_in(other, *desk.answer())
+
+
+def test_an_answer_that_comes_too_late_is_refused(desk: Desk, world: World) -> None:
+    desk.register()
+    late = replace(desk, passkeys=new_passkeys(world, timedelta(seconds=-1)))
+    with pytest.raises(SignInRefused, match="too long"):
+        late.sign_in()
+
+
+def test_what_was_given_out_to_register_does_not_sign_in(desk: Desk) -> None:
+    desk.register()
+    options, token = desk.passkeys.begin_registration(desk.person.id, HERE)
+    with pytest.raises(SignInRefused):
+        desk.passkeys.sign_in(HERE, desk.device.get(dict(options)), token)
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "http://videos.example"])
+def test_an_answer_given_to_another_site_is_refused(desk: Desk, origin: str) -> None:
+    desk.register()
+    desk.device.origin = origin
+    with pytest.raises(SignInRefused):
+        desk.sign_in()
+
+
+def test_a_device_that_did_not_verify_its_owner_is_refused(desk: Desk) -> None:
+    desk.register()
+    desk.device.flags = PRESENT
+    with pytest.raises(SignInRefused):
+        desk.sign_in()
+    desk.device = new_device()
+    desk.device.flags = PRESENT
+    with pytest.raises(SignInRefused):
+        desk.register()
+
+
+def test_a_device_that_counts_backwards_is_a_copy(desk: Desk) -> None:
+    desk.register()
+    desk.sign_in()
+    desk.device.count = 0
+    with pytest.raises(SignInRefused):
+        desk.sign_in()
+
+
+def test_another_key_under_the_same_id_is_refused(desk: Desk) -> None:
+    desk.register()
+    forger = replace(desk.device)
+    with pytest.raises(SignInRefused):
+        replace(desk, device=forger).sign_in()
+
+
+def test_a_passkey_that_names_another_owner_is_refused(desk: Desk) -> None:
+    desk.register()
+    for handle in (b"", b"f" * 32):
+        desk.device.user_handle = handle
+        with pytest.raises(SignInRefused):
+            desk.sign_in()
+
+
+def test_a_removed_passkey_signs_nobody_in(desk: Desk, world: World) -> None:
+    passkey = desk.register()
+    other = world.person("bob@example.org")
+    assert desk.passkeys.remove(other.id, passkey.id) is None
+    assert desk.sign_in() == desk.person
+    assert desk.passkeys.remove(desk.person.id, passkey.id) is not None
+    with pytest.raises(SignInRefused, match="no account"):
+        desk.sign_in()
+
+
+def test_blocked_people_do_not_get_in(desk: Desk, world: World) -> None:
+    desk.register()
+    world.people.block(desk.person.id, world.clock())
+    with pytest.raises(SignInRefused, match="blocked"):
+        desk.sign_in()
+
+
+def test_a_person_has_a_limited_number_of_passkeys(desk: Desk) -> None:
+    for _ in range(MAX_PASSKEYS):
+        desk.device = new_device()
+        desk.register()
+    desk.device = new_device()
+    with pytest.raises(InvalidRequest, match="too many"):
+        desk.register()
+
+
+@pytest.mark.parametrize("member", ["clientDataJSON", "attestationObject"])
+@pytest.mark.parametrize("text", ["", "AAAA", "!", "ó", "e30", "bnVsbA", "o2NmbXRkbm9uZQ", 7])
+def test_whatever_else_is_sent_to_register_is_refused(desk: Desk, member: str, text: Any) -> None:
+    options, token = desk.passkeys.begin_registration(desk.person.id, HERE)
+    made = desk.device.create(dict(options))
+    made["response"][member] = text
+    with pytest.raises(SignInRefused):
+        desk.passkeys.register(desk.person.id, HERE, made, token, name="Laptop")
+
+
+@pytest.mark.parametrize(
+    "member", ["clientDataJSON", "authenticatorData", "signature", "userHandle"]
+)
+@pytest.mark.parametrize("text", ["", "AAAA", "!", "ó", "e30", "bnVsbA", None, 7])
+def test_whatever_else_is_sent_to_sign_in_is_refused(desk: Desk, member: str, text: Any) -> None:
+    desk.register()
+    answer, token = desk.answer()
+    answer["response"][member] = text
+    with pytest.raises(SignInRefused):
+        desk.passkeys.sign_in(HERE, answer, token)

@@ -1,0 +1,398 @@
+"""Requests of several nodes that change the same people, links or webhooks at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from threading import Barrier
+
+import pytest
+from pyotp import TOTP
+from sqlalchemy import select
+
+from app.access.records.attempts import AttemptRecords
+from app.access.records.deliveries import Claim
+from app.access.records.invitations import Invitation, InvitationRecords, Purpose
+from app.access.records.keys import ApiKey, KeyRecords
+from app.access.records.link_names import keep_name
+from app.access.records.outbox import Outbox
+from app.access.records.passkeys import MAX_PASSKEYS, Passkey, PasskeyRecords
+from app.access.records.people import Person, give_to_owner
+from app.access.records.projects import ProjectRecords
+from app.access.records.sessions import Session, SessionRecords
+from app.access.records.upload_links import UploadLink, UploadLinkRecords
+from app.access.records.webhooks import Webhook, WebhookRecords
+from app.access.second_factor import RECOVERY_CODES, SecondFactors
+from app.access.webhook_delivery import LEASE
+from app.core.access import FIRST_PROJECT, Role
+from app.core.errors import (
+    EntryNotFound,
+    InvalidRequest,
+    LastAdministrator,
+    LastManager,
+    LinkClosed,
+    NotAllowed,
+    SignInRefused,
+    UploadError,
+    WrongCredentials,
+)
+from app.core.upload import Upload
+from app.core.webhooks import SUBSCRIBABLE
+from app.db.access_tables import link_senders
+from app.db.engine import Database
+from tests.access.webhook_world import WebhookWorld
+from tests.access.world import World
+from tests.postgresql import ON_BOTH_DATABASES
+
+pytestmark = ON_BOTH_DATABASES
+
+ROUNDS = 5
+"""One alone often has the requests run one after another."""
+
+
+def at_once(*requests: Callable[[], object]) -> list[object]:
+    """What each of them returns, or the error of the domain that it raises."""
+    together = Barrier(len(requests))
+
+    def run(request: Callable[[], object]) -> object:
+        together.wait()
+        try:
+            return request()
+        except UploadError as error:
+            return error
+
+    with ThreadPoolExecutor(len(requests)) as threads:
+        return list(threads.map(run, requests))
+
+
+def kinds(outcomes: Sequence[object]) -> set[type]:
+    return {type(outcome) for outcome in outcomes}
+
+
+def new_key(world: World, project: str, maker: str) -> ApiKey:
+    number = world.new_id()
+    return ApiKey(
+        id=number,
+        project_id=project,
+        digest=number,
+        hint="",
+        name="k",
+        role=Role.VIEWER,
+        created_by=maker,
+        created_at=world.clock(),
+    )
+
+
+def new_session(world: World, person: Person) -> Session:
+    number, now = world.new_id(), world.clock()
+    return Session(
+        digest=number,
+        id=number,
+        person_id=person.id,
+        method="password",
+        created_at=now,
+        active_at=now,
+        expires_at=now + timedelta(days=1),
+        address="",
+        agent="",
+    )
+
+
+def new_link(world: World, project: str, maker: str = "") -> UploadLink:
+    number = world.new_id()
+    return UploadLink(
+        id=number,
+        project_id=project,
+        code=number,
+        name="",
+        message="",
+        created_by=maker,
+        created_at=world.clock(),
+    )
+
+
+def invitation(world: World, project: str | None = None, maker: str = "") -> Invitation:
+    now = world.clock()
+    return Invitation(
+        digest=world.new_id(),
+        purpose=Purpose.JOIN,
+        created_at=now,
+        expires_at=now + timedelta(days=1),
+        project_id=project,
+        role=Role.VIEWER,
+        email="eve@example.org",
+        created_by=maker,
+    )
+
+
+def test_failures_that_are_counted_and_forgotten_at_once_do_not_wait_for_each_other(
+    database: Database,
+) -> None:
+    world, records = World(database), AttemptRecords(database)
+    first, second = ["b:1", "c:1"], ["c:1", "d:1", "b:1", "a:1"]
+    for _ in range(4 * ROUNDS):
+        records.failed(second[::-1], world.clock.now)
+        count = partial(records.failed, second, world.clock.now)
+        later = world.clock.now + timedelta(days=1)
+        forget = [partial(records.forget, each) for each in (first, second, second[::-1])]
+        outcomes = at_once(count, *forget, count, partial(records.remove_old, later))
+        assert not [each for each in outcomes if isinstance(each, UploadError)]
+
+
+def test_a_visit_and_what_ends_all_sessions_do_not_wait_for_each_other(database: Database) -> None:
+    world = World(database)
+    person, sessions = world.person(), SessionRecords(database)
+
+    def give() -> None:
+        with database.write() as connection:
+            give_to_owner(connection, person.id)
+
+    for _ in range(4 * ROUNDS):
+        session = new_session(world, person)
+        sessions.add(session, instead_of=None)
+        world.clock.turn(hours=1)
+        until = world.clock.now + timedelta(hours=1)
+        now, every = world.clock.now, timedelta(minutes=1)
+        visit = partial(sessions.note_use, session.digest, now, every=every, expires_at=until)
+        assert at_once(visit, give) == [None, None]
+
+
+@pytest.mark.parametrize("change", ["password", "block", "remove"])
+def test_no_session_outlives_what_ends_all_sessions_of_a_person(world: World, change: str) -> None:
+    world.person("root@example.org", is_admin=True)
+    sessions = SessionRecords(world.database)
+
+    def set_password(person: Person) -> None:
+        world.people.set_password(person, "new")
+        sessions.end_of_person(person.id)
+
+    for number in range(2 * ROUNDS):
+        ann = world.person(f"{number}@example.org", password_hash="old")
+        new, now = new_session(world, ann), world.clock()
+        changes: dict[str, Callable[[], object]] = {
+            "password": partial(set_password, ann),
+            "block": partial(world.people.block, ann.id, now),
+            "remove": partial(world.people.remove, ann.id, now),
+        }
+        begun, changed = at_once(
+            partial(sessions.add, new, instead_of=None, password_hash="old"), changes[change]
+        )
+        assert isinstance(begun, NotAllowed | WrongCredentials | None)
+        assert not isinstance(changed, Exception)
+        assert sessions.of_person(ann.id, now) == []
+
+
+def test_of_passwords_that_are_chosen_at_once_one_is_kept(world: World) -> None:
+    for number in range(ROUNDS):
+        ann = world.person(f"{number}@example.org", password_hash="old")
+        kept = at_once(*[partial(world.people.set_password, ann, new) for new in ("a", "b", "c")])
+        assert sorted(map(bool, kept)) == [False, False, True]
+        found = world.people.find(ann.id)
+        assert found is not None
+        assert found.password_hash == "abc"[kept.index(True)]
+
+
+def test_of_recovery_codes_that_are_made_at_once_those_of_one_work(
+    world: World, factors: SecondFactors
+) -> None:
+    ann = world.person()
+    for _ in range(ROUNDS):
+        made = at_once(*[partial(factors.renew_recovery_codes, ann.id)] * 3)
+        assert kinds(made) == {list}
+        assert factors.recovery_codes_left(ann.id) == RECOVERY_CODES
+
+
+def test_of_set_ups_that_end_at_once_one_counts(world: World, factors: SecondFactors) -> None:
+    for number in range(ROUNDS):
+        ann = world.person(f"{number}@example.org")
+        set_ups = [factors.begin(ann, "") for _ in range(3)]
+        codes = [TOTP(each.secret).at(world.clock()) for each in set_ups]
+        done = at_once(
+            *[partial(factors.confirm, ann, *each) for each in zip(set_ups, codes, strict=True)]
+        )
+        assert kinds(done) == {list}
+        assert factors.recovery_codes_left(ann.id) == RECOVERY_CODES
+
+
+def test_a_second_factor_is_set_up_while_the_account_is_deleted(
+    world: World, factors: SecondFactors
+) -> None:
+    world.person("root@example.org", is_admin=True)
+    for number in range(2 * ROUNDS):
+        ann = world.person(f"{number}@example.org")
+        set_up = factors.begin(ann, "")
+        code = TOTP(set_up.secret).at(world.clock())
+        done, removed = at_once(
+            partial(factors.confirm, ann, set_up, code),
+            partial(world.people.remove, ann.id, world.clock()),
+        )
+        assert isinstance(done, list | SignInRefused)
+        assert removed == {}
+        assert factors.people() == set()
+
+
+def test_a_delivery_is_claimed_once(database: Database) -> None:
+    world = WebhookWorld(database)
+    webhook = world.webhook()
+    for _ in range(ROUNDS):
+        world.video()
+        tokens = [world.new_id() for _ in range(8)]
+        claim = partial(world.queue.claim, webhook.id, world.now, lease=LEASE)
+        claims = at_once(*[partial(claim, token=token) for token in tokens])
+        (claimed,) = [each for each in claims if each is not None]
+        assert isinstance(claimed, Claim)
+        assert world.queue.note_delivered(claimed, world.now, 200)
+
+
+def test_a_webhook_that_is_removed_keeps_no_upload_from_completion(database: Database) -> None:
+    world = WebhookWorld(database)
+    for _ in range(ROUNDS):
+        webhook = world.webhook()
+        remove = partial(world.webhooks.remove, FIRST_PROJECT, webhook.id)
+        completed, _ = at_once(world.video, remove)
+        assert isinstance(completed, Upload)
+
+
+def test_of_invitations_that_are_made_at_once_one_works(world: World) -> None:
+    records = InvitationRecords(world.database)
+    made = [invitation(world, FIRST_PROJECT) for _ in range(8)]
+    at_once(*[partial(records.add, each) for each in made])
+    assert len(records.waiting(world.clock())) == 1
+
+
+def test_people_are_invited_while_their_project_is_removed(world: World) -> None:
+    records, all_projects = InvitationRecords(world.database), ProjectRecords(world.database)
+    for _ in range(ROUNDS):
+        project = world.project(world.new_id())
+        made = [
+            replace(invitation(world, project), email=f"{number}@example.org")
+            for number in range(6)
+        ]
+        removed, *added = at_once(
+            partial(all_projects.remove, project), *[partial(records.add, each) for each in made]
+        )
+        assert isinstance(removed, tuple)
+        assert kinds(added) <= {type(None), EntryNotFound}
+    with pytest.raises(EntryNotFound):
+        records.add(made[0])
+
+
+def test_who_joins_in_two_ways_at_once_does_so_once(world: World) -> None:
+    records = InvitationRecords(world.database)
+    for number in range(ROUNDS):
+        wanted = replace(invitation(world, FIRST_PROJECT), email=f"{number}@example.org")
+        records.add(wanted)
+        eve = world.person(f"eve{number}@example.org")
+        bob = replace(eve, id=world.new_id(), email=f"{number}@example.org")
+        outcomes = at_once(
+            partial(records.accept, wanted, eve.id, world.clock()),
+            partial(records.join, wanted, bob, world.clock(), by_link=False),
+        )
+        assert LinkClosed in kinds(outcomes)
+        assert len(world.people.roles(eve.id)) + len(world.people.roles(bob.id)) == 1
+
+
+def test_a_project_has_no_more_webhooks_than_it_may(database: Database) -> None:
+    world = WebhookWorld(database)
+    records = WebhookRecords(database, Outbox(lambda: world.now, world.new_id))
+    hooks = [
+        Webhook(
+            id=world.new_id(),
+            project_id=FIRST_PROJECT,
+            url="",
+            secret="",
+            events=SUBSCRIBABLE,
+            created_by="",
+            created_at=world.now,
+        )
+        for _ in range(8)
+    ]
+    added = at_once(*[partial(records.add, each, most=3) for each in hooks])
+    assert sorted(map(bool, added)) == [False] * 5 + [True] * 3
+
+
+def test_a_person_has_no_more_passkeys_than_they_may(world: World) -> None:
+    records, ann = PasskeyRecords(world.database), world.person()
+
+    def add() -> None:
+        number = world.new_id()
+        records.add(
+            Passkey(
+                id=number,
+                credential_id=number.encode(),
+                person_id=ann.id,
+                public_key=b"",
+                sign_count=0,
+                name="",
+                created_at=world.clock(),
+            )
+        )
+
+    outcomes = at_once(*[add] * (MAX_PASSKEYS + 4))
+    assert len(records.of_person(ann.id)) == MAX_PASSKEYS
+    assert kinds(outcomes) == {type(None), InvalidRequest}
+
+
+def test_a_visitor_who_says_two_names_at_once_has_one(world: World) -> None:
+    link = new_link(world, FIRST_PROJECT)
+    UploadLinkRecords(world.database).add(link)
+
+    def name(name: str) -> None:
+        with world.database.write() as connection:
+            keep_name(connection, link.id, "v", name=name, now=world.clock())
+
+    at_once(*[partial(name, each) for each in "abcdefgh"])
+    name("the last one")
+    with world.database.read() as connection:
+        assert connection.scalars(select(link_senders.c.name)).all() == ["the last one"]
+
+
+def test_one_administrator_and_one_manager_remain(world: World) -> None:
+    records, now = ProjectRecords(world.database), world.clock()
+    for number in range(ROUNDS):
+        people = [world.person(f"{number}{each}@example.org", is_admin=True) for each in "abc"]
+        project = world.project(str(number))
+        for person in people:
+            world.join(person, Role.MANAGER, project)
+        left = at_once(*[partial(records.remove_member, project, each.id, now) for each in people])
+        assert LastManager in kinds(left)
+        administrators = world.people.administrators()
+        ended = at_once(*[partial(world.people.end_admin, each.id, now) for each in administrators])
+        assert LastAdministrator in kinds(ended)
+
+
+@pytest.mark.parametrize("end", ["block", "remove", "revoke", "delete project"])
+def test_nothing_made_with_a_key_outlives_what_lets_it(world: World, end: str) -> None:
+    keys, projects = KeyRecords(world.database), ProjectRecords(world.database)
+    links, invitations = UploadLinkRecords(world.database), InvitationRecords(world.database)
+    world.person("root@example.org", is_admin=True)
+    for number in range(ROUNDS):
+        project, ann = world.project("News"), world.person(f"{number}@example.org")
+        world.join(ann, Role.MANAGER, project)
+        world.join(world.person(f"{number}b@example.org"), Role.MANAGER, project)
+        key = keys.add(new_key(world, project, f"person:{ann.id}"))
+        maker = f"key:{key.id}"
+        invited = invitation(world, project, maker)
+        invitations.add(invited)
+        eve = world.person(f"{number}eve@example.org")
+        now = world.clock()
+        ends: dict[str, Callable[[], object]] = {
+            "block": partial(world.people.block, ann.id, now),
+            "remove": partial(projects.remove_member, project, ann.id, now),
+            "revoke": partial(keys.revoke, project, key.id, now),
+            "delete project": partial(projects.remove, project),
+        }
+        made, link = new_key(world, project, maker), new_link(world, project, maker)
+        outcomes = at_once(
+            ends[end],
+            partial(keys.add, made),
+            partial(links.add, link),
+            partial(invitations.accept, invited, eve.id, now),
+        )
+        assert not isinstance(outcomes[0], Exception)
+        assert kinds(outcomes[1:]) <= {type(None), ApiKey, NotAllowed, LinkClosed}
+        assert not any(each.works(now) for each in keys.of_project(project))
+        assert all(each.closed_at is not None for each in links.of_project(project))

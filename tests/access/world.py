@@ -1,0 +1,85 @@
+"""A server's people in a new database, with a clock that tests turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from pathlib import Path
+
+from argon2 import PasswordHasher
+
+from app.access.records.people import PeopleRecords, Person
+from app.access.records.projects import Project, ProjectRecords
+from app.core.access import FIRST_PROJECT, Role
+from app.db.engine import Database
+from tests.records.making import new_sqlite
+
+CHEAP = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+"""The least work there is."""
+
+GOOD_PASSWORD = "three grey geese marching"
+
+START = datetime(2026, 11, 22, 12, tzinfo=UTC)
+
+
+@dataclass
+class Clock:
+    """Stands still until it is turned."""
+
+    now: datetime = START
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def turn(self, **by: float) -> None:
+        """Go on by `days`, `minutes`, `seconds`."""
+        self.now += timedelta(**by)
+
+
+@dataclass
+class World:
+    """The database, and what makes things in it."""
+
+    database: Database
+    clock: Clock = field(default_factory=Clock)
+    _numbers: Iterator[int] = field(default_factory=count)
+
+    def new_id(self) -> str:
+        """Ids in order."""
+        return f"{next(self._numbers):032x}"
+
+    @property
+    def people(self) -> PeopleRecords:
+        """The records of people."""
+        return PeopleRecords(self.database)
+
+    def person(self, email: str = "ann@example.org", **values: object) -> Person:
+        """A new person, stored."""
+        given = {"name": email.partition("@")[0], "created_at": self.clock(), **values}
+        person = Person(id=self.new_id(), email=email, **given)  # type: ignore[arg-type]
+        self.people.add(person)
+        return person
+
+    def project(self, name: str) -> str:
+        """The id of a new project."""
+        project = Project(id=self.new_id(), name=name, created_at=self.clock())
+        ProjectRecords(self.database).add(project, manager=None)
+        return project.id
+
+    def join(self, person: Person, role: Role, project_id: str = FIRST_PROJECT) -> None:
+        """Make a person a member; those who join later are listed later."""
+        self.clock.turn(seconds=1)
+        ProjectRecords(self.database).add_member(project_id, person.id, role, self.clock())
+
+
+@contextmanager
+def new_world(folder: Path, database_url: str | None = None) -> Iterator[World]:
+    """A world over that database, or a new one in `folder`."""
+    database = (
+        Database(database_url, synced=True) if database_url else new_sqlite(folder / "sluice.db")
+    )
+    with closing(database):
+        yield World(database)

@@ -1,0 +1,263 @@
+"""What is made from films is in the bucket, and every machine has what it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from threading import Barrier, Event
+
+import pytest
+
+from app.core.errors import NoRoom
+from app.core.made_files import Made
+from app.core.ranges import ByteRange
+from app.core.upload import UploadId
+from app.db.engine import Database
+from app.ingest.slots import Slots, holding
+from app.storage.s3.address import BucketAddress
+from app.storage.s3.bucket import Bucket
+from app.storage.s3.caller import Caller
+from app.storage.s3.reconcile import ORPHAN_AGE
+from app.storage.s3.signing import AccessKey
+from app.video.serve.bucket_folder import (
+    COPIES,
+    MOST_COPIED_BYTES,
+    OBJECTS,
+    BucketFolder,
+    object_name,
+)
+from app.video.serve.disk_folder import DiskFolder
+from app.video.serve.folder import read_whole, writing
+from app.video.serve.made_files import READ_FOR, UNFINISHED_FOR, MadeFileRecords
+from app.video.serve.reconcile import missing, orphans
+from tests.records.making import NOW, new_sqlite
+from tests.s3_servers import S3Server, new_prefix
+
+VIDEO = UploadId("ab" * 16)
+COPIED_BYTES = 1000
+
+
+@dataclass
+class Fleet:
+    """Machines that share a bucket and a database."""
+
+    folder: Path
+    database: Database
+    address: BucketAddress
+    bucket: Bucket
+    now: datetime = NOW
+    nodes: list[BucketFolder] = field(default_factory=list)
+
+    def node(self) -> BucketFolder:
+        """A machine with an empty disk."""
+        node = BucketFolder(
+            DiskFolder(self.folder / f"node-{len(self.nodes)}"),
+            MadeFileRecords(self.database),
+            self.bucket,
+            most_copied_bytes=COPIED_BYTES,
+            clock=lambda: self.now,
+        )
+        self.nodes.append(node)
+        return node
+
+    def with_key(self, key: AccessKey) -> Bucket:
+        """The bucket as somebody with that key sees it."""
+        return Bucket.at(self.address, key=lambda: key)
+
+    def objects(self) -> set[str]:
+        """The names of the objects without their versions."""
+        return {each.name.rpartition(".")[0] for each in self.bucket.list_objects(OBJECTS)}
+
+
+class PatientBucket(Bucket):
+    """Reads one object, and only once it is told to."""
+
+    def __init__(self, caller: Caller) -> None:
+        super().__init__(caller)
+        self.is_asked, self.may_answer = Event(), Event()
+
+    def copy_into(self, name: str, span: ByteRange, descriptor: int, *, at: int) -> None:
+        """As the bucket does, but later."""
+        assert not self.is_asked.is_set(), "asked a second time"
+        self.is_asked.set()
+        self.may_answer.wait()
+        super().copy_into(name, span, descriptor, at=at)
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, versitygw: S3Server) -> Iterator[Fleet]:
+    access = versitygw.access
+    address = BucketAddress.of(
+        f"s3://{access.bucket}/{new_prefix()}", endpoint=access.endpoint, region=access.region
+    )
+    bucket = Bucket.at(address, key=lambda: AccessKey(access.key, access.secret))
+    with closing(new_sqlite(tmp_path / "records.db")) as database:
+        yield Fleet(tmp_path, database, address, bucket)
+
+
+def keep(node: BucketFolder, name: str, content: bytes) -> None:
+    with writing(node, VIDEO, name) as file:
+        file.write(content)
+
+
+def copies(node: BucketFolder) -> list[Path]:
+    return list((node.root / COPIES).glob("*"))
+
+
+def test_what_one_machine_makes_another_reads(fleet: Fleet) -> None:
+    maker, other = fleet.node(), fleet.node()
+    assert other.find(VIDEO, "poster.jpg") is None
+    keep(maker, "poster.jpg", b"first")
+    keep(maker, "empty.vtt", b"")
+    assert read_whole(other, VIDEO, "poster.jpg") == b"first"
+    assert read_whole(other, VIDEO, "empty.vtt") == b""
+    assert maker.find(VIDEO, "poster.jpg") == other.find(VIDEO, "poster.jpg")
+    assert other.made([VIDEO]) == {VIDEO: {"poster.jpg", "empty.vtt"}}
+
+
+def test_a_copy_of_what_was_replaced_or_discarded_is_never_read(fleet: Fleet) -> None:
+    maker, other = fleet.node(), fleet.node()
+    keep(maker, "poster.jpg", b"first")
+    assert read_whole(other, VIDEO, "poster.jpg") == b"first"
+    keep(maker, "poster.jpg", b"second")
+    assert read_whole(other, VIDEO, "poster.jpg") == b"second"
+    assert maker.discard(VIDEO, "poster.jpg")
+    with pytest.raises(FileNotFoundError):
+        other.open(VIDEO, "poster.jpg")
+    assert len(copies(other)) == 2
+    other.remove_abandoned()
+    assert copies(other) == []
+
+
+def test_objects_that_nobody_needs_are_deleted_once_nobody_reads_them(fleet: Fleet) -> None:
+    node = fleet.node()
+    keep(node, "rungs/720/1.m4s", b"one")
+    keep(node, "rungs/720/2.m4s", b"two")
+    keep(node, "poster.jpg", b"poster")
+    assert node.discard(VIDEO, "rungs/720")
+    node.remove_abandoned()
+    assert len(fleet.objects()) == 3
+    fleet.now += READ_FOR
+    node.remove_abandoned()
+    assert fleet.objects() == {f"{OBJECTS}{VIDEO}/poster.jpg"}
+    node.remove(VIDEO)
+    assert (fleet.objects(), list(node.videos()), copies(node)) == (set(), [], [])
+
+
+def test_an_object_of_a_killed_maker_is_deleted_a_day_later(fleet: Fleet) -> None:
+    killed, other = fleet.node(), fleet.node()
+    records = MadeFileRecords(fleet.database)
+    keep(killed, "poster.jpg", b"whole")
+    found = killed.find(VIDEO, "poster.jpg")
+    assert found is not None
+    records.begin(type(found)(VIDEO, "sprite.jpg", 4, fleet.now, "f" * 32))
+    fleet.bucket.put_object(f"{OBJECTS}{VIDEO}/sprite.jpg.{'f' * 32}", b"half")
+    fleet.now += UNFINISHED_FOR - timedelta(seconds=1)
+    other.remove_abandoned()
+    assert len(fleet.objects()) == 2
+    fleet.now += timedelta(seconds=1)
+    other.remove_abandoned()
+    assert fleet.objects() == {f"{OBJECTS}{VIDEO}/poster.jpg"}
+
+
+def test_copies_make_room_for_each_other(fleet: Fleet) -> None:
+    node = fleet.node()
+    for number in range(8):
+        keep(node, f"rungs/720/{number}.m4s", bytes([number]) * 200)
+    node.remove_abandoned()
+    assert sum(copy.stat().st_size for copy in copies(node)) <= COPIED_BYTES
+    for number in range(8):
+        assert read_whole(node, VIDEO, f"rungs/720/{number}.m4s") == bytes([number]) * 200
+
+
+def test_a_long_file_is_stored_in_parts_and_read_where_it_is(fleet: Fleet) -> None:
+    maker, other = fleet.node(), fleet.node()
+    with writing(maker, VIDEO, "source.mp4") as file:
+        file.truncate(MOST_COPIED_BYTES)
+        file.seek(MOST_COPIED_BYTES)
+        file.write(b"the end")
+    found, stored = other.open(VIDEO, "source.mp4")
+    with stored:
+        assert found.length == MOST_COPIED_BYTES + 7
+        stored.seek(-7, 2)
+        assert stored.read(100) == b"the end"
+    assert copies(maker) == copies(other) == []
+
+
+def test_copies_make_room_for_what_is_being_made(fleet: Fleet) -> None:
+    node = fleet.node()
+    keep(node, "poster.jpg", b"poster")
+    with pytest.raises(NoRoom):
+        node.require_room(1 << 60)
+    assert copies(node) == []
+    assert read_whole(node, VIDEO, "poster.jpg") == b"poster"
+
+
+def test_copies_make_room_for_what_is_watched(fleet: Fleet) -> None:
+    node, records = fleet.node(), MadeFileRecords(fleet.database)
+    keep(node, "poster.jpg", b"poster")
+    huge = Made(VIDEO, "huge.m4s", 1 << 60, fleet.now, "f" * 32)
+    records.begin(huge)
+    records.keep(huge, fleet.now)
+    with pytest.raises(NoRoom):
+        node.fetch(VIDEO, huge.name)
+    assert copies(node) == []
+
+
+def test_viewers_of_the_same_file_wait_for_one_copy(fleet: Fleet) -> None:
+    keep(fleet.node(), "poster.jpg", b"poster")
+    fleet.bucket = bucket = PatientBucket(fleet.bucket.caller)
+    node, slots = fleet.node(), Slots(2)
+    entered = Barrier(2)
+
+    def view() -> bytes:
+        with holding(slots):
+            entered.wait()
+            return read_whole(node, VIDEO, "poster.jpg")
+
+    with ThreadPoolExecutor(2) as viewers:
+        views = [viewers.submit(view) for _ in range(2)]
+        bucket.is_asked.wait()
+        slots.acquire()  # The second viewer waits, and has given its slot to others.
+        bucket.may_answer.set()
+        slots.release()
+        assert [view.result() for view in views] == [b"poster"] * 2
+    assert [copy.read_bytes() for copy in copies(node)] == [b"poster"]
+
+
+def test_what_is_stored_is_kept_where_no_copy_can_be(fleet: Fleet) -> None:
+    maker, other = fleet.node(), fleet.node()
+    maker.root.mkdir()
+    (maker.root / COPIES).write_bytes(b"not a folder")
+    keep(maker, "poster.jpg", b"poster")
+    assert read_whole(other, VIDEO, "poster.jpg") == b"poster"
+
+
+def test_a_bucket_that_lets_nothing_be_deleted_stops_nobody(fleet: Fleet) -> None:
+    keep(fleet.node(), "poster.jpg", b"poster")
+    fleet.bucket, allowed = fleet.with_key(AccessKey("nobody", "nothing")), fleet.bucket
+    node = fleet.node()
+    node.remove(VIDEO)
+    assert node.find(VIDEO, "poster.jpg") is None
+    fleet.bucket = allowed
+    fleet.node().remove_abandoned()
+    assert fleet.objects() == set()
+
+
+def test_the_table_and_the_bucket_are_compared_both_ways(fleet: Fleet) -> None:
+    node, records = fleet.node(), MadeFileRecords(fleet.database)
+    keep(node, "poster.jpg", b"poster")
+    keep(node, "sprite.jpg", b"sprite")
+    lost = node.find(VIDEO, "sprite.jpg")
+    assert lost is not None
+    fleet.bucket.delete(object_name(lost))
+    nobodys = f"{OBJECTS}{VIDEO}/poster.jpg.{'0' * 32}"
+    fleet.bucket.put_object(nobodys, b"nobody's")
+    now = datetime.now(UTC)
+    assert list(missing(fleet.bucket, records)) == [lost]
+    assert list(orphans(fleet.bucket, records, now)) == []
+    assert list(orphans(fleet.bucket, records, now + 2 * ORPHAN_AGE)) == [nobodys]

@@ -1,0 +1,125 @@
+"""Other qualities take no more room than they may, and those watched longest ago make way."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from app.core.errors import NoRoom
+from app.core.jobs import Job
+from app.core.upload import UploadId
+from app.video.make.heartbeat import Heartbeat
+from app.video.make.rung_cache import RungCache
+from app.video.serve.rungs import RENDITION, SEGMENTS, rendition_file, rung_folder
+from tests.video.world import World
+
+SEGMENT_BYTES = 1000
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path)
+    with closing(world):
+        yield world
+
+
+def make(world: World, video: UploadId, quality: int, *, watched_at: int) -> Path:
+    """Three segments, watched last at this second."""
+    folder = world.folder.path(video, rung_folder(quality))
+    folder.mkdir(parents=True)
+    for number in range(1, 4):
+        (folder / f"{number}.m4s").write_bytes(bytes(SEGMENT_BYTES))
+    os.utime(folder, (watched_at, watched_at))
+    return folder
+
+
+def trim(world: World, most_bytes: int) -> int:
+    return cache_of(world, most_bytes=most_bytes).trim()
+
+
+def cache_of(world: World, *, most_bytes: int = 0, least_free_bytes: int = 0) -> RungCache:
+    return RungCache(
+        world.folder, world.jobs, most_bytes=most_bytes, least_free_bytes=least_free_bytes
+    )
+
+
+def test_those_watched_longest_ago_make_way_whole(world: World) -> None:
+    films = [world.publish() for _ in range(2)]
+    rungs = [make(world, films[0], 360, watched_at=200), make(world, films[0], 720, watched_at=100)]
+    rungs += [make(world, films[1], 360, watched_at=50), make(world, films[1], 720, watched_at=300)]
+    beside = world.folder.path(films[1], "poster.jpg")
+    beside.write_bytes(bytes(SEGMENT_BYTES))
+    assert trim(world, 8 * SEGMENT_BYTES) == 2
+    assert [rung.exists() for rung in rungs] == [True, False, False, True]
+    assert beside.exists()
+    assert trim(world, 6 * SEGMENT_BYTES) == 0
+    assert world.half_made() == []
+
+
+def test_a_whole_film_counts_and_goes_with_its_segments(world: World) -> None:
+    video = world.publish()
+    folder = make(world, video, 720, watched_at=100)
+    whole = world.folder.path(video, rendition_file(720))
+    whole.parent.mkdir()
+    whole.write_bytes(bytes(10 * SEGMENT_BYTES))
+    assert trim(world, 13 * SEGMENT_BYTES) == 0
+    assert trim(world, 12 * SEGMENT_BYTES) == 1
+    assert not folder.exists()
+    assert not whole.exists()
+
+
+def test_a_whole_film_without_segments_counts_too(world: World) -> None:
+    whole = world.folder.path(world.publish(), rendition_file(720))
+    whole.parent.mkdir(parents=True)
+    whole.write_bytes(bytes(SEGMENT_BYTES))
+    assert trim(world, 1) == 1
+    assert not whole.exists()
+
+
+@pytest.mark.parametrize(("step", "argument"), [(SEGMENTS, "720/15"), (RENDITION, "720")])
+def test_what_is_being_made_stays(world: World, step: str, argument: str) -> None:
+    video = world.publish()
+    made = [make(world, video, quality, watched_at=100) for quality in (360, 720)]
+    world.enqueue(video, step, argument)
+    assert trim(world, 1) == 1
+    assert [folder.exists() for folder in made] == [False, True]
+
+
+def test_without_a_limit_everything_stays(world: World) -> None:
+    folder = make(world, world.publish(), 720, watched_at=100)
+    assert trim(world, 0) == 0
+    assert folder.exists()
+
+
+def test_qualities_make_way_for_uploads_though_they_are_within_their_limit(world: World) -> None:
+    folders = [make(world, world.publish(), 720, watched_at=100) for _ in range(2)]
+    more_than_any_disk = cache_of(world, most_bytes=1 << 40, least_free_bytes=1 << 62)
+    assert more_than_any_disk.trim() == 2
+    assert not any(folder.exists() for folder in folders)
+
+
+def test_a_step_without_room_gets_that_of_the_quality_watched_longest_ago(world: World) -> None:
+    def step(_job: Job, _beat: Heartbeat) -> None:
+        raise NoRoom("The disk is full.")
+
+    video = world.publish()
+    folders = [make(world, video, quality, watched_at=quality) for quality in (360, 720, 1080)]
+    job = world.enqueue(video, SEGMENTS, "360/1")
+    with pytest.raises(NoRoom):
+        cache_of(world).watching(step)(job, Heartbeat(job))
+    assert [folder.exists() for folder in folders] == [True, False, True]
+
+
+def test_nothing_is_looked_at_until_more_was_made(world: World) -> None:
+    video = world.publish()
+    cache = cache_of(world, most_bytes=1)
+    assert cache.trim() == 0
+    make(world, video, 720, watched_at=100)
+    assert cache.trim() == 0
+    job = world.enqueue(video, "other")
+    cache.watching(lambda _job, _beat: None)(job, Heartbeat(job))
+    assert cache.trim() == 1

@@ -1,0 +1,144 @@
+"""A media worker on real records and folders; processes that run one, for tests that kill it."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from app.core.jobs import Job, Lane
+from app.core.lifecycle import UploadState
+from app.core.upload import UploadId
+from app.db.engine import Database
+from app.db.jobs import JobRecords
+from app.db.waking import Waker, WakeupSocket
+from app.records.uploads import UploadRecords
+from app.run.server.child_processes import END_SIGNALS
+from app.run.server.media_worker import STOP_SECONDS
+from app.video.make.ffmpeg.program import Ffmpeg
+from app.video.make.heartbeat import Heartbeat, Pace
+from app.video.make.sweep import MediaSweep
+from app.video.make.tools import StepTools
+from app.video.make.worker import MediaWorker, Step
+from app.video.serve.disk_folder import DiskFolder
+from app.video.serve.rows import MediaRecords
+from app.video.serve.source import MediaSource
+from tests.records.making import new_sqlite, new_upload
+
+QUICK_PACE = Pace(
+    lease=timedelta(seconds=2),
+    look_seconds=0.05,
+    progress_seconds=0.0,
+    sweep_seconds=0.2,
+    first_retry=timedelta(seconds=0.05),
+    postponed=timedelta(seconds=0.05),
+    failed_seconds=0.05,
+)
+
+
+def wall_clock() -> datetime:
+    return datetime.now(UTC)
+
+
+class World:
+    """The folders and records of one server, as one of its processes sees them."""
+
+    def __init__(self, data: Path) -> None:
+        self.data = data
+        self.database: Database = new_sqlite(data / "sluice.db")
+        self.uploads = UploadRecords(self.database)
+        self.jobs = JobRecords(self.database, Waker(data).wake)
+        self.media = MediaRecords(self.database)
+        self.folder = DiskFolder(data / "media")
+        self.outcomes: list[tuple[str, str]] = []
+
+    def worker(
+        self,
+        steps: Mapping[str, Step],
+        *,
+        name: str = "worker",
+        pace: Pace = QUICK_PACE,
+        clock: Callable[[], datetime] = wall_clock,
+        look_at_arrivals: Callable[[], bool] = lambda: False,
+    ) -> MediaWorker:
+        return MediaWorker(
+            self.jobs,
+            steps,
+            sweep=MediaSweep(self.media, self.uploads, folder=self.folder, clock=clock),
+            look_at_arrivals=look_at_arrivals,
+            wakeup=WakeupSocket(self.data),
+            name=name,
+            clock=clock,
+            pace=pace,
+            tell=lambda step, outcome, _seconds: self.outcomes.append((step, outcome)),
+        )
+
+    def tools(self, source: MediaSource, ffmpeg: Ffmpeg | None = None) -> StepTools:
+        return StepTools(
+            uploads=self.uploads,
+            media=self.media,
+            jobs=self.jobs,
+            source=source,
+            folder=self.folder,
+            ffmpeg=ffmpeg or Ffmpeg.find(),
+            capability=lambda: None,
+            clock=wall_clock,
+        )
+
+    def publish(self, *, seconds_ago: float = 0) -> UploadId:
+        """A complete upload; nobody is told."""
+        at = wall_clock() - timedelta(seconds=seconds_ago)
+        upload = new_upload(created_at=at)
+        return self.uploads.add(replace(upload, state=UploadState.COMPLETE))[0].id
+
+    def enqueue(
+        self, upload_id: UploadId, step: str, argument: str = "", *, lane: Lane = Lane.ON_DEMAND
+    ) -> Job:
+        return self.jobs.enqueue(upload_id, step, argument, lane=lane, priority=1, now=wall_clock())
+
+    def half_made(self) -> list[Path]:
+        """What makers have left."""
+        return list((self.data / "media" / ".making").glob("*"))
+
+    def close(self) -> None:
+        self.database.close()
+
+
+def write_a_file(world: World, seconds: float) -> Step:
+    """A step that takes this long, and keeps a file that names what made it."""
+
+    def make(job: Job, beat: Heartbeat) -> None:
+        with world.folder.scratch_folder() as scratch:
+            made = scratch / "made"
+            made.write_text(f"{job.step} {job.argument}")
+            for part in range(10):
+                time.sleep(seconds / 10)
+                beat(part / 10)
+            name = f"{job.step}-{job.argument}" if job.argument else job.step
+            world.folder.keep(made, job.upload_id, name)
+
+    return make
+
+
+def work_until_killed(data: Path, name: str, seconds: float) -> None:
+    """A worker process."""
+    world = World(data)
+    with closing(world):
+        step = write_a_file(world, seconds)
+        world.worker(dict.fromkeys(("index", "pictures"), step), name=name).start()
+        threading.Event().wait()
+
+
+def work_until_told(data: Path) -> None:
+    """A worker process, as the server runs it, with a step that does not stop."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)
+    world = World(data)
+    worker = world.worker({"pictures": lambda _job, _beat: time.sleep(600)})
+    worker.start()
+    signal.sigwait(END_SIGNALS)
+    worker.stop(STOP_SECONDS)
