@@ -57,7 +57,7 @@ from app.web.pages import audit as audit_page
 from app.web.pages import blueprint as pages
 from app.web.pages import webhooks as webhook_pages
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 PROTECTION = {
     "Content-Security-Policy": PAGE_POLICY,

@@ -30,7 +30,7 @@ POLL_SECONDS = 0.05
 
 BLOCK_BYTES = 64 * 1024
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 LAUNCH = "import sys; sys.path.append(sys.argv.pop(1)); " + (
     "from app.video.make.sandbox.launcher import main; main()"
 )
