@@ -13,7 +13,7 @@ from app.deliver.sendfile import IDLE_SECONDS, SENT_FILE_KEY
 from app.http.context import SENDING_KEY, Sending
 from app.ingest.gunicorn_socket.connection import KernelSender, bound_sending, kernel_sender
 from app.video.index.virtual_file import Piece
-from app.video.serve.blocks import read_fully
+from app.video.serve.source import read_fully
 
 BLOCK_BYTES = 256 * 1024
 """Pieces are read and sent in blocks of about this size. A longer one is sent by the kernel."""

@@ -29,11 +29,11 @@ from app.video.serve.library import (
     CONTENT_TYPES,
     MadeFile,
     MediaLibrary,
+    Playlists,
     VirtualPart,
     subtitles_of,
 )
-from app.video.serve.offers import Renditions
-from app.video.serve.playlists import Playlists
+from app.video.serve.renditions import Renditions
 from app.video.serve.subtitles import Subtitles
 
 blueprint = Blueprint("playback", __name__, url_prefix="/media/<upload_id>")

@@ -22,9 +22,8 @@ from app.records.uploads import Sent
 from app.video.serve.browsers import plays_audio
 from app.video.serve.film_files import MANIFEST, PLAY_FILE, SOUND_FILE
 from app.video.serve.library import PlaybackView, subtitles_of
-from app.video.serve.offers import RenditionView
-from app.video.serve.subtitles import Subtitles
-from app.video.serve.text_files import TextFile
+from app.video.serve.renditions import RenditionView
+from app.video.serve.subtitles import Subtitles, TextFile
 
 
 def upload_document(

@@ -12,7 +12,7 @@ from statistics import median
 from threading import Event
 
 from app.video.index.movie import Movie, read_movie
-from app.video.make.ffmpeg.program import Ffmpeg
+from app.video.make.ffmpeg import Ffmpeg
 from app.video.make.pictures import MOST_DECODED_PIXELS, MOST_THUMBNAILS, PictureMaker
 from app.video.serve.source import length_of, reader
 from bench.lib.films import make_films, run_ffmpeg

@@ -11,7 +11,7 @@ import pytest
 from app.core.jobs import Job, Lane
 from app.core.playback import Problem
 from app.core.upload import UploadId
-from app.video.make.job_errors import NO_FFMPEG
+from app.video.make.steps import NO_FFMPEG
 from tests.admin.test_commands import Operator
 
 

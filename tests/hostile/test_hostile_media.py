@@ -20,8 +20,7 @@ from threading import Event
 
 import pytest
 
-from app.video.make.ffmpeg.errors import FfmpegFailed
-from app.video.make.ffmpeg.program import FILM_FORMATS, Conversion, Ffmpeg
+from app.video.make.ffmpeg import FILM_FORMATS, Conversion, Ffmpeg, FfmpegFailed
 from app.video.make.sandbox.process import LAYERS, Command, Limits, Stopped, run
 from tests.browser.tools import find_program
 from tests.video.rewritten import box, edited

@@ -28,12 +28,12 @@ from app.video.serve.bucket_folder import (
     MOST_COPIED_BYTES,
     OBJECTS,
     BucketFolder,
+    missing,
     object_name,
+    orphans,
 )
-from app.video.serve.disk_folder import DiskFolder
-from app.video.serve.folder import read_whole, writing
+from app.video.serve.folder import DiskFolder, read_whole, writing
 from app.video.serve.made_files import READ_FOR, UNFINISHED_FOR, MadeFileRecords
-from app.video.serve.reconcile import missing, orphans
 from tests.records.making import NOW, new_sqlite
 from tests.s3_servers import S3Server, new_prefix
 

@@ -10,9 +10,9 @@ import pytest
 
 from app.video.make import calibration
 from app.video.make.calibration import calibrate
-from app.video.make.ffmpeg.program import Ffmpeg
+from app.video.make.ffmpeg import Ffmpeg
 from app.video.serve.capability import FILE, read_capability, write_capability
-from app.video.serve.disk_folder import DiskFolder
+from app.video.serve.folder import DiskFolder
 
 
 def test_a_host_is_measured_once_for_each_version_of_ffmpeg(

@@ -12,15 +12,14 @@ import pytest
 
 from app.core.made_files import Outdated
 from app.core.upload import UploadId
-from app.video.serve.disk_folder import MAKING, DiskFolder
-from app.video.serve.folder import writing
+from app.video.serve.folder import MAKING, DiskFolder, writing
 
 VIDEO = UploadId("ab" * 16)
 
 MAKER = """
 import sys, signal
 from pathlib import Path
-from app.video.serve.disk_folder import DiskFolder
+from app.video.serve.folder import DiskFolder
 with DiskFolder(Path(sys.argv[1])).scratch_folder() as folder:
     (folder / "half.mp4").write_bytes(b"half")
     print("working", flush=True)

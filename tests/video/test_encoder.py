@@ -16,13 +16,12 @@ from pathlib import Path
 import pytest
 
 from app.video.index.movie import read_movie
-from app.video.index.rung_segments import RungCuts
+from app.video.index.rendition_segments import RungCuts
 from app.video.index.samples import Samples
 from app.video.index.segments import TARGET_SECONDS, SegmentedTrack, segmented_video
 from app.video.index.tracks import Track
 from app.video.make.encoder import Encoder
-from app.video.make.ffmpeg.errors import FfmpegFailed, FfmpegStopped
-from app.video.make.ffmpeg.program import Ffmpeg
+from app.video.make.ffmpeg import Ffmpeg, FfmpegFailed, FfmpegStopped
 from app.video.serve.ladder import Rung
 from app.video.serve.source import length_of, reader
 from tests.long_tests import long

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 
-from app.video.serve.facts import Chapter, Facts, TrackFacts
-from app.video.serve.manifest import Manifest, Stream
+from app.video.serve.facts import Chapter, Facts, Manifest, Stream, TrackFacts
 
 
 def test_members_of_a_later_version_are_ignored_in_facts() -> None:

@@ -9,15 +9,17 @@ from typing import Any
 
 import pytest
 
-from app.video.make.ffmpeg.errors import (
+from app.video.make.ffmpeg import (
+    Conversion,
+    Ffmpeg,
     FfmpegError,
     FfmpegFailed,
     FfmpegMissing,
     FfmpegStopped,
     FfmpegTimedOut,
+    guarded,
     reason,
 )
-from app.video.make.ffmpeg.program import Conversion, Ffmpeg, guarded
 from app.video.make.sandbox.process import Ended, Limits
 
 LIMITS = Limits(cpu_seconds=60, wall_seconds=60, memory_bytes=1024**3, output_bytes=64 * 1024**2)

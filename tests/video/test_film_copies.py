@@ -13,9 +13,8 @@ import pytest
 
 from app.core.errors import ServerBusy
 from app.core.jobs import JobCancelled, JobFailed
-from app.video.serve.blocks import BLOCK_BYTES, Blocks
-from app.video.serve.disk_folder import MAKING, DiskFolder
-from app.video.serve.film_copies import ENDS_BYTES, TOO_LARGE, FilmCopies
+from app.video.serve.folder import MAKING, DiskFolder
+from app.video.serve.source import BLOCK_BYTES, ENDS_BYTES, TOO_LARGE, Blocks, FilmCopies
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

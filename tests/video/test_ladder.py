@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from app.video.serve import rungs
+from app.video.serve import renditions as rungs
 from app.video.serve.capability import Capability, read_capability, write_capability
+from app.video.serve.facts import Manifest, Stream
 from app.video.serve.ladder import ladder
-from app.video.serve.manifest import Manifest, Stream
 
 FAST = Capability(encoder="5.1 on 8", megapixels_per_second=10_000)
 H264, HEVC = "avc1.64001f", "hvc1.1.6.L93.B0"

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from app.video.make.ffmpeg.program import Ffmpeg
-from app.video.serve.rungs import ORDERED_PRIORITY, RENDITION, rendition_file
+from app.video.make.ffmpeg import Ffmpeg
+from app.video.serve.renditions import ORDERED_PRIORITY, RENDITION, rendition_file
 from tests.video.films import FilmStore
 from tests.video.rendition_runner import StepRunner
 from tests.video.world import wall_clock

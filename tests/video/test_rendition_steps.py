@@ -14,14 +14,13 @@ from pathlib import Path
 import pytest
 
 from app.core.jobs import Job, JobCancelled, JobFailed, JobState, JobYields, Lane
-from app.video.make.ffmpeg.program import Ffmpeg
-from app.video.make.heartbeat import Heartbeat
-from app.video.make.job_errors import INTERRUPTED, NO_FFMPEG
-from app.video.make.rung_maker import MADE_BY, NOT_ENCODED, TOO_LARGE, RungMakers
-from app.video.make.whole_film import RenditionFile
+from app.video.make.ffmpeg import Ffmpeg
+from app.video.make.renditions import MADE_BY, NOT_ENCODED, TOO_LARGE, RenditionFile, RungMakers
+from app.video.make.steps import INTERRUPTED, NO_FFMPEG
+from app.video.make.worker import Heartbeat
+from app.video.serve.facts import Manifest, Stream
 from app.video.serve.film_files import MANIFEST, SOUND_FILE, can_be_rendered
-from app.video.serve.manifest import Manifest, Stream
-from app.video.serve.rungs import (
+from app.video.serve.renditions import (
     ASKED_SECONDS,
     EAGER_PRIORITY,
     ORDERED_PRIORITY,

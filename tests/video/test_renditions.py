@@ -18,11 +18,18 @@ from app.core.jobs import JobState, Lane
 from app.core.playback import Problem
 from app.core.upload import Upload
 from app.video.serve.capability import read_capability
-from app.video.serve.library import MadeFile
-from app.video.serve.offers import Renditions
-from app.video.serve.playlists import Playlists
-from app.video.serve.rungs import EAGER_PRIORITY, ORDERED_PRIORITY, RENDITION, SEGMENTS
-from app.video.serve.segment_queue import FAILED_FOR, MOST_QUEUED, Patience, SegmentQueue
+from app.video.serve.library import MadeFile, Playlists
+from app.video.serve.renditions import (
+    EAGER_PRIORITY,
+    FAILED_FOR,
+    MOST_QUEUED,
+    ORDERED_PRIORITY,
+    RENDITION,
+    SEGMENTS,
+    Patience,
+    Renditions,
+    SegmentQueue,
+)
 from tests.video.offered import write_film, write_segments
 from tests.video.world import World, wall_clock
 from tests.waiting import wait_until

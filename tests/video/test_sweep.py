@@ -15,10 +15,10 @@ from app.core.lifecycle import UploadState
 from app.core.playback import PlaybackState, Problem
 from app.core.upload import UploadId
 from app.db.jobs import WORKER_ENDED
-from app.video.make.other_formats import NO_FILM
 from app.video.make.pictures import EARLY_POSTER, PICTURES
+from app.video.make.remux import NO_FILM
 from app.video.make.sweep import BATCH, NOT_INDEXED, MediaSweep
-from app.video.serve.rungs import RENDITION, SEGMENTS
+from app.video.serve.renditions import RENDITION, SEGMENTS
 from tests.records.making import new_upload
 from tests.video.world import QUICK_PACE, World, wall_clock
 

@@ -11,11 +11,10 @@ import pytest
 from app.core.lifecycle import UploadState
 from app.db.engine import Database
 from app.records.uploads import UploadRecords
-from app.video.index.subrip import cues_of, decoded
-from app.video.index.texts import MAX_CUES, webvtt
-from app.video.serve.disk_folder import DiskFolder
+from app.video.index.texts import MAX_CUES, cues_of, decoded, webvtt
+from app.video.serve.folder import DiskFolder
 from app.video.serve.source import MediaSource
-from app.video.serve.text_files import MOST_BYTES, TextFiles, language_beside
+from app.video.serve.subtitles import MOST_BYTES, TextFiles, language_beside
 from tests.records.making import new_upload
 from tests.storage.stores import local_store
 

@@ -20,12 +20,11 @@ from app.db.waking import Waker, WakeupSocket
 from app.records.uploads import UploadRecords
 from app.run.server.child_processes import END_SIGNALS
 from app.run.server.media_worker import STOP_SECONDS
-from app.video.make.ffmpeg.program import Ffmpeg
-from app.video.make.heartbeat import Heartbeat, Pace
+from app.video.make.ffmpeg import Ffmpeg
+from app.video.make.steps import StepTools
 from app.video.make.sweep import MediaSweep
-from app.video.make.tools import StepTools
-from app.video.make.worker import MediaWorker, Step
-from app.video.serve.disk_folder import DiskFolder
+from app.video.make.worker import Heartbeat, MediaWorker, Pace, Step
+from app.video.serve.folder import DiskFolder
 from app.video.serve.rows import MediaRecords
 from app.video.serve.source import MediaSource
 from tests.records.making import new_sqlite, new_upload

@@ -16,7 +16,7 @@ from app.http.context import current_scope, current_services
 from app.run.monitoring.instruments import Instruments
 from app.run.monitoring.reading import Snapshot, all_counts, start_time
 from app.storage.local.folder import free_bytes
-from app.video.make.ffmpeg.program import Ffmpeg
+from app.video.make.ffmpeg import Ffmpeg
 
 health = Blueprint("health", __name__)
 metrics = Blueprint("metrics", __name__)

@@ -20,7 +20,7 @@ from app.run.monitoring.instruments import Instruments
 from app.run.server.child_processes import END_SIGNALS
 from app.run.server.worker_process import run_worker
 from app.settings import Settings
-from app.video.make.ffmpeg.program import Ffmpeg
+from app.video.make.ffmpeg import Ffmpeg
 from app.video.make.work import MediaWork
 
 STOP_SECONDS = 0.8

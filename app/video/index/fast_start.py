@@ -23,10 +23,8 @@ from app.video.index.boxes import (
     numbers,
     rewritten,
 )
-from app.video.index.edits import fitted
-from app.video.index.key_frames import MOST_LOOKED_AT, independent_key_frames
 from app.video.index.movie import Movie
-from app.video.index.movie_boxes import (
+from app.video.index.muxing import (
     Chunk,
     chunk_table,
     key_frame_table,
@@ -34,9 +32,9 @@ from app.video.index.movie_boxes import (
     sample_tables,
     track_box,
 )
-from app.video.index.samples import Samples
-from app.video.index.tables import chunk_offsets
-from app.video.index.tracks import Track
+from app.video.index.rendition_segments import MOST_LOOKED_AT, independent_key_frames
+from app.video.index.samples import Samples, chunk_offsets
+from app.video.index.tracks import Track, fitted
 from app.video.index.virtual_file import Piece
 
 _LONGEST_HEAD = 1 << 30

@@ -13,9 +13,19 @@ from dataclasses import dataclass
 from itertools import accumulate, compress, repeat
 from operator import and_, not_
 
-from app.video.index.boxes import Box, Fields, FileBox, ReadAt, boxes_in, children, descend, numbers
-from app.video.index.entries import refuse_beyond, too_many_samples
-from app.video.index.errors import NotIndexable
+from app.video.index.boxes import (
+    Box,
+    Fields,
+    FileBox,
+    NotIndexable,
+    ReadAt,
+    boxes_in,
+    children,
+    descend,
+    numbers,
+    refuse_beyond,
+    too_many_samples,
+)
 from app.video.index.samples import Samples, most_samples
 
 MAX_BYTES = 256 << 20

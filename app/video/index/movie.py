@@ -8,20 +8,26 @@ from fractions import Fraction
 from itertools import islice
 
 from app.core.ranges import ByteRange
-from app.video.index.boxes import Box, Fields, FileBox, ReadAt, boxes_in, descend, file_boxes
-from app.video.index.entries import (
+from app.video.index.boxes import (
     LONG_INDEX,
     MAX_TRACKS,
+    Box,
+    Fields,
+    FileBox,
+    LongIndex,
+    NotIndexable,
+    ReadAt,
+    boxes_in,
+    descend,
+    file_boxes,
     most_boxes,
     refuse_beyond,
     require_at_most,
 )
-from app.video.index.errors import LongIndex, NotIndexable
 from app.video.index.flattened import Remaining, flattened
 from app.video.index.fragments import FragmentedMovie, add_fragments
 from app.video.index.samples import most_samples
-from app.video.index.segments import target_of
-from app.video.index.silence import silent_packets
+from app.video.index.segments import silent_packets, target_of
 from app.video.index.tracks import Track, is_played, read_track
 
 MAX_MOOV_BYTES = 64 << 20

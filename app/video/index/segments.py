@@ -19,17 +19,247 @@ from fractions import Fraction
 from itertools import accumulate, pairwise
 
 from app.core.ranges import ByteRange
-from app.video.index.boxes import LARGEST_32_BIT, box, children, damaged, full_box
-from app.video.index.edits import Edit
-from app.video.index.errors import NotIndexable
+from app.video.index.boxes import (
+    LARGEST_32_BIT,
+    NotIndexable,
+    big_endian,
+    box,
+    children,
+    damaged,
+    full_box,
+    media_header,
+)
 from app.video.index.flattened import PREROLL_SECONDS, hides_its_beginning
-from app.video.index.fragment_boxes import Fragment
-from app.video.index.movie_boxes import movie_box, no_sample_tables, track_box
+from app.video.index.muxing import movie_box, no_sample_tables, track_box
 from app.video.index.sample_entries import plain_description
 from app.video.index.samples import MOST_REORDERED, Samples
-from app.video.index.silence import MOST_SECONDS, NO_SILENCE, Silence, with_silence
-from app.video.index.tracks import Track
+from app.video.index.tracks import Edit, Track
 from app.video.index.virtual_file import Piece
+
+# ---- fragment boxes ------------------------------------------------------------------------------
+
+# The head of a fragment, `moof` and the header of its `mdat` (ISO/IEC 14496-12, section 8.8).
+
+
+_KEY_FRAME = 0x0200_0000
+_OTHER_SAMPLE = 0x0101_0000
+"""Flags of samples (section 8.8.3.1): what depends on others, and is no place to begin."""
+
+# Flags of tfhd and trun (sections 8.8.7 and 8.8.8).
+_DEFAULT_DURATION, _DEFAULT_FLAGS, _BASE_IS_MOOF = 0x8, 0x20, 0x2_0000
+_DATA_OFFSET, _FIRST_FLAGS = 0x1, 0x4
+_DURATION, _SIZE, _FLAGS, _COMPOSITION_OFFSET = 0x100, 0x200, 0x400, 0x800
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """Samples of one track that follow each other in decode order."""
+
+    decode_time: int
+    """Ticks, of the first sample."""
+    durations: array[int]
+    """Type I."""
+    sizes: array[int]
+    """Type I."""
+    composition_offsets: array[int]
+    """Type I: none is negative."""
+    key_frames: Sequence[int]
+    """Which of the samples are, ascending."""
+
+    def head(self, track_id: int, number: int) -> bytes:
+        """The bytes before the samples; fragments of a track are numbered from 1."""
+        flags, columns = self._columns()
+        track = (
+            _track_header(track_id, self._default_duration, self._default_flags),
+            full_box(b"tfdt", 1, 0, self.decode_time.to_bytes(8, "big")),
+        )
+        first_flags = _KEY_FRAME.to_bytes(4, "big") if flags & _FIRST_FLAGS else b""
+        count, table = len(self.sizes).to_bytes(4, "big"), big_endian(_interleaved(columns))
+
+        def moof(data_offset: int) -> bytes:
+            offset = data_offset.to_bytes(4, "big")
+            run = full_box(b"trun", 0, flags, count, offset, first_flags, table)
+            header = full_box(b"mfhd", 0, 0, number.to_bytes(4, "big"))
+            return box(b"moof", header, box(b"traf", *track, run))
+
+        media = media_header(sum(self.sizes))
+        return moof(len(moof(0)) + len(media)) + media
+
+    @property
+    def _default_duration(self) -> int | None:
+        """The duration of all samples, if it is the same."""
+        first = self.durations[0]
+        return first if self.durations.count(first) == len(self.durations) else None
+
+    @property
+    def _default_flags(self) -> int:
+        return _KEY_FRAME if len(self.key_frames) == len(self.sizes) else _OTHER_SAMPLE
+
+    def _columns(self) -> tuple[int, list[array[int]]]:
+        """Flags of the run, and the columns of its table."""
+        flags, columns = _DATA_OFFSET | _SIZE, []
+        if self._default_duration is None:
+            flags |= _DURATION
+            columns.append(self.durations)
+        columns.append(self.sizes)
+        if self._default_flags == _OTHER_SAMPLE and list(self.key_frames) == [0]:
+            flags |= _FIRST_FLAGS
+        elif self._default_flags == _OTHER_SAMPLE and self.key_frames:
+            flags |= _FLAGS
+            columns.append(self._sample_flags())
+        if any(self.composition_offsets):
+            flags |= _COMPOSITION_OFFSET
+            columns.append(self.composition_offsets)
+        return flags, columns
+
+    def _sample_flags(self) -> array[int]:
+        column = array("I", (_OTHER_SAMPLE,)) * len(self.sizes)
+        for number in self.key_frames:
+            column[number] = _KEY_FRAME
+        return column
+
+
+def _track_header(track_id: int, duration: int | None, sample_flags: int) -> bytes:
+    flags = _BASE_IS_MOOF | _DEFAULT_FLAGS | (0 if duration is None else _DEFAULT_DURATION)
+    numbers = (track_id, duration, sample_flags)
+    fields = (number.to_bytes(4, "big") for number in numbers if number is not None)
+    return full_box(b"tfhd", 0, flags, *fields)
+
+
+def _interleaved(columns: Sequence[array[int]]) -> array[int]:
+    """The rows of a table of which `columns` are the columns."""
+    table = array("I", bytes(4 * len(columns) * len(columns[0])))
+    for number, column in enumerate(columns):
+        table[number :: len(columns)] = column
+    return table
+
+
+# ---- silence -------------------------------------------------------------------------------------
+
+# Silence before sound that begins later than the film, for HLS.
+#
+# Players cannot begin, or seek, where one of the streams has nothing (RFC 8216, 6.2.4). Packets of
+# silence that need no encoder fill that time.
+
+
+MOST_SECONDS = 3600
+"""Of silence; sound that begins later leaves the film to `play.mp4`."""
+
+_MEASURED = 100
+"""Packets by which the length of all is measured: single ones are rounded to ticks."""
+
+MOST_PACKETS = 1_000_000
+"""Of silence, in all tracks of a film: six begin an hour late, or 32 ten minutes, with the usual 47
+a second. Each takes up to 30 bytes on disk: one of 5.1, and its size."""
+
+_MOST_A_SECOND = 110
+"""Packets; where a file says that its packets are shorter, none of silence is known. Those of AAC
+last 10 ms or more: 960 samples at 96 kHz (ISO/IEC 14496-3). Some room is for rounded times."""
+
+_ENCODED_A_SECOND = 50
+"""Packets of sound that is encoded: 1024 samples, mostly at 48 kHz."""
+
+_AAC = {
+    1: "00c800802380",
+    2: "210049900219002380",
+    3: "00c8008020840126400864008e",
+    4: "00c800802084012640086400802c80080238",
+    5: "00c800802084012640086400823004990021900238",
+    6: "00c800802084012640086400823004990021900200b2002008e0",
+}
+"""A silent packet of AAC LC (ISO/IEC 14496-3, 4.4.2.1) for each number of channels: their elements
+in the usual order, with no spectral data."""
+
+_AAC_CODECS = frozenset(("mp4a.40.2", "mp4a.40.5"))
+
+_OPUS, _OPUS_SECONDS = bytes.fromhex("f8fffe"), Fraction(1, 50)
+"""20 ms of silence (RFC 6716, 3.1: one CELT frame)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """Packets of silence at the beginning of a track."""
+
+    packet: bytes
+    count: int
+
+    def within(self, first: int, last: int) -> bytes:
+        """Those among the samples from `first` up to `last`."""
+        return self.packet * max(min(last, self.count) - first, 0)
+
+
+NO_SILENCE = Silence(b"", 0)
+
+
+def can_begin_late(track: Track) -> bool:
+    """Whether silence is known for its codec, or none is needed."""
+    return _lateness(track, 0) <= 0 or _packet(track) is not None
+
+
+def silent_packets(track: Track) -> int:
+    """How many packets of silence come before a track with sound, as it is or once encoded.
+
+    The file says when its sound begins, in a few bytes: they are work that its tables do not show.
+    """
+    late = _lateness(track, 0) if track.samples else 0
+    if not 0 < late <= MOST_SECONDS * track.timescale:
+        return 0
+    packet = _packet(track)
+    return int(late / (packet.ticks if packet else Fraction(track.timescale, _ENCODED_A_SECOND)))
+
+
+def with_silence(track: Track, first: int) -> tuple[Track, Silence]:
+    """The track from its sample `first` on, with silence up to there from time 0 on.
+
+    Without any if its codec has no known one. It begins within the first packet's time.
+    """
+    packet, late = _packet(track), _lateness(track, first)
+    samples = track.samples
+    if packet is None or late <= 0:
+        return track, NO_SILENCE
+    count = int(late / packet.ticks)
+    begin, (ticks, parts) = samples.decode_times[first], packet.ticks.as_integer_ratio()
+    times = (begin - (2 * number * ticks + parts) // (2 * parts) for number in range(count, 0, -1))
+    longer = Samples(
+        array("Q", bytes(8 * count)) + samples.offsets[first:],
+        array("I", (len(packet.data),)) * count + samples.sizes[first:],
+        array("q", times) + samples.decode_times[first:],
+        array("i", bytes(4 * count)) + samples.composition_offsets[first:],
+        range(count + len(samples) - first),
+        samples.end,
+    )
+    return replace(track, samples=longer), Silence(packet.data, count)
+
+
+@dataclass(frozen=True, slots=True)
+class _Packet:
+    data: bytes
+    ticks: Fraction
+
+
+def _lateness(track: Track, first: int) -> int:
+    """Ticks of the film's time before its sample `first`."""
+    return track.samples.decode_times[first] + track.timeline.shift
+
+
+def _packet(track: Track) -> _Packet | None:
+    """A packet of silence, and how long it lasts; None if none is known for the track."""
+    codec = track.codec.lower()
+    if codec == "opus" and track.channels <= 2:
+        return _Packet(_OPUS, _OPUS_SECONDS * track.timescale)
+    if codec not in _AAC_CODECS or track.channels not in _AAC:
+        return None
+    times = track.samples.decode_times[: _MEASURED + 1]
+    if len(times) < 2 or times[-1] <= times[0]:
+        return None
+    ticks = Fraction(times[-1] - times[0], len(times) - 1)
+    if ticks * _MOST_A_SECOND < track.timescale:
+        return None
+    return _Packet(bytes.fromhex(_AAC[track.channels]), ticks)
+
+
+# ---- segments ------------------------------------------------------------------------------------
+
 
 TARGET_SECONDS = 4
 """A segment ends at the first key frame after this long."""

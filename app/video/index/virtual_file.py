@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import BinaryIO, Self, overload
 
 from app.core.ranges import ByteRange
-from app.video.index.errors import NotIndexable
+from app.video.index.boxes import NotIndexable
 
 Piece = bytes | ByteRange
 """Literal bytes, or a range of the source."""

@@ -18,11 +18,10 @@ from typing import Any
 
 from app.core.errors import NoRoom, ServerBusy, UploadError, UploadGone, UploadNotFound
 from app.core.jobs import Job, JobFailed
-from app.video.index.errors import LongIndex
-from app.video.make.heartbeat import Heartbeat
-from app.video.make.limits import make_way
+from app.video.index.boxes import LongIndex
 from app.video.make.sandbox.process import ROOT
-from app.video.make.worker import Step
+from app.video.make.steps import make_way
+from app.video.make.worker import Heartbeat, Step
 
 CPU_SECONDS = 60
 """Of such a process, without its ffmpegs. The longest index takes 10 to 20."""

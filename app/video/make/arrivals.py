@@ -19,17 +19,21 @@ from app.core.jobs import Lane
 from app.core.playback import PlaybackState
 from app.core.ranges import ByteRange
 from app.core.upload import Upload, UploadId, UploadKind
-from app.video.index.boxes import ReadAt
-from app.video.index.entries import LONG_INDEX, SHORT_INDEX, TOO_MANY_SAMPLES
-from app.video.index.errors import LongIndex, NotIndexable
+from app.video.index.boxes import (
+    LONG_INDEX,
+    SHORT_INDEX,
+    TOO_MANY_SAMPLES,
+    LongIndex,
+    NotIndexable,
+    ReadAt,
+)
 from app.video.index.movie import read_movie
-from app.video.make.other_formats import INDEXED_TYPES
 from app.video.make.pictures import EARLY_POSTER
-from app.video.make.tools import StepTools
-from app.video.serve.facts import Facts
+from app.video.make.remux import INDEXED_TYPES
+from app.video.make.steps import StepTools
+from app.video.serve.facts import Facts, Manifest
 from app.video.serve.film_files import MANIFEST, is_playable, keep_streams
 from app.video.serve.folder import read_whole
-from app.video.serve.manifest import Manifest
 from app.video.serve.source import reader
 
 RECENT = timedelta(seconds=90)

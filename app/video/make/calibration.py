@@ -8,8 +8,7 @@ import resource
 import threading
 
 from app.video.make.encoder import ENCODER_THREADS, X264, X264_PARAMETERS
-from app.video.make.ffmpeg.errors import FfmpegError, FfmpegMissing
-from app.video.make.ffmpeg.program import Conversion, Ffmpeg
+from app.video.make.ffmpeg import Conversion, Ffmpeg, FfmpegError, FfmpegMissing
 from app.video.make.sandbox.process import Limits
 from app.video.serve.capability import (
     Capability,

@@ -9,14 +9,18 @@ from pathlib import Path
 from threading import Event
 
 from app.storage.local.folder import disk_errors
-from app.video.index.boxes import ReadAt
-from app.video.index.errors import NotIndexable
+from app.video.index.boxes import NotIndexable, ReadAt
 from app.video.index.movie import read_movie
-from app.video.index.rung_segments import Excerpt, RungCuts
+from app.video.index.rendition_segments import Excerpt, RungCuts
 from app.video.index.tracks import Track
-from app.video.make.ffmpeg.errors import FfmpegFailed, FfmpegInterrupted, FfmpegStopped
-from app.video.make.ffmpeg.hdr import tone_mappings
-from app.video.make.ffmpeg.program import Conversion, Ffmpeg
+from app.video.make.ffmpeg import (
+    Conversion,
+    Ffmpeg,
+    FfmpegFailed,
+    FfmpegInterrupted,
+    FfmpegStopped,
+    tone_mappings,
+)
 from app.video.make.sandbox.process import Limits
 from app.video.serve.ladder import Rung
 from app.video.serve.source import copy_pieces, length_of, reader

@@ -5,17 +5,15 @@ from __future__ import annotations
 from app.core.jobs import SOUND, Job, Lane
 from app.core.playback import PlaybackState, Problem
 from app.core.upload import Upload
-from app.video.index.boxes import ReadAt
-from app.video.index.errors import NotIndexable
+from app.video.index.boxes import NotIndexable, ReadAt
 from app.video.index.movie import Movie
 from app.video.index.texts import read_chapters
-from app.video.make.heartbeat import Heartbeat
-from app.video.make.job_errors import NO_FFMPEG, NO_RENDITIONS
-from app.video.make.other_formats import OtherFormats
 from app.video.make.pictures import PICTURES
+from app.video.make.remux import OtherFormats
+from app.video.make.sound import WAVEFORM
+from app.video.make.steps import NO_FFMPEG, NO_RENDITIONS, StepTools
 from app.video.make.subtitles import SUBTITLES
-from app.video.make.tools import StepTools
-from app.video.make.waveform import WAVEFORM
+from app.video.make.worker import Heartbeat
 from app.video.serve.facts import Facts
 from app.video.serve.film_files import (
     MANIFEST,

@@ -22,14 +22,16 @@ from app.video.index.texts import Cue, webvtt
 from app.video.index.tracks import Track
 from app.video.make import excerpts
 from app.video.make.excerpts import Excerpt
-from app.video.make.ffmpeg.errors import FfmpegFailed, FfmpegInterrupted
-from app.video.make.ffmpeg.hdr import tone_mappings
-from app.video.make.ffmpeg.program import Conversion, Ffmpeg
-from app.video.make.heartbeat import Heartbeat
-from app.video.make.job_errors import as_job_errors, needing_index
-from app.video.make.limits import QUICK_CPU_SECONDS, leave_quick_lane
+from app.video.make.ffmpeg import Conversion, Ffmpeg, FfmpegFailed, FfmpegInterrupted, tone_mappings
 from app.video.make.sandbox.process import Limits
-from app.video.make.tools import StepTools
+from app.video.make.steps import (
+    QUICK_CPU_SECONDS,
+    StepTools,
+    as_job_errors,
+    leave_quick_lane,
+    needing_index,
+)
+from app.video.make.worker import Heartbeat
 
 PICTURES = "pictures"
 

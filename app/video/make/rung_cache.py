@@ -14,10 +14,9 @@ from app.core.jobs import ENDED, Job
 from app.core.made_files import Bundle
 from app.core.upload import UploadId
 from app.db.jobs import JobRecords
-from app.video.make.heartbeat import Heartbeat
-from app.video.make.worker import Step
+from app.video.make.worker import Heartbeat, Step
 from app.video.serve.folder import MadeFiles
-from app.video.serve.rungs import RENDITION, SEGMENTS, rendition_file, rung_folder
+from app.video.serve.renditions import RENDITION, SEGMENTS, rendition_file, rung_folder
 
 FOLDERS = frozenset({"rungs", "renditions"})
 """In the folder of a video."""

@@ -7,8 +7,7 @@ from contextlib import suppress
 from fractions import Fraction
 
 from app.core.jobs import Job
-from app.video.index.boxes import ReadAt
-from app.video.index.errors import NotIndexable
+from app.video.index.boxes import NotIndexable, ReadAt
 from app.video.index.movie import Movie
 from app.video.index.texts import (
     Cue,
@@ -19,9 +18,8 @@ from app.video.index.texts import (
     webvtt,
     within_limit,
 )
-from app.video.make.heartbeat import Heartbeat
-from app.video.make.job_errors import needing_index
-from app.video.make.tools import StepTools
+from app.video.make.steps import StepTools, needing_index
+from app.video.make.worker import Heartbeat
 from app.video.serve.folder import writing
 
 SUBTITLES = "subtitles"

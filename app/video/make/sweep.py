@@ -13,13 +13,13 @@ from app.core.lifecycle import GONE
 from app.core.playback import PlaybackState, Problem
 from app.core.upload import UploadId
 from app.records.uploads import UploadRecords
-from app.video.make.job_errors import NO_FFMPEG, NO_RENDITIONS
-from app.video.make.other_formats import NO_FILM, is_played_as_it_is
 from app.video.make.pictures import EARLY_POSTER, PICTURES
-from app.video.make.waveform import WAVEFORM
+from app.video.make.remux import NO_FILM, is_played_as_it_is
+from app.video.make.sound import WAVEFORM
+from app.video.make.steps import NO_FFMPEG, NO_RENDITIONS
 from app.video.serve.folder import MediaFolder
+from app.video.serve.renditions import RENDITION, SEGMENTS
 from app.video.serve.rows import MediaRecords
-from app.video.serve.rungs import RENDITION, SEGMENTS
 
 BATCH = 100
 """Uploads looked at in one query, and changed in one transaction."""

@@ -12,23 +12,21 @@ from app.core.upload import UploadId
 from app.video.make.alone import run_in_process, unless_long
 from app.video.make.arrivals import Arrivals
 from app.video.make.calibration import calibrate
-from app.video.make.ffmpeg.program import Ffmpeg
-from app.video.make.heartbeat import Heartbeat
+from app.video.make.ffmpeg import Ffmpeg
 from app.video.make.indexing import Indexing
 from app.video.make.pictures import EARLY_POSTER, PICTURES, EarlyPoster, Pictures
 from app.video.make.remux import Remux
-from app.video.make.rendition_steps import Rendition, Segments
+from app.video.make.renditions import Rendition, Segments
 from app.video.make.rung_cache import RungCache, least_free_bytes
-from app.video.make.sound import Sound
+from app.video.make.sound import WAVEFORM, Sound, Waveform
+from app.video.make.steps import StepTools
 from app.video.make.subtitles import SUBTITLES, Subtitles
 from app.video.make.sweep import MediaSweep
-from app.video.make.tools import StepTools
-from app.video.make.waveform import WAVEFORM, Waveform
-from app.video.make.worker import Listener, MediaWorker, Step
+from app.video.make.worker import Heartbeat, Listener, MediaWorker, Step
 from app.video.serve.capability import Capability, read_capability
-from app.video.serve.rungs import EAGER_PRIORITY, RENDITION, SEGMENTS
+from app.video.serve.probe import HEAD_BYTES, is_no_film
+from app.video.serve.renditions import EAGER_PRIORITY, RENDITION, SEGMENTS
 from app.video.serve.services import MediaServices
-from app.video.serve.signatures import HEAD_BYTES, is_no_film
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,23 +14,27 @@ from operator import sub
 from pathlib import Path
 
 from app.core.upload import UploadId
-from app.video.index.boxes import ReadAt
-from app.video.index.entries import MAX_ENTRIES
-from app.video.index.errors import NotIndexable
+from app.video.index.boxes import MAX_ENTRIES, NotIndexable, ReadAt
 from app.video.index.fast_start import fast_start
-from app.video.index.key_frames import independent_key_frames
 from app.video.index.movie import Movie, read_movie
 from app.video.index.playlists import VideoRange
-from app.video.index.rung_segments import RungCuts
-from app.video.index.segments import Segment, SegmentedTrack, segmented_sound, segmented_video
-from app.video.index.silence import MOST_PACKETS, can_begin_late, silent_packets
+from app.video.index.rendition_segments import RungCuts, independent_key_frames
+from app.video.index.segments import (
+    MOST_PACKETS,
+    Segment,
+    SegmentedTrack,
+    can_begin_late,
+    segmented_sound,
+    segmented_video,
+    silent_packets,
+)
 from app.video.index.tracks import Track
 from app.video.index.virtual_file import VirtualFileWriter
 from app.video.serve.browsers import plays_audio, plays_segmented_audio, plays_video
 from app.video.serve.capability import Capability, is_decoded
+from app.video.serve.facts import Manifest, Stream
 from app.video.serve.folder import MadeFiles, MediaFolder, read_whole, writing
 from app.video.serve.ladder import is_decoded_in_time
-from app.video.serve.manifest import Manifest, Stream
 from app.video.serve.source import length_of, reader
 
 SOURCE = "source"

@@ -15,19 +15,14 @@ from app.db.jobs import JobRecords
 from app.db.waking import Waker, WakeupSocket
 from app.records.uploads import UploadRecords
 from app.storage.base import Store
-from app.video.serve.capability import Capability, read_capability
-from app.video.serve.disk_folder import DiskFolder
-from app.video.serve.encoders import EncoderRecords
-from app.video.serve.folder import MediaFolder
-from app.video.serve.library import MediaLibrary
+from app.video.serve.capability import Capability, EncoderRecords, SharedCapability, read_capability
+from app.video.serve.folder import DiskFolder, MediaFolder
+from app.video.serve.library import MediaLibrary, Playlists
 from app.video.serve.made_files import MadeFileRecords
-from app.video.serve.offers import Renditions
-from app.video.serve.playlists import Playlists
+from app.video.serve.renditions import Patience, Renditions, SegmentQueue
 from app.video.serve.rows import MediaRecords, PlaybackObserver
-from app.video.serve.segment_queue import Patience, SegmentQueue
-from app.video.serve.shared_capability import SharedCapability
 from app.video.serve.source import MediaSource
-from app.video.serve.text_files import TextFiles
+from app.video.serve.subtitles import TextFiles
 
 if TYPE_CHECKING:
     from app.storage.s3.bucket import Bucket

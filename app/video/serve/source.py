@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import partial
@@ -10,15 +12,16 @@ from io import FileIO, RawIOBase
 from pathlib import Path
 from typing import BinaryIO
 
-from app.core.errors import UploadGone
+from app.core.errors import ServerBusy, UploadGone
+from app.core.jobs import JobFailed
 from app.core.lifecycle import UploadState
 from app.core.ranges import ByteRange
 from app.core.upload import Upload, UploadId
 from app.storage.base import BytesLost, Store
+from app.storage.local.folder import disk_errors
 from app.video.index.boxes import ReadAt
+from app.video.index.movie import Movie, read_movie
 from app.video.index.virtual_file import Piece
-from app.video.serve.blocks import Blocks, read_fully
-from app.video.serve.film_copies import FilmCopies
 from app.video.serve.folder import MediaFolder
 
 REMUXED = "source.mp4"
@@ -105,3 +108,187 @@ def length_of(file: RawIOBase) -> int:
 
 def _path_of(file: FileIO) -> Path:
     return Path(os.readlink(f"/proc/self/fd/{file.fileno()}"))
+
+
+# ---- blocks --------------------------------------------------------------------------------------
+
+# Reads a remote file in blocks, and keeps the last few.
+
+
+CACHED_BLOCK_BYTES = 256 * 1024
+"""Indexes are read in pieces of a few bytes to some hundred KiB, mostly near each other."""
+
+KEPT_BLOCKS = 16
+
+
+class Blocks:
+    """A reader of a file in a bucket; long reads bypass the cached blocks."""
+
+    def __init__(self, file: RawIOBase) -> None:
+        self._file = file
+        self._blocks: OrderedDict[int, bytes] = OrderedDict()
+
+    def read_at(self, offset: int, count: int) -> bytes:
+        """So many bytes; fewer at the end of the file."""
+        if count > CACHED_BLOCK_BYTES:
+            return read_fully(self._file, offset, count)
+        found, end = b"", offset + count
+        while offset < end:
+            number, skipped = divmod(offset, CACHED_BLOCK_BYTES)
+            piece = self._block(number)[skipped : skipped + end - offset]
+            if not piece:
+                break
+            found, offset = found + piece, offset + len(piece)
+        return found
+
+    def _block(self, number: int) -> bytes:
+        block = self._blocks.get(number)
+        if block is None:
+            block = read_fully(self._file, number * CACHED_BLOCK_BYTES, CACHED_BLOCK_BYTES)
+            self._blocks[number] = block
+            if len(self._blocks) > KEPT_BLOCKS:
+                self._blocks.popitem(last=False)
+        self._blocks.move_to_end(number)
+        return block
+
+
+def read_fully(file: RawIOBase, offset: int, count: int) -> bytes:
+    """So many bytes of a file from an offset, in as many reads as it takes; fewer at its end."""
+    file.seek(offset)
+    blocks = []
+    while count > 0 and (block := file.read(count)):
+        blocks.append(block)
+        count -= len(block)
+    return b"".join(blocks)
+
+
+# ---- film copies ---------------------------------------------------------------------------------
+
+# Local copies of films in a bucket, for programs that can only read files.
+
+
+READ_BYTES = 1 << 20
+
+ENDS_BYTES = 32 << 20
+"""Bytes copied of each end of a film, where containers keep their metadata."""
+
+TOO_LARGE = "larger_than_spool"
+
+
+class FilmCopies:
+    """Holds at most `most_bytes` at a time, in scratch folders that are removed after use."""
+
+    def __init__(self, folder: MediaFolder, most_bytes: int) -> None:
+        self._folder = folder
+        self._free_bytes = self._most_bytes = most_bytes
+        self._changing = threading.Lock()
+
+    @contextmanager
+    def whole(self, film: RawIOBase, tell: Callable[[], None]) -> Iterator[Path]:
+        """A copy of a film; `tell` is called often while it is made, and may raise.
+
+        Raises `JobFailed` for a film that can never be copied, `ServerBusy` while others take
+        the room, and `NoRoom`.
+        """
+        length = film.seek(0, os.SEEK_END)
+        with self._copied(film, length, [ByteRange(0, length)], tell) as path:
+            yield path
+
+    @contextmanager
+    def ends(self, film: RawIOBase, tell: Callable[[], None]) -> Iterator[Path]:
+        """A file as long as the film, with only the beginning and the end filled in."""
+        length = film.seek(0, os.SEEK_END)
+        begin = ByteRange(0, min(ENDS_BYTES, length))
+        end = ByteRange(max(begin.end, length - ENDS_BYTES), length)
+        with self._copied(film, length, [begin, end], tell) as path:
+            yield path
+
+    @contextmanager
+    def _copied(
+        self, film: RawIOBase, length: int, spans: list[ByteRange], tell: Callable[[], None]
+    ) -> Iterator[Path]:
+        size = sum(span.length for span in spans)
+        with self._room(size), self._folder.scratch_folder(size) as scratch:
+            path = scratch / "film"
+            with disk_errors(), path.open("xb") as target:
+                target.truncate(length)
+                for span in spans:
+                    _copy(film, span, target, tell)
+            yield path
+
+    @contextmanager
+    def _room(self, size: int) -> Iterator[None]:
+        if size > self._most_bytes:
+            raise JobFailed(TOO_LARGE, _too_large(size, self._most_bytes), is_final=True)
+        with self._changing:
+            if size > self._free_bytes:
+                raise ServerBusy("Copies of other films take the room that this one needs.")
+            self._free_bytes -= size
+        try:
+            yield
+        finally:
+            with self._changing:
+                self._free_bytes += size
+
+
+def _copy(film: RawIOBase, span: ByteRange, target: BinaryIO, tell: Callable[[], None]) -> None:
+    film.seek(span.start)
+    target.seek(span.start)
+    left = span.length
+    while left > 0 and (block := film.read(min(READ_BYTES, left))):
+        tell()
+        target.write(block)
+        left -= len(block)
+
+
+def _too_large(size: int, most: int) -> str:
+    return (
+        f"The film has {size / 1e9:.1f} GB, and a server may copy {most / 1e9:.1f} GB of films to "
+        "its disk at a time (SLUICE_SPOOL_BYTES), which this needs."
+    )
+
+
+# ---- parsed movies -------------------------------------------------------------------------------
+
+# The movie that was read last: the steps of a film follow each other, and each needs its index.
+
+
+MOST_KEPT_SAMPLES = 600_000
+"""Of all tracks, as stored and as shown: two hours, in 15 MB. A longer movie is not kept."""
+
+MOST_KEPT_BYTES = 16 << 20
+"""Of its `moov` box."""
+
+
+class ParsedMovies:
+    """Reads movies, and keeps the last one as long as its file does not change.
+
+    Files in a bucket are read each time.
+    """
+
+    def __init__(self) -> None:
+        self._last: tuple[object, Movie] | None = None
+
+    def read(self, file: RawIOBase, *, most_entries: int) -> tuple[Movie, ReadAt]:
+        """The movie in an open file, and what reads it; raises as `read_movie` does."""
+        read_at, key, last = reader(file), _identity(file), self._last
+        if last is not None and key is not None and last[0] == key:
+            return last[1], read_at
+        movie = read_movie(read_at, length_of(file), most_entries=most_entries)
+        if key is not None and _is_small(movie):
+            self._last = key, movie
+        return movie, read_at
+
+
+def _identity(file: RawIOBase) -> object:
+    """What differs between two files, and between a file before and after a change."""
+    if not isinstance(file, FileIO):
+        return None
+    found = os.fstat(file.fileno())
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _is_small(movie: Movie) -> bool:
+    tracks = (*movie.stored_tracks, *movie.tracks)
+    samples = sum(len(track.samples) for track in {id(track): track for track in tracks}.values())
+    return samples <= MOST_KEPT_SAMPLES and len(movie.box.raw) <= MOST_KEPT_BYTES

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.video.index.extract import extract, key_frame_before
+from app.video.index.muxing import extract, key_frame_before
 from tests.long_tests import long
 from tests.video.films import FilmStore
 from tests.video.frames import packets, watch

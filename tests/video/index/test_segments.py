@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from app.video.index.errors import NotIndexable
+from app.video.index.boxes import NotIndexable
 from app.video.index.movie import read_movie
-from app.video.index.segments import segmented_sound, segmented_video
-from app.video.index.silence import can_begin_late
+from app.video.index.segments import can_begin_late, segmented_sound, segmented_video
 from tests.long_tests import long
 from tests.video import hostile_indexes
 from tests.video.films import FilmStore

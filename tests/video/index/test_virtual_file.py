@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.ranges import ByteRange
-from app.video.index.errors import NotIndexable
+from app.video.index.boxes import NotIndexable
 from app.video.index.virtual_file import MAGIC, Piece, StoredVirtualFile, VirtualFileWriter
 
 SOURCE = random.Random(1).randbytes(2000)

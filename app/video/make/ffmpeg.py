@@ -9,25 +9,19 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import signal
 import sysconfig
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
 from app.storage.base import Problem
-from app.video.make.ffmpeg.errors import (
-    FfmpegFailed,
-    FfmpegMissing,
-    FfmpegStopped,
-    FfmpegTimedOut,
-    failure,
-)
-from app.video.make.ffmpeg.words import answer_in
+from app.video.index.sample_entries import HighDynamicRange
 from app.video.make.sandbox import process
-from app.video.make.sandbox.launcher import REPORT_DESCRIPTOR
+from app.video.make.sandbox.launcher import NOT_CONFINED_STATUS, REPORT_DESCRIPTOR
 from app.video.make.sandbox.process import LAYERS, Command, Ended, Limits, Sink
 
 FILM_FORMATS = (
@@ -276,3 +270,196 @@ def _in_package() -> Path | None:
     """The static ffmpeg of imageio-ffmpeg. Its own function runs programs to find it."""
     binaries = Path(sysconfig.get_path("purelib")) / "imageio_ffmpeg" / "binaries"
     return next(iter(sorted(binaries.glob("ffmpeg-linux-*"))), None)
+
+
+# ---- errors --------------------------------------------------------------------------------------
+
+# What can go wrong when ffmpeg runs, and why, in words for a person.
+
+
+MESSAGE_CHARACTERS = 200
+
+_ADDRESSES = re.compile(r"^(\[[^\]@]{1,80}@ 0x[0-9a-f]+\]\s*)+")
+_PATH = re.compile(r"(?<![\w:/])(?:file:)?/[^\s'\":,)]*/[^\s'\":,)]*")
+_TOO_MANY_STREAMS = re.compile(r"exceeds max_streams parameter \((\d+)\)")
+_FOLLOWS_FROM_OTHERS = (
+    "Cannot determine format",
+    "Conversion failed",
+    "Error initializing",
+    "Error marking",
+    "Error opening",
+    "Error reinitializing",
+    "Error sending",
+    "Error while",
+    "Failed to inject",
+    "Last message",
+    "Nothing was written",
+    "Task finished",
+    "Terminating thread",
+)
+"""How lines begin that only say that an earlier error was fatal."""
+
+_WHICH_INPUT = re.compile(r"^Error opening (input|output)( files?)?: ")
+
+
+class FfmpegError(Exception):
+    """Base; `str()` is a sentence for people."""
+
+
+class FfmpegMissing(FfmpegError):
+    """The program is not installed."""
+
+
+class FfmpegFailed(FfmpegError):
+    """The program could not do it; the file is damaged or not supported, or a limit was met."""
+
+
+class FfmpegInterrupted(FfmpegFailed):
+    """It was killed, or lacked memory or room: that may be due to the machine, not to the file."""
+
+
+class FfmpegTimedOut(FfmpegInterrupted):
+    """It took too long, and was killed."""
+
+
+class FfmpegStopped(FfmpegError):
+    """The caller's event was set, and it was killed."""
+
+
+def failure(program: str, ended: Ended, limits: Limits) -> FfmpegFailed:
+    """The error of a run that failed."""
+    words = reason(program, ended, limits)
+    return FfmpegInterrupted(words) if _was_interrupted(ended) else FfmpegFailed(words)
+
+
+def _was_interrupted(ended: Ended) -> bool:
+    errors = ended.errors.decode("utf-8", "replace")
+    if ended.status < 0 or ended.status == NOT_CONFINED_STATUS or "No space left" in errors:
+        return True
+    return "Cannot allocate memory" in errors and not _TOO_MANY_STREAMS.search(errors)
+
+
+def reason(program: str, ended: Ended, limits: Limits) -> str:
+    """Why a run failed, in one short line without paths."""
+    errors = ended.errors.decode("utf-8", "replace")
+    text = last_useful_line(errors)
+    if ended.status == NOT_CONFINED_STATUS:
+        return f"{program} could not be started in the sandbox: {text}"
+    if limit := _limit_met(ended, errors, limits):
+        return f"{program} {limit}"
+    if too_many := _TOO_MANY_STREAMS.search(errors):
+        return f"the file has more than {too_many[1]} tracks"
+    if ended.status < 0:
+        return f"{program} crashed ({_signal_name(-ended.status)})"
+    return text or f"{program} ended with status {ended.status}"
+
+
+def _limit_met(ended: Ended, errors: str, limits: Limits) -> str | None:
+    if ended.status == -signal.SIGKILL and ended.cpu_seconds >= 0.5 * limits.cpu_seconds:
+        return f"needed more than {limits.cpu_seconds:g} s of CPU time"
+    if ended.status == -signal.SIGXFSZ:
+        return f"wrote more than {limits.output_bytes} bytes"
+    if "Cannot allocate memory" in errors and not _TOO_MANY_STREAMS.search(errors):
+        return f"needed more than {limits.memory_bytes // 1024**2} MiB of memory"
+    return None
+
+
+def last_useful_line(errors: str) -> str:
+    """The last line of stderr that says something new, without addresses and paths."""
+    lines = [_without_names(line) for line in errors.splitlines()]
+    lines = [line for line in lines if line]
+    for line in reversed(lines):
+        if not line.startswith(_FOLLOWS_FROM_OTHERS):
+            return line
+    return lines[-1] if lines else ""
+
+
+def _without_names(line: str) -> str:
+    text = _WHICH_INPUT.sub("", _ADDRESSES.sub("", line))
+    text = _PATH.sub("the file", text).strip().removeprefix("the file: ")
+    return "".join(letter for letter in text if letter.isprintable())[:MESSAGE_CHARACTERS]
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+# ---- words ---------------------------------------------------------------------------------------
+
+# What ffmpeg prints about an input, in the form of ffprobe's answer, where that is missing.
+
+
+_INPUT = re.compile(r"^Input #0, (\S+), from ", re.MULTILINE)
+_DURATION = re.compile(r"^  Duration: (\d+):(\d\d):(\d\d\.\d+)", re.MULTILINE)
+_STREAM = re.compile(
+    r"^ {2,4}Stream #0:(\d+)(?:\[\w+\])?(?:\(([^)\s]+)\))?: (Video|Audio|Subtitle): (\w+)(.*)",
+    re.MULTILINE,
+)
+"""A file's own texts are indented by six spaces or more."""
+
+_CHANNELS = re.compile(r" Hz, (?:(mono|stereo)|(\d+)(?:\.(\d+)| channels))\b")
+"""Layouts such as 5.1(side) have a digit for the channels all round, and one for the deep ones."""
+
+_DOUBT = "detected only with low score"
+
+
+def answer_in(words: str) -> dict[str, Any]:
+    """`streams`, `format` and `chapters` as ffprobe has them, with the few members it can tell.
+
+    Sizes, rates, chapters and rare channel layouts are missing.
+    """
+    container, duration = _INPUT.search(words), _DURATION.search(words)
+    found: dict[str, Any] = {"format_name": container[1]} if container else {}
+    if _DOUBT in words:
+        found["probe_score"] = 1
+    if duration:
+        hours, minutes, seconds = map(float, duration.groups())
+        found["duration"] = str(3600 * hours + 60 * minutes + seconds)
+    streams = [_stream(match) for match in _STREAM.finditer(words)]
+    return {"streams": streams, "format": found, "chapters": []}
+
+
+def _stream(match: re.Match[str]) -> dict[str, Any]:
+    index, language, kind, codec, rest = match.groups()
+    return {
+        "index": int(index),
+        "codec_type": kind.lower(),
+        "codec_name": codec,
+        "channels": _channels(rest) if kind == "Audio" else None,
+        "tags": {"language": language} if language else {},
+        "disposition": {"attached_pic": int("(attached pic)" in rest)},
+    }
+
+
+def _channels(words: str) -> int | None:
+    match = _CHANNELS.search(words)
+    if match is None:
+        return None
+    name, around, deep = match.groups()
+    return {"mono": 1, "stereo": 2}[name] if name else int(around) + int(deep or 0)
+
+
+# ---- hdr -----------------------------------------------------------------------------------------
+
+# Pictures of a high dynamic range for screens of the standard one, as filters of ffmpeg.
+
+
+_TRANSFERS: Mapping[HighDynamicRange, str] = {"pq": "smpte2084", "hlg": "arib-std-b67"}
+
+
+def tone_mappings(hdr: HighDynamicRange | None) -> Sequence[str]:
+    """Filters that make BT.709 of such a picture, to be tried in this order.
+
+    The last is none: a picture that this ffmpeg cannot map is shown as it is.
+    """
+    return [_tone_mapped(_TRANSFERS[hdr]), ""] if hdr else [""]
+
+
+def _tone_mapped(transfer: str) -> str:
+    source = f"transferin={transfer}:primariesin=bt2020:matrixin=bt2020nc"
+    linear = f"format=yuv444p10le,zscale={source}:transfer=linear:npl=100,format=gbrpf32le"
+    mapped = "zscale=primaries=bt709,tonemap=hable:desat=0"
+    return f"{linear},{mapped},zscale=transfer=bt709:matrix=bt709:range=limited,format=yuv444p"

@@ -1,0 +1,376 @@
+"""New MP4 files and `moov` boxes, of tracks that come from other files."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import chain, compress, groupby, pairwise
+from math import floor
+from operator import add
+
+from app.video.index.boxes import (
+    LARGEST_32_BIT,
+    LARGEST_64_BIT,
+    Box,
+    big_endian,
+    box,
+    boxes_in,
+    children,
+    full_box,
+    media_header,
+)
+from app.video.index.sample_entries import plain_description
+from app.video.index.samples import MOST_REORDERED, Samples
+from app.video.index.tracks import Edit, Track, edit_list
+from app.video.index.virtual_file import Piece
+
+# ---- moov boxes ----------------------------------------------------------------------------------
+
+# A new `moov` box for tracks of a movie: whole ones, chosen samples, or none, for fragments.
+
+
+_UNITY_MATRIX = b"".join(
+    number.to_bytes(4, "big") for number in (1 << 16, 0, 0, 0, 1 << 16, 0, 0, 0, 1 << 30)
+)
+_OWN_MEDIA = box(b"dinf", full_box(b"dref", 0, 0, b"\0\0\0\1", full_box(b"url ", 0, 1)))
+_INFORMATION_HEADERS = frozenset(b"vmhd smhd nmhd sthd hmhd gmhd".split())
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Samples of a track that follow each other in a file."""
+
+    offset: int
+    samples: int
+
+
+def movie_box(timescale: int, duration: int, *boxes: bytes | memoryview) -> bytes:
+    """A `moov` with a header and `boxes`; the duration is in ticks of `timescale`."""
+    header = full_box(
+        b"mvhd",
+        1,
+        0,
+        bytes(16),  # when it was made and changed
+        timescale.to_bytes(4, "big"),
+        _number(duration),
+        b"\0\1\0\0\1\0\0\0",  # rate 1.0, volume 1.0
+        bytes(8),
+        _UNITY_MATRIX,
+        bytes(24),
+        b"\xff\xff\xff\xff",  # id of the next track: search for a free one
+    )
+    return box(b"moov", header, *boxes)
+
+
+def track_box(
+    track: Track,
+    tables: bytes,
+    *,
+    durations: tuple[int, int],
+    edits: Sequence[Edit],
+    kept: frozenset[bytes] = frozenset(),
+    new_id: int | None = None,
+) -> bytes:
+    """A `trak` with sample tables of its own, and what else describes the track.
+
+    It lasts `durations` in ticks of the movie's timescale and of its own. Of the boxes that
+    describe it to people and link it to other tracks, those of the kinds `kept` remain. It keeps
+    its id without a `new_id`.
+    """
+    boxes = children(track.box.payload)
+    media = children(boxes[b"mdia"].payload)
+    information = boxes_in(media[b"minf"].payload)
+    headers = (each.raw for each in information if each.kind in _INFORMATION_HEADERS)
+    language = (media[b"elng"].raw,) if b"elng" in media else ()
+    return box(
+        b"trak",
+        _track_header(boxes[b"tkhd"], durations[0], new_id),
+        edit_list(edits),
+        *(each.raw for each in boxes.values() if each.kind in kept),
+        box(
+            b"mdia",
+            _media_header(media[b"mdhd"], track.timescale, durations[1]),
+            *language,
+            media[b"hdlr"].raw,
+            box(b"minf", *headers, _OWN_MEDIA, tables),
+        ),
+    )
+
+
+def _track_header(tkhd: Box, duration: int, new_id: int | None) -> bytes:
+    """A copy with another duration, and perhaps another id."""
+    payload = bytes(tkhd.payload)
+    is_long = payload[0] == 1
+    times, rest = (payload[4:20], payload[36:]) if is_long else (_long(payload[4:12]), payload[24:])
+    track_id = payload[20:28] if is_long else payload[12:20]  # and four reserved bytes
+    if new_id is not None:
+        track_id = new_id.to_bytes(4, "big") + bytes(4)
+    return box(b"tkhd", b"\1", payload[1:4], times, track_id, _number(duration), rest)
+
+
+def _media_header(mdhd: Box, timescale: int, duration: int) -> bytes:
+    """A copy with another timescale and duration."""
+    payload = bytes(mdhd.payload)
+    is_long = payload[0] == 1
+    times, rest = (payload[4:20], payload[32:]) if is_long else (_long(payload[4:12]), payload[20:])
+    ticks = timescale.to_bytes(4, "big")
+    return box(b"mdhd", b"\1", payload[1:4], times, ticks, _number(duration), rest)
+
+
+def _number(duration: int) -> bytes:
+    """64 bits; the nearest number where a damaged file lasts longer, or ends before it begins."""
+    return min(max(duration, 0), LARGEST_64_BIT).to_bytes(8, "big")
+
+
+def _long(times: bytes) -> bytes:
+    """Two 32-bit numbers as 64-bit ones."""
+    return bytes(4) + times[:4] + bytes(4) + times[4:]
+
+
+def sample_tables(
+    description: memoryview, samples: Samples, chunks: Sequence[Chunk], *, is_wide: bool
+) -> bytes:
+    """An `stbl` box; `description` is its `stsd`, and `chunks` hold the samples in order."""
+    return box(
+        b"stbl",
+        description,
+        _table(b"stts", 0, _durations(samples.durations(0, len(samples))), 8),
+        _composition_table(samples),
+        b"" if len(samples.key_frames) == len(samples) else key_frame_table(samples.key_frames),
+        full_box(
+            b"stsz", 0, 0, bytes(4), len(samples).to_bytes(4, "big"), big_endian(samples.sizes)
+        ),
+        _table(b"stsc", 0, _chunk_runs(chunks), 12),
+        chunk_table((chunk.offset for chunk in chunks), is_wide=is_wide),
+    )
+
+
+def no_sample_tables(description: bytes) -> bytes:
+    """An `stbl` box of a track whose samples are in fragments."""
+    nothing = bytes(4)
+    return box(
+        b"stbl",
+        description,
+        *(full_box(kind, 0, 0, nothing) for kind in (b"stts", b"stsc", b"stco")),
+        full_box(b"stsz", 0, 0, nothing, nothing),
+    )
+
+
+def chunk_table(offsets: Iterable[int], *, is_wide: bool) -> bytes:
+    """A `co64` box if `is_wide`, else an `stco` box, whose offsets must be below 4 GiB."""
+    if is_wide:
+        return _table(b"co64", 0, array("Q", offsets), 8)
+    return _table(b"stco", 0, array("I", offsets), 4)
+
+
+def _table(kind: bytes, version: int, numbers: array[int], width: int) -> bytes:
+    count = len(numbers) * numbers.itemsize // width
+    return full_box(kind, version, 0, count.to_bytes(4, "big"), big_endian(numbers))
+
+
+def _durations(values: Iterable[int]) -> array[int]:
+    """How often each value is repeated, and the value, as 32-bit numbers in two's complement."""
+    runs = ((sum(1 for _ in group), value & LARGEST_32_BIT) for value, group in groupby(values))
+    return array("I", chain.from_iterable(runs))
+
+
+def _composition_table(samples: Samples) -> bytes:
+    if not any(samples.composition_offsets):
+        return b""
+    version = 1 if min(samples.composition_offsets) < 0 else 0
+    return _table(b"ctts", version, _durations(samples.composition_offsets), 8)
+
+
+def key_frame_table(numbers: Sequence[int]) -> bytes:
+    """An `stss` box that names samples, counted from 0."""
+    return _table(b"stss", 0, array("I", (number + 1 for number in numbers)), 4)
+
+
+def _chunk_runs(chunks: Sequence[Chunk]) -> array[int]:
+    """First chunk, samples in each and description, of each run of chunks alike."""
+    runs = array("I")
+    for number, chunk in enumerate(chunks, 1):
+        if not runs or runs[-2] != chunk.samples:
+            runs.extend((number, chunk.samples, 1))
+    return runs
+
+
+# ---- interleaved files ---------------------------------------------------------------------------
+
+# A new film of tracks that come from several places, as a plain MP4 file with its index first.
+
+
+CHUNK_SECONDS = 1
+"""Of each track before the next one follows: what a player has to read ahead."""
+
+_FILE_TYPE = box(b"ftyp", b"isom", bytes(4), b"isomiso2avc1mp41")
+_LONGEST_HEAD = 1 << 30
+_DESCRIPTIONS = frozenset((b"udta", b"meta"))
+
+Run = tuple[int, int, int]
+"""The place of a track among the tracks, its first sample, and the end of its samples."""
+
+
+def interleaved(tracks: Sequence[Track], timescale: int) -> Iterator[Piece]:
+    """The film of these tracks, of which none is empty; its own times are in ticks of `timescale`.
+
+    The samples of all are in one space of bytes: that of the ranges.
+    """
+    runs = list(_runs(tracks))
+    length = sum(sum(track.samples.sizes) for track in tracks)
+    header = media_header(length)
+    is_wide = length > LARGEST_32_BIT - _LONGEST_HEAD
+
+    def index(start: int) -> bytes:
+        chunks = _chunks(tracks, runs, start)
+        traks = (
+            _track(track, chunks[place], timescale, new_id=place + 1, is_wide=is_wide)
+            for place, track in enumerate(tracks)
+        )
+        return movie_box(timescale, max(_duration(track, timescale) for track in tracks), *traks)
+
+    yield _FILE_TYPE + index(len(_FILE_TYPE) + len(index(0)) + len(header)) + header
+    for place, first, last in runs:
+        yield from tracks[place].samples.extents(first, last)
+
+
+def moved(track: Track, distance: int) -> Track:
+    """The track with its samples so many bytes further on."""
+    offsets = array("Q", map(distance.__add__, track.samples.offsets))
+    return replace(track, samples=replace(track.samples, offsets=offsets))
+
+
+def _runs(tracks: Sequence[Track]) -> Iterator[Run]:
+    """All samples, in the order of the file."""
+    bounds = [_bounds(track.samples, CHUNK_SECONDS * track.timescale) for track in tracks]
+    for stretch, place in sorted((at, place) for place, found in enumerate(bounds) for at in found):
+        yield place, *bounds[place][stretch]
+
+
+def _bounds(samples: Samples, ticks: int) -> Mapping[int, tuple[int, int]]:
+    """The samples that are decoded in each stretch of so many ticks in which there are any."""
+    firsts = [0]
+    while firsts[-1] < len(samples):
+        stretch = samples.decode_times[firsts[-1]] // ticks
+        firsts.append(bisect_left(samples.decode_times, (stretch + 1) * ticks, firsts[-1] + 1))
+    return {samples.decode_times[first] // ticks: (first, last) for first, last in pairwise(firsts)}
+
+
+def _chunks(tracks: Sequence[Track], runs: Sequence[Run], start: int) -> list[list[Chunk]]:
+    """Where the samples of each track are in a film whose media begins at byte `start`."""
+    chunks: list[list[Chunk]] = [[] for _ in tracks]
+    for place, first, last in runs:
+        chunks[place].append(Chunk(start, last - first))
+        start += sum(tracks[place].samples.sizes[first:last])
+    return chunks
+
+
+def _track(
+    track: Track, chunks: Sequence[Chunk], timescale: int, *, new_id: int, is_wide: bool
+) -> bytes:
+    stsd = children(track.tables)[b"stsd"].payload
+    description = memoryview(box(b"stsd", plain_description(stsd, track.kind)))
+    duration = _duration(track, timescale)
+    return track_box(
+        track,
+        sample_tables(description, track.samples, chunks, is_wide=is_wide),
+        durations=(duration, track.samples.end),
+        edits=_edits(track, duration, timescale),
+        kept=_DESCRIPTIONS,
+        new_id=new_id,
+    )
+
+
+def _edits(track: Track, duration: int, timescale: int) -> Sequence[Edit]:
+    """What a track's timeline says, as an edit list."""
+    shift = track.timeline.shift
+    if not shift and track.timeline.end is None:
+        return ()
+    # ffmpeg takes the first picture for the beginning of what an edit shows.
+    count = min(len(track.samples), MOST_REORDERED)
+    first = max(min(track.samples.composition_times(0, count)), 0) if shift > 0 else -shift
+    delay = math.ceil((shift + first) * timescale / track.timescale)
+    shown = Edit(max(duration - delay, 1), first)
+    return (Edit(delay, -1), shown) if delay else (shown,)
+
+
+def _duration(track: Track, timescale: int) -> int:
+    return math.ceil(track.duration * timescale)
+
+
+# ---- excerpts ------------------------------------------------------------------------------------
+
+# A small MP4 with a few samples of a track, so that a decoder reads nothing else of the film.
+
+
+_EXCERPT_TYPE = box(b"ftyp", b"isom", bytes(4), b"isomiso2mp41")
+
+
+def extract(track: Track, numbers: Sequence[int]) -> Iterator[Piece]:
+    """An MP4 with the samples of these ascending numbers, at the times they have in the film.
+
+    A key frame can be decoded alone, another picture after all since the last key frame. A sample
+    lasts until the next one of `numbers`. Of key frames of H.264 in open groups, ffmpeg 5.1 decodes
+    only some if several are in one file, as it does with the film itself and `-skip_frame nokey`.
+    """
+    samples = _chosen(track.samples, numbers)
+    # ffmpeg takes the first picture for the beginning of what an edit shows.
+    count = len(samples)
+    first = min(samples.composition_times(0, count))
+    ends = map(add, samples.composition_times(0, count), samples.durations(0, count))
+    time = first + track.timeline.shift + track.samples.decode_times[numbers[0]]
+    length, delay = max(ends) - first, max(time, 0)
+    hidden = -time if 0 < -time < length else 0  # all of it is shown if the film shows none of it
+    shown = Edit(length - hidden, first + hidden)
+    return film_of(track, samples, (Edit(delay, -1), shown) if delay else (shown,))
+
+
+def film_of(track: Track, samples: Samples, edits: Sequence[Edit] = ()) -> Iterator[Piece]:
+    """An MP4 with samples of a track, at times of their own; `edits` are in the track's ticks."""
+    header = media_header(sum(samples.sizes))
+    size = len(_index(track, samples, edits, 0)) + len(_EXCERPT_TYPE) + len(header)
+    yield _EXCERPT_TYPE + _index(track, samples, edits, size) + header
+    yield from samples.extents(0, len(samples))
+
+
+def key_frame_before(track: Track, time: Fraction) -> int:
+    """The number of the last key frame that is shown at `time` seconds or earlier, or the first.
+
+    0 for a track without key frames.
+    """
+    keys, tick = track.samples.key_frames, floor(time * track.timescale)
+    if not keys:
+        return 0
+    return keys[max(bisect_right(keys, tick, key=track.shown_at) - 1, 0)]
+
+
+def _chosen(samples: Samples, numbers: Sequence[int]) -> Samples:
+    """The samples of these numbers, the first of them decoded at time 0."""
+    begin, last = samples.decode_times[numbers[0]], numbers[-1]
+    keys = samples.key_frames
+    where = (bisect_left(keys, number) for number in numbers)
+    are_keys = [
+        place < len(keys) and keys[place] == n for place, n in zip(where, numbers, strict=True)
+    ]
+    return Samples(
+        array("Q", (samples.offsets[number] for number in numbers)),
+        array("I", (samples.sizes[number] for number in numbers)),
+        array("q", (samples.decode_times[number] - begin for number in numbers)),
+        array("i", (samples.composition_offsets[number] for number in numbers)),
+        array("I", compress(range(len(numbers)), are_keys)),
+        samples.decode_times[last] - begin + samples.duration(last),
+    )
+
+
+def _index(track: Track, samples: Samples, edits: Sequence[Edit], media_start: int) -> bytes:
+    """The `moov` box for samples that lie one after the other from byte `media_start` on."""
+    is_wide = sum(samples.sizes) > LARGEST_32_BIT - _LONGEST_HEAD
+    chunks = [Chunk(media_start, len(samples))]
+    tables = sample_tables(track.description, samples, chunks, is_wide=is_wide)
+    duration = sum(edit.duration for edit in edits) or samples.end
+    trak = track_box(track, tables, durations=(duration, samples.end), edits=edits)
+    return movie_box(track.timescale, duration, trak)

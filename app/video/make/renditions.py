@@ -1,0 +1,508 @@
+"""The steps that make other qualities of a film: segments that somebody waits for, and whole films.
+
+A segment is made alone, so work that was interrupted goes on where it was: what is there is there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, replace
+from io import RawIOBase
+from pathlib import Path
+from threading import Event
+from typing import Self
+
+from app.core.errors import NoRoom
+from app.core.jobs import Job, JobCancelled, JobFailed, JobYields, Lane
+from app.core.lifecycle import UploadState
+from app.core.made_files import Made, Outdated
+from app.core.upload import Upload, UploadId
+from app.storage.local.folder import disk_errors
+from app.video.index.boxes import LONG_INDEX, MAX_ENTRIES, LongIndex, NotIndexable, ReadAt
+from app.video.index.movie import Movie, read_movie
+from app.video.index.muxing import interleaved, moved
+from app.video.index.rendition_segments import RungCuts
+from app.video.index.segments import segmented_video
+from app.video.index.tracks import Track
+from app.video.make.encoder import Encoder, recipe
+from app.video.make.steps import StepTools, as_job_errors, needing_index
+from app.video.make.worker import Heartbeat
+from app.video.serve.browsers import plays_audio, plays_segmented_audio
+from app.video.serve.facts import Manifest, Stream
+from app.video.serve.film_files import MANIFEST, SOUND_FILE, encoded_sounds, keep_streams
+from app.video.serve.folder import read_whole
+from app.video.serve.ladder import Rung, ladder
+from app.video.serve.renditions import (
+    asked_for,
+    initialization_file,
+    is_stale,
+    left_out,
+    left_out_file,
+    rendition_file,
+    rung_folder,
+    segment_file,
+)
+from app.video.serve.source import copy_pieces, length_of, reader
+
+READ_AHEAD = 3
+"""Segments after the one that was asked for which are made, too, while nobody else waits."""
+
+AWAITED_SECONDS, UNAWAITED_SECONDS = 60, 1800
+"""A segment that takes longer is given up: all other viewers wait for it, too."""
+
+ENCODED_SHARE = 0.95
+"""Of the progress of a whole film; the rest is putting it together."""
+
+MOST_LEFT_OUT = 20
+"""Parts of a film in which nothing can be decoded; with so many, a film cannot be made."""
+
+log = logging.getLogger(__name__)
+
+
+class Segments:
+    """Makes a segment, and some of those that a viewer will want next."""
+
+    def __init__(self, tools: StepTools) -> None:
+        self._tools = tools
+        self._makers = RungMakers(tools)
+
+    def __call__(self, job: Job, beat: Heartbeat) -> None:
+        """Do the job, unless nobody waits for it any more."""
+        if is_stale(job.priority, self._tools.clock()):
+            log.info("%s: nobody has asked for long", job, extra={"upload_id": job.upload_id})
+            return
+        quality, first = asked_for(job.argument)
+        with self._makers.of(job.upload_id, quality) as maker:
+            if not 1 <= first <= len(maker.cuts):
+                raise JobFailed("no_segment", "The film has no such segment.", is_final=True)
+            if not maker.has(first):
+                maker.make(first, beat.stop, wall_seconds=AWAITED_SECONDS)
+            self._read_ahead(maker, first, beat)
+
+    def _read_ahead(self, maker: RungMaker, first: int, beat: Heartbeat) -> None:
+        for number in range(first + 1, min(first + READ_AHEAD, len(maker.cuts)) + 1):
+            beat((number - first) / (READ_AHEAD + 1))
+            if Lane.ON_DEMAND in self._tools.jobs.lanes_due(self._tools.clock()):
+                return
+            try:
+                if not maker.has(number):
+                    maker.make(number, beat.stop, wall_seconds=AWAITED_SECONDS)
+            except JobFailed:
+                return  # Whoever asks for that one is told.
+
+
+class Rendition:
+    """Makes all segments of a rung, and one MP4 file of them and the film's sound."""
+
+    def __init__(self, tools: StepTools) -> None:
+        self._tools = tools
+        self._makers = RungMakers(tools)
+
+    def __call__(self, job: Job, beat: Heartbeat) -> None:
+        """Do the job. It makes way for more urgent ones of its lane after each segment."""
+        folder = self._tools.folder
+        with self._makers.of(job.upload_id, int(job.argument)) as maker:
+            self._make_segments(maker, job, beat)
+            whole = RenditionFile.of(maker)
+            with folder.scratch_folder(whole.size) as scratch:
+                made = scratch / "rendition.mp4"
+                with _each_full_disk_counts(), disk_errors():
+                    whole.write(made, lambda: beat(ENCODED_SHARE))
+                folder.keep(made, maker.video_id, rendition_file(maker.rung.quality))
+            self._require_held(job, maker)
+
+    def _make_segments(self, maker: RungMaker, job: Job, beat: Heartbeat) -> None:
+        """A part of the film in which nothing can be decoded is left out."""
+        count = len(maker.cuts)
+        for number in range(1, count + 1):
+            beat(ENCODED_SHARE * (number - 1) / count)
+            if maker.has(number) or number in maker.left_out:
+                continue
+            self._make_or_leave_out(maker, number, beat)
+            # After a segment, so that it gets on whatever waits.
+            if self._tools.jobs.is_waiting(job.lane, self._tools.clock(), before=job.priority):
+                raise JobYields
+
+    def _make_or_leave_out(self, maker: RungMaker, number: int, beat: Heartbeat) -> None:
+        try:
+            maker.make(number, beat.stop, wall_seconds=UNAWAITED_SECONDS)
+        except JobFailed as error:
+            if error.problem.code != NOT_ENCODED:
+                raise
+            maker.leave_out(number)
+            if len(maker.left_out) >= min(MOST_LEFT_OUT, len(maker.cuts)):
+                maker.forget_left_out()
+                raise
+            reason, quality = error.problem.detail, maker.rung.quality
+            extra = {"upload_id": maker.video_id}
+            log.warning("%dp goes without part %d: %s", quality, number, reason, extra=extra)
+
+    def _require_held(self, job: Job, maker: RungMaker) -> None:
+        """Who cancels the job removes the file; it may have been kept just after that."""
+        if not self._tools.jobs.is_held(job):
+            self._tools.folder.discard(maker.video_id, rendition_file(maker.rung.quality))
+            raise JobCancelled(str(job))
+
+
+@contextmanager
+def _each_full_disk_counts() -> Iterator[None]:
+    """There was room at first: that the disk fills up all the same costs an attempt."""
+    try:
+        yield
+    except NoRoom as error:
+        raise JobFailed(error.code, str(error)) from error
+
+
+# ---- rung maker ----------------------------------------------------------------------------------
+
+# Makes segments of the rungs of films, and keeps those of a rung alike.
+
+
+MADE_BY = "made-by"
+"""In the folder of a rung: a digest of what its segments were made with. Players mix them, so all
+are made with the same."""
+
+NOT_ENCODED = "not_encoded"
+"""The code of a job that failed because of what is in the film, as it will each time."""
+
+TOO_LARGE = "too_large"
+"""The code of a job for which too much of the film would have to be decoded."""
+
+SEGMENTS_LOST = "segments_lost", "Segments were removed meanwhile."
+
+MOST_EXCERPT_BYTES = 1 << 30
+"""Of the film, decoded for one segment; a segment that needs more, or more than the whole film has,
+is not made. Four seconds of ProRes 4444 in 4K have 0.9 GB."""
+
+MOST_ENTRIES = 2 * LONG_INDEX
+"""A film with a longer index, of 8 hours or more, is not made in other qualities: the media worker
+keeps the index of one film, with 50 bytes an entry."""
+
+CANNOT_BE_CONVERTED = "This part of the film cannot be converted"
+
+
+@dataclass(frozen=True, slots=True)
+class _Film:
+    key: tuple[UploadId, int]
+    movie: Movie
+    cuts: RungCuts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RungMaker:
+    """A rung of a film whose file is open. Numbers of segments count from 1."""
+
+    tools: StepTools
+    video_id: UploadId
+    movie: Movie
+    cuts: RungCuts
+    rung: Rung
+    encoder: str
+    read_at: ReadAt
+
+    def has(self, number: int) -> bool:
+        """Whether a segment has been made."""
+        name = segment_file(self.rung.quality, number)
+        return self.tools.folder.find(self.video_id, name) is not None
+
+    @property
+    def left_out(self) -> frozenset[int]:
+        """The segments that the whole film goes without."""
+        return left_out(self.tools.folder, self.video_id, self.rung.quality)
+
+    def prepare(self) -> None:
+        """Remove what was made of the rung with another encoder, or otherwise."""
+        folder = self.tools.folder
+        with folder.locked(self.video_id):
+            if self._mark() is None:
+                folder.discard(self.video_id, rung_folder(self.rung.quality))
+                with suppress(FileExistsError):  # Another machine has just prepared it.
+                    self._write(self._made_by, self._mark_file, is_new=True)
+
+    def make(self, number: int, stop: Event, *, wall_seconds: float) -> None:
+        """Make a segment; raises `JobFailed`, and `JobCancelled` once `stop` is set."""
+        quality, folder = self.rung.quality, self.tools.folder
+        with folder.scratch_folder(self._excerpt_bytes(number)) as scratch:
+            encoder = Encoder(self.tools.ffmpeg, scratch, self.read_at, stop, wall_seconds)
+            with as_job_errors(NOT_ENCODED, CANNOT_BE_CONVERTED, is_final=True):
+                initialization, segment = encoder.encode(self.cuts, number, self.rung)
+            with self._adding() as mark:
+                self._keep_initialization(initialization, mark)
+                folder.keep(segment, self.video_id, segment_file(quality, number), beside=mark)
+
+    def leave_out(self, number: int) -> None:
+        """Note that nothing of a segment can be decoded."""
+        numbers = sorted({*self.left_out, number})
+        with self._adding() as mark:
+            text = "\n".join(map(str, numbers))
+            self._write(text, left_out_file(self.rung.quality), beside=mark)
+
+    def forget_left_out(self) -> None:
+        """Whoever orders the film again has them tried again."""
+        self.tools.folder.discard(self.video_id, left_out_file(self.rung.quality))
+
+    @contextmanager
+    def _adding(self) -> Iterator[Made]:
+        """The rung's mark; no file is added if the rung was removed since it was prepared."""
+        with self.tools.folder.locked(self.video_id):
+            mark = self._mark()
+            if mark is None:
+                raise JobFailed(*SEGMENTS_LOST)
+            try:
+                yield mark
+            except Outdated as error:
+                raise JobFailed(*SEGMENTS_LOST) from error
+
+    def _keep_initialization(self, made: Path, mark: Made) -> None:
+        """Keep the first initialization segment; all segments of a rung share it."""
+        folder, name = self.tools.folder, initialization_file(self.rung.quality)
+        content = made.read_bytes()
+        if folder.find(self.video_id, name) is None:
+            with suppress(FileExistsError):  # Another machine has just made it.
+                folder.keep(made, self.video_id, name, beside=mark, is_new=True)
+        if read_whole(folder, self.video_id, name) != content:
+            problem = "This part of the film was encoded differently from the others."
+            raise JobFailed("encoded_unlike", problem, is_final=True)
+
+    def _write(
+        self, text: str, name: str, *, beside: Made | None = None, is_new: bool = False
+    ) -> None:
+        folder = self.tools.folder
+        with folder.scratch_folder() as scratch:
+            made = scratch / "made"
+            made.write_text(text)
+            folder.keep(made, self.video_id, name, beside=beside, is_new=is_new)
+
+    def _mark(self) -> Made | None:
+        """The file that marks the rung as made with this encoder, if it exists."""
+        try:
+            found, file = self.tools.folder.fetch(self.video_id, self._mark_file)
+        except FileNotFoundError:
+            return None
+        with closing(file):
+            return found if file.readall() == self._made_by.encode() else None
+
+    @property
+    def _mark_file(self) -> str:
+        return f"{rung_folder(self.rung.quality)}/{MADE_BY}"
+
+    def _excerpt_bytes(self, number: int) -> int:
+        """How much is copied for a segment. Samples may overlap in a hostile film."""
+        size = self.cuts.excerpt(number).size
+        if size > min(MOST_EXCERPT_BYTES, self.movie.length):
+            problem = f"{CANNOT_BE_CONVERTED}: too much would have to be decoded for it."
+            raise JobFailed(TOO_LARGE, problem, is_final=True)
+        return size
+
+    @property
+    def _made_by(self) -> str:
+        made_with = f"{self.encoder} {recipe(self.cuts, self.rung)}"
+        return hashlib.sha256(made_with.encode()).hexdigest()
+
+
+class RungMakers:
+    """Opens films. The last one is remembered: the index of a long film takes half a second."""
+
+    def __init__(self, tools: StepTools) -> None:
+        self._tools = tools
+        self._film: _Film | None = None
+
+    @contextmanager
+    def of(self, upload_id: UploadId, quality: int) -> Iterator[RungMaker]:
+        """A rung of a complete film; raises `JobFailed` if it has no such rung here."""
+        video = self._tools.uploads.get(upload_id)
+        if video.state is not UploadState.COMPLETE:
+            raise JobFailed("not_complete", "The film has not arrived yet.", is_final=True)
+        with closing(self._tools.source.open(video)) as source:
+            film, read_at = self._read(video, source), reader(source)
+            capability, picture = self._tools.capability(), self._picture(film, read_at)
+            rungs = {rung.quality: rung for rung in ladder(picture, capability)}
+            if capability is None or quality not in rungs:
+                problem = "This server does not make this quality of this film."
+                raise JobFailed("not_offered", problem, is_final=True)
+            maker = RungMaker(
+                tools=self._tools,
+                video_id=video.id,
+                movie=film.movie,
+                cuts=film.cuts,
+                rung=rungs[quality],
+                encoder=capability.encoder,
+                read_at=read_at,
+            )
+            maker.prepare()
+            yield maker
+
+    def _read(self, video: Upload, source: RawIOBase) -> _Film:
+        key = video.id, length_of(source)
+        if self._film is None or self._film.key != key:
+            movie = self._read_movie(source)
+            if movie.picture is None:
+                raise JobFailed("no_picture", "The file has no picture.", is_final=True)
+            try:
+                cuts = RungCuts.of(segmented_video(movie.picture))
+            except NotIndexable as error:
+                raise JobFailed(error.code, error.detail, is_final=True) from error
+            self._film = _Film(key, movie, cuts)
+        return self._film
+
+    def _read_movie(self, source: RawIOBase) -> Movie:
+        try:
+            with needing_index():
+                return self._tools.movies.read(source, most_entries=MOST_ENTRIES)[0]
+        except LongIndex as error:
+            problem = "The film has too many frames to be offered in other qualities."
+            raise JobFailed("too_many_samples", problem, is_final=True) from error
+
+    def _picture(self, film: _Film, read_at: ReadAt) -> Stream:
+        """The picture in the manifest, which names the segments to players."""
+        upload_id = film.key[0]
+        for _ in range(2):
+            picture = self._listed_picture(upload_id)
+            if picture is not None and picture.rung_segments == film.cuts.durations:
+                return picture
+            # It is of an earlier version.
+            keep_streams(film.movie, upload_id, self._tools.folder, read_at=read_at)
+        raise JobFailed("no_segments", "The film has no segments.", is_final=True)
+
+    def _listed_picture(self, upload_id: UploadId) -> Stream | None:
+        try:
+            return Manifest.from_json(read_whole(self._tools.folder, upload_id, MANIFEST)).picture
+        except FileNotFoundError:
+            return None
+
+
+# ---- whole film ----------------------------------------------------------------------------------
+
+# Puts a whole film together: the segments of a rung, and the film's sound as it is.
+
+
+@dataclass(frozen=True, slots=True)
+class RenditionFile:
+    """All segments of a rung but those left out, and the film's sound; not written yet."""
+
+    tracks: Sequence[Track]
+    read_at: ReadAt
+
+    @classmethod
+    def of(cls, maker: RungMaker) -> Self:
+        """Raises `JobFailed` if a segment is missing."""
+        files, numbers = _Joined(), _numbers(maker)
+        with _as_lost():
+            for name in _names(maker, numbers):
+                files.add(*_readable(maker, name))
+            picture = read_movie(files.read_at, files.length, most_entries=MAX_ENTRIES).picture
+            if picture is None:
+                raise FileNotFoundError
+            begin = maker.cuts.starts[numbers[0] - 1]
+            found = cls([_begun(picture, begin), *_sounds(maker, files)], files.read_at)
+        if found.size > files.length:  # Samples may overlap in a hostile film.
+            problem = "The sound of the film would take more room than the film itself."
+            raise JobFailed(TOO_LARGE, problem, is_final=True)
+        return found
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes on the disk, besides its index."""
+        return sum(sum(track.samples.sizes) for track in self.tracks)
+
+    def write(self, made: Path, beat: Callable[[], None]) -> None:
+        """Write it; `beat` is called often, and may raise."""
+
+        def read_at(offset: int, count: int) -> bytes:
+            beat()
+            return self.read_at(offset, count)
+
+        with _as_lost(), made.open("xb") as target:
+            copy_pieces(interleaved(self.tracks, self.tracks[0].timescale), read_at, target)
+
+
+@contextmanager
+def _as_lost() -> Iterator[None]:
+    try:
+        yield
+    except (NotIndexable, FileNotFoundError) as error:
+        raise JobFailed(*SEGMENTS_LOST) from error
+
+
+def _begun(picture: Track, begin: int) -> Track:
+    """The picture from its tick `begin` of the film on; what is read of fragments begins at 0."""
+    timeline = replace(picture.timeline, shift=picture.timeline.shift + begin)
+    return replace(picture, timeline=timeline)
+
+
+def _sounds(maker: RungMaker, files: _Joined) -> Iterator[Track]:
+    """The film's sound, encoded where browsers do not play it; adds the files that it is in."""
+    encoded = encoded_sounds(maker.movie, maker.tools.folder, maker.video_id)
+    start = files.add(maker.read_at, maker.movie.length)
+    others_start = files.add(*_readable(maker, SOUND_FILE)) if encoded else 0
+    for track in maker.movie.sounds:
+        if plays_segmented_audio(track.codec):
+            yield moved(track, start)
+        elif other := encoded.get(track.id):
+            yield moved(other, others_start)
+        elif plays_audio(track.codec):
+            yield moved(track, start)
+
+
+def _numbers(maker: RungMaker) -> list[int]:
+    """The segments that the film consists of."""
+    wanted = range(1, len(maker.cuts) + 1)
+    numbers = [number for number in wanted if maker.has(number)]
+    if not numbers or not maker.left_out.issuperset(set(wanted).difference(numbers)):
+        raise JobFailed(*SEGMENTS_LOST)
+    return numbers
+
+
+def _names(maker: RungMaker, numbers: Iterable[int]) -> list[str]:
+    quality = maker.rung.quality
+    return [initialization_file(quality), *(segment_file(quality, number) for number in numbers)]
+
+
+def _readable(maker: RungMaker, name: str) -> tuple[ReadAt, int]:
+    """A function that reads a made file, and the file's length in bytes.
+
+    It opens the file for each read, since a film has thousands of segments.
+    """
+    folder = maker.tools.folder
+    found = folder.find(maker.video_id, name)
+    if found is None:
+        raise FileNotFoundError(name)
+
+    def read_at(offset: int, count: int) -> bytes:
+        _, file = folder.open(maker.video_id, name)
+        with closing(file):
+            return reader(file)(offset, count)
+
+    return read_at, found.length
+
+
+class _Joined:
+    """Files one after the other, as one space of bytes."""
+
+    def __init__(self) -> None:
+        self._files: list[ReadAt] = []
+        self._starts: list[int] = []
+        self.length = 0
+
+    def add(self, read_at: ReadAt, length: int) -> int:
+        """Add a file at the end; where it begins."""
+        self._files.append(read_at)
+        self._starts.append(self.length)
+        self.length += length
+        return self._starts[-1]
+
+    def read_at(self, offset: int, count: int) -> bytes:
+        """So many bytes, which may be of several files."""
+        found = b""
+        while count > 0 and offset < self.length:
+            place = bisect_right(self._starts, offset) - 1
+            end = self._starts[place + 1] if place + 1 < len(self._starts) else self.length
+            block = self._files[place](offset - self._starts[place], min(count, end - offset))
+            if not block:
+                break
+            found, offset, count = found + block, offset + len(block), count - len(block)
+        return found

@@ -1,0 +1,172 @@
+"""What the steps of the media worker share: tools, limits, errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from io import RawIOBase
+
+from app.core.jobs import Job, JobCancelled, JobFailed, JobYields, Lane
+from app.core.upload import Upload, UploadId
+from app.db.jobs import JobRecords
+from app.records.uploads import UploadRecords
+from app.video.index.boxes import (
+    LONG_INDEX,
+    MAX_ENTRIES,
+    SHORT_INDEX,
+    LongIndex,
+    NotIndexable,
+    ReadAt,
+)
+from app.video.index.movie import Movie
+from app.video.make.excerpts import TooLarge
+from app.video.make.ffmpeg import (
+    PROBE_LIMITS,
+    Ffmpeg,
+    FfmpegFailed,
+    FfmpegInterrupted,
+    FfmpegMissing,
+    FfmpegStopped,
+)
+from app.video.make.sandbox.process import Limits
+from app.video.serve.capability import Capability
+from app.video.serve.folder import MediaFolder
+from app.video.serve.rows import MediaRecords
+from app.video.serve.source import MediaSource, ParsedMovies
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTools:
+    """The records, the films, the folder of what is made from them, and the programs."""
+
+    uploads: UploadRecords
+    media: MediaRecords
+    jobs: JobRecords
+    source: MediaSource
+    folder: MediaFolder
+    ffmpeg: Ffmpeg
+    capability: Callable[[], Capability | None]
+    """How fast other qualities can be made; None if they are not offered."""
+    clock: Callable[[], datetime]
+    movies: ParsedMovies = field(default_factory=ParsedMovies)
+    is_alone: bool = False
+    """Whether this process runs a single step, and has limits of its own."""
+
+    def read_movie(self, job: Job, file: RawIOBase) -> tuple[Movie, ReadAt]:
+        """The movie in an open file, and what reads it.
+
+        Raises `NotIndexable`, and `LongIndex` if it must not be read for this job here.
+        """
+        most = MAX_ENTRIES if self.is_alone else most_entries(job)
+        return self.movies.read(file, most_entries=most)
+
+    @contextmanager
+    def opened(self, upload_id: UploadId) -> Iterator[tuple[Upload, RawIOBase]]:
+        """A video and the file that its index is about, which is closed at the end."""
+        video = self.uploads.get(upload_id)
+        with closing(self.source.open(video)) as source:
+            yield video, source
+
+
+# ---- limits --------------------------------------------------------------------------------------
+
+# What a step may use for one file, so that the film of another client does not wait for it.
+#
+# 1. In the lane `quick`, a short index is read at once.
+# 2. A longer one, and a file that only ffprobe knows, wait there for those, with priority `LATER`.
+# 3. What takes more than 2 s of CPU time goes to the lane `long`. There, such an index is read by a
+#    process of its own; see `alone.py`.
+
+
+QUICK_CPU_SECONDS = 2
+"""Of a program in the lane `quick`; ffprobe takes 0.1 s for most films."""
+
+LATER = 10
+"""Priority, in the lane `quick`, of what takes longer than a short index."""
+
+
+_QUICK_PROBE_LIMITS = replace(PROBE_LIMITS, cpu_seconds=QUICK_CPU_SECONDS)
+
+
+def probe_limits(job: Job) -> Limits:
+    """What ffprobe may use for this job."""
+    return _QUICK_PROBE_LIMITS if job.lane is Lane.QUICK else PROBE_LIMITS
+
+
+def most_entries(job: Job) -> int:
+    """The longest index that a step may read for this job in the media worker."""
+    return SHORT_INDEX if _is_first_look(job) else LONG_INDEX
+
+
+def wait_for_short_ones(job: Job) -> None:
+    """Raise `JobYields` unless it has made way for short indexes already."""
+    if _is_first_look(job):
+        raise JobYields(Lane.QUICK, LATER)
+
+
+def leave_lane(job: Job) -> None:
+    """Raise `JobYields` unless it is in the lane of what takes long already."""
+    if job.lane is not Lane.LONG:
+        raise JobYields(Lane.LONG)
+
+
+def leave_quick_lane(job: Job) -> None:
+    """Raise `JobYields` if it is in the lane `quick`: elsewhere, programs have more time."""
+    if job.lane is Lane.QUICK:
+        leave_lane(job)
+
+
+def make_way(job: Job, error: LongIndex) -> None:
+    """Raise `JobYields` as far as a job with such an index has not made way yet."""
+    if error.entries <= LONG_INDEX:
+        wait_for_short_ones(job)
+    leave_lane(job)
+
+
+def _is_first_look(job: Job) -> bool:
+    return job.lane is Lane.QUICK and job.priority < LATER
+
+
+# ---- job errors ----------------------------------------------------------------------------------
+
+# The errors of what steps use, as those of a job.
+
+
+NO_FFMPEG = "no_ffmpeg"
+"""The code of what is missing because ffmpeg is not installed."""
+
+NO_RENDITIONS = "no_renditions"
+"""The code of films that could only be played in other qualities, if those were offered."""
+
+INTERRUPTED = "interrupted"
+"""The code of what was killed, took too long or lacked room: a later attempt may succeed."""
+
+
+@contextmanager
+def as_job_errors(code: str, what: str, *, is_final: bool = False) -> Iterator[None]:
+    """Raise the errors of ffmpeg as those of a job; `what` is a sentence without its full stop.
+
+    `is_final` says that what failed once by itself fails each time; what was interrupted has the
+    code `INTERRUPTED` then.
+    """
+    try:
+        yield
+    except FfmpegStopped as error:
+        raise JobCancelled(str(error)) from error
+    except FfmpegMissing as error:
+        raise JobFailed(NO_FFMPEG, f"{what}: {error}.", is_final=True) from error
+    except FfmpegInterrupted as error:
+        raise JobFailed(INTERRUPTED if is_final else code, f"{what}: {error}.") from error
+    except (FfmpegFailed, TooLarge) as error:
+        raise JobFailed(code, f"{what}: {error}.", is_final=is_final) from error
+
+
+@contextmanager
+def needing_index() -> Iterator[None]:
+    """Raise the error of a file without an index as that of a job."""
+    try:
+        yield
+    except NotIndexable as error:
+        raise JobFailed(error.code, error.detail, is_final=True) from error
