@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, settings
 from sqlalchemy import insert, text
 
 from app.core.access import FIRST_PROJECT
-from app.db.access_tables import projects
 from app.db.engine import Database
+from app.db.tables import projects
 from app.db.transfer import UNFINISHED
 from tests.live_server import NO_FFMPEG, SHARED_FOLDER, Server, running_server
 from tests.long_tests import long

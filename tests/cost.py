@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from app.core.errors import UploadError
-from app.deliver.http_range import RangeNotSatisfiable
+from app.deliver.conditional import RangeNotSatisfiable
 
 SHORT, LONG = 8_000, 32_000
 """Characters. gunicorn accepts header lines of up to 8190 bytes, and joins repeated ones."""

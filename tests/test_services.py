@@ -9,7 +9,7 @@ import pytest
 
 from app.core.access import FIRST_PROJECT
 from app.core.ranges import ByteRange
-from app.db.shared_values import SharedValues
+from app.db.nodes import SharedValues
 from app.http.services import BOOT_MARKER, Services
 from app.run.build import build_services
 from app.settings import Settings

@@ -30,7 +30,7 @@ from app.core.lifecycle import GONE, UploadState
 from app.core.numbers import bytes_in_words
 from app.core.policy import UNNAMED
 from app.core.upload import Upload, UploadKind
-from app.db.locks import lock_name
+from app.db.sql import lock_name
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,9 @@ from app.access.records.attempts import Patience
 from app.access.records.people import PeopleRecords, Person, remove_second_factor
 from app.access.single_use import SingleUse
 from app.core.errors import InvalidField, SignInRefused
-from app.db.access_tables import people, recovery_codes, second_factors
 from app.db.engine import Database
-from app.db.locks import lock_row
+from app.db.sql import lock_row
+from app.db.tables import people, recovery_codes, second_factors
 
 ISSUER = "Sluice"
 """What an authenticator app calls the account, together with the e-mail address."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from itsdangerous import URLSafeTimedSerializer
 
-from app.db.shared_values import SharedValues
+from app.db.nodes import SharedValues
 from app.storage.local.folder import disk_errors
 
 SECRET = "signing_secret"

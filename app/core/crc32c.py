@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from array import array
 from base64 import b64decode, b64encode
+from bisect import bisect_left
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from functools import lru_cache
+
+from app.core.ranges import ByteRange
 
 POLYNOMIAL = 0x82F63B78
 """Castagnoli's, with the bits of each byte reversed (RFC 3720, appendix B.4)."""
@@ -54,3 +60,76 @@ def _product(one: int, other: int) -> int:
         one = (one << 1) & 0xFFFFFFFF
         other = (other >> 1) ^ (POLYNOMIAL if other & 1 else 0)
     return product
+
+
+# ---- range sums ----------------------------------------------------------------------------------
+
+# The CRC32C of the parts of a file that have arrived, joined where they touch.
+
+
+def _no_numbers() -> array[int]:
+    return array("q")
+
+
+@dataclass(frozen=True, slots=True)
+class RangeSums:
+    """Immutable; holds start, end and CRC32C of each part, in order. No two overlap or touch."""
+
+    _numbers: array[int] = field(default_factory=_no_numbers)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> RangeSums:
+        """The sums that `to_bytes` has written; raises `ValueError` if they are damaged."""
+        if len(data) % 24:
+            raise ValueError(f"damaged: {len(data)} bytes are not a whole number of sums")
+        numbers = array("q", data)
+        _turn_round_if_big_endian(numbers)
+        return cls(numbers)
+
+    def to_bytes(self) -> bytes:
+        """All numbers as signed 64-bit little-endian ones: 24 bytes for each part."""
+        numbers = self._numbers[:]
+        _turn_round_if_big_endian(numbers)
+        return numbers.tobytes()
+
+    def __hash__(self) -> int:
+        return hash(self._numbers.tobytes())
+
+    def add(self, span: ByteRange, crc32c: int) -> RangeSums:
+        """The sums with that of `span`, which none of them may overlap."""
+        if span.length == 0:
+            return self
+        starts, ends = self._numbers[::3], self._numbers[1::3]
+        place = bisect_left(starts, span.start)
+        first = last = place
+        start, end, value = span.start, span.end, crc32c
+        if place and ends[place - 1] == start:
+            first -= 1
+            start, value = starts[first], joined(self._value(first), value, span.length)
+        if place < len(starts) and starts[place] == end:
+            last += 1
+            value = joined(value, self._value(place), ends[place] - starts[place])
+            end = ends[place]
+        numbers = self._numbers[: 3 * first]
+        numbers.extend((start, end, value))
+        return RangeSums(numbers + self._numbers[3 * last :])
+
+    @property
+    def total(self) -> int:
+        """How many bytes have sums."""
+        return sum(self._numbers[1::3]) - sum(self._numbers[::3])
+
+    def whole(self, length: int) -> int | None:
+        """The CRC32C of a file of `length` bytes; None unless the sums cover it."""
+        if length == 0:
+            return 0
+        return self._value(0) if self._numbers[:2] == array("q", (0, length)) else None
+
+    def _value(self, place: int) -> int:
+        return self._numbers[3 * place + 2]
+
+
+def _turn_round_if_big_endian(numbers: array[int]) -> None:
+    """Convert between this machine's byte order and little-endian, in place."""
+    if sys.byteorder == "big":
+        numbers.byteswap()

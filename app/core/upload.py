@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NewType
 
-from app.core.crc32c import in_base64
+from app.core.crc32c import RangeSums, in_base64
 from app.core.errors import (
     ChunkMismatch,
     TooManyGaps,
@@ -17,9 +17,7 @@ from app.core.errors import (
     UploadNotFound,
 )
 from app.core.lifecycle import GONE, UploadState, check_transition
-from app.core.media_type import OPAQUE, media_type
-from app.core.policy import check_chunk
-from app.core.range_sums import RangeSums
+from app.core.policy import OPAQUE, check_chunk, media_type
 from app.core.ranges import ByteRange, RangeSet
 
 UploadId = NewType("UploadId", str)

@@ -15,8 +15,7 @@ from heapq import nlargest
 from pathlib import Path
 from typing import NamedTuple
 
-from app.ingest.name_digest import WITHOUT_SECRET, NameDigest
-from app.ingest.shared_table import replace_table, shared_table
+from app.ingest.shared_table import WITHOUT_SECRET, NameDigest, replace_table, shared_table
 
 SLOTS = 1 << 14
 """Names that are counted at once, about; 256 KiB of memory."""

@@ -7,14 +7,102 @@ clock, so the clocks of the nodes need not agree.
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import BigInteger, Row, delete, func, select, type_coerce
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Row,
+    cast,
+    delete,
+    func,
+    select,
+    type_coerce,
+    update,
+)
 
+from app.core.errors import UploadError
 from app.core.nodes import Node, NodeReport, NodeState
-from app.db.clock import SECOND, SERVER_NOW
 from app.db.engine import Database
-from app.db.tables import nodes
+from app.db.sql import insert_unless_known
+from app.db.tables import leases, nodes, shared_values
+
+# ---- clock ---------------------------------------------------------------------------------------
+
+# One clock for all nodes that share a database.
+
+
+Clock = Callable[[], datetime]
+
+SECOND = 1_000_000
+"""In microseconds, as `Instant` counts."""
+
+SERVER_NOW: ColumnElement[int] = cast(
+    func.extract("epoch", func.clock_timestamp()) * SECOND, BigInteger
+)
+"""The database server's time in the format of its columns, as the nodes' clocks may differ."""
+
+ASKED_SECONDS = 60.0
+"""How often the server's clock is read; a machine's own drifts by some ms in between."""
+
+
+def utc_now() -> datetime:
+    """This machine's own clock."""
+    return datetime.now(UTC)
+
+
+def _elapsed() -> float:
+    """Seconds since boot, including those the machine was asleep."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class ServerClock:
+    """The clock of the database server, so that leases hold even where the nodes' clocks differ.
+
+    While the server cannot be reached, counts on from the last answer. Before the first answer it
+    raises `UploadError`, as a wrong time could delete videos.
+    """
+
+    def __init__(self, database: Database, elapsed: Callable[[], float] = _elapsed) -> None:
+        self._database = database
+        self._elapsed = elapsed
+        # One value, as another thread may replace it at any time: when this machine booted.
+        self._booted: datetime | None = None
+        self._ask_at = float("-inf")
+
+    def __call__(self) -> datetime:
+        """The time on the server now."""
+        booted = self._booted
+        if booted is None or self._elapsed() >= self._ask_at:
+            booted = self._ask(booted)
+        return booted + timedelta(seconds=self._elapsed())
+
+    def _ask(self, known: datetime | None) -> datetime:
+        began = self._elapsed()
+        self._ask_at = began + ASKED_SECONDS  # Set first, so that other threads do not ask too.
+        try:
+            with self._database.read() as connection:
+                found = connection.execute(select(func.clock_timestamp())).scalar_one()
+        except UploadError:
+            if known is None:
+                raise
+            return known
+        middle = timedelta(seconds=(began + self._elapsed()) / 2)
+        booted: datetime = found.astimezone(UTC) - middle
+        self._booted = booted
+        return booted
+
+
+def shared_clock(database: Database, own: Clock) -> Clock:
+    """The clock of all users of the database: the server's, or for SQLite this machine's `own`."""
+    return ServerClock(database) if database.is_remote else own
+
+
+# ---- nodes ---------------------------------------------------------------------------------------
+
 
 LEASE_SECONDS = 10.0
 """A node that has not reported for this long is gone."""
@@ -102,3 +190,118 @@ def _state(row: Row[Any]) -> NodeState:
     if not row.is_alive:
         return NodeState.GONE
     return NodeState.LEAVING if row.is_leaving else NodeState.READY
+
+
+# ---- leases --------------------------------------------------------------------------------------
+
+# Leases on work that any node of a fleet could do. With SQLite one server does all of it.
+#
+# A lease is taken with a single statement, and ends by itself even if its node has died. All times
+# are the database's.
+
+
+FORGOTTEN_SECONDS = 24 * 3600
+"""Leases that ended longer ago than this are deleted."""
+
+_DUE_AT = type_coerce(leases.c.due_at, BigInteger)
+
+
+class Leases:
+    """Every call is one statement."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def take(self, work: str, seconds: float) -> bool:
+        """Whether this node does that work now; if so, no other one begins it for this time.
+
+        Work that takes longer may be begun twice, so it must be harmless to do it twice.
+        """
+        if not self._database.is_remote:
+            return True
+        from sqlalchemy.dialects.postgresql import insert  # noqa: PLC0415 - only with PostgreSQL
+
+        statement = insert(leases).values(work=work, due_at=SERVER_NOW + round(seconds * SECOND))
+        taken = statement.on_conflict_do_update(
+            index_elements=["work"],
+            set_={"due_at": statement.excluded.due_at},
+            where=_DUE_AT <= SERVER_NOW,
+        )
+        with self._database.one_statement() as connection:
+            return connection.execute(taken.returning(leases.c.work)).first() is not None
+
+    @property
+    def are_shared(self) -> bool:
+        """Whether there may be other nodes."""
+        return self._database.is_remote
+
+    def end(self, work: str) -> None:
+        """Give back the lease of work that is done for good."""
+        if self._database.is_remote:
+            with self._database.one_statement() as connection:
+                connection.execute(delete(leases).where(leases.c.work == work))
+
+    def remove_old(self) -> None:
+        """Forget leases that ended long ago; nobody gave them back, as the node died."""
+        if self._database.is_remote:
+            with self._database.one_statement() as connection:
+                connection.execute(
+                    delete(leases).where(_DUE_AT < SERVER_NOW - FORGOTTEN_SECONDS * SECOND)
+                )
+
+
+# ---- shared values -------------------------------------------------------------------------------
+
+# What all nodes must agree on: a few short texts by name.
+
+
+class SharedValues:
+    """Every call is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @property
+    def are_shared(self) -> bool:
+        """Whether other nodes may use the same records."""
+        return self._database.is_remote
+
+    def get(self, name: str) -> str | None:
+        """The text of that name."""
+        with self._database.read() as connection:
+            query = select(shared_values.c.value).where(shared_values.c.name == name)
+            return connection.execute(query).scalar()
+
+    def agree(self, name: str, propose: Callable[[], str]) -> str:
+        """The text of that name, or else what is proposed; of several proposals the first."""
+        known = self.get(name)
+        if known is not None:
+            return known
+        row = {"name": name, "value": propose()}
+        with self._database.write() as connection:
+            insert_unless_known(connection, shared_values, row)
+        found = self.get(name)
+        return row["value"] if found is None else found
+
+    def put(self, name: str, value: str) -> None:
+        """Replace the text of that name; of several first ones at once, one stays."""
+        with self._database.write() as connection:
+            change = update(shared_values).where(shared_values.c.name == name).values(value=value)
+            if not connection.execute(change).rowcount:
+                insert_unless_known(connection, shared_values, {"name": name, "value": value})
+
+
+class SharedNote:
+    """One value, which outlives the process."""
+
+    def __init__(self, values: SharedValues, name: str) -> None:
+        self._values = values
+        self._name = name
+
+    def read(self) -> str | None:
+        """Its text."""
+        return self._values.get(self._name)
+
+    def write(self, text: str) -> None:
+        """Replace it."""
+        self._values.put(self._name, text)

@@ -31,9 +31,8 @@ from sqlalchemy import (
 )
 
 from app.core.errors import StorageFailed
-from app.db.access_tables import projects
 from app.db.engine import Database
-from app.db.tables import encoders, leases, nodes
+from app.db.tables import encoders, leases, nodes, projects
 
 ROWS_AT_ONCE = 1000
 

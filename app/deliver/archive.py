@@ -21,8 +21,8 @@ from app.core.access import Action
 from app.core.errors import InvalidRequest
 from app.core.ranges import ByteRange
 from app.core.upload import Upload, parse_upload_id
-from app.deliver.byteranges import BLOCK_BYTES
-from app.http.access_rules import requires
+from app.deliver.bodies import COPIED_BYTES
+from app.http.access import requires
 from app.http.bodies import read_small_body
 from app.http.context import SENDING_KEY, Sending, current_scope, current_services
 from app.uploads.library import VideoLibrary
@@ -95,7 +95,7 @@ class ArchiveBody:
         left = video.known_length
         with self._library.open(video, ByteRange(0, left)) as file:
             while left:
-                block = file.read(min(BLOCK_BYTES, left))
+                block = file.read(min(COPIED_BYTES, left))
                 if not block:
                     raise OSError(errno.EIO, "the file is shorter than its record says")
                 left -= len(block)

@@ -14,15 +14,13 @@ from werkzeug.wrappers import Response
 from app.core.access import Action
 from app.core.errors import NotMade
 from app.core.lifecycle import UploadState
-from app.core.made_files import Made
+from app.core.playback import Made
 from app.core.ranges import ByteRange
 from app.core.upload import Upload, parse_upload_id
-from app.deliver.answers import Stored, answer, send_span
-from app.deliver.blueprint import content_disposition
+from app.deliver.bodies import pieces_body, span_body
 from app.deliver.conditional import Validators
-from app.deliver.pieces import pieces_body
-from app.deliver.sendfile import span_body
-from app.http.access_rules import requires
+from app.deliver.media import Stored, answer, content_disposition, send_span
+from app.http.access import requires
 from app.http.context import current_scope, current_services, note_upload
 from app.ingest.gunicorn_socket.connection import has_left
 from app.video.serve.library import (

@@ -4,15 +4,53 @@ from __future__ import annotations
 
 import binascii
 from base64 import b64decode
+from typing import Any
 
 from flask import request
 from http_sfv.dictionary import Dictionary
+from http_sfv.item import Item
 
 from app.core.errors import InvalidRequest
 from app.core.upload import Upload
-from app.http.structured_fields import parse_dictionary
 from app.ingest.checksum import new_checksum
 from app.ingest.source import BodySource, DigestSource
+
+# ---- structured fields ---------------------------------------------------------------------------
+
+# Header fields that are structured fields (RFC 9651).
+
+
+MAX_FIELD_CHARACTERS = 8190
+"""Longest field that is parsed: one header line. Parsing time grows with the square of the length:
+10 ms for this one, a minute for the 800 KB that 100 lines can hold."""
+
+
+def parse_item(text: str, name: str) -> Any:
+    """The value in the field `name`; raises `InvalidRequest`."""
+    item = Item()
+    _parse(item, text, name)
+    return item.value
+
+
+def parse_dictionary(text: str, name: str) -> Any:
+    """The Dictionary in the field `name`, empty if that is; raises `InvalidRequest`."""
+    dictionary = Dictionary()
+    if text.strip():  # An empty one counts as absent (RFC 9651, section 3.2).
+        _parse(dictionary, text, name)
+    return dictionary
+
+
+def _parse(field: Item | Dictionary, text: str, name: str) -> None:
+    if len(text) > MAX_FIELD_CHARACTERS:
+        raise InvalidRequest(f"The {name} header is over {MAX_FIELD_CHARACTERS} characters.")
+    try:
+        field.parse(text.encode("latin-1"))
+    except ValueError as error:
+        raise InvalidRequest(f"The {name} header is malformed.") from error
+
+
+# ---- digests -------------------------------------------------------------------------------------
+
 
 SHA256 = "sha-256"
 CRC32C = "crc32c"

@@ -14,7 +14,7 @@ from app.db.this_node import ThisNode
 from app.http.context import current_services
 from app.ingest.gunicorn_socket.connection import close_after_answer, drain_or_close
 from app.ingest.gunicorn_socket.upgraded import UPGRADED_KEY
-from app.settings.addresses import IPNetwork
+from app.settings.values import IPNetwork
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication

@@ -14,16 +14,80 @@ from __future__ import annotations
 import mmap
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from itertools import repeat
+from itertools import repeat, starmap
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
 
-from app.ingest.name_digest import WITHOUT_SECRET, NameDigest
-from app.ingest.other_nodes import NOWHERE, SLOTS, Elsewhere, OtherNodes, SenderReport
-from app.ingest.shared_table import shared_table
+from app.ingest.shared_table import WITHOUT_SECRET, NameDigest, replace_table, shared_table
+
+# ---- other nodes ---------------------------------------------------------------------------------
+
+# What the senders of a line do on the other nodes of a fleet, from those nodes' reports.
+
+
+SLOTS = 1024
+"""Roughly the most senders at once; two that fall into one slot share its rate."""
+
+_SLOT_THERE = struct.Struct("=IId")
+"""A sender's `Elsewhere`."""
+
+
+class SenderReport(NamedTuple):
+    """Recent activity of a sender on a node: its slot, bytes per second, whether it had to wait."""
+
+    slot: int
+    rate: float
+    is_waiting: bool
+
+
+class Elsewhere(NamedTuple):
+    """How many other nodes a sender uses, on how many of them it waits, its rate on the rest."""
+
+    nodes: int
+    waiting: int
+    rate: float
+
+
+NOWHERE = Elsewhere(0, 0, 0.0)
+
+
+class OtherNodes:
+    """The last reports of the other nodes, in memory shared by this node's processes."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def of(self, slot: int) -> Elsewhere:
+        """Activity of the sender in a slot."""
+        return Elsewhere(*_SLOT_THERE.unpack_from(self._table, slot * _SLOT_THERE.size))
+
+    def __iter__(self) -> Iterator[Elsewhere]:
+        """Activity of all senders, in the order of their slots."""
+        return starmap(Elsewhere, _SLOT_THERE.iter_unpack(self._table))
+
+    def learn(self, reports: Iterable[Iterable[SenderReport]]) -> None:
+        """Replace what was known with these reports, one from each node."""
+        senders: dict[int, Elsewhere] = {}
+        for report in reports:
+            for slot, rate, is_waiting in report:
+                nodes, waiting, satisfied = senders.get(slot % SLOTS, NOWHERE)
+                satisfied += 0.0 if is_waiting else rate
+                senders[slot % SLOTS] = Elsewhere(nodes + 1, waiting + is_waiting, satisfied)
+        table = bytearray(SLOTS * _SLOT_THERE.size)
+        for slot, sender in senders.items():
+            _SLOT_THERE.pack_into(table, slot * _SLOT_THERE.size, *sender)
+        replace_table(self._file, table)
+
+    @cached_property
+    def _table(self) -> mmap.mmap:
+        return shared_table(self._file, SLOTS * _SLOT_THERE.size)
+
+
+# ---- line ----------------------------------------------------------------------------------------
+
 
 ACTIVE_SECONDS = 1.0
 """Who has neither sent nor waited for this long has no share."""

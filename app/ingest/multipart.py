@@ -10,11 +10,204 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import lru_cache
 from typing import Final, Literal
+from urllib.parse import unquote
 
 from app.core.errors import MalformedBody
-from app.ingest.boundary_reader import BoundaryReader
-from app.ingest.part_headers import PartHeaders, decode_utf8, parse_parameters, parse_part_headers
+
+# ---- part headers --------------------------------------------------------------------------------
+
+# Parses the headers of one part of a form, and the parameters they share with Content-Type.
+
+
+KEPT_HEADERS = 128
+"""Cached, because all chunks of an upload have the same fields: parsing one part takes 15 us."""
+
+_TCHARS = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+# Chromium does not escape backslashes: one before the very last quote ends a file name.
+_QUOTED = r'"(?:[^"\\]|\\(?!"\Z).|\\(?="\Z))*"'
+_PARAMETER = re.compile(rf'[ \t]*;[ \t]*({_TCHARS})=({_QUOTED}|[^";\s]+)[ \t]*')
+_HEADER_LINE = re.compile(rf"({_TCHARS}):([^\x00-\x08\x0a-\x1f\x7f]*)")
+_ESCAPED = re.compile(r'\\(["\\])')
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_IDENTITY_ENCODINGS = frozenset({"7bit", "8bit", "binary"})
+_EXTENDED_CHARSETS = frozenset({"utf-8", "iso-8859-1"})
+
+
+@dataclass(frozen=True, slots=True)
+class PartHeaders:
+    """The headers of a part; `filename` is None unless the part is a file."""
+
+    name: str
+    filename: str | None
+    content_type: str | None
+
+
+@lru_cache(KEPT_HEADERS)
+def parse_part_headers(block: bytes) -> PartHeaders:
+    """Headers from the text between a boundary and the empty line; MalformedBody if not valid."""
+    padding, *lines = decode_utf8(block).split("\r\n")
+    if padding.strip(" \t"):
+        raise MalformedBody("A boundary is followed by other text.")
+    headers = _parse_lines(lines)
+    if headers.get("content-transfer-encoding", "binary").lower() not in _IDENTITY_ENCODINGS:
+        raise MalformedBody("A part has an unsupported Content-Transfer-Encoding.")
+    disposition, parameters = parse_parameters(headers.get("content-disposition", ""))
+    name = _unescape_name(parameters.get("name", ""))
+    if disposition != "form-data" or not name:
+        raise MalformedBody("A part has no name.")
+    return PartHeaders(name, _choose_filename(parameters), headers.get("content-type"))
+
+
+def parse_parameters(header: str) -> tuple[str, dict[str, str]]:
+    """A header's value in lower case and its parameters, as in `form-data; name="x"`."""
+    header = header.rstrip("; \t")
+    value = header.partition(";")[0]
+    parameters: dict[str, str] = {}
+    position = len(value)
+    while position < len(header):
+        match = _PARAMETER.match(header, position)
+        if match is None or match[1].lower() in parameters:
+            raise MalformedBody("A header has a malformed or repeated parameter.")
+        parameters[match[1].lower()] = _unquote(match[2])
+        position = match.end()
+    return value.strip(" \t").lower(), parameters
+
+
+def decode_utf8(text: bytes) -> str:
+    """The text; MalformedBody if it is not UTF-8."""
+    try:
+        return text.decode()
+    except UnicodeDecodeError as error:
+        raise MalformedBody("A header or a field is not UTF-8.") from error
+
+
+def _parse_lines(lines: list[str]) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for line in lines:
+        match = _HEADER_LINE.fullmatch(line)
+        if match is None or match[1].lower() in headers:
+            raise MalformedBody("A part has a malformed or repeated header.")
+        headers[match[1].lower()] = match[2].strip(" \t")
+    return headers
+
+
+def _choose_filename(parameters: dict[str, str]) -> str | None:
+    # RFC 7578 forbids filename*, but clients send it, and it is then more exact than filename.
+    if "filename*" in parameters:
+        return _refuse_control(_decode_extended(parameters["filename*"]))
+    if "filename" in parameters:
+        return _unescape_name(parameters["filename"])
+    return None
+
+
+def _unquote(value: str) -> str:
+    return _ESCAPED.sub(r"\1", value[1:-1]) if value.startswith('"') else value
+
+
+def _unescape_name(value: str) -> str:
+    # Browsers also escape CR and LF as %0D and %0A; they stay so, as no name may contain them.
+    return _refuse_control(value.replace("%22", '"'))
+
+
+def _refuse_control(name: str) -> str:
+    if _CONTROL.search(name):
+        raise MalformedBody("A name contains control characters.")
+    return name
+
+
+def _decode_extended(value: str) -> str:
+    """The text of an RFC 5987 value: charset'language'percent-encoded."""
+    charset, _, language_and_text = value.partition("'")
+    encoded = language_and_text.partition("'")[2]
+    if charset.lower() not in _EXTENDED_CHARSETS:
+        raise MalformedBody("A file name has an unknown charset.")
+    try:
+        return unquote(encoded, charset, "strict")
+    except UnicodeDecodeError as error:
+        raise MalformedBody("A file name is not in the charset it claims.") from error
+
+
+# ---- boundary reader -----------------------------------------------------------------------------
+
+# Reads payloads and the delimiters between them from received blocks, without copying.
+
+
+class BoundaryReader:
+    """Holds one received block; of earlier ones it keeps at most the start of a delimiter."""
+
+    def __init__(self, boundary: bytes) -> None:
+        self._delimiter = b"\r\n--" + boundary
+        # The start of a delimiter that was cut off by the end of a block. No line precedes the
+        # first delimiter of a body: pretend that one has just ended.
+        self._held = b"\r\n"
+        self._block: bytes | bytearray = b""
+        self._view = memoryview(b"")
+        self._position = 0
+
+    @property
+    def has_unread(self) -> bool:
+        """Whether bytes of the block are left."""
+        return self._position < len(self._view)
+
+    def feed(self, data: bytes | bytearray | memoryview) -> None:
+        """Replace the block, which was read to its end, with the next one."""
+        # A memoryview has no find(). Copying and find: 6.8 GB/s, a regex in place: 2.9 GB/s.
+        self._use_block(data if isinstance(data, bytes | bytearray) else bytes(data))
+
+    def release(self) -> None:
+        """Drop the block, read or not."""
+        self._use_block(b"")
+
+    def peek(self, limit: int) -> memoryview:
+        """The next unread bytes, at most `limit`."""
+        return self._view[self._position :][:limit]
+
+    def skip(self, length: int) -> None:
+        """Count `length` bytes that were peeked at as read."""
+        self._position += length
+
+    def read_payload(self) -> memoryview | None:
+        """Payload before the next delimiter; empty after the delimiter, None if it must be fed."""
+        if self._held:
+            is_delimiter = self.read_delimiter()
+            if is_delimiter is None:
+                return None
+            held, self._held = self._held, b""
+            return memoryview(held)
+        start = self._position
+        found = self._block.find(self._delimiter, start)
+        if found >= 0:
+            self._position = found if found > start else found + len(self._delimiter)
+            return self._view[start:found]
+        self._position = len(self._view)
+        self._held = self._delimiter_start_in(self._view[start:][1 - len(self._delimiter) :])
+        return self._view[start : len(self._view) - len(self._held)] or None
+
+    def read_delimiter(self) -> bool | None:
+        """True after reading a delimiter, False if none begins here, None if it must be fed."""
+        missing = len(self._delimiter) - len(self._held)
+        joined = self._held + self.peek(missing)
+        if not self._delimiter.startswith(joined):
+            return False
+        self._position += len(joined) - len(self._held)
+        is_whole = joined == self._delimiter
+        self._held = b"" if is_whole else joined
+        return True if is_whole else None
+
+    def _delimiter_start_in(self, tail: memoryview) -> bytes:
+        # A boundary contains no CR: only the last CR of a block can begin a delimiter that is cut
+        # off, and nothing after it can begin another. So no byte is ever searched twice.
+        _, cr, rest = bytes(tail).rpartition(b"\r")
+        return cr + rest if cr and self._delimiter.startswith(cr + rest) else b""
+
+    def _use_block(self, block: bytes | bytearray) -> None:
+        self._block, self._view, self._position = block, memoryview(block), 0
+
+
+# ---- multipart -----------------------------------------------------------------------------------
+
 
 # Beyond any of these the body is refused as malformed.
 MAX_PREAMBLE_BYTES = 8 * 1024

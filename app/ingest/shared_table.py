@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import mmap
 import os
+from collections.abc import Callable
+from functools import cached_property
+from hashlib import blake2b
 from pathlib import Path
 
 
@@ -27,3 +30,38 @@ def replace_table(file: Path, table: bytes | bytearray) -> None:
         os.pwrite(descriptor, table, 0)
     finally:
         os.close(descriptor)
+
+
+# ---- name digest ---------------------------------------------------------------------------------
+
+# Digests of senders' names, for the reports that nodes exchange.
+
+
+DIGEST_BYTES = 8
+
+
+class NameDigest:
+    """64 bits of a name, the same on all nodes, which nobody without their secret can make.
+
+    Addresses are few enough to try them all, so the digest is keyed. BLAKE2b with a key is a MAC
+    (RFC 7693, section 1). `secret` is asked for with the first name, and may raise what reading it
+    raises; on a single machine, which reports to no one, it is empty.
+    """
+
+    def __init__(self, secret: Callable[[], bytes]) -> None:
+        self._secret = secret
+
+    def of(self, name: str) -> int:
+        """The digest, as a number."""
+        digest = blake2b(name.encode(), digest_size=DIGEST_BYTES, key=self._key).digest()
+        return int.from_bytes(digest, "big")
+
+    @cached_property
+    def _key(self) -> bytes:
+        """For this purpose alone: the secret signs other things, too."""
+        secret = self._secret()
+        return blake2b(secret, person=b"sluice senders").digest() if secret else b""
+
+
+WITHOUT_SECRET = NameDigest(bytes)
+"""For a single machine."""

@@ -34,9 +34,8 @@ from app.core.errors import (
 from app.core.lifecycle import UploadState
 from app.core.numbers import parse_bounded
 from app.core.policy import check_fingerprint
-from app.http.access_rules import requires
-from app.http.bodies import open_form
-from app.http.chunk_signs import chunk_signs
+from app.http.access import requires
+from app.http.bodies import chunk_signs, open_form
 from app.http.context import current_scope, current_services
 from app.http.digests import CRC32C, wanted_digests
 from app.http.problems import Problem, answer_json, report

@@ -27,7 +27,7 @@ from werkzeug.wsgi import ClosingIterator
 
 from app.core.access import Action, counted_as
 from app.core.errors import BodyStalled, InvalidRequest, ServerBusy
-from app.http.access_rules import requires
+from app.http.access import requires
 from app.http.context import current_caller, current_services
 from app.http.mounts import LINK_KEY
 from app.ingest.copy import BodyLimits, Pace

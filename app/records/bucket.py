@@ -37,8 +37,8 @@ from app.core.cells import (
     span_of,
 )
 from app.core.ranges import ByteRange
-from app.db.clock import Clock, utc_now
 from app.db.engine import Database
+from app.db.nodes import Clock, utc_now
 from app.db.tables import stored_files as files
 from app.db.tables import stored_garbage as garbage
 from app.db.tables import stored_pieces as pieces
@@ -59,7 +59,7 @@ class _CannotJoin(Exception):
 class BucketCatalog:
     """The bucket store's `Catalog`; `clock` decides when leases end.
 
-    Nodes must share it (`app.db.clock`). If theirs differ by a lease, work is done twice.
+    Nodes must share it (`app.db.nodes`). If theirs differ by a lease, work is done twice.
     """
 
     def __init__(self, database: Database, clock: Clock = utc_now) -> None:

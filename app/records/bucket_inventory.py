@@ -8,8 +8,8 @@ from typing import Any
 
 from sqlalchemy import case, literal, select, union_all, update
 
-from app.db.clock import Clock
 from app.db.engine import Database
+from app.db.nodes import Clock
 from app.db.tables import Instant
 from app.db.tables import stored_files as files
 from app.records import bucket_statements as statements

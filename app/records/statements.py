@@ -31,8 +31,7 @@ from app.core.errors import UploadNotFound
 from app.core.lifecycle import ACTIVE, GONE, UploadState
 from app.core.upload import Part, Upload, UploadId, UploadKind
 from app.core.video_list import Position, VideoList, search_form, sort_form
-from app.db.driver import fetch, run, run_together
-from app.db.inserts import InsertUnlessKnown
+from app.db.sql import InsertUnlessKnown, fetch, run, run_together
 from app.db.tables import HAS_SENDER, IS_VIDEO, UPLOAD, Instant, uploads
 from app.db.tables import parts as parts_table
 

@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 
 from app.core.upload import Upload, UploadId
 from app.db.engine import Database
-from app.db.shared_updates import SharedUpdates
+from app.db.sql import SharedUpdates
 from app.records import statements
 
 Observer = Callable[[Connection, Upload | None, Upload | None], None]

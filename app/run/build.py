@@ -8,36 +8,33 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
-from app.access.link_limits import LinkLimits
+from app.access.link_limits import LinkLimits, ReservedLimits
+from app.access.mail import Mail
+from app.access.openid import Joining, OpenIdClient
 from app.access.passwords import MAX_WAITING, Passwords
 from app.access.records.outbox import Outbox
 from app.access.records.projects import ProjectRecords
+from app.access.records.sender_limits import SenderLimits
 from app.access.records.upload_links import UploadLinkRecords
-from app.access.services import IdentityServices
+from app.access.request_rate import RequestRate
+from app.access.services import IdentityOptions, IdentityServices
+from app.access.sessions import SessionRules
 from app.access.signing import OLD_SECRET, Signing
 from app.access.video_expiry import VideoExpiry
+from app.core.access import Role
 from app.core.lifecycle import UploadState
-from app.db.clock import Clock, shared_clock, utc_now
 from app.db.engine import Database
-from app.db.leases import Leases
 from app.db.minute_counts import MinuteCounts, counts_in
-from app.db.nodes import NodeRecords
-from app.db.shared_values import SharedNote, SharedValues
+from app.db.nodes import Clock, Leases, NodeRecords, SharedNote, SharedValues, shared_clock, utc_now
 from app.db.this_node import this_node
 from app.db.waking import Waker
 from app.http.services import Services
 from app.ingest.copy import BodyLimits
-from app.ingest.name_digest import NameDigest
+from app.ingest.line import Line, line_in
+from app.ingest.shared_table import NameDigest
 from app.records.uploads import Listener, UploadRecords, no_listener
-from app.run.callers import (
-    identity_options,
-    line,
-    request_rate,
-    reserved_limits,
-    sender_limits,
-)
-from app.run.storage import bucket_address, bucket_of, database_of, store_in
 from app.settings import Settings
+from app.storage.base import Durability, durability_in
 from app.storage.local import LocalStore
 from app.storage.machine import IdleClock, NoteFile, read_clocks
 from app.uploads.chunks import Chunks
@@ -53,9 +50,133 @@ from app.uploads.storage_identity import StorageIdentity
 from app.video.serve.services import MediaServices
 
 if TYPE_CHECKING:
+    from app.storage.s3.address import BucketAddress
     from app.storage.s3.bucket import Bucket
     from app.storage.s3.mark import BucketMark
     from app.storage.s3.store import BucketStore
+
+
+# ---- storage -------------------------------------------------------------------------------------
+
+# Where the settings put the records and the bytes.
+
+
+def database_of(settings: Settings) -> Database:
+    """The database of the records."""
+    # A finished file without a record is as good as lost.
+    synced = Durability(settings.durability) is not Durability.NONE
+    return Database(settings.records_url, synced=synced, connections=settings.threads)
+
+
+def bucket_of(settings: Settings) -> Bucket | None:
+    """The bucket of the bytes; None if they are in folders."""
+    if not settings.storage:
+        return None
+    from app.storage.s3.bucket import Bucket  # noqa: PLC0415 - only with a bucket
+
+    return Bucket.at(bucket_address(settings))
+
+
+def bucket_address(settings: Settings) -> BucketAddress:
+    """Where that bucket is."""
+    from app.storage.s3.address import BucketAddress  # noqa: PLC0415 - only with a bucket
+
+    endpoint, region = settings.s3_endpoint, settings.s3_region
+    return BucketAddress.of(settings.storage, endpoint=endpoint, region=region)
+
+
+def store_in(
+    bucket: Bucket | None, settings: Settings, database: Database, clock: Clock
+) -> LocalStore | BucketStore:
+    """The store in a bucket, or else in the folders."""
+    if bucket is None:
+        return LocalStore(settings.staging_dir, settings.library_dir, durability_in(settings))
+    from app.records.bucket import BucketCatalog  # noqa: PLC0415 - only with a bucket
+    from app.storage.s3.store import BucketStore  # noqa: PLC0415 - only with a bucket
+
+    catalog = BucketCatalog(database, clock)
+    return BucketStore(bucket, catalog, settings.staging_dir, spool_bytes=settings.spool_bytes)
+
+
+# ---- callers -------------------------------------------------------------------------------------
+
+# Who may call, and how much each caller may do, by the settings.
+
+
+REQUESTS_PER_MINUTE = 6000
+NEW_UPLOADS_PER_MINUTE = 1200
+"""Defaults with accounts. Sixteen chunks of a fast client in parallel stay far below."""
+
+
+def request_rate(settings: Settings, counts: MinuteCounts) -> RequestRate:
+    """How many requests one sender may make."""
+    limit = settings.per_minute(settings.requests_per_minute, REQUESTS_PER_MINUTE)
+    return RequestRate(counts, per_minute=limit)
+
+
+def sender_limits(settings: Settings, counts: MinuteCounts) -> SenderLimits:
+    """How much one sender may have on its way."""
+    return SenderLimits(
+        counts,
+        per_minute=settings.per_minute(settings.new_uploads_per_minute, NEW_UPLOADS_PER_MINUTE),
+        max_uploads=settings.max_uploads_per_sender,
+        max_reserved_bytes=settings.max_reserved_bytes_per_sender,
+    )
+
+
+def reserved_limits(settings: Settings) -> ReservedLimits:
+    """How much strangers may hold together."""
+    return ReservedLimits(
+        of_link=settings.max_reserved_bytes_per_link,
+        of_all_links=settings.max_reserved_bytes_of_links,
+    )
+
+
+def line(settings: Settings, name_digest: NameDigest | None) -> Line | None:
+    """What senders share of the bandwidth; None if there is no limit."""
+    total, cap = settings.bytes_per_second, settings.bytes_per_second_per_sender
+    return line_in(settings.data_dir, name_digest, total=total, cap=cap)
+
+
+def identity_options(settings: Settings) -> IdentityOptions:
+    """How people sign in, and what is kept and told of what they do."""
+    return IdentityOptions(
+        is_open=settings.is_open,
+        audit_kept=timedelta(seconds=settings.audit_seconds),
+        has_passwords=settings.passwords,
+        project_quota=settings.project_quota_bytes or None,
+        has_passkeys=settings.passkeys,
+        openid=_openid_client(settings),
+        joining=Joining(
+            domains=settings.oidc_domains,
+            groups=settings.oidc_groups,
+            role=Role(settings.oidc_role),
+        ),
+        has_private_webhooks=settings.webhook_private,
+        mail=Mail(settings.smtp_url, settings.mail_from),
+        public_url=settings.link_url,
+        session_rules=SessionRules(
+            idle=timedelta(seconds=settings.session_idle_seconds),
+            longest=timedelta(seconds=settings.session_seconds),
+            second_factor=settings.second_factor,
+        ),
+    )
+
+
+def _openid_client(settings: Settings) -> OpenIdClient | None:
+    if not settings.oidc_issuer:
+        return None
+    return OpenIdClient(
+        issuer=settings.oidc_issuer,
+        client_id=settings.oidc_client_id,
+        client_secret=settings.oidc_client_secret,
+        name=settings.oidc_name,
+        asks_groups=bool(settings.oidc_groups),
+    )
+
+
+# ---- build ---------------------------------------------------------------------------------------
+
 
 ID_BYTES = 16
 """128 random bits: an id cannot be guessed."""

@@ -10,14 +10,13 @@ from werkzeug.datastructures import Headers
 
 from app.core.access import Action
 from app.deliver import archive, playback
-from app.deliver import blueprint as delivery
+from app.deliver import media as delivery
 from app.http import access, context, origins, problems
-from app.http.access_rules import requires, rules_of
+from app.http.access import UnderWay, requires, rules_of
 from app.http.mounts import LinkMiddleware
 from app.http.page_policy import PAGE_POLICY
 from app.http.proxy import ConnectionMiddleware
 from app.http.services import Services
-from app.http.under_way import UnderWay
 from app.protocols import batch, lanes
 from app.protocols.forms import filepond, fineuploader, flow, resumablejs, simple_uploader, upload
 from app.protocols.ietf import blueprint as ietf

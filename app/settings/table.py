@@ -9,40 +9,38 @@ from typing import Any
 
 from app.core.access import MEMBERS
 from app.core.policy import RenditionPolicy, UploadPolicy
-from app.settings.addresses import (
+from app.settings.staging import choose_staging
+from app.settings.values import (
     LOCAL_NAMES,
     IPNetwork,
     bucket_url,
+    count,
     database_server,
+    default_workers,
     domains,
+    extensions,
+    folder,
     host_names,
     internal_location,
     is_local,
     issuer,
+    label,
+    link_secret,
     listening_address,
     local_url,
+    mail_sender,
     mail_url,
     networks,
+    one_of,
+    optional_count,
     origins,
     port_number,
     public_url,
-    region,
-    server_url,
-)
-from app.settings.staging import choose_staging
-from app.settings.values import (
-    count,
-    default_workers,
-    extensions,
-    folder,
-    label,
-    link_secret,
-    mail_sender,
-    one_of,
-    optional_count,
     rate,
+    region,
     seconds_within,
     secret,
+    server_url,
     sizes,
     switch,
     whole,

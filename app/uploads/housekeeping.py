@@ -14,7 +14,7 @@ from app.core.errors import StorageFailed, UploadError, UploadGone, UploadNotFou
 from app.core.lifecycle import ACTIVE, GONE, IllegalTransition, UploadState
 from app.core.ranges import ByteRange
 from app.core.upload import Upload, UploadId, UploadKind, parse_upload_id
-from app.db.leases import Leases
+from app.db.nodes import Leases
 from app.ingest.checksum import digests_of
 from app.records.uploads import UploadRecords
 from app.storage.base import Store

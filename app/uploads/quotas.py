@@ -14,10 +14,9 @@ from sqlalchemy import Connection, bindparam, func, or_, select, update
 from app.core.errors import EntryNotFound, over_quota
 from app.core.lifecycle import GONE
 from app.core.upload import Upload
-from app.db.access_tables import projects
-from app.db.driver import fetch, run
 from app.db.engine import Database
-from app.db.tables import IS_WITHOUT_LENGTH, uploads
+from app.db.sql import fetch, run
+from app.db.tables import IS_WITHOUT_LENGTH, projects, uploads
 
 _CHANGED = (
     update(projects)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from app.core.errors import UploadError
 from app.core.video_list import VideoList
-from app.db.shared_values import SharedValues
+from app.db.nodes import SharedValues
 from app.records.uploads import UploadRecords
 
 if TYPE_CHECKING:

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from app.run.admin.disk_bench import BLOCK_SIZES, MIB, Bounds, Cell, Mode, measure, needed_bytes
-from app.run.admin.disk_table import Measurement, block_name, meaning_lines
+from app.run.admin.disk import (
+    BLOCK_SIZES,
+    MIB,
+    Bounds,
+    Cell,
+    Measurement,
+    Mode,
+    block_name,
+    meaning_lines,
+    measure,
+    needed_bytes,
+)
 from bench.lib.harness import Benchmark, Lab
 from bench.lib.plot import Lines, Plot
 from bench.lib.report import Table

@@ -1,4 +1,4 @@
-"""What `app/db/driver.py` saves of a chunk's CPU, beside SQLAlchemy's `execute`.
+"""What `app/db/sql.py` saves of a chunk's CPU, beside SQLAlchemy's `execute`.
 
 Both servers run at once and take turns, so that each pair of samples met the same machine.
 """

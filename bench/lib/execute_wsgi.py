@@ -13,12 +13,12 @@ from sqlalchemy.sql.base import Executable
 def fetch(
     connection: Connection, statement: Select[Any], values: Mapping[str, object]
 ) -> list[Row[Any]]:
-    """In place of `app.db.driver.fetch`."""
+    """In place of `app.db.sql.fetch`."""
     return list(connection.execute(statement, dict(values)).all())
 
 
 def run(connection: Connection, statement: Executable, values: Mapping[str, object]) -> int:
-    """In place of `app.db.driver.run`."""
+    """In place of `app.db.sql.run`."""
     return connection.execute(statement, dict(values)).rowcount
 
 

@@ -14,7 +14,7 @@ from app.access.second_factor import SecondFactors
 from app.access.signing import Signing
 from app.access.single_use import SingleUse
 from app.db.engine import Database
-from app.db.shared_values import SharedValues
+from app.db.nodes import SharedValues
 from tests.access.world import CHEAP, World
 from tests.site import Site, new_site
 

@@ -29,8 +29,8 @@ from app.core.access import (
     Role,
     reach_of,
 )
-from app.db.access_tables import projects
-from app.http.access_rules import MissingRule, rules_of
+from app.db.tables import projects
+from app.http.access import MissingRule, rules_of
 from tests.site import BY_SOMEBODY, Site
 
 STRANGER = "192.0.2.1"

@@ -18,7 +18,7 @@ from app.access.records.upload_links import UploadLink, UploadLinkRecords
 from app.access.sessions import Sessions
 from app.core.access import FIRST_PROJECT, Role
 from app.core.errors import SignInRefused
-from app.db.access_tables import recovery_codes, second_factors
+from app.db.tables import recovery_codes, second_factors
 from tests.access.world import World
 
 ISSUER = "https://provider.example"

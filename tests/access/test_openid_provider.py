@@ -16,7 +16,7 @@ from app.access.records.spent_tokens import SpentTokens
 from app.access.signing import Signing
 from app.access.single_use import SingleUse
 from app.core.errors import ProviderUnreachable, SignInRefused
-from app.db.shared_values import SharedValues
+from app.db.nodes import SharedValues
 from tests.access.openid_server import CLIENT_ID, CLIENT_SECRET, Provider, running_provider
 from tests.access.world import World, new_world
 

@@ -17,7 +17,7 @@ from app.access.records.spent_tokens import SpentTokens
 from app.access.signing import Signing
 from app.access.single_use import LIFETIME, Browser, SingleUse
 from app.core.errors import InvalidRequest, SignInRefused
-from app.db.shared_values import SharedValues
+from app.db.nodes import SharedValues
 from tests.access.authenticator import PRESENT, Authenticator
 from tests.access.world import World, new_world
 

@@ -41,8 +41,8 @@ from app.core.errors import (
 )
 from app.core.upload import Upload
 from app.core.webhooks import SUBSCRIBABLE
-from app.db.access_tables import link_senders
 from app.db.engine import Database
+from app.db.tables import link_senders
 from tests.access.webhook_world import WebhookWorld
 from tests.access.world import World
 from tests.postgresql import ON_BOTH_DATABASES

@@ -33,7 +33,7 @@ from app.core.errors import (
     UploadNotFound,
 )
 from app.core.upload import Upload
-from app.db.shared_values import SharedValues
+from app.db.nodes import SharedValues
 from app.records.uploads import UploadRecords
 from tests.access.world import CHEAP, World
 from tests.postgresql import ON_BOTH_DATABASES

@@ -33,7 +33,7 @@ from app.core.errors import (
     UploadError,
     WrongCredentials,
 )
-from app.db.shared_values import SharedValues
+from app.db.nodes import SharedValues
 from tests.access.world import CHEAP, GOOD_PASSWORD, World
 from tests.postgresql import ON_BOTH_DATABASES
 from tests.waiting import wait_until

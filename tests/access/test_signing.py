@@ -10,7 +10,7 @@ from itsdangerous import BadSignature
 
 from app.access.signing import SECRET_BYTES, Signing
 from app.db.engine import Database
-from app.db.shared_values import SharedValues
+from app.db.nodes import SharedValues
 
 
 @pytest.fixture

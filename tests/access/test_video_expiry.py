@@ -17,7 +17,7 @@ from app.core.audit import AuditAction, AuditFilter
 from app.core.errors import InvalidField
 from app.core.lifecycle import UploadState
 from app.core.project_limits import limits_in_words, parse_limits, words_of_limits
-from app.db.access_tables import projects
+from app.db.tables import projects
 from tests.uploads.conftest import close_databases
 from tests.uploads.world import ME, World
 

@@ -17,7 +17,7 @@ from app.core.access import FIRST_PROJECT, Scope
 from app.core.audit import AuditFilter
 from app.core.lifecycle import UploadState
 from app.core.upload import Upload, UploadId
-from app.db.shared_values import SharedValues
+from app.db.nodes import SharedValues
 from app.http import context
 from app.http.services import Services
 from app.ingest.source import StreamSource

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from app.run.admin.disk_bench import BLOCK_SIZES, KIB, MIB, Bounds, Mode, measure, needed_bytes
+from app.run.admin.disk import BLOCK_SIZES, KIB, MIB, Bounds, Mode, measure, needed_bytes
 from tests.live_server import ROOT
 
 NEVER = 600.0
@@ -77,7 +77,7 @@ def test_the_folder_stays_empty_during_and_after(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_killed_run_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
     program = (
-        "import sys; from pathlib import Path; from app.run.admin.disk_bench import *\n"
+        "import sys; from pathlib import Path; from app.run.admin.disk import *\n"
         "for cell in measure(Path(sys.argv[1]), Bounds(16 * MIB, 60.0)): print(cell, flush=True)"
     )
     command = [sys.executable, "-c", program, str(tmp_path)]

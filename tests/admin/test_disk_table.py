@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from app.run.admin.disk_bench import BLOCK_SIZES, KIB, MIB, Cell, Mode
-from app.run.admin.disk_table import (
+from app.run.admin.disk import (
+    BLOCK_SIZES,
+    KIB,
+    MIB,
+    Cell,
     Measurement,
+    Mode,
     block_name,
     knee,
     meaning_lines,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
-from app.db.access_tables import projects
+from app.db.tables import projects
 from tests.admin.test_commands import Operator
 
 

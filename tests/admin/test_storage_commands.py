@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 from app.db.engine import Database
-from app.db.shared_values import SharedValues
+from app.db.nodes import SharedValues
 from app.http.services import Services
 from app.records.uploads import UploadRecords
 from app.run.build import build_services

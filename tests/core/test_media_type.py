@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.core.media_type import OPAQUE, PLAYABLE, media_type
+from app.core.policy import OPAQUE, PLAYABLE, media_type
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.range_sums import RangeSums
+from app.core.crc32c import RangeSums
 from app.core.ranges import ByteRange
 
 

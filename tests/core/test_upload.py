@@ -9,7 +9,7 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.crc32c import in_base64
+from app.core.crc32c import RangeSums, in_base64
 from app.core.errors import (
     ChunkMismatch,
     TooManyGaps,
@@ -18,7 +18,6 @@ from app.core.errors import (
     UploadNotFound,
 )
 from app.core.lifecycle import GONE, UploadState
-from app.core.range_sums import RangeSums
 from app.core.ranges import ByteRange, RangeSet
 from app.core.upload import (
     LEAST_AHEAD_BYTES,

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.ranges import ByteRange
-from app.deliver.byteranges import BLOCK_BYTES, Layout, PartsOfFile
-from app.deliver.http_range import requested_spans
+from app.deliver.bodies import BLOCK_BYTES, Layout, PartsOfFile
+from app.deliver.conditional import requested_spans
 from tests.deliver.parts import parts_of
 
 CONTENT = bytes(range(256)) * 1000

@@ -12,7 +12,7 @@ import pytest
 import requests
 from werkzeug.datastructures import Headers
 
-from app.deliver.elsewhere import follows_redirects
+from app.deliver.media import follows_redirects
 from scripts.fleet.s3_servers import S3Server
 from tests.deliver.stored import received_parts, store
 from tests.dropzone_client import random_bytes

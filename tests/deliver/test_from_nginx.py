@@ -15,7 +15,7 @@ import pytest
 import requests
 from werkzeug.datastructures import Headers
 
-from app.deliver.elsewhere import is_decided_alike
+from app.deliver.media import is_decided_alike
 from tests.deliver.stored import Stored, received_parts, store
 from tests.dropzone_client import random_bytes
 from tests.live_server import NO_FFMPEG, Server, running_server

@@ -10,11 +10,14 @@ from hypothesis import strategies as st
 from werkzeug.http import http_date
 
 from app.core.ranges import ByteRange
-from app.deliver.conditional import Outcome, Validators, evaluate, range_applies
-from app.deliver.http_range import (
+from app.deliver.conditional import (
     MAX_RANGES,
+    Outcome,
     RangeNotSatisfiable,
+    Validators,
     content_range,
+    evaluate,
+    range_applies,
     requested_spans,
 )
 from tests.cost import HOSTILE, assert_cost_is_linear

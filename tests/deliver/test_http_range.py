@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.ranges import ByteRange, RangeSet
-from app.deliver.http_range import (
+from app.deliver.conditional import (
     MAX_RANGES,
     RangeNotSatisfiable,
     content_range,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.core.ranges import ByteRange
-from app.deliver.sendfile import SpanFile
+from app.deliver.bodies import SpanFile
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import psutil
 import pytest
 import requests
 
-from app.deliver.http_range import MAX_RANGES
+from app.deliver.conditional import MAX_RANGES
 from tests.deliver.stored import Stored, received_parts, store
 from tests.dropzone_client import random_bytes
 from tests.live_server import Server

@@ -6,7 +6,7 @@ import pytest
 from werkzeug.test import TestResponse
 
 from app.core.access import Action, Role
-from app.http.access_rules import rules_of
+from app.http.access import rules_of
 from tests.access.test_matrix import EXAMPLES, THINGS
 from tests.site import BY_SOMEBODY, HTML, Site
 

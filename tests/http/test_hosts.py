@@ -8,7 +8,7 @@ import pytest
 import requests
 
 from app.settings import SettingsError, from_env
-from app.settings.addresses import LOCAL_NAMES
+from app.settings.values import LOCAL_NAMES
 from tests.live_server import Server, running_server
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from app.core.access import Reach, Scope
 from app.core.errors import NotAllowed, NotSignedIn, ServerBusy, UploadGone
-from app.http.under_way import UnderWay
+from app.http.access import UnderWay
 
 BEFORE = Scope("films", "key:1", Reach.ALL, {"news": Reach.OWN})
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.ingest.line import Line
-from app.ingest.other_nodes import OtherNodes
+from app.ingest.line import Line, OtherNodes
 
 MB = 1_000_000.0
 STEP = 0.005

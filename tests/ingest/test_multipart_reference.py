@@ -15,9 +15,11 @@ from app.ingest.multipart import (
     FileBegin,
     FileData,
     MultipartScanner,
+    PartHeaders,
+    decode_utf8,
     parse_boundary,
+    parse_part_headers,
 )
-from app.ingest.part_headers import PartHeaders, decode_utf8, parse_part_headers
 from tests.cost import HOSTILE, assert_cost_is_linear
 from tests.ingest.form_bodies import BOUNDARY, CLOSING, DELIMITER, FilePart, Part, scan
 

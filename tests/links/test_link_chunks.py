@@ -15,7 +15,7 @@ from sqlalchemy import select, update
 from typing_extensions import override
 from werkzeug.test import TestResponse
 
-from app.db.access_tables import projects
+from app.db.tables import projects
 from app.protocols.forms import staged_chunks
 from app.protocols.forms.chunk import UnplacedChunk
 from app.uploads import files

@@ -12,7 +12,7 @@ from app.access.records.people import Person
 from app.access.sessions import JUST_BEGUN
 from app.core.access import Role
 from app.core.audit import AuditAction, AuditFilter
-from app.db.access_tables import sessions
+from app.db.tables import sessions
 from tests.access.authenticator import Authenticator
 from tests.access.world import GOOD_PASSWORD
 from tests.site import Browser, Site

@@ -20,7 +20,7 @@ from app.access.second_factor import OF_CODES
 from app.core.access import FIRST_PROJECT, Action, Caller, CallerKind, Role, scope_of
 from app.core.audit import AuditAction, AuditFilter
 from app.core.errors import SecondFactorMissing
-from app.http.access_rules import rules_of
+from app.http.access import rules_of
 from tests.access.test_mail import new_box
 from tests.access.world import GOOD_PASSWORD
 from tests.site import OTHER_PASSWORD, Browser, Site, new_site

@@ -4,7 +4,7 @@ import pytest
 
 from app.core.errors import ChunkMismatch
 from app.core.ranges import ByteRange
-from app.http.chunk_signs import chunk_signs
+from app.http.bodies import chunk_signs
 from app.protocols.forms.chunk import UnplacedChunk
 
 LENGTH = 4096

@@ -18,7 +18,7 @@ from app.http.digests import (
     parse_wanted_digests,
     write_repr_digest,
 )
-from app.protocols.ietf import headers as ietf
+from app.protocols.ietf import interop as ietf
 from app.protocols.tus import headers as tus
 from tests.cost import HOSTILE, assert_cost_is_linear
 from tests.digests import digest

@@ -10,18 +10,23 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.core.errors import InvalidRequest
-from app.http.digests import parse_repr_digest, parse_wanted_digests, write_repr_digest
-from app.http.structured_fields import MAX_FIELD_CHARACTERS
-from app.protocols.ietf.errors import InconsistentLength
-from app.protocols.ietf.headers import (
+from app.http.digests import (
+    MAX_FIELD_CHARACTERS,
+    parse_repr_digest,
+    parse_wanted_digests,
+    write_repr_digest,
+)
+from app.protocols.ietf.interop import (
     MAX_INTEGER,
+    NEWEST,
+    VERSIONS,
+    InconsistentLength,
     parse_boolean,
     parse_filename,
     parse_length,
     write_limits,
 )
 from app.protocols.ietf.transfer import Transfer
-from app.protocols.ietf.versions import NEWEST, VERSIONS
 
 TEXT = st.text(st.characters(max_codepoint=255)) | st.text("?10=:;,()\"\\*@%- az'&.")
 

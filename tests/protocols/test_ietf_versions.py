@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.protocols.ietf.versions import VERSIONS
+from app.protocols.ietf.interop import VERSIONS
 from tests.dropzone_client import random_bytes
 from tests.ietf_client import Answer, flag, send, send_request
 from tests.live_server import Server

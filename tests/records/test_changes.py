@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from app.core.errors import StorageFailed
-from app.db.changes import after_changes
 from app.db.engine import Database
+from app.db.waking import after_changes
 from app.records.uploads import UploadRecords
 from tests.records.making import new_sqlite, new_upload, sqlite
 

@@ -13,9 +13,9 @@ import pytest
 from app.core.access import FIRST_PROJECT, Scope
 from app.core.errors import UploadError
 from app.core.jobs import Lane
-from app.db.clock import ASKED_SECONDS, ServerClock
 from app.db.engine import Database
 from app.db.jobs import JobRecords
+from app.db.nodes import ASKED_SECONDS, ServerClock
 from app.http.services import Services
 from app.records.uploads import UploadRecords
 from app.run.build import build_services

@@ -10,10 +10,9 @@ import pytest
 from sqlalchemy import Connection, text
 
 from app.core.errors import NoRoom, StorageFailed
-from app.db.driver import run
-from app.db.engine import Database
+from app.db.engine import Database, GroupCommit
 from app.db.errors import DATABASE_ERRORS, as_upload_error
-from app.db.group_commit import GroupCommit
+from app.db.sql import run
 
 
 @pytest.fixture

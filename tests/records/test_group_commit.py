@@ -11,7 +11,7 @@ from threading import Barrier, Event, Thread
 import pytest
 from sqlalchemy import Connection, Engine, create_engine, event, text
 
-from app.db.group_commit import MOST_IN_A_GROUP, GroupCommit
+from app.db.engine import MOST_IN_A_GROUP, GroupCommit
 
 WRITERS = 20
 

@@ -11,8 +11,7 @@ import pytest
 from app.core.jobs import INDEX, JobState, Lane
 from app.db.engine import Database
 from app.db.jobs import JobRecords
-from app.db.leases import Leases
-from app.db.shared_values import SharedNote, SharedValues
+from app.db.nodes import Leases, SharedNote, SharedValues
 from app.records.uploads import UploadRecords
 from app.storage.machine import IdleClock, Reading
 from app.uploads.housekeeping import SWEEP

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.core.made_files import Made, Outdated
+from app.core.playback import Made, Outdated
 from app.core.upload import UploadId
 from app.db.engine import Database
 from app.video.serve.made_files import READ_FOR, UNFINISHED_FOR, MadeFileRecords

@@ -23,10 +23,9 @@ from app.core.jobs import Lane
 from app.core.lifecycle import UploadState
 from app.core.ranges import ByteRange, RangeSet
 from app.core.upload import Part, Upload, UploadKind
-from app.db.access_tables import projects
-from app.db.engine import Database
+from app.db.engine import MIGRATIONS, Database, SchemaState, newest_revision
 from app.db.jobs import JobRecords
-from app.db.schema import MIGRATIONS, SchemaState, newest_revision
+from app.db.tables import projects
 from app.records.uploads import UploadRecords
 from app.uploads.quotas import ProjectQuotas
 from app.video.serve.rows import MediaRecords

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from app.db.minute_counts import NEAR, REPORTED_NAMES, SLOTS, MinuteCounts, MinuteReport
-from app.ingest.name_digest import NameDigest
+from app.ingest.shared_table import NameDigest
 
 
 class Clock:

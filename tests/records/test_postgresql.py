@@ -19,11 +19,10 @@ from app.core.errors import InvalidRequest, NoRoom, ServerBusy, StorageFailed
 from app.core.lifecycle import UploadState
 from app.core.ranges import ByteRange, RangeSet
 from app.core.upload import Upload, UploadId
-from app.db.access_tables import audit
-from app.db.engine import Database
+from app.db.engine import Database, SchemaState
 from app.db.errors import as_upload_error, driver_message
 from app.db.postgresql import MIGRATION_LOCK, SESSION, PostgresqlServer
-from app.db.schema import SchemaState
+from app.db.tables import audit
 from app.records import statements
 from app.records.uploads import UploadRecords
 from tests.postgresql import Postgresql, pgbouncer, postgresql

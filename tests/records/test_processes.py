@@ -8,8 +8,8 @@ from sqlalchemy import select
 
 from app.core.lifecycle import UploadState
 from app.core.ranges import ByteRange
-from app.db.access_tables import webhook_deliveries
 from app.db.engine import Database
+from app.db.tables import webhook_deliveries
 from app.records.uploads import UploadRecords
 from tests.access.webhook_world import WebhookWorld
 from tests.records.making import new_upload

@@ -10,7 +10,7 @@ import pytest
 
 from app.core.ranges import ByteRange
 from app.db.engine import Database
-from app.db.shared_updates import MOST_TOGETHER, SharedUpdates
+from app.db.sql import MOST_TOGETHER, SharedUpdates
 from app.records import statements
 from app.records.uploads import UploadRecords
 from tests.records.making import NOW, new_upload

@@ -12,8 +12,8 @@ from sqlalchemy import insert, select
 
 from app.core.errors import StorageFailed
 from app.core.ranges import ByteRange, RangeSet
-from app.db.access_tables import audit
 from app.db.engine import Database
+from app.db.tables import audit
 from app.db.transfer import ROWS_AT_ONCE, TABLES, CopyRefused, copy_records, require_finished
 from app.records.uploads import UploadRecords
 from tests.records.making import at, new_sqlite, new_upload

@@ -13,7 +13,7 @@ from app.core.access import Scope
 from app.core.errors import EntryNotFound, LargerThanQuota, QuotaExceeded, TooLarge, UploadError
 from app.core.lifecycle import UploadState
 from app.core.upload import Upload, UploadKind
-from app.db.access_tables import projects
+from app.db.tables import projects
 from app.uploads.files import CHECKED_FIRST_BYTES, FORM_BYTES, ReceivedFile
 from app.uploads.service import NewUpload
 from tests.storage.sources import PiecesSource, StallingSource, body, pattern

@@ -9,7 +9,7 @@ import pytest
 
 from app.core.cells import Grid
 from app.db.engine import Database
-from app.db.shared_values import SharedValues
+from app.db.nodes import SharedValues
 from app.db.transfer import copy_records
 from app.records.bucket import BucketCatalog
 from app.records.uploads import UploadRecords

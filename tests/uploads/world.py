@@ -14,11 +14,11 @@ from app.core.lifecycle import UploadState
 from app.core.policy import UploadPolicy
 from app.core.ranges import ByteRange
 from app.core.upload import Part, Upload, UploadId, UploadKind
-from app.db.access_tables import projects
 from app.db.engine import Database
-from app.db.inserts import insert_unless_known
-from app.db.leases import Leases
 from app.db.minute_counts import MinuteCounts
+from app.db.nodes import Leases
+from app.db.sql import insert_unless_known
+from app.db.tables import projects
 from app.ingest.copy import BodyLimits
 from app.records.bucket import BucketCatalog
 from app.records.uploads import UploadRecords

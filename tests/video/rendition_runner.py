@@ -12,8 +12,8 @@ from app.core.upload import UploadId
 from app.video.index.movie import Movie, read_movie
 from app.video.make.ffmpeg import Ffmpeg
 from app.video.make.renditions import Rendition, Segments
-from app.video.make.steps import StepTools
-from app.video.make.worker import Heartbeat, MediaWorker, Step
+from app.video.make.steps import Heartbeat, StepTools
+from app.video.make.worker import MediaWorker, Step
 from app.video.serve.capability import Capability
 from app.video.serve.film_files import keep_streams
 from app.video.serve.renditions import (

@@ -19,8 +19,9 @@ from app.core.upload import UploadId
 from app.video.make.ffmpeg import Ffmpeg
 from app.video.make.pictures import PICTURES, POSTER, SPRITE, THUMBNAILS, Pictures
 from app.video.make.sound import FEWEST_POINTS, FILE, RATE, WAVEFORM, Peaks, Sound, Waveform
+from app.video.make.steps import Heartbeat
 from app.video.make.subtitles import CHAPTERS, SUBTITLES, Subtitles
-from app.video.make.worker import Heartbeat, Step
+from app.video.make.worker import Step
 from app.video.serve.facts import Manifest
 from app.video.serve.film_files import MANIFEST, SOUND_FILE, sounds_to_encode
 from app.video.serve.source import REMUXED, MediaSource

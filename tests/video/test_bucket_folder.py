@@ -13,7 +13,7 @@ from threading import Barrier, Event
 import pytest
 
 from app.core.errors import NoRoom
-from app.core.made_files import Made
+from app.core.playback import Made
 from app.core.ranges import ByteRange
 from app.core.upload import UploadId
 from app.db.engine import Database

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.core.made_files import Outdated
+from app.core.playback import Outdated
 from app.core.upload import UploadId
 from app.video.serve.folder import MAKING, DiskFolder, writing
 

@@ -19,14 +19,13 @@ from app.core.playback import PlaybackState
 from app.core.ranges import ByteRange
 from app.core.upload import UploadId
 from app.storage.base import Store
-from app.video.index.boxes import LONG_INDEX, SHORT_INDEX
+from app.video.index.entries import LONG_INDEX, SHORT_INDEX
 from app.video.make import alone
 from app.video.make.alone import unless_long
 from app.video.make.ffmpeg import PROBE_LIMITS, Ffmpeg, FfmpegTimedOut
 from app.video.make.indexing import Indexing
 from app.video.make.sandbox.process import Limits
-from app.video.make.steps import LATER
-from app.video.make.worker import Heartbeat
+from app.video.make.steps import LATER, Heartbeat
 from app.video.serve.film_files import MANIFEST
 from app.video.serve.source import MediaSource
 from tests.records.making import new_upload

@@ -16,8 +16,7 @@ import pytest
 from app.core.jobs import Job, JobCancelled, JobFailed, JobState, JobYields, Lane
 from app.video.make.ffmpeg import Ffmpeg
 from app.video.make.renditions import MADE_BY, NOT_ENCODED, TOO_LARGE, RenditionFile, RungMakers
-from app.video.make.steps import INTERRUPTED, NO_FFMPEG
-from app.video.make.worker import Heartbeat
+from app.video.make.steps import INTERRUPTED, NO_FFMPEG, Heartbeat
 from app.video.serve.facts import Manifest, Stream
 from app.video.serve.film_files import MANIFEST, SOUND_FILE, can_be_rendered
 from app.video.serve.renditions import (

@@ -13,7 +13,7 @@ from app.core.errors import NoRoom
 from app.core.jobs import Job
 from app.core.upload import UploadId
 from app.video.make.rung_cache import RungCache
-from app.video.make.worker import Heartbeat
+from app.video.make.steps import Heartbeat
 from app.video.serve.renditions import RENDITION, SEGMENTS, rendition_file, rung_folder
 from tests.video.world import World
 

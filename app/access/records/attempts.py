@@ -10,9 +10,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, delete, select, update
 
-from app.db.access_tables import attempts
 from app.db.engine import Database
-from app.db.inserts import insert_unless_known
+from app.db.sql import insert_unless_known
+from app.db.tables import attempts
 
 FORGOTTEN_AFTER = timedelta(days=1)
 """All failures; some are forgotten whenever another one is counted sooner: see `Failures.left`."""

@@ -10,8 +10,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, Row, delete, insert, or_, select
 
 from app.core.audit import AuditAction, AuditEntry, AuditFilter
-from app.db.access_tables import audit
 from app.db.engine import Database
+from app.db.tables import audit
 
 
 class AuditRecords:

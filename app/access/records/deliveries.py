@@ -14,8 +14,8 @@ from typing import Any
 from sqlalchemy import and_, bindparam, delete, exists, literal_column, not_, select, update
 
 from app.core.webhooks import UNFINISHED, DeliveryState, pause_after
-from app.db.access_tables import webhook_deliveries, webhook_events, webhooks
 from app.db.engine import Database
+from app.db.tables import webhook_deliveries, webhook_events, webhooks
 
 _ours, _other = webhook_deliveries, webhook_deliveries.alias()
 

@@ -16,9 +16,9 @@ from app.access.records.makers import role_now
 from app.access.records.people import Person, add_person, give_to_owner, replace_password
 from app.core.access import Role
 from app.core.errors import EntryNotFound, InvalidField, LinkClosed
-from app.db.access_tables import invitations, members, people, projects
 from app.db.engine import Database
-from app.db.locks import lock_row, lock_table
+from app.db.sql import lock_row, lock_table
+from app.db.tables import invitations, members, people, projects
 
 
 class Purpose(StrEnum):

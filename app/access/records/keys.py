@@ -11,8 +11,8 @@ from sqlalchemy import Connection, Row, case, func, insert, null, or_, select, u
 from app.access.records.made_by import Ended, end_made_with
 from app.access.records.makers import BY_KEY, BY_PERSON, require_role
 from app.core.access import Role, lower_of
-from app.db.access_tables import api_keys, members, people
 from app.db.engine import Database
+from app.db.tables import api_keys, members, people
 
 USE_NOTED_EVERY = timedelta(minutes=1)
 

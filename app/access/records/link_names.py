@@ -7,9 +7,8 @@ from datetime import datetime
 from sqlalchemy import Connection, delete, exists, literal, not_, select, update
 
 from app.core.access import CallerKind
-from app.db.access_tables import link_senders
-from app.db.inserts import insert_unless_known
-from app.db.tables import HAS_SENDER, uploads
+from app.db.sql import insert_unless_known
+from app.db.tables import HAS_SENDER, link_senders, uploads
 
 MAX_IDLE_NAMES = 1000
 """Names of a link's visitors who have sent nothing; the oldest beyond them are forgotten."""

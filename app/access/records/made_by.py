@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Result, Table, literal, select, true, update
 
 from app.access.records.makers import BY_KEY, BY_PERSON
-from app.db.access_tables import (
+from app.db.tables import (
     api_keys,
     invitations,
     members,

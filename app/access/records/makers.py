@@ -6,7 +6,7 @@ from sqlalchemy import ColumnElement, Connection, select
 
 from app.core.access import Role
 from app.core.errors import NotAllowed
-from app.db.access_tables import api_keys, members, people, projects
+from app.db.tables import api_keys, members, people, projects
 
 BY_PERSON, BY_KEY = "person:", "key:"
 """How makers begin; see `Caller.sender`. All others stand for the operator of the server."""
@@ -67,7 +67,7 @@ def _is_membership(person_id: str, project_id: str | None) -> ColumnElement[bool
 def _keep(connection: Connection, maker: str, project_id: str | None) -> bool:
     """Lock the rows that a maker's role depends on; whether the project still exists.
 
-    In the lock order of `app.db.locks`. Later statements see the latest changes.
+    In the lock order of `app.db.sql`. Later statements see the latest changes.
     """
     person_id = (_person_behind(connection, maker) or "").removeprefix(BY_PERSON)
     project = select(projects.c.id).where(projects.c.id == project_id)

@@ -18,8 +18,8 @@ from app.core.moments import instant, optional_instant
 from app.core.playback import Playback, PlaybackState
 from app.core.upload import Upload, UploadKind
 from app.core.webhooks import DeliveryState, EventType
-from app.db.access_tables import webhook_deliveries, webhook_events, webhooks
-from app.db.driver import fetch
+from app.db.sql import fetch
+from app.db.tables import webhook_deliveries, webhook_events, webhooks
 from app.records import statements
 
 _OF_PROJECT = (

@@ -9,9 +9,9 @@ from sqlalchemy import Connection, delete, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from app.core.errors import InvalidRequest
-from app.db.access_tables import passkeys, people
 from app.db.engine import Database
-from app.db.locks import lock_row
+from app.db.sql import lock_row
+from app.db.tables import passkeys, people
 
 MAX_PASSKEYS = 20
 """As many passkeys one person can have; browsers get all their ids at registration."""

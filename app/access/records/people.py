@@ -15,7 +15,8 @@ from sqlalchemy.exc import IntegrityError
 from app.access.records.made_by import Ended, Made, end_made_by, end_made_elsewhere, made_by
 from app.core.access import Role
 from app.core.errors import InvalidField, LastAdministrator
-from app.db.access_tables import (
+from app.db.engine import Database
+from app.db.tables import (
     invitations,
     members,
     passkeys,
@@ -24,7 +25,6 @@ from app.db.access_tables import (
     second_factors,
     sessions,
 )
-from app.db.engine import Database
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,17 +27,17 @@ from app.core.access import FIRST_PROJECT, Role
 from app.core.errors import EntryNotFound, InvalidField, LastManager, ProjectInUse
 from app.core.lifecycle import GONE
 from app.core.project_limits import Limits
-from app.db.access_tables import (
+from app.db.engine import Database
+from app.db.tables import (
     api_keys,
     members,
     people,
     projects,
     share_links,
     upload_links,
+    uploads,
     webhooks,
 )
-from app.db.engine import Database
-from app.db.tables import uploads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

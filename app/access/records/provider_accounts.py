@@ -13,8 +13,8 @@ from app.access.records.makers import BY_PERSON
 from app.access.records.people import Person, add_person, give_to_owner, remove_second_factor
 from app.core.access import FIRST_PROJECT, Role
 from app.core.errors import SignInRefused
-from app.db.access_tables import members, people, provider_accounts
 from app.db.engine import Database
+from app.db.tables import members, people, provider_accounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,8 @@ from app.core.errors import TooManyUploads, TooMuchReserved, too_many
 from app.core.lifecycle import UploadState
 from app.core.numbers import bytes_in_words
 from app.core.upload import Upload
-from app.db.locks import lock_name
 from app.db.minute_counts import MinuteCounts
+from app.db.sql import lock_name
 from app.db.tables import HAS_SENDER, uploads
 
 

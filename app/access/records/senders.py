@@ -11,8 +11,8 @@ from sqlalchemy import Connection, select
 
 from app.core.access import CallerKind
 from app.core.upload import Upload
-from app.db.access_tables import api_keys, link_senders, people, upload_links
 from app.db.engine import Database
+from app.db.tables import api_keys, link_senders, people, upload_links
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,8 @@ from sqlalchemy import Connection, Row, delete, insert, select, update
 from app.access.records.people import Person, person_from_row, roles_of
 from app.core.access import Role
 from app.core.errors import NotAllowed, WrongCredentials
-from app.db.access_tables import people, sessions
 from app.db.engine import Database
+from app.db.tables import people, sessions
 
 BLOCKED = "Your account is blocked. An administrator can let you in again."
 

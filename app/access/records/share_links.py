@@ -11,8 +11,8 @@ from sqlalchemy import ColumnElement, insert, or_, select, update
 
 from app.access.records.makers import require_role
 from app.core.upload import UploadId
-from app.db.access_tables import share_links, shared_videos
 from app.db.engine import Database
+from app.db.tables import share_links, shared_videos
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,8 @@ from datetime import datetime
 from sqlalchemy import delete, insert
 from sqlalchemy.exc import IntegrityError
 
-from app.db.access_tables import spent_tokens
 from app.db.engine import Database
+from app.db.tables import spent_tokens
 
 
 class SpentTokens:

@@ -25,10 +25,9 @@ from app.access.records.makers import require_role
 from app.core.errors import LinkClosed, LinkFull, LinkNotFound, TooLarge, TypeNotAllowed
 from app.core.lifecycle import UploadState
 from app.core.upload import Upload, UploadKind
-from app.db.access_tables import link_senders, upload_links
-from app.db.driver import run
 from app.db.engine import Database
-from app.db.tables import IS_RESERVING, UPLOAD, uploads
+from app.db.sql import run
+from app.db.tables import IS_RESERVING, UPLOAD, link_senders, upload_links, uploads
 from app.records import statements
 
 SENDER_KIND = "upload_link"

@@ -11,10 +11,9 @@ from sqlalchemy import Row, Select, delete, func, insert, literal, select, updat
 
 from app.access.records.outbox import Outbox
 from app.core.webhooks import DeliveryState, EventType
-from app.db.access_tables import projects, webhook_deliveries, webhook_events, webhooks
 from app.db.engine import Database
-from app.db.locks import lock_row
-from app.db.tables import Instant
+from app.db.sql import lock_row
+from app.db.tables import Instant, projects, webhook_deliveries, webhook_events, webhooks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from app.db.access_tables import projects
+from app.db.tables import projects
 
 context.configure(
     connection=context.config.attributes["connection"],

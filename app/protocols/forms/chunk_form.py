@@ -18,8 +18,7 @@ from app.core.errors import (
     UploadNotFound,
 )
 from app.core.upload import Upload
-from app.http.bodies import open_body, open_form
-from app.http.chunk_signs import chunk_signs
+from app.http.bodies import chunk_signs, open_body, open_form
 from app.http.context import current_scope, current_services, note_upload
 from app.http.digests import digest_source
 from app.ingest.form import FilePart

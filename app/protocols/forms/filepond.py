@@ -21,7 +21,7 @@ from app.core.access import Action
 from app.core.errors import InvalidRequest, UploadConflict
 from app.core.policy import UNNAMED
 from app.core.upload import Upload, UploadId, parse_upload_id
-from app.http.access_rules import requires
+from app.http.access import requires
 from app.http.audited import audit_removal
 from app.http.bodies import open_body, read_small_body
 from app.http.context import current_scope, current_services, note_upload

@@ -37,7 +37,7 @@ from app.core.errors import (
     UploadNotFound,
 )
 from app.core.upload import Upload
-from app.http.access_rules import requires
+from app.http.access import requires
 from app.http.audited import audit_removal
 from app.http.bodies import json_object, read_small_body
 from app.http.context import current_scope, current_services, note_upload

@@ -11,7 +11,7 @@ from flask import Blueprint, Response
 
 from app.core.access import Action
 from app.core.errors import UploadError
-from app.http.access_rules import requires
+from app.http.access import requires
 from app.protocols.forms.numbered_chunks import (
     answer_chunk,
     answer_error,

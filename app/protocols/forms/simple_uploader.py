@@ -10,7 +10,7 @@ from flask import Blueprint, Response, request
 from werkzeug.exceptions import MethodNotAllowed
 
 from app.core.access import Action
-from app.http.access_rules import requires
+from app.http.access import requires
 from app.protocols.forms.numbered_chunks import answer_probe, numbered_dialect
 
 blueprint = Blueprint("simple_uploader", __name__)

@@ -11,7 +11,7 @@ from werkzeug.wrappers import Response as BaseResponse
 
 from app.core.access import Action
 from app.core.upload import Upload
-from app.http.access_rules import requires
+from app.http.access import requires
 from app.http.documents import chunk_document
 from app.http.problems import prefers_html
 from app.protocols.forms import (

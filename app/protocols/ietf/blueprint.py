@@ -16,7 +16,7 @@ from app.core.errors import (
     WriterSuperseded,
 )
 from app.core.upload import Upload, parse_upload_id
-from app.http.access_rules import requires
+from app.http.access import requires
 from app.http.audited import audit_removal
 from app.http.bodies import open_body
 from app.http.context import current_scope, current_services, note_upload
@@ -24,17 +24,23 @@ from app.http.digests import digest_source, parse_repr_digest
 from app.http.problems import answer, report
 from app.http.proxy import came_directly, location_of
 from app.ingest.source import BodySource
-from app.protocols.ietf.answers import (
+from app.protocols.ietf.interop import (
+    NEWEST,
+    PARTIAL_UPLOAD,
+    VERSIONS,
+    InconsistentLength,
     Interim,
+    InteropVersion,
+    NotPartialUpload,
     WantedDigest,
     acknowledgement,
     limit_headers,
+    parse_filename,
+    parse_length,
+    problem_of,
     state_headers,
 )
-from app.protocols.ietf.errors import InconsistentLength, NotPartialUpload, problem_of
-from app.protocols.ietf.headers import parse_filename, parse_length
 from app.protocols.ietf.transfer import Transfer, parse_append, parse_creation
-from app.protocols.ietf.versions import NEWEST, PARTIAL_UPLOAD, VERSIONS, InteropVersion
 from app.uploads.service import NewUpload
 
 blueprint = Blueprint("resumable", __name__, url_prefix="/resumable")

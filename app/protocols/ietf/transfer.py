@@ -6,9 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from app.core.errors import InvalidRequest
-from app.protocols.ietf.errors import InconsistentLength
-from app.protocols.ietf.headers import parse_boolean, parse_length
-from app.protocols.ietf.versions import UPLOAD_COMPLETE, InteropVersion
+from app.protocols.ietf.interop import (
+    UPLOAD_COMPLETE,
+    InconsistentLength,
+    InteropVersion,
+    parse_boolean,
+    parse_length,
+)
 
 
 @dataclass(frozen=True, slots=True)

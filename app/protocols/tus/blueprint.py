@@ -20,16 +20,17 @@ from app.core.errors import (
 )
 from app.core.lifecycle import UploadState
 from app.core.upload import Upload, UploadKind, parse_upload_id
-from app.http.access_rules import requires
+from app.http.access import requires
 from app.http.audited import audit_removal
 from app.http.bodies import open_body
 from app.http.context import current_scope, current_services, note_upload
 from app.http.problems import Problem, answer
 from app.http.proxy import location_of
 from app.ingest.checksum import ALGORITHMS
-from app.protocols.tus.checksum import can_see_trailers, checked
 from app.protocols.tus.headers import (
     PARTIAL,
+    can_see_trailers,
+    checked,
     file_name,
     format_concat,
     format_date,

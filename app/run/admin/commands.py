@@ -19,9 +19,10 @@ from app.core.audit import AuditAction
 from app.core.lifecycle import IllegalTransition, UploadState
 from app.core.numbers import bytes_in_words
 from app.core.upload import Upload, parse_upload_id
-from app.run.admin.backup import Backup, BackupRefused, FolderInUse
+from app.run.admin.access_commands import OPERATOR, keys, projects, users
+from app.run.admin.backup import Backup, BackupRefused, FolderInUse, Verification
 from app.run.admin.database_commands import database
-from app.run.admin.disk_commands import disk_bench
+from app.run.admin.disk import disk_bench
 from app.run.admin.job_commands import jobs
 from app.run.admin.opening import (
     OperatorGroup,
@@ -30,11 +31,8 @@ from app.run.admin.opening import (
     operator_command,
     with_files,
 )
-from app.run.admin.people_commands import OPERATOR, users
 from app.run.admin.printing import as_json, limited, print_one, print_rows
-from app.run.admin.project_commands import keys, projects
 from app.run.admin.storage_commands import storage
-from app.run.admin.verify import Verification
 from app.storage.folder_owner import shown
 
 uploads = OperatorGroup("uploads", help="Unfinished uploads.")

@@ -9,10 +9,9 @@ from sqlalchemy.exc import ArgumentError
 
 from app.db.engine import Database
 from app.db.transfer import CopyRefused, copy_records
-from app.run.admin.exclusion import require_no_server
-from app.run.admin.opening import OperatorGroup, open_library
+from app.run.admin.opening import OperatorGroup, open_library, require_no_server
 from app.settings import PREFIX, Settings
-from app.settings.addresses import database_server
+from app.settings.values import database_server
 from app.uploads.storage_identity import WrongStorage
 
 database = OperatorGroup("database", help="The database of the records.")

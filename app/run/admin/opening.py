@@ -23,14 +23,14 @@ from flask import Flask, current_app
 from flask.cli import AppGroup, routes_command, run_command, shell_command, with_appcontext
 
 from app.core.errors import UploadError
+from app.db.engine import SchemaState
 from app.db.errors import operator_message
-from app.db.schema import SchemaState
 from app.http import context
 from app.http.context import current_services
 from app.http.services import Services
 from app.run.build import build_services
 from app.settings import PREFIX, Settings, SettingsError, from_env, unknown_variables
-from app.storage.folder_lock import FolderLocked
+from app.storage.folder_lock import FolderLocked, lock_data_folder
 from app.storage.folder_owner import shown, user_name
 from app.uploads.storage_identity import WrongStorage
 
@@ -243,3 +243,21 @@ def _is_text(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+# ---- exclusion -----------------------------------------------------------------------------------
+
+# For commands that must not run beside a server, as each would undo what the other does.
+
+
+def require_no_server(services: Services) -> None:
+    """Keep servers from starting in this data folder until the process ends.
+
+    Raises `click.ClickException` if one runs there, or a node elsewhere shares the records.
+    """
+    try:
+        lock_data_folder(services.settings.data_dir)
+    except FolderLocked as error:
+        raise click.ClickException(str(error)) from error
+    if services.nodes is not None and services.nodes.count_live():
+        raise click.ClickException("Nodes are running, or have ended seconds ago: stop them.")

@@ -11,8 +11,13 @@ from secrets import token_hex
 import click
 
 from app.records.bucket import BucketCatalog
-from app.run.admin.exclusion import require_no_server
-from app.run.admin.opening import OperatorGroup, open_library, services, with_files
+from app.run.admin.opening import (
+    OperatorGroup,
+    open_library,
+    require_no_server,
+    services,
+    with_files,
+)
 from app.run.admin.printing import as_json
 from app.settings import PREFIX
 from app.storage.s3.bucket import Bucket

@@ -11,7 +11,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, Metric, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 
 from app.core.access import Action
-from app.http.access_rules import requires
+from app.http.access import requires
 from app.http.context import current_scope, current_services
 from app.run.monitoring.instruments import Instruments
 from app.run.monitoring.reading import Snapshot, all_counts, start_time

@@ -12,12 +12,11 @@ from app import __version__
 from app.core.access import Action
 from app.core.nodes import NodeState
 from app.db.jobs import ListedJob
-from app.http.access_rules import requires
+from app.http.access import requires
 from app.http.context import current_scope, current_services
 from app.ingest.stages import Stage
-from app.run.monitoring.node_counts import NOTHING, running_requests
 from app.run.monitoring.probes import snapshot
-from app.run.monitoring.reading import Snapshot
+from app.run.monitoring.reading import NOTHING, Snapshot, running_requests
 
 blueprint = Blueprint("status", __name__)
 api_blueprint = Blueprint("api_status", __name__)

@@ -11,8 +11,8 @@ import threading
 from collections.abc import Callable
 from functools import partial
 
-from app.db.changes import after_changes
-from app.db.leases import Leases
+from app.db.nodes import Leases
+from app.db.waking import after_changes
 from app.http.services import Services
 from app.run.build import build_services
 from app.run.monitoring.instruments import Instruments

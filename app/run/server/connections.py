@@ -15,7 +15,7 @@ from typing import Any
 from gunicorn.workers.gthread import TConn
 
 from app.ingest.connection_advice import advised_connections
-from app.settings.addresses import IPNetwork
+from app.settings.values import IPNetwork
 
 LINGER_SECONDS = 10.0
 LINGER_IDLE_SECONDS = 2.0

@@ -22,10 +22,10 @@ from app.db.minute_counts import MinuteReport
 from app.db.nodes import LEASE_SECONDS, NodeRecords
 from app.db.this_node import new_name
 from app.http.services import Services
-from app.ingest.other_nodes import SenderReport
+from app.ingest.line import SenderReport
 from app.run.build import build_services
 from app.run.monitoring.instruments import Instruments
-from app.run.monitoring.node_counts import NodeCounts
+from app.run.monitoring.reading import NodeCounts
 from app.run.server.child_processes import END_SIGNALS
 from app.run.server.worker_process import attempt, run_worker
 from app.settings import Settings

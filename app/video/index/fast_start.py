@@ -23,6 +23,7 @@ from app.video.index.boxes import (
     numbers,
     rewritten,
 )
+from app.video.index.edits import fitted
 from app.video.index.movie import Movie
 from app.video.index.muxing import (
     Chunk,
@@ -33,8 +34,9 @@ from app.video.index.muxing import (
     track_box,
 )
 from app.video.index.rendition_segments import MOST_LOOKED_AT, independent_key_frames
-from app.video.index.samples import Samples, chunk_offsets
-from app.video.index.tracks import Track, fitted
+from app.video.index.samples import Samples
+from app.video.index.tables import chunk_offsets
+from app.video.index.tracks import Track
 from app.video.index.virtual_file import Piece
 
 _LONGEST_HEAD = 1 << 30

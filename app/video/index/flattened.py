@@ -16,8 +16,9 @@ from itertools import accumulate, chain, compress, islice, zip_longest
 from operator import sub
 
 from app.video.index.boxes import LARGEST_32_BIT, LongIndex, NotIndexable, damaged
+from app.video.index.edits import MAX_EDITS, Stretch, Timeline, stretches
 from app.video.index.samples import MOST_REORDERED, Samples
-from app.video.index.tracks import MAX_EDITS, Stretch, Timeline, Track, stretches
+from app.video.index.tracks import Track
 
 PREROLL_SECONDS = Fraction(1, 10)
 """Sound before time 0 that is kept for its decoder; Opus needs most, 80 ms (RFC 7845, 4.6)."""

@@ -23,9 +23,8 @@ from app.video.index.boxes import (
     children,
     descend,
     numbers,
-    refuse_beyond,
-    too_many_samples,
 )
+from app.video.index.entries import refuse_beyond, too_many_samples
 from app.video.index.samples import Samples, most_samples
 
 MAX_BYTES = 256 << 20

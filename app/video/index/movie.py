@@ -9,8 +9,6 @@ from itertools import islice
 
 from app.core.ranges import ByteRange
 from app.video.index.boxes import (
-    LONG_INDEX,
-    MAX_TRACKS,
     Box,
     Fields,
     FileBox,
@@ -20,6 +18,10 @@ from app.video.index.boxes import (
     boxes_in,
     descend,
     file_boxes,
+)
+from app.video.index.entries import (
+    LONG_INDEX,
+    MAX_TRACKS,
     most_boxes,
     refuse_beyond,
     require_at_most,

@@ -23,9 +23,10 @@ from app.video.index.boxes import (
     full_box,
     media_header,
 )
+from app.video.index.edits import Edit, edit_list
 from app.video.index.sample_entries import plain_description
 from app.video.index.samples import MOST_REORDERED, Samples
-from app.video.index.tracks import Edit, Track, edit_list
+from app.video.index.tracks import Track
 from app.video.index.virtual_file import Piece
 
 # ---- moov boxes ----------------------------------------------------------------------------------

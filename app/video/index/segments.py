@@ -29,11 +29,12 @@ from app.video.index.boxes import (
     full_box,
     media_header,
 )
+from app.video.index.edits import Edit
 from app.video.index.flattened import PREROLL_SECONDS, hides_its_beginning
 from app.video.index.muxing import movie_box, no_sample_tables, track_box
 from app.video.index.sample_entries import plain_description
 from app.video.index.samples import MOST_REORDERED, Samples
-from app.video.index.tracks import Edit, Track
+from app.video.index.tracks import Track
 from app.video.index.virtual_file import Piece
 
 # ---- fragment boxes ------------------------------------------------------------------------------

@@ -20,8 +20,8 @@ from app.core.errors import NoRoom, ServerBusy, UploadError, UploadGone, UploadN
 from app.core.jobs import Job, JobFailed
 from app.video.index.boxes import LongIndex
 from app.video.make.sandbox.process import ROOT
-from app.video.make.steps import make_way
-from app.video.make.worker import Heartbeat, Step
+from app.video.make.steps import Heartbeat, make_way
+from app.video.make.worker import Step
 
 CPU_SECONDS = 60
 """Of such a process, without its ffmpegs. The longest index takes 10 to 20."""

@@ -11,9 +11,8 @@ from app.video.index.texts import read_chapters
 from app.video.make.pictures import PICTURES
 from app.video.make.remux import OtherFormats
 from app.video.make.sound import WAVEFORM
-from app.video.make.steps import NO_FFMPEG, NO_RENDITIONS, StepTools
+from app.video.make.steps import NO_FFMPEG, NO_RENDITIONS, Heartbeat, StepTools
 from app.video.make.subtitles import SUBTITLES
-from app.video.make.worker import Heartbeat
 from app.video.serve.facts import Facts
 from app.video.serve.film_files import (
     MANIFEST,

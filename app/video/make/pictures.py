@@ -26,12 +26,12 @@ from app.video.make.ffmpeg import Conversion, Ffmpeg, FfmpegFailed, FfmpegInterr
 from app.video.make.sandbox.process import Limits
 from app.video.make.steps import (
     QUICK_CPU_SECONDS,
+    Heartbeat,
     StepTools,
     as_job_errors,
     leave_quick_lane,
     needing_index,
 )
-from app.video.make.worker import Heartbeat
 
 PICTURES = "pictures"
 

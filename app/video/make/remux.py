@@ -34,13 +34,13 @@ from app.video.make.steps import (
     LATER,
     NO_FFMPEG,
     QUICK_CPU_SECONDS,
+    Heartbeat,
     StepTools,
     as_job_errors,
     leave_quick_lane,
     probe_limits,
     wait_for_short_ones,
 )
-from app.video.make.worker import Heartbeat
 from app.video.serve.browsers import plays_without_index
 from app.video.serve.facts import Facts
 from app.video.serve.probe import HEAD_BYTES, Contents, ProbedTrack, contents_of, is_no_film

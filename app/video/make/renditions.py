@@ -19,18 +19,18 @@ from typing import Self
 from app.core.errors import NoRoom
 from app.core.jobs import Job, JobCancelled, JobFailed, JobYields, Lane
 from app.core.lifecycle import UploadState
-from app.core.made_files import Made, Outdated
+from app.core.playback import Made, Outdated
 from app.core.upload import Upload, UploadId
 from app.storage.local.folder import disk_errors
-from app.video.index.boxes import LONG_INDEX, MAX_ENTRIES, LongIndex, NotIndexable, ReadAt
+from app.video.index.boxes import LongIndex, NotIndexable, ReadAt
+from app.video.index.entries import LONG_INDEX, MAX_ENTRIES
 from app.video.index.movie import Movie, read_movie
 from app.video.index.muxing import interleaved, moved
 from app.video.index.rendition_segments import RungCuts
 from app.video.index.segments import segmented_video
 from app.video.index.tracks import Track
 from app.video.make.encoder import Encoder, recipe
-from app.video.make.steps import StepTools, as_job_errors, needing_index
-from app.video.make.worker import Heartbeat
+from app.video.make.steps import Heartbeat, StepTools, as_job_errors, needing_index
 from app.video.serve.browsers import plays_audio, plays_segmented_audio
 from app.video.serve.facts import Manifest, Stream
 from app.video.serve.film_files import MANIFEST, SOUND_FILE, encoded_sounds, keep_streams

@@ -11,10 +11,11 @@ from pathlib import Path, PurePath
 
 from app.core.errors import NoRoom
 from app.core.jobs import ENDED, Job
-from app.core.made_files import Bundle
+from app.core.playback import Bundle
 from app.core.upload import UploadId
 from app.db.jobs import JobRecords
-from app.video.make.worker import Heartbeat, Step
+from app.video.make.steps import Heartbeat
+from app.video.make.worker import Step
 from app.video.serve.folder import MadeFiles
 from app.video.serve.renditions import RENDITION, SEGMENTS, rendition_file, rung_folder
 

@@ -20,8 +20,7 @@ from app.video.index.movie import Movie
 from app.video.index.tracks import Track
 from app.video.make.ffmpeg import Conversion, FfmpegFailed
 from app.video.make.sandbox.process import Limits
-from app.video.make.steps import StepTools, as_job_errors, needing_index
-from app.video.make.worker import Heartbeat
+from app.video.make.steps import Heartbeat, StepTools, as_job_errors, needing_index
 from app.video.serve.film_files import (
     SOUND_FILE,
     encoded_sounds,

@@ -18,8 +18,7 @@ from app.video.index.texts import (
     webvtt,
     within_limit,
 )
-from app.video.make.steps import StepTools, needing_index
-from app.video.make.worker import Heartbeat
+from app.video.make.steps import Heartbeat, StepTools, needing_index
 from app.video.serve.folder import writing
 
 SUBTITLES = "subtitles"

@@ -19,10 +19,10 @@ from app.video.make.remux import Remux
 from app.video.make.renditions import Rendition, Segments
 from app.video.make.rung_cache import RungCache, least_free_bytes
 from app.video.make.sound import WAVEFORM, Sound, Waveform
-from app.video.make.steps import StepTools
+from app.video.make.steps import Heartbeat, StepTools
 from app.video.make.subtitles import SUBTITLES, Subtitles
 from app.video.make.sweep import MediaSweep
-from app.video.make.worker import Heartbeat, Listener, MediaWorker, Step
+from app.video.make.worker import Listener, MediaWorker, Step
 from app.video.serve.capability import Capability, read_capability
 from app.video.serve.probe import HEAD_BYTES, is_no_film
 from app.video.serve.renditions import EAGER_PRIORITY, RENDITION, SEGMENTS

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from app.core.cells import Stamp
 from app.core.errors import NoRoom, ServerBusy, StorageFailed, UploadError
-from app.core.made_files import Bundle, Made
+from app.core.playback import Bundle, Made
 from app.core.ranges import ByteRange
 from app.core.upload import UploadId
 from app.ingest.slots import without_slot

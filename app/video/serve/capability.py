@@ -20,7 +20,7 @@ from typing import Any
 from sqlalchemy import delete, select, update
 
 from app.db.engine import Database
-from app.db.inserts import insert_unless_known
+from app.db.sql import insert_unless_known
 from app.db.tables import encoders
 from app.video.index.tracks import Track
 from app.video.serve.facts import known_members

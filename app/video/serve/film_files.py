@@ -14,7 +14,8 @@ from operator import sub
 from pathlib import Path
 
 from app.core.upload import UploadId
-from app.video.index.boxes import MAX_ENTRIES, NotIndexable, ReadAt
+from app.video.index.boxes import NotIndexable, ReadAt
+from app.video.index.entries import MAX_ENTRIES
 from app.video.index.fast_start import fast_start
 from app.video.index.movie import Movie, read_movie
 from app.video.index.playlists import VideoRange

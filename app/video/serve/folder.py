@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from app.core.errors import UploadNotFound
-from app.core.made_files import Bundle, Made, Outdated
+from app.core.playback import Bundle, Made, Outdated
 from app.core.upload import UploadId, parse_upload_id
 from app.storage.local.folder import Folder, disk_errors, free_bytes, make_private_folder
 

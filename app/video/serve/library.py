@@ -13,8 +13,7 @@ from app.core.access import Scope
 from app.core.errors import NotMade, UploadNotFound
 from app.core.jobs import REMUX, Job, JobState
 from app.core.lifecycle import UploadState
-from app.core.made_files import Made
-from app.core.playback import Playback, PlaybackState, Problem
+from app.core.playback import Made, Playback, PlaybackState, Problem
 from app.core.ranges import ByteRange
 from app.core.upload import Upload, UploadId, UploadKind
 from app.db.jobs import JobRecords

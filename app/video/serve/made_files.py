@@ -28,7 +28,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError
 
-from app.core.made_files import Bundle, Made, Outdated
+from app.core.playback import Bundle, Made, Outdated
 from app.core.upload import UploadId
 from app.db.engine import Database
 from app.db.tables import IS_KEPT, IS_LEFT, made_files

@@ -8,7 +8,7 @@ from app.access.audit_export import csv_lines, document_of, json_lines
 from app.core.access import Action
 from app.core.errors import InvalidRequest
 from app.core.numbers import parse_digits
-from app.http.access_rules import requires
+from app.http.access import requires
 from app.http.audited import wanted_entries
 from app.http.context import current_services
 

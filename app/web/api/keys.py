@@ -10,7 +10,7 @@ from flask import Blueprint, Response, jsonify
 from app.core.access import Action, parse_role
 from app.core.audit import AuditAction
 from app.core.moments import parse_expiry
-from app.http.access_rules import requires
+from app.http.access import requires
 from app.http.audited import audited
 from app.http.bodies import json_object, member
 from app.http.context import current_caller, current_scope, current_services

@@ -13,7 +13,7 @@ from typing import Any
 from flask import Blueprint, Response, jsonify
 
 from app.core.access import Action
-from app.http.access_rules import requires
+from app.http.access import requires
 
 blueprint = Blueprint("api_openapi", __name__)
 

@@ -13,7 +13,7 @@ from app.core.audit import AuditAction
 from app.core.errors import NotAllowed
 from app.core.moments import instant
 from app.core.project_limits import parse_limits
-from app.http.access_rules import requires
+from app.http.access import requires
 from app.http.audited import audited, audited_end, audited_member, audited_removal
 from app.http.bodies import json_object, member
 from app.http.context import current_caller, current_services

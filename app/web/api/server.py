@@ -8,7 +8,7 @@ from flask import Blueprint, Response, jsonify
 
 from app import __version__
 from app.core.access import Action
-from app.http.access_rules import requires
+from app.http.access import requires
 from app.http.context import current_services
 from app.ingest.connection_advice import advice_now
 

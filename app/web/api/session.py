@@ -7,7 +7,7 @@ from werkzeug import Response
 
 from app.core.access import Action, CallerKind
 from app.core.errors import SecondFactorRequired
-from app.http.access_rules import requires
+from app.http.access import requires
 from app.http.bodies import json_object, member
 from app.http.context import current_caller, current_services
 from app.http.origins import require_own_page

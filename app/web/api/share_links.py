@@ -11,7 +11,7 @@ from app.core.access import Action
 from app.core.audit import AuditAction
 from app.core.errors import InvalidRequest
 from app.core.upload import Upload, parse_upload_id
-from app.http.access_rules import requires
+from app.http.access import requires
 from app.http.audited import audited
 from app.http.bodies import json_object, member
 from app.http.context import current_caller, current_scope, current_services

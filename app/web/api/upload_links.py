@@ -8,7 +8,7 @@ from app.access.records.upload_links import UploadLink
 from app.access.upload_links import LinkTerms
 from app.core.access import Action
 from app.core.audit import AuditAction
-from app.http.access_rules import requires
+from app.http.access import requires
 from app.http.audited import audited
 from app.http.bodies import json_object
 from app.http.context import current_caller, current_scope, current_services

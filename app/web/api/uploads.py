@@ -15,7 +15,7 @@ from app.core.errors import InvalidRequest, NotDirect, UploadNotFound
 from app.core.moments import instant
 from app.core.ranges import ByteRange
 from app.core.upload import Upload, UploadId, parse_upload_id
-from app.http.access_rules import requires
+from app.http.access import requires
 from app.http.audited import audit_removal
 from app.http.bodies import json_object, member
 from app.http.context import current_caller, current_scope, current_services, note_upload

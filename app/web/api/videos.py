@@ -9,7 +9,7 @@ from app.core.errors import InvalidRequest
 from app.core.numbers import parse_digits
 from app.core.upload import Upload, parse_upload_id
 from app.core.video_list import VideoList, VideoOrder
-from app.http.access_rules import requires
+from app.http.access import requires
 from app.http.audited import audit_removal, audit_rename
 from app.http.bodies import json_object, member
 from app.http.context import current_scope, current_services, note_upload

@@ -14,7 +14,7 @@ from app.core.errors import InvalidRequest
 from app.core.moments import instant, optional_instant
 from app.core.numbers import parse_digits
 from app.core.webhooks import SUBSCRIBABLE, DeliveryState, parse_events
-from app.http.access_rules import requires
+from app.http.access import requires
 from app.http.audited import audited_webhook
 from app.http.bodies import json_object, member
 from app.http.context import current_caller, current_scope, current_services

@@ -6,7 +6,7 @@ from flask import Blueprint, render_template, request
 
 from app.core.access import Action, CallerKind
 from app.core.audit import AuditAction, AuditEntry
-from app.http.access_rules import requires
+from app.http.access import requires
 from app.http.audited import wanted_entries
 from app.http.context import current_services
 from app.web.pages.audit_words import TITLES, actor_of, deed_of

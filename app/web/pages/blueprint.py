@@ -7,7 +7,7 @@ from flask import Blueprint, render_template, request, url_for
 from app.core.access import Action, Reach, reach_of
 from app.core.upload import parse_upload_id
 from app.core.video_list import VideoList, VideoOrder
-from app.http.access_rules import requires
+from app.http.access import requires
 from app.http.context import current_caller, current_scope, current_services
 from app.http.page_policy import style_nonce, widen_policy
 from app.web.pages.project import kept_project

@@ -13,7 +13,7 @@ from app.access.records.people import Person
 from app.core.access import Action, Caller, CallerKind, scope_of
 from app.core.audit import AuditAction
 from app.core.errors import InvalidField
-from app.http.access_rules import requires
+from app.http.access import requires
 from app.http.audited import audited, audited_joining
 from app.http.bodies import form_fields
 from app.http.context import current_caller, current_services

@@ -18,7 +18,7 @@ from app.core.audit import AuditAction
 from app.core.errors import InvalidField, InvalidRequest, UploadError
 from app.core.numbers import parse_digits
 from app.core.upload import Upload, parse_upload_id
-from app.http.access_rules import requires
+from app.http.access import requires
 from app.http.audited import audited
 from app.http.bodies import form_fields
 from app.http.context import current_caller, current_scope, current_services

@@ -14,7 +14,7 @@ from app.access.single_use import LIFETIME
 from app.core.access import Action, Caller, CallerKind
 from app.core.audit import AuditAction
 from app.core.errors import SignInRefused
-from app.http.access_rules import requires
+from app.http.access import requires
 from app.http.audited import audited
 from app.http.context import current_services
 from app.http.session_cookie import set_cookie, value_in

@@ -16,7 +16,7 @@ from app.core.access import Action
 from app.core.audit import AuditAction
 from app.core.errors import SignInRefused
 from app.core.names import clean_name
-from app.http.access_rules import requires
+from app.http.access import requires
 from app.http.audited import audited
 from app.http.bodies import json_object, member
 from app.http.context import current_caller, current_services

@@ -12,7 +12,7 @@ from app.access.records.people import Person
 from app.core.access import FIRST_PROJECT, MEMBERS, Action, Role
 from app.core.audit import AuditAction
 from app.core.errors import EntryNotFound, InvalidField, LastAdministrator, UploadError
-from app.http.access_rules import requires
+from app.http.access import requires
 from app.http.audited import audited, audited_withdrawal, note_ended
 from app.http.bodies import form_fields
 from app.http.context import current_caller, current_services

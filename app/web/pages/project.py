@@ -22,8 +22,7 @@ from app.core.errors import (
 )
 from app.core.moments import parse_expiry
 from app.core.project_limits import limits_in_words, words_of_limits
-from app.http.access import PROJECT, who_sees
-from app.http.access_rules import requires
+from app.http.access import PROJECT, requires, who_sees
 from app.http.audited import audited, audited_member, audited_removal, audited_withdrawal
 from app.http.bodies import form_fields
 from app.http.context import current_caller, current_services

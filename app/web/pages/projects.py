@@ -11,7 +11,7 @@ from app.access.projects import Projects
 from app.core.access import FIRST_PROJECT, Action
 from app.core.audit import AuditAction
 from app.core.errors import InvalidField, ProjectInUse, UploadError
-from app.http.access_rules import requires
+from app.http.access import requires
 from app.http.audited import audited, audited_end
 from app.http.bodies import form_fields
 from app.http.context import current_caller, current_services

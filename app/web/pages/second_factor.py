@@ -12,7 +12,7 @@ from app.access.second_factor import SecondFactors, SetUp
 from app.core.access import Action
 from app.core.audit import AuditAction
 from app.core.errors import InvalidField, NotSignedIn, TooManyAttempts, UploadError
-from app.http.access_rules import requires
+from app.http.access import requires
 from app.http.audited import audited
 from app.http.bodies import form_fields
 from app.http.context import current_caller, current_services

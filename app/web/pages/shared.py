@@ -26,7 +26,7 @@ from app.core.errors import (
     UploadNotFound,
 )
 from app.core.upload import Upload, parse_upload_id
-from app.http.access_rules import requires
+from app.http.access import requires
 from app.http.bodies import form_fields
 from app.http.context import current_services, note_upload
 from app.http.documents import media_path, plays_original, video_document

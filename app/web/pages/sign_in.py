@@ -14,7 +14,7 @@ from app.core.errors import (
     UploadError,
     WrongCredentials,
 )
-from app.http.access_rules import requires
+from app.http.access import requires
 from app.http.bodies import form_fields
 from app.http.context import current_caller, current_services
 from app.http.origins import require_own_page

@@ -29,7 +29,7 @@ from app.core.errors import (
     TooManyRequests,
     UploadError,
 )
-from app.http.access_rules import requires
+from app.http.access import requires
 from app.http.bodies import form_fields
 from app.http.context import current_services
 from app.http.page_policy import widen_policy

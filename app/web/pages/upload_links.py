@@ -16,7 +16,7 @@ from app.core.access import Action
 from app.core.audit import AuditAction
 from app.core.errors import InvalidField, InvalidRequest
 from app.core.numbers import parse_digits
-from app.http.access_rules import requires
+from app.http.access import requires
 from app.http.audited import audited
 from app.http.bodies import form_fields
 from app.http.context import current_caller, current_scope, current_services

@@ -13,7 +13,7 @@ from app.core.access import Action
 from app.core.audit import AuditAction
 from app.core.errors import InvalidRequest
 from app.core.webhooks import SUBSCRIBABLE, check_url, parse_events
-from app.http.access_rules import requires
+from app.http.access import requires
 from app.http.audited import audited_webhook
 from app.http.bodies import form_fields
 from app.http.context import current_caller, current_scope, current_services

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.video.index.boxes import LONG_INDEX, MAX_ENTRIES, SHORT_INDEX, LongIndex, NotIndexable
+from app.video.index.boxes import LongIndex, NotIndexable
+from app.video.index.entries import LONG_INDEX, MAX_ENTRIES, SHORT_INDEX
 from app.video.index.movie import Movie, read_movie
 from tests.long_tests import long
 from tests.video import hostile_indexes

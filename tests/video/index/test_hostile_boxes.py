@@ -18,18 +18,17 @@ import pytest
 from app.video.index.boxes import (
     LARGEST_32_BIT,
     MAX_BOXES_IN_A_BOX,
-    MAX_TRACKS,
-    SHORT_INDEX,
     LongIndex,
     NotIndexable,
     box,
     full_box,
 )
+from app.video.index.edits import Edit, Timeline
+from app.video.index.entries import MAX_TRACKS, SHORT_INDEX
 from app.video.index.fast_start import fast_start
 from app.video.index.movie import MAX_MOOV_BYTES, Movie, read_movie
 from app.video.index.rendition_segments import is_independent
 from app.video.index.segments import segmented_sound, segmented_video
-from app.video.index.tracks import Edit, Timeline
 from app.video.serve.source import BLOCK_BYTES
 from tests.video.films import FilmStore
 from tests.video.hostile_indexes import (

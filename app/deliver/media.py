@@ -2,34 +2,160 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import PurePosixPath
 from urllib.parse import quote
 
 from flask import Blueprint, request
+from werkzeug.datastructures import Headers
+from werkzeug.exceptions import PreconditionFailed, RequestedRangeNotSatisfiable
 from werkzeug.http import http_date, quote_etag
 from werkzeug.wrappers import Response
 
 from app.core.access import Action, scope_of
 from app.core.errors import NotAllowed
-from app.core.media_type import OPAQUE
+from app.core.policy import OPAQUE
 from app.core.ranges import ByteRange
 from app.core.upload import Upload, parse_upload_id
-from app.deliver.answers import Stored, answer, send_span
-from app.deliver.byteranges import Layout, parts_body
-from app.deliver.conditional import Validators
-from app.deliver.elsewhere import (
-    ACCEL_HEADER,
-    BUCKET_HEADER,
-    follows_redirects,
-    is_decided_alike,
+from app.deliver.bodies import Layout, parts_body, span_body
+from app.deliver.conditional import (
+    Outcome,
+    RangeNotSatisfiable,
+    Validators,
+    content_range,
+    evaluate,
+    range_applies,
+    requested_spans,
 )
-from app.deliver.sendfile import span_body
-from app.http.access_rules import requires
+from app.http.access import requires
 from app.http.context import current_caller, current_scope, current_services, note_upload
 from app.http.documents import plays_original
 from app.http.proxy import is_forwarded
+
+# ---- elsewhere -----------------------------------------------------------------------------------
+
+# Lets nginx in front, or the bucket itself, send the bytes of a download.
+#
+# nginx (X-Accel-Redirect) drops the body of our answer and sends a file from an internal location
+# instead, or fetches it from the bucket at the URL that `BUCKET_HEADER` names. A client that
+# follows redirects can be sent to the bucket itself. Neither knows our validators, and they read
+# some Range headers differently, so we answer such requests ourselves. `deploy/nginx.conf` and
+# `deploy/nginx-bucket.conf` have nginx's side, with the headers it would drop.
+
+
+ACCEL_HEADER = "X-Accel-Redirect"
+BUCKET_HEADER = "X-Bucket-URL"
+
+_OURS_ALONE = ("If-Match", "If-Unmodified-Since")
+"""nginx and the bucket compare them with their own validators, which the client has never seen."""
+
+_NOT_ELSEWHERE = (*_OURS_ALONE, "If-None-Match", "If-Modified-Since", "If-Range")
+
+_PLAIN_RANGE = re.compile("bytes=([0-9]{1,18}-[0-9]{0,18}|-[0-9]{1,18})")
+"""A single range. For several, nginx sends overlapping bytes twice, and S3 sends none. nginx
+answers malformed ranges and numbers beyond 63 bits with 416. Garage wants the unit in lower case.
+"""
+
+
+def is_decided_alike(headers: Headers, *, has_range: bool) -> bool:
+    """Whether nginx or a bucket would answer these request headers as we do.
+
+    `has_range` says whether there is a Range that applies and can be satisfied.
+    """
+    if any(name in headers for name in _OURS_ALONE):
+        return False
+    asked = headers.get("Range")
+    return asked is None or (has_range and _PLAIN_RANGE.fullmatch(asked) is not None)
+
+
+def follows_redirects(headers: Headers, *, is_download: bool) -> bool:
+    """Whether the client may be redirected to another origin for a file.
+
+    Browsers mark downloads and opened links (Fetch Metadata), though not to sites without TLS. What
+    pages load, including films, has to come from our origin: their policies name no other, and a
+    player would go on using a signed URL after it expired. A client that sends conditions would
+    repeat them to the bucket, which has different validators.
+    """
+    if any(name in headers for name in _NOT_ELSEWHERE):
+        return False
+    mode = headers.get("Sec-Fetch-Mode")
+    return is_download if mode is None else mode == "navigate"
+
+
+# ---- answers -------------------------------------------------------------------------------------
+
+# The answer to GET and HEAD of anything stored: conditions, ranges, the headers of both.
+
+
+_CONDITIONS = {
+    f"HTTP_{name.upper().replace('-', '_')}": name
+    for name in (
+        *("If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since", "If-Range"),
+        "Range",
+    )
+}
+"""Request headers that decide what is sent, by their keys in the WSGI environment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Something that can be sent: its length in bytes, and what its headers say."""
+
+    length: int
+    content_type: str
+    validators: Validators
+    headers: Mapping[str, str]
+    """All other headers, for every status."""
+
+
+Send = Callable[[list[ByteRange], dict[str, str]], Response]
+"""Answers a GET with the spans asked for, none for everything, and with these headers."""
+
+
+def answer(stored: Stored, send: Send) -> Response:
+    """The response that the request's method and conditional headers ask for."""
+    environ = request.environ
+    conditions = {name: environ[key] for key, name in _CONDITIONS.items() if key in environ}
+    outcome = evaluate(conditions, stored.validators)
+    if outcome is Outcome.NOT_MODIFIED:
+        return Response(status=304, headers=stored.headers)
+    if outcome is Outcome.PRECONDITION_FAILED:
+        raise PreconditionFailed("The file is not the one the request is about.")
+    headers = {**stored.headers, "Content-Type": stored.content_type}
+    if request.method == "HEAD":
+        return Response(headers={**headers, "Content-Length": str(stored.length)})
+    return send(_requested_spans(conditions, stored), headers)
+
+
+def _requested_spans(conditions: Mapping[str, str], stored: Stored) -> list[ByteRange]:
+    if request.method != "GET" or not range_applies(conditions, stored.validators):
+        return []
+    try:
+        return requested_spans(conditions.get("Range"), stored.length)
+    except RangeNotSatisfiable as error:
+        raise RequestedRangeNotSatisfiable(stored.length) from error
+
+
+def send_span(
+    spans: list[ByteRange],
+    length: int,
+    headers: dict[str, str],
+    body: Callable[[ByteRange], Iterable[bytes]],
+) -> Response:
+    """One span, or all `length` bytes if there are none, from `body`."""
+    span = spans[0] if spans else ByteRange(0, length)
+    headers["Content-Length"] = str(span.length)
+    if spans:
+        headers["Content-Range"] = content_range(span, length)
+    status = 206 if spans else 200
+    return Response(body(span), status=status, headers=headers, direct_passthrough=True)
+
+
+# ---- blueprint -----------------------------------------------------------------------------------
+
 
 blueprint = Blueprint("delivery", __name__)
 

@@ -1,0 +1,289 @@
+"""How statements run: on the bare driver, several in one round trip, with locks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from threading import Condition, Event
+from typing import Any, Generic, TypeVar, cast
+
+from sqlalchemy import Column, Connection, Dialect, Insert, Select, Table, func, select, text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.base import Executable
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.elements import ClauseElement
+
+Convert = Callable[[Any], Any]
+
+
+def fetch(
+    connection: Connection, statement: Select[Any], values: Mapping[str, object]
+) -> list[tuple[Any, ...]]:
+    """All rows of a query, with the types of its columns.
+
+    Here and below, `statement` must live as long as the program; errors are SQLAlchemy's.
+    """
+    compiled = _compiled(statement, connection.dialect)
+    rows = _execute(connection, compiled, values).fetchall()
+    return [compiled.converted(row) for row in rows]
+
+
+def run(connection: Connection, statement: Executable, values: Mapping[str, object]) -> int:
+    """Run a statement that returns no rows; returns how many rows it changed."""
+    changed: int = _execute(connection, _compiled(statement, connection.dialect), values).rowcount
+    return changed
+
+
+def run_together(
+    connection: Connection, statement: Executable, values: Sequence[Mapping[str, object]]
+) -> list[int]:
+    """Run a statement with each of the values in one round trip; how many rows each changed.
+
+    For psycopg alone. On a connection for reading it is one transaction.
+    """
+    if len(values) == 1:  # A pipeline would cost a quarter more CPU.
+        return [run(connection, statement, values[0])]
+    compiled, driver = _compiled(statement, connection.dialect), connection.dialect.loaded_dbapi
+    cursor: Any = connection.connection.cursor()
+    try:
+        cursor.executemany(compiled.text, [*map(compiled.parameters, values)], returning=True)
+        changed = [cursor.rowcount]
+        while cursor.nextset():
+            changed.append(cursor.rowcount)
+    except driver.Error as error:
+        raise DBAPIError.instance(compiled.text, None, error, driver.Error) from error
+    return changed
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    """The text of a statement for one kind of database, and how its values are converted."""
+
+    text: str
+    inputs: Sequence[tuple[str, Convert | None]]
+    is_positional: bool
+    outputs: Sequence[tuple[int, Convert]]
+
+    def parameters(self, values: Mapping[str, object]) -> Any:
+        found = [
+            values[name] if convert is None else convert(values[name])
+            for name, convert in self.inputs
+        ]
+        if self.is_positional:
+            return found
+        return {name: value for (name, _), value in zip(self.inputs, found, strict=True)}
+
+    def converted(self, row: Sequence[Any]) -> tuple[Any, ...]:
+        cells = list(row)
+        for place, convert in self.outputs:
+            cells[place] = convert(cells[place])
+        return tuple(cells)
+
+
+def _execute(connection: Connection, compiled: _Compiled, values: Mapping[str, object]) -> Any:
+    driver = connection.dialect.loaded_dbapi
+    cursor = connection.connection.cursor()
+    try:
+        cursor.execute(compiled.text, compiled.parameters(values))
+    except driver.Error as error:
+        raise DBAPIError.instance(compiled.text, None, error, driver.Error) from error
+    return cursor
+
+
+@cache
+def _compiled(statement: ClauseElement, dialect: Dialect) -> _Compiled:
+    compiled = cast(SQLCompiler, statement.compile(dialect=dialect))
+    names = (compiled.positiontup if compiled.positional else list(compiled.binds)) or ()
+    types_in = [compiled.binds[name].type.dialect_impl(dialect) for name in names]
+    columns = statement.selected_columns if isinstance(statement, Select) else ()
+    types_out = [column.type.dialect_impl(dialect) for column in columns]
+    converts = [kind.result_processor(dialect, None) for kind in types_out]
+    return _Compiled(
+        text=str(compiled),
+        inputs=[
+            (name, kind.bind_processor(dialect)) for name, kind in zip(names, types_in, strict=True)
+        ],
+        is_positional=compiled.positional,
+        outputs=[(place, convert) for place, convert in enumerate(converts) if convert],
+    )
+
+
+# ---- shared updates ------------------------------------------------------------------------------
+
+# Updates that wait at the same time share one round trip and one commit on a server.
+#
+# The counterpart of SQLite's `group_commit.py`: a commit waits some milliseconds for the server's
+# disk, and updates that arrive meanwhile in the same process are sent together afterwards.
+#
+# Threads that record one chunk after another would form two batches, each waiting for the other's
+# commit. Therefore the threads of the last batch get a moment to come back before the next is sent.
+
+
+MOST_TOGETHER = 64
+"""Limit on the updates of one commit."""
+
+RETURN_SHARE = 0.25
+"""How long a batch waits for the threads of the last one, as a share of the time that one took.
+
+Of 16 threads, 13 to 15 then share each commit instead of 8; twice as long adds one more."""
+
+RETURN_SECONDS = 0.01
+"""The most a batch waits for them: a commit of more than 40 ms waited for more than the disk."""
+
+Change = TypeVar("Change")
+
+
+class _Waiting(Generic[Change]):
+    """A waiting change: `is_made` is set once it was tried, or `error` if its whole batch failed.
+
+    If its thread is woken with neither set, it should try the oldest changes itself.
+    """
+
+    __slots__ = ("change", "error", "is_made", "woken")
+
+    def __init__(self, change: Change) -> None:
+        self.change = change
+        self.is_made: bool | None = None
+        self.error: BaseException | None = None
+        self.woken = Event()
+
+
+class SharedUpdates(Generic[Change]):
+    """`make` tries several changes in one commit, and says of each whether it was made.
+
+    It must not wait for locks: that would block all others of the batch.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[Sequence[Change]], Sequence[bool]],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._make = make
+        self._clock = clock
+        self._waiting: list[_Waiting[Change]] = []
+        self._gathering = Condition()
+        self._is_busy = False
+        self._expected = 1
+        self._expected_until = 0.0
+
+    def make(self, change: Change) -> bool:
+        """Try a change, together with those of other waiting threads; whether it was made.
+
+        Raises what `make` raised for the whole batch.
+        """
+        own = _Waiting(change)
+        with self._gathering:
+            self._waiting.append(own)
+            is_first, self._is_busy = not self._is_busy, True
+            if len(self._waiting) == self._expected:
+                self._gathering.notify()
+        if not is_first:
+            own.woken.wait()
+        if own.is_made is None and own.error is None:
+            self._make_oldest()  # Our own is the oldest.
+        if own.error is not None:
+            raise own.error
+        return own.is_made is True
+
+    def _make_oldest(self) -> None:
+        taken = self._gathered()
+        began = self._clock()
+        try:
+            made = self._make([each.change for each in taken])
+        except BaseException as error:  # noqa: BLE001 - each waiting thread raises it
+            for each in taken:
+                each.error = error
+        else:
+            for each, is_made in zip(taken, made, strict=True):
+                each.is_made = is_made
+        ended = self._clock()
+        with self._gathering:  # The next ones begin before these go on.
+            self._expected = min(len(taken) + len(self._waiting), MOST_TOGETHER)
+            self._expected_until = ended + min((ended - began) * RETURN_SHARE, RETURN_SECONDS)
+            self._is_busy = bool(self._waiting)
+            if self._waiting:
+                self._waiting[0].woken.set()
+        for each in taken:
+            each.woken.set()
+
+    def _gathered(self) -> list[_Waiting[Change]]:
+        """Take the oldest changes, once the last batch's threads are back or their time is up."""
+        with self._gathering:
+            while len(self._waiting) < self._expected:
+                seconds = self._expected_until - self._clock()
+                if seconds <= 0:
+                    break
+                self._gathering.wait(seconds)
+            taken, self._waiting = self._waiting[:MOST_TOGETHER], self._waiting[MOST_TOGETHER:]
+        return taken
+
+
+# ---- inserts -------------------------------------------------------------------------------------
+
+# Inserts a row unless there is one with its key, in SQLite and in PostgreSQL.
+
+
+KNOWN_BY = "known_by"
+"""Key in a table's `info`: the unique columns that identify a row, if not the primary key."""
+
+
+class InsertUnlessKnown(Insert):
+    """Inserts a row unless there is one with the same key.
+
+    SQLite and PostgreSQL share the syntax. SQLAlchemy's class for each would import the whole
+    dialect.
+    """
+
+    inherit_cache = True
+
+
+@compiles(InsertUnlessKnown)
+def _unless_known(statement: Insert, compiler: SQLCompiler, **options: Any) -> str:
+    words: str = compiler.visit_insert(statement, **options)  # type: ignore[no-untyped-call]  # SQLAlchemy has no types here
+    table: Any = statement.table
+    columns = table.info.get(KNOWN_BY) or table.primary_key.columns.keys()
+    return f"{words} ON CONFLICT ({', '.join(columns)}) DO NOTHING"
+
+
+def insert_unless_known(connection: Connection, table: Table, row: Mapping[str, object]) -> bool:
+    """Insert a row unless there is one with the same key; whether it did."""
+    insert = InsertUnlessKnown(table).values(row).execution_options(preserve_rowcount=True)
+    return connection.execute(insert).rowcount == 1
+
+
+# ---- locks ---------------------------------------------------------------------------------------
+
+# Locks for transactions on a database server; SQLite has one writer at a time.
+#
+# Lock order: projects, people, members, keys, links, invitations. Two transactions that lock in
+# different orders deadlock, and PostgreSQL ends one of them after a second.
+
+
+def lock_row(connection: Connection, key: Column[str], value: str) -> bool:
+    """Block others from locking or changing this row until the transaction ends.
+
+    They may still insert rows that refer to it. False if there is no such row.
+    """
+    query = select(key).where(key == value).with_for_update(key_share=True)
+    return connection.execute(query).first() is not None
+
+
+def lock_table(connection: Connection, table: Table) -> None:
+    """Block others from changing the table until the transaction ends; they may read it."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text(f"LOCK TABLE {table.name} IN SHARE ROW EXCLUSIVE MODE"))
+
+
+def lock_name(connection: Connection, name: str) -> None:
+    """Block others from locking this name until the transaction ends.
+
+    Call it after all other locks, so that its holder never waits for a row lock.
+    """
+    if connection.dialect.name == "postgresql":
+        key = func.hashtextextended(name, 0)
+        connection.execute(select(func.pg_advisory_xact_lock(key)))
