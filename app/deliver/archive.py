@@ -24,7 +24,7 @@ from app.core.upload import Upload, parse_upload_id
 from app.deliver.bodies import COPIED_BYTES
 from app.http.access import requires
 from app.http.bodies import read_small_body
-from app.http.context import SENDING_KEY, Sending, current_scope, current_services
+from app.http.context import SENDING_KEY, Sending, ViewContext
 from app.uploads.library import VideoLibrary
 
 MAX_VIDEOS = 1000
@@ -41,10 +41,10 @@ blueprint = Blueprint("archive", __name__)
 
 @blueprint.post("/media/archive")
 @requires(Action.DOWNLOAD)
-def archive() -> Response:
+def archive(ctx: ViewContext) -> Response:
     """The videos that the form names, each in a field `id`, as a download."""
-    library, scope = current_services().library, current_scope()
-    videos = [library.get(scope, parse_upload_id(text)) for text in _ids()]
+    library, scope = ctx.services.library, ctx.scope
+    videos = [library.get(scope, parse_upload_id(text)) for text in _ids(ctx)]
     files = ArchiveBody(videos, library, request.environ.get(SENDING_KEY))
     response = Response(files, content_type="application/zip", direct_passthrough=True)
     response.content_length = files.length
@@ -54,10 +54,10 @@ def archive() -> Response:
     return response
 
 
-def _ids() -> list[str]:
+def _ids(ctx: ViewContext) -> list[str]:
     """The ids of the form, each once."""
     try:
-        form = read_small_body(MAX_FORM_BYTES).decode("ascii")
+        form = read_small_body(ctx, MAX_FORM_BYTES).decode("ascii")
         ids = list(dict.fromkeys(parse_qs(form, max_num_fields=MAX_VIDEOS).get("id", [])))
     except ValueError as error:
         raise InvalidRequest(f"The form must have 1 to {MAX_VIDEOS} fields `id`.") from error

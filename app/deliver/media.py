@@ -31,7 +31,10 @@ from app.deliver.conditional import (
     requested_spans,
 )
 from app.http.access import requires
-from app.http.context import current_caller, current_scope, current_services, note_upload
+from app.http.context import (
+    ViewContext,
+    note_upload,
+)
 from app.http.documents import plays_original
 from app.http.proxy import is_forwarded
 
@@ -169,29 +172,29 @@ has no origin to load the film from."""
 
 @blueprint.get("/media/<upload_id>")
 @requires(Action.WATCH)
-def media(upload_id: str) -> Response:
+def media(ctx: ViewContext, upload_id: str) -> Response:
     """The bytes of a video, or the parts that a Range header asks for."""
     is_download = _is_download()
-    caller = current_caller()
-    scope = scope_of(caller, Action.DOWNLOAD) if is_download else current_scope()
-    video = note_upload(current_services().library.get(scope, parse_upload_id(upload_id)))
+    caller = ctx.caller
+    scope = scope_of(caller, Action.DOWNLOAD) if is_download else ctx.scope
+    video = note_upload(ctx.services.library.get(scope, parse_upload_id(upload_id)))
     if not caller.can_download:
-        _require_player_needs(video)
+        _require_player_needs(ctx, video)
     content_type = video.content_type
     validators = _validators(video, content_type)
     headers = _file_headers(
         video.filename, validators, can_play=content_type != OPAQUE, is_download=is_download
     )
     stored = Stored(video.known_length, content_type, validators, headers)
-    return answer(stored, lambda spans, headers: _send(video, spans, headers))
+    return answer(stored, lambda spans, headers: _send(ctx, video, spans, headers))
 
 
 def _is_download() -> bool:
     return bool(request.query_string) and "download" in request.args
 
 
-def _require_player_needs(video: Upload) -> None:
-    (playback,) = current_services().media.library.playbacks([video])
+def _require_player_needs(ctx: ViewContext, video: Upload) -> None:
+    (playback,) = ctx.services.media.library.playbacks([video])
     if not plays_original(video, playback):
         raise NotAllowed("This video is only to be watched.")
 
@@ -206,26 +209,28 @@ def _validators(video: Upload, content_type: str) -> Validators:
     return Validators(f"{video.id}-{content_type}", published_at.replace(microsecond=0))
 
 
-def _send(video: Upload, spans: list[ByteRange], headers: dict[str, str]) -> Response:
+def _send(
+    ctx: ViewContext, video: Upload, spans: list[ByteRange], headers: dict[str, str]
+) -> Response:
     if is_decided_alike(request.headers, has_range=bool(spans)):
-        settings = current_services().settings
+        settings = ctx.services.settings
         if settings.accel_redirect and is_forwarded(request.environ):
-            return _leave_to_nginx(video, headers)
+            return _leave_to_nginx(ctx, video, headers)
         may_go = follows_redirects(request.headers, is_download=_is_download())
-        if settings.direct_downloads and may_go and (url := _signed_url(video, headers)):
+        if settings.direct_downloads and may_go and (url := _signed_url(ctx, video, headers)):
             return _redirect(url)
     if len(spans) > 1:
-        return _send_parts(video, spans, headers)
-    return send_span(spans, video.known_length, headers, lambda span: _body(video, span))
+        return _send_parts(ctx, video, spans, headers)
+    return send_span(spans, video.known_length, headers, lambda span: _body(ctx, video, span))
 
 
-def _leave_to_nginx(video: Upload, headers: dict[str, str]) -> Response:
-    if url := _signed_url(video, headers):
+def _leave_to_nginx(ctx: ViewContext, video: Upload, headers: dict[str, str]) -> Response:
+    if url := _signed_url(ctx, video, headers):
         headers[BUCKET_HEADER] = url
     else:
-        current_services().library.hand_over(video)
+        ctx.services.library.hand_over(video)
     del headers["Accept-Ranges"]  # nginx adds its own.
-    headers[ACCEL_HEADER] = current_services().settings.accel_redirect + video.id
+    headers[ACCEL_HEADER] = ctx.services.settings.accel_redirect + video.id
     return Response(headers=headers)
 
 
@@ -235,16 +240,18 @@ def _redirect(url: str) -> Response:
     return Response(status=302, headers=headers)
 
 
-def _signed_url(video: Upload, headers: Mapping[str, str]) -> str | None:
-    return current_services().library.signed_url(
+def _signed_url(ctx: ViewContext, video: Upload, headers: Mapping[str, str]) -> str | None:
+    return ctx.services.library.signed_url(
         video,
         content_type=headers["Content-Type"],
         disposition=headers["Content-Disposition"],
     )
 
 
-def _send_parts(video: Upload, spans: list[ByteRange], headers: dict[str, str]) -> Response:
-    file = current_services().library.open(video, spans[0])
+def _send_parts(
+    ctx: ViewContext, video: Upload, spans: list[ByteRange], headers: dict[str, str]
+) -> Response:
+    file = ctx.services.library.open(video, spans[0])
     layout = Layout(spans, video.known_length, headers["Content-Type"])
     headers["Content-Type"] = f"multipart/byteranges; boundary={layout.boundary}"
     headers["Content-Length"] = str(layout.content_length)
@@ -252,8 +259,8 @@ def _send_parts(video: Upload, spans: list[ByteRange], headers: dict[str, str]) 
     return Response(body, status=206, headers=headers, direct_passthrough=True)
 
 
-def _body(video: Upload, span: ByteRange) -> Iterable[bytes]:
-    return span_body(request.environ, current_services().library.open(video, span), span)
+def _body(ctx: ViewContext, video: Upload, span: ByteRange) -> Iterable[bytes]:
+    return span_body(request.environ, ctx.services.library.open(video, span), span)
 
 
 @lru_cache(maxsize=256)

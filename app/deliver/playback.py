@@ -21,7 +21,7 @@ from app.deliver.bodies import pieces_body, span_body
 from app.deliver.conditional import Validators
 from app.deliver.media import Stored, answer, content_disposition, send_span
 from app.http.access import requires
-from app.http.context import current_scope, current_services, note_upload
+from app.http.context import ViewContext, note_upload
 from app.ingest.gunicorn_socket.connection import has_left
 from app.video.serve.library import (
     CONTENT_TYPES,
@@ -49,94 +49,96 @@ PLAYLIST = "application/vnd.apple.mpegurl"
 
 @blueprint.get("/play.mp4")
 @requires(Action.WATCH)
-def play(upload_id: str) -> Response:
+def play(ctx: ViewContext, upload_id: str) -> Response:
     """The film as an MP4 file that starts to play at once."""
-    video = _video(upload_id)
-    return _send_virtual(_films().play_file(video), "video/mp4")
+    video = _video(ctx, upload_id)
+    return _send_virtual(_films(ctx).play_file(video), "video/mp4")
 
 
 @blueprint.get("/hls/master.m3u8")
 @requires(Action.WATCH)
-def master(upload_id: str) -> Response:
+def master(ctx: ViewContext, upload_id: str) -> Response:
     """The playlist of all qualities, sound tracks and subtitles."""
-    video = _video(upload_id)
-    return _playlist(_playlists().master(video, _renditions().rungs(video), _subtitles(video)))
+    video = _video(ctx, upload_id)
+    return _playlist(
+        _playlists(ctx).master(video, _renditions(ctx).rungs(video), _subtitles(ctx, video))
+    )
 
 
 @blueprint.get("/hls/<stream>/index.m3u8")
 @requires(Action.WATCH)
-def playlist(upload_id: str, stream: str) -> Response:
+def playlist(ctx: ViewContext, upload_id: str, stream: str) -> Response:
     """The segments of one stream."""
-    return _playlist(_playlists().of_stream(_video(upload_id), stream))
+    return _playlist(_playlists(ctx).of_stream(_video(ctx, upload_id), stream))
 
 
 @blueprint.get("/hls/subs-<text>/index.m3u8")
 @requires(Action.WATCH)
-def subtitles_playlist(upload_id: str, text: str) -> Response:
+def subtitles_playlist(ctx: ViewContext, upload_id: str, text: str) -> Response:
     """The playlist of subtitles, which are one file."""
-    video = _video(upload_id)
-    found = next((each for each in _subtitles(video) if each.name == f"subs-{text}"), None)
+    video = _video(ctx, upload_id)
+    found = next((each for each in _subtitles(ctx, video) if each.name == f"subs-{text}"), None)
     if found is None:
         raise NotMade("The film has no such subtitles.")
-    return _playlist(_playlists().of_subtitles(video.id, found))
+    return _playlist(_playlists(ctx).of_subtitles(video.id, found))
 
 
 @blueprint.get("/hls/<stream>/<int:number>.m4s")
 @requires(Action.WATCH)
-def segment(upload_id: str, stream: str, number: int) -> Response:
+def segment(ctx: ViewContext, upload_id: str, stream: str, number: int) -> Response:
     """One segment; they are counted from 1."""
-    found = _films().segment(_video(upload_id), stream, number)
+    found = _films(ctx).segment(_video(ctx, upload_id), stream, number)
     return _send_virtual(found, "video/iso.segment")
 
 
 @blueprint.get("/hls/<stream>/init.mp4")
 @requires(Action.WATCH)
-def initialization(upload_id: str, stream: str) -> Response:
+def initialization(ctx: ViewContext, upload_id: str, stream: str) -> Response:
     """What a player needs before the first segment of a stream."""
-    found = _films().initialization(_video(upload_id), stream)
+    found = _films(ctx).initialization(_video(ctx, upload_id), stream)
     return _send_made(found, "video/mp4")
 
 
 @blueprint.get("/hls/<int:quality>/index.m3u8")
 @requires(Action.WATCH)
-def rung_playlist(upload_id: str, quality: int) -> Response:
+def rung_playlist(ctx: ViewContext, upload_id: str, quality: int) -> Response:
     """The segments of the picture in another quality."""
-    return _playlist(_renditions().playlist(_video(upload_id), quality))
+    return _playlist(_renditions(ctx).playlist(_video(ctx, upload_id), quality))
 
 
 @blueprint.get("/hls/<int:quality>/<int:number>.m4s")
 @requires(Action.WATCH)
-def rung_segment(upload_id: str, quality: int, number: int) -> Response:
+def rung_segment(ctx: ViewContext, upload_id: str, quality: int, number: int) -> Response:
     """One of them, once it is made; they are counted from 1."""
-    found = _renditions().segment(_video(upload_id), quality, number, _is_awaited)
+    found = _renditions(ctx).segment(_video(ctx, upload_id), quality, number, _is_awaited)
     return _send_made(found, "video/iso.segment")
 
 
 @blueprint.get("/hls/<int:quality>/init.mp4")
 @requires(Action.WATCH)
-def rung_initialization(upload_id: str, quality: int) -> Response:
+def rung_initialization(ctx: ViewContext, upload_id: str, quality: int) -> Response:
     """What a player needs before the first of them."""
-    found = _renditions().initialization(_video(upload_id), quality, _is_awaited)
+    found = _renditions(ctx).initialization(_video(ctx, upload_id), quality, _is_awaited)
     return _send_made(found, "video/mp4")
 
 
 @blueprint.get("/renditions/<int:quality>.mp4")
 @requires(Action.DOWNLOAD)
-def rendition(upload_id: str, quality: int) -> Response:
+def rendition(ctx: ViewContext, upload_id: str, quality: int) -> Response:
     """The whole film in another quality, to be downloaded."""
-    video = _video(upload_id)
+    video = _video(ctx, upload_id)
     filename = f"{PurePosixPath(video.filename).stem} {quality}p.mp4"
     disposition = content_disposition(filename, is_attachment=True)
-    found = _renditions().file(video, quality)
+    found = _renditions(ctx).file(video, quality)
     return _send_made(found, "video/mp4", {"Content-Disposition": disposition})
 
 
 @blueprint.get("/subs-<string(length=32):text_id>.vtt")
 @requires(Action.WATCH)
-def subtitles_beside(upload_id: str, text_id: str) -> Response:
+def subtitles_beside(ctx: ViewContext, upload_id: str, text_id: str) -> Response:
     """Subtitles that came in a file of their own."""
-    files = current_services().media.text_files
-    text = files.as_webvtt(_video(upload_id), parse_upload_id(text_id))
+    files = ctx.services.media.text_files
+    text = files.as_webvtt(_video(ctx, upload_id), parse_upload_id(text_id))
     response = _text(text, CONTENT_TYPES["vtt"])
     response.add_etag()
     response.make_conditional(request.environ)
@@ -145,30 +147,30 @@ def subtitles_beside(upload_id: str, text_id: str) -> Response:
 
 @blueprint.get("/<name>")
 @requires(Action.WATCH)
-def made(upload_id: str, name: str) -> Response:
+def made(ctx: ViewContext, upload_id: str, name: str) -> Response:
     """A picture, subtitles, or the like."""
-    found = _films().made(_video(upload_id), name)
+    found = _films(ctx).made(_video(ctx, upload_id), name)
     return _send_made(found, found.content_type)
 
 
-def _films() -> MediaLibrary:
-    return current_services().media.library
+def _films(ctx: ViewContext) -> MediaLibrary:
+    return ctx.services.media.library
 
 
-def _playlists() -> Playlists:
-    return current_services().media.playlists
+def _playlists(ctx: ViewContext) -> Playlists:
+    return ctx.services.media.playlists
 
 
-def _renditions() -> Renditions:
-    return current_services().media.renditions
+def _renditions(ctx: ViewContext) -> Renditions:
+    return ctx.services.media.renditions
 
 
-def _subtitles(video: Upload) -> list[Subtitles]:
+def _subtitles(ctx: ViewContext, video: Upload) -> list[Subtitles]:
     """Those of a film, and beside it; none while it arrives."""
     if video.state is not UploadState.COMPLETE:
         return []
-    (view,) = _films().playbacks([video])
-    beside = current_services().media.text_files.of(video)
+    (view,) = _films(ctx).playbacks([video])
+    beside = ctx.services.media.text_files.of(video)
     return [*subtitles_of(view), *(text.subtitles for text in beside)]
 
 
@@ -176,8 +178,8 @@ def _is_awaited() -> bool:
     return not has_left(request.environ)
 
 
-def _video(upload_id: str) -> Upload:
-    return note_upload(_films().watched(current_scope(), parse_upload_id(upload_id)))
+def _video(ctx: ViewContext, upload_id: str) -> Upload:
+    return note_upload(_films(ctx).watched(ctx.scope, parse_upload_id(upload_id)))
 
 
 def _playlist(text: str) -> Response:

@@ -6,8 +6,9 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import wraps
 from threading import Lock, Thread
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from flask import Flask, Request, g
 from werkzeug.exceptions import NotFound
@@ -17,7 +18,7 @@ from app.access.services import IdentityServices
 from app.core.access import LOCAL, NOBODY, Action, Caller, CallerKind, Scope, scope_of
 from app.core.errors import EntryNotFound, NotAllowed, UploadError
 from app.http import origins, session_cookie
-from app.http.context import SENDING_KEY, Sending, current_services
+from app.http.context import SENDING_KEY, Sending, ViewContext, current_services, view_context
 from app.http.mounts import LINK_KEY
 from app.http.proxy import came_directly
 from app.ingest.gunicorn_socket.connection import break_off
@@ -31,6 +32,8 @@ from app.ingest.slots import SAFE_METHODS
 
 
 View = TypeVar("View", bound=Callable[..., Any])
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _RULE = "access_rule"
 
@@ -52,15 +55,27 @@ class MissingRule(TypeError):
 
 def requires(
     action: Action, *, is_below_links: bool = False, is_counted: bool = True
-) -> Callable[[View], View]:
-    """Declares what callers of a view must be allowed to do; stands between route and view."""
+) -> Callable[[Callable[Concatenate[ViewContext, P], R]], Callable[P, R]]:
+    """Declares what callers of a view must be allowed to do; stands between route and view.
+
+    The view is called with the context of the request as its first argument.
+    """
     rule = AccessRule(action=action, is_below_links=is_below_links, is_counted=is_counted)
 
-    def declare(view: View) -> View:
-        setattr(view, _RULE, rule)
-        return view
+    def declare(view: Callable[Concatenate[ViewContext, P], R]) -> Callable[P, R]:
+        @wraps(view)
+        def with_context(*args: P.args, **kwargs: P.kwargs) -> R:
+            return view(view_context(), *args, **kwargs)
+
+        return with_rule(with_context, rule)
 
     return declare
+
+
+def with_rule(view: View, rule: AccessRule) -> View:
+    """The view, which takes no context, with its rule: for views that are not ours."""
+    setattr(view, _RULE, rule)
+    return view
 
 
 def rules_of(app: Flask) -> Mapping[str, AccessRule]:

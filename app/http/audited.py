@@ -20,10 +20,11 @@ from app.core.errors import InvalidRequest
 from app.core.lifecycle import UploadState
 from app.core.moments import parse_instant
 from app.core.upload import Upload
-from app.http.context import current_caller, current_scope, current_services
+from app.http.context import ViewContext
 
 
 def audited(
+    ctx: ViewContext,
     action: AuditAction,
     subject: str = "",
     *,
@@ -38,10 +39,10 @@ def audited(
     concerns the server, as some actions always do. `caller` is by default who sends the request:
     name another after a sign-in. `details` hold no secrets.
     """
-    caller = caller or current_caller()
+    caller = caller or ctx.caller
     is_of_server |= action in OF_SERVER
     of_project = None if is_of_server else project or caller.project or None
-    current_services().identity.audit.note(
+    ctx.services.identity.audit.note(
         action,
         subject,
         caller=caller,
@@ -51,9 +52,10 @@ def audited(
     )
 
 
-def audit_rename(video: Upload, filename: str) -> None:
+def audit_rename(ctx: ViewContext, video: Upload, filename: str) -> None:
     """Note that a video has a new name."""
     audited(
+        ctx,
         AuditAction.VIDEO_RENAMED,
         f"video:{video.id}",
         project=video.owner,
@@ -62,25 +64,28 @@ def audit_rename(video: Upload, filename: str) -> None:
     )
 
 
-def audit_removal(upload: Upload) -> None:
+def audit_removal(ctx: ViewContext, upload: Upload) -> None:
     """Note that a video was deleted, or an upload cancelled by somebody who has not sent it."""
     if upload.state is UploadState.COMPLETE:
         action, subject = AuditAction.VIDEO_DELETED, f"video:{upload.id}"
-    elif upload.sender != current_caller().sender:
+    elif upload.sender != ctx.caller.sender:
         action, subject = AuditAction.UPLOAD_CANCELLED, f"upload:{upload.id}"
     else:
         return
-    audited(action, subject, project=upload.owner, filename=upload.filename, sender=upload.sender)
+    audited(
+        ctx, action, subject, project=upload.owner, filename=upload.filename, sender=upload.sender
+    )
 
 
-def audited_member(action: AuditAction, member: Member) -> None:
+def audited_member(ctx: ViewContext, action: AuditAction, member: Member) -> None:
     """Note what was done to a member of the request's project."""
-    audited(action, f"person:{member.person_id}", email=member.email, role=member.role)
+    audited(ctx, action, f"person:{member.person_id}", email=member.email, role=member.role)
 
 
-def audited_removal(member: Member, ended: Ended) -> None:
+def audited_removal(ctx: ViewContext, member: Member, ended: Ended) -> None:
     """Note that somebody is no longer a member, and what has ended with that."""
     audited(
+        ctx,
         AuditAction.MEMBER_REMOVED,
         f"person:{member.person_id}",
         email=member.email,
@@ -89,9 +94,12 @@ def audited_removal(member: Member, ended: Ended) -> None:
     )
 
 
-def audited_joining(invitation: Invitation, caller: Caller, *, email: str) -> None:
+def audited_joining(
+    ctx: ViewContext, invitation: Invitation, caller: Caller, *, email: str
+) -> None:
     """Note who has joined, and which address was invited: any account may take the link."""
     audited(
+        ctx,
         AuditAction.MEMBER_ADDED,
         caller.actor,
         project=invitation.project_id,
@@ -103,9 +111,10 @@ def audited_joining(invitation: Invitation, caller: Caller, *, email: str) -> No
     )
 
 
-def audited_withdrawal(invitation: Invitation) -> None:
+def audited_withdrawal(ctx: ViewContext, invitation: Invitation) -> None:
     """Note that a link works no longer by which somebody would have joined."""
     audited(
+        ctx,
         AuditAction.INVITATION_REMOVED,
         project=invitation.project_id,
         is_of_server=invitation.project_id is None,
@@ -114,9 +123,10 @@ def audited_withdrawal(invitation: Invitation) -> None:
     )
 
 
-def audited_end(project: Project, ended: Mapping[str, int]) -> None:
+def audited_end(ctx: ViewContext, project: Project, ended: Mapping[str, int]) -> None:
     """Note that a project was deleted, and how much of each kind has ended with it."""
     audited(
+        ctx,
         AuditAction.PROJECT_REMOVED,
         f"project:{project.id}",
         project=project.id,
@@ -128,9 +138,10 @@ def audited_end(project: Project, ended: Mapping[str, int]) -> None:
     )
 
 
-def audited_webhook(action: AuditAction, webhook: Webhook) -> None:
+def audited_webhook(ctx: ViewContext, action: AuditAction, webhook: Webhook) -> None:
     """Note what was done to a webhook; of its URL only the host, for some URLs are secrets."""
     audited(
+        ctx,
         action,
         f"webhook:{webhook.id}",
         project=webhook.project_id,
@@ -140,7 +151,7 @@ def audited_webhook(action: AuditAction, webhook: Webhook) -> None:
     )
 
 
-def wanted_entries() -> AuditFilter:
+def wanted_entries(ctx: ViewContext) -> AuditFilter:
     """The entries that a request asks for, of those it may see; raises `InvalidRequest`.
 
     An empty parameter is none: forms send them so. Administrators may name a project.
@@ -151,7 +162,7 @@ def wanted_entries() -> AuditFilter:
     except ValueError as error:
         raise InvalidRequest("The audit log has no such action.") from error
     return AuditFilter(
-        project_id=current_scope().whole() or request.args.get("project") or None,
+        project_id=ctx.scope.whole() or request.args.get("project") or None,
         action=wanted_action,
         actor=request.args.get("actor") or None,
         since=_moment("since"),
@@ -167,9 +178,9 @@ def _moment(name: str) -> datetime | None:
     return moment
 
 
-def note_ended(person: Person, ended: Mapping[str, Ended], change: str) -> None:
+def note_ended(ctx: ViewContext, person: Person, ended: Mapping[str, Ended], change: str) -> None:
     """Note in the audit log of each project what has ended there with a change of the person."""
-    audit = current_services().identity.audit
+    audit = ctx.services.identity.audit
     audit.note_ended(
-        person, ended, change=change, caller=current_caller(), address=request.remote_addr or ""
+        person, ended, change=change, caller=ctx.caller, address=request.remote_addr or ""
     )

@@ -13,7 +13,7 @@ from flask import request
 from app.core.access import counted_as
 from app.core.errors import ChunkMismatch, InvalidRequest, TooLarge
 from app.core.numbers import parse_bounded
-from app.http.context import current_caller, current_services
+from app.http.context import ViewContext
 from app.ingest.copy import BodyLimits, Pace
 from app.ingest.form import FormReader
 from app.ingest.gunicorn_socket.connection import timed_input
@@ -37,7 +37,7 @@ _REQUIRED = object()
 T = TypeVar("T")
 
 
-def open_body(expected_length: int | None = None) -> BodySource:
+def open_body(ctx: ViewContext, expected_length: int | None = None) -> BodySource:
     """The request's body; every call returns the same source.
 
     `expected_length` is the length stated elsewhere in the request; raises `ChunkMismatch` before
@@ -50,28 +50,30 @@ def open_body(expected_length: int | None = None) -> BodySource:
                 f"The body has {length} bytes, but the chunk should have {expected_length}."
             )
         source = take_over(request.environ, expected_length)
-        request.environ[SOURCE_KEY] = _paced(source or _read_stream(length, expected_length))
+        request.environ[SOURCE_KEY] = _paced(
+            ctx, source or _read_stream(ctx, length, expected_length)
+        )
     return cast(BodySource, request.environ[SOURCE_KEY])
 
 
-def _paced(source: BodySource) -> BodySource:
+def _paced(ctx: ViewContext, source: BodySource) -> BodySource:
     """The body itself where the line has no limits."""
-    line = current_services().line
+    line = ctx.services.line
     if line is None:
         return source
     address = request.environ.get("REMOTE_ADDR", "")
-    return paced(source, line, counted_as(current_caller(), address))
+    return paced(source, line, counted_as(ctx.caller, address))
 
 
-def open_form() -> FormReader:
+def open_form(ctx: ViewContext) -> FormReader:
     """The request's multipart body; raises `MalformedBody` without a usable boundary."""
-    settings = current_services().settings
+    settings = ctx.services.settings
     limits = BodyLimits(settings.body_idle_seconds, settings.min_bytes_per_second)
-    return FormReader(open_body(), parse_boundary(request.content_type or ""), limits)
+    return FormReader(open_body(ctx), parse_boundary(request.content_type or ""), limits)
 
 
-def _read_stream(length: int | None, expected_length: int | None) -> StreamSource:
-    idle_seconds = current_services().settings.body_idle_seconds
+def _read_stream(ctx: ViewContext, length: int | None, expected_length: int | None) -> StreamSource:
+    idle_seconds = ctx.services.settings.body_idle_seconds
     stream = timed_input(request.environ, request.stream, idle_seconds)
     is_chunked = request.headers.get("Transfer-Encoding", "").lower() == "chunked"
     if is_chunked:
@@ -79,9 +81,9 @@ def _read_stream(length: int | None, expected_length: int | None) -> StreamSourc
     return StreamSource(stream, length or 0)
 
 
-def read_small_body(limit: int) -> bytes:
+def read_small_body(ctx: ViewContext, limit: int) -> bytes:
     """The whole body of at most `limit` bytes; raises `TooLarge` and what a source raises."""
-    source, pace = open_body(), Pace(SMALL_BODY_LIMITS)
+    source, pace = open_body(ctx), Pace(SMALL_BODY_LIMITS)
     buffer, filled = memoryview(bytearray(limit + 1)), 0
     while (count := source.readinto(buffer[filled:])) != 0:
         pace.saw(count or 0)
@@ -91,25 +93,25 @@ def read_small_body(limit: int) -> bytes:
     return bytes(buffer[:filled])
 
 
-def form_fields(limit: int = MAX_FORM_BYTES) -> dict[str, str]:
+def form_fields(ctx: ViewContext, limit: int = MAX_FORM_BYTES) -> dict[str, str]:
     """The fields of a form without files; raises `InvalidRequest` or `TooLarge`.
 
     Of a field that is there several times, the last one counts.
     """
     if request.mimetype != "application/x-www-form-urlencoded":
         raise InvalidRequest("The body is not a form (application/x-www-form-urlencoded).")
-    text = read_small_body(limit).decode("utf-8", "replace")
+    text = read_small_body(ctx, limit).decode("utf-8", "replace")
     try:
         return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS))
     except ValueError as error:
         raise InvalidRequest("The form has too many fields.") from error
 
 
-def json_object() -> dict[str, Any]:
+def json_object(ctx: ViewContext) -> dict[str, Any]:
     """The request's body as an object; raises `InvalidRequest` or `TooLarge`."""
     if (request.content_length or 0) > MAX_JSON_BYTES:
         raise TooLarge(f"The JSON body is over {MAX_JSON_BYTES} bytes.")
-    text = read_small_body(MAX_JSON_BYTES)
+    text = read_small_body(ctx, MAX_JSON_BYTES)
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import secrets
+from dataclasses import dataclass
 from typing import Protocol, cast
 
 from flask import Flask, Request, Response, current_app, g, request
 
-from app.core.access import Caller, Scope
+from app.core.access import NOBODY, Action, Caller, Scope, scope_of
 from app.core.upload import Upload
+from app.db.context import RequestContext
 from app.http.services import Services
 
 REQUEST_ID_KEY = "sluice.request_id"
@@ -36,6 +38,31 @@ class Sending(Protocol):
     def ended(self, count: int) -> None:
         """The server has sent `count` bytes, whether or not that was all."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewContext(RequestContext):
+    """What a view is given by `requires`: the request's context, and the services."""
+
+    services: Services
+
+
+def view_context() -> ViewContext:
+    """The context of the current request; before anyone is let in, that of nobody."""
+    services = current_services()
+    context = services.context
+    caller: Caller = g.get("caller", NOBODY)
+    scope: Scope = g.scope if "scope" in g else scope_of(NOBODY, Action.VISIT)
+    return ViewContext(
+        database=context.database,
+        clock=context.clock,
+        new_id=context.new_id,
+        settings=context.settings,
+        caller=caller,
+        scope=scope,
+        address=request.remote_addr or "",
+        services=services,
+    )
 
 
 def current_services() -> Services:

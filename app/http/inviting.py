@@ -9,7 +9,7 @@ from app.access.records.projects import Member
 from app.core.access import Role
 from app.core.audit import AuditAction
 from app.http.audited import audited, audited_member
-from app.http.context import current_caller, current_services
+from app.http.context import ViewContext
 from app.http.proxy import absolute_url
 
 
@@ -27,16 +27,17 @@ class NewLink:
     warning: str = ""
 
 
-def invite(email: str, *, project_id: str | None, role: Role | None) -> NewLink:
+def invite(ctx: ViewContext, email: str, *, project_id: str | None, role: Role | None) -> NewLink:
     """A link by which whoever has that address joins the project, or the server alone.
 
     Raises `InvalidField`, `TooManyRequests`.
     """
-    email, identity = clean_email(email), current_services().identity
-    by = current_caller().sender
-    count_mail(project_id)
+    email, identity = clean_email(email), ctx.services.identity
+    by = ctx.caller.sender
+    count_mail(ctx, project_id)
     code = identity.invitations.to_join(email, by=by, project_id=project_id, role=role)
     audited(
+        ctx,
         AuditAction.INVITATION_MADE,
         project=project_id,
         is_of_server=project_id is None,
@@ -45,30 +46,32 @@ def invite(email: str, *, project_id: str | None, role: Role | None) -> NewLink:
     )
     url = absolute_url("invitations.join", code=code)
     text = f"You are invited to Sluice. Open this link within a week to join:\n\n{url}\n"
-    return send_link(email, url, subject="An invitation to Sluice", text=text)
+    return send_link(ctx, email, url, subject="An invitation to Sluice", text=text)
 
 
-def add_by_administrator(project_id: str, email: str, role: Role) -> Member | None:
+def add_by_administrator(
+    ctx: ViewContext, project_id: str, email: str, role: Role
+) -> Member | None:
     """The new member, if an administrator of the server adds somebody who has an account.
 
     Everybody else can only invite. Raises `InvalidField`.
     """
-    if not current_caller().is_admin:
+    if not ctx.caller.is_admin:
         return None
-    added = current_services().identity.projects.add_member(project_id, email, role)
+    added = ctx.services.identity.projects.add_member(project_id, email, role)
     if added is not None:
-        audited_member(AuditAction.MEMBER_ADDED, added)
+        audited_member(ctx, AuditAction.MEMBER_ADDED, added)
     return added
 
 
-def count_mail(project_id: str | None = None) -> None:
+def count_mail(ctx: ViewContext, project_id: str | None = None) -> None:
     """Count a message that the caller is about to send; raises `TooManyRequests`."""
-    identity = current_services().identity
+    identity = ctx.services.identity
     if identity.mail.is_on:
-        identity.mail_limits.count(current_caller().sender, project_id)
+        identity.mail_limits.count(ctx.caller.sender, project_id)
 
 
-def send_link(email: str, url: str, *, subject: str, text: str) -> NewLink:
+def send_link(ctx: ViewContext, email: str, url: str, *, subject: str, text: str) -> NewLink:
     """The link, sent by mail if there is mail."""
-    was_mailed = current_services().identity.mail.send(email, subject=subject, text=text)
+    was_mailed = ctx.services.identity.mail.send(email, subject=subject, text=text)
     return NewLink(email, url, text, was_mailed, mixed_alphabets(email))

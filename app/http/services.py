@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from app.access.request_rate import RequestRate
 from app.access.services import IdentityServices
 from app.access.video_expiry import VideoExpiry
+from app.db.context import Context
 from app.db.engine import Database
 from app.db.minute_counts import MinuteCounts
 from app.db.nodes import NodeRecords
@@ -42,6 +43,7 @@ class Services:
     """What the web application and the workers run on."""
 
     settings: Settings
+    context: Context
     uploads: UploadService
     chunks: Chunks
     direct: DirectUploads | None

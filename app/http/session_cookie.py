@@ -18,7 +18,7 @@ from app.access.single_use import LIFETIME
 from app.core.access import Caller, CallerKind
 from app.core.audit import AuditAction
 from app.http.audited import audited
-from app.http.context import current_caller, current_services
+from app.http.context import ViewContext
 
 NAME = "sluice"
 SECURE_PREFIX = "__Host-"
@@ -43,9 +43,11 @@ def value_in(environ: dict[str, Any], name: str = NAME) -> str:
     return parse_cookie(cookies).get(_name(name, environ["wsgi.url_scheme"]), "")
 
 
-def begin_session(request: Request, response: Response, person: Person, *, method: str) -> Response:
+def begin_session(
+    ctx: ViewContext, request: Request, response: Response, person: Person, *, method: str
+) -> Response:
     """The response, with the cookies of a new session; that which the browser had has ended."""
-    environ, identity = request.environ, current_services().identity
+    environ, identity = request.environ, ctx.services.identity
     cookie = identity.sessions.begin(
         person,
         method,
@@ -54,7 +56,7 @@ def begin_session(request: Request, response: Response, person: Person, *, metho
         replaces=value_in(environ),
     )
     caller = Caller(kind=CallerKind.PERSON, id=person.id, name=person.name)
-    audited(AuditAction.SESSION_BEGAN, f"person:{person.id}", caller=caller, method=method)
+    audited(ctx, AuditAction.SESSION_BEGAN, f"person:{person.id}", caller=caller, method=method)
     set_cookie(request, response, identity.sign_in.remember(person), DEVICE)
     return set_cookie(request, response, cookie)
 
@@ -69,11 +71,11 @@ def set_mark(request: Request, response: Response, mark: str) -> Response:
     return set_cookie(request, response, mark, BROWSER, seconds=int(LIFETIME.total_seconds()))
 
 
-def end_session(request: Request, response: Response) -> Response:
+def end_session(ctx: ViewContext, request: Request, response: Response) -> Response:
     """The response, with the session of the browser ended and its cookie removed."""
     if cookie := value_in(request.environ):
-        current_services().identity.sessions.end(cookie)
-        audited(AuditAction.SESSION_ENDED, current_caller().actor)
+        ctx.services.identity.sessions.end(cookie)
+        audited(ctx, AuditAction.SESSION_ENDED, ctx.caller.actor)
     response.headers["Clear-Site-Data"] = '"cache"'  # Posters and films too.
     return set_cookie(request, response, "")
 

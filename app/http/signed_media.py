@@ -13,17 +13,17 @@ import time
 from urllib.parse import quote
 
 from app.core.upload import Upload
-from app.http.context import current_services
+from app.http.context import ViewContext
 
 PERIOD_SECONDS = 600
 """URLs change this often, and are good for one to two such periods."""
 
 
-def signed_media(video: Upload, path: str, *, is_download: bool = False) -> str:
+def signed_media(ctx: ViewContext, video: Upload, path: str, *, is_download: bool = False) -> str:
     """The URL of a video's bytes, signed if the operator has set that up."""
     question = "?download" if is_download else ""
-    secret = current_services().settings.secure_link_secret
-    if not secret or not current_services().library.hand_over(video):
+    secret = ctx.services.settings.secure_link_secret
+    if not secret or not ctx.services.library.hand_over(video):
         return path + question
     name = quote(video.filename.rpartition("/")[2], safe="") if is_download else ""
     expires = (int(time.time()) // PERIOD_SECONDS + 2) * PERIOD_SECONDS

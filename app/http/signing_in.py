@@ -10,7 +10,7 @@ from app.core.audit import AuditAction
 from app.core.errors import InvalidField, WrongCredentials
 from app.http import session_cookie
 from app.http.audited import audited
-from app.http.context import current_caller, current_services
+from app.http.context import ViewContext
 
 ALL_NOTED = 100
 """Failures of a network or account up to which the audit log notes each; after that, it notes those
@@ -20,42 +20,42 @@ PASSWORD, PASSWORD_AND_CODE = "password", "password+code"
 """Ways to sign in, as sessions and the audit log name them."""
 
 
-def person_with(email: str, password: str) -> Person:
+def person_with(ctx: ViewContext, email: str, password: str) -> Person:
     """Whose address and password these are; raises what `SignIn.with_password` does.
 
     This does not sign in a person with a second factor: see `SecondFactors`.
     """
     try:
-        return current_services().identity.sign_in.with_password(
+        return ctx.services.identity.sign_in.with_password(
             email, password, address=request.remote_addr or "", device=_device()
         )
     except WrongCredentials as error:
         # Otherwise a stranger could fill the audit log.
         if error.failures <= ALL_NOTED or error.failures & (error.failures - 1) == 0:
-            audited(AuditAction.SESSION_REFUSED, email=email, failures=error.failures)
+            audited(ctx, AuditAction.SESSION_REFUSED, email=email, failures=error.failures)
         raise
 
 
-def require_code(person: Person, code: str) -> None:
+def require_code(ctx: ViewContext, person: Person, code: str) -> None:
     """Use up a code after the right password; raises what `SecondFactors.check` does."""
-    identity = current_services().identity
+    identity = ctx.services.identity
     is_known = identity.sign_in.known_device(person, _device()) is not None
     try:
         identity.second_factors.check(person, code, is_known_device=is_known)
     except InvalidField:  # Waits keep these few: see `OF_CODES`.
         subject = f"person:{person.id}"
-        audited(AuditAction.SESSION_REFUSED, subject, email=person.email, method="code")
+        audited(ctx, AuditAction.SESSION_REFUSED, subject, email=person.email, method="code")
         raise
 
 
-def require_known_way(person: Person) -> None:
+def require_known_way(ctx: ViewContext, person: Person) -> None:
     """Raise `InvalidField` for whoever has a stronger way to sign in, and has not used it.
 
     Otherwise whoever knows a password alone could add the second factor that is demanded.
     """
-    if not current_caller().needs_second_factor:
+    if not ctx.caller.needs_second_factor:
         return
-    identity = current_services().identity
+    identity = ctx.services.identity
     if identity.passkeys and identity.passkeys.of_person(person.id):
         raise InvalidField("Sign out, and sign in with your passkey.", field="password")
     if identity.second_factors.has(person.id):
@@ -65,26 +65,26 @@ def require_known_way(person: Person) -> None:
         raise InvalidField(f"Sign out, and sign in with {name}.", field="password")
 
 
-def must_confirm(person: Person) -> bool:
+def must_confirm(ctx: ViewContext, person: Person) -> bool:
     """Whether the person signed in too long ago to get another way to sign in just so.
 
     Otherwise whoever finds a browser open could keep the account.
     """
-    session = current_caller().session
-    return not current_services().identity.sessions.has_just_begun(person.id, session)
+    session = ctx.caller.session
+    return not ctx.services.identity.sessions.has_just_begun(person.id, session)
 
 
-def confirm(person: Person, password: str) -> None:
+def confirm(ctx: ViewContext, person: Person, password: str) -> None:
     """Raise `InvalidField` unless it is their password; who has none must sign in again."""
-    sign_in = current_services().identity.sign_in
+    sign_in = ctx.services.identity.sign_in
     if person.password_hash is None or not sign_in.has_passwords:
         raise InvalidField("Sign out and in again first, to show that it is you.", field="password")
     sign_in.confirm(person, password)
 
 
-def signed_in(response: Response, person: Person, *, method: str) -> Response:
+def signed_in(ctx: ViewContext, response: Response, person: Person, *, method: str) -> Response:
     """The response, with the cookies of a new session of that person."""
-    return session_cookie.begin_session(request, response, person, method=method)
+    return session_cookie.begin_session(ctx, request, response, person, method=method)
 
 
 def _device() -> str:

@@ -11,7 +11,7 @@ from app.access.records.upload_links import Received, UploadLink
 from app.access.upload_links import LinkTerms
 from app.core.errors import InvalidRequest
 from app.core.moments import instant, optional_instant, parse_expiry
-from app.http.context import current_services
+from app.http.context import ViewContext
 from app.http.proxy import absolute_url
 
 
@@ -59,14 +59,14 @@ def received_document(received: Received) -> dict[str, Any]:
     }
 
 
-def terms_in(body: Mapping[str, Any], given: LinkTerms) -> LinkTerms:
+def terms_in(ctx: ViewContext, body: Mapping[str, Any], given: LinkTerms) -> LinkTerms:
     """The terms that a client has sent; those it does not name are `given`.
 
     Raises `InvalidRequest`.
     """
     if "password" in body:
         password = _string("password", body["password"])  # Blanks at its ends are part of it.
-        given = current_services().identity.upload_links.with_password(given, password)
+        given = ctx.services.identity.upload_links.with_password(given, password)
     sent = {
         "expires_at" if name == "expires" else name: parse(name, body[name])
         for name, parse in _PARSERS.items()

@@ -36,7 +36,7 @@ from app.core.numbers import parse_bounded
 from app.core.policy import check_fingerprint
 from app.http.access import requires
 from app.http.bodies import chunk_signs, open_form
-from app.http.context import current_scope, current_services
+from app.http.context import ViewContext
 from app.http.digests import CRC32C, wanted_digests
 from app.http.problems import Problem, answer_json, report
 from app.ingest.form import FilePart
@@ -67,11 +67,11 @@ Receipt = dict[str, Any]
 
 @blueprint.post("/batch")
 @requires(Action.SEND)
-def batch() -> Response:
+def batch(ctx: ViewContext) -> Response:
     """Store every file of the form; receipts are in the order of the parts."""
     _refuse_chunk({}, request.headers.keys())
     with ThreadPoolExecutor(1, thread_name_prefix="batch") as publisher:
-        files = _Batch(publisher)
+        files = _Batch(ctx, publisher)
         try:
             files.receive()
         except UploadError as error:
@@ -87,9 +87,10 @@ class _Batch:
     time. It needs no slot: it mostly waits for the disk, and a batch has only one.
     """
 
-    def __init__(self, publisher: ThreadPoolExecutor) -> None:
+    def __init__(self, ctx: ViewContext, publisher: ThreadPoolExecutor) -> None:
+        self._ctx = ctx
         self._publisher = publisher
-        self._keep_all = current_services().whole_files.keep_all
+        self._keep_all = ctx.services.whole_files.keep_all
         self._receipts: list[Receipt] = []
         self._group: list[tuple[ReceivedFile, Receipt]] = []
         self._group_began = 0.0
@@ -99,7 +100,7 @@ class _Batch:
     def receive(self) -> None:
         """Read the form to its end and publish its files, even those before an error it raises."""
         try:
-            for part in open_form().parts():
+            for part in open_form(self._ctx).parts():
                 if isinstance(part, FilePart):
                     self._take(part)
                 else:
@@ -127,7 +128,7 @@ class _Batch:
             _refuse_chunk({name: fields[name] for name in others})
         receipt: Receipt = {"name": part.filename}
         try:
-            file = _received(part, fields)
+            file = _received(self._ctx, part, fields)
         except BROKEN_BODY:
             raise
         except UploadError as error:
@@ -183,13 +184,13 @@ def _refuse_chunk(fields: dict[str, str], headers: Iterable[str] = ()) -> None:
         raise UnknownChunkFields.of(signs)
 
 
-def _received(part: FilePart, fields: dict[str, str]) -> ReceivedFile:
+def _received(ctx: ViewContext, part: FilePart, fields: dict[str, str]) -> ReceivedFile:
     fingerprint, length = fields.get("fingerprint"), fields.get("length")
     if fingerprint is not None:
         check_fingerprint(fingerprint)
     source = part.whole() if length is None else part.exactly(_parse_length(length))
-    file = current_services().whole_files.receive(
-        source, scope=current_scope(), filename=part.filename, algorithm=_algorithm()
+    file = ctx.services.whole_files.receive(
+        source, scope=ctx.scope, filename=part.filename, algorithm=_algorithm()
     )
     return replace(file, fingerprint=fingerprint)
 

@@ -28,7 +28,7 @@ from werkzeug.wsgi import ClosingIterator
 from app.core.access import Action, counted_as
 from app.core.errors import BodyStalled, InvalidRequest, ServerBusy
 from app.http.access import requires
-from app.http.context import current_caller, current_services
+from app.http.context import ViewContext
 from app.http.mounts import LINK_KEY
 from app.ingest.copy import BodyLimits, Pace
 from app.ingest.gunicorn_socket.upgraded import UpgradedConnection, upgraded
@@ -131,16 +131,16 @@ class LaneResponse(Response):
 
 @blueprint.get(LANES_PATH, websocket=True)
 @requires(Action.SEND)
-def lanes() -> Response:
+def lanes(ctx: ViewContext) -> Response:
     """Open a lane."""
     accept = accept_value(_checked_key())
     inner: InnerRequests | None = request.environ.get(INNER_KEY)
     connection = upgraded(request.environ) if inner is not None else None
     if connection is None or inner is None:
         raise InvalidRequest("This connection cannot become a WebSocket.")
-    settings = current_services().settings
+    settings = ctx.services.settings
     limits = BodyLimits(settings.body_idle_seconds, settings.min_bytes_per_second)
-    sender = counted_as(current_caller(), request.environ.get("REMOTE_ADDR", ""))
+    sender = counted_as(ctx.caller, request.environ.get("REMOTE_ADDR", ""))
     _open_lanes.require_room(sender)
     link = request.environ.get(LINK_KEY)
     path = f"/{'/'.join(link)}{UPLOAD_PATH}" if link else UPLOAD_PATH

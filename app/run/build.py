@@ -23,6 +23,7 @@ from app.access.signing import OLD_SECRET, Signing
 from app.access.video_expiry import VideoExpiry
 from app.core.access import Role
 from app.core.lifecycle import UploadState
+from app.db.context import Context
 from app.db.engine import Database
 from app.db.minute_counts import MinuteCounts, counts_in
 from app.db.nodes import Clock, Leases, NodeRecords, SharedNote, SharedValues, shared_clock, utc_now
@@ -203,6 +204,7 @@ def build_services(
     database = base.database
     return Services(
         settings=settings,
+        context=Context(database=database, clock=now, new_id=_new_id, settings=settings),
         uploads=uploads,
         chunks=chunks,
         direct=_direct(base, chunks),

@@ -12,7 +12,7 @@ from app.core.access import Action
 from app.deliver import archive, playback
 from app.deliver import media as delivery
 from app.http import access, context, origins, problems
-from app.http.access import UnderWay, requires, rules_of
+from app.http.access import AccessRule, UnderWay, rules_of, with_rule
 from app.http.mounts import LinkMiddleware
 from app.http.page_policy import PAGE_POLICY
 from app.http.proxy import ConnectionMiddleware
@@ -108,7 +108,8 @@ def create_app(services: Services, instruments: Instruments | None = None) -> Fl
         app.register_blueprint(module.blueprint)
     for blueprint in MONITORING:
         app.register_blueprint(blueprint)
-    requires(Action.VISIT, is_below_links=True, is_counted=False)(app.view_functions["static"])
+    static = AccessRule(action=Action.VISIT, is_below_links=True, is_counted=False)
+    with_rule(app.view_functions["static"], static)
     _surround_requests(app, services.settings, RequestMonitor(instruments))
     inner = LinkMiddleware(app.wsgi_app)
     proxies = services.settings.trusted_proxies

@@ -11,6 +11,7 @@ from flask import Flask
 
 from app.core.errors import InvalidRequest, TooLarge
 from app.http.bodies import MAX_JSON_BYTES, json_object, member
+from app.http.context import view_context
 from app.run.build import build_services
 from app.run.factory import create_app
 from app.settings import Settings
@@ -28,7 +29,7 @@ def read(body: bytes, *, length: int | None = None) -> dict[str, Any]:
         input_stream=BytesIO(body),
         environ_overrides={"CONTENT_LENGTH": str(length or len(body))},
     ):
-        return json_object()
+        return json_object(view_context())
 
 
 def test_an_object_is_read() -> None:

@@ -16,6 +16,7 @@ from typing_extensions import override
 from werkzeug.test import TestResponse
 
 from app.db.tables import projects
+from app.http.context import ViewContext
 from app.protocols.forms import staged_chunks
 from app.protocols.forms.chunk import UnplacedChunk
 from app.uploads import files
@@ -143,8 +144,8 @@ def after_look_up(monkeypatch: pytest.MonkeyPatch, request: Callable[[], TestRes
     """Make the request just after the next chunk has looked for its upload."""
     look_up = staged_chunks._look_up
 
-    def look_up_just_before(chunk: UnplacedChunk, filename: str) -> Any:
-        found = look_up(chunk, filename)
+    def look_up_just_before(ctx: ViewContext, chunk: UnplacedChunk, filename: str) -> Any:
+        found = look_up(ctx, chunk, filename)
         monkeypatch.undo()
         answer = request()
         assert answer.status_code == 200, answer.text

@@ -19,7 +19,7 @@ from app.core.errors import (
 )
 from app.core.upload import Upload
 from app.http.bodies import chunk_signs, open_body, open_form
-from app.http.context import current_scope, current_services, note_upload
+from app.http.context import ViewContext, note_upload
 from app.http.digests import digest_source
 from app.ingest.form import FilePart
 from app.ingest.multipart import Field
@@ -46,11 +46,11 @@ HEADERS = (
 """Headers that dialects read like fields."""
 
 
-def receive_chunk(*dialects: FormDialect) -> list[Upload]:
+def receive_chunk(ctx: ViewContext, *dialects: FormDialect) -> list[Upload]:
     """Store the request's chunk or its whole files; returns the uploads they went to."""
     if request.mimetype == FORM_TYPE:
-        return ChunkForm(*dialects).receive()
-    return [receive_raw(dialects, request_fields())]
+        return ChunkForm(ctx, *dialects).receive()
+    return [receive_raw(ctx, dialects, request_fields())]
 
 
 def request_fields() -> dict[str, str]:
@@ -61,7 +61,9 @@ def request_fields() -> dict[str, str]:
     return fields
 
 
-def receive_raw(dialects: tuple[FormDialect, ...], fields: Mapping[str, str]) -> Upload:
+def receive_raw(
+    ctx: ViewContext, dialects: tuple[FormDialect, ...], fields: Mapping[str, str]
+) -> Upload:
     """Store a body that is the bare bytes of a chunk."""
     dialect, chunk = parse_chunk(dialects, fields)
     if chunk is None:
@@ -71,10 +73,10 @@ def receive_raw(dialects: tuple[FormDialect, ...], fields: Mapping[str, str]) ->
         )
     filename = fields.get("filename", "")
     expected = chunk.length if isinstance(chunk, Chunk) else None
-    source = digest_source(open_body(expected), request.headers.get("Content-Digest"))
+    source = digest_source(open_body(ctx, expected), request.headers.get("Content-Digest"))
     if isinstance(chunk, Chunk):
-        return _append(dialect, chunk, filename, source)
-    return place_staged(chunk, stage(chunk, source, filename=filename))
+        return _append(ctx, dialect, chunk, filename, source)
+    return place_staged(ctx, chunk, stage(ctx, chunk, source, filename=filename))
 
 
 def parse_chunk(
@@ -87,11 +89,13 @@ def parse_chunk(
     return dialects[0], None
 
 
-def _append(dialect: FormDialect, chunk: Chunk, filename: str, source: BodySource) -> Upload:
-    services = current_services()
+def _append(
+    ctx: ViewContext, dialect: FormDialect, chunk: Chunk, filename: str, source: BodySource
+) -> Upload:
+    services = ctx.services
     clients = services.client_uploads
     find = clients.of_restartable_chunk if dialect.restarts else clients.of_chunk
-    upload = note_upload(find(current_scope(), chunk, chunk.filename or filename))
+    upload = note_upload(find(ctx.scope, chunk, chunk.filename or filename))
     try:
         return services.chunks.append(upload, chunk.offset, source)
     except UploadNotFound as error:
@@ -103,7 +107,10 @@ def _append(dialect: FormDialect, chunk: Chunk, filename: str, source: BodySourc
 class ChunkForm:
     """One multipart body: its fields so far, and the files in it."""
 
-    def __init__(self, *dialects: FormDialect, max_files: int = MAX_FILES) -> None:
+    def __init__(
+        self, ctx: ViewContext, *dialects: FormDialect, max_files: int = MAX_FILES
+    ) -> None:
+        self._ctx = ctx
         self._dialects = dialects
         self._max_files = max_files
         self._fields = request_fields()
@@ -118,7 +125,7 @@ class ChunkForm:
 
     def receive_any(self) -> list[Upload]:
         """Like `receive`, but the form may have no file."""
-        reader = open_form()
+        reader = open_form(self._ctx)
         try:
             for part in reader.parts():
                 if isinstance(part, Field):
@@ -129,7 +136,7 @@ class ChunkForm:
                 self._place_staged()
         finally:
             for staged in self._staged:
-                current_services().whole_files.drop(staged.file)
+                self._ctx.services.whole_files.drop(staged.file)
         return self._uploads
 
     def _receive_file(self, part: FilePart, room: int) -> None:
@@ -138,10 +145,10 @@ class ChunkForm:
         dialect, chunk = self._placed_chunk()
         if isinstance(chunk, Chunk):
             source = digest_source(part.exactly(chunk.length), self._fields.get("digest"))
-            self._uploads.append(_append(dialect, chunk, part.filename, source))
+            self._uploads.append(_append(self._ctx, dialect, chunk, part.filename, source))
         elif part.filename:  # Browsers send an unnamed part for an empty file input.
             source = digest_source(part.whole(), self._fields.get("digest"))
-            self._staged.append(stage(chunk, source, filename=part.filename, room=room))
+            self._staged.append(stage(self._ctx, chunk, source, filename=part.filename, room=room))
 
     def _placed_chunk(self) -> tuple[FormDialect, Chunk | UnplacedChunk | None]:
         """The chunk, if all of its fields have arrived already."""
@@ -159,12 +166,12 @@ class ChunkForm:
         while self._staged:
             if isinstance(chunk, Chunk):
                 self._uploads.append(self._append_staged(dialect, self._staged[0].file, chunk))
-                current_services().whole_files.drop(self._staged.pop(0).file)
+                self._ctx.services.whole_files.drop(self._staged.pop(0).file)
             elif chunk is not None:
-                self._uploads.append(place_staged(chunk, self._staged.pop(0)))
+                self._uploads.append(place_staged(self._ctx, chunk, self._staged.pop(0)))
             else:
                 file = self._staged.pop(0).file
-                self._uploads.append(note_upload(current_services().whole_files.keep(file)))
+                self._uploads.append(note_upload(self._ctx.services.whole_files.keep(file)))
 
     def _refuse_unknown_chunk(self) -> None:
         """A chunk stored as a whole file would be lost without its sender ever hearing of it."""
@@ -177,6 +184,6 @@ class ChunkForm:
             raise ChunkMismatch(
                 f"The chunk has {file.length} bytes where it should have {chunk.length}."
             )
-        with current_services().whole_files.open(file) as stream:
+        with self._ctx.services.whole_files.open(file) as stream:
             source = digest_source(StreamSource(stream, file.length), self._fields.get("digest"))
-            return _append(dialect, chunk, file.filename, source)
+            return _append(self._ctx, dialect, chunk, file.filename, source)

@@ -24,7 +24,7 @@ from app.core.upload import Upload, UploadId, parse_upload_id
 from app.http.access import requires
 from app.http.audited import audit_removal
 from app.http.bodies import open_body, read_small_body
-from app.http.context import current_scope, current_services, note_upload
+from app.http.context import ViewContext, note_upload
 from app.http.digests import digest_source
 from app.http.proxy import location_of
 from app.ingest.source import AllOrNothing
@@ -43,26 +43,26 @@ MAX_ID_BYTES = 1024
 
 @blueprint.post("/filepond")
 @requires(Action.SEND)
-def process() -> tuple[str, int, dict[str, str]]:
+def process(ctx: ViewContext) -> tuple[str, int, dict[str, str]]:
     """Store a whole file, or create an upload for one that comes in chunks."""
-    form = ChunkForm(WHOLE_FILES, max_files=1)
+    form = ChunkForm(ctx, WHOLE_FILES, max_files=1)
     if "Upload-Length" in request.headers:
         # The form then has only the page's metadata. But a page that sets its own headers may send
         # this one with whole files, too.
         uploads = form.receive_any() if request.mimetype == FORM_TYPE else []
-        upload = uploads[0] if uploads else _create()
+        upload = uploads[0] if uploads else _create(ctx)
     else:
         upload = form.receive()[0]
     return upload.id, 201, {"Content-Type": "text/plain; charset=utf-8"}
 
 
-def _create() -> Upload:
+def _create(ctx: ViewContext) -> Upload:
     new = NewUpload(
-        scope=current_scope(),
+        scope=ctx.scope,
         filename=_filename() or None,
         length=_header_number("Upload-Length"),
     )
-    return note_upload(current_services().uploads.create(new)[0])
+    return note_upload(ctx.services.uploads.create(new)[0])
 
 
 def _filename() -> str:
@@ -76,22 +76,22 @@ def _filename() -> str:
 
 @blueprint.patch("/filepond")
 @requires(Action.SEND)
-def patch() -> tuple[str, int, dict[str, str]]:
+def patch(ctx: ViewContext) -> tuple[str, int, dict[str, str]]:
     """Store a chunk."""
-    services, upload = current_services(), _upload("patch")
+    services, upload = ctx.services, _upload(ctx, "patch")
     offset = _header_number("Upload-Offset")
     if upload.filename == UNNAMED:
         upload = services.uploads.rename(upload, _filename())
     if "Upload-Length" in request.headers:
-        upload = _with_length(upload, _header_number("Upload-Length"))
-    source = digest_source(open_body(), request.headers.get("Content-Digest"))
+        upload = _with_length(ctx, upload, _header_number("Upload-Length"))
+    source = digest_source(open_body(ctx), request.headers.get("Content-Digest"))
     upload = services.chunks.append(upload, offset, AllOrNothing(source))
     return "", 204, {"Upload-Offset": str(upload.offset)}
 
 
-def _with_length(upload: Upload, length: int) -> Upload:
+def _with_length(ctx: ViewContext, upload: Upload, length: int) -> Upload:
     if upload.length is None:
-        return current_services().chunks.declare_length(upload, length)
+        return ctx.services.chunks.declare_length(upload, length)
     if upload.length != length:
         raise UploadConflict(f"The upload has {upload.length} bytes, not {length}.")
     return upload
@@ -106,21 +106,21 @@ def _header_number(name: str) -> int:
 
 @blueprint.get("/filepond")
 @requires(Action.SEND)
-def show() -> BaseResponse:
+def show(ctx: ViewContext) -> BaseResponse:
     """HEAD: the upload's offset. GET: the file."""
     if request.method == "HEAD":
-        return _show_offset()
+        return _show_offset(ctx)
     name = "load" if "load" in request.args else "restore"
     if name not in request.args:
         raise InvalidRequest(
             "This server loads only its own files, and fetches none from other servers."
         )
-    video = current_services().library.get(current_scope(), _id(name))
+    video = ctx.services.library.get(ctx.scope, _id(name))
     return redirect(location_of("delivery.media", video.id))
 
 
-def _show_offset() -> Response:
-    upload = current_services().chunks.wait_for_writer(_upload("patch"))
+def _show_offset(ctx: ViewContext) -> Response:
+    upload = ctx.services.chunks.wait_for_writer(_upload(ctx, "patch"))
     headers = {"Upload-Offset": str(upload.offset), "Cache-Control": "no-store"}
     if upload.length is not None:
         headers["Upload-Length"] = str(upload.length)
@@ -129,16 +129,16 @@ def _show_offset() -> Response:
 
 @blueprint.delete("/filepond")
 @requires(Action.SEND)
-def revert() -> tuple[str, int]:
+def revert(ctx: ViewContext) -> tuple[str, int]:
     """Cancel the upload, or delete the video it has become."""
-    text = read_small_body(MAX_ID_BYTES).decode("ascii", "replace").strip()
-    upload = current_services().uploads.get(current_scope(), parse_upload_id(text))
-    audit_removal(current_services().client_uploads.remove(current_scope(), note_upload(upload)))
+    text = read_small_body(ctx, MAX_ID_BYTES).decode("ascii", "replace").strip()
+    upload = ctx.services.uploads.get(ctx.scope, parse_upload_id(text))
+    audit_removal(ctx, ctx.services.client_uploads.remove(ctx.scope, note_upload(upload)))
     return "", 204
 
 
-def _upload(parameter: str) -> Upload:
-    return note_upload(current_services().uploads.get(current_scope(), _id(parameter)))
+def _upload(ctx: ViewContext, parameter: str) -> Upload:
+    return note_upload(ctx.services.uploads.get(ctx.scope, _id(parameter)))
 
 
 def _id(parameter: str) -> UploadId:

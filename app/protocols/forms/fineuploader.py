@@ -40,7 +40,7 @@ from app.core.upload import Upload
 from app.http.access import requires
 from app.http.audited import audit_removal
 from app.http.bodies import json_object, read_small_body
-from app.http.context import current_scope, current_services, note_upload
+from app.http.context import ViewContext, note_upload
 from app.http.documents import chunk_document
 from app.http.problems import Problem, answer, report
 from app.protocols.forms.chunk import FormDialect, require_fields, whole_number
@@ -87,47 +87,49 @@ DIALECT = FormDialect(FILE_FIELDS, parse_part)
 
 @blueprint.post("/fineuploader")
 @requires(Action.SEND)
-def upload() -> Response:
+def upload(ctx: ViewContext) -> Response:
     """Store a chunk or a whole file, or carry out the command in a small form."""
     if request.mimetype in COMMAND_TYPES:
-        return _run_command(_command_fields())
+        return _run_command(ctx, _command_fields(ctx))
     if request.mimetype == FORM_TYPE:
-        return _answer(ChunkForm(DIALECT, max_files=1).receive()[0])
+        return _answer(ChunkForm(ctx, DIALECT, max_files=1).receive()[0])
     length = str(request.content_length or 0)
-    return _answer(receive_raw((DIALECT,), {"qqtotalfilesize": length, **request.args.to_dict()}))
+    return _answer(
+        receive_raw(ctx, (DIALECT,), {"qqtotalfilesize": length, **request.args.to_dict()})
+    )
 
 
 @blueprint.delete("/fineuploader/<key>")
 @requires(Action.SEND)
-def delete(key: str) -> Response:
+def delete(ctx: ViewContext, key: str) -> Response:
     """Cancel the upload, or delete the video it has become."""
-    return _remove(key)
+    return _remove(ctx, key)
 
 
-def _remove(key: str) -> Response:
-    audit_removal(current_services().client_uploads.remove(current_scope(), _called(key)))
+def _remove(ctx: ViewContext, key: str) -> Response:
+    audit_removal(ctx, ctx.services.client_uploads.remove(ctx.scope, _called(ctx, key)))
     return jsonify({"success": True})
 
 
-def _called(key: str) -> Upload:
-    return note_upload(current_services().client_uploads.called(current_scope(), key))
+def _called(ctx: ViewContext, key: str) -> Upload:
+    return note_upload(ctx.services.client_uploads.called(ctx.scope, key))
 
 
-def _command_fields() -> dict[str, str]:
+def _command_fields(ctx: ViewContext) -> dict[str, str]:
     if request.mimetype == "application/json":
-        return {name: str(value) for name, value in json_object().items()}
+        return {name: str(value) for name, value in json_object(ctx).items()}
     try:
-        text = read_small_body(MAX_COMMAND_BYTES).decode("ascii")
+        text = read_small_body(ctx, MAX_COMMAND_BYTES).decode("ascii")
     except UnicodeError as error:
         raise InvalidRequest("The form has characters that are not percent-encoded.") from error
     return dict(parse_qsl(text, keep_blank_values=True))
 
 
-def _run_command(fields: Mapping[str, str]) -> Response:
+def _run_command(ctx: ViewContext, fields: Mapping[str, str]) -> Response:
     require_fields(fields, ("qquuid",))
     if fields.get("_method") == "DELETE":
-        return _remove(fields["qquuid"])
-    return _answer(_whole(_called(fields["qquuid"])))
+        return _remove(ctx, fields["qquuid"])
+    return _answer(_whole(_called(ctx, fields["qquuid"])))
 
 
 def _whole(upload: Upload) -> Upload:

@@ -22,7 +22,7 @@ from functools import partial
 from flask import Response, jsonify, request
 
 from app.core.errors import BodyStalled, ChunkMismatch, InvalidRequest, ServerBusy, UploadError
-from app.http.context import current_scope, current_services, note_upload
+from app.http.context import ViewContext, note_upload
 from app.http.documents import chunk_document
 from app.http.problems import Problem, answer, report
 from app.protocols.forms.chunk import FormDialect, require_fields, whole_number
@@ -79,12 +79,12 @@ def _offset(number: int, size: int, length: int, total: int) -> int:
     return offset
 
 
-def answer_probe(dialect: FormDialect) -> Response:
+def answer_probe(ctx: ViewContext, dialect: FormDialect) -> Response:
     """200 if every byte of the probed chunk is stored, 204 otherwise."""
     chunk = dialect.parse(request.args)
     if not isinstance(chunk, Chunk):
         raise InvalidRequest(f"Name a chunk with the fields {', '.join(dialect.fields)}.")
-    upload, has_chunk = current_services().client_uploads.probe(current_scope(), chunk)
+    upload, has_chunk = ctx.services.client_uploads.probe(ctx.scope, chunk)
     if upload is not None:
         note_upload(upload)
     response = Response(status=200 if has_chunk else 204)
@@ -92,9 +92,9 @@ def answer_probe(dialect: FormDialect) -> Response:
     return response
 
 
-def answer_chunk(dialect: FormDialect) -> Response:
+def answer_chunk(ctx: ViewContext, dialect: FormDialect) -> Response:
     """Store the request's chunk; the state of the upload afterwards."""
-    return jsonify(chunk_document(receive_chunk(dialect)[0]))
+    return jsonify(chunk_document(receive_chunk(ctx, dialect)[0]))
 
 
 def answer_error(error: UploadError, *, ends_upload: frozenset[int] | None = None) -> Response:

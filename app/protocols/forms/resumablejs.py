@@ -11,6 +11,7 @@ from flask import Blueprint, Response
 from app.core.access import Action
 from app.core.errors import UploadError
 from app.http.access import requires
+from app.http.context import ViewContext
 from app.protocols.forms.numbered_chunks import (
     answer_chunk,
     answer_error,
@@ -29,16 +30,16 @@ are sent all the same: they say what would help."""
 
 @blueprint.get("/resumablejs")
 @requires(Action.SEND)
-def probe() -> Response:
+def probe(ctx: ViewContext) -> Response:
     """Whether a chunk has been stored."""
-    return answer_probe(DIALECT)
+    return answer_probe(ctx, DIALECT)
 
 
 @blueprint.post("/resumablejs")
 @requires(Action.SEND)
-def upload() -> Response:
+def upload(ctx: ViewContext) -> Response:
     """Store a chunk."""
-    return answer_chunk(DIALECT)
+    return answer_chunk(ctx, DIALECT)
 
 
 @blueprint.errorhandler(UploadError)

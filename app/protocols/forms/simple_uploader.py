@@ -11,6 +11,7 @@ from werkzeug.exceptions import MethodNotAllowed
 
 from app.core.access import Action
 from app.http.access import requires
+from app.http.context import ViewContext
 from app.protocols.forms.numbered_chunks import answer_probe, numbered_dialect
 
 blueprint = Blueprint("simple_uploader", __name__)
@@ -20,8 +21,8 @@ DIALECT = numbered_dialect("")
 
 @blueprint.get("/upload")
 @requires(Action.SEND)
-def probe() -> Response:
+def probe(ctx: ViewContext) -> Response:
     """Whether a chunk has been stored."""
     if DIALECT.parse(request.args) is None:
         raise MethodNotAllowed(valid_methods=["POST", "OPTIONS"])
-    return answer_probe(DIALECT)
+    return answer_probe(ctx, DIALECT)

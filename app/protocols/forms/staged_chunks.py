@@ -39,7 +39,7 @@ from app.core.lifecycle import UploadState
 from app.core.policy import UNNAMED, clean_filename
 from app.core.ranges import ByteRange
 from app.core.upload import Upload
-from app.http.context import current_scope, current_services, note_upload
+from app.http.context import ViewContext, note_upload
 from app.ingest.source import AllOrNothing, BodySource, StreamSource
 from app.protocols.forms.chunk import UnplacedChunk
 from app.uploads.client_uploads import Chunk
@@ -73,22 +73,25 @@ class StagedFile:
 
 
 def stage(
-    chunk: UnplacedChunk | None, source: BodySource, *, filename: str, room: int = 0
+    ctx: ViewContext,
+    chunk: UnplacedChunk | None,
+    source: BodySource,
+    *,
+    filename: str,
+    room: int = 0,
 ) -> StagedFile:
     """Stage a whole file, or a chunk; raises what `WholeFiles.receive` raises.
 
     A chunk of a known upload has its room already. Any other is held against the limits as a file
     is: strangers could otherwise fill the disk with chunks of uploads that are then refused.
     """
-    receive = partial(
-        current_services().whole_files.receive, source, scope=current_scope(), room=room
-    )
+    receive = partial(ctx.services.whole_files.receive, source, scope=ctx.scope, room=room)
     if chunk is None:
         return StagedFile(receive(filename=filename))
     filename = chunk.filename or filename
     if not chunk.may_be_part:
         return StagedFile(receive(filename=filename))
-    keys, upload = _look_up(chunk, clean_filename(filename))
+    keys, upload = _look_up(ctx, chunk, clean_filename(filename))
     if upload is None:
         try:
             return StagedFile(receive(filename=filename), keys)
@@ -96,7 +99,7 @@ def stage(
             if isinstance(error, QuotaExceeded) and not (source.remaining or room):
                 raise  # Its length was not known before: the body has been read.
             # Another chunk may have begun the file since, which takes the last place or room.
-            keys, upload = _look_up(chunk, clean_filename(filename))
+            keys, upload = _look_up(ctx, chunk, clean_filename(filename))
             if upload is None:
                 raise
     most_bytes = _most_bytes(chunk, upload)
@@ -106,16 +109,18 @@ def stage(
         raise ChunkMismatch(f"A chunk has at most {most_bytes} bytes here.") from error
 
 
-def _look_up(chunk: UnplacedChunk, filename: str) -> tuple[_Keys | None, Upload | None]:
+def _look_up(
+    ctx: ViewContext, chunk: UnplacedChunk, filename: str
+) -> tuple[_Keys | None, Upload | None]:
     """The chunk's keys, and their upload if there is one; neither where a new one replaces it."""
     filename = _name_of(chunk, filename)
     keys = _keys(chunk, filename)
     try:
         if chunk.is_named and chunk.total is not None:
             named = Chunk(keys.own, 0, 0, chunk.total, filename, chunk.identity[0])
-            upload = current_services().client_uploads.find(current_scope(), named)
+            upload = ctx.services.client_uploads.find(ctx.scope, named)
         else:
-            upload = _find(keys)
+            upload = _find(ctx, keys)
     except UploadGone:
         return None, None
     if upload is not None and (_restarts(chunk, upload) or _lacks_length(chunk, upload)):
@@ -139,20 +144,20 @@ def _most_bytes(chunk: UnplacedChunk, upload: Upload) -> int:
     return max(0, upload.length - (chunk.start or 0))
 
 
-def place_staged(chunk: UnplacedChunk, staged: StagedFile) -> Upload:
+def place_staged(ctx: ViewContext, chunk: UnplacedChunk, staged: StagedFile) -> Upload:
     """Append the bytes of the file where they belong and delete it; the upload they went to.
 
     Raises what `Chunks.append` raises, `ChunkMismatch` where the numbers contradict each
     other, and `UploadConflict` where the upload has other bytes at that place.
     """
-    whole_files, file = current_services().whole_files, staged.file
+    whole_files, file = ctx.services.whole_files, staged.file
     if chunk.is_whole(file.length):
-        return _keep_whole(chunk, file)
+        return _keep_whole(ctx, chunk, file)
     try:
-        upload, span = _upload_and_place(chunk, staged)
+        upload, span = _upload_and_place(ctx, chunk, staged)
         with whole_files.open(file) as stream:
             source = AllOrNothing(StreamSource(stream, file.length))
-            upload = current_services().chunks.append(note_upload(upload), span.start, source)
+            upload = ctx.services.chunks.append(note_upload(upload), span.start, source)
         if not whole_files.is_in(file, upload, span.start):
             raise UploadConflict(
                 f"Other bytes are stored at this place of {upload.filename}: another file of this "
@@ -163,8 +168,8 @@ def place_staged(chunk: UnplacedChunk, staged: StagedFile) -> Upload:
         whole_files.drop(file)
 
 
-def _keep_whole(chunk: UnplacedChunk, file: ReceivedFile) -> Upload:
-    whole_files = current_services().whole_files
+def _keep_whole(ctx: ViewContext, chunk: UnplacedChunk, file: ReceivedFile) -> Upload:
+    whole_files = ctx.services.whole_files
     try:
         chunk.check_whole(file.length)
     except ChunkMismatch:
@@ -173,23 +178,25 @@ def _keep_whole(chunk: UnplacedChunk, file: ReceivedFile) -> Upload:
     return note_upload(whole_files.keep(file))
 
 
-def _upload_and_place(chunk: UnplacedChunk, staged: StagedFile) -> tuple[Upload, ByteRange]:
+def _upload_and_place(
+    ctx: ViewContext, chunk: UnplacedChunk, staged: StagedFile
+) -> tuple[Upload, ByteRange]:
     length, filename = staged.file.length, _name_of(chunk, staged.file.filename)
     span = None if chunk.needs_chunk_size else chunk.span(length, None)
     keys = _keys(chunk, filename)
     upload = None
     if staged.keys == keys:
-        upload = staged.upload or _created(chunk, keys, filename, length)
+        upload = staged.upload or _created(ctx, chunk, keys, filename, length)
     if upload is None:
-        upload = _upload_now(chunk, keys, filename, length)
+        upload = _upload_now(ctx, chunk, keys, filename, length)
     if span is None:
         span = chunk.span(length, _chunk_bytes(upload))
     if not chunk.is_named and not _continues(upload, span):
-        upload = _called(keys)  # The chunks before it may have arrived while it was staged.
+        upload = _called(ctx, keys)  # The chunks before it may have arrived while it was staged.
         if not _continues(upload, span):
             raise OffsetMismatch.of(expected=upload.offset, provided=span.start)
     if upload.length is None and chunk.is_last(length):
-        upload = current_services().chunks.declare_length(upload, span.end)
+        upload = ctx.services.chunks.declare_length(upload, span.end)
     return upload, span
 
 
@@ -197,14 +204,18 @@ def _continues(upload: Upload, span: ByteRange) -> bool:
     return span.start == upload.offset or upload.received.covers(span)
 
 
-def _upload_now(chunk: UnplacedChunk, keys: _Keys, filename: str, length: int) -> Upload:
+def _upload_now(
+    ctx: ViewContext, chunk: UnplacedChunk, keys: _Keys, filename: str, length: int
+) -> Upload:
     """The upload of a chunk that has arrived, whatever was known before."""
     if chunk.is_named and chunk.total is not None:
         span = chunk.span(length, None)
         placed = Chunk(keys.own, span.start, span.length, chunk.total, filename, chunk.identity[0])
-        uploads, scope = current_services().client_uploads, current_scope()
+        uploads, scope = ctx.services.client_uploads, ctx.scope
         return uploads.of_restartable_chunk(scope, placed, filename)
-    return _first_upload(chunk, keys, filename, length) if chunk.is_first else _called(keys)
+    return (
+        _first_upload(ctx, chunk, keys, filename, length) if chunk.is_first else _called(ctx, keys)
+    )
 
 
 def _name_of(chunk: UnplacedChunk, filename: str) -> str:
@@ -220,26 +231,28 @@ def _keys(chunk: UnplacedChunk, filename: str) -> _Keys:
     return _Keys(derived_key(chunk.dialect, "\0".join(sender), size, filename), key)
 
 
-def _find(keys: _Keys) -> Upload | None:
+def _find(ctx: ViewContext, keys: _Keys) -> Upload | None:
     """The sender's own upload, or else the shared one; raises `UploadGone`."""
-    uploads, scope = current_services().uploads, current_scope()
+    uploads, scope = ctx.services.uploads, ctx.scope
     upload = uploads.called(scope, keys.own)
     return upload if upload or keys.own == keys.shared else uploads.called(scope, keys.shared)
 
 
-def _called(keys: _Keys) -> Upload:
-    upload = _find(keys)
+def _called(ctx: ViewContext, keys: _Keys) -> Upload:
+    upload = _find(ctx, keys)
     if upload is None:
         raise UploadConflict("The first chunk of this file has not arrived, so none can follow.")
     return upload
 
 
-def _first_upload(chunk: UnplacedChunk, keys: _Keys, filename: str, length: int) -> Upload:
+def _first_upload(
+    ctx: ViewContext, chunk: UnplacedChunk, keys: _Keys, filename: str, length: int
+) -> Upload:
     """The upload in progress, or a new one if there is none or the last one has ended."""
-    uploads, scope = current_services().uploads, current_scope()
+    uploads, scope = ctx.services.uploads, ctx.scope
     key = keys.own
     try:
-        upload = _find(keys)
+        upload = _find(ctx, keys)
         if upload is None:
             key = keys.shared
         elif not _restarts(chunk, upload):
@@ -248,23 +261,27 @@ def _first_upload(chunk: UnplacedChunk, keys: _Keys, filename: str, length: int)
             uploads.forget_key(upload)
     except UploadGone:
         uploads.release_key(scope, keys.own)
-    return uploads.create(_new_upload(chunk, key, filename, length))[0]
+    return uploads.create(_new_upload(ctx, chunk, key, filename, length))[0]
 
 
-def _created(chunk: UnplacedChunk, keys: _Keys, filename: str, length: int) -> Upload | None:
+def _created(
+    ctx: ViewContext, chunk: UnplacedChunk, keys: _Keys, filename: str, length: int
+) -> Upload | None:
     """A new upload, where none was known; None if that was made meanwhile, or begins otherwise."""
     if not chunk.is_first and not (chunk.is_named and chunk.total is not None):
         return None
-    new = _new_upload(chunk, keys.shared, filename, length)
+    new = _new_upload(ctx, chunk, keys.shared, filename, length)
     with suppress(UploadGone):
-        upload, is_new = current_services().uploads.create(new)
+        upload, is_new = ctx.services.uploads.create(new)
         return upload if is_new else None
     return None
 
 
-def _new_upload(chunk: UnplacedChunk, key: str, filename: str, length: int) -> NewUpload:
+def _new_upload(
+    ctx: ViewContext, chunk: UnplacedChunk, key: str, filename: str, length: int
+) -> NewUpload:
     return NewUpload(
-        scope=current_scope(),
+        scope=ctx.scope,
         filename=filename,
         length=chunk.total,
         client_key=key,

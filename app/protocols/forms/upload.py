@@ -12,6 +12,7 @@ from werkzeug.wrappers import Response as BaseResponse
 from app.core.access import Action
 from app.core.upload import Upload
 from app.http.access import requires
+from app.http.context import ViewContext
 from app.http.documents import chunk_document
 from app.http.problems import prefers_html
 from app.protocols.forms import (
@@ -40,9 +41,9 @@ WebUploader before Plupload, whose fields are a subset."""
 
 @blueprint.post("/upload")
 @requires(Action.SEND)
-def upload() -> BaseResponse:
+def upload(ctx: ViewContext) -> BaseResponse:
     """Store a chunk, or whole files."""
-    uploads = receive_chunk(*DIALECTS)
+    uploads = receive_chunk(ctx, *DIALECTS)
     if request.mimetype == FORM_TYPE and prefers_html():
         return redirect(url_for("pages.index", uploaded=len(uploads)), 303)
     return _answer(uploads)

@@ -19,7 +19,7 @@ from app.core.upload import Upload, parse_upload_id
 from app.http.access import requires
 from app.http.audited import audit_removal
 from app.http.bodies import open_body
-from app.http.context import current_scope, current_services, note_upload
+from app.http.context import ViewContext, note_upload, view_context
 from app.http.digests import digest_source, parse_repr_digest
 from app.http.problems import answer, report
 from app.http.proxy import came_directly, location_of
@@ -73,20 +73,21 @@ def _name_version(response: Response) -> Response:
 @blueprint.errorhandler(UploadError)
 def _failed(error: UploadError) -> Response:
     """The problem, with what the client must know to continue."""
+    ctx = view_context()
     version = _version()
     if not isinstance(error, WriterSuperseded):  # A newer request replaced this one.
         report(error)
     response = answer(*problem_of(error, version))
     if isinstance(error, TooLarge):
-        response.headers.update(limit_headers(version))
+        response.headers.update(limit_headers(ctx, version))
     if isinstance(error, NotPartialUpload):
         response.headers["Accept-Patch"] = PARTIAL_UPLOAD
     if request.method in {"POST", "PUT", "PATCH"}:
-        response.headers.update(_state_after(error, version))
+        response.headers.update(_state_after(ctx, error, version))
     return response
 
 
-def _state_after(error: UploadError, version: InteropVersion) -> dict[str, str]:
+def _state_after(ctx: ViewContext, error: UploadError, version: InteropVersion) -> dict[str, str]:
     """The state of the upload after a request that failed.
 
     If the request ended the upload, for instance with bytes that do not match its digest, the
@@ -95,7 +96,7 @@ def _state_after(error: UploadError, version: InteropVersion) -> dict[str, str]:
     if "upload" not in g or isinstance(error, WriterSuperseded):
         return version.write_completeness(is_complete=False)
     try:
-        upload = current_services().uploads.get(current_scope(), g.upload.id)
+        upload = ctx.services.uploads.get(ctx.scope, g.upload.id)
     except UploadError:
         return version.write_completeness(is_complete=True)
     location = {"Location": _location(upload)} if request.method != "PATCH" else {}
@@ -108,39 +109,39 @@ def _state_after(error: UploadError, version: InteropVersion) -> dict[str, str]:
 
 @blueprint.route("/", methods=["POST", "PUT"], provide_automatic_options=False)
 @requires(Action.SEND)
-def create() -> Response:
+def create(ctx: ViewContext) -> Response:
     """Create an upload resource and store the bytes in the request."""
     version, wanted = _version(), WantedDigest(request.headers.get("Want-Repr-Digest", ""))
     transfer = parse_creation(dict(request.headers), version, _content_length())
-    body = _checked(wanted.watch(open_body()) if transfer.is_last else open_body())
-    upload = _remember(_new_upload(transfer))
+    body = _checked(wanted.watch(open_body(ctx)) if transfer.is_last else open_body(ctx))
+    upload = _remember(_new_upload(ctx, transfer))
     location = {"Location": _location(upload)}
     interim = _interim()
-    interim.announce({**location, **limit_headers(version, upload)})
-    upload = _receive(upload, transfer, body, interim)
+    interim.announce({**location, **limit_headers(ctx, version, upload)})
+    upload = _receive(ctx, upload, transfer, body, interim)
     status = version.completed_status if transfer.is_last else 201
-    response = acknowledgement(upload, version, status, is_last=transfer.is_last)
-    response.headers.update({**location, **wanted.headers(upload)})
+    response = acknowledgement(ctx, upload, version, status, is_last=transfer.is_last)
+    response.headers.update({**location, **wanted.headers(ctx, upload)})
     return response
 
 
 @blueprint.route("/", methods=["OPTIONS"], provide_automatic_options=False)
 @requires(Action.VISIT, is_below_links=True)
-def options() -> Response:
+def options(ctx: ViewContext) -> Response:
     """The limits of uploads (draft -12, section 4.1.4)."""
     response = current_app.make_default_options_response()
-    response.headers.update(limit_headers(_version()))
+    response.headers.update(limit_headers(ctx, _version()))
     return response
 
 
-def _new_upload(transfer: Transfer) -> Upload:
+def _new_upload(ctx: ViewContext, transfer: Transfer) -> Upload:
     headers = request.headers
     # A body that is too large is refused before the upload is created, even if it is only a part.
-    current_services().settings.policy.check_length(transfer.end)
+    ctx.services.settings.policy.check_length(transfer.end)
     digest = headers.get("Repr-Digest")
-    upload, _ = current_services().uploads.create(
+    upload, _ = ctx.services.uploads.create(
         NewUpload(
-            scope=current_scope(),
+            scope=ctx.scope,
             filename=parse_filename(headers.get("Content-Disposition", ""), request.mimetype),
             length=transfer.length(None),
             repr_digest=None if digest is None else parse_repr_digest(digest),
@@ -154,37 +155,37 @@ def _new_upload(transfer: Transfer) -> Upload:
 
 @blueprint.get("/<upload_id>")
 @requires(Action.SEND)
-def look(upload_id: str) -> Response:
+def look(ctx: ViewContext, upload_id: str) -> Response:
     """The offset of the upload; a request that is still writing is ended first."""
     version, wanted = _version(), WantedDigest(request.headers.get("Want-Repr-Digest", ""))
     _refuse_state(version, "Upload-Length")
-    upload = _settled(upload_id)
-    headers = {**state_headers(upload, version), **wanted.headers(upload)}
+    upload = _settled(ctx, upload_id)
+    headers = {**state_headers(ctx, upload, version), **wanted.headers(ctx, upload)}
     return Response(status=204, headers=headers)
 
 
 @blueprint.patch("/<upload_id>")
 @requires(Action.SEND)
-def append(upload_id: str) -> Response:
+def append(ctx: ViewContext, upload_id: str) -> Response:
     """Store the bytes that follow those already received."""
     version, wanted = _version(), WantedDigest(request.headers.get("Want-Repr-Digest", ""))
     if version.append_type not in {None, request.mimetype}:
         raise NotPartialUpload(f"Send the bytes as {version.append_type}.")
     transfer = parse_append(dict(request.headers), version, _content_length())
-    upload = _receive(_settled(upload_id), transfer, _checked(open_body()), _interim())
+    upload = _receive(ctx, _settled(ctx, upload_id), transfer, _checked(open_body(ctx)), _interim())
     status = version.completed_status if transfer.is_last else version.appended_status
-    response = acknowledgement(upload, version, status, is_last=transfer.is_last)
-    response.headers.update(wanted.headers(upload))
+    response = acknowledgement(ctx, upload, version, status, is_last=transfer.is_last)
+    response.headers.update(wanted.headers(ctx, upload))
     return response
 
 
 @blueprint.delete("/<upload_id>")
 @requires(Action.SEND)
-def cancel(upload_id: str) -> Response:
+def cancel(ctx: ViewContext, upload_id: str) -> Response:
     """End the upload and free its space."""
     _refuse_state(_version())
-    upload = _settled(upload_id)
-    audit_removal(current_services().uploads.cancel(current_scope(), upload.id))
+    upload = _settled(ctx, upload_id)
+    audit_removal(ctx, ctx.services.uploads.cancel(ctx.scope, upload.id))
     return Response(status=204)
 
 
@@ -199,9 +200,9 @@ def _refuse_state(version: InteropVersion, *others: str) -> None:
 # ---- shared --------------------------------------------------------------------------------------
 
 
-def _settled(upload_id: str) -> Upload:
-    services = current_services()
-    upload = services.uploads.get(current_scope(), parse_upload_id(upload_id))
+def _settled(ctx: ViewContext, upload_id: str) -> Upload:
+    services = ctx.services
+    upload = services.uploads.get(ctx.scope, parse_upload_id(upload_id))
     return _remember(services.chunks.wait_for_writer(upload))
 
 
@@ -211,14 +212,16 @@ def _remember(upload: Upload) -> Upload:
     return upload
 
 
-def _receive(upload: Upload, transfer: Transfer, body: BodySource, interim: Interim) -> Upload:
+def _receive(
+    ctx: ViewContext, upload: Upload, transfer: Transfer, body: BodySource, interim: Interim
+) -> Upload:
     """The upload after the bytes of `body`; complete if they were the last.
 
     Raises `InconsistentLength`, and what `Chunks.append_at_offset` raises.
     """
     if transfer.offset != upload.offset:
         raise OffsetMismatch.of(expected=upload.offset, provided=transfer.offset)
-    services, length = current_services(), transfer.length(upload.length)
+    services, length = ctx.services, transfer.length(upload.length)
     if length is not None and upload.length is None:
         upload = services.chunks.declare_length(upload, length)
     if transfer.content_length == 0 and not transfer.is_last:
@@ -230,15 +233,15 @@ def _receive(upload: Upload, transfer: Transfer, body: BodySource, interim: Inte
     except ChunkMismatch as error:
         # Only a chunked body can turn out to be longer than the rest of the file.
         if _version().ends_overlong_upload:
-            services.uploads.cancel(current_scope(), upload.id)
+            services.uploads.cancel(ctx.scope, upload.id)
         raise InconsistentLength("The upload has more bytes than its length.") from error
-    return _ended(upload) if transfer.is_last else upload
+    return _ended(ctx, upload) if transfer.is_last else upload
 
 
-def _ended(upload: Upload) -> Upload:
+def _ended(ctx: ViewContext, upload: Upload) -> Upload:
     """The upload after its last byte, which is where a chunked body reveals the file's length."""
     if upload.length is None:
-        return current_services().chunks.declare_length(upload, upload.offset)
+        return ctx.services.chunks.declare_length(upload, upload.offset)
     if upload.offset != upload.length:
         raise InconsistentLength(
             f"The upload ends at byte {upload.offset}, but has {upload.length} bytes."

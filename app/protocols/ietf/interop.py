@@ -25,7 +25,7 @@ from app.core.errors import (
 from app.core.lifecycle import UploadState
 from app.core.policy import PLAYABLE
 from app.core.upload import Upload
-from app.http.context import current_services
+from app.http.context import ViewContext
 from app.http.digests import (
     ALGORITHMS,
     SHA256,
@@ -244,12 +244,12 @@ def is_complete(upload: Upload) -> bool:
     return upload.state is not UploadState.RECEIVING
 
 
-def state_headers(upload: Upload, version: InteropVersion) -> dict[str, str]:
+def state_headers(ctx: ViewContext, upload: Upload, version: InteropVersion) -> dict[str, str]:
     """Offset, completeness, length if known, and limits."""
     headers = {
         "Upload-Offset": str(upload.offset),
         **version.write_completeness(is_complete(upload)),
-        **limit_headers(version, upload),
+        **limit_headers(ctx, version, upload),
         "Cache-Control": "no-store",
     }
     if upload.length is not None:
@@ -257,11 +257,13 @@ def state_headers(upload: Upload, version: InteropVersion) -> dict[str, str]:
     return headers
 
 
-def limit_headers(version: InteropVersion, upload: Upload | None = None) -> dict[str, str]:
+def limit_headers(
+    ctx: ViewContext, version: InteropVersion, upload: Upload | None = None
+) -> dict[str, str]:
     """`Upload-Limit`, if the version has it; without an upload, for one that is created now."""
     if version.lifetime_limit is None:
         return {}
-    settings = current_services().settings
+    settings = ctx.services.settings
     limits = {"max-size": settings.max_upload_bytes}
     if upload is None or not is_complete(upload):
         limits[version.lifetime_limit] = _lifetime(upload, settings)
@@ -278,7 +280,7 @@ def _lifetime(upload: Upload | None, settings: Settings) -> int:
 
 
 def acknowledgement(
-    upload: Upload, version: InteropVersion, status: int, *, is_last: bool
+    ctx: ViewContext, upload: Upload, version: InteropVersion, status: int, *, is_last: bool
 ) -> Response:
     """The answer to a request whose bytes were stored, with a document unless the status is 204.
 
@@ -287,7 +289,7 @@ def acknowledgement(
     """
     response = Response(status=status) if status == 204 else jsonify(chunk_document(upload))
     response.status_code = status
-    response.headers.update(state_headers(upload, version))
+    response.headers.update(state_headers(ctx, upload, version))
     response.headers.update(version.write_completeness(is_last))
     return response
 
@@ -340,7 +342,7 @@ class WantedDigest:
         self._hashed = HashingSource(source, ALGORITHMS[self._names[0]])
         return self._hashed
 
-    def headers(self, upload: Upload) -> dict[str, str]:
+    def headers(self, ctx: ViewContext, upload: Upload) -> dict[str, str]:
         """`Repr-Digest`, if it is wanted and known; otherwise a SHA-256 will be."""
         if self._hashed is not None:
             digest = bytes.fromhex(self._hashed.hexdigest())
@@ -349,5 +351,5 @@ class WantedDigest:
             if (known := known_digest(name, upload)) is not None:
                 return {"Repr-Digest": write_repr_digest(name, known)}
         if SHA256 in self._names:
-            current_services().library.want_sha256(upload)
+            ctx.services.library.want_sha256(upload)
         return {}

@@ -23,7 +23,7 @@ from app.core.upload import Upload, UploadKind, parse_upload_id
 from app.http.access import requires
 from app.http.audited import audit_removal
 from app.http.bodies import open_body
-from app.http.context import current_scope, current_services, note_upload
+from app.http.context import ViewContext, note_upload
 from app.http.problems import Problem, answer
 from app.http.proxy import location_of
 from app.ingest.checksum import ALGORITHMS
@@ -103,41 +103,41 @@ def _checksum_mismatch(error: DigestMismatch) -> Response:
 
 @blueprint.route("/", methods=METHODS, provide_automatic_options=False)
 @requires(Action.SEND)
-def collection() -> BaseResponse:
+def collection(ctx: ViewContext) -> BaseResponse:
     """Create an upload, or list the capabilities of the server."""
-    handlers = {"POST": _create, "OPTIONS": _options}
+    handlers = {"POST": lambda: _create(ctx), "OPTIONS": lambda: _options(ctx)}
     return _handler(handlers)()
 
 
-def _options() -> Response:
+def _options(ctx: ViewContext) -> Response:
     trailer = ("checksum-trailer",) if can_see_trailers() else ()
     response = _empty(204)
     response.headers["Tus-Extension"] = ",".join((*EXTENSIONS, *trailer))
     response.headers["Tus-Checksum-Algorithm"] = ",".join(ALGORITHMS)
-    response.headers["Tus-Max-Size"] = str(current_services().settings.max_upload_bytes)
+    response.headers["Tus-Max-Size"] = str(ctx.services.settings.max_upload_bytes)
     return response
 
 
-def _create() -> Response:
+def _create(ctx: ViewContext) -> Response:
     concat = request.headers.get("Upload-Concat")
     parts = None if concat is None else parse_concat(concat)
     if parts is not None:
-        _refuse_length_and_body()
-        upload = current_services().uploads.concatenate(_new_upload(UploadKind.FILE, None), parts)
+        _refuse_length_and_body(ctx)
+        upload = ctx.services.uploads.concatenate(_new_upload(ctx, UploadKind.FILE, None), parts)
     else:
         kind = UploadKind.FILE if concat is None else UploadKind.PARTIAL
-        upload, _ = current_services().uploads.create(_new_upload(kind, _length_to_create()))
-        upload = _take_first_bytes(note_upload(upload))
-    response = _printed(note_upload(upload), 201)
+        upload, _ = ctx.services.uploads.create(_new_upload(ctx, kind, _length_to_create()))
+        upload = _take_first_bytes(ctx, note_upload(upload))
+    response = _printed(ctx, note_upload(upload), 201)
     response.headers["Location"] = location_of("tus.one", upload.id)
     return response
 
 
-def _new_upload(kind: UploadKind, length: int | None) -> NewUpload:
+def _new_upload(ctx: ViewContext, kind: UploadKind, length: int | None) -> NewUpload:
     metadata = request.headers.get("Upload-Metadata", "")
     filename = file_name(parse_metadata(metadata))
     return NewUpload(
-        scope=current_scope(), filename=filename, length=length, kind=kind, metadata=metadata
+        scope=ctx.scope, filename=filename, length=length, kind=kind, metadata=metadata
     )
 
 
@@ -150,25 +150,25 @@ def _length_to_create() -> int | None:
     return None
 
 
-def _refuse_length_and_body() -> None:
-    if "Upload-Length" in request.headers or open_body().remaining != 0:
+def _refuse_length_and_body(ctx: ViewContext) -> None:
+    if "Upload-Length" in request.headers or open_body(ctx).remaining != 0:
         raise InvalidRequest("A final upload gets its length and bytes from its parts.")
 
 
-def _take_first_bytes(upload: Upload) -> Upload:
+def _take_first_bytes(ctx: ViewContext, upload: Upload) -> Upload:
     """Append the bytes in the creation request; an empty file is complete with it.
 
     If that fails the upload is removed, because nobody has learned its URL.
     """
-    source = open_body()
+    source = open_body(ctx)
     if source.remaining == 0 and upload.length != 0:
         return upload
     try:
         if source.remaining != 0:
             _check_type()
-        return current_services().chunks.append_at_offset(upload, 0, checked(source))
+        return ctx.services.chunks.append_at_offset(upload, 0, checked(source))
     except UploadError:
-        audit_removal(current_services().client_uploads.remove(EVERYTHING, upload))
+        audit_removal(ctx, ctx.services.client_uploads.remove(EVERYTHING, upload))
         raise
 
 
@@ -177,47 +177,47 @@ def _take_first_bytes(upload: Upload) -> Upload:
 
 @blueprint.route("/<upload_id>", methods=METHODS, provide_automatic_options=False)
 @requires(Action.SEND)
-def one(upload_id: str) -> BaseResponse:
+def one(ctx: ViewContext, upload_id: str) -> BaseResponse:
     """Ask for an upload's offset, append to it or terminate it; a GET redirects to its file."""
     handlers: dict[str, Handler] = {
-        "HEAD": lambda: _head(upload_id),
-        "PATCH": lambda: _patch(upload_id),
-        "DELETE": lambda: _delete(upload_id),
+        "HEAD": lambda: _head(ctx, upload_id),
+        "PATCH": lambda: _patch(ctx, upload_id),
+        "DELETE": lambda: _delete(ctx, upload_id),
         "GET": lambda: redirect(location_of("delivery.media", upload_id)),
-        "OPTIONS": _options,
+        "OPTIONS": lambda: _options(ctx),
     }
     return _handler(handlers)()
 
 
-def _head(upload_id: str) -> Response:
-    services = current_services()
-    upload = services.uploads.get(current_scope(), parse_upload_id(upload_id))
+def _head(ctx: ViewContext, upload_id: str) -> Response:
+    services = ctx.services
+    upload = services.uploads.get(ctx.scope, parse_upload_id(upload_id))
     upload = services.chunks.wait_for_writer(upload)
-    response = _printed(note_upload(upload), 200)
+    response = _printed(ctx, note_upload(upload), 200)
     metadata = upload.metadata
     if metadata is None:
         metadata = format_metadata(upload.filename)
     _set(response, "Upload-Metadata", metadata or None)
-    _set(response, "Upload-Length", _length(upload))
+    _set(response, "Upload-Length", _length(ctx, upload))
     is_deferred = upload.length is None and upload.kind is not UploadKind.CONCATENATION
     _set(response, "Upload-Defer-Length", 1 if is_deferred else None)
-    _set(response, "Upload-Concat", _concat(upload))
+    _set(response, "Upload-Concat", _concat(ctx, upload))
     return response
 
 
-def _patch(upload_id: str) -> Response:
+def _patch(ctx: ViewContext, upload_id: str) -> Response:
     _check_type()
     offset = parse_number("Upload-Offset", request.headers.get("Upload-Offset"))
-    services = current_services()
-    upload = note_upload(services.uploads.get(current_scope(), parse_upload_id(upload_id)))
+    services = ctx.services
+    upload = note_upload(services.uploads.get(ctx.scope, parse_upload_id(upload_id)))
     if upload.kind is UploadKind.CONCATENATION:
         raise Forbidden("A final upload gets its bytes from its parts.")
     if "Upload-Length" in request.headers:
         _check_offset(upload, offset)
         length = parse_number("Upload-Length", request.headers["Upload-Length"])
         upload = services.chunks.declare_length(upload, length)
-    upload = services.chunks.append_at_offset(upload, offset, checked(open_body()))
-    return _printed(upload, 204)
+    upload = services.chunks.append_at_offset(upload, offset, checked(open_body(ctx)))
+    return _printed(ctx, upload, 204)
 
 
 def _check_offset(upload: Upload, offset: int) -> None:
@@ -226,10 +226,10 @@ def _check_offset(upload: Upload, offset: int) -> None:
         raise OffsetMismatch.of(expected=upload.offset, provided=offset)
 
 
-def _delete(upload_id: str) -> Response:
-    uploads = current_services().uploads
-    upload = note_upload(uploads.get(current_scope(), parse_upload_id(upload_id)))
-    audit_removal(current_services().client_uploads.remove(current_scope(), upload))
+def _delete(ctx: ViewContext, upload_id: str) -> Response:
+    uploads = ctx.services.uploads
+    upload = note_upload(uploads.get(ctx.scope, parse_upload_id(upload_id)))
+    audit_removal(ctx, ctx.services.client_uploads.remove(ctx.scope, upload))
     return _empty(204)
 
 
@@ -247,13 +247,13 @@ def _check_type() -> None:
         raise TypeNotAllowed(f"The body must be of the type {CHUNK_TYPE}.")
 
 
-def _printed(upload: Upload, status: int) -> Response:
+def _printed(ctx: ViewContext, upload: Upload, status: int) -> Response:
     """The upload's offset, and when it expires unless more bytes arrive."""
     response = _empty(status)
     is_whole = upload.kind is not UploadKind.CONCATENATION or upload.state is UploadState.COMPLETE
     _set(response, "Upload-Offset", upload.offset if is_whole else None)
     if upload.state in {UploadState.RECEIVING, UploadState.HELD}:
-        lifetime = timedelta(seconds=current_services().settings.expiry_seconds)
+        lifetime = timedelta(seconds=ctx.services.settings.expiry_seconds)
         _set(response, "Upload-Expires", format_date(upload.active_at + lifetime))
     return response
 
@@ -264,16 +264,16 @@ def _empty(status: int) -> Response:
     return response
 
 
-def _length(upload: Upload) -> int | None:
+def _length(ctx: ViewContext, upload: Upload) -> int | None:
     """That of a final upload as soon as it can be calculated (section Concatenation)."""
     if upload.length is None and upload.kind is UploadKind.CONCATENATION:
-        return current_services().uploads.length_of_parts(upload)
+        return ctx.services.uploads.length_of_parts(upload)
     return upload.length
 
 
-def _concat(upload: Upload) -> str | None:
+def _concat(ctx: ViewContext, upload: Upload) -> str | None:
     if upload.kind is UploadKind.CONCATENATION:
-        return format_concat(current_services().uploads.parts(upload))
+        return format_concat(ctx.services.uploads.parts(upload))
     return PARTIAL if upload.kind is UploadKind.PARTIAL else None
 
 

@@ -12,7 +12,7 @@ from prometheus_client.core import GaugeMetricFamily
 
 from app.core.access import Action
 from app.http.access import requires
-from app.http.context import current_scope, current_services
+from app.http.context import ViewContext, current_services
 from app.run.monitoring.instruments import Instruments
 from app.run.monitoring.reading import Snapshot, all_counts, start_time
 from app.storage.local.folder import free_bytes
@@ -31,22 +31,22 @@ def init_app(app: Flask, instruments: Instruments) -> None:
 
 @health.get("/healthz")
 @requires(Action.VISIT, is_below_links=True, is_counted=False)
-def alive() -> Response:
+def alive(ctx: ViewContext) -> Response:
     """The process answers."""
     return Response('{"status":"ok"}\n', mimetype="application/json")
 
 
 @health.get("/readyz")
 @requires(Action.VISIT, is_counted=False)
-def ready() -> tuple[Response, int]:
+def ready(ctx: ViewContext) -> tuple[Response, int]:
     """Whether the server can take uploads, and what is wrong with its set-up.
 
     A server that drains before it stops answers 503.
     """
-    services = current_services()
+    services = ctx.services
     if services.node.is_leaving:
         return jsonify({"status": "leaving", "problems": []}), 503
-    services.uploads.active(current_scope(), 1)
+    services.uploads.active(ctx.scope, 1)
     problems = [*services.problems(), *Ffmpeg.find().problems()]
     is_ready = not any(problem.is_fatal for problem in problems)
     document = {
@@ -58,7 +58,7 @@ def ready() -> tuple[Response, int]:
 
 @metrics.get("/metrics")
 @requires(Action.MEASURE)
-def everything() -> Response:
+def everything(ctx: ViewContext) -> Response:
     """The text that Prometheus reads: what all processes have counted, and the present state."""
     return Response(generate_latest(_Everything()), content_type=CONTENT_TYPE_LATEST)
 

@@ -13,7 +13,7 @@ from app.core.access import Action
 from app.core.nodes import NodeState
 from app.db.jobs import ListedJob
 from app.http.access import requires
-from app.http.context import current_scope, current_services
+from app.http.context import ViewContext
 from app.ingest.stages import Stage
 from app.run.monitoring.probes import snapshot
 from app.run.monitoring.reading import NOTHING, Snapshot, running_requests
@@ -35,21 +35,21 @@ ENDED = ("created", "complete", "cancelled", "expired")
 
 @blueprint.get("/status")
 @requires(Action.ADMINISTER)
-def page() -> str:
+def page(ctx: ViewContext) -> str:
     """The page with current numbers."""
-    return render_template("status.html", status=status_document())
+    return render_template("status.html", status=status_document(ctx))
 
 
 @api_blueprint.get("/api/status")
 @requires(Action.ADMINISTER)
-def show() -> Response:
+def show(ctx: ViewContext) -> Response:
     """What the server does now and has done since its start, over all of its processes."""
-    return jsonify(status_document())
+    return jsonify(status_document(ctx))
 
 
-def status_document() -> dict[str, Any]:
+def status_document(ctx: ViewContext) -> dict[str, Any]:
     """Bytes and seconds are totals since the start; compute rates from two readings."""
-    counts, nodes = snapshot(), _nodes()
+    counts, nodes = snapshot(), _nodes(ctx)
     started = counts.total("sluice_start_time_seconds")
     return {
         "version": __version__,
@@ -57,8 +57,8 @@ def status_document() -> dict[str, Any]:
         "uptime_seconds": round(max(0.0, time.time() - started), 3),  # The clock may be set.
         "requests": _requests(counts),
         "transfers": _transfers(counts),
-        "uploads": _uploads(counts),
-        "jobs": _jobs(counts),
+        "uploads": _uploads(ctx, counts),
+        "jobs": _jobs(ctx, counts),
         "nodes": nodes,
         "fleet": _fleet(nodes),
         "errors": _largest_first(counts.by("code", "sluice_errors_total")),
@@ -84,9 +84,9 @@ def _transfers(counts: Snapshot) -> dict[str, int]:
     }
 
 
-def _uploads(counts: Snapshot) -> dict[str, Any]:
+def _uploads(ctx: ViewContext, counts: Snapshot) -> dict[str, Any]:
     ended = counts.by("event", "sluice_uploads_total")
-    newest = current_services().uploads.active(current_scope(), UPLOADS_SHOWN)
+    newest = ctx.services.uploads.active(ctx.scope, UPLOADS_SHOWN)
     return {
         "under_way": int(counts.total("sluice_uploads_under_way")),
         **{event: int(ended.get(event, 0)) for event in ENDED},
@@ -102,8 +102,8 @@ def _uploads(counts: Snapshot) -> dict[str, Any]:
     }
 
 
-def _jobs(counts: Snapshot) -> dict[str, Any]:
-    jobs = current_services().media.jobs
+def _jobs(ctx: ViewContext, counts: Snapshot) -> dict[str, Any]:
+    jobs = ctx.services.media.jobs
     return {
         **_whole(counts.by("state", "sluice_jobs")),
         "next": [
@@ -128,9 +128,9 @@ def _job(listed: ListedJob) -> dict[str, str]:
     }
 
 
-def _nodes() -> list[dict[str, Any]]:
+def _nodes(ctx: ViewContext) -> list[dict[str, Any]]:
     """All nodes of the fleet; empty with SQLite."""
-    services = current_services()
+    services = ctx.services
     if services.nodes is None:
         return []
     return [

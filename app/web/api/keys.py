@@ -13,7 +13,7 @@ from app.core.moments import parse_expiry
 from app.http.access import requires
 from app.http.audited import audited
 from app.http.bodies import json_object, member
-from app.http.context import current_caller, current_scope, current_services
+from app.http.context import ViewContext
 from app.http.documents import key_document
 
 blueprint = Blueprint("api_keys", __name__, url_prefix="/api/keys")
@@ -21,34 +21,34 @@ blueprint = Blueprint("api_keys", __name__, url_prefix="/api/keys")
 
 @blueprint.get("")
 @requires(Action.MANAGE)
-def index() -> Response:
+def index(ctx: ViewContext) -> Response:
     """The keys that were not revoked, without their secrets."""
-    keys = current_services().identity.keys.of_project(current_scope().target())
+    keys = ctx.services.identity.keys.of_project(ctx.scope.target())
     return jsonify({"keys": [key_document(key) for key in keys]})
 
 
 @blueprint.post("")
 @requires(Action.MANAGE)
-def make() -> tuple[Response, int]:
+def make(ctx: ViewContext) -> tuple[Response, int]:
     """A new key; this answer alone shows it."""
-    body, project = json_object(), current_scope().target()
+    body, project = json_object(ctx), ctx.scope.target()
     role = parse_role(member(body, "role", kind=str))
-    current_caller().require_at_most_own(role)
-    key, secret = current_services().identity.keys.make(
+    ctx.caller.require_at_most_own(role)
+    key, secret = ctx.services.identity.keys.make(
         project,
         name=member(body, "name", kind=str),
         role=role,
-        created_by=current_caller().sender,
+        created_by=ctx.caller.sender,
         expires_at=parse_expiry(body.get("expires"), datetime.now(UTC)),
     )
-    audited(AuditAction.KEY_MADE, f"key:{key.id}", name=key.name, role=key.role)
+    audited(ctx, AuditAction.KEY_MADE, f"key:{key.id}", name=key.name, role=key.role)
     return jsonify({**key_document(key), "key": secret}), 201
 
 
 @blueprint.delete("/<key_id>")
 @requires(Action.MANAGE)
-def revoke(key_id: str) -> tuple[str, int]:
+def revoke(ctx: ViewContext, key_id: str) -> tuple[str, int]:
     """End a key, and what was made with it."""
-    ended = current_services().identity.keys.revoke(current_scope().target(), key_id)
-    audited(AuditAction.KEY_REVOKED, f"key:{key_id}", **asdict(ended))
+    ended = ctx.services.identity.keys.revoke(ctx.scope.target(), key_id)
+    audited(ctx, AuditAction.KEY_REVOKED, f"key:{key_id}", **asdict(ended))
     return "", 204

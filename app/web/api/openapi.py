@@ -14,6 +14,7 @@ from flask import Blueprint, Response, jsonify
 
 from app.core.access import Action
 from app.http.access import requires
+from app.http.context import ViewContext
 
 blueprint = Blueprint("api_openapi", __name__)
 
@@ -33,13 +34,13 @@ def openapi_document() -> dict[str, Any]:
 
 @blueprint.get("/openapi.json")
 @requires(Action.VISIT)
-def show() -> Response:
+def show(ctx: ViewContext) -> Response:
     """The document as JSON."""
     return jsonify(openapi_document())
 
 
 @blueprint.get("/openapi.yaml")
 @requires(Action.VISIT)
-def show_yaml() -> Response:
+def show_yaml(ctx: ViewContext) -> Response:
     """The document as it was written."""
     return Response(FILE.read_bytes(), content_type="application/yaml")

@@ -9,7 +9,7 @@ from flask import Blueprint, Response, jsonify
 from app import __version__
 from app.core.access import Action
 from app.http.access import requires
-from app.http.context import current_services
+from app.http.context import ViewContext
 from app.ingest.connection_advice import advice_now
 
 blueprint = Blueprint("api_server", __name__)
@@ -17,9 +17,9 @@ blueprint = Blueprint("api_server", __name__)
 
 @blueprint.get("/api/server")
 @requires(Action.VISIT, is_below_links=True)
-def show() -> Response:
+def show(ctx: ViewContext) -> Response:
     """Chunk sizes and connections to use, the largest upload, and the server's clock."""
-    settings = current_services().settings
+    settings = ctx.services.settings
     return jsonify(
         {
             "version": __version__,

@@ -9,7 +9,7 @@ from app.core.access import Action, CallerKind
 from app.core.errors import SecondFactorRequired
 from app.http.access import requires
 from app.http.bodies import json_object, member
-from app.http.context import current_caller, current_services
+from app.http.context import ViewContext
 from app.http.origins import require_own_page
 from app.http.session_cookie import end_session
 from app.http.signing_in import PASSWORD, PASSWORD_AND_CODE, person_with, require_code, signed_in
@@ -20,12 +20,12 @@ blueprint.before_request(lambda: require_own_page(request))
 
 @blueprint.get("")
 @requires(Action.VISIT)
-def show() -> Response:
+def show(ctx: ViewContext) -> Response:
     """Who sends the request, and its role in each project."""
-    caller = current_caller()
+    caller = ctx.caller
     projects = [
         {"id": project.id, "name": project.name, "role": caller.roles[project.id]}
-        for project in current_services().identity.projects.entered(caller)
+        for project in ctx.services.identity.projects.entered(caller)
     ]
     return jsonify(
         {
@@ -41,21 +41,21 @@ def show() -> Response:
 
 @blueprint.post("")
 @requires(Action.VISIT)
-def begin() -> Response:
+def begin(ctx: ViewContext) -> Response:
     """Sign in with e-mail address, password and, with a second factor, a `code`."""
-    body = json_object()
+    body = json_object(ctx)
     code = member(body, "code", kind=str, default="")
-    person = person_with(member(body, "email", kind=str), member(body, "password", kind=str))
-    if not current_services().identity.second_factors.has(person.id):
-        return signed_in(Response(status=204), person, method=PASSWORD)
+    person = person_with(ctx, member(body, "email", kind=str), member(body, "password", kind=str))
+    if not ctx.services.identity.second_factors.has(person.id):
+        return signed_in(ctx, Response(status=204), person, method=PASSWORD)
     if not code:
         raise SecondFactorRequired("Send `code` too: a one-time code or a recovery code.")
-    require_code(person, code)
-    return signed_in(Response(status=204), person, method=PASSWORD_AND_CODE)
+    require_code(ctx, person, code)
+    return signed_in(ctx, Response(status=204), person, method=PASSWORD_AND_CODE)
 
 
 @blueprint.delete("")
 @requires(Action.VISIT)
-def end() -> Response:
+def end(ctx: ViewContext) -> Response:
     """Sign out."""
-    return end_session(request, Response(status=204))
+    return end_session(ctx, request, Response(status=204))

@@ -18,7 +18,10 @@ from app.core.upload import Upload, UploadId, parse_upload_id
 from app.http.access import requires
 from app.http.audited import audit_removal
 from app.http.bodies import json_object, member
-from app.http.context import current_caller, current_scope, current_services, note_upload
+from app.http.context import (
+    ViewContext,
+    note_upload,
+)
 from app.http.digests import wants_sha256
 from app.http.documents import sender_document, sent_document, upload_document
 from app.http.proxy import location_of
@@ -42,12 +45,12 @@ CELLS_AT_ONCE = 100
 
 @blueprint.post("")
 @requires(Action.SEND)
-def create() -> tuple[Response, int, dict[str, str]]:
+def create(ctx: ViewContext) -> tuple[Response, int, dict[str, str]]:
     """Create an upload and reserve its space (201), or find the one for the same file (200)."""
-    body = json_object()
-    upload, is_new = current_services().uploads.create(
+    body = json_object(ctx)
+    upload, is_new = ctx.services.uploads.create(
         NewUpload(
-            scope=current_scope(),
+            scope=ctx.scope,
             filename=member(body, "name", "filename", kind=str),
             length=member(body, "size", "length", kind=int),
             fingerprint=member(body, "fingerprint", kind=str, default=None),
@@ -55,7 +58,7 @@ def create() -> tuple[Response, int, dict[str, str]]:
     )
     location = location_of("api_uploads.show", upload.id)
     return (
-        jsonify(_documents([note_upload(upload)])[0]),
+        jsonify(_documents(ctx, [note_upload(upload)])[0]),
         201 if is_new else 200,
         {"Location": location},
     )
@@ -63,19 +66,19 @@ def create() -> tuple[Response, int, dict[str, str]]:
 
 @blueprint.get("")
 @requires(Action.FOLLOW)
-def index() -> Response:
+def index(ctx: ViewContext) -> Response:
     """Uploads in progress; with `id`, those with these ids, also complete ones.
 
     Of those with these ids, the SHA-256 will be computed if the request wants it.
     """
-    uploads = current_services().uploads
+    uploads = ctx.services.uploads
     if ids := request.args.getlist("id"):
-        found = uploads.get_all(current_scope(), _parse_ids(ids))
+        found = uploads.get_all(ctx.scope, _parse_ids(ids))
         if wants_sha256():
-            current_services().library.want_sha256(*found)
+            ctx.services.library.want_sha256(*found)
     else:
-        found = uploads.active(current_scope(), LIST_LIMIT)
-    return jsonify({"uploads": _with_senders(found)})
+        found = uploads.active(ctx.scope, LIST_LIMIT)
+    return jsonify({"uploads": _with_senders(ctx, found)})
 
 
 def _parse_ids(texts: Sequence[str]) -> list[UploadId]:
@@ -89,45 +92,45 @@ def _parse_ids(texts: Sequence[str]) -> list[UploadId]:
 
 @blueprint.get("/sent")
 @requires(Action.FOLLOW)
-def sent() -> Response:
+def sent(ctx: ViewContext) -> Response:
     """What the caller itself has sent; of a link, also what it still takes."""
-    found = current_services().uploads.sent(current_scope(), SENT_LIMIT)
-    return jsonify(sent_document(found, _link_of(current_caller())))
+    found = ctx.services.uploads.sent(ctx.scope, SENT_LIMIT)
+    return jsonify(sent_document(found, _link_of(ctx, ctx.caller)))
 
 
-def _link_of(caller: Caller) -> UploadLink | None:
+def _link_of(ctx: ViewContext, caller: Caller) -> UploadLink | None:
     if caller.kind is not CallerKind.UPLOAD_LINK:
         return None
-    return current_services().identity.upload_links.get(caller.project, caller.id)
+    return ctx.services.identity.upload_links.get(caller.project, caller.id)
 
 
 @blueprint.get("/<upload_id>")
 @requires(Action.FOLLOW)
-def show(upload_id: str) -> Response:
+def show(ctx: ViewContext, upload_id: str) -> Response:
     """Which ranges of an upload have arrived, and which are missing.
 
     The SHA-256 of the file will be computed if the request wants it.
     """
-    upload = _found(upload_id)
+    upload = _found(ctx, upload_id)
     if wants_sha256():
-        current_services().library.want_sha256(upload)
-    return jsonify(_with_senders([upload])[0])
+        ctx.services.library.want_sha256(upload)
+    return jsonify(_with_senders(ctx, [upload])[0])
 
 
 @blueprint.delete("/<upload_id>")
 @requires(Action.SEND)
-def cancel(upload_id: str) -> tuple[str, int]:
+def cancel(ctx: ViewContext, upload_id: str) -> tuple[str, int]:
     """Cancel an upload and free its space."""
-    audit_removal(current_services().uploads.cancel(current_scope(), parse_upload_id(upload_id)))
+    audit_removal(ctx, ctx.services.uploads.cancel(ctx.scope, parse_upload_id(upload_id)))
     return "", 204
 
 
 @blueprint.post("/<upload_id>/cells")
 @requires(Action.SEND)
-def offer_cells(upload_id: str) -> Response:
+def offer_cells(ctx: ViewContext, upload_id: str) -> Response:
     """Signed URLs at which the client stores cells in the bucket itself."""
-    upload, cells = _found(upload_id), _promised_cells()
-    offers = _direct().offers(upload, cells)
+    upload, cells = _found(ctx, upload_id), _promised_cells(ctx)
+    offers = _direct(ctx).offers(upload, cells)
     expires = datetime.now(UTC) + timedelta(seconds=URL_SECONDS)
     pairs = zip(cells, offers, strict=True)
     return jsonify({"cells": [_offer_document(cell, offer, expires) for cell, offer in pairs]})
@@ -135,26 +138,26 @@ def offer_cells(upload_id: str) -> Response:
 
 @blueprint.post("/<upload_id>/cells/stored")
 @requires(Action.SEND)
-def accept_cells(upload_id: str) -> Response:
+def accept_cells(ctx: ViewContext, upload_id: str) -> Response:
     """Record cells that the client has stored in the bucket."""
-    upload, cells = _found(upload_id), _promised_cells()
-    return jsonify(_documents([_direct().accept(upload, cells)])[0])
+    upload, cells = _found(ctx, upload_id), _promised_cells(ctx)
+    return jsonify(_documents(ctx, [_direct(ctx).accept(upload, cells)])[0])
 
 
-def _found(upload_id: str) -> Upload:
-    uploads = current_services().uploads
-    return note_upload(uploads.get(current_scope(), parse_upload_id(upload_id)))
+def _found(ctx: ViewContext, upload_id: str) -> Upload:
+    uploads = ctx.services.uploads
+    return note_upload(uploads.get(ctx.scope, parse_upload_id(upload_id)))
 
 
-def _direct() -> DirectUploads:
-    direct = current_services().direct
+def _direct(ctx: ViewContext) -> DirectUploads:
+    direct = ctx.services.direct
     if direct is None:
         raise NotDirect("This server takes no direct uploads: send the bytes to it.")
     return direct
 
 
-def _promised_cells() -> list[PromisedCell]:
-    cells = member(json_object(), "cells", kind=list)
+def _promised_cells(ctx: ViewContext) -> list[PromisedCell]:
+    cells = member(json_object(ctx), "cells", kind=list)
     if not 0 < len(cells) <= CELLS_AT_ONCE:
         raise InvalidRequest(f"The member cells must have 1 to {CELLS_AT_ONCE} entries.")
     return [_promised_cell(each) for each in cells]
@@ -178,21 +181,21 @@ def _offer_document(cell: PromisedCell, offer: CellOffer, expires: datetime) -> 
     return {**place, **request, "expires": instant(expires)}
 
 
-def _with_senders(uploads: Sequence[Upload]) -> list[dict[str, Any]]:
+def _with_senders(ctx: ViewContext, uploads: Sequence[Upload]) -> list[dict[str, Any]]:
     """The documents, with who sends each; only members are told of others."""
-    senders = current_services().identity.senders.of(uploads) if not _is_private() else {}
-    documents = _documents(uploads)
+    senders = ctx.services.identity.senders.of(uploads) if not _is_private(ctx) else {}
+    documents = _documents(ctx, uploads)
     for document, upload in zip(documents, uploads, strict=True):
         document["sender"] = sender_document(senders.get(upload.sender))
     return documents
 
 
-def _is_private() -> bool:
-    return current_caller().kind in THROUGH_LINKS
+def _is_private(ctx: ViewContext) -> bool:
+    return ctx.caller.kind in THROUGH_LINKS
 
 
-def _documents(uploads: Sequence[Upload]) -> list[dict[str, Any]]:
-    services, own = current_services(), current_caller().sender
+def _documents(ctx: ViewContext, uploads: Sequence[Upload]) -> list[dict[str, Any]]:
+    services, own = ctx.services, ctx.caller.sender
     expiry, direct = services.settings.expiry_seconds, services.direct
     views = services.media.library.playbacks(uploads)
     documents = []

@@ -12,7 +12,7 @@ from app.core.video_list import VideoList, VideoOrder
 from app.http.access import requires
 from app.http.audited import audit_removal, audit_rename
 from app.http.bodies import json_object, member
-from app.http.context import current_scope, current_services, note_upload
+from app.http.context import ViewContext, note_upload
 from app.http.digests import wants_sha256
 from app.http.documents import rendition_document, video_document
 
@@ -23,16 +23,14 @@ DEFAULT_PAGE = 50
 
 @blueprint.get("")
 @requires(Action.BROWSE)
-def index() -> Response:
+def index(ctx: ViewContext) -> Response:
     """A page of the videos that `q` and `sort` ask for; `next` is the following page's `cursor`."""
     limit = parse_digits(request.args.get("limit", str(DEFAULT_PAGE)))
     if limit is None:
         raise InvalidRequest("The limit must be a whole number.")
     wanted = VideoList.parse(request.args.get("q", ""), request.args.get("sort", VideoOrder.NEWEST))
-    services = current_services()
-    page = services.library.page(
-        current_scope(), wanted, limit=limit, cursor=request.args.get("cursor")
-    )
+    services = ctx.services
+    page = services.library.page(ctx.scope, wanted, limit=limit, cursor=request.args.get("cursor"))
     views = services.media.library.playbacks(page.videos)
     expires, senders = services.video_expiry.expires, services.identity.senders.of(page.videos)
     documents = [
@@ -44,57 +42,57 @@ def index() -> Response:
 
 @blueprint.get("/<upload_id>")
 @requires(Action.BROWSE)
-def show(upload_id: str) -> Response:
+def show(ctx: ViewContext, upload_id: str) -> Response:
     """One video; its SHA-256 will be computed if the request wants it."""
-    video = _video(upload_id)
+    video = _video(ctx, upload_id)
     if wants_sha256():
-        current_services().library.want_sha256(video)
-    return _document(video)
+        ctx.services.library.want_sha256(video)
+    return _document(ctx, video)
 
 
 @blueprint.patch("/<upload_id>")
 @requires(Action.CHANGE)
-def rename(upload_id: str) -> Response:
+def rename(ctx: ViewContext, upload_id: str) -> Response:
     """Give a video another name; answers as `show` does."""
-    filename = member(json_object(), "filename", kind=str)
-    library = current_services().library
-    before = library.get(current_scope(), parse_upload_id(upload_id))
-    video = note_upload(library.rename(current_scope(), before.id, filename))
-    audit_rename(before, video.filename)
-    return _document(video)
+    filename = member(json_object(ctx), "filename", kind=str)
+    library = ctx.services.library
+    before = library.get(ctx.scope, parse_upload_id(upload_id))
+    video = note_upload(library.rename(ctx.scope, before.id, filename))
+    audit_rename(ctx, before, video.filename)
+    return _document(ctx, video)
 
 
 @blueprint.delete("/<upload_id>")
 @requires(Action.CHANGE)
-def delete(upload_id: str) -> tuple[str, int]:
+def delete(ctx: ViewContext, upload_id: str) -> tuple[str, int]:
     """Remove a video and its file."""
-    audit_removal(current_services().library.delete(current_scope(), parse_upload_id(upload_id)))
+    audit_removal(ctx, ctx.services.library.delete(ctx.scope, parse_upload_id(upload_id)))
     return "", 204
 
 
 @blueprint.post("/<upload_id>/renditions/<int:height>")
 @requires(Action.CHANGE)
-def order_rendition(upload_id: str, height: int) -> tuple[Response, int]:
+def order_rendition(ctx: ViewContext, upload_id: str, height: int) -> tuple[Response, int]:
     """Have the film made in another quality, as a file to download; 202 until it is there."""
-    video = _video(upload_id)
-    view = current_services().media.renditions.order(video, height)
+    video = _video(ctx, upload_id)
+    view = ctx.services.media.renditions.order(video, height)
     return jsonify(rendition_document(video, view)), 200 if view.state == "ready" else 202
 
 
 @blueprint.delete("/<upload_id>/renditions/<int:height>")
 @requires(Action.CHANGE)
-def remove_rendition(upload_id: str, height: int) -> tuple[str, int]:
+def remove_rendition(ctx: ViewContext, upload_id: str, height: int) -> tuple[str, int]:
     """Stop making it, and remove what was made."""
-    current_services().media.renditions.remove(_video(upload_id), height)
+    ctx.services.media.renditions.remove(_video(ctx, upload_id), height)
     return "", 204
 
 
-def _video(upload_id: str) -> Upload:
-    return note_upload(current_services().library.get(current_scope(), parse_upload_id(upload_id)))
+def _video(ctx: ViewContext, upload_id: str) -> Upload:
+    return note_upload(ctx.services.library.get(ctx.scope, parse_upload_id(upload_id)))
 
 
-def _document(video: Upload) -> Response:
-    services = current_services()
+def _document(ctx: ViewContext, video: Upload) -> Response:
+    services = ctx.services
     media, expires = services.media, services.video_expiry.expires(video)
     (view,) = media.library.playbacks([video])
     renditions, texts = media.renditions.of(video), media.text_files.of(video)

@@ -17,7 +17,7 @@ from app.core.webhooks import SUBSCRIBABLE, DeliveryState, parse_events
 from app.http.access import requires
 from app.http.audited import audited_webhook
 from app.http.bodies import json_object, member
-from app.http.context import current_caller, current_scope, current_services
+from app.http.context import ViewContext
 
 blueprint = Blueprint("api_webhooks", __name__, url_prefix="/api/webhooks")
 
@@ -26,77 +26,77 @@ DEFAULT_PAGE = 50
 
 @blueprint.get("")
 @requires(Action.MANAGE)
-def index() -> Response:
+def index(ctx: ViewContext) -> Response:
     """All of them, the oldest first."""
-    found = _webhooks().of_project(current_scope().target())
+    found = _webhooks(ctx).of_project(ctx.scope.target())
     return jsonify({"webhooks": [webhook_document(webhook) for webhook in found]})
 
 
 @blueprint.post("")
 @requires(Action.MANAGE)
-def make() -> tuple[Response, int]:
+def make(ctx: ViewContext) -> tuple[Response, int]:
     """A new webhook, with its secret; without `events` it wants all of them."""
-    body = json_object()
-    webhook = _webhooks().make(
-        current_scope().target(),
+    body = json_object(ctx)
+    webhook = _webhooks(ctx).make(
+        ctx.scope.target(),
         url=member(body, "url", kind=str),
         events=parse_events(body.get("events", list(SUBSCRIBABLE))),
-        created_by=current_caller().actor,
+        created_by=ctx.caller.actor,
     )
-    audited_webhook(AuditAction.WEBHOOK_MADE, webhook)
+    audited_webhook(ctx, AuditAction.WEBHOOK_MADE, webhook)
     return jsonify({**webhook_document(webhook), "secret": webhook.secret}), 201
 
 
 @blueprint.get("/<webhook_id>")
 @requires(Action.MANAGE)
-def show(webhook_id: str) -> Response:
+def show(ctx: ViewContext, webhook_id: str) -> Response:
     """One of them."""
-    return jsonify(webhook_document(_webhooks().get(current_scope().target(), webhook_id)))
+    return jsonify(webhook_document(_webhooks(ctx).get(ctx.scope.target(), webhook_id)))
 
 
 @blueprint.patch("/<webhook_id>")
 @requires(Action.MANAGE)
-def change(webhook_id: str) -> Response:
+def change(ctx: ViewContext, webhook_id: str) -> Response:
     """Give it another URL or other events, pause it or let it go on."""
-    body = json_object()
+    body = json_object(ctx)
     is_paused = body.get("paused")
     if is_paused is not None and not isinstance(is_paused, bool):
         raise InvalidRequest("The member paused must be true or false.")
-    webhook = _webhooks().change(
-        current_scope().target(),
+    webhook = _webhooks(ctx).change(
+        ctx.scope.target(),
         webhook_id,
         url=member(body, "url", kind=str, default=None),
         events=parse_events(body["events"]) if "events" in body else None,
         is_paused=is_paused,
     )
-    audited_webhook(AuditAction.WEBHOOK_CHANGED, webhook)
+    audited_webhook(ctx, AuditAction.WEBHOOK_CHANGED, webhook)
     return jsonify(webhook_document(webhook))
 
 
 @blueprint.delete("/<webhook_id>")
 @requires(Action.MANAGE)
-def remove(webhook_id: str) -> tuple[str, int]:
+def remove(ctx: ViewContext, webhook_id: str) -> tuple[str, int]:
     """Forget it, and what was not delivered yet."""
-    removed = _webhooks().remove(current_scope().target(), webhook_id)
-    audited_webhook(AuditAction.WEBHOOK_REMOVED, removed)
+    removed = _webhooks(ctx).remove(ctx.scope.target(), webhook_id)
+    audited_webhook(ctx, AuditAction.WEBHOOK_REMOVED, removed)
     return "", 204
 
 
 @blueprint.post("/<webhook_id>/secret")
 @requires(Action.MANAGE)
-def show_secret(webhook_id: str) -> Response:
+def show_secret(ctx: ViewContext, webhook_id: str) -> Response:
     """What its signatures are made with; that somebody looked is noted, so it is no GET."""
-    webhook = _webhooks().get(current_scope().target(), webhook_id)
-    audited_webhook(AuditAction.WEBHOOK_SECRET_SHOWN, webhook)
+    webhook = _webhooks(ctx).get(ctx.scope.target(), webhook_id)
+    audited_webhook(ctx, AuditAction.WEBHOOK_SECRET_SHOWN, webhook)
     return jsonify({"secret": webhook.secret})
 
 
 @blueprint.post("/<webhook_id>/secret/renew")
 @requires(Action.MANAGE)
-def renew_secret(webhook_id: str) -> Response:
+def renew_secret(ctx: ViewContext, webhook_id: str) -> Response:
     """Make another secret; the old one signs too for a day."""
-    webhook = _webhooks().renew_secret(current_scope().target(), webhook_id)
-    audited_webhook(AuditAction.WEBHOOK_SECRET_RENEWED, webhook)
+    webhook = _webhooks(ctx).renew_secret(ctx.scope.target(), webhook_id)
+    audited_webhook(ctx, AuditAction.WEBHOOK_SECRET_RENEWED, webhook)
     return jsonify(
         {
             "secret": webhook.secret,
@@ -107,31 +107,33 @@ def renew_secret(webhook_id: str) -> Response:
 
 @blueprint.post("/<webhook_id>/test")
 @requires(Action.MANAGE)
-def test(webhook_id: str) -> tuple[Response, int]:
+def test(ctx: ViewContext, webhook_id: str) -> tuple[Response, int]:
     """Have a test event sent to it."""
-    delivery = _webhooks().test(current_scope().target(), webhook_id)
+    delivery = _webhooks(ctx).test(ctx.scope.target(), webhook_id)
     return jsonify(delivery_document(delivery)), 202
 
 
 @blueprint.get("/<webhook_id>/deliveries")
 @requires(Action.MANAGE)
-def deliveries(webhook_id: str) -> Response:
+def deliveries(ctx: ViewContext, webhook_id: str) -> Response:
     """A page of what was sent to it, or waits, the newest first."""
     limit = parse_digits(request.args.get("limit", str(DEFAULT_PAGE)))
     if limit is None:
         raise InvalidRequest("The limit must be a whole number.")
-    webhook = _webhooks().get(current_scope().target(), webhook_id)
-    page = _webhooks().deliveries(webhook, limit=limit, cursor=request.args.get("cursor"))
+    webhook = _webhooks(ctx).get(ctx.scope.target(), webhook_id)
+    page = _webhooks(ctx).deliveries(webhook, limit=limit, cursor=request.args.get("cursor"))
     found = [delivery_document(delivery) for delivery in page.deliveries]
     return jsonify({"deliveries": found, "next": page.next_cursor})
 
 
 @blueprint.post("/<webhook_id>/deliveries/<delivery_id>/send-again")
 @requires(Action.MANAGE)
-def send_again(webhook_id: str, delivery_id: str) -> tuple[Response, int]:
+def send_again(ctx: ViewContext, webhook_id: str, delivery_id: str) -> tuple[Response, int]:
     """Send one event again."""
-    project = current_scope().target()
-    return jsonify(delivery_document(_webhooks().send_again(project, webhook_id, delivery_id))), 202
+    project = ctx.scope.target()
+    return jsonify(
+        delivery_document(_webhooks(ctx).send_again(project, webhook_id, delivery_id))
+    ), 202
 
 
 def webhook_document(webhook: Webhook) -> dict[str, Any]:
@@ -163,5 +165,5 @@ def delivery_document(delivery: Delivery) -> dict[str, Any]:
     }
 
 
-def _webhooks() -> Webhooks:
-    return current_services().identity.webhooks
+def _webhooks(ctx: ViewContext) -> Webhooks:
+    return ctx.services.identity.webhooks

@@ -15,7 +15,7 @@ from app.core.errors import InvalidField, LastAdministrator, NotSignedIn
 from app.http.access import requires
 from app.http.audited import audited, audited_joining, audited_withdrawal, note_ended
 from app.http.bodies import form_fields
-from app.http.context import current_caller, current_services
+from app.http.context import ViewContext
 from app.http.origins import require_own_page
 from app.http.signing_in import confirm, must_confirm
 from app.web.pages.user_agent import device_words
@@ -39,73 +39,73 @@ DONE = {
 
 @blueprint.get("")
 @requires(Action.SECURE_ACCOUNT)
-def show() -> Response:
+def show(ctx: ViewContext) -> Response:
     """The account."""
-    return _page(_me(), {})
+    return _page(ctx, _me(ctx), {})
 
 
 @blueprint.post("/name")
 @requires(Action.HAVE_ACCOUNT)
-def rename() -> Response:
+def rename(ctx: ViewContext) -> Response:
     """Change the name."""
-    person, fields = _me(), form_fields()
+    person, fields = _me(ctx), form_fields(ctx)
     try:
-        changed = current_services().identity.accounts.rename(person, fields.get("name", ""))
+        changed = ctx.services.identity.accounts.rename(person, fields.get("name", ""))
     except InvalidField as error:
-        return _page(person, fields, error)
-    audited(AuditAction.PERSON_CHANGED, f"person:{changed.id}", email=changed.email)
+        return _page(ctx, person, fields, error)
+    audited(ctx, AuditAction.PERSON_CHANGED, f"person:{changed.id}", email=changed.email)
     return _done("name")
 
 
 @blueprint.post("/password")
 @requires(Action.HAVE_ACCOUNT)
-def change_password() -> Response:
+def change_password(ctx: ViewContext) -> Response:
     """Change the password, for whoever knows the old one; the first one after a fresh sign-in."""
-    person, fields = _me(), form_fields()
-    identity = current_services().identity
+    person, fields = _me(ctx), form_fields(ctx)
+    identity = ctx.services.identity
     try:
         if person.password_hash is not None:
             identity.sign_in.confirm(person, fields.get("old_password", ""))
-        elif must_confirm(person):
-            confirm(person, "")
+        elif must_confirm(ctx, person):
+            confirm(ctx, person, "")
         identity.accounts.change_password(
-            person, fields.get("password", ""), session_id=current_caller().session
+            person, fields.get("password", ""), session_id=ctx.caller.session
         )
     except InvalidField as error:
-        return _page(person, fields, error)
-    audited(AuditAction.PASSWORD_CHANGED, f"person:{person.id}")
+        return _page(ctx, person, fields, error)
+    audited(ctx, AuditAction.PASSWORD_CHANGED, f"person:{person.id}")
     return _done("password")
 
 
 @blueprint.post("/sessions/<session_id>/end")
 @requires(Action.HAVE_ACCOUNT)
-def end_session(session_id: str) -> Response:
+def end_session(ctx: ViewContext, session_id: str) -> Response:
     """End a session of one's own."""
-    current_services().identity.sessions.end_one(_me().id, session_id)
-    audited(AuditAction.SESSION_ENDED, current_caller().actor)
+    ctx.services.identity.sessions.end_one(_me(ctx).id, session_id)
+    audited(ctx, AuditAction.SESSION_ENDED, ctx.caller.actor)
     return _done("session")
 
 
 @blueprint.post("/sessions/end-others")
 @requires(Action.HAVE_ACCOUNT)
-def end_other_sessions() -> Response:
+def end_other_sessions(ctx: ViewContext) -> Response:
     """End all sessions but this one."""
-    caller = current_caller()
-    count = current_services().identity.sessions.end_others(caller.id, but=caller.session)
-    audited(AuditAction.SESSION_ENDED, caller.actor, count=count)
+    caller = ctx.caller
+    count = ctx.services.identity.sessions.end_others(caller.id, but=caller.session)
+    audited(ctx, AuditAction.SESSION_ENDED, caller.actor, count=count)
     return _done("sessions")
 
 
 @blueprint.post("/invitations/<digest>/accept")
 @requires(Action.HAVE_ACCOUNT)
-def accept_invitation(digest: str) -> Response:
+def accept_invitation(ctx: ViewContext, digest: str) -> Response:
     """Join the project of an invitation to one's own address."""
-    identity, caller, person = current_services().identity, current_caller(), _me()
+    identity, caller, person = ctx.services.identity, ctx.caller, _me(ctx)
     try:
         invitation = identity.invitations.accept_waiting(person, digest)
     except InvalidField as error:  # An administrator was faster.
-        return _page(person, {}, error)
-    audited_joining(invitation, caller, email=person.email)
+        return _page(ctx, person, {}, error)
+    audited_joining(ctx, invitation, caller, email=person.email)
     identity.sessions.choose_project(caller.session, invitation.project_id or "")
     joined = invitation.project_id if caller.roles else None
     return redirect(url_for("pages.index", project=joined), 303)
@@ -113,43 +113,43 @@ def accept_invitation(digest: str) -> Response:
 
 @blueprint.post("/invitations/<digest>/decline")
 @requires(Action.HAVE_ACCOUNT)
-def decline_invitation(digest: str) -> Response:
+def decline_invitation(ctx: ViewContext, digest: str) -> Response:
     """Let an invitation to one's own address work no longer."""
-    invitations = current_services().identity.invitations
-    declined = invitations.withdraw(invitations.waiting_one(_me(), digest).digest)
+    invitations = ctx.services.identity.invitations
+    declined = invitations.withdraw(invitations.waiting_one(_me(ctx), digest).digest)
     if declined is not None:
-        audited_withdrawal(declined)
+        audited_withdrawal(ctx, declined)
     return _done("declined")
 
 
 @blueprint.post("/made/end")
 @requires(Action.HAVE_ACCOUNT)
-def end_made() -> Response:
+def end_made(ctx: ViewContext) -> Response:
     """End all keys and links that the person has made."""
-    person = _me()
-    ended = current_services().identity.accounts.end_made(person)
-    note_ended(person, ended, "keys_and_links_ended")
+    person = _me(ctx)
+    ended = ctx.services.identity.accounts.end_made(person)
+    note_ended(ctx, person, ended, "keys_and_links_ended")
     return _done("made")
 
 
 @blueprint.post("/delete")
 @requires(Action.HAVE_ACCOUNT)
-def delete() -> Response:
+def delete(ctx: ViewContext) -> Response:
     """Delete the account, for whoever signed in just now or knows the password."""
-    person = _me()
+    person = _me(ctx)
     try:
-        if must_confirm(person):
-            confirm(person, form_fields().get("password", ""))
-        ended = current_services().identity.accounts.delete(person)
+        if must_confirm(ctx, person):
+            confirm(ctx, person, form_fields(ctx).get("password", ""))
+        ended = ctx.services.identity.accounts.delete(person)
     except (InvalidField, LastAdministrator) as error:
-        return _page(person, {}, InvalidField(str(error), field="deletion"))
-    note_ended(person, ended, "deleted")
-    audited(AuditAction.PERSON_REMOVED, f"person:{person.id}", email=person.email)
+        return _page(ctx, person, {}, InvalidField(str(error), field="deletion"))
+    note_ended(ctx, person, ended, "deleted")
+    audited(ctx, AuditAction.PERSON_REMOVED, f"person:{person.id}", email=person.email)
     return redirect(url_for("sign_in.show"), 303)
 
 
-def _me() -> Person:
-    person = current_services().identity.people.find(current_caller().id)
+def _me(ctx: ViewContext) -> Person:
+    person = ctx.services.identity.people.find(ctx.caller.id)
     if person is None:
         raise NotSignedIn("Your account was removed.")
     return person
@@ -159,8 +159,10 @@ def _done(what: str) -> Response:
     return redirect(url_for("account.show", done=what), 303)
 
 
-def _page(person: Person, fields: Mapping[str, str], error: InvalidField | None = None) -> Response:
-    identity = current_services().identity
+def _page(
+    ctx: ViewContext, person: Person, fields: Mapping[str, str], error: InvalidField | None = None
+) -> Response:
+    identity = ctx.services.identity
     page = render_template(
         "account/account.html",
         person=person,
@@ -176,7 +178,7 @@ def _page(person: Person, fields: Mapping[str, str], error: InvalidField | None 
         has_passwords=identity.sign_in.has_passwords,
         has_passkeys=identity.passkeys is not None,
         passkeys=identity.passkeys.of_person(person.id) if identity.passkeys else (),
-        must_confirm=must_confirm(person),
+        must_confirm=must_confirm(ctx, person),
         has_codes=identity.second_factors.has(person.id),
         recovery_codes_left=identity.second_factors.recovery_codes_left(person.id),
         made=identity.accounts.made_by(person),

@@ -8,7 +8,7 @@ from app.core.access import Action, CallerKind
 from app.core.audit import AuditAction, AuditEntry
 from app.http.access import requires
 from app.http.audited import wanted_entries
-from app.http.context import current_services
+from app.http.context import ViewContext
 from app.web.pages.audit_words import TITLES, actor_of, deed_of
 
 blueprint = Blueprint("audit", __name__)
@@ -23,26 +23,26 @@ CHOICES = ("action", "actor", "since", "until", "project")
 
 @blueprint.get("/audit")
 @requires(Action.AUDIT)
-def index() -> str:
+def index(ctx: ViewContext) -> str:
     """A page of entries, the newest first, and what to choose them by."""
-    identity = current_services().identity
+    identity = ctx.services.identity
     page = identity.audit.page(
-        wanted_entries(), limit=PAGE_SIZE, cursor=request.args.get("cursor") or None
+        wanted_entries(ctx), limit=PAGE_SIZE, cursor=request.args.get("cursor") or None
     )
     chosen = {name: request.args[name] for name in CHOICES if request.args.get(name)}
     return render_template(
         "audit.html",
         entries=page.entries,
-        emails=_emails(page.entries),
+        emails=_emails(ctx, page.entries),
         next_cursor=page.next_cursor,
         chosen=chosen,
         actions=[("", "Everything"), *((action.value, TITLES[action]) for action in AuditAction)],
     )
 
 
-def _emails(entries: list[AuditEntry]) -> dict[str, str]:
+def _emails(ctx: ViewContext, entries: list[AuditEntry]) -> dict[str, str]:
     """The address of each actor that is a person: several people may have one name."""
     prefix = f"{CallerKind.PERSON}:"
     ids = {each.actor.removeprefix(prefix) for each in entries if each.actor.startswith(prefix)}
-    found = current_services().identity.people.emails(ids)
+    found = ctx.services.identity.people.emails(ids)
     return {f"{prefix}{person_id}": email for person_id, email in found.items()}

@@ -8,7 +8,7 @@ from app.core.access import Action, Reach, reach_of
 from app.core.upload import parse_upload_id
 from app.core.video_list import VideoList, VideoOrder
 from app.http.access import requires
-from app.http.context import current_caller, current_scope, current_services
+from app.http.context import ViewContext, current_caller
 from app.http.page_policy import style_nonce, widen_policy
 from app.web.pages.project import kept_project
 from app.web.pages.video_view import date_text, view_of
@@ -27,13 +27,13 @@ blueprint.add_app_template_filter(date_text, "date")
 
 @blueprint.get("/")
 @requires(Action.BROWSE)
-def index() -> str:
+def index(ctx: ViewContext) -> str:
     """The start page: the drop area, the uploads and the first page of the library."""
-    services = current_services()
+    services = ctx.services
     search = request.args.get("q", "").strip()
     wanted = VideoList.parse(search, request.args.get("sort") or VideoOrder.NEWEST)
     cursor = request.args.get("cursor")
-    page = services.library.page(current_scope(), wanted, limit=LIBRARY_PAGE_SIZE, cursor=cursor)
+    page = services.library.page(ctx.scope, wanted, limit=LIBRARY_PAGE_SIZE, cursor=cursor)
     playbacks = services.media.library.playbacks(page.videos)
     expires, senders = services.video_expiry.expires, services.identity.senders.of(page.videos)
     return render_template(
@@ -61,12 +61,12 @@ def may(action: str) -> bool:
 
 @blueprint.get("/watch/<upload_id>")
 @requires(Action.BROWSE)
-def watch(upload_id: str) -> str:
+def watch(ctx: ViewContext, upload_id: str) -> str:
     """The page of one video, also while it is being uploaded."""
-    films = current_services().media.library
-    video = films.watched(current_scope(), parse_upload_id(upload_id))
+    films = ctx.services.media.library
+    video = films.watched(ctx.scope, parse_upload_id(upload_id))
     (playback,) = films.playbacks([video])
-    sender = current_services().identity.senders.of([video]).get(video.sender)
+    sender = ctx.services.identity.senders.of([video]).get(video.sender)
     return render_template("watch.html", video=view_of(video, playback, sender=sender))
 
 

@@ -16,7 +16,7 @@ from app.core.errors import InvalidField
 from app.http.access import requires
 from app.http.audited import audited, audited_joining
 from app.http.bodies import form_fields
-from app.http.context import current_caller, current_services
+from app.http.context import ViewContext
 from app.http.origins import require_own_page
 from app.http.signing_in import signed_in
 from app.web.pages.second_factor import signed_in_or_asked
@@ -27,70 +27,72 @@ blueprint.before_request(lambda: require_own_page(request))
 
 @blueprint.route("/set-up/<code>", methods=["GET", "POST"])
 @requires(Action.VISIT)
-def set_up(code: str) -> Response:
+def set_up(ctx: ViewContext, code: str) -> Response:
     """Make the first administrator."""
-    return _answer(code, Purpose.SET_UP)
+    return _answer(ctx, code, Purpose.SET_UP)
 
 
 @blueprint.route("/join/<code>", methods=["GET", "POST"])
 @requires(Action.VISIT)
-def join(code: str) -> Response:
+def join(ctx: ViewContext, code: str) -> Response:
     """Make an account, or let that of whoever is signed in into the project.
 
     To others the form does not say whether the address has an account: whoever invites could open
     it. Sent, it has to: no second account can be made.
     """
-    invitation = current_services().identity.invitations.find(code, Purpose.JOIN)
-    caller = current_caller()
+    invitation = ctx.services.identity.invitations.find(code, Purpose.JOIN)
+    caller = ctx.caller
     if caller.kind is CallerKind.PERSON:
-        return _join_as(caller, invitation, code)
-    return _answer(code, Purpose.JOIN)
+        return _join_as(ctx, caller, invitation, code)
+    return _answer(ctx, code, Purpose.JOIN)
 
 
 @blueprint.route("/reset/<code>", methods=["GET", "POST"])
 @requires(Action.VISIT)
-def reset(code: str) -> Response:
+def reset(ctx: ViewContext, code: str) -> Response:
     """Choose another password."""
-    return _answer(code, Purpose.RESET)
+    return _answer(ctx, code, Purpose.RESET)
 
 
-def _join_as(caller: Caller, invitation: Invitation, code: str) -> Response:
+def _join_as(ctx: ViewContext, caller: Caller, invitation: Invitation, code: str) -> Response:
     """Let the person who is signed in into the project, if the page has asked that very person."""
-    identity = current_services().identity
-    if request.method != "POST" or form_fields().get("person") != caller.id:
-        return _asked(invitation)
+    identity = ctx.services.identity
+    if request.method != "POST" or form_fields(ctx).get("person") != caller.id:
+        return _asked(ctx, invitation)
     scope_of(caller, Action.HAVE_ACCOUNT)  # Raises for who must set up a second factor first.
     try:
         identity.invitations.accept(code, caller.id)
     except InvalidField as error:
-        return _asked(invitation, error)
+        return _asked(ctx, invitation, error)
     you = identity.people.find(caller.id)
-    audited_joining(invitation, caller, email="" if you is None else you.email)
+    audited_joining(ctx, invitation, caller, email="" if you is None else you.email)
     identity.sessions.choose_project(caller.session, invitation.project_id or "")
     # Another process may remember for a moment which project was shown last, if there was one.
     joined = invitation.project_id if caller.roles else None
     return redirect(url_for("pages.index", project=joined), 303)
 
 
-def _answer(code: str, purpose: Purpose) -> Response:
-    invitation = current_services().identity.invitations.find(code, purpose)
+def _answer(ctx: ViewContext, code: str, purpose: Purpose) -> Response:
+    invitation = ctx.services.identity.invitations.find(code, purpose)
     if request.method != "POST":
-        return _page(invitation, {})
-    fields = form_fields()
+        return _page(ctx, invitation, {})
+    fields = form_fields(ctx)
     try:
-        person = _accept(code, invitation, fields)
+        person = _accept(ctx, code, invitation, fields)
     except InvalidField as error:
-        return _page(invitation, fields, error)
+        return _page(ctx, invitation, fields, error)
     # Without passwords, the person needs a passkey before this session ends.
-    has_passwords = current_services().identity.sign_in.has_passwords
+    has_passwords = ctx.services.identity.sign_in.has_passwords
     target = url_for("pages.index" if has_passwords else "account.show")
     if purpose is Purpose.RESET:  # It is no second factor.
-        return signed_in_or_asked(person, target, method="link")
-    return signed_in(redirect(target, 303), person, method="link")
+        return signed_in_or_asked(ctx, person, target, method="link")
+    return signed_in(ctx, redirect(target, 303), person, method="link")
 
 
-def _accept(code: str, invitation: Invitation, fields: Mapping[str, str]) -> Person:
-    invitations, purpose = current_services().identity.invitations, invitation.purpose
+def _accept(
+    ctx: ViewContext, code: str, invitation: Invitation, fields: Mapping[str, str]
+) -> Person:
+    invitations, purpose = ctx.services.identity.invitations, invitation.purpose
     name, password = fields.get("name", ""), fields.get("password", "")
     if purpose is Purpose.RESET:
         person = invitations.choose_password(code, password)
@@ -102,30 +104,33 @@ def _accept(code: str, invitation: Invitation, fields: Mapping[str, str]) -> Per
     is_known = purpose is Purpose.RESET
     action = AuditAction.PASSWORD_CHANGED if is_known else AuditAction.PERSON_ADDED
     caller = Caller(kind=CallerKind.PERSON, id=person.id, name=person.name)
-    audited(action, f"person:{person.id}", caller=caller, email=person.email, by="link")
+    audited(ctx, action, f"person:{person.id}", caller=caller, email=person.email, by="link")
     if purpose is Purpose.JOIN and invitation.project_id is not None:
-        audited_joining(invitation, caller, email=person.email)
+        audited_joining(ctx, invitation, caller, email=person.email)
     return person
 
 
-def _asked(invitation: Invitation, error: InvalidField | None = None) -> Response:
+def _asked(ctx: ViewContext, invitation: Invitation, error: InvalidField | None = None) -> Response:
     """Says who is signed in and who was invited, and asks who is to join."""
-    identity = current_services().identity
+    identity = ctx.services.identity
     project = invitation.project_id
     page = render_template(
         "account/join_project.html",
         invitation=invitation,
         project=None if project is None else identity.projects.get(project),
-        you=identity.people.find(current_caller().id),
+        you=identity.people.find(ctx.caller.id),
         error=error,
     )
     return _secret(page, error)
 
 
 def _page(
-    invitation: Invitation, fields: Mapping[str, str], error: InvalidField | None = None
+    ctx: ViewContext,
+    invitation: Invitation,
+    fields: Mapping[str, str],
+    error: InvalidField | None = None,
 ) -> Response:
-    identity = current_services().identity
+    identity = ctx.services.identity
     person = identity.people.find(invitation.person_id) if invitation.person_id else None
     page = render_template(
         f"account/{invitation.purpose}.html",

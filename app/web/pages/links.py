@@ -21,7 +21,7 @@ from app.core.upload import Upload, parse_upload_id
 from app.http.access import requires
 from app.http.audited import audited
 from app.http.bodies import form_fields
-from app.http.context import current_caller, current_scope, current_services
+from app.http.context import ViewContext
 from app.http.origins import require_own_page
 from app.http.share_links import share_terms_in, share_url
 
@@ -47,13 +47,13 @@ blueprint.before_request(lambda: require_own_page(request))
 
 @blueprint.get("")
 @requires(Action.SHARE)
-def index() -> str:
+def index(ctx: ViewContext) -> str:
     """All share links, the newest first."""
     return render_template(
         "links/index.html",
         links=[
-            (link, _title(link), share_url(link))
-            for link in _links().of_project(current_caller().project)
+            (link, _title(ctx, link), share_url(link))
+            for link in _links(ctx).of_project(ctx.caller.project)
         ],
         now=datetime.now(UTC),
     )
@@ -61,61 +61,63 @@ def index() -> str:
 
 @blueprint.get("/share")
 @requires(Action.SHARE)
-def share() -> Response:
+def share(ctx: ViewContext) -> Response:
     """The form for a link to the videos that `videos` lists, with commas between their ids."""
-    return _form(_videos(request.args.get("videos", "")))
+    return _form(_videos(ctx, request.args.get("videos", "")))
 
 
 @blueprint.post("/share")
 @requires(Action.SHARE)
-def make() -> Response:
+def make(ctx: ViewContext) -> Response:
     """Make the link, and show its address."""
-    fields = form_fields(MAX_FORM_BYTES)
-    videos = _videos(fields.get("videos", ""))
+    fields = form_fields(ctx, MAX_FORM_BYTES)
+    videos = _videos(ctx, fields.get("videos", ""))
     try:
         terms = share_terms_in(_body(fields), ShareTerms())
-        link = _links().make(videos, terms, created_by=current_caller().sender)
+        link = _links(ctx).make(videos, terms, created_by=ctx.caller.sender)
     except InvalidRequest as error:
         return _form(videos, fields, error)
-    audited(AuditAction.LINK_MADE, f"share_link:{link.id}", project=link.project_id, name=link.name)
+    audited(
+        ctx, AuditAction.LINK_MADE, f"share_link:{link.id}", project=link.project_id, name=link.name
+    )
     return redirect(url_for("links.show", link_id=link.id), 303)
 
 
 @blueprint.get("/share/<link_id>")
 @requires(Action.SHARE)
-def show(link_id: str) -> Response:
+def show(ctx: ViewContext, link_id: str) -> Response:
     """One link: its address, and its terms, which can be changed."""
-    return _page(_link(link_id))
+    return _page(ctx, _link(ctx, link_id))
 
 
 @blueprint.post("/share/<link_id>")
 @requires(Action.SHARE)
-def change(link_id: str) -> Response:
+def change(ctx: ViewContext, link_id: str) -> Response:
     """Change the terms of a link."""
-    link, fields = _link(link_id), form_fields()
+    link, fields = _link(ctx, link_id), form_fields(ctx)
     try:
-        changed = _links().change(link, share_terms_in(_body(fields), _links().terms(link)))
+        changed = _links(ctx).change(link, share_terms_in(_body(fields), _links(ctx).terms(link)))
     except InvalidRequest as error:
-        return _page(link, fields, error)
-    audited(AuditAction.LINK_CHANGED, f"share_link:{link.id}", name=changed.name)
+        return _page(ctx, link, fields, error)
+    audited(ctx, AuditAction.LINK_CHANGED, f"share_link:{link.id}", name=changed.name)
     return redirect(url_for("links.show", link_id=link.id, done="changed"), 303)
 
 
 @blueprint.post("/share/<link_id>/revoke")
 @requires(Action.SHARE)
-def revoke(link_id: str) -> Response:
+def revoke(ctx: ViewContext, link_id: str) -> Response:
     """End a link at once."""
-    link = _link(link_id)
-    _links().revoke(link.project_id, link_id)
-    audited(AuditAction.LINK_CLOSED, f"share_link:{link_id}", name=link.name)
+    link = _link(ctx, link_id)
+    _links(ctx).revoke(link.project_id, link_id)
+    audited(ctx, AuditAction.LINK_CLOSED, f"share_link:{link_id}", name=link.name)
     return redirect(url_for("links.index"), 303)
 
 
 @blueprint.get("/share/<link_id>/qr.svg")
 @requires(Action.SHARE)
-def qr(link_id: str) -> Response:
+def qr(ctx: ViewContext, link_id: str) -> Response:
     """The address of a link for a phone's camera."""
-    return qr_code(share_url(_link(link_id)))
+    return qr_code(share_url(_link(ctx, link_id)))
 
 
 def qr_code(url: str) -> Response:
@@ -160,6 +162,7 @@ def _form(
 
 
 def _page(
+    ctx: ViewContext,
     link: ShareLink,
     fields: Mapping[str, str] | None = None,
     error: InvalidRequest | None = None,
@@ -167,9 +170,9 @@ def _page(
     page = render_template(
         "links/shared.html",
         link=link,
-        title=_title(link),
+        title=_title(ctx, link),
         url=share_url(link),
-        videos=_present(link),
+        videos=_present(ctx, link),
         is_over=not link.works(datetime.now(UTC)),
         is_changed=request.args.get("done") == "changed",
         fields=fields,
@@ -194,33 +197,33 @@ def _body(fields: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _links() -> ShareLinks:
-    return current_services().identity.share_links
+def _links(ctx: ViewContext) -> ShareLinks:
+    return ctx.services.identity.share_links
 
 
-def _link(link_id: str) -> ShareLink:
-    return _links().get(current_caller().project, link_id)
+def _link(ctx: ViewContext, link_id: str) -> ShareLink:
+    return _links(ctx).get(ctx.caller.project, link_id)
 
 
-def _videos(ids: str) -> list[Upload]:
-    library, scope = current_services().library, current_scope()
+def _videos(ctx: ViewContext, ids: str) -> list[Upload]:
+    library, scope = ctx.services.library, ctx.scope
     return [library.get(scope, parse_upload_id(each)) for each in ids.split(",")]
 
 
-def _present(link: ShareLink) -> list[Upload]:
+def _present(ctx: ViewContext, link: ShareLink) -> list[Upload]:
     """Its videos that were not deleted."""
-    library, scope, present = current_services().library, current_scope(), []
+    library, scope, present = ctx.services.library, ctx.scope, []
     for video in link.videos:
         with suppress(UploadError):
             present.append(library.get(scope, video))
     return present
 
 
-def _title(link: ShareLink) -> str:
+def _title(ctx: ViewContext, link: ShareLink) -> str:
     """Its name, or the name of its first video that is there."""
     if link.name:
         return link.name
-    library, scope = current_services().library, current_scope()
+    library, scope = ctx.services.library, ctx.scope
     for video in link.videos:
         with suppress(UploadError):
             return library.get(scope, video).filename

@@ -16,7 +16,7 @@ from app.core.audit import AuditAction
 from app.core.errors import SignInRefused
 from app.http.access import requires
 from app.http.audited import audited
-from app.http.context import current_services
+from app.http.context import ViewContext
 from app.http.session_cookie import set_cookie, value_in
 from app.http.signing_in import next_page, signed_in
 
@@ -28,41 +28,44 @@ blueprint = Blueprint("openid", __name__, url_prefix="/sign-in/provider")
 
 @blueprint.get("")
 @requires(Action.VISIT)
-def begin() -> Response:
+def begin(ctx: ViewContext) -> Response:
     """Send the browser to the provider; it ends up on the path `next`."""
     target = next_page(request.args.get("next", ""))
-    url, cookie = _openid().provider.begin(_callback(), next_path=target)
+    url, cookie = _openid(ctx).provider.begin(_callback(), next_path=target)
     seconds = int(LIFETIME.total_seconds())
     return set_cookie(request, redirect(url, 303), cookie, WAITING, seconds=seconds)
 
 
 @blueprint.get("/callback")
 @requires(Action.VISIT)
-def finish() -> Response:
+def finish(ctx: ViewContext) -> Response:
     """Begin a session for whoever comes back with an answer that holds.
 
     A GET that changes something: the browser must bring the cookie with the answer's state, which
     works once.
     """
-    openid = _openid()
+    openid = _openid(ctx)
     cookie = value_in(request.environ, WAITING)
     identity, target = openid.provider.finish(request.args.to_dict(), cookie, _callback())
-    response = signed_in(redirect(target, 303), _person(openid, identity), method=PROVIDER)
+    response = signed_in(
+        ctx, redirect(target, 303), _person(ctx, openid, identity), method=PROVIDER
+    )
     return set_cookie(request, response, "", WAITING)
 
 
-def _person(openid: OpenId, identity: ProviderIdentity) -> Person:
+def _person(ctx: ViewContext, openid: OpenId, identity: ProviderIdentity) -> Person:
     try:
         arrival = openid.accounts.arrive(identity)
     except SignInRefused:
-        audited(AuditAction.SESSION_REFUSED, email=identity.email, method=PROVIDER)
+        audited(ctx, AuditAction.SESSION_REFUSED, email=identity.email, method=PROVIDER)
         raise
     person = arrival.person
     caller = Caller(kind=CallerKind.PERSON, id=person.id, name=person.name)
     if arrival.is_new:
-        audited(AuditAction.PERSON_ADDED, caller.actor, caller=caller, email=person.email)
+        audited(ctx, AuditAction.PERSON_ADDED, caller.actor, caller=caller, email=person.email)
     for project, role in arrival.joined.items():
         audited(
+            ctx,
             AuditAction.MEMBER_ADDED,
             caller.actor,
             project=project,
@@ -72,8 +75,10 @@ def _person(openid: OpenId, identity: ProviderIdentity) -> Person:
             by=PROVIDER,
         )
     if arrival.is_first:
-        audited(AuditAction.PROVIDER_LINKED, caller.actor, caller=caller, issuer=identity.issuer)
-    audit, address = current_services().identity.audit, request.remote_addr or ""
+        audited(
+            ctx, AuditAction.PROVIDER_LINKED, caller.actor, caller=caller, issuer=identity.issuer
+        )
+    audit, address = ctx.services.identity.audit, request.remote_addr or ""
     audit.note_ended(person, arrival.ended, change="provider", caller=caller, address=address)
     return person
 
@@ -83,8 +88,8 @@ def _callback() -> str:
     return url_for("openid.finish", _external=True)
 
 
-def _openid() -> OpenId:
-    openid = current_services().identity.openid
+def _openid(ctx: ViewContext) -> OpenId:
+    openid = ctx.services.identity.openid
     if openid is None:
         raise NotFound("This server has no sign-in service.")
     return openid

@@ -19,7 +19,7 @@ from app.core.names import clean_name
 from app.http.access import requires
 from app.http.audited import audited
 from app.http.bodies import json_object, member
-from app.http.context import current_caller, current_services
+from app.http.context import ViewContext
 from app.http.origins import require_own_page
 from app.http.session_cookie import BROWSER, mark_of, set_mark, value_in
 from app.http.signing_in import confirm, must_confirm, next_page, require_known_way, signed_in
@@ -33,85 +33,85 @@ blueprint.before_request(lambda: require_own_page(request))
 
 @blueprint.post("/account/passkeys/options")
 @requires(Action.SECURE_ACCOUNT)
-def begin_registration() -> Response:
+def begin_registration(ctx: ViewContext) -> Response:
     """What a device needs to make a passkey, and the token to send with what it made.
 
     Wants the `password` some time after the person has signed in.
     """
-    identity = current_services().identity
-    person = identity.people.find(current_caller().id)
+    identity = ctx.services.identity
+    person = identity.people.find(ctx.caller.id)
     if person is not None:
-        require_known_way(person)
-        if must_confirm(person):
-            confirm(person, member(json_object(), "password", kind=str, default=""))
-    options, token = _passkeys().begin_registration(current_caller().id, _signed_in_browser())
+        require_known_way(ctx, person)
+        if must_confirm(ctx, person):
+            confirm(ctx, person, member(json_object(ctx), "password", kind=str, default=""))
+    options, token = _passkeys(ctx).begin_registration(ctx.caller.id, _signed_in_browser(ctx))
     return jsonify({"options": options, "token": token})
 
 
 @blueprint.post("/account/passkeys")
 @requires(Action.SECURE_ACCOUNT)
-def register() -> tuple[Response, int]:
+def register(ctx: ViewContext) -> tuple[Response, int]:
     """Keep the `credential` that a device has made under a `name`."""
-    body, browser = json_object(), _signed_in_browser()
+    body, browser = json_object(ctx), _signed_in_browser(ctx)
     name = clean_name(member(body, "name", kind=str))
     credential = member(body, "credential", kind=dict)
     token = member(body, "token", kind=str)
-    person_id = current_caller().id
-    person = current_services().identity.people.find(person_id)
+    person_id = ctx.caller.id
+    person = ctx.services.identity.people.find(person_id)
     if person is not None:
-        require_known_way(person)
-    passkey = _passkeys().register(person_id, browser, credential, token, name=name)
-    if current_caller().needs_second_factor:  # The device has just verified its owner.
-        current_services().identity.sessions.strengthen(current_caller().session, "passkey")
-    audited(AuditAction.PASSKEY_ADDED, f"passkey:{passkey.id}", name=passkey.name)
+        require_known_way(ctx, person)
+    passkey = _passkeys(ctx).register(person_id, browser, credential, token, name=name)
+    if ctx.caller.needs_second_factor:  # The device has just verified its owner.
+        ctx.services.identity.sessions.strengthen(ctx.caller.session, "passkey")
+    audited(ctx, AuditAction.PASSKEY_ADDED, f"passkey:{passkey.id}", name=passkey.name)
     return jsonify({"id": passkey.id, "name": passkey.name}), 201
 
 
 @blueprint.post("/account/passkeys/<passkey_id>/remove")
 @requires(Action.HAVE_ACCOUNT)
-def remove(passkey_id: str) -> BaseResponse:
+def remove(ctx: ViewContext, passkey_id: str) -> BaseResponse:
     """Delete a passkey of one's own; the form of the account page."""
-    passkey = _passkeys().remove(current_caller().id, passkey_id)
+    passkey = _passkeys(ctx).remove(ctx.caller.id, passkey_id)
     if passkey is not None:
-        audited(AuditAction.PASSKEY_REMOVED, f"passkey:{passkey.id}", name=passkey.name)
+        audited(ctx, AuditAction.PASSKEY_REMOVED, f"passkey:{passkey.id}", name=passkey.name)
     return redirect(url_for("account.show", done="passkey-removed"), 303)
 
 
 @blueprint.post("/sign-in/passkey/options")
 @requires(Action.VISIT)
-def begin_sign_in() -> BaseResponse:
+def begin_sign_in(ctx: ViewContext) -> BaseResponse:
     """What a device needs to answer, and the token to send with the answer."""
     mark = mark_of(request)
-    options, token = _passkeys().begin_sign_in(_browser(mark))
+    options, token = _passkeys(ctx).begin_sign_in(_browser(mark))
     return set_mark(request, jsonify({"options": options, "token": token}), mark)
 
 
 @blueprint.post("/sign-in/passkey")
 @requires(Action.VISIT)
-def sign_in() -> BaseResponse:
+def sign_in(ctx: ViewContext) -> BaseResponse:
     """Begin a session; answers with the path of the `next` page."""
-    body, browser = json_object(), _browser(value_in(request.environ, BROWSER))
+    body, browser = json_object(ctx), _browser(value_in(request.environ, BROWSER))
     credential, token = member(body, "credential", kind=dict), member(body, "token", kind=str)
     try:
-        person = _passkeys().sign_in(browser, credential, token)
+        person = _passkeys(ctx).sign_in(browser, credential, token)
     except SignInRefused as error:
         if error.person_id:  # Strangers could fill the log with passkeys of nobody.
             subject = f"person:{error.person_id}"
-            audited(AuditAction.SESSION_REFUSED, subject, method="passkey")
+            audited(ctx, AuditAction.SESSION_REFUSED, subject, method="passkey")
         raise
     target = next_page(member(body, "next", kind=str, default=""))
-    return signed_in(jsonify({"next": target}), person, method="passkey")
+    return signed_in(ctx, jsonify({"next": target}), person, method="passkey")
 
 
-def _passkeys() -> Passkeys:
-    passkeys = current_services().identity.passkeys
+def _passkeys(ctx: ViewContext) -> Passkeys:
+    passkeys = ctx.services.identity.passkeys
     if passkeys is None:
         raise NotFound("This server has no passkeys.")
     return passkeys
 
 
-def _signed_in_browser() -> Browser:
-    return _browser(current_caller().session)
+def _signed_in_browser(ctx: ViewContext) -> Browser:
+    return _browser(ctx.caller.session)
 
 
 def _browser(mark: str) -> Browser:

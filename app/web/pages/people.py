@@ -15,7 +15,7 @@ from app.core.errors import EntryNotFound, InvalidField, LastAdministrator, Uplo
 from app.http.access import requires
 from app.http.audited import audited, audited_withdrawal, note_ended
 from app.http.bodies import form_fields
-from app.http.context import current_caller, current_services
+from app.http.context import ViewContext
 from app.http.inviting import NewLink, count_mail, invite, send_link
 from app.http.origins import require_own_page
 from app.http.proxy import absolute_url
@@ -28,65 +28,69 @@ NO_ROLE = ""
 
 @blueprint.get("")
 @requires(Action.ADMINISTER)
-def index() -> Response:
+def index(ctx: ViewContext) -> Response:
     """The list, with what can be done."""
-    return _page()
+    return _page(ctx)
 
 
 @blueprint.post("/invitations")
 @requires(Action.ADMINISTER)
-def add_invitation() -> Response:
+def add_invitation(ctx: ViewContext) -> Response:
     """Make a link by which somebody joins, and send it if there is mail."""
-    fields = form_fields()
-    role, identity = fields.get("role", NO_ROLE), current_services().identity
-    chosen = fields.get("project", current_caller().project or FIRST_PROJECT)
+    fields = form_fields(ctx)
+    role, identity = fields.get("role", NO_ROLE), ctx.services.identity
+    chosen = fields.get("project", ctx.caller.project or FIRST_PROJECT)
     if not chosen:
         role = NO_ROLE  # An account alone, in no project yet.
     project = identity.projects.get(chosen).id if role else None
     try:
-        link = invite(fields.get("email", ""), project_id=project, role=_role(role))
+        link = invite(ctx, fields.get("email", ""), project_id=project, role=_role(role))
     except InvalidField as error:
-        return _page(fields=fields, problems={error.field: str(error)}, status=error.status_hint)
-    return _page(link=link)
+        return _page(
+            ctx, fields=fields, problems={error.field: str(error)}, status=error.status_hint
+        )
+    return _page(ctx, link=link)
 
 
 @blueprint.post("/invitations/<digest>/withdraw")
 @requires(Action.ADMINISTER)
-def withdraw(digest: str) -> Response:
+def withdraw(ctx: ViewContext, digest: str) -> Response:
     """Let an invitation work no longer."""
-    withdrawn = current_services().identity.invitations.withdraw(digest)
+    withdrawn = ctx.services.identity.invitations.withdraw(digest)
     if withdrawn is not None:
-        audited_withdrawal(withdrawn)
+        audited_withdrawal(ctx, withdrawn)
     return redirect(url_for("people.index"), 303)
 
 
 @blueprint.post("/<person_id>/reset-link")
 @requires(Action.ADMINISTER)
-def make_reset_link(person_id: str) -> Response:
+def make_reset_link(ctx: ViewContext, person_id: str) -> Response:
     """Make a link by which a person chooses another password, and send it if there is mail."""
-    person = _person(person_id)
-    count_mail()
-    code = current_services().identity.invitations.to_reset(person, by=current_caller().sender)
-    audited(AuditAction.PASSWORD_LINK_MADE, f"person:{person.id}", email=person.email)
+    person = _person(ctx, person_id)
+    count_mail(ctx)
+    code = ctx.services.identity.invitations.to_reset(person, by=ctx.caller.sender)
+    audited(ctx, AuditAction.PASSWORD_LINK_MADE, f"person:{person.id}", email=person.email)
     url = absolute_url("invitations.reset", code=code)
     text = f"Open this link within a day to choose a new password for Sluice:\n\n{url}\n"
-    return _page(link=send_link(person.email, url, subject="A new password for Sluice", text=text))
+    return _page(
+        ctx, link=send_link(ctx, person.email, url, subject="A new password for Sluice", text=text)
+    )
 
 
 @blueprint.post("/<person_id>")
 @requires(Action.ADMINISTER)
-def change(person_id: str) -> Response:
+def change(ctx: ViewContext, person_id: str) -> Response:
     """Block a person or not, let them administer the server or not, or change their address."""
-    person, accounts = _person(person_id), current_services().identity.accounts
-    fields = form_fields()
+    person, accounts = _person(ctx, person_id), ctx.services.identity.accounts
+    fields = form_fields(ctx)
     changes: dict[str, Callable[[], object]] = {
-        "block": lambda: note_ended(person, accounts.block(person), "block"),
+        "block": lambda: note_ended(ctx, person, accounts.block(person), "block"),
         "unblock": lambda: accounts.unblock(person),
         "make_admin": lambda: accounts.make_admin(person),
-        "make_member": lambda: note_ended(person, accounts.end_admin(person), "make_member"),
+        "make_member": lambda: note_ended(ctx, person, accounts.end_admin(person), "make_member"),
         "email": lambda: accounts.change_email(person, fields.get("new_email", "")),
-        "remove_codes": lambda: _remove_codes(person),
-        "delete": lambda: note_ended(person, accounts.delete(person), "deleted"),
+        "remove_codes": lambda: _remove_codes(ctx, person),
+        "delete": lambda: note_ended(ctx, person, accounts.delete(person), "deleted"),
     }
     wanted = fields.get("change", "")
     if wanted not in changes:
@@ -94,30 +98,33 @@ def change(person_id: str) -> Response:
     try:
         changes[wanted]()
     except LastAdministrator as error:
-        return _page(error=error, status=error.status_hint)
+        return _page(ctx, error=error, status=error.status_hint)
     except InvalidField as error:
         values = {**fields, "person": person.id}
-        return _page(fields=values, problems={"new_email": str(error)}, status=error.status_hint)
+        return _page(
+            ctx, fields=values, problems={"new_email": str(error)}, status=error.status_hint
+        )
     if wanted == "delete":
-        audited(AuditAction.PERSON_REMOVED, f"person:{person.id}", email=person.email)
+        audited(ctx, AuditAction.PERSON_REMOVED, f"person:{person.id}", email=person.email)
         return redirect(url_for("people.index"), 303)
     audited(
+        ctx,
         AuditAction.PERSON_CHANGED,
         f"person:{person.id}",
-        email=_person(person.id).email,
+        email=_person(ctx, person.id).email,
         was=person.email,
         change=wanted,
     )
     return redirect(url_for("people.index"), 303)
 
 
-def _remove_codes(person: Person) -> None:
-    current_services().identity.second_factors.remove(person.id)
-    audited(AuditAction.FACTOR_REMOVED, f"person:{person.id}", email=person.email)
+def _remove_codes(ctx: ViewContext, person: Person) -> None:
+    ctx.services.identity.second_factors.remove(person.id)
+    audited(ctx, AuditAction.FACTOR_REMOVED, f"person:{person.id}", email=person.email)
 
 
-def _person(person_id: str) -> Person:
-    person = current_services().identity.people.find(person_id)
+def _person(ctx: ViewContext, person_id: str) -> Person:
+    person = ctx.services.identity.people.find(person_id)
     if person is None:
         raise EntryNotFound("There is no such person.")
     return person
@@ -132,13 +139,14 @@ def _role(text: str) -> Role | None:
 
 
 def _page(
+    ctx: ViewContext,
     *,
     link: NewLink | None = None,
     error: UploadError | None = None,
     status: int = 200,
     **values: Any,
 ) -> Response:
-    identity, caller = current_services().identity, current_caller()
+    identity, caller = ctx.services.identity, ctx.caller
     page = render_template(
         "account/people.html",
         people=identity.people.all(),

@@ -25,7 +25,7 @@ from app.core.project_limits import limits_in_words, words_of_limits
 from app.http.access import PROJECT, requires, who_sees
 from app.http.audited import audited, audited_member, audited_removal, audited_withdrawal
 from app.http.bodies import form_fields
-from app.http.context import current_caller, current_services
+from app.http.context import ViewContext, current_services
 from app.http.inviting import add_by_administrator, invite
 from app.http.origins import require_own_page
 from app.web.pages.words import ROLES
@@ -85,37 +85,38 @@ def stay_in_project(endpoint: str, values: dict[str, Any]) -> None:
 
 @blueprint.get("")
 @requires(Action.MANAGE)
-def show() -> Response:
+def show(ctx: ViewContext) -> Response:
     """Members, space and name."""
-    return _page()
+    return _page(ctx)
 
 
 @blueprint.post("/name")
 @requires(Action.MANAGE)
-def rename() -> Response:
+def rename(ctx: ViewContext) -> Response:
     """Give the project another name."""
-    fields, project = form_fields(), current_caller().project
+    fields, project = form_fields(ctx), ctx.caller.project
     try:
-        renamed = _identity().projects.rename(project, fields.get("name", ""))
+        renamed = _identity(ctx).projects.rename(project, fields.get("name", ""))
     except InvalidField as error:
-        return _page(fields=fields, problems={"title": str(error)}, status=400)
-    audited(AuditAction.SETTINGS_CHANGED, f"project:{project}", name=renamed.name)
+        return _page(ctx, fields=fields, problems={"title": str(error)}, status=400)
+    audited(ctx, AuditAction.SETTINGS_CHANGED, f"project:{project}", name=renamed.name)
     return _back()
 
 
 @blueprint.post("/limits")
 @requires(Action.MANAGE)
-def limit() -> Response:
+def limit(ctx: ViewContext) -> Response:
     """Set how much the project may hold, and how long it keeps videos; for administrators."""
-    caller, fields = current_caller(), form_fields()
+    caller, fields = ctx.caller, form_fields(ctx)
     if not caller.is_admin:
         raise NotAllowed("Administrators set how much a project may hold, and for how long.")
     try:
         limits = limits_in_words(fields.get("quota", ""), fields.get("keep_days", ""))
     except InvalidField as error:
-        return _page(fields=fields, problems={error.field: str(error)}, status=400)
-    _identity().projects.set_limits(caller.project, limits)
+        return _page(ctx, fields=fields, problems={error.field: str(error)}, status=400)
+    _identity(ctx).projects.set_limits(caller.project, limits)
     audited(
+        ctx,
         AuditAction.SETTINGS_CHANGED,
         f"project:{caller.project}",
         quota_bytes=limits["quota_bytes"],
@@ -126,64 +127,64 @@ def limit() -> Response:
 
 @blueprint.post("/members")
 @requires(Action.MANAGE)
-def add_member() -> Response:
+def add_member(ctx: ViewContext) -> Response:
     """Invite somebody by a link, which is shown this one time; administrators add accounts."""
-    fields, project = form_fields(), current_caller().project
+    fields, project = form_fields(ctx), ctx.caller.project
     email = fields.get("email", "")
     try:
         role = parse_role(fields.get("role", ""))
-        if add_by_administrator(project, email, role):
+        if add_by_administrator(ctx, project, email, role):
             return _back()
-        return _page(invitation=invite(email, project_id=project, role=role))
+        return _page(ctx, invitation=invite(ctx, email, project_id=project, role=role))
     except InvalidField as error:
-        return _page(fields=fields, problems={error.field: str(error)}, status=400)
+        return _page(ctx, fields=fields, problems={error.field: str(error)}, status=400)
 
 
 @blueprint.post("/members/<person_id>")
 @requires(Action.MANAGE)
-def change_member(person_id: str) -> Response:
+def change_member(ctx: ViewContext, person_id: str) -> Response:
     """Give a member another role, or end the membership."""
-    fields, projects, project = form_fields(), _identity().projects, current_caller().project
+    fields, projects, project = form_fields(ctx), _identity(ctx).projects, ctx.caller.project
     try:
         if fields.get("role") == "none":
-            audited_removal(*projects.remove_member(project, person_id))
+            audited_removal(ctx, *projects.remove_member(project, person_id))
         else:
             role = parse_role(fields.get("role", ""))
             member = projects.set_role(project, person_id, role)
-            audited_member(AuditAction.MEMBER_CHANGED, member)
+            audited_member(ctx, AuditAction.MEMBER_CHANGED, member)
     except LastManager as error:
-        return _page(error=error, status=error.status_hint)
-    if person_id == current_caller().id:  # Who leaves does not manage it any more.
+        return _page(ctx, error=error, status=error.status_hint)
+    if person_id == ctx.caller.id:  # Who leaves does not manage it any more.
         return redirect(url_for("pages.index", project=None), 303)
     return _back()
 
 
 @blueprint.post("/invitations/<digest>/withdraw")
 @requires(Action.MANAGE)
-def withdraw(digest: str) -> Response:
+def withdraw(ctx: ViewContext, digest: str) -> Response:
     """Let an invitation to the project work no longer."""
-    withdrawn = _identity().invitations.withdraw(digest, current_caller().project)
+    withdrawn = _identity(ctx).invitations.withdraw(digest, ctx.caller.project)
     if withdrawn is not None:
-        audited_withdrawal(withdrawn)
+        audited_withdrawal(ctx, withdrawn)
     return _back()
 
 
 @blueprint.get("/keys")
 @requires(Action.MANAGE)
-def keys() -> Response:
+def keys(ctx: ViewContext) -> Response:
     """The API keys, and a form for another."""
-    return _keys_page()
+    return _keys_page(ctx)
 
 
 @blueprint.post("/keys")
 @requires(Action.MANAGE)
-def make_key() -> Response:
+def make_key(ctx: ViewContext) -> Response:
     """Make a key, which is shown this one time."""
-    fields, caller = form_fields(), current_caller()
+    fields, caller = form_fields(ctx), ctx.caller
     try:
         role = parse_role(fields.get("key_role", ""))
         caller.require_at_most_own(role)
-        key, secret = _identity().keys.make(
+        key, secret = _identity(ctx).keys.make(
             caller.project,
             name=fields.get("key_name", ""),
             role=role,
@@ -192,36 +193,36 @@ def make_key() -> Response:
         )
     except (InvalidRequest, NotAllowed) as error:
         problems = {"key_name": str(error)}
-        return _keys_page(fields=fields, problems=problems, status=error.status_hint)
-    audited(AuditAction.KEY_MADE, f"key:{key.id}", name=key.name, role=key.role)
-    return _keys_page(new_key={"name": key.name, "secret": secret})
+        return _keys_page(ctx, fields=fields, problems=problems, status=error.status_hint)
+    audited(ctx, AuditAction.KEY_MADE, f"key:{key.id}", name=key.name, role=key.role)
+    return _keys_page(ctx, new_key={"name": key.name, "secret": secret})
 
 
 @blueprint.post("/keys/<key_id>/revoke")
 @requires(Action.MANAGE)
-def revoke_key(key_id: str) -> Response:
+def revoke_key(ctx: ViewContext, key_id: str) -> Response:
     """End a key; what it is sending ends within seconds."""
-    keys, project = _identity().keys, current_caller().project
+    keys, project = _identity(ctx).keys, ctx.caller.project
     names = {key.id: key.name for key in keys.of_project(project)}
     ended = keys.revoke(project, key_id)
-    audited(AuditAction.KEY_REVOKED, f"key:{key_id}", name=names.get(key_id), **asdict(ended))
+    audited(ctx, AuditAction.KEY_REVOKED, f"key:{key_id}", name=names.get(key_id), **asdict(ended))
     return redirect(url_for("project.keys"), 303)
 
 
 @blueprint.post("/choose")
 @requires(Action.HAVE_ACCOUNT)
-def choose() -> Response:
+def choose(ctx: ViewContext) -> Response:
     """Show another project from now on, in this session."""
-    caller, project = current_caller(), form_fields().get("project", "")
+    caller, project = ctx.caller, form_fields(ctx).get("project", "")
     if project not in caller.roles:
         raise EntryNotFound("There is no such project.")
-    _identity().sessions.choose_project(caller.session, project)
+    _identity(ctx).sessions.choose_project(caller.session, project)
     # Other processes may remember the last one for a moment.
     return redirect(url_for("pages.index", project=project), 303)
 
 
-def _identity() -> IdentityServices:
-    return current_services().identity
+def _identity(ctx: ViewContext) -> IdentityServices:
+    return ctx.services.identity
 
 
 def _seconds(text: str) -> float | str | None:
@@ -232,8 +233,10 @@ def _back() -> Response:
     return redirect(url_for("project.show"), 303)
 
 
-def _page(*, error: UploadError | None = None, status: int = 200, **values: Any) -> Response:
-    identity, project = _identity(), current_caller().project
+def _page(
+    ctx: ViewContext, *, error: UploadError | None = None, status: int = 200, **values: Any
+) -> Response:
+    identity, project = _identity(ctx), ctx.caller.project
     found = identity.projects.get(project)
     page = render_template(
         "project.html",
@@ -248,10 +251,10 @@ def _page(*, error: UploadError | None = None, status: int = 200, **values: Any)
     return make_response(page, status)
 
 
-def _keys_page(*, status: int = 200, **values: Any) -> Response:
+def _keys_page(ctx: ViewContext, *, status: int = 200, **values: Any) -> Response:
     page = render_template(
         "project_keys.html",
-        keys=_identity().keys.of_project(current_caller().project),
+        keys=_identity(ctx).keys.of_project(ctx.caller.project),
         now=datetime.now(UTC),
         lifetimes=LIFETIMES,
         **{"fields": {}, "problems": {}, **values},

@@ -14,7 +14,7 @@ from app.core.errors import InvalidField, ProjectInUse, UploadError
 from app.http.access import requires
 from app.http.audited import audited, audited_end
 from app.http.bodies import form_fields
-from app.http.context import current_caller, current_services
+from app.http.context import ViewContext
 from app.http.origins import require_own_page
 
 blueprint = Blueprint("projects", __name__, url_prefix="/projects")
@@ -23,47 +23,49 @@ blueprint.before_request(lambda: require_own_page(request))
 
 @blueprint.get("")
 @requires(Action.ADMINISTER)
-def index() -> Response:
+def index(ctx: ViewContext) -> Response:
     """The list, and a form for another one."""
-    return _page()
+    return _page(ctx)
 
 
 @blueprint.post("")
 @requires(Action.ADMINISTER)
-def make() -> Response:
+def make(ctx: ViewContext) -> Response:
     """Make a project, managed by whoever makes it."""
-    caller, fields = current_caller(), form_fields()
+    caller, fields = ctx.caller, form_fields(ctx)
     try:
-        project = _projects().make(fields.get("name", ""), manager=caller.id or None)
+        project = _projects(ctx).make(fields.get("name", ""), manager=caller.id or None)
     except InvalidField as error:
-        return _page(fields=fields, problems={"name": str(error)}, status=error.status_hint)
+        return _page(ctx, fields=fields, problems={"name": str(error)}, status=error.status_hint)
     subject = f"project:{project.id}"
-    audited(AuditAction.PROJECT_MADE, subject, project=project.id, name=project.name)
+    audited(ctx, AuditAction.PROJECT_MADE, subject, project=project.id, name=project.name)
     return _done("made")
 
 
 @blueprint.post("/<project_id>/name")
 @requires(Action.ADMINISTER)
-def rename(project_id: str) -> Response:
+def rename(ctx: ViewContext, project_id: str) -> Response:
     """Give a project another name."""
-    fields = form_fields()
+    fields = form_fields(ctx)
     try:
-        project = _projects().rename(project_id, fields.get("new_name", ""))
+        project = _projects(ctx).rename(project_id, fields.get("new_name", ""))
     except InvalidField as error:
         values = {**fields, "project": project_id}
-        return _page(fields=values, problems={"new_name": str(error)}, status=error.status_hint)
-    audited(AuditAction.SETTINGS_CHANGED, f"project:{project_id}", name=project.name)
+        return _page(
+            ctx, fields=values, problems={"new_name": str(error)}, status=error.status_hint
+        )
+    audited(ctx, AuditAction.SETTINGS_CHANGED, f"project:{project_id}", name=project.name)
     return _done("renamed")
 
 
 @blueprint.post("/<project_id>/remove")
 @requires(Action.ADMINISTER)
-def remove(project_id: str) -> Response:
+def remove(ctx: ViewContext, project_id: str) -> Response:
     """Delete a project without videos and uploads."""
     try:
-        audited_end(*_projects().remove(project_id))
+        audited_end(ctx, *_projects(ctx).remove(project_id))
     except ProjectInUse as error:
-        return _page(error=error, status=error.status_hint)
+        return _page(ctx, error=error, status=error.status_hint)
     return _done("removed")
 
 
@@ -74,21 +76,23 @@ DONE = {
 }
 
 
-def _projects() -> Projects:
-    return current_services().identity.projects
+def _projects(ctx: ViewContext) -> Projects:
+    return ctx.services.identity.projects
 
 
 def _done(what: str) -> Response:
     return redirect(url_for("projects.index", done=what), 303)
 
 
-def _page(*, error: UploadError | None = None, status: int = 200, **values: Any) -> Response:
-    caller = current_caller()
+def _page(
+    ctx: ViewContext, *, error: UploadError | None = None, status: int = 200, **values: Any
+) -> Response:
+    caller = ctx.caller
     page = render_template(
         "account/projects.html",
-        projects=_projects().of(caller),
+        projects=_projects(ctx).of(caller),
         # The caller's own roles may be some seconds old, and a project just made is missing there.
-        roles=current_services().identity.people.roles(caller.id),
+        roles=ctx.services.identity.people.roles(caller.id),
         first=FIRST_PROJECT,
         done=DONE.get(request.args.get("done", "")),
         error=error,

@@ -15,7 +15,7 @@ from app.core.errors import InvalidField, NotSignedIn, TooManyAttempts, UploadEr
 from app.http.access import requires
 from app.http.audited import audited
 from app.http.bodies import form_fields
-from app.http.context import current_caller, current_services
+from app.http.context import ViewContext
 from app.http.origins import require_own_page
 from app.http.problems import with_retry_after
 from app.http.session_cookie import BROWSER, mark_of, set_mark, value_in
@@ -37,28 +37,30 @@ blueprint.before_request(lambda: require_own_page(request))
 # ---- signing in ----------------------------------------------------------------------------------
 
 
-def signed_in_or_asked(person: Person, target: str, *, method: str = PASSWORD) -> Response:
+def signed_in_or_asked(
+    ctx: ViewContext, person: Person, target: str, *, method: str = PASSWORD
+) -> Response:
     """A session, or the page that asks for a code whoever has a second factor."""
-    factors = _factors()
+    factors = _factors(ctx)
     if factors.has(person.id):
         mark = mark_of(request)
         return set_mark(request, _code_page(factors.ask(person, mark), target), mark)
-    return signed_in(redirect(target, 303), person, method=method)
+    return signed_in(ctx, redirect(target, 303), person, method=method)
 
 
 @blueprint.post("/sign-in/code")
 @requires(Action.VISIT)
-def sign_in() -> Response:
+def sign_in(ctx: ViewContext) -> Response:
     """Begin a session, for the token of a right password and a code."""
-    fields = form_fields()
+    fields = form_fields(ctx)
     token, target = fields.get("token", ""), next_page(fields.get("next", ""))
-    person = _factors().person_of(token, value_in(request.environ, BROWSER))
+    person = _factors(ctx).person_of(token, value_in(request.environ, BROWSER))
     try:
-        require_code(person, fields.get("code", ""))
+        require_code(ctx, person, fields.get("code", ""))
     except (InvalidField, TooManyAttempts) as error:
         return _code_page(token, target, error)
-    _factors().spend(token)
-    return signed_in(redirect(target, 303), person, method=PASSWORD_AND_CODE)
+    _factors(ctx).spend(token)
+    return signed_in(ctx, redirect(target, 303), person, method=PASSWORD_AND_CODE)
 
 
 def _code_page(token: str, target: str, error: UploadError | None = None) -> Response:
@@ -71,25 +73,25 @@ def _code_page(token: str, target: str, error: UploadError | None = None) -> Res
 
 @blueprint.post("/account/codes/begin")
 @requires(Action.SECURE_ACCOUNT)
-def begin() -> Response:
+def begin(ctx: ViewContext) -> Response:
     """Show a new secret, as text and as a QR code, and ask for a first code."""
-    person = _me()
+    person = _me(ctx)
     try:
-        require_known_way(person)
-        _require_confirmation(person)
+        require_known_way(ctx, person)
+        _require_confirmation(ctx, person)
     except InvalidField as error:
         return _refused(error)
-    return _set_up_page(_factors().begin(person, current_caller().session))
+    return _set_up_page(_factors(ctx).begin(person, ctx.caller.session))
 
 
 @blueprint.post("/account/codes")
 @requires(Action.SECURE_ACCOUNT)
-def add() -> Response:
+def add(ctx: ViewContext) -> Response:
     """Keep the secret if the code is one of its; show the recovery codes this one time."""
-    person, fields, identity = _me(), form_fields(), current_services().identity
-    factors, session = _factors(), current_caller().session
+    person, fields, identity = _me(ctx), form_fields(ctx), ctx.services.identity
+    factors, session = _factors(ctx), ctx.caller.session
     try:
-        require_known_way(person)
+        require_known_way(ctx, person)
         set_up = factors.resume(person, fields.get("token", ""), session)
     except InvalidField as error:
         return _refused(error)
@@ -99,53 +101,53 @@ def add() -> Response:
         return _set_up_page(set_up, error)
     identity.sessions.end_others(person.id, but=session)
     identity.sessions.strengthen(session, PASSWORD_AND_CODE)
-    audited(AuditAction.FACTOR_ADDED, f"person:{person.id}", email=person.email)
+    audited(ctx, AuditAction.FACTOR_ADDED, f"person:{person.id}", email=person.email)
     return _codes_page(codes, is_new=True)
 
 
 @blueprint.post("/account/codes/renew")
 @requires(Action.HAVE_ACCOUNT)
-def renew_recovery_codes() -> Response:
+def renew_recovery_codes(ctx: ViewContext) -> Response:
     """Show new recovery codes; the old ones work no longer."""
-    person = _me()
+    person = _me(ctx)
     try:
-        _require_confirmation(person)
+        _require_confirmation(ctx, person)
     except InvalidField as error:
         return _refused(error)
-    codes = _factors().renew_recovery_codes(person.id)
-    audited(AuditAction.RECOVERY_CODES_RENEWED, f"person:{person.id}", email=person.email)
+    codes = _factors(ctx).renew_recovery_codes(person.id)
+    audited(ctx, AuditAction.RECOVERY_CODES_RENEWED, f"person:{person.id}", email=person.email)
     return _codes_page(codes, is_new=False)
 
 
 @blueprint.post("/account/codes/remove")
 @requires(Action.HAVE_ACCOUNT)
-def remove() -> Response:
+def remove(ctx: ViewContext) -> Response:
     """Let the password alone be enough again."""
-    person = _me()
+    person = _me(ctx)
     try:
-        _require_confirmation(person)
+        _require_confirmation(ctx, person)
     except InvalidField as error:
         return _refused(error)
-    _factors().remove(person.id)
-    audited(AuditAction.FACTOR_REMOVED, f"person:{person.id}", email=person.email)
+    _factors(ctx).remove(person.id)
+    audited(ctx, AuditAction.FACTOR_REMOVED, f"person:{person.id}", email=person.email)
     return redirect(url_for("account.show", done="codes-removed"), 303)
 
 
-def _factors() -> SecondFactors:
-    return current_services().identity.second_factors
+def _factors(ctx: ViewContext) -> SecondFactors:
+    return ctx.services.identity.second_factors
 
 
-def _me() -> Person:
-    person = current_services().identity.people.find(current_caller().id)
+def _me(ctx: ViewContext) -> Person:
+    person = ctx.services.identity.people.find(ctx.caller.id)
     if person is None:
         raise NotSignedIn("Your account was removed.")
     return person
 
 
-def _require_confirmation(person: Person) -> None:
+def _require_confirmation(ctx: ViewContext, person: Person) -> None:
     """Raise `InvalidField` unless the person signed in just now, or knows the password."""
-    if must_confirm(person):
-        confirm(person, form_fields().get("password", ""))
+    if must_confirm(ctx, person):
+        confirm(ctx, person, form_fields(ctx).get("password", ""))
 
 
 def _refused(error: InvalidField) -> Response:

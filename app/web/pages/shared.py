@@ -28,7 +28,7 @@ from app.core.errors import (
 from app.core.upload import Upload, parse_upload_id
 from app.http.access import requires
 from app.http.bodies import form_fields
-from app.http.context import current_services, note_upload
+from app.http.context import ViewContext, note_upload
 from app.http.documents import media_path, plays_original, video_document
 from app.http.page_policy import style_nonce, widen_policy
 from app.http.problems import Problem, answer_json, prefers_html, with_retry_after
@@ -49,23 +49,25 @@ blueprint.after_request(widen_policy)
 
 @blueprint.get("")
 @requires(Action.VISIT)
-def show(code: str) -> Response:
+def show(ctx: ViewContext, code: str) -> Response:
     """The video, or the set of them; before the visit, the way to them."""
-    link = _links().opened(code)
-    if not _has_visited(link):
+    link = _links(ctx).opened(code)
+    if not _has_visited(ctx, link):
         return _gate(link)
-    videos = _videos(link)
-    return _film_page(link, videos[0]) if len(videos) == 1 else _set_page(link, videos)
+    videos = _videos(ctx, link)
+    return _film_page(ctx, link, videos[0]) if len(videos) == 1 else _set_page(ctx, link, videos)
 
 
 @blueprint.post("")
 @requires(Action.VISIT)
-def visit(code: str) -> BaseResponse:
+def visit(ctx: ViewContext, code: str) -> BaseResponse:
     """Begin a visit, with the password if it takes one."""
-    link = _links().opened(code)
+    link = _links(ctx).opened(code)
     try:
-        password = form_fields(MAX_FORM_BYTES).get("password", "") if link.password_hash else ""
-        kept = _links().visit(link, password, address=request.remote_addr or "")
+        password = (
+            form_fields(ctx, MAX_FORM_BYTES).get("password", "") if link.password_hash else ""
+        )
+        kept = _links(ctx).visit(link, password, address=request.remote_addr or "")
     except (InvalidField, TooManyAttempts, ServerBusy) as error:
         return _gate(link, error)
     path = url_for("shared.show", code=code)
@@ -84,45 +86,45 @@ def visit(code: str) -> BaseResponse:
 
 @blueprint.get("/<upload_id>")
 @requires(Action.VISIT)
-def film(code: str, upload_id: str) -> BaseResponse:
+def film(ctx: ViewContext, code: str, upload_id: str) -> BaseResponse:
     """One video of a set."""
-    link = _links().opened(code)
-    if not _has_visited(link):
+    link = _links(ctx).opened(code)
+    if not _has_visited(ctx, link):
         return redirect(url_for("shared.show", code=code), 303)
-    return _film_page(link, _video(link, upload_id))
+    return _film_page(ctx, link, _video(ctx, link, upload_id))
 
 
 @blueprint.get("/<upload_id>/download")
 @requires(Action.VISIT)
-def download(code: str, upload_id: str) -> BaseResponse:
+def download(ctx: ViewContext, code: str, upload_id: str) -> BaseResponse:
     """The way to the file, with a fresh ticket: the page may have been open for hours."""
-    link = _visited(code)
+    link = _visited(ctx, code)
     scope = scope_of(guest_of(link), Action.DOWNLOAD)
-    video = current_services().library.get(scope, parse_upload_id(upload_id))
-    ticket = _links().ticket(link, at_least=DOWNLOAD_TICKET_SECONDS)
+    video = ctx.services.library.get(scope, parse_upload_id(upload_id))
+    ticket = _links(ctx).ticket(link, at_least=DOWNLOAD_TICKET_SECONDS)
     path = media_path(video.id, _root_of(ticket))
-    return _unindexed(redirect(signed_media(note_upload(video), path, is_download=True), 303))
+    return _unindexed(redirect(signed_media(ctx, note_upload(video), path, is_download=True), 303))
 
 
 @blueprint.get("/<upload_id>/state")
 @requires(Action.VISIT)
-def state(code: str, upload_id: str) -> Response:
+def state(ctx: ViewContext, code: str, upload_id: str) -> Response:
     """What the player asks now and then: the video, with URLs that are good for a while longer."""
-    link = _visited(code)
-    video = note_upload(_video(link, upload_id))
-    media = current_services().media
+    link = _visited(ctx, code)
+    video = note_upload(_video(ctx, link, upload_id))
+    media = ctx.services.media
     (playback,) = media.library.playbacks([video])
     known = video_document(
         video,
         playback,
         media.renditions.of(video),
         media.text_files.of(video),
-        root=_root(link, [playback]),
+        root=_root(ctx, link, [playback]),
     )
     if not link.can_download:
         known = _to_watch(known, video, playback)
     if known["media"]:
-        known["media"] = signed_media(video, known["media"])
+        known["media"] = signed_media(ctx, video, known["media"])
     return _unindexed(jsonify(known))
 
 
@@ -148,16 +150,16 @@ def _gate(link: ShareLink, error: UploadError | None = None) -> Response:
     return with_retry_after(response, error)
 
 
-def _film_page(link: ShareLink, video: Upload) -> Response:
-    (playback,) = current_services().media.library.playbacks([video])
-    view = view_of(note_upload(video), playback, _root(link, [playback]))
+def _film_page(ctx: ViewContext, link: ShareLink, video: Upload) -> Response:
+    (playback,) = ctx.services.media.library.playbacks([video])
+    view = view_of(note_upload(video), playback, _root(ctx, link, [playback]))
     page = render_template("shared/film.html", link=link, video=view)
     return _unindexed(Response(page))
 
 
-def _set_page(link: ShareLink, videos: list[Upload]) -> Response:
-    playbacks = current_services().media.library.playbacks(videos)
-    root = _root(link, playbacks)
+def _set_page(ctx: ViewContext, link: ShareLink, videos: list[Upload]) -> Response:
+    playbacks = ctx.services.media.library.playbacks(videos)
+    root = _root(ctx, link, playbacks)
     views: list[VideoView] = [
         view_of(video, playback, root) for video, playback in zip(videos, playbacks, strict=True)
     ]
@@ -177,23 +179,23 @@ def _to_watch(known: dict[str, Any], video: Upload, playback: PlaybackView) -> d
     }
 
 
-def _root(link: ShareLink, playbacks: list[PlaybackView]) -> str:
+def _root(ctx: ViewContext, link: ShareLink, playbacks: list[PlaybackView]) -> str:
     """What the URLs of the link's media begin with; good for the longest of these films."""
     seconds = (view.facts.duration or 0 for view in playbacks if view.facts)
-    return _root_of(_links().ticket(link, max(seconds, default=0)))
+    return _root_of(_links(ctx).ticket(link, max(seconds, default=0)))
 
 
 def _root_of(ticket: str) -> str:
     return f"{request.script_root}/t/{ticket}"
 
 
-def _video(link: ShareLink, upload_id: str) -> Upload:
-    return current_services().library.get(_scope(link), parse_upload_id(upload_id))
+def _video(ctx: ViewContext, link: ShareLink, upload_id: str) -> Upload:
+    return ctx.services.library.get(_scope(link), parse_upload_id(upload_id))
 
 
-def _videos(link: ShareLink) -> list[Upload]:
+def _videos(ctx: ViewContext, link: ShareLink) -> list[Upload]:
     """Those that were not deleted; raises `UploadGone` if there are none."""
-    library, scope, found = current_services().library, _scope(link), []
+    library, scope, found = ctx.services.library, _scope(link), []
     for video in link.videos:
         with suppress(UploadNotFound, UploadGone):
             found.append(library.get(scope, video))
@@ -206,20 +208,20 @@ def _scope(link: ShareLink) -> Scope:
     return scope_of(guest_of(link), Action.WATCH)
 
 
-def _visited(code: str) -> ShareLink:
+def _visited(ctx: ViewContext, code: str) -> ShareLink:
     """The link, for what its page leads to; raises `LinkNotFound` if the visit is over."""
-    link = _links().opened(code)
-    if not _has_visited(link):
+    link = _links(ctx).opened(code)
+    if not _has_visited(ctx, link):
         raise LinkNotFound("The visit is over. Load the page again.")
     return link
 
 
-def _has_visited(link: ShareLink) -> bool:
-    return _links().is_visited(link, request.cookies.get(COOKIE, ""))
+def _has_visited(ctx: ViewContext, link: ShareLink) -> bool:
+    return _links(ctx).is_visited(link, request.cookies.get(COOKIE, ""))
 
 
-def _links() -> ShareLinks:
-    return current_services().identity.share_links
+def _links(ctx: ViewContext) -> ShareLinks:
+    return ctx.services.identity.share_links
 
 
 def _unindexed(response: AnyResponse) -> AnyResponse:

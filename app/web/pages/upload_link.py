@@ -31,7 +31,7 @@ from app.core.errors import (
 )
 from app.http.access import requires
 from app.http.bodies import form_fields
-from app.http.context import current_services
+from app.http.context import ViewContext
 from app.http.page_policy import widen_policy
 from app.http.problems import Problem, answer_json, prefers_html, with_retry_after
 from app.http.proxy import absolute_url
@@ -46,28 +46,28 @@ blueprint.after_request(widen_policy)
 
 @blueprint.get("/u/<code>")
 @requires(Action.VISIT)
-def page(code: str) -> BaseResponse:
+def page(ctx: ViewContext, code: str) -> BaseResponse:
     """Where files are chosen; first perhaps the questions for a password and a name."""
-    link = _visitors().visited(code)
-    sender = _sender(link)
-    asks_password = _asks_password(link)
+    link = _visitors(ctx).visited(code)
+    sender = _sender(ctx, link)
+    asks_password = _asks_password(ctx, link)
     if asks_password or (link.asks_name and sender is None):
         return _private(_gate(link, asks_password=asks_password))
-    response = Response(_drop_page(link, sender))
-    if _visitor(link) is None and request.method != "HEAD":
+    response = Response(_drop_page(ctx, link, sender))
+    if _visitor(ctx, link) is None and request.method != "HEAD":
         with suppress(TooManyRequests):  # Without a cookie, guests of a network are one visitor.
-            _keep_new_visitor(response, link)
+            _keep_new_visitor(ctx, response, link)
     return _private(response)
 
 
 @blueprint.post("/u/<code>")
 @requires(Action.VISIT)
-def enter(code: str) -> BaseResponse:
+def enter(ctx: ViewContext, code: str) -> BaseResponse:
     """Take the password and the name; what was right is not asked again."""
-    visitors, link = _visitors(), _visitors().visited(code)
-    asks_password = _asks_password(link)
+    visitors, link = _visitors(ctx), _visitors(ctx).visited(code)
+    asks_password = _asks_password(ctx, link)
     response = redirect(f"{request.script_root}/u/{link.code}", 303)
-    fields = form_fields()
+    fields = form_fields(ctx)
     name = fields.get("name", "")
     try:
         if asks_password:
@@ -75,7 +75,7 @@ def enter(code: str) -> BaseResponse:
             _keep(response, link, ENTRY_COOKIE, entry, ENTRY_TIME)
             asks_password = False
         if link.asks_name:
-            visitor = _visitor(link) or _keep_new_visitor(response, link)
+            visitor = _visitor(ctx, link) or _keep_new_visitor(ctx, response, link)
             visitors.name_sender(link, visitor, name)
     except (InvalidField, TooManyAttempts, TooManyRequests, ServerBusy) as error:
         cookies = response.headers.getlist("Set-Cookie")
@@ -119,8 +119,8 @@ def _field(error: UploadError, *, asks_password: bool) -> str | None:
     return "name" if isinstance(error, TooManyRequests) or not asks_password else "password"
 
 
-def _drop_page(link: UploadLink, sender: str | None) -> str:
-    services, visitor = current_services(), _visitor(link)
+def _drop_page(ctx: ViewContext, link: UploadLink, sender: str | None) -> str:
+    services, visitor = ctx.services, _visitor(ctx, link)
     settings = services.settings
     link = services.identity.upload_links.get(link.project_id, link.id)  # It may just have filled.
     most = settings.max_upload_bytes
@@ -135,31 +135,31 @@ def _drop_page(link: UploadLink, sender: str | None) -> str:
         least_chunk_bytes=settings.least_chunk_bytes,
         max_upload_bytes=min(link.max_file_bytes or most, most),
         uploaded=request.args.get("uploaded", default=0, type=int),
-        sent=None if visitor is None else _sent(link, visitor),
+        sent=None if visitor is None else _sent(ctx, link, visitor),
     )
 
 
-def _sent(link: UploadLink, visitor: str) -> Sent:
+def _sent(ctx: ViewContext, link: UploadLink, visitor: str) -> Sent:
     """What this visitor has sent."""
     sender = sender_prefix(link.id) + visitor
-    return current_services().uploads.sent(Scope(link.project_id, sender), SENT_SHOWN)
+    return ctx.services.uploads.sent(Scope(link.project_id, sender), SENT_SHOWN)
 
 
-def _sender(link: UploadLink) -> str | None:
-    visitor = _visitor(link)
-    return None if visitor is None else _visitors().sender_name(link, visitor)
+def _sender(ctx: ViewContext, link: UploadLink) -> str | None:
+    visitor = _visitor(ctx, link)
+    return None if visitor is None else _visitors(ctx).sender_name(link, visitor)
 
 
-def _visitor(link: UploadLink) -> str | None:
-    return _visitors().visitor(link, _cookies())
+def _visitor(ctx: ViewContext, link: UploadLink) -> str | None:
+    return _visitors(ctx).visitor(link, _cookies())
 
 
-def _asks_password(link: UploadLink) -> bool:
-    return not _visitors().has_entered(link, _cookies())
+def _asks_password(ctx: ViewContext, link: UploadLink) -> bool:
+    return not _visitors(ctx).has_entered(link, _cookies())
 
 
-def _visitors() -> LinkVisitors:
-    return current_services().identity.link_visitors
+def _visitors(ctx: ViewContext) -> LinkVisitors:
+    return ctx.services.identity.link_visitors
 
 
 def _cookies() -> str:
@@ -177,9 +177,9 @@ def _private(response: BaseResponse) -> BaseResponse:
     return response
 
 
-def _keep_new_visitor(response: BaseResponse, link: UploadLink) -> str:
+def _keep_new_visitor(ctx: ViewContext, response: BaseResponse, link: UploadLink) -> str:
     """Let the browser come again as the same visitor, which this returns."""
-    new = _visitors().new_visitor(link, address=_address())
+    new = _visitors(ctx).new_visitor(link, address=_address())
     _keep(response, link, VISITOR_COOKIE, new.cookie, VISITOR_TIME)
     return new.id
 

@@ -19,7 +19,7 @@ from app.core.numbers import parse_digits
 from app.http.access import requires
 from app.http.audited import audited
 from app.http.bodies import form_fields
-from app.http.context import current_caller, current_scope, current_services
+from app.http.context import ViewContext
 from app.http.origins import require_own_page
 from app.http.upload_links import link_url, subject_of, terms_in
 from app.web.pages.links import LIFETIMES, expiry_in, password_in, problems_of, qr_code
@@ -44,70 +44,70 @@ blueprint.before_request(lambda: require_own_page(request))
 
 @blueprint.get("")
 @requires(Action.SHARE)
-def index() -> Response:
+def index(ctx: ViewContext) -> Response:
     """All upload links of the project, and a form for another."""
-    return _index()
+    return _index(ctx)
 
 
 @blueprint.post("")
 @requires(Action.SHARE)
-def make() -> Response:
+def make(ctx: ViewContext) -> Response:
     """Make a link, and show its address."""
-    fields = form_fields(MAX_FORM_BYTES)
+    fields = form_fields(ctx, MAX_FORM_BYTES)
     try:
-        terms = terms_in(_body(fields), LinkTerms())
+        terms = terms_in(ctx, _body(fields), LinkTerms())
     except InvalidRequest as error:
-        return _index(fields, error)
-    link = _links().make(current_scope().target(), terms, created_by=current_caller().sender)
-    audited(AuditAction.LINK_MADE, subject_of(link), name=link.name)
+        return _index(ctx, fields, error)
+    link = _links(ctx).make(ctx.scope.target(), terms, created_by=ctx.caller.sender)
+    audited(ctx, AuditAction.LINK_MADE, subject_of(link), name=link.name)
     return redirect(url_for("upload_links.show", link_id=link.id), 303)
 
 
 @blueprint.get("/<link_id>")
 @requires(Action.SHARE)
-def show(link_id: str) -> Response:
+def show(ctx: ViewContext, link_id: str) -> Response:
     """One link: its address, its terms, what it has taken, and from whom."""
-    return _page(_link(link_id))
+    return _page(ctx, _link(ctx, link_id))
 
 
 @blueprint.post("/<link_id>")
 @requires(Action.SHARE)
-def change(link_id: str) -> Response:
+def change(ctx: ViewContext, link_id: str) -> Response:
     """Change the terms of a link; what it has taken stays."""
-    link, fields = _link(link_id), form_fields(MAX_FORM_BYTES)
+    link, fields = _link(ctx, link_id), form_fields(ctx, MAX_FORM_BYTES)
     try:
-        changed = _links().change(link, terms_in(_body(fields), _links().terms(link)))
+        changed = _links(ctx).change(link, terms_in(ctx, _body(fields), _links(ctx).terms(link)))
     except InvalidRequest as error:
-        return _page(link, fields, error)
-    audited(AuditAction.LINK_CHANGED, subject_of(link), name=changed.name)
+        return _page(ctx, link, fields, error)
+    audited(ctx, AuditAction.LINK_CHANGED, subject_of(link), name=changed.name)
     return redirect(url_for("upload_links.show", link_id=link.id, done="changed"), 303)
 
 
 @blueprint.post("/<link_id>/close")
 @requires(Action.SHARE)
-def close(link_id: str) -> Response:
+def close(ctx: ViewContext, link_id: str) -> Response:
     """Close a link at once."""
-    link = _links().close(_link(link_id))
-    audited(AuditAction.LINK_CLOSED, subject_of(link), name=link.name)
+    link = _links(ctx).close(_link(ctx, link_id))
+    audited(ctx, AuditAction.LINK_CLOSED, subject_of(link), name=link.name)
     return redirect(url_for("upload_links.show", link_id=link.id), 303)
 
 
 @blueprint.get("/<link_id>/qr.svg")
 @requires(Action.SHARE)
-def qr(link_id: str) -> Response:
+def qr(ctx: ViewContext, link_id: str) -> Response:
     """The address of a link for a phone's camera."""
-    return qr_code(link_url(_link(link_id)))
+    return qr_code(link_url(_link(ctx, link_id)))
 
 
 def _index(
-    fields: Mapping[str, str] | None = None, error: InvalidRequest | None = None
+    ctx: ViewContext, fields: Mapping[str, str] | None = None, error: InvalidRequest | None = None
 ) -> Response:
     now = datetime.now(UTC)
     page = render_template(
         "links/uploads.html",
         links=[
             (link, link.state(now), link_url(link))
-            for link in _links().of_project(current_scope().target())
+            for link in _links(ctx).of_project(ctx.scope.target())
         ],
         fields=fields or {"max_bytes": PROPOSED_GIGABYTES},
         problems=problems_of(error),
@@ -117,6 +117,7 @@ def _index(
 
 
 def _page(
+    ctx: ViewContext,
     link: UploadLink,
     fields: Mapping[str, str] | None = None,
     error: InvalidRequest | None = None,
@@ -126,7 +127,7 @@ def _page(
         link=link,
         url=link_url(link),
         state=link.state(datetime.now(UTC)),
-        received=_links().received(link, LATEST_UPLOADS),
+        received=_links(ctx).received(link, LATEST_UPLOADS),
         still=datetime.now(UTC) - STANDS_STILL,
         is_changed=request.args.get("done") == "changed",
         fields=_fields_of(link) if fields is None else fields,
@@ -193,9 +194,9 @@ def _size(fields: Mapping[str, str], name: str) -> int | None:
     raise InvalidField("This must be a number above 0.", field=name)
 
 
-def _links() -> UploadLinks:
-    return current_services().identity.upload_links
+def _links(ctx: ViewContext) -> UploadLinks:
+    return ctx.services.identity.upload_links
 
 
-def _link(link_id: str) -> UploadLink:
-    return _links().get(current_scope().target(), link_id)
+def _link(ctx: ViewContext, link_id: str) -> UploadLink:
+    return _links(ctx).get(ctx.scope.target(), link_id)
