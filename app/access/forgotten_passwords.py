@@ -6,7 +6,8 @@ import logging
 from datetime import timedelta
 from threading import Thread
 
-from app.access.audit import AuditLog
+from app.access import audit
+from app.access.audit import AuditAction
 from app.access.invitations import Invitations
 from app.access.mail import Mail
 from app.access.password_checks import PasswordChecks
@@ -14,8 +15,8 @@ from app.access.records.attempts import Patience
 from app.access.records.people import PeopleRecords, Person
 from app.core.access import NOBODY
 from app.core.addresses import is_loopback, network_of
-from app.core.audit import AuditAction
 from app.core.errors import TooManyAttempts, UploadError
+from app.db.context import Context
 
 OF_ACCOUNT = Patience(free=1, first=timedelta(minutes=15), most=timedelta(days=1))
 """Mails to an account: after each, the next one waits twice as long. A day has eight at most."""
@@ -36,7 +37,7 @@ class ForgottenPasswords:
         people: PeopleRecords,
         invitations: Invitations,
         checks: PasswordChecks,
-        audit: AuditLog,
+        context: Context,
         mail: Mail,
         *,
         public_url: str,
@@ -44,7 +45,7 @@ class ForgottenPasswords:
         self._people = people
         self._invitations = invitations
         self._checks = checks
-        self._audit = audit
+        self._context = context
         self._mail = mail
         self._public_url = public_url
 
@@ -88,11 +89,10 @@ class ForgottenPasswords:
             if not is_sent:  # They read that it is on its way: the next one must not wait.
                 self._checks.forget(subject)
         if is_sent:  # Otherwise strangers could fill the log while the mail server is away.
-            self._audit.note(
+            audit.note(
+                self._context.acting(NOBODY, address=address),
                 AuditAction.PASSWORD_LINK_MADE,
                 f"person:{person.id}",
-                caller=NOBODY,
-                address=address,
                 details={"email": person.email, "by": "mail"},
             )
 

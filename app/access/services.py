@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from app.access.accounts import Accounts
-from app.access.audit import AuditLog
 from app.access.callers import Callers
 from app.access.forgotten_passwords import ForgottenPasswords
 from app.access.invitations import Invitations
@@ -23,7 +22,6 @@ from app.access.password_checks import PasswordChecks
 from app.access.passwords import Passwords
 from app.access.projects import Projects
 from app.access.records.attempts import AttemptRecords
-from app.access.records.audit import AuditRecords
 from app.access.records.deliveries import DeliveryQueue
 from app.access.records.invitations import InvitationRecords
 from app.access.records.keys import KeyRecords
@@ -48,6 +46,7 @@ from app.access.upload_links import UploadLinks
 from app.access.webhook_delivery import WebhookDelivery
 from app.access.webhook_sender import WebhookSender
 from app.access.webhooks import Webhooks
+from app.db.context import Context
 from app.db.engine import Database
 from app.db.minute_counts import MinuteCounts
 
@@ -61,7 +60,6 @@ class IdentityOptions:
     """What the operator has set."""
 
     is_open: bool
-    audit_kept: timedelta
     has_passwords: bool
     project_quota: int | None
     has_passkeys: bool
@@ -115,26 +113,24 @@ class IdentityServices:
     mail_limits: MailLimits
     share_links: ShareLinks
     signing: Signing
-    audit: AuditLog
     upload_links: UploadLinks
     webhooks: Webhooks
     webhook_delivery: WebhookDelivery
     link_visitors: LinkVisitors
 
     @classmethod
-    def build(  # noqa: PLR0913 - called by the composition root alone, with names
+    def build(
         cls,
-        database: Database,
+        context: Context,
         signing: Signing,
         options: IdentityOptions,
         *,
         passwords: Passwords,
         counts: MinuteCounts,
-        clock: Callable[[], datetime],
-        new_id: Callable[[], str],
         cancel_uploads: Callable[[str], None],
     ) -> IdentityServices:
         """All of it over one database; `cancel_uploads` ends those of senders with a prefix."""
+        database, clock, new_id = context.database, context.clock, context.new_id
         wiring = _Wiring(
             database=database,
             options=options,
@@ -147,7 +143,6 @@ class IdentityServices:
         sessions = Sessions(
             SessionRecords(database), clock=clock, new_id=new_id, rules=options.session_rules
         )
-        audit = AuditLog(AuditRecords(database), clock=clock, kept=options.audit_kept)
         checks = PasswordChecks(passwords, AttemptRecords(database), clock=clock)
         share_links, visitors, upload_links = _links(
             wiring, LinkPasswords(passwords, checks), signing=signing, counts=counts
@@ -165,7 +160,7 @@ class IdentityServices:
                 people,
                 invitations,
                 checks,
-                audit,
+                context,
                 options.mail,
                 public_url=options.public_url,
             ),
@@ -181,7 +176,6 @@ class IdentityServices:
             mail_limits=MailLimits(AttemptRecords(database), clock=clock),
             share_links=share_links,
             signing=signing,
-            audit=audit,
             upload_links=upload_links,
             link_visitors=visitors,
             webhooks=_webhooks(wiring),

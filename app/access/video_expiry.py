@@ -6,13 +6,14 @@ import logging
 from contextlib import suppress
 from datetime import datetime, timedelta
 
-from app.access.audit import AuditLog
+from app.access import audit
+from app.access.audit import AuditAction
 from app.access.recent import Recent
 from app.access.records.projects import Project, ProjectRecords
 from app.core.access import Caller, CallerKind, Scope
-from app.core.audit import AuditAction
 from app.core.errors import UploadError, UploadGone, UploadNotFound
 from app.core.upload import Upload
+from app.db.context import Context
 from app.records.uploads import UploadRecords
 from app.uploads.library import VideoLibrary
 
@@ -38,12 +39,12 @@ class VideoExpiry:
         projects: ProjectRecords,
         records: UploadRecords,
         library: VideoLibrary,
-        audit: AuditLog,
+        context: Context,
     ) -> None:
         self._projects = projects
         self._records = records
         self._library = library
-        self._audit = audit
+        self._context = context
         self._recent = Recent(self._find)
 
     def expires(self, video: Upload) -> datetime | None:
@@ -70,10 +71,10 @@ class VideoExpiry:
 
     def _tell(self, video: Upload) -> None:
         log.info("video expired", extra={"upload_id": video.id})
-        self._audit.note(
+        audit.note(
+            self._context.acting(SERVER),
             AuditAction.VIDEO_DELETED,
             f"video:{video.id}",
-            caller=SERVER,
             project=video.owner,
             details={"filename": video.filename},
         )

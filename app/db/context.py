@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from app.core.access import Caller, Scope
+from app.core.access import EVERYTHING, Caller, Scope
 from app.db.engine import Database
 from app.settings import Settings
 
@@ -20,6 +20,20 @@ class Context:
     """This machine's clock. Uploads and videos use the one that nodes share."""
     new_id: Callable[[], str]
     settings: Settings
+
+    def acting(
+        self, caller: Caller, *, scope: Scope = EVERYTHING, address: str = ""
+    ) -> RequestContext:
+        """The context of what `caller` does outside a request, as the operator's commands do."""
+        return RequestContext(
+            database=self.database,
+            clock=self.clock,
+            new_id=self.new_id,
+            settings=self.settings,
+            caller=caller,
+            scope=scope,
+            address=address,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,58 +1,45 @@
-"""Notes in the audit log what a request has done, and reads which entries one asks for."""
+"""Notes in the audit log what a request has done."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from datetime import datetime
 from urllib.parse import urlsplit
 
-from flask import request
-
+from app.access import audit
+from app.access.audit import AuditAction, Detail
 from app.access.records.invitations import Invitation
 from app.access.records.made_by import Ended
 from app.access.records.people import Person
 from app.access.records.projects import Member, Project
 from app.access.records.webhooks import Webhook
 from app.core.access import Caller
-from app.core.audit import OF_SERVER, AuditAction, AuditFilter, Detail
-from app.core.errors import InvalidRequest
 from app.core.lifecycle import UploadState
-from app.core.moments import parse_instant
 from app.core.upload import Upload
-from app.http.context import ViewContext
+from app.db.context import RequestContext
 
 
 def audited(
-    ctx: ViewContext,
+    ctx: RequestContext,
     action: AuditAction,
     subject: str = "",
     *,
     project: str | None = None,
-    is_of_server: bool = False,
     caller: Caller | None = None,
     **details: Detail,
 ) -> None:
-    """Note that the request has done this; call it once that is done. Never fails.
-
-    `subject` is "video:ID" or the like. `project` is by default the caller's, unless this
-    concerns the server, as some actions always do. `caller` is by default who sends the request:
-    name another after a sign-in. `details` hold no secrets.
-    """
-    caller = caller or ctx.caller
-    is_of_server |= action in OF_SERVER
-    of_project = None if is_of_server else project or caller.project or None
-    ctx.services.identity.audit.note(
+    """Note what the request has done; see `audit.note`."""
+    audit.note(
+        ctx,
         action,
         subject,
+        project=project,
         caller=caller,
-        address=request.remote_addr or "",
-        project=of_project,
         details=details,
     )
 
 
-def audit_rename(ctx: ViewContext, video: Upload, filename: str) -> None:
+def audit_rename(ctx: RequestContext, video: Upload, filename: str) -> None:
     """Note that a video has a new name."""
     audited(
         ctx,
@@ -64,7 +51,7 @@ def audit_rename(ctx: ViewContext, video: Upload, filename: str) -> None:
     )
 
 
-def audit_removal(ctx: ViewContext, upload: Upload) -> None:
+def audit_removal(ctx: RequestContext, upload: Upload) -> None:
     """Note that a video was deleted, or an upload cancelled by somebody who has not sent it."""
     if upload.state is UploadState.COMPLETE:
         action, subject = AuditAction.VIDEO_DELETED, f"video:{upload.id}"
@@ -77,12 +64,12 @@ def audit_removal(ctx: ViewContext, upload: Upload) -> None:
     )
 
 
-def audited_member(ctx: ViewContext, action: AuditAction, member: Member) -> None:
+def audited_member(ctx: RequestContext, action: AuditAction, member: Member) -> None:
     """Note what was done to a member of the request's project."""
     audited(ctx, action, f"person:{member.person_id}", email=member.email, role=member.role)
 
 
-def audited_removal(ctx: ViewContext, member: Member, ended: Ended) -> None:
+def audited_removal(ctx: RequestContext, member: Member, ended: Ended) -> None:
     """Note that somebody is no longer a member, and what has ended with that."""
     audited(
         ctx,
@@ -95,7 +82,7 @@ def audited_removal(ctx: ViewContext, member: Member, ended: Ended) -> None:
 
 
 def audited_joining(
-    ctx: ViewContext, invitation: Invitation, caller: Caller, *, email: str
+    ctx: RequestContext, invitation: Invitation, caller: Caller, *, email: str
 ) -> None:
     """Note who has joined, and which address was invited: any account may take the link."""
     audited(
@@ -111,19 +98,18 @@ def audited_joining(
     )
 
 
-def audited_withdrawal(ctx: ViewContext, invitation: Invitation) -> None:
+def audited_withdrawal(ctx: RequestContext, invitation: Invitation) -> None:
     """Note that a link works no longer by which somebody would have joined."""
     audited(
         ctx,
         AuditAction.INVITATION_REMOVED,
-        project=invitation.project_id,
-        is_of_server=invitation.project_id is None,
+        project=invitation.project_id or "",
         email=invitation.email,
         role=invitation.role,
     )
 
 
-def audited_end(ctx: ViewContext, project: Project, ended: Mapping[str, int]) -> None:
+def audited_end(ctx: RequestContext, project: Project, ended: Mapping[str, int]) -> None:
     """Note that a project was deleted, and how much of each kind has ended with it."""
     audited(
         ctx,
@@ -138,7 +124,7 @@ def audited_end(ctx: ViewContext, project: Project, ended: Mapping[str, int]) ->
     )
 
 
-def audited_webhook(ctx: ViewContext, action: AuditAction, webhook: Webhook) -> None:
+def audited_webhook(ctx: RequestContext, action: AuditAction, webhook: Webhook) -> None:
     """Note what was done to a webhook; of its URL only the host, for some URLs are secrets."""
     audited(
         ctx,
@@ -151,36 +137,15 @@ def audited_webhook(ctx: ViewContext, action: AuditAction, webhook: Webhook) -> 
     )
 
 
-def wanted_entries(ctx: ViewContext) -> AuditFilter:
-    """The entries that a request asks for, of those it may see; raises `InvalidRequest`.
-
-    An empty parameter is none: forms send them so. Administrators may name a project.
-    """
-    action = request.args.get("action")
-    try:
-        wanted_action = AuditAction(action) if action else None
-    except ValueError as error:
-        raise InvalidRequest("The audit log has no such action.") from error
-    return AuditFilter(
-        project_id=ctx.scope.whole() or request.args.get("project") or None,
-        action=wanted_action,
-        actor=request.args.get("actor") or None,
-        since=_moment("since"),
-        until=_moment("until"),
-    )
-
-
-def _moment(name: str) -> datetime | None:
-    text = request.args.get(name)
-    moment = parse_instant(text) if text else None
-    if text and moment is None:
-        raise InvalidRequest(f"The parameter {name} must be a time in ISO 8601.")
-    return moment
-
-
-def note_ended(ctx: ViewContext, person: Person, ended: Mapping[str, Ended], change: str) -> None:
-    """Note in the audit log of each project what has ended there with a change of the person."""
-    audit = ctx.services.identity.audit
-    audit.note_ended(
-        person, ended, change=change, caller=ctx.caller, address=request.remote_addr or ""
-    )
+def note_ended(
+    ctx: RequestContext, person: Person, ended: Mapping[str, Ended], change: str
+) -> None:
+    """Note in each project what has ended because of a change to a person, such as "block"."""
+    for project, counts in ended.items():
+        audit.note(
+            ctx,
+            AuditAction.MEMBER_CHANGED,
+            f"person:{person.id}",
+            project=project,
+            details={"email": person.email, "change": change, **asdict(counts)},
+        )

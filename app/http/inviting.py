@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.access.accounts import clean_email, mixed_alphabets
+from app.access.audit import AuditAction
 from app.access.records.projects import Member
 from app.core.access import Role
-from app.core.audit import AuditAction
 from app.http.audited import audited, audited_member
 from app.http.context import ViewContext
 from app.http.proxy import absolute_url
@@ -39,8 +39,7 @@ def invite(ctx: ViewContext, email: str, *, project_id: str | None, role: Role |
     audited(
         ctx,
         AuditAction.INVITATION_MADE,
-        project=project_id,
-        is_of_server=project_id is None,
+        project=project_id or "",
         email=email,
         role=role,
     )

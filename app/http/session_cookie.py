@@ -13,10 +13,10 @@ from flask import Request
 from werkzeug import Response
 from werkzeug.http import parse_cookie
 
+from app.access.audit import AuditAction
 from app.access.records.people import Person
 from app.access.single_use import LIFETIME
 from app.core.access import Caller, CallerKind
-from app.core.audit import AuditAction
 from app.http.audited import audited
 from app.http.context import ViewContext
 

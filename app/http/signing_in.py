@@ -5,8 +5,8 @@ from __future__ import annotations
 from flask import request, url_for
 from werkzeug import Response
 
+from app.access.audit import AuditAction
 from app.access.records.people import Person
-from app.core.audit import AuditAction
 from app.core.errors import InvalidField, WrongCredentials
 from app.http import session_cookie
 from app.http.audited import audited

@@ -143,7 +143,6 @@ def identity_options(settings: Settings) -> IdentityOptions:
     """How people sign in, and what is kept and told of what they do."""
     return IdentityOptions(
         is_open=settings.is_open,
-        audit_kept=timedelta(seconds=settings.audit_seconds),
         has_passwords=settings.passwords,
         project_quota=settings.project_quota_bytes or None,
         has_passkeys=settings.passkeys,
@@ -199,12 +198,13 @@ def build_services(
     `passwords` are by default as costly to guess as they should be. `now` is this machine's clock.
     """
     base = _base(settings, on_upload, now)
+    context = Context(database=base.database, clock=now, new_id=_new_id, settings=settings)
     uploads, chunks, library = _uploads(base), _chunks(base), _library(base)
-    identity = _identity(base, passwords or _passwords(settings), uploads)
+    identity = _identity(base, context, passwords or _passwords(settings), uploads)
     database = base.database
     return Services(
         settings=settings,
-        context=Context(database=database, clock=now, new_id=_new_id, settings=settings),
+        context=context,
         uploads=uploads,
         chunks=chunks,
         direct=_direct(base, chunks),
@@ -217,7 +217,7 @@ def build_services(
         storage_identity=_storage_identity(base),
         media=_media(base),
         identity=identity,
-        video_expiry=VideoExpiry(ProjectRecords(database), base.records, library, identity.audit),
+        video_expiry=VideoExpiry(ProjectRecords(database), base.records, library, context),
         quotas=base.quotas,
         request_rate=request_rate(settings, base.counts),
         line=line(settings, base.name_digest),
@@ -420,15 +420,15 @@ def _passwords(settings: Settings) -> Passwords:
     return Passwords(max_waiting=min(MAX_WAITING, settings.threads // 2))
 
 
-def _identity(base: _Base, passwords: Passwords, uploads: UploadService) -> IdentityServices:
+def _identity(
+    base: _Base, context: Context, passwords: Passwords, uploads: UploadService
+) -> IdentityServices:
     return IdentityServices.build(
-        base.database,
+        context,
         base.signing,
         identity_options(base.settings),
         passwords=passwords,
         counts=base.counts,
-        clock=base.now,
-        new_id=_new_id,
         cancel_uploads=uploads.cancel_all,
     )
 

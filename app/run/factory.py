@@ -25,7 +25,7 @@ from app.run.monitoring import probes, status
 from app.run.monitoring.instruments import Instruments
 from app.run.monitoring.requests import RequestMonitor
 from app.settings import Settings
-from app.web.api import audit as api_audit
+from app.web import audit
 from app.web.api import keys as api_keys
 from app.web.api import openapi as api_openapi
 from app.web.api import projects as api_projects
@@ -52,7 +52,6 @@ from app.web.pages import (
     upload_link,
     upload_links,
 )
-from app.web.pages import audit as audit_page
 from app.web.pages import blueprint as pages
 from app.web.pages import webhooks as webhook_pages
 
@@ -69,13 +68,13 @@ PROTECTION = {
 """Headers of every response, unless its view sets them."""
 
 PAGES = (
-    *(pages, project, audit_page, webhook_pages, sign_in, passkeys, openid, invitations),
+    *(pages, project, webhook_pages, sign_in, passkeys, openid, invitations),
     *(account, second_factor, people, projects, shared, links, upload_link, upload_links),
     navigation,
 )
 API = (
     *(api_uploads, api_videos, api_share_links, api_upload_links, api_projects, api_keys),
-    *(api_session, api_webhooks, api_audit, api_server, api_openapi),
+    *(api_session, api_webhooks, api_server, api_openapi),
 )
 DELIVERY = (delivery, playback, archive)
 PROTOCOLS = (
@@ -90,6 +89,8 @@ PROTOCOLS = (
     tus,
     ietf,
 )
+SUBJECTS = (audit,)
+"""Each has a blueprint `api` for JSON and one `pages`."""
 MONITORING = (probes.health, probes.metrics, status.blueprint, status.api_blueprint)
 
 
@@ -106,6 +107,9 @@ def create_app(services: Services, instruments: Instruments | None = None) -> Fl
     problems.init_app(app)
     for module in (*PAGES, *API, *DELIVERY, *PROTOCOLS):
         app.register_blueprint(module.blueprint)
+    for subject in SUBJECTS:
+        app.register_blueprint(subject.api)
+        app.register_blueprint(subject.pages)
     for blueprint in MONITORING:
         app.register_blueprint(blueprint)
     static = AccessRule(action=Action.VISIT, is_below_links=True, is_counted=False)

@@ -9,12 +9,12 @@ import pytest
 from sqlalchemy import text
 
 from app.access import audit
-from app.access.audit import AuditLog
-from app.access.records.audit import AuditRecords
+from app.access.audit import MAX_TEXT_CHARACTERS, AuditAction, AuditFilter, Detail
 from app.core.access import LOCAL, NOBODY, Caller, CallerKind
-from app.core.audit import MAX_TEXT_CHARACTERS, AuditAction, AuditFilter, Detail
 from app.core.errors import InvalidRequest
+from app.db.context import Context
 from app.db.engine import Database
+from app.settings import Settings
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -34,40 +34,40 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def log(database: Database, clock: Clock) -> AuditLog:
-    return AuditLog(AuditRecords(database), clock=clock, kept=30 * DAY)
+def log(database: Database, clock: Clock) -> Context:
+    return context_of(database, clock)
 
 
-def numbers(log: AuditLog, wanted: AuditFilter) -> list[object]:
-    return [entry.details["number"] for entry in log.all(wanted)]
+def context_of(database: Database, clock: Clock) -> Context:
+    settings = Settings(audit_seconds=30 * 86_400)
+    return Context(database=database, clock=clock, new_id=str, settings=settings)
 
 
-def test_an_entry_tells_who_did_what_when_and_from_where(log: AuditLog) -> None:
+def numbers(log: Context, wanted: AuditFilter) -> list[object]:
+    return [entry.details["number"] for entry in audit.every(log, wanted)]
+
+
+def test_an_entry_tells_who_did_what_when_and_from_where(log: Context) -> None:
     about: dict[str, Detail] = {"filename": "film.mp4", "bytes": 12, "is_new": True, "note": None}
-    log.note(
-        AuditAction.VIDEO_DELETED,
-        "video:1",
-        caller=ANA,
-        address="192.0.2.7",
-        project="p",
-        details=about,
-    )
-    log.note(AuditAction.SESSION_REFUSED, caller=NOBODY, details={"email": "eve@mail.example"})
-    log.note(AuditAction.KEY_MADE, caller=LOCAL, project="local")
-    made, refused, deleted = log.page(AuditFilter(), limit=3, cursor=None).entries
+    ann = log.acting(ANA, address="192.0.2.7")
+    audit.note(ann, AuditAction.VIDEO_DELETED, "video:1", project="p", details=about)
+    about_eve = {"email": "eve@mail.example"}
+    audit.note(log.acting(NOBODY), AuditAction.SESSION_REFUSED, details=about_eve)
+    audit.note(log.acting(LOCAL), AuditAction.KEY_MADE)
+    made, refused, deleted = audit.page(log, AuditFilter(), limit=3, cursor=None).entries
     assert (deleted.at, deleted.address, deleted.project_id) == (START, "192.0.2.7", "p")
     assert (deleted.actor, deleted.actor_name) == (f"person:{ANA.id}", "Ana")
     assert (deleted.action, deleted.subject, deleted.details) == ("video.deleted", "video:1", about)
     assert (refused.actor, made.actor) == ("nobody", "local")
 
 
-def test_entries_are_found_by_project_action_actor_and_time(log: AuditLog, clock: Clock) -> None:
+def test_entries_are_found_by_project_action_actor_and_time(log: Context, clock: Clock) -> None:
     for number in range(6):
         clock.now = START + number * DAY
-        log.note(
+        audit.note(
+            log.acting(ANA if number < 3 else LOCAL),
             AuditAction.KEY_MADE if number % 2 else AuditAction.KEY_REVOKED,
-            caller=ANA if number < 3 else LOCAL,
-            project="p" if number < 4 else None,
+            project="p" if number < 4 else "",
             details={"number": number},
         )
     assert numbers(log, AuditFilter()) == [5, 4, 3, 2, 1, 0]
@@ -77,40 +77,40 @@ def test_entries_are_found_by_project_action_actor_and_time(log: AuditLog, clock
     assert numbers(log, AuditFilter(since=START + DAY, until=START + 3 * DAY)) == [2, 1]
 
 
-def test_pages_follow_each_other_while_entries_are_added(log: AuditLog) -> None:
+def test_pages_follow_each_other_while_entries_are_added(log: Context) -> None:
     for number in range(5):
-        log.note(AuditAction.KEY_MADE, caller=ANA, details={"number": number})
-    first = log.page(AuditFilter(), limit=2, cursor=None)
-    log.note(AuditAction.KEY_MADE, caller=ANA)
-    second = log.page(AuditFilter(), limit=2, cursor=first.next_cursor)
-    third = log.page(AuditFilter(), limit=2, cursor=second.next_cursor)
+        audit.note(log.acting(ANA), AuditAction.KEY_MADE, details={"number": number})
+    first = audit.page(log, AuditFilter(), limit=2, cursor=None)
+    audit.note(log.acting(ANA), AuditAction.KEY_MADE)
+    second = audit.page(log, AuditFilter(), limit=2, cursor=first.next_cursor)
+    third = audit.page(log, AuditFilter(), limit=2, cursor=second.next_cursor)
     pages = [[entry.details["number"] for entry in page.entries] for page in (first, second, third)]
     assert pages == [[4, 3], [2, 1], [0]]
     assert third.next_cursor is None
 
 
 @pytest.mark.parametrize("cursor", ["", "-1", "x", "1.5", "9" * 40, "１"])
-def test_a_made_up_cursor_is_refused(log: AuditLog, cursor: str) -> None:
+def test_a_made_up_cursor_is_refused(log: Context, cursor: str) -> None:
     with pytest.raises(InvalidRequest):
-        log.page(AuditFilter(), limit=1, cursor=cursor)
+        audit.page(log, AuditFilter(), limit=1, cursor=cursor)
 
 
-def test_old_entries_are_removed_in_batches(log: AuditLog, clock: Clock) -> None:
+def test_old_entries_are_removed_in_batches(log: Context, clock: Clock) -> None:
     for number in range(audit.MAX_PAGE + 3):
         clock.now = START if number < audit.MAX_PAGE + 1 else START + 20 * DAY
-        log.note(AuditAction.KEY_MADE, caller=ANA, details={"number": number})
+        audit.note(log.acting(ANA), AuditAction.KEY_MADE, details={"number": number})
     clock.now = START + 31 * DAY
-    log.remove_old()
+    audit.remove_old(log)
     assert numbers(log, AuditFilter()) == [audit.MAX_PAGE + 2, audit.MAX_PAGE + 1]
 
 
-def test_what_strangers_send_is_kept_short_and_printable(log: AuditLog) -> None:
+def test_what_strangers_send_is_kept_short_and_printable(log: Context) -> None:
     hostile = "\x00\ud800\n\u202e" + "x" * 10_000
     eve = Caller(kind=CallerKind.UPLOAD_LINK, id="l", name=hostile, visitor="v")
-    log.note(
-        AuditAction.SESSION_REFUSED, hostile, caller=eve, address=hostile, details={"name": hostile}
-    )
-    (entry,) = log.page(AuditFilter(), limit=1, cursor=None).entries
+    details = {"name": hostile}
+    ctx = log.acting(eve, address=hostile)
+    audit.note(ctx, AuditAction.SESSION_REFUSED, hostile, details=details)
+    (entry,) = audit.page(log, AuditFilter(), limit=1, cursor=None).entries
     texts = [entry.actor_name, entry.subject, entry.address, str(entry.details["name"])]
     assert all(each.isprintable() and len(each) <= MAX_TEXT_CHARACTERS for each in texts)
 
@@ -118,12 +118,12 @@ def test_what_strangers_send_is_kept_short_and_printable(log: AuditLog) -> None:
 def test_what_was_done_stays_done_if_the_log_cannot_be_written(
     in_file: Database, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    log = AuditLog(AuditRecords(in_file), clock=clock, kept=30 * DAY)
+    ctx = context_of(in_file, clock).acting(ANA)
     with in_file.read() as connection:
         (pages,) = connection.execute(text("PRAGMA page_count")).one()
         connection.execute(text(f"PRAGMA max_page_count = {pages}"))
     with caplog.at_level(logging.ERROR):
         for _ in range(100):
-            log.note(AuditAction.VIDEO_DELETED, "video:1", caller=ANA, details={"name": "x" * 500})
+            audit.note(ctx, AuditAction.VIDEO_DELETED, "video:1", details={"name": "x" * 500})
     assert "video.deleted" in caplog.text
     assert "video:1" in caplog.text

@@ -10,13 +10,14 @@ from urllib.parse import urlsplit
 import pytest
 from flask.testing import FlaskClient
 
+from app.access import audit
+from app.access.audit import AuditAction, AuditFilter
 from app.access.link_visitors import Knock
 from app.access.records.invitations import InvitationRecords
 from app.access.records.people import Person
 from app.access.share_links import ShareTerms
 from app.access.upload_links import LinkTerms
 from app.core.access import Role
-from app.core.audit import AuditAction, AuditFilter
 from app.core.errors import LinkClosed, NotAllowed
 from app.core.webhooks import SUBSCRIBABLE
 from tests.access.accounts import bearer
@@ -165,7 +166,7 @@ def test_whoever_is_blocked_leaves_nothing_that_works(site: Site) -> None:
     identity.accounts.unblock(ann)
     assert (role_with(site, key), are_open(site, links)) == (None, False)
     wanted = AuditFilter(project_id=project, action=AuditAction.MEMBER_CHANGED)
-    (entry,) = identity.audit.page(wanted, limit=10, cursor=None).entries
+    (entry,) = audit.page(site.services.context, wanted, limit=10, cursor=None).entries
     assert entry.details == {
         "email": ann.email,
         "change": "block",
@@ -257,7 +258,7 @@ def test_managers_see_and_withdraw_the_invitations_that_wait(site: Site) -> None
     assert str(waiting.email) not in browser.get("/project").text
     assert site.browser().get(link).status_code == 410
     wanted = AuditFilter(project_id=here, action=AuditAction.INVITATION_REMOVED)
-    (entry,) = site.identity.audit.page(wanted, limit=10, cursor=None).entries
+    (entry,) = audit.page(site.services.context, wanted, limit=10, cursor=None).entries
     assert entry.details == {"email": waiting.email, "role": "manager"}
 
 
@@ -285,7 +286,7 @@ def test_what_a_key_has_made_ends_with_the_key(site: Site) -> None:
     assert [are_open(site, codes) for codes in made] == [False, False, True]
     assert site.identity.invitations.waiting(project) == []
     wanted = AuditFilter(project_id=project, action=AuditAction.KEY_REVOKED)
-    (entry,) = site.identity.audit.page(wanted, limit=10, cursor=None).entries
+    (entry,) = audit.page(site.services.context, wanted, limit=10, cursor=None).entries
     assert entry.details == {
         "keys_revoked": 2,
         "links_closed": 4,
@@ -311,12 +312,12 @@ def test_a_key_expires_no_later_than_that_with_which_it_was_made(
 
 
 def test_what_an_administrator_has_made_elsewhere_ends_when_they_are_none(site: Site) -> None:
-    here, there, identity = site.project(), site.project(), site.identity
+    here, there = site.project(), site.project()
     ann, maker = person(site, Role.VIEWER, here, is_admin=True)
     inside, outside = make_links(site, here, maker), make_links(site, there, maker)
     chief = site.browser(site.person("Chief", is_admin=True))
     assert chief.post(f"/people/{ann.id}", {"change": "make_member"}).status_code == 303
     assert [are_open(site, codes) for codes in (inside, outside)] == [True, False]
     wanted = AuditFilter(project_id=there, action=AuditAction.MEMBER_CHANGED)
-    (entry,) = identity.audit.page(wanted, limit=10, cursor=None).entries
+    (entry,) = audit.page(site.services.context, wanted, limit=10, cursor=None).entries
     assert (entry.details["change"], entry.details["links_closed"]) == ("make_member", 2)

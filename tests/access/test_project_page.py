@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from app.access import audit
+from app.access.audit import AuditAction, AuditFilter
 from app.access.key_format import is_key
 from app.core.access import EVERYTHING, LOCAL, Role
-from app.core.audit import AuditAction, AuditFilter
 from tests.site import Site
 
 HTML = {"Accept": "text/html"}
@@ -172,7 +173,7 @@ def test_administrators_make_rename_and_delete_projects(site: Site) -> None:
     site.upload_link(radio.id)
     assert chief.post(f"/projects/{radio.id}/remove", headers=HTML).status_code == 303
     wanted = AuditFilter(project_id=radio.id, action=AuditAction.PROJECT_REMOVED)
-    (entry,) = site.identity.audit.page(wanted, limit=5, cursor=None).entries
+    (entry,) = audit.page(site.services.context, wanted, limit=5, cursor=None).entries
     ended = {"members": 1, "keys": 1, "links": 1, "webhooks": 0}
     assert entry.details == {"name": "Wireless", **ended}
     assert "Wireless" not in page(chief, "/projects")

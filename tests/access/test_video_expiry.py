@@ -9,15 +9,16 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, event, update
 
-from app.access.audit import AuditLog
-from app.access.records.audit import AuditRecords
+from app.access import audit
+from app.access.audit import AuditAction, AuditFilter
 from app.access.records.projects import ProjectRecords
 from app.access.video_expiry import MOST_AT_ONCE, VideoExpiry
-from app.core.audit import AuditAction, AuditFilter
 from app.core.errors import InvalidField
 from app.core.lifecycle import UploadState
 from app.core.project_limits import limits_in_words, parse_limits, words_of_limits
+from app.db.context import Context
 from app.db.tables import projects
+from app.settings import Settings
 from tests.uploads.conftest import close_databases
 from tests.uploads.world import ME, World
 
@@ -31,7 +32,7 @@ def in_project(world: World, video_seconds: float | None) -> VideoExpiry:
     with world.database.write() as connection:
         connection.execute(change.values(video_seconds=video_seconds))
     return VideoExpiry(
-        ProjectRecords(world.database), world.records, world.library, audit_of(world)
+        ProjectRecords(world.database), world.records, world.library, context_of(world)
     )
 
 
@@ -42,9 +43,10 @@ def let_days_pass(world: World, expiry: VideoExpiry, days: float) -> None:
         expiry.sweep(world.housekeeping.sweep())
 
 
-def audit_of(world: World) -> AuditLog:
-    records = AuditRecords(world.database)
-    return AuditLog(records, clock=lambda: world.now, kept=timedelta(days=1))
+def context_of(world: World) -> Context:
+    return Context(
+        database=world.database, clock=lambda: world.now, new_id=str, settings=Settings()
+    )
 
 
 def test_a_video_is_deleted_when_its_time_is_over_and_the_audit_log_tells(tmp_path: Path) -> None:
@@ -60,7 +62,7 @@ def test_a_video_is_deleted_when_its_time_is_over_and_the_audit_log_tells(tmp_pa
     states = [world.state(upload) for upload in (old, young, unfinished)]
     assert states == [UploadState.DELETED, UploadState.COMPLETE, UploadState.RECEIVING]
     assert world.files() == {young.id, unfinished.id}
-    (entry,) = audit_of(world).all(AuditFilter())
+    (entry,) = audit.every(context_of(world), AuditFilter())
     assert (entry.action, entry.subject) == (AuditAction.VIDEO_DELETED, f"video:{old.id}")
     assert (entry.actor_name, entry.project_id) == ("expiry", ME.project)
 

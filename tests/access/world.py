@@ -14,7 +14,9 @@ from argon2 import PasswordHasher
 from app.access.records.people import PeopleRecords, Person
 from app.access.records.projects import Project, ProjectRecords
 from app.core.access import FIRST_PROJECT, Role
+from app.db.context import Context
 from app.db.engine import Database
+from app.settings import Settings
 from tests.records.making import new_sqlite
 
 CHEAP = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
@@ -50,6 +52,13 @@ class World:
     def new_id(self) -> str:
         """Ids in order."""
         return f"{next(self._numbers):032x}"
+
+    @property
+    def context(self) -> Context:
+        """What use cases are given."""
+        return Context(
+            database=self.database, clock=self.clock, new_id=self.new_id, settings=Settings()
+        )
 
     @property
     def people(self) -> PeopleRecords:

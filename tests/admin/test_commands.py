@@ -12,9 +12,10 @@ import pytest
 from click.testing import Result
 from flask import Flask
 
+from app.access import audit
+from app.access.audit import AuditFilter
 from app.access.signing import Signing
 from app.core.access import FIRST_PROJECT, Scope
-from app.core.audit import AuditFilter
 from app.core.lifecycle import UploadState
 from app.core.upload import Upload, UploadId
 from app.db.nodes import SharedValues
@@ -166,7 +167,7 @@ def test_videos_delete_removes_only_the_named_files(operator: Operator) -> None:
     first, second, third = (operator.finish(f"{number}.mp4") for number in range(3))
     assert operator.run("videos", "delete", first.name, second.name).exit_code == 0
     assert [path.exists() for path in (first, second, third)] == [False, False, True]
-    told = list(operator.services.identity.audit.all(AuditFilter()))
+    told = list(audit.every(operator.services.context, AuditFilter()))
     assert [entry.subject for entry in told] == [f"video:{second.name}", f"video:{first.name}"]
     assert {(entry.action, entry.actor_name) for entry in told} == {("video.deleted", "operator")}
 

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from app.access.audit_export import without_formula
+from app.access import audit
+from app.access.audit import AuditAction, without_formula
 from app.core.access import LOCAL, Role
-from app.core.audit import AuditAction
 from app.http.services import Services
 from tests.api.application import application
 
@@ -76,10 +76,10 @@ def test_a_video_deleted_by_its_client_is_told_and_a_cancelled_upload_of_ones_ow
 
 
 def test_it_is_chosen_by_what_who_and_when_and_comes_in_pages(client: FlaskClient) -> None:
-    audit = services_of(client).identity.audit
+    context = services_of(client).context
     for number in range(5):
         caller = replace(LOCAL, name="Ben" if number else "Ana")
-        audit.note(AuditAction.KEY_MADE, f"key:{number}", caller=caller, project="local")
+        audit.note(context.acting(caller), AuditAction.KEY_MADE, f"key:{number}")
     first = asked(client, {"action": "key.made", "limit": 3})
     rest = {"action": "key.made", "limit": 3, "cursor": first["next"]}
     second = asked(client, rest)
@@ -102,8 +102,9 @@ def test_bad_parameters_are_refused_and_empty_ones_ignored(client: FlaskClient, 
 
 def test_the_exports_hold_every_entry(client: FlaskClient) -> None:
     client.delete(f"/api/videos/{uploaded(client, '=1+1, 2.mp4')}")
-    audit, count = services_of(client).identity.audit, len(told(client, limit="500"))
-    audit.note(AuditAction.SESSION_REFUSED, "@evil", caller=replace(LOCAL, name="+1+1"))
+    context, count = services_of(client).context, len(told(client, limit="500"))
+    evil = replace(LOCAL, name="+1+1")
+    audit.note(context.acting(evil), AuditAction.SESSION_REFUSED, "@evil")
     lines = client.get("/api/audit/export.jsonl").text.splitlines()
     table = list(csv.DictReader(io.StringIO(client.get("/api/audit/export.csv").text)))
     assert len(lines) == len(table) == count + 1
@@ -121,9 +122,9 @@ def test_no_cell_is_a_formula(sign: str) -> None:
 
 
 def test_the_page_shows_entries_and_keeps_the_choice(client: FlaskClient) -> None:
-    audit = services_of(client).identity.audit
+    ctx = services_of(client).context.acting(LOCAL)
     for _ in range(51):
-        audit.note(AuditAction.PROJECT_MADE, "<b>", caller=LOCAL, details={"name": "<script>"})
+        audit.note(ctx, AuditAction.PROJECT_MADE, "<b>", details={"name": "<script>"})
     page = client.get("/audit?action=project.made&cursor=&ending=x").text
     assert "&lt;script&gt;" in page
     assert "<script>" not in page
@@ -134,9 +135,10 @@ def test_who_manages_a_project_sees_that_one_and_administrators_all(tmp_path: Pa
     with application(tmp_path, access="accounts") as app:
         client = app.test_client()
         services = services_of(client)
-        services.identity.audit.note(AuditAction.SESSION_BEGAN, caller=LOCAL)
-        services.identity.audit.note(AuditAction.KEY_MADE, caller=LOCAL, project="other")
-        services.identity.audit.note(AuditAction.KEY_REVOKED, caller=LOCAL, project="local")
+        ctx = services.context.acting(LOCAL)
+        audit.note(ctx, AuditAction.SESSION_BEGAN)
+        audit.note(ctx, AuditAction.KEY_MADE, project="other")
+        audit.note(ctx, AuditAction.KEY_REVOKED, project="local")
 
         def answer(role: Role) -> tuple[int, list[str]]:
             keys = services.identity.keys

@@ -17,7 +17,7 @@ from schemathesis.schemas import BaseSchema
 from werkzeug.routing import Rule
 
 from app import __version__
-from app.core.audit import AuditAction
+from app.access.audit import AuditAction
 from app.core.errors import UploadError, over_quota
 from app.core.lifecycle import UploadState
 from app.core.policy import MAX_FILENAME_CHARACTERS, MAX_KEY_CHARACTERS

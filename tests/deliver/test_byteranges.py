@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.ranges import ByteRange
-from app.deliver.bodies import BLOCK_BYTES, Layout, PartsOfFile
+from app.deliver.bodies import COPIED_BYTES, Layout, PartsOfFile
 from app.deliver.conditional import requested_spans
 from tests.deliver.parts import parts_of
 
@@ -69,8 +69,8 @@ def test_a_part_is_read_in_blocks_as_they_are_sent(path: Path) -> None:
     file = FileIO(path)
     body = PartsOfFile(file, layout((0, 200_000), (200_001, 256_000)))
     first = next(iter(body))
-    assert file.tell() == BLOCK_BYTES
-    assert len(first) < BLOCK_BYTES + 200
+    assert file.tell() == COPIED_BYTES
+    assert len(first) < COPIED_BYTES + 200
     body.close()
     assert file.closed
 
@@ -89,7 +89,7 @@ def test_gigabytes_take_no_more_memory_than_a_block(tmp_path: Path) -> None:
         tracemalloc.stop()
         body.close()
     assert count > GIBIBYTE // 8
-    assert peak < 8 * BLOCK_BYTES
+    assert peak < 8 * COPIED_BYTES
 
 
 def test_a_truncated_file_ends_the_answer_instead_of_shifting_it(path: Path) -> None:

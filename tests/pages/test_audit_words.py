@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from app.access.audit import AuditAction, AuditEntry
 from app.core.access import Role
-from app.core.audit import AuditAction, AuditEntry
-from app.web.pages.audit_words import TITLES, actor_of, deed_of
+from app.web.audit_words import TITLES, actor_of, deed_of
 from tests.site import Site
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
+from app.access import audit
+from app.access.audit import AuditAction, AuditFilter
 from app.access.records.share_links import ShareLink, ShareLinkRecords
 from app.core.access import FIRST_PROJECT, Role
-from app.core.audit import AuditAction, AuditFilter
 from tests.site import HTML, Browser, Site
 
 
@@ -42,7 +43,7 @@ def test_the_terms_of_a_share_link_are_changed_on_its_page(site: Site) -> None:
     wrong = ann.post(path, {**kept, "max_views": "many"})
     assert (wrong.status_code, "above 0" in wrong.text) == (400, True)
     wanted = AuditFilter(project_id=FIRST_PROJECT, action=AuditAction.LINK_CHANGED)
-    entries = site.identity.audit.page(wanted, limit=10, cursor=None).entries
+    entries = audit.page(site.services.context, wanted, limit=10, cursor=None).entries
     assert [entry.subject for entry in entries] == [f"share_link:{link.id}"] * 3
 
 

@@ -9,8 +9,9 @@ import pytest
 import requests
 from werkzeug.test import TestResponse
 
+from app.access import audit
+from app.access.audit import AuditFilter
 from app.core.access import Role
-from app.core.audit import AuditFilter
 from tests.access.openid_server import ANN, CLIENT_ID, CLIENT_SECRET, Provider, running_provider
 from tests.site import Browser, Site, new_site
 
@@ -79,7 +80,8 @@ def test_somebody_of_the_domain_joins_and_lands_where_they_wanted(
     methods = [session.method for session in site.identity.sessions.of_person(ann.id)]
     assert methods == ["provider", "provider"]
     told = [
-        entry.action for entry in site.identity.audit.all(AuditFilter(actor=f"person:{ann.id}"))
+        entry.action
+        for entry in audit.every(site.services.context, AuditFilter(actor=f"person:{ann.id}"))
     ]
     assert sorted(told) == [
         *("member.added", "person.added", "provider.linked"),

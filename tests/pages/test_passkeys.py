@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
+from app.access import audit
+from app.access.audit import AuditAction, AuditFilter
 from app.access.records.people import Person
 from app.access.sessions import JUST_BEGUN
 from app.core.access import Role
-from app.core.audit import AuditAction, AuditFilter
 from app.db.tables import sessions
 from tests.access.authenticator import Authenticator
 from tests.access.world import GOOD_PASSWORD
@@ -141,7 +142,7 @@ def test_a_copied_device_is_refused_and_told_of(site: Site, device: Authenticato
     sign_in(site.browser(), device)
     device.count = 0
     assert sign_in(site.browser(), device).status_code == 403
-    told = site.identity.audit.all(AuditFilter(action=AuditAction.SESSION_REFUSED))
+    told = audit.every(site.services.context, AuditFilter(action=AuditAction.SESSION_REFUSED))
     assert f"person:{owner.id}" in [entry.subject for entry in told]
 
 

@@ -9,9 +9,10 @@ from urllib.parse import urlsplit
 import pytest
 from werkzeug.test import TestResponse
 
+from app.access import audit
+from app.access.audit import AuditAction, AuditEntry, AuditFilter
 from app.access.records.people import Person
 from app.core.access import Role
-from app.core.audit import AuditAction, AuditEntry, AuditFilter
 from tests.access.test_mail import new_box
 from tests.access.world import GOOD_PASSWORD
 from tests.site import OTHER_PASSWORD, Browser, Site, new_site
@@ -77,7 +78,7 @@ def invited(site: Site, admin: Browser, email: str) -> tuple[str, str]:
 
 def noted(site: Site, action: AuditAction, project: str | None) -> list[AuditEntry]:
     """The entries of that kind in the log of a project, or of the server alone."""
-    found = site.identity.audit.all(AuditFilter(project_id=project, action=action))
+    found = audit.every(site.services.context, AuditFilter(project_id=project, action=action))
     return [entry for entry in found if entry.project_id == project]
 
 
@@ -133,7 +134,7 @@ def test_a_second_invitation_for_one_address_adds_to_its_account(
     assert {each["id"] for each in browser.who()["projects"]} == {one, two}
     for project in (one, two):
         wanted = AuditFilter(project_id=project, action=AuditAction.MEMBER_ADDED)
-        (entry,) = site.identity.audit.page(wanted, limit=5, cursor=None).entries
+        (entry,) = audit.page(site.services.context, wanted, limit=5, cursor=None).entries
         assert (entry.actor_name, entry.details["email"]) == ("Noa", "noa@example.org")
 
 

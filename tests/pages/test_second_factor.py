@@ -14,11 +14,12 @@ import pyotp
 import pytest
 from werkzeug.test import TestResponse
 
+from app.access import audit
+from app.access.audit import AuditAction, AuditFilter
 from app.access.records.passkeys import Passkey, PasskeyRecords
 from app.access.records.people import Person
 from app.access.second_factor import OF_CODES
 from app.core.access import FIRST_PROJECT, Action, Caller, CallerKind, Role, scope_of
-from app.core.audit import AuditAction, AuditFilter
 from app.core.errors import SecondFactorMissing
 from app.http.access import rules_of
 from tests.access.test_mail import new_box
@@ -77,7 +78,7 @@ def test_a_password_alone_no_longer_signs_in(site: Site) -> None:
     assert new.who()["name"] == "coded"
     again = new.post("/sign-in/code", {**fields, "code": codes[0]})
     assert again.status_code == 403, "a token works once"
-    actions = [each.action for each in site.identity.audit.all(AuditFilter())]
+    actions = [each.action for each in audit.every(site.services.context, AuditFilter())]
     assert actions[:3] == [
         AuditAction.SESSION_BEGAN,
         AuditAction.SESSION_REFUSED,
@@ -210,7 +211,7 @@ def test_mail_that_was_not_sent_keeps_nobody_waiting(tmp_path: Path) -> None:
         assert answers[0].text == answers[1].text
         assert box.lines.count("data") == 1
         wanted = AuditFilter(action=AuditAction.PASSWORD_LINK_MADE)
-        assert len(list(site.identity.audit.all(wanted))) == 1
+        assert len(list(audit.every(site.services.context, wanted))) == 1
 
 
 def test_who_signs_in_elsewhere_gets_no_password_by_mail(tmp_path: Path) -> None:

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from app.access import audit
+from app.access.audit import AuditAction, AuditFilter
 from app.access.passwords import HASHES_AT_ONCE, HashQueue
 from app.access.records.people import Person
 from app.access.share_links import ShareTerms
 from app.core.access import Role
-from app.core.audit import AuditAction, AuditFilter
 from app.core.errors import ServerBusy
 from app.http import signing_in
 from app.http.signing_in import is_local_path
@@ -82,7 +83,7 @@ def test_a_stranger_cannot_fill_the_audit_log(site: Site, monkeypatch: pytest.Mo
     email = "often@example.org"
     for number in range(9):
         site.browser().sign_in(email, "wrong", address=f"10.9.9.{number}")
-    noted = site.identity.audit.all(AuditFilter(action=AuditAction.SESSION_REFUSED))
+    noted = audit.every(site.services.context, AuditFilter(action=AuditAction.SESSION_REFUSED))
     counts = [entry.details["failures"] for entry in noted if entry.details.get("email") == email]
     assert counts == [8, 4, 3, 2, 1]
 

@@ -14,7 +14,7 @@ import pytest
 from app.core.errors import ServerBusy
 from app.core.jobs import JobCancelled, JobFailed
 from app.video.serve.folder import MAKING, DiskFolder
-from app.video.serve.source import BLOCK_BYTES, ENDS_BYTES, TOO_LARGE, Blocks, FilmCopies
+from app.video.serve.source import CACHED_BLOCK_BYTES, ENDS_BYTES, TOO_LARGE, Blocks, FilmCopies
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -58,12 +58,14 @@ def half_made(folder: DiskFolder) -> list[Path]:
 
 def test_short_reads_near_each_other_are_one_request(film: Counted) -> None:
     blocks = Blocks(film)
-    for start in range(0, BLOCK_BYTES, 1000):
+    for start in range(0, CACHED_BLOCK_BYTES, 1000):
         assert blocks.read_at(start, 8) == CONTENT[start : start + 8]
     assert film.reads == 1
 
 
-@pytest.mark.parametrize("length", [0, 1, BLOCK_BYTES - 1, BLOCK_BYTES + 1, 3 * BLOCK_BYTES])
+@pytest.mark.parametrize(
+    "length", [0, 1, CACHED_BLOCK_BYTES - 1, CACHED_BLOCK_BYTES + 1, 3 * CACHED_BLOCK_BYTES]
+)
 def test_reads_of_any_length_have_the_bytes_of_the_film(film: Counted, length: int) -> None:
     blocks, number = Blocks(film), random.Random(4)
     for start in (0, len(CONTENT) - 5, len(CONTENT), *(number.randrange(3_000_000),) * 2):

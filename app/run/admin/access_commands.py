@@ -9,14 +9,16 @@ from typing import Any, TypeVar
 
 import click
 
+from app.access import audit
 from app.access.accounts import clean_email
+from app.access.audit import AuditAction
 from app.access.records.people import Person
 from app.core.access import FIRST_PROJECT, LOCAL, MEMBERS, Caller, CallerKind, Role
-from app.core.audit import AuditAction
 from app.core.errors import InvalidField
 from app.core.moments import instant, parse_expiry
 from app.core.numbers import bytes_in_words, parse_bytes
 from app.core.project_limits import parse_limits
+from app.http.audited import note_ended
 from app.http.documents import key_document
 from app.run.admin.opening import OperatorGroup, open_library
 from app.run.admin.printing import as_json, print_one, print_rows
@@ -85,7 +87,7 @@ def block(email: str) -> None:
     person = _person(email)
     identity = open_library().identity
     ended = identity.accounts.block(person)
-    identity.audit.note_ended(person, ended, change="block", caller=OPERATOR)
+    note_ended(open_library().context.acting(OPERATOR), person, ended, "block")
     _note(AuditAction.PERSON_CHANGED, person, change="block")
     click.echo(f"blocked {person.email}")
 
@@ -126,8 +128,8 @@ def _person(email: str) -> Person:
 
 def _note(action: AuditAction, person: Person, **details: str) -> None:
     found = {"email": person.email, **details}
-    audit = open_library().identity.audit
-    audit.note(action, f"person:{person.id}", caller=OPERATOR, details=found)
+    ctx = open_library().context.acting(OPERATOR)
+    audit.note(ctx, action, f"person:{person.id}", details=found)
 
 
 def _row(person: Person) -> dict[str, Any]:

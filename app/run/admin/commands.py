@@ -14,8 +14,9 @@ import click
 from flask import Flask
 
 from app import __version__
+from app.access import audit
+from app.access.audit import AuditAction
 from app.core.access import EVERYTHING
-from app.core.audit import AuditAction
 from app.core.lifecycle import IllegalTransition, UploadState
 from app.core.numbers import bytes_in_words
 from app.core.upload import Upload, parse_upload_id
@@ -101,10 +102,10 @@ def delete_videos(video_ids: tuple[str, ...]) -> None:
     """Delete finished files."""
     for video_id in video_ids:
         video = open_library().library.delete(EVERYTHING, parse_upload_id(video_id))
-        open_library().identity.audit.note(
+        audit.note(
+            open_library().context.acting(OPERATOR),
             AuditAction.VIDEO_DELETED,
             f"video:{video.id}",
-            caller=OPERATOR,
             project=video.owner,
             details={"filename": video.filename, "sender": video.sender},
         )

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 
+from app.access import audit
 from app.db.nodes import Leases
 from app.db.waking import after_changes
 from app.http.services import Services
@@ -75,7 +76,7 @@ def forget(services: Services) -> None:
     """Delete old records, on one of several nodes. One failure does not stop the others."""
     leases, identity = Leases(services.database), services.identity
     if leases.take("forgetting", FORGETTING_SECONDS):
-        attempt(identity.audit.remove_old)
+        attempt(partial(audit.remove_old, services.context))
         attempt(identity.webhooks.remove_old)
         attempt(identity.password_checks.remove_old)
         attempt(identity.invitations.remove_old)

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 from flask import Blueprint, Response, jsonify
 
+from app.access.audit import AuditAction
 from app.core.access import Action, parse_role
-from app.core.audit import AuditAction
 from app.core.moments import parse_expiry
 from app.http.access import requires
 from app.http.audited import audited

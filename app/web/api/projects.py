@@ -6,10 +6,10 @@ from typing import Any
 
 from flask import Blueprint, Response, jsonify
 
+from app.access.audit import AuditAction
 from app.access.projects import Projects
 from app.access.records.projects import Member, Project
 from app.core.access import Action, CallerKind, Role, parse_role
-from app.core.audit import AuditAction
 from app.core.errors import NotAllowed
 from app.core.moments import instant
 from app.core.project_limits import parse_limits

@@ -6,9 +6,9 @@ from typing import Any
 
 from flask import Blueprint, Response, jsonify
 
+from app.access.audit import AuditAction
 from app.access.share_links import ShareTerms
 from app.core.access import Action
-from app.core.audit import AuditAction
 from app.core.errors import InvalidRequest
 from app.core.upload import Upload, parse_upload_id
 from app.http.access import requires

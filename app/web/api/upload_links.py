@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from flask import Blueprint, Response, jsonify
 
+from app.access.audit import AuditAction
 from app.access.records.upload_links import UploadLink
 from app.access.upload_links import LinkTerms
 from app.core.access import Action
-from app.core.audit import AuditAction
 from app.http.access import requires
 from app.http.audited import audited
 from app.http.bodies import json_object

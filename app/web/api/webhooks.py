@@ -6,10 +6,10 @@ from typing import Any
 
 from flask import Blueprint, Response, jsonify, request
 
+from app.access.audit import AuditAction
 from app.access.records.webhooks import Delivery, Webhook
 from app.access.webhooks import Webhooks
 from app.core.access import Action
-from app.core.audit import AuditAction
 from app.core.errors import InvalidRequest
 from app.core.moments import instant, optional_instant
 from app.core.numbers import parse_digits

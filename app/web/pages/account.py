@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from flask import Blueprint, make_response, redirect, render_template, request, url_for
 from werkzeug import Response
 
+from app.access.audit import AuditAction
 from app.access.passwords import MIN_CHARACTERS
 from app.access.records.people import Person
 from app.core.access import Action
-from app.core.audit import AuditAction
 from app.core.errors import InvalidField, LastAdministrator, NotSignedIn
 from app.http.access import requires
 from app.http.audited import audited, audited_joining, audited_withdrawal, note_ended

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from flask import Blueprint, make_response, redirect, render_template, request, url_for
 from werkzeug import Response
 
+from app.access.audit import AuditAction
 from app.access.passwords import MIN_CHARACTERS
 from app.access.records.invitations import Invitation, Purpose
 from app.access.records.people import Person
 from app.core.access import Action, Caller, CallerKind, scope_of
-from app.core.audit import AuditAction
 from app.core.errors import InvalidField
 from app.http.access import requires
 from app.http.audited import audited, audited_joining

@@ -11,10 +11,10 @@ import segno
 from flask import Blueprint, make_response, redirect, render_template, request, url_for
 from werkzeug import Response
 
+from app.access.audit import AuditAction
 from app.access.records.share_links import ShareLink
 from app.access.share_links import ShareLinks, ShareTerms
 from app.core.access import Action
-from app.core.audit import AuditAction
 from app.core.errors import InvalidField, InvalidRequest, UploadError
 from app.core.numbers import parse_digits
 from app.core.upload import Upload, parse_upload_id

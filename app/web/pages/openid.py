@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from flask import Blueprint, redirect, request, url_for
 from werkzeug import Response
 from werkzeug.exceptions import NotFound
 
+from app.access.audit import AuditAction
 from app.access.openid import ProviderIdentity
 from app.access.records.people import Person
 from app.access.services import OpenId
 from app.access.sessions import PROVIDER
 from app.access.single_use import LIFETIME
 from app.core.access import Action, Caller, CallerKind
-from app.core.audit import AuditAction
 from app.core.errors import SignInRefused
 from app.http.access import requires
-from app.http.audited import audited
+from app.http.audited import audited, note_ended
 from app.http.context import ViewContext
 from app.http.session_cookie import set_cookie, value_in
 from app.http.signing_in import next_page, signed_in
@@ -78,8 +80,7 @@ def _person(ctx: ViewContext, openid: OpenId, identity: ProviderIdentity) -> Per
         audited(
             ctx, AuditAction.PROVIDER_LINKED, caller.actor, caller=caller, issuer=identity.issuer
         )
-    audit, address = ctx.services.identity.audit, request.remote_addr or ""
-    audit.note_ended(person, arrival.ended, change="provider", caller=caller, address=address)
+    note_ended(replace(ctx, caller=caller), person, arrival.ended, "provider")
     return person
 
 

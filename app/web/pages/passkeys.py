@@ -11,9 +11,9 @@ from flask import Blueprint, Response, jsonify, redirect, request, url_for
 from werkzeug import Response as BaseResponse
 from werkzeug.exceptions import NotFound
 
+from app.access.audit import AuditAction
 from app.access.single_use import Browser
 from app.core.access import Action
-from app.core.audit import AuditAction
 from app.core.errors import SignInRefused
 from app.core.names import clean_name
 from app.http.access import requires

@@ -8,9 +8,9 @@ from typing import Any
 from flask import Blueprint, make_response, redirect, render_template, request, url_for
 from werkzeug import Response
 
+from app.access.audit import AuditAction
 from app.access.records.people import Person
 from app.core.access import FIRST_PROJECT, MEMBERS, Action, Role
-from app.core.audit import AuditAction
 from app.core.errors import EntryNotFound, InvalidField, LastAdministrator, UploadError
 from app.http.access import requires
 from app.http.audited import audited, audited_withdrawal, note_ended

@@ -9,9 +9,9 @@ from typing import Any
 from flask import Blueprint, make_response, redirect, render_template, request, url_for
 from werkzeug import Response
 
+from app.access.audit import AuditAction
 from app.access.services import IdentityServices
 from app.core.access import Action, parse_role
-from app.core.audit import AuditAction
 from app.core.errors import (
     EntryNotFound,
     InvalidField,

@@ -7,9 +7,9 @@ from typing import Any
 from flask import Blueprint, make_response, redirect, render_template, request, url_for
 from werkzeug import Response
 
+from app.access.audit import AuditAction
 from app.access.projects import Projects
 from app.core.access import FIRST_PROJECT, Action
-from app.core.audit import AuditAction
 from app.core.errors import InvalidField, ProjectInUse, UploadError
 from app.http.access import requires
 from app.http.audited import audited, audited_end

@@ -7,10 +7,10 @@ from flask import Blueprint, make_response, redirect, render_template, request, 
 from markupsafe import Markup
 from werkzeug import Response
 
+from app.access.audit import AuditAction
 from app.access.records.people import Person
 from app.access.second_factor import SecondFactors, SetUp
 from app.core.access import Action
-from app.core.audit import AuditAction
 from app.core.errors import InvalidField, NotSignedIn, TooManyAttempts, UploadError
 from app.http.access import requires
 from app.http.audited import audited

@@ -10,10 +10,10 @@ from typing import Any
 from flask import Blueprint, make_response, redirect, render_template, request, url_for
 from werkzeug import Response
 
+from app.access.audit import AuditAction
 from app.access.records.upload_links import UploadLink
 from app.access.upload_links import MOST_BYTES, LinkTerms, UploadLinks
 from app.core.access import Action
-from app.core.audit import AuditAction
 from app.core.errors import InvalidField, InvalidRequest
 from app.core.numbers import parse_digits
 from app.http.access import requires

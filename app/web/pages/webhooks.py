@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from flask import Blueprint, make_response, redirect, render_template, request, url_for
 from werkzeug import Response
 
+from app.access.audit import AuditAction
 from app.access.records.webhooks import Webhook
 from app.access.webhooks import Webhooks
 from app.core.access import Action
-from app.core.audit import AuditAction
 from app.core.errors import InvalidRequest
 from app.core.webhooks import SUBSCRIBABLE, check_url, parse_events
 from app.http.access import requires

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from app.core.audit import AuditAction, AuditEntry
+from app.access.audit import AuditAction, AuditEntry
 
 SOMEBODY = "Somebody who is not signed in"
 
