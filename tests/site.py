@@ -16,21 +16,17 @@ from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
 from app.access.callers import Callers
-from app.access.keys import ApiKeys
+from app.access.keys import ApiKeys, KeyRecords
 from app.access.passwords import Passwords
-from app.access.records.keys import KeyRecords
-from app.access.records.people import Person
-from app.access.records.projects import ProjectRecords
-from app.access.records.sessions import SessionRecords
-from app.access.records.share_links import ShareLink
-from app.access.records.upload_links import UploadLink
+from app.access.people import Person
+from app.access.projects import ProjectRecords
 from app.access.services import IdentityServices
-from app.access.sessions import Sessions
-from app.access.share_links import ShareTerms
-from app.access.upload_links import LinkTerms
+from app.access.sessions import SessionRecords, Sessions
+from app.access.share_links import ShareLink, ShareTerms
+from app.access.upload_links import LinkTerms, UploadLink
+from app.access.webhooks import SUBSCRIBABLE
 from app.core.access import FIRST_PROJECT, Role, Scope
 from app.core.upload import Upload
-from app.core.webhooks import SUBSCRIBABLE
 from app.http.services import Services
 from app.run.build import build_services
 from app.run.factory import create_app

@@ -7,9 +7,9 @@ import unicodedata
 from collections.abc import Callable
 from datetime import datetime
 
+from app.access.creators import Ended, Made
 from app.access.passwords import Passwords, require_good
-from app.access.records.made_by import Ended, Made
-from app.access.records.people import PeopleRecords, Person
+from app.access.people import PeopleRecords, Person
 from app.access.sessions import Sessions
 from app.core.errors import InvalidField
 from app.core.names import clean_name

@@ -7,12 +7,11 @@ from datetime import timedelta
 from threading import Thread
 
 from app.access import audit
+from app.access.attempts import PasswordChecks, Patience
 from app.access.audit import AuditAction
 from app.access.invitations import Invitations
 from app.access.mail import Mail
-from app.access.password_checks import PasswordChecks
-from app.access.records.attempts import Patience
-from app.access.records.people import PeopleRecords, Person
+from app.access.people import PeopleRecords, Person
 from app.core.access import NOBODY
 from app.core.addresses import is_loopback, network_of
 from app.core.errors import TooManyAttempts, UploadError

@@ -3,18 +3,255 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, delete, insert, select, update
+from sqlalchemy.exc import IntegrityError
 
 from app.access.accounts import clean_email
-from app.access.key_format import digest_of
+from app.access.creators import role_now
+from app.access.keys import digest_of
 from app.access.passwords import Passwords, require_good
-from app.access.records.invitations import Invitation, InvitationRecords, Purpose
-from app.access.records.people import PeopleRecords, Person
+from app.access.people import PeopleRecords, Person, add_person, give_to_owner, replace_password
 from app.core.access import FIRST_PROJECT, Role
-from app.core.errors import InvalidField, LinkClosed
+from app.core.errors import EntryNotFound, InvalidField, LinkClosed
 from app.core.names import clean_name
+from app.db.engine import Database
+from app.db.sql import lock_row, lock_table
+from app.db.tables import invitations, members, people, projects
+
+# ---- rows ----------------------------------------------------------------------------------------
+
+# The records of links that work once.
+
+
+class Purpose(StrEnum):
+    """What somebody does with the link; the value is what the records have."""
+
+    SET_UP = "set_up"
+    JOIN = "join"
+    RESET = "reset"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invitation:
+    """A link that works once; `digest` is that of its code.
+
+    To set up: makes the first administrator. To join: makes a person with that `email`, member of a
+    project in that `role`, if there is one; whoever has an account joins the project with it. To
+    reset: lets `person_id` choose another password; with an `email`, somebody has asked for it, and
+    it is known there alone. `created_by` is its maker, as `Caller.sender` has it; nothing for the
+    operator of the server.
+    """
+
+    digest: str
+    purpose: Purpose
+    created_at: datetime
+    expires_at: datetime
+    person_id: str | None = None
+    project_id: str | None = None
+    role: Role | None = None
+    email: str | None = None
+    created_by: str = ""
+    used_at: datetime | None = None
+
+    @property
+    def is_mailed(self) -> bool:
+        """Whether it lets whoever reads somebody's mail choose another password for them."""
+        return self.purpose is Purpose.RESET and self.email is not None
+
+    def works(self, now: datetime) -> bool:
+        """Whether it was not used and has not expired."""
+        return self.used_at is None and now < self.expires_at
+
+
+class InvitationRecords:
+    """Every call is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, invitation: Invitation) -> None:
+        """Store it; earlier ones for the same person or address, or for set-up, stop working.
+
+        Raises `EntryNotFound` if the project or the person is gone.
+        """
+        values = {column.name: getattr(invitation, column.name) for column in invitations.columns}
+        is_same = invitations.c.purpose == invitation.purpose
+        for column in ("person_id", "project_id", "email"):
+            is_same &= invitations.c[column].is_not_distinct_from(values[column])
+        with self._database.write() as connection:
+            _keep_what_it_is_for(connection, invitation)
+            lock_table(connection, invitations)  # The second of two at once must see the first.
+            connection.execute(delete(invitations).where(is_same))
+            connection.execute(insert(invitations).values(values))
+
+    def find(self, digest: str) -> Invitation | None:
+        """The one with that digest, if its maker may still make such a link.
+
+        Whether or not it has been used or has expired.
+        """
+        query = select(invitations).where(invitations.c.digest == digest)
+        with self._database.read() as connection:
+            row = connection.execute(query).first()
+            found = None if row is None else _from_row(row)
+            return found if found is not None and _is_backed(connection, found) else None
+
+    def waiting(
+        self, now: datetime, *, project_id: str | None = None, email: str | None = None
+    ) -> list[Invitation]:
+        """Those to join that still work, to one project or address or all, the newest first."""
+        query = select(invitations).where(_waiting(now)).order_by(invitations.c.created_at.desc())
+        if project_id is not None:
+            query = query.where(invitations.c.project_id == project_id)
+        if email is not None:
+            query = query.where(invitations.c.email == email)
+        with self._database.read() as connection:
+            found = [_from_row(row) for row in connection.execute(query)]
+            return [each for each in found if _is_backed(connection, each)]
+
+    def withdraw(self, digest: str, *, project_id: str | None = None) -> Invitation | None:
+        """Remove one to join that project, or any, unless it was used; what it was."""
+        condition = (invitations.c.digest == digest) & (invitations.c.purpose == Purpose.JOIN)
+        condition &= invitations.c.used_at.is_(None)
+        if project_id is not None:
+            condition &= invitations.c.project_id == project_id
+        with self._database.write() as connection:
+            row = connection.execute(
+                delete(invitations).where(condition).returning(*invitations.columns)
+            ).first()
+        return None if row is None else _from_row(row)
+
+    def join(
+        self, invitation: Invitation, person: Person, now: datetime, *, by_link: bool = True
+    ) -> dict[str, Role]:
+        """Use it up and store the person; returns what they are in which project now.
+
+        Raises `LinkClosed`, or `InvalidField` for the e-mail.
+
+        Who comes otherwise than by its link has proven that the address is theirs, and uses up all
+        that wait for it. A link alone proves that only if an administrator has made it: a manager
+        may have opened it.
+        """
+        with self._used_up(invitation, now) as connection:
+            is_proven = not by_link or _proves(connection, invitation)
+            add_person(connection, replace(person, is_proven=is_proven))
+            others = [] if by_link else _use_up_others(connection, person.email, now)
+            used = {each.project_id: each for each in (*others, invitation)}
+            for each in used.values():
+                _add_member(connection, each, person.id, now)
+        return {
+            project: each.role
+            for project, each in used.items()
+            if project is not None and each.role is not None
+        }
+
+    def accept(self, invitation: Invitation, person_id: str, now: datetime) -> None:
+        """Use it up for somebody who has an account; raises as `join` does.
+
+        Raises `InvalidField` for a member of the project.
+        """
+        with self._used_up(invitation, now) as connection:
+            _add_member(connection, invitation, person_id, now)
+            if _proves(connection, invitation):
+                is_theirs = (people.c.id == person_id) & (people.c.email == invitation.email)
+                connection.execute(update(people).where(is_theirs).values(is_proven=True))
+
+    def reset(self, invitation: Invitation, password_hash: str | None, now: datetime) -> None:
+        """Use it up and store the person's password; as `join`.
+
+        Ends all their sessions. Of an administrator, it also removes their passkeys, as somebody
+        else may have added one, and ends all mailed links.
+        """
+        person_id = invitation.person_id or ""
+        with self._used_up(invitation, now) as connection:
+            if invitation.is_mailed:
+                replace_password(connection, person_id, password_hash)
+                return
+            give_to_owner(connection, person_id, password_hash)
+            connection.execute(delete(invitations).where(invitations.c.person_id == person_id))
+
+    def remove_old(self, now: datetime) -> None:
+        """Remove those that work no longer."""
+        with self._database.write() as connection:
+            connection.execute(delete(invitations).where(invitations.c.expires_at <= now))
+
+    @contextmanager
+    def _used_up(self, invitation: Invitation, now: datetime) -> Iterator[Connection]:
+        """A transaction in which it works for the last time: only one of two that race wins."""
+        works = invitations.c.used_at.is_(None) & (invitations.c.expires_at > now)
+        change = update(invitations).where(invitations.c.digest == invitation.digest, works)
+        with self._database.write() as connection:
+            if invitation.person_id is not None:
+                lock_row(connection, people.c.id, invitation.person_id)
+            is_backed = _is_backed(connection, invitation, is_kept=True)
+            if connection.execute(change.values(used_at=now)).rowcount != 1:
+                raise LinkClosed("The link was used or has expired. Ask for a new one.")
+            if not is_backed:
+                raise LinkClosed("Whoever made the link can let nobody in now. Ask for a new one.")
+            yield connection
+
+
+def _keep_what_it_is_for(connection: Connection, invitation: Invitation) -> None:
+    """Keep its project and its person until the transaction ends; see `locks`."""
+    for key, value, kind in (
+        (projects.c.id, invitation.project_id, "project"),
+        (people.c.id, invitation.person_id, "person"),
+    ):
+        row = select(key).where(key == value).with_for_update(read=True, key_share=True)
+        if value is not None and connection.execute(row).first() is None:
+            raise EntryNotFound(f"There is no such {kind}.")
+
+
+def _waiting(now: datetime) -> ColumnElement[bool]:
+    """Those to join that still work."""
+    is_unused = invitations.c.used_at.is_(None) & (invitations.c.expires_at > now)
+    return (invitations.c.purpose == Purpose.JOIN) & is_unused
+
+
+def _is_backed(connection: Connection, invitation: Invitation, *, is_kept: bool = False) -> bool:
+    """Whether its maker may do now what the link does: manage that project, or the server."""
+    role = role_now(connection, invitation.created_by, invitation.project_id, is_kept=is_kept)
+    return role is Role.MANAGER
+
+
+def _proves(connection: Connection, invitation: Invitation) -> bool:
+    """Whether who opens the link can be trusted to have the address: an administrator made it."""
+    return role_now(connection, invitation.created_by, None) is Role.MANAGER
+
+
+def _add_member(
+    connection: Connection, invitation: Invitation, person_id: str, now: datetime
+) -> None:
+    """Let the person into the project that it is to, if any."""
+    if invitation.project_id is None or invitation.role is None:
+        return
+    values = {"project_id": invitation.project_id, "role": invitation.role}
+    try:
+        connection.execute(insert(members).values(**values, person_id=person_id, added_at=now))
+    except IntegrityError:
+        raise InvalidField("This person is a member already.", field="email") from None
+
+
+def _use_up_others(connection: Connection, email: str, now: datetime) -> list[Invitation]:
+    is_meant = _waiting(now) & (invitations.c.email == email)
+    change = update(invitations).where(is_meant).values(used_at=now)
+    found = [_from_row(row) for row in connection.execute(change.returning(*invitations.columns))]
+    return [each for each in found if _is_backed(connection, each, is_kept=True)]
+
+
+def _from_row(row: Row[Any]) -> Invitation:
+    role = None if row.role is None else Role(row.role)
+    return Invitation(**{**row._mapping, "purpose": Purpose(row.purpose), "role": role})
+
+
+# ---- use cases -----------------------------------------------------------------------------------
+
 
 LIFETIMES = {
     Purpose.SET_UP: timedelta(days=1),

@@ -16,12 +16,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from app.access.key_format import digest_of
-from app.access.link_passwords import LinkPasswords
+from app.access.attempts import LinkPasswords
+from app.access.keys import digest_of
 from app.access.recent import Recent
-from app.access.records.upload_links import UploadLink, UploadLinkRecords
-from app.access.signing import Signing
-from app.access.tickets import Tickets
+from app.access.signing import Signing, Tickets
+from app.access.upload_links import MAX_NAME_CHARACTERS, UploadLink, UploadLinkRecords
 from app.core.access import Caller, CallerKind, Role
 from app.core.addresses import network_of
 from app.core.errors import InvalidField, LinkNotFound, NotSignedIn, too_many
@@ -42,9 +41,6 @@ VISITOR_CHARACTERS = 32
 
 NEW_VISITORS_PER_MINUTE = 60
 """Of one link and network, which all guests of a party share; others then get no cookie."""
-
-MAX_NAME_CHARACTERS = 200
-"""Of a link, and of a visitor."""
 
 REMEMBERED_PASSWORDS = 1000
 """Right ones that a process knows again: a program sends its own with every chunk."""

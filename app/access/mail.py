@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import logging
+import math
 import smtplib
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from email.message import EmailMessage
 from email.utils import formatdate, make_msgid
 from ipaddress import ip_address
 from threading import Thread
 from urllib.parse import unquote, urlsplit
 
-from app.access.records.people import Person
+from app.access.attempts import AttemptRecords, Patience, in_words
+from app.access.people import Person
+from app.core.errors import TooManyRequests
 
 TIMEOUT_SECONDS = 10.0
 
@@ -115,3 +120,34 @@ def _is_this_machine(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+# ---- limits --------------------------------------------------------------------------------------
+
+# How much mail people and keys may have the server send.
+
+
+OF_SENDER = Patience(free=30)
+"""Messages of a person or a key, of about a day."""
+
+OF_PROJECT = Patience(free=60)
+"""Messages of a project: whoever manages it can make any number of keys."""
+
+
+class MailLimits:
+    """Counts messages by who has them sent, and for which project."""
+
+    def __init__(self, records: AttemptRecords, *, clock: Callable[[], datetime]) -> None:
+        self._records = records
+        self._clock = clock
+
+    def count(self, sender: str, project_id: str | None) -> None:
+        """Count a message; raises `TooManyRequests` for one too many."""
+        subjects = {f"mail:{sender}": OF_SENDER}
+        if project_id is not None:
+            subjects[f"mail:project:{project_id}"] = OF_PROJECT
+        if wait := self._records.count_unless_waiting(subjects, self._clock()):
+            seconds = math.ceil(wait.total_seconds())
+            error = TooManyRequests(f"That is much mail. Try again in {in_words(seconds)}.")
+            error.retry_after_seconds = seconds
+            raise error

@@ -28,7 +28,7 @@ from joserfc.jws import JWSRegistry
 from app.access.bounded_http import bound, get_json
 from app.access.openid import OpenIdClient, ProviderIdentity
 from app.access.recent import Recent
-from app.access.single_use import SingleUse
+from app.access.signing import SingleUse
 from app.core.errors import ProviderUnreachable, SignInRefused
 
 SIGNING_ALGORITHMS = [

@@ -33,9 +33,9 @@ from webauthn.helpers.structs import (
     UserVerificationRequirement,
 )
 
-from app.access.records.passkeys import Passkey, PasskeyRecords
-from app.access.records.people import PeopleRecords, Person
-from app.access.single_use import LIFETIME, Browser, SingleUse
+from app.access.passkey_records import Passkey, PasskeyRecords
+from app.access.people import PeopleRecords, Person
+from app.access.signing import LIFETIME, Browser, SingleUse
 from app.core.errors import InvalidField, SignInRefused
 
 MAX_NAME_CHARACTERS = 100

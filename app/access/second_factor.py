@@ -17,11 +17,10 @@ from hmac import compare_digest
 import pyotp
 from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 
-from app.access.key_format import digest_of
-from app.access.password_checks import PasswordChecks
-from app.access.records.attempts import Patience
-from app.access.records.people import PeopleRecords, Person, remove_second_factor
-from app.access.single_use import SingleUse
+from app.access.attempts import PasswordChecks, Patience
+from app.access.keys import digest_of
+from app.access.people import PeopleRecords, Person, remove_second_factor
+from app.access.signing import SingleUse
 from app.core.errors import InvalidField, SignInRefused
 from app.db.engine import Database
 from app.db.sql import lock_row

@@ -8,44 +8,28 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from app.access.accounts import Accounts
+from app.access.attempts import AttemptRecords, LinkPasswords, PasswordChecks
 from app.access.callers import Callers
 from app.access.forgotten_passwords import ForgottenPasswords
-from app.access.invitations import Invitations
-from app.access.keys import ApiKeys
-from app.access.link_passwords import LinkPasswords
+from app.access.invitations import InvitationRecords, Invitations
+from app.access.keys import ApiKeys, KeyRecords
 from app.access.link_visitors import LinkVisitors
-from app.access.mail import GuessingNotice, Mail
-from app.access.mail_limits import MailLimits
+from app.access.mail import GuessingNotice, Mail, MailLimits
 from app.access.openid import Joining, OpenIdClient
-from app.access.openid_accounts import OpenIdAccounts
-from app.access.password_checks import PasswordChecks
+from app.access.openid_accounts import OpenIdAccounts, ProviderAccountRecords
+from app.access.passkey_records import PasskeyRecords
 from app.access.passwords import Passwords
-from app.access.projects import Projects
-from app.access.records.attempts import AttemptRecords
-from app.access.records.deliveries import DeliveryQueue
-from app.access.records.invitations import InvitationRecords
-from app.access.records.keys import KeyRecords
-from app.access.records.outbox import Outbox
-from app.access.records.passkeys import PasskeyRecords
-from app.access.records.people import PeopleRecords
-from app.access.records.projects import ProjectRecords
-from app.access.records.provider_accounts import ProviderAccountRecords
-from app.access.records.senders import SenderRecords
-from app.access.records.sessions import SessionRecords
-from app.access.records.share_links import ShareLinkRecords
-from app.access.records.spent_tokens import SpentTokens
-from app.access.records.upload_links import UploadLinkRecords
-from app.access.records.webhooks import WebhookRecords
+from app.access.people import PeopleRecords
+from app.access.projects import ProjectRecords, Projects
 from app.access.second_factor import SecondFactors
-from app.access.sessions import SessionRules, Sessions
-from app.access.share_links import ShareLinks
+from app.access.senders import SenderRecords
+from app.access.sessions import SessionRecords, SessionRules, Sessions
+from app.access.share_links import ShareLinkRecords, ShareLinks
 from app.access.sign_in import SignIn
-from app.access.signing import Signing
-from app.access.single_use import SingleUse
-from app.access.upload_links import UploadLinks
-from app.access.webhook_delivery import WebhookDelivery
-from app.access.webhook_sender import WebhookSender
-from app.access.webhooks import Webhooks
+from app.access.signing import Signing, SingleUse, SpentTokens
+from app.access.upload_links import UploadLinkRecords, UploadLinks
+from app.access.webhook_delivery import WebhookDelivery, WebhookSender
+from app.access.webhooks import DeliveryQueue, Outbox, WebhookRecords, Webhooks
 from app.db.context import Context
 from app.db.engine import Database
 from app.db.minute_counts import MinuteCounts
@@ -195,7 +179,7 @@ def _links(
         UploadLinks(
             links,
             link_passwords,
-            visitors,
+            visitors.forget,
             clock=clock,
             new_id=new_id,
             cancel_uploads=wiring.cancel_uploads,

@@ -21,11 +21,10 @@ from math import inf
 
 from itsdangerous import BadData
 
-from app.access.password_checks import Limits, PasswordChecks
+from app.access.attempts import Failures, Limits, PasswordChecks, Patience
 from app.access.passwords import Passwords
-from app.access.records.attempts import Failures, Patience
-from app.access.records.people import PeopleRecords, Person
-from app.access.records.sessions import BLOCKED
+from app.access.people import PeopleRecords, Person
+from app.access.sessions import BLOCKED
 from app.access.signing import Signing
 from app.core.addresses import is_loopback, network_of, site_of
 from app.core.errors import (

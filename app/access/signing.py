@@ -8,13 +8,23 @@ again.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
+from urllib.parse import urlsplit
 
-from itsdangerous import URLSafeTimedSerializer
+from itsdangerous import BadData, URLSafeSerializer, URLSafeTimedSerializer
+from sqlalchemy import delete, insert
+from sqlalchemy.exc import IntegrityError
 
+from app.core.errors import SignInRefused
+from app.db.engine import Database
 from app.db.nodes import SharedValues
+from app.db.tables import spent_tokens
 from app.storage.local.folder import disk_errors
 
 SECRET = "signing_secret"
@@ -63,3 +73,138 @@ class Signing:
 
 def _new_secret() -> str:
     return secrets.token_bytes(SECRET_BYTES).hex()
+
+
+# ---- tickets -------------------------------------------------------------------------------------
+
+# Tickets: signed texts that name something up to a time.
+#
+# A ticket holds no secret, and the server stores none: it is worth what its signature says.
+# Whatever it names is looked up each time, so that it is worth nothing once that was revoked.
+
+
+class Tickets:
+    """Tickets for one purpose; those for another do not pass."""
+
+    def __init__(self, signing: Signing, purpose: str, *, clock: Callable[[], datetime]) -> None:
+        self._signing = signing
+        self._purpose = purpose
+        self._clock = clock
+
+    def make(self, subject: str, expires_at: datetime) -> str:
+        """The ticket for `subject`, fit for a URL; the same for the same whole second."""
+        return str(self._serializer.dumps([subject, int(expires_at.timestamp())]))
+
+    def subject_of(self, ticket: str) -> str | None:
+        """What it names; None if we have not made it, or its time is over."""
+        try:
+            subject, expires = self._serializer.loads(ticket)
+        except BadData:
+            return None
+        is_current = self._clock() < datetime.fromtimestamp(expires, UTC)
+        return str(subject) if is_current else None
+
+    @cached_property
+    def _serializer(self) -> URLSafeSerializer:
+        return URLSafeSerializer(
+            self._signing.secret,
+            salt=f"sluice {self._purpose}",
+            signer_kwargs={"key_derivation": "hmac", "digest_method": sha256},
+        )
+
+
+# ---- tokens that were used -----------------------------------------------------------------------
+
+# Which tokens were used that work once.
+
+
+class SpentTokens:
+    """Every call is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, token_id: str, *, expires_at: datetime, now: datetime) -> bool:
+        """Note that a token is used, until it expires; False if it was used before."""
+        row = insert(spent_tokens).values(id=token_id, expires_at=expires_at)
+        try:
+            with self._database.write() as connection:
+                connection.execute(delete(spent_tokens).where(spent_tokens.c.expires_at <= now))
+                connection.execute(row)
+        except IntegrityError:
+            return False
+        return True
+
+
+# ---- tokens that work once -----------------------------------------------------------------------
+
+# Signed tokens that work once, soon: what a browser must bring back to finish a sign-in.
+#
+# The server stores nothing when it gives one out, so strangers who ask for many cost nothing. It
+# remembers those that were used, until they expire.
+
+
+LIFETIME = timedelta(minutes=10)
+"""Whoever takes longer to sign in begins again."""
+
+_ID = "id"
+_ID_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Browser:
+    """The browser that must bring a token back.
+
+    `origin` is where it sees the server, as in "https://videos.example". `mark` is its session, or
+    something else that only this browser sends: a token that was given to another is refused.
+    """
+
+    origin: str
+    mark: str
+
+    @property
+    def host(self) -> str:
+        """The host name, to which passkeys belong; without the port."""
+        return urlsplit(self.origin).hostname or ""
+
+
+class SingleUse:
+    """Tokens that hold a few words; whoever has one can read them, and not change them."""
+
+    def __init__(
+        self,
+        spent: SpentTokens,
+        signing: Signing,
+        *,
+        clock: Callable[[], datetime],
+        lifetime: timedelta = LIFETIME,
+    ) -> None:
+        self._spent = spent
+        self._signing = signing
+        self._clock = clock
+        self._lifetime = lifetime
+
+    def issue(self, purpose: str, words: Mapping[str, str]) -> str:
+        """A new token for one purpose."""
+        signer = self._signing.signer(purpose)
+        return str(signer.dumps({**words, _ID: secrets.token_hex(_ID_BYTES)}))
+
+    def read(self, purpose: str, token: str) -> Mapping[str, str]:
+        """The words of a token, and its id; raises `SignInRefused` if it is forged or too old."""
+        try:
+            words: Mapping[str, str] = self._signing.signer(purpose).loads(
+                token, max_age=int(self._lifetime.total_seconds())
+            )
+        except BadData:
+            raise SignInRefused("This took too long. Begin again.") from None
+        return words
+
+    def spend(self, words: Mapping[str, str]) -> None:
+        """Let a token that was read work no more; raises `SignInRefused` if it was used before.
+
+        Of several requests with the same token, one gets through.
+        """
+        # Its id, not its text: several texts have the same signature, as base64 ends in spare bits.
+        now = self._clock()
+        if not self._spent.add(words[_ID], expires_at=now + self._lifetime, now=now):
+            raise SignInRefused("This was used before. Begin again.")

@@ -8,20 +8,437 @@ import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
+from enum import StrEnum
+from pathlib import PurePosixPath
 from typing import Any
 
-from app.access.link_passwords import LinkPasswords
-from app.access.link_visitors import MAX_NAME_CHARACTERS, LinkVisitors
-from app.access.records.upload_links import (
-    Received,
-    UploadLink,
-    UploadLinkRecords,
-    sender_prefix,
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    bindparam,
+    delete,
+    exists,
+    func,
+    insert,
+    literal,
+    not_,
+    or_,
+    select,
+    update,
 )
-from app.core.errors import InvalidField
+
+from app.access.attempts import LinkPasswords
+from app.access.creators import require_role
+from app.core.access import CallerKind
+from app.core.errors import (
+    InvalidField,
+    LinkClosed,
+    LinkFull,
+    LinkNotFound,
+    TooLarge,
+    TooMuchReserved,
+    TypeNotAllowed,
+)
+from app.core.lifecycle import GONE, UploadState
+from app.core.numbers import bytes_in_words
+from app.core.policy import UNNAMED
+from app.core.upload import Upload, UploadKind
+from app.db.engine import Database
+from app.db.sql import insert_unless_known, lock_name, run
+from app.db.tables import HAS_SENDER, IS_RESERVING, UPLOAD, link_senders, upload_links, uploads
+from app.records import statements
+
+# ---- names of visitors ---------------------------------------------------------------------------
+
+# What the visitors of upload links say they are called.
+
+
+MAX_IDLE_NAMES = 1000
+"""Names of a link's visitors who have sent nothing; the oldest beyond them are forgotten."""
+
+
+def keep_name(
+    connection: Connection,
+    link_id: str,
+    visitor: str,
+    *,
+    name: str,
+    now: datetime,
+    max_idle: int = MAX_IDLE_NAMES,
+) -> None:
+    """Note what a visitor is called; the latest name counts.
+
+    Of the visitors who have sent nothing, the link keeps the latest `max_idle` names.
+    """
+    same = (link_senders.c.link_id == link_id) & (link_senders.c.visitor == visitor)
+    row = {"link_id": link_id, "visitor": visitor, "name": name, "created_at": now}
+    if insert_unless_known(connection, link_senders, row):
+        _forget_idle(connection, link_id, max_idle)
+    else:
+        connection.execute(update(link_senders).where(same).values(name=name))
+
+
+def name_of(connection: Connection, link_id: str, visitor: str) -> str | None:
+    """What the visitor has said to be called."""
+    query = select(link_senders.c.name).where(
+        link_senders.c.link_id == link_id, link_senders.c.visitor == visitor
+    )
+    return connection.execute(query).scalar()
+
+
+def _forget_idle(connection: Connection, link_id: str, kept: int) -> None:
+    of_link = link_senders.c.link_id == link_id
+    sender = literal(f"{CallerKind.UPLOAD_LINK}:{link_id}:").concat(link_senders.c.visitor)
+    has_sent = exists().where(uploads.c.sender == sender, HAS_SENDER)
+    idle = select(link_senders.c.visitor).where(of_link, not_(has_sent))
+    beyond = idle.order_by(link_senders.c.created_at.desc(), link_senders.c.visitor).offset(kept)
+    connection.execute(delete(link_senders).where(of_link, link_senders.c.visitor.in_(beyond)))
+
+
+# ---- rows ----------------------------------------------------------------------------------------
+
+# The records of upload links, of what they have left, and of who sends through them.
+
+
+SENDER_KIND = "upload_link"
+"""How the sender of an upload begins that came through a link; see `Caller.sender`."""
+
+PARTS_PER_FILE = 64
+"""Most unfinished parts for each file that a link takes; further ones are refused. Clients that
+send a file in parts use a handful."""
+
+
+class LinkState(StrEnum):
+    """Whether a link takes files."""
+
+    OPEN = "open"
+    FULL = "full"
+    EXPIRED = "expired"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UploadLink:
+    """A link through which strangers send files to a project; sizes are bytes.
+
+    `files` and `bytes` are what it has taken, with what unfinished uploads hold. Without extensions
+    it takes files of every type.
+    """
+
+    id: str
+    project_id: str
+    code: str
+    name: str
+    message: str
+    created_by: str
+    created_at: datetime
+    max_files: int | None = None
+    max_bytes: int | None = None
+    max_file_bytes: int | None = None
+    extensions: tuple[str, ...] = ()
+    asks_name: bool = False
+    password_hash: str | None = None
+    files: int = 0
+    bytes: int = 0
+    expires_at: datetime | None = None
+    closed_at: datetime | None = None
+
+    def state(self, now: datetime) -> LinkState:
+        """Whether it takes files, and why not."""
+        if self.closed_at is not None:
+            return LinkState.CLOSED
+        if self.expires_at is not None and now >= self.expires_at:
+            return LinkState.EXPIRED
+        return LinkState.FULL if self.is_full else LinkState.OPEN
+
+    @property
+    def files_left(self) -> int | None:
+        """How many more files it takes; None for any number."""
+        return None if self.max_files is None else max(0, self.max_files - self.files)
+
+    @property
+    def most_bytes(self) -> int | None:
+        """How many bytes it takes in all; None for any number.
+
+        Without a limit of its own, as many as its files may have: parts count no file.
+        """
+        if self.max_bytes is not None or self.max_files is None or self.max_file_bytes is None:
+            return self.max_bytes
+        return self.max_files * self.max_file_bytes
+
+    @property
+    def bytes_left(self) -> int | None:
+        """How many more bytes it takes; None for any number."""
+        return None if self.most_bytes is None else max(0, self.most_bytes - self.bytes)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it takes nothing more."""
+        return 0 in {self.files_left, self.bytes_left}
+
+    @property
+    def largest_file(self) -> int | None:
+        """The length of the largest file it takes now; None for any."""
+        limits = [self.max_file_bytes, self.bytes_left]
+        return min((limit for limit in limits if limit is not None), default=None)
+
+    def require_open(self, now: datetime) -> UploadLink:
+        """The link itself, even if it is full: what was begun goes on; raises `LinkClosed`."""
+        state = self.state(now)
+        if state in WHY_CLOSED:
+            raise LinkClosed(WHY_CLOSED[state])
+        return self
+
+    def check_type(self, filename: str) -> None:
+        """Raise `TypeNotAllowed` for the name of a file that it does not take."""
+        extension = PurePosixPath(filename).suffix.lower().removeprefix(".")
+        if self.extensions and extension not in self.extensions:
+            allowed = ", ".join(self.extensions)
+            raise TypeNotAllowed(f"This link takes only files of these types: {allowed}.")
+
+    def check_length(self, length: int) -> None:
+        """Raise `TooLarge` for the length of a file that it never takes."""
+        if self.max_file_bytes is not None and length > self.max_file_bytes:
+            raise TooLarge(f"This link takes files of up to {self.max_file_bytes} bytes.")
+
+    def check_parts(self, parts: int, length: int) -> None:
+        """Raise `LinkFull` for more unfinished parts, or bytes of them, than its files need."""
+        if self.files_left == 0 or (self.bytes_left is not None and length > self.bytes_left):
+            raise self.full()
+        if self.max_files is not None and parts > self.max_files * PARTS_PER_FILE:
+            raise LinkFull(
+                f"This link takes at most {self.max_files * PARTS_PER_FILE} unfinished parts of "
+                "files: finish or cancel some first."
+            )
+
+    def full(self) -> LinkFull:
+        """The error that says what it has left."""
+        if self.files_left == 0:
+            return LinkFull(f"This link has taken all of its {self.max_files} files.")
+        return LinkFull(f"This link takes {self.bytes_left} more bytes.")
+
+
+WHY_CLOSED = {
+    LinkState.EXPIRED: "This link has expired.",
+    LinkState.CLOSED: "This link was closed by the people who made it.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """An upload that came through a link, and what its sender is called, if anything."""
+
+    upload: Upload
+    sender_name: str
+
+
+def sender_prefix(link_id: str) -> str:
+    """How the senders of all uploads through a link begin."""
+    return f"{SENDER_KIND}:{link_id}:"
+
+
+def link_of(sender: str) -> str | None:
+    """The id of the link that an upload of this sender came through."""
+    kind, _, rest = sender.partition(":")
+    return rest.partition(":")[0] if kind == SENDER_KIND else None
+
+
+class UploadLinkRecords:
+    """Every call is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, link: UploadLink) -> None:
+        """Store a new link; raises `NotAllowed` if its maker has no role in the project now."""
+        values = {column.name: getattr(link, column.name) for column in upload_links.columns}
+        values["extensions"] = " ".join(link.extensions)
+        with self._database.write() as connection:
+            require_role(connection, link.created_by, link.project_id)
+            connection.execute(insert(upload_links).values(values))
+
+    def find(self, code: str) -> UploadLink | None:
+        """The link with that code, whether or not it is open."""
+        with self._database.read() as connection:
+            row = connection.execute(_LINKS.where(upload_links.c.code == code)).first()
+        return None if row is None else _from_row(row)
+
+    def get(self, link_id: str, project_id: str | None = None) -> UploadLink:
+        """The link, of that project or of any; raises `LinkNotFound`."""
+        with self._database.read() as connection:
+            link = get_link(connection, link_id)
+        if project_id not in {None, link.project_id}:
+            raise LinkNotFound("No link has this id.")
+        return link
+
+    def as_left_to(self, upload_id: str | None, link_id: str) -> UploadLink:
+        """The link without what it counts for that upload; raises `LinkNotFound`.
+
+        `upload_id` is None for an upload without a record.
+        """
+        with self._database.read() as connection:
+            link = get_link(connection, link_id)
+            is_counted = (uploads.c.id == upload_id) & (uploads.c.kind == UploadKind.FILE)
+            own = connection.execute(select(uploads.c.reserved).where(is_counted)).scalar()
+        return replace(link, bytes=link.bytes - (own or 0))
+
+    def of_project(self, project_id: str) -> list[UploadLink]:
+        """All links of a project, the newest first."""
+        query = _LINKS.where(upload_links.c.project_id == project_id).order_by(
+            upload_links.c.created_at.desc(), upload_links.c.id
+        )
+        with self._database.read() as connection:
+            return [_from_row(row) for row in connection.execute(query)]
+
+    def change(self, link_id: str, **values: Any) -> UploadLink:
+        """The link as it is stored after the change of these columns alone."""
+        if "extensions" in values:
+            values["extensions"] = " ".join(values["extensions"])
+        with self._database.write() as connection:
+            if values:
+                change = update(upload_links).where(upload_links.c.id == link_id)
+                connection.execute(change.values(values))
+            return get_link(connection, link_id)
+
+    def received(self, link_id: str, limit: int) -> list[Received]:
+        """What came through the link and what is on its way, the newest first."""
+        start = sender_prefix(link_id)
+        visitor = func.substr(uploads.c.sender, len(start) + 1)
+        query = (
+            select(*UPLOAD, link_senders.c.name)
+            .outerjoin(
+                link_senders,
+                (link_senders.c.link_id == link_id) & (link_senders.c.visitor == visitor),
+            )
+            .where(uploads.c.sender >= start, uploads.c.sender < start + "~")
+            .where(uploads.c.state.in_(_SHOWN), uploads.c.kind != UploadKind.PARTIAL)
+            .order_by(uploads.c.created_at.desc(), uploads.c.id)
+            .limit(limit)
+        )
+        with self._database.read() as connection:
+            rows = connection.execute(query).all()
+        return [Received(statements.from_row(row[:-1]), row[-1] or "") for row in rows]
+
+    def name_sender(self, link_id: str, visitor: str, name: str, now: datetime) -> None:
+        """Note what a visitor of a link is called; the latest name counts."""
+        with self._database.write() as connection:
+            keep_name(connection, link_id, visitor, name=name, now=now)
+
+    def sender_name(self, link_id: str, visitor: str) -> str | None:
+        """What the visitor has said to be called."""
+        with self._database.read() as connection:
+            return name_of(connection, link_id, visitor)
+
+
+# ---- within the transactions of uploads ----------------------------------------------------------
+
+
+def get_link(connection: Connection, link_id: str) -> UploadLink:
+    """The link; raises `LinkNotFound`."""
+    row = connection.execute(_BY_ID, {"link_id": link_id}).first()
+    if row is None:
+        raise LinkNotFound("No link has this id.")
+    return _from_row(row)
+
+
+def take(connection: Connection, link_id: str, *, files: int, length: int) -> UploadLink:
+    """The link after it has counted more files and bytes.
+
+    A single statement counts: of many that try at the same time, as many succeed as there is room
+    for; and none after the link was closed. Raises `LinkFull` and `LinkClosed`.
+    """
+    counted = {"link_id": link_id, "more_files": files, "more_bytes": length}
+    is_taken = run(connection, _TAKE, counted) > 0
+    link = get_link(connection, link_id)
+    if not is_taken and link.closed_at is not None:
+        raise LinkClosed(WHY_CLOSED[LinkState.CLOSED])
+    if not is_taken:
+        raise link.full()
+    if length > 0 and link.most_bytes is not None and link.bytes > link.most_bytes:
+        raise replace(link, files=link.files - files, bytes=link.bytes - length).full()
+    return link
+
+
+def parts_beside(connection: Connection, link_id: str, part: Upload) -> tuple[int, int]:
+    """How many other parts of files came through the link and are in no file yet; their bytes.
+
+    Whoever has the row of the link locked gets the exact numbers.
+    """
+    query = select(func.count(), _sum_reserved()).where(
+        *_reserving(link_id), uploads.c.kind == UploadKind.PARTIAL, uploads.c.id != part.id
+    )
+    count, length = connection.execute(query).one()
+    return count, int(length)
+
+
+def reserved_beside(connection: Connection, link_id: str, upload: Upload) -> tuple[int, int]:
+    """What unfinished uploads hold beside that one: of its link, and of all links; in bytes."""
+    is_other = uploads.c.id != upload.id
+    of_link = select(_sum_reserved()).where(*_reserving(link_id), is_other)
+    of_all = select(_sum_reserved()).where(IS_RESERVING, is_other)
+    return (
+        int(connection.execute(of_link).scalar_one()),
+        int(connection.execute(of_all).scalar_one()),
+    )
+
+
+def give_back(connection: Connection, link_id: str, *, files: int, length: int) -> None:
+    """Count files and bytes no longer; harmless if the link is gone."""
+    counted = {"link_id": link_id, "more_files": -files, "more_bytes": -length}
+    run(connection, _COUNT, counted)
+
+
+def _sum_reserved() -> ColumnElement[int]:
+    return func.coalesce(func.sum(uploads.c.reserved), 0)
+
+
+def _reserving(link_id: str) -> tuple[Any, ...]:
+    """Conditions of the unfinished uploads through a link."""
+    start = sender_prefix(link_id)
+    return IS_RESERVING, uploads.c.sender >= start, uploads.c.sender < start + "~"
+
+
+_LINKS = select(upload_links)
+
+_BY_ID = _LINKS.where(upload_links.c.id == bindparam("link_id"))
+
+_SHOWN = (UploadState.RECEIVING, UploadState.VERIFYING, UploadState.COMPLETE)
+
+_COUNT = (
+    update(upload_links)
+    .where(upload_links.c.id == bindparam("link_id"))
+    .values(
+        files=upload_links.c.files + bindparam("more_files"),
+        bytes=upload_links.c.bytes + bindparam("more_bytes"),
+    )
+)
+
+_TAKE = _COUNT.where(
+    upload_links.c.closed_at.is_(None),
+    or_(
+        upload_links.c.max_files.is_(None),
+        upload_links.c.files + bindparam("more_files") <= upload_links.c.max_files,
+    ),
+    or_(
+        upload_links.c.max_bytes.is_(None),
+        upload_links.c.bytes + bindparam("more_bytes") <= upload_links.c.max_bytes,
+    ),
+)
+
+
+def _from_row(row: Row[Any]) -> UploadLink:
+    return UploadLink(**{**row._mapping, "extensions": tuple(row.extensions.split())})
+
+
+# ---- use cases -----------------------------------------------------------------------------------
+
 
 CODE_BYTES = 16
 """128 random bits: a code cannot be guessed."""
+
+MAX_NAME_CHARACTERS = 200
+"""Of a link, and of a visitor."""
 
 MAX_MESSAGE_CHARACTERS = 2000
 MAX_PASSWORD_CHARACTERS = 200
@@ -73,13 +490,13 @@ class LinkTerms:
 
 
 class UploadLinks:
-    """What members do with upload links."""
+    """What members do with upload links; `forget` ends what visitors remember of them."""
 
     def __init__(
         self,
         records: UploadLinkRecords,
         passwords: LinkPasswords,
-        visitors: LinkVisitors,
+        forget: Callable[[], None],
         *,
         clock: Callable[[], datetime],
         new_id: Callable[[], str],
@@ -88,7 +505,7 @@ class UploadLinks:
         self._records = records
         self._passwords = passwords
         self._cancel_uploads = cancel_uploads
-        self._visitors = visitors
+        self._forget = forget
         self._clock = clock
         self._new_id = new_id
 
@@ -133,7 +550,7 @@ class UploadLinks:
             name: value for name, value in _columns(terms).items() if value != getattr(link, name)
         }
         changed = self._records.change(link.id, **other)
-        self._visitors.forget()
+        self._forget()
         return changed
 
     def close(self, link: UploadLink) -> UploadLink:
@@ -143,7 +560,7 @@ class UploadLinks:
         """
         if link.closed_at is None:
             link = self._records.change(link.id, closed_at=self._clock())
-            self._visitors.forget()
+            self._forget()
         self._cancel_uploads(sender_prefix(link.id))
         return link
 
@@ -159,3 +576,139 @@ def _columns(terms: LinkTerms) -> dict[str, Any]:
 def _is_text(message: str) -> bool:
     """Whether it has neither control characters, other than line breaks, nor lone surrogates."""
     return all(each == "\n" or unicodedata.category(each) not in {"Cc", "Cs"} for each in message)
+
+
+# ---- limits --------------------------------------------------------------------------------------
+
+# Counts what comes through upload links, and refuses what is too much.
+#
+# `observe` counts in the transactions of the uploads. An unfinished upload counts with its
+# reservation, so that nobody holds a link by what it only claims; its whole length must fit when it
+# begins. What has stalled counts no file until its next byte. What ends unfinished no longer
+# counts; what is complete does, even if it is deleted later. Parts of files count neither files nor
+# bytes before they are put together, but there may be no more of them than the link has left.
+
+
+@dataclass(frozen=True, slots=True)
+class ReservedLimits:
+    """The most bytes that unfinished uploads may hold, of a link and of all; 0 for no limit."""
+
+    of_link: int = 0
+    of_all_links: int = 0
+
+
+class LinkLimits:
+    """The limits of upload links."""
+
+    def __init__(
+        self,
+        records: UploadLinkRecords,
+        clock: Callable[[], datetime],
+        limits: ReservedLimits = ReservedLimits(),
+    ) -> None:
+        self._records = records
+        self._clock = clock
+        self._limits = limits
+
+    def observe(self, connection: Connection, before: Upload | None, after: Upload | None) -> None:
+        """An `Observer` of uploads.
+
+        Raises `LinkClosed`, `LinkFull`, `TooLarge`, `TypeNotAllowed` or `TooMuchReserved` for what
+        it refuses.
+        """
+        changed = after or before
+        link_id = link_of(changed.sender) if changed is not None else None
+        if link_id is None or (before is not None and _is_settled(before)):
+            return
+        files, length = _more(before, after)
+        if after is None or after.state in GONE:
+            give_back(connection, link_id, files=-files, length=-length)
+            return
+        self._check(connection, link_id, before, after)
+        more_held = after.held_bytes - (0 if before is None else before.held_bytes)
+        if before is None or files > 0 or more_held > 0:
+            link = take(connection, link_id, files=files, length=length)
+            if after.reserved is not None:
+                self._check_reserved(connection, link, after)
+        elif files or length:
+            give_back(connection, link_id, files=-files, length=-length)
+
+    def allowance(self, sender: str, filename: str | None, *, upload_id: str | None) -> int | None:
+        """An `Allowance`, as `observe` counts bytes only when they are reserved.
+
+        Raises `LinkClosed`, `LinkFull` or `TypeNotAllowed`.
+        """
+        link_id = link_of(sender)
+        if link_id is None:
+            return None
+        link = self._records.as_left_to(upload_id, link_id).require_open(self._clock())
+        if filename is not None:
+            link.check_type(filename)
+        if upload_id is None and link.is_full:
+            raise link.full()
+        return link.largest_file
+
+    def _check(
+        self, connection: Connection, link_id: str, before: Upload | None, after: Upload
+    ) -> None:
+        """Compare name and length with what the link takes, where they are new."""
+        if before is not None and before.length == after.length:
+            return
+        link = get_link(connection, link_id)
+        link.check_length(after.length or 0)
+        if before is not None:
+            if _is_unnamed(after):
+                link.check_type(after.filename)
+            return
+        link.require_open(self._clock())
+        # A part needs no name, and an upload may get its name until its first byte.
+        may_be_named = _is_unnamed(after) and after.state is UploadState.RECEIVING
+        if after.kind is not UploadKind.PARTIAL and not may_be_named:
+            link.check_type(after.filename)
+        if link.files_left == 0:
+            raise link.full()
+
+    def _check_reserved(self, connection: Connection, link: UploadLink, upload: Upload) -> None:
+        """Compare what is held with the limits; the row of the link is locked."""
+        held = upload.held_bytes
+        if upload.kind is UploadKind.PARTIAL:
+            count, length = parts_beside(connection, link.id, upload)
+            link.check_parts(count + 1, length + held)
+        if self._limits.of_all_links:
+            lock_name(connection, "reservations of links")
+        of_link, of_all = reserved_beside(connection, link.id, upload)
+        for limit, others, whose in (
+            (self._limits.of_link, of_link, "this link"),
+            (self._limits.of_all_links, of_all, "all upload links"),
+        ):
+            if limit and others + held > limit:
+                raise TooMuchReserved(
+                    f"Unfinished uploads through {whose} would hold "
+                    f"{bytes_in_words(others + held)}; at most {bytes_in_words(limit)} may be held "
+                    "at once."
+                )
+
+
+def _is_settled(upload: Upload) -> bool:
+    """Whether no later change counts: it has ended, or arrived."""
+    return upload.state in GONE or upload.published_at is not None
+
+
+def _more(before: Upload | None, after: Upload | None) -> tuple[int, int]:
+    """How many more files and bytes a link has taken."""
+    files, length = _taken(after)
+    files_before, length_before = _taken(before)
+    return files - files_before, length - length_before
+
+
+def _taken(upload: Upload | None) -> tuple[int, int]:
+    """The files and bytes that a link counts for an upload that is not settled."""
+    if upload is None or upload.state in GONE or upload.kind is UploadKind.PARTIAL:
+        return 0, 0
+    if upload.kind is UploadKind.CONCATENATION and upload.length is None:
+        return 0, 0
+    return 0 if upload.is_stalled else 1, upload.held_bytes
+
+
+def _is_unnamed(upload: Upload) -> bool:
+    return upload.kind is UploadKind.FILE and upload.filename == UNNAMED

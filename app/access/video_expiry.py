@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 
 from app.access import audit
 from app.access.audit import AuditAction
+from app.access.projects import Project, ProjectRecords
 from app.access.recent import Recent
-from app.access.records.projects import Project, ProjectRecords
 from app.core.access import Caller, CallerKind, Scope
 from app.core.errors import UploadError, UploadGone, UploadNotFound
 from app.core.upload import Upload

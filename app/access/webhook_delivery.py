@@ -2,16 +2,203 @@
 
 from __future__ import annotations
 
+import http.client
 import logging
+import socket
+import ssl
+import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cached_property
 from itertools import count
-from threading import Lock, Thread
+from threading import Lock, Thread, Timer
+from urllib.parse import SplitResult
 
-from app.access.records.deliveries import Claim, DeliveryQueue
-from app.access.webhook_sender import WebhookSender, signed_headers
-from app.core.errors import UploadError
+from standardwebhooks import Webhook as Signer
+
+from app.access.webhooks import Claim, DeliveryQueue, check_url, is_public
+from app.core.errors import InvalidRequest, UploadError
+
+# ---- sending -------------------------------------------------------------------------------------
+
+# Sends one event to one URL, which a stranger may have chosen: to the public internet alone.
+
+
+TIMEOUT_SECONDS = 10.0
+"""For one attempt, from the connection to the answer."""
+
+MAX_ANSWER_BYTES = 4096
+"""More of an answer's body is not read; nothing of it is kept."""
+
+MAX_ADDRESSES = 4
+"""Of a name with more addresses, the others are not tried."""
+
+Resolve = Callable[[str, int], list[str]]
+"""The IP addresses of a host name; raises `OSError`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The status of the answer, if there was one, and what is wrong with it."""
+
+    status: int | None
+    problem: str | None
+
+
+class _Refused(Exception):
+    """Nothing may be sent there; says why."""
+
+
+def addresses_of(host: str, port: int) -> list[str]:
+    """What the system's resolver says, in its order."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[4][0]) for address in found))
+
+
+def signed_headers(
+    secrets: Sequence[str], event_id: str, payload: str, now: datetime
+) -> dict[str, str]:
+    """The headers of Standard Webhooks: id, time, and a signature (version 1) by each secret."""
+    return {
+        "webhook-id": event_id,
+        "webhook-timestamp": str(int(now.timestamp())),
+        "webhook-signature": " ".join(
+            Signer(secret).sign(event_id, now, payload) for secret in secrets
+        ),
+    }
+
+
+class WebhookSender:
+    """Each event is one POST. Redirects are not followed: they would lead anywhere.
+
+    The name is resolved once, and the connection goes to an address that was checked: a name that
+    has another address a moment later leads nowhere else. The certificate must be for the name.
+    """
+
+    def __init__(
+        self,
+        *,
+        may_be_private: bool,
+        resolve: Resolve = addresses_of,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        certificates: Callable[[], ssl.SSLContext] = ssl.create_default_context,
+    ) -> None:
+        self._may_be_private = may_be_private
+        self._resolve = resolve
+        self._timeout_seconds = timeout_seconds
+        self._certificates = certificates
+
+    @cached_property
+    def _tls(self) -> ssl.SSLContext:
+        return self._certificates()
+
+    def post(self, url: str, body: bytes, headers: dict[str, str]) -> Answer:
+        """Send it; what was answered, or why not. Never raises for what a receiver does."""
+        deadline = time.monotonic() + self._timeout_seconds
+        try:
+            status = self._post(check_url(url), body, headers, deadline)
+        except (_Refused, InvalidRequest) as error:
+            return Answer(None, str(error))
+        except (OSError, http.client.HTTPException) as error:
+            is_late = time.monotonic() >= deadline
+            return Answer(None, self._too_late if is_late else _words(error))
+        return Answer(status, _complaint(status))
+
+    @property
+    def _too_late(self) -> str:
+        return f"There was no answer within {self._timeout_seconds:g} seconds."
+
+    def _post(self, url: SplitResult, body: bytes, headers: dict[str, str], deadline: float) -> int:
+        host, is_tls = url.hostname or "", url.scheme == "https"
+        port = url.port or (443 if is_tls else 80)
+        kind = http.client.HTTPSConnection if is_tls else http.client.HTTPConnection
+        connection = kind(host, port)
+        plain = self._connect(self._allowed_addresses(host, port), port, deadline)
+        with closing(plain), _cut_off(plain, deadline), closing(connection):
+            # A connection that has a socket opens none: it would resolve the name again.
+            connection.sock = (
+                self._tls.wrap_socket(plain, server_hostname=host) if is_tls else plain
+            )
+            target = (url.path or "/") + (f"?{url.query}" if url.query else "")
+            connection.request("POST", target, body, headers)
+            answer = connection.getresponse()
+            answer.read(MAX_ANSWER_BYTES)
+            if time.monotonic() >= deadline:  # It may look complete where it was cut off.
+                raise TimeoutError
+            return answer.status
+
+    def _allowed_addresses(self, host: str, port: int) -> list[str]:
+        try:
+            found = self._resolve(host, port)
+        except (OSError, UnicodeError) as error:
+            raise _Refused(f"The name {host} cannot be resolved.") from error
+        allowed = [each for each in found if self._may_be_private or is_public(each)]
+        if not allowed:
+            raise _Refused(
+                f"{host} is in a private network ({', '.join(found)[:100]}): nothing is sent there."
+            )
+        return allowed[:MAX_ADDRESSES]
+
+    def _connect(self, addresses: list[str], port: int, deadline: float) -> socket.socket:
+        """A connection to the first of the addresses that accepts one."""
+        failure = OSError("there is no address")
+        for address in addresses:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                break
+            try:
+                return socket.create_connection((address, port), remaining)
+            except OSError as error:
+                failure = error
+        raise failure
+
+
+@contextmanager
+def _cut_off(connected: socket.socket, deadline: float) -> Iterator[None]:
+    """End the connection at the deadline, however slowly bytes trickle.
+
+    A socket's own timeout is for each read, and a receiver may send a byte every few seconds.
+    """
+    handle = connected.dup()  # TLS takes the original over.
+
+    def cut() -> None:
+        with suppress(OSError):
+            handle.shutdown(socket.SHUT_RDWR)
+
+    timer = Timer(max(0.0, deadline - time.monotonic()), cut)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        handle.close()
+
+
+def _complaint(status: int) -> str | None:
+    if 200 <= status < 300:
+        return None
+    if 300 <= status < 400:
+        return f"The receiver answered {status}; redirects are not followed."
+    return f"The receiver answered {status}."
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"The certificate is not valid: {error.verify_message}."
+    if isinstance(error, ssl.SSLError):
+        return f"TLS failed: {error.reason or 'the connection ended'}."
+    if isinstance(error, OSError):
+        return f"The connection failed: {error.strerror or 'it ended early'}."
+    return "The answer is not HTTP."
+
+
+# ---- the worker ----------------------------------------------------------------------------------
+
 
 MAX_AT_ONCE = 8
 """As many webhooks are sent to at the same time; each has one request at a time."""

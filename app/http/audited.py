@@ -8,11 +8,11 @@ from urllib.parse import urlsplit
 
 from app.access import audit
 from app.access.audit import AuditAction, Detail
-from app.access.records.invitations import Invitation
-from app.access.records.made_by import Ended
-from app.access.records.people import Person
-from app.access.records.projects import Member, Project
-from app.access.records.webhooks import Webhook
+from app.access.creators import Ended
+from app.access.invitations import Invitation
+from app.access.people import Person
+from app.access.projects import Member, Project
+from app.access.webhooks import Webhook
 from app.core.access import Caller
 from app.core.lifecycle import UploadState
 from app.core.upload import Upload

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from app.access.records.keys import ApiKey
-from app.access.records.senders import Sender
-from app.access.records.upload_links import UploadLink
+from app.access.keys import ApiKey
+from app.access.senders import Sender
+from app.access.upload_links import UploadLink
 from app.core.lifecycle import UploadState
 from app.core.moments import instant, optional_instant
 from app.core.playback import PlaybackState, Problem

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from app.access.accounts import clean_email, mixed_alphabets
 from app.access.audit import AuditAction
-from app.access.records.projects import Member
+from app.access.projects import Member
 from app.core.access import Role
 from app.http.audited import audited, audited_member
 from app.http.context import ViewContext

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from app.access.request_rate import RequestRate
+from app.access.senders import RequestRate
 from app.access.services import IdentityServices
 from app.access.video_expiry import VideoExpiry
 from app.db.context import Context

@@ -14,8 +14,8 @@ from werkzeug import Response
 from werkzeug.http import parse_cookie
 
 from app.access.audit import AuditAction
-from app.access.records.people import Person
-from app.access.single_use import LIFETIME
+from app.access.people import Person
+from app.access.signing import LIFETIME
 from app.core.access import Caller, CallerKind
 from app.http.audited import audited
 from app.http.context import ViewContext

@@ -7,8 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from app.access.records.share_links import ShareLink
-from app.access.share_links import ShareTerms
+from app.access.share_links import ShareLink, ShareTerms
 from app.core.moments import instant, optional_instant, parse_expiry
 from app.http.bodies import member
 from app.http.proxy import absolute_url

@@ -6,7 +6,7 @@ from flask import request, url_for
 from werkzeug import Response
 
 from app.access.audit import AuditAction
-from app.access.records.people import Person
+from app.access.people import Person
 from app.core.errors import InvalidField, WrongCredentials
 from app.http import session_cookie
 from app.http.audited import audited

@@ -7,8 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from app.access.records.upload_links import Received, UploadLink
-from app.access.upload_links import LinkTerms
+from app.access.upload_links import LinkTerms, Received, UploadLink
 from app.core.errors import InvalidRequest
 from app.core.moments import instant, optional_instant, parse_expiry
 from app.http.context import ViewContext

@@ -8,19 +8,17 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
-from app.access.link_limits import LinkLimits, ReservedLimits
 from app.access.mail import Mail
 from app.access.openid import Joining, OpenIdClient
 from app.access.passwords import MAX_WAITING, Passwords
-from app.access.records.outbox import Outbox
-from app.access.records.projects import ProjectRecords
-from app.access.records.sender_limits import SenderLimits
-from app.access.records.upload_links import UploadLinkRecords
-from app.access.request_rate import RequestRate
+from app.access.projects import ProjectRecords
+from app.access.senders import RequestRate, SenderLimits
 from app.access.services import IdentityOptions, IdentityServices
 from app.access.sessions import SessionRules
 from app.access.signing import OLD_SECRET, Signing
+from app.access.upload_links import LinkLimits, ReservedLimits, UploadLinkRecords
 from app.access.video_expiry import VideoExpiry
+from app.access.webhooks import Outbox
 from app.core.access import Role
 from app.core.lifecycle import UploadState
 from app.db.context import Context

@@ -6,13 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.access.password_checks import PasswordChecks
+from app.access.attempts import AttemptRecords, PasswordChecks
 from app.access.passwords import Passwords
-from app.access.records.attempts import AttemptRecords
-from app.access.records.spent_tokens import SpentTokens
 from app.access.second_factor import SecondFactors
-from app.access.signing import Signing
-from app.access.single_use import SingleUse
+from app.access.signing import Signing, SingleUse, SpentTokens
 from app.db.engine import Database
 from app.db.nodes import SharedValues
 from tests.access.world import CHEAP, World

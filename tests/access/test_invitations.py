@@ -7,13 +7,11 @@ from threading import Barrier, Thread
 import pytest
 
 from app.access.accounts import Accounts
-from app.access.invitations import Invitations
+from app.access.invitations import InvitationRecords, Invitations, Purpose
+from app.access.passkey_records import Passkey, PasskeyRecords
 from app.access.passwords import Passwords
-from app.access.records.invitations import InvitationRecords, Purpose
-from app.access.records.passkeys import Passkey, PasskeyRecords
-from app.access.records.people import Person, roles_of
-from app.access.records.sessions import SessionRecords
-from app.access.sessions import Sessions
+from app.access.people import Person, roles_of
+from app.access.sessions import SessionRecords, Sessions
 from app.core.access import Role
 from app.core.errors import InvalidField, LastAdministrator, LinkClosed
 from tests.access.world import CHEAP, GOOD_PASSWORD, World

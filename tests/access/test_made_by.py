@@ -12,14 +12,14 @@ from flask.testing import FlaskClient
 
 from app.access import audit
 from app.access.audit import AuditAction, AuditFilter
+from app.access.invitations import InvitationRecords
 from app.access.link_visitors import Knock
-from app.access.records.invitations import InvitationRecords
-from app.access.records.people import Person
+from app.access.people import Person
 from app.access.share_links import ShareTerms
 from app.access.upload_links import LinkTerms
+from app.access.webhooks import SUBSCRIBABLE
 from app.core.access import Role
 from app.core.errors import LinkClosed, NotAllowed
-from app.core.webhooks import SUBSCRIBABLE
 from tests.access.accounts import bearer
 from tests.site import HTML, OTHER_PASSWORD, Site
 

@@ -9,9 +9,8 @@ from threading import Thread
 
 import pytest
 
-from app.access.mail import Mail
-from app.access.mail_limits import OF_SENDER, MailLimits
-from app.access.records.attempts import AttemptRecords
+from app.access.attempts import AttemptRecords
+from app.access.mail import OF_SENDER, Mail, MailLimits
 from app.core.errors import TooManyRequests
 from tests.access.world import World
 

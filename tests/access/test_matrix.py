@@ -18,7 +18,7 @@ from flask.testing import FlaskClient
 from sqlalchemy import select
 from werkzeug.routing import Rule
 
-from app.access.records.people import Person
+from app.access.people import Person
 from app.core.access import (
     FIRST_PROJECT,
     MEMBERS,

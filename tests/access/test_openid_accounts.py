@@ -7,15 +7,13 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import insert, select
 
+from app.access.creators import Ended
+from app.access.invitations import Invitation, InvitationRecords, Purpose
 from app.access.openid import Joining, ProviderIdentity
-from app.access.openid_accounts import OpenIdAccounts
-from app.access.records.invitations import Invitation, InvitationRecords, Purpose
-from app.access.records.made_by import Ended
-from app.access.records.people import Person, roles_of
-from app.access.records.provider_accounts import ProviderAccountRecords
-from app.access.records.sessions import SessionRecords
-from app.access.records.upload_links import UploadLink, UploadLinkRecords
-from app.access.sessions import Sessions
+from app.access.openid_accounts import OpenIdAccounts, ProviderAccountRecords
+from app.access.people import Person, roles_of
+from app.access.sessions import SessionRecords, Sessions
+from app.access.upload_links import UploadLink, UploadLinkRecords
 from app.core.access import FIRST_PROJECT, Role
 from app.core.errors import SignInRefused
 from app.db.tables import recovery_codes, second_factors

@@ -12,9 +12,7 @@ import requests
 from app.access import openid_provider
 from app.access.openid import OpenIdClient, ProviderIdentity
 from app.access.openid_provider import OpenIdProvider
-from app.access.records.spent_tokens import SpentTokens
-from app.access.signing import Signing
-from app.access.single_use import SingleUse
+from app.access.signing import Signing, SingleUse, SpentTokens
 from app.core.errors import ProviderUnreachable, SignInRefused
 from app.db.nodes import SharedValues
 from tests.access.openid_server import CLIENT_ID, CLIENT_SECRET, Provider, running_provider

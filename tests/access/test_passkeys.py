@@ -10,12 +10,10 @@ from typing import Any
 
 import pytest
 
+from app.access.passkey_records import MAX_PASSKEYS, Passkey, PasskeyRecords
 from app.access.passkeys import Passkeys
-from app.access.records.passkeys import MAX_PASSKEYS, Passkey, PasskeyRecords
-from app.access.records.people import Person
-from app.access.records.spent_tokens import SpentTokens
-from app.access.signing import Signing
-from app.access.single_use import LIFETIME, Browser, SingleUse
+from app.access.people import Person
+from app.access.signing import LIFETIME, Browser, Signing, SingleUse, SpentTokens
 from app.core.errors import InvalidRequest, SignInRefused
 from app.db.nodes import SharedValues
 from tests.access.authenticator import PRESENT, Authenticator

@@ -11,7 +11,7 @@ from flask.testing import FlaskClient
 
 from app.access import audit
 from app.access.audit import AuditAction, AuditFilter
-from app.access.key_format import is_key
+from app.access.keys import is_key
 from app.core.access import EVERYTHING, LOCAL, Role
 from tests.site import Site
 

@@ -13,20 +13,17 @@ import pytest
 from pyotp import TOTP
 from sqlalchemy import select
 
-from app.access.records.attempts import AttemptRecords
-from app.access.records.deliveries import Claim
-from app.access.records.invitations import Invitation, InvitationRecords, Purpose
-from app.access.records.keys import ApiKey, KeyRecords
-from app.access.records.link_names import keep_name
-from app.access.records.outbox import Outbox
-from app.access.records.passkeys import MAX_PASSKEYS, Passkey, PasskeyRecords
-from app.access.records.people import Person, give_to_owner
-from app.access.records.projects import ProjectRecords
-from app.access.records.sessions import Session, SessionRecords
-from app.access.records.upload_links import UploadLink, UploadLinkRecords
-from app.access.records.webhooks import Webhook, WebhookRecords
+from app.access.attempts import AttemptRecords
+from app.access.invitations import Invitation, InvitationRecords, Purpose
+from app.access.keys import ApiKey, KeyRecords
+from app.access.passkey_records import MAX_PASSKEYS, Passkey, PasskeyRecords
+from app.access.people import Person, give_to_owner
+from app.access.projects import ProjectRecords
 from app.access.second_factor import RECOVERY_CODES, SecondFactors
+from app.access.sessions import Session, SessionRecords
+from app.access.upload_links import UploadLink, UploadLinkRecords, keep_name
 from app.access.webhook_delivery import LEASE
+from app.access.webhooks import SUBSCRIBABLE, Claim, Outbox, Webhook, WebhookRecords
 from app.core.access import FIRST_PROJECT, Role
 from app.core.errors import (
     EntryNotFound,
@@ -40,7 +37,6 @@ from app.core.errors import (
     WrongCredentials,
 )
 from app.core.upload import Upload
-from app.core.webhooks import SUBSCRIBABLE
 from app.db.engine import Database
 from app.db.tables import link_senders
 from tests.access.webhook_world import WebhookWorld

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pyotp
 import pytest
 
-from app.access.records.people import Person
+from app.access.people import Person
 from app.access.second_factor import OF_CODES, RECOVERY_CODES, STEP_SECONDS, SecondFactors
-from app.access.single_use import LIFETIME
+from app.access.signing import LIFETIME
 from app.core.errors import InvalidField, SignInRefused, TooManyAttempts
 from tests.access.world import World
 

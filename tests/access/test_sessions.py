@@ -4,9 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from app.access.records.people import Person
-from app.access.records.sessions import SessionRecords
-from app.access.sessions import PROVIDER, SessionRules, Sessions
+from app.access.people import Person
+from app.access.sessions import PROVIDER, SessionRecords, SessionRules, Sessions
 from app.core.access import Action, Caller, CallerKind, Role, scope_of
 from app.core.errors import NotAllowed, SecondFactorMissing, WrongCredentials
 from tests.access.world import World

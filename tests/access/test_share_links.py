@@ -11,15 +11,19 @@ from typing import Any
 
 import pytest
 
-from app.access.link_passwords import OF_NETWORK, LinkPasswords
-from app.access.password_checks import PasswordChecks
+from app.access.attempts import OF_NETWORK, AttemptRecords, LinkPasswords, PasswordChecks
 from app.access.passwords import Passwords
 from app.access.recent import RECENT_SECONDS
-from app.access.records.attempts import AttemptRecords
-from app.access.records.share_links import ShareLink, ShareLinkRecords
-from app.access.share_links import MAX_VIEWS, TICKET_SECONDS, VISIT_TIME, ShareLinks, ShareTerms
-from app.access.signing import Signing
-from app.access.tickets import Tickets
+from app.access.share_links import (
+    MAX_VIEWS,
+    TICKET_SECONDS,
+    VISIT_TIME,
+    ShareLink,
+    ShareLinkRecords,
+    ShareLinks,
+    ShareTerms,
+)
+from app.access.signing import Signing, Tickets
 from app.core.access import FIRST_PROJECT, Action, Role, scope_of
 from app.core.errors import (
     InvalidField,

@@ -10,10 +10,9 @@ from threading import Barrier, Thread
 import pytest
 from argon2 import PasswordHasher
 
-from app.access.password_checks import PasswordChecks, in_words
+from app.access.attempts import AttemptRecords, PasswordChecks, in_words
 from app.access.passwords import HASHES_AT_ONCE, MAX_WAITING, Passwords
-from app.access.records.attempts import AttemptRecords
-from app.access.records.people import Person
+from app.access.people import Person
 from app.access.sign_in import (
     OF_ACCOUNT,
     OF_ACCOUNT_FROM_SITE,

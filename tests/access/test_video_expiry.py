@@ -11,11 +11,10 @@ from sqlalchemy import Engine, event, update
 
 from app.access import audit
 from app.access.audit import AuditAction, AuditFilter
-from app.access.records.projects import ProjectRecords
+from app.access.projects import ProjectRecords, limits_in_words, parse_limits, words_of_limits
 from app.access.video_expiry import MOST_AT_ONCE, VideoExpiry
 from app.core.errors import InvalidField
 from app.core.lifecycle import UploadState
-from app.core.project_limits import limits_in_words, parse_limits, words_of_limits
 from app.db.context import Context
 from app.db.tables import projects
 from app.settings import Settings

@@ -20,11 +20,16 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from standardwebhooks import Webhook as Verifier
 
-from app.access.records.webhooks import Webhook
-from app.access.webhook_delivery import LEASE, MAX_AT_ONCE, MAX_OF_PROJECT, WebhookDelivery
-from app.access.webhook_sender import Answer, WebhookSender
+from app.access.webhook_delivery import (
+    LEASE,
+    MAX_AT_ONCE,
+    MAX_OF_PROJECT,
+    Answer,
+    WebhookDelivery,
+    WebhookSender,
+)
+from app.access.webhooks import PAUSES, DeliveryState, EventType, Webhook
 from app.core.access import FIRST_PROJECT
-from app.core.webhooks import PAUSES, DeliveryState, EventType
 from app.db.engine import Database
 from tests.access.receiver import Behaviour, Receiver, answer, running_receiver
 from tests.access.webhook_world import WebhookWorld
@@ -258,9 +263,9 @@ SEND_ONE = """
 import sys
 from datetime import UTC, datetime
 from app.access.webhook_delivery import WebhookDelivery
-from app.access.webhook_sender import WebhookSender
+from app.access.webhook_delivery import WebhookSender
 from app.db.engine import Database
-from app.access.records.deliveries import DeliveryQueue
+from app.access.webhooks import DeliveryQueue
 
 queue = DeliveryQueue(Database(sys.argv[1], synced=False))
 sender = WebhookSender(may_be_private=True, timeout_seconds=60)

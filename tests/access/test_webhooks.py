@@ -11,16 +11,22 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from app.access.records.deliveries import Claim
-from app.access.records.outbox import Outbox
 from app.access.webhook_delivery import LEASE
-from app.access.webhooks import BATCH, MAX_WEBHOOKS
+from app.access.webhooks import (
+    BATCH,
+    KEPT,
+    MAX_WEBHOOKS,
+    PAUSES,
+    Claim,
+    DeliveryState,
+    EventType,
+    Outbox,
+)
 from app.core.access import FIRST_PROJECT
 from app.core.errors import EntryNotFound, InvalidRequest
 from app.core.lifecycle import UploadState
 from app.core.playback import PlaybackState, Problem
 from app.core.upload import Upload, UploadKind
-from app.core.webhooks import KEPT, PAUSES, DeliveryState, EventType
 from app.db.engine import Database
 from app.records.uploads import UploadRecords
 from tests.access.webhook_world import WebhookWorld

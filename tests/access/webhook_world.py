@@ -6,16 +6,22 @@ from dataclasses import replace
 from datetime import datetime
 from itertools import count
 
-from app.access.records.deliveries import Claim, DeliveryQueue
-from app.access.records.outbox import Outbox
-from app.access.records.projects import Project, ProjectRecords
-from app.access.records.webhooks import Delivery, Webhook, WebhookRecords
+from app.access.projects import Project, ProjectRecords
 from app.access.webhook_delivery import LEASE
-from app.access.webhooks import Webhooks
+from app.access.webhooks import (
+    SUBSCRIBABLE,
+    Claim,
+    Delivery,
+    DeliveryQueue,
+    EventType,
+    Outbox,
+    Webhook,
+    WebhookRecords,
+    Webhooks,
+)
 from app.core.access import FIRST_PROJECT
 from app.core.lifecycle import UploadState
 from app.core.upload import Upload
-from app.core.webhooks import SUBSCRIBABLE, EventType
 from app.db.engine import Database
 from app.records.uploads import UploadRecords
 from app.video.serve.rows import MediaRecords

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from argon2 import PasswordHasher
 
-from app.access.records.people import PeopleRecords, Person
-from app.access.records.projects import Project, ProjectRecords
+from app.access.people import PeopleRecords, Person
+from app.access.projects import Project, ProjectRecords
 from app.core.access import FIRST_PROJECT, Role
 from app.db.context import Context
 from app.db.engine import Database

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from click.testing import Result
 
-from app.access.records.people import Person, roles_of
+from app.access.people import Person, roles_of
 from app.core.access import Role
 from tests.admin.test_commands import Operator
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from flask import Flask
 
-from app.access.records.people import Person
+from app.access.people import Person
 from tests.api.answers import Conversation
 from tests.api.application import MAX_UPLOAD_BYTES, offer_renditions
 from tests.dropzone_client import ChunkedFile, form_body

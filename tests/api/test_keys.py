@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from app.access.key_format import is_key
-from app.access.records.keys import KeyRecords
+from app.access.keys import KeyRecords, is_key
 from app.core.access import FIRST_PROJECT, Role
 from tests.access.accounts import bearer
 from tests.site import Site

@@ -18,11 +18,11 @@ from werkzeug.routing import Rule
 
 from app import __version__
 from app.access.audit import AuditAction
+from app.access.webhooks import SUBSCRIBABLE
 from app.core.errors import UploadError, over_quota
 from app.core.lifecycle import UploadState
 from app.core.policy import MAX_FILENAME_CHARACTERS, MAX_KEY_CHARACTERS
 from app.core.video_list import MAX_SEARCH_CHARACTERS, VideoOrder
-from app.core.webhooks import SUBSCRIBABLE
 from app.http.problems import Problem
 from app.ingest.stages import Stage
 from app.uploads.library import MAX_PAGE

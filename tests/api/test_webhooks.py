@@ -12,7 +12,7 @@ import requests
 from flask.testing import FlaskClient
 from standardwebhooks import Webhook as Verifier
 
-from app.core.webhooks import SUBSCRIBABLE
+from app.access.webhooks import SUBSCRIBABLE
 from tests.access.receiver import running_receiver
 from tests.api.application import application
 from tests.live_server import Server

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from app.access.key_format import is_key
+from app.access.keys import is_key
 from app.core.access import Role
 from tests.access.accounts import bearer, make_key, make_project, sign_in
 from tests.browser.films import Films

@@ -13,10 +13,9 @@ import requests
 from playwright.sync_api import BrowserContext, Page, expect
 from werkzeug.serving import make_server
 
+from app.access.attempts import LinkPasswords
 from app.access.callers import Callers
-from app.access.link_passwords import LinkPasswords
-from app.access.records.share_links import ShareLinkRecords
-from app.access.share_links import TICKET_SECONDS, ShareLinks
+from app.access.share_links import TICKET_SECONDS, ShareLinkRecords, ShareLinks
 from app.http.services import Services
 from app.run.build import build_services
 from app.run.factory import create_app

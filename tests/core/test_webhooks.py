@@ -7,8 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from app.core.errors import InvalidRequest
-from app.core.webhooks import (
+from app.access.webhooks import (
     PAUSES,
     SECRET_BYTES,
     SECRET_PREFIX,
@@ -20,6 +19,7 @@ from app.core.webhooks import (
     parse_events,
     pause_after,
 )
+from app.core.errors import InvalidRequest
 
 PUBLIC = [
     "8.8.8.8",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.access.request_rate import RequestRate
+from app.access.senders import RequestRate
 from app.core.access import Caller, CallerKind
 from app.core.errors import TooManyRequests
 from app.db.minute_counts import MinuteCounts

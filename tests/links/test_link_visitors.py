@@ -10,12 +10,10 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
-from app.access.link_passwords import LinkPasswords
+from app.access.attempts import AttemptRecords, LinkPasswords, PasswordChecks
 from app.access.link_visitors import VISITOR_COOKIE, VISITOR_TIME, Knock, LinkVisitors
-from app.access.password_checks import PasswordChecks
 from app.access.passwords import Passwords
-from app.access.records.attempts import AttemptRecords
-from app.access.records.upload_links import UploadLinkRecords
+from app.access.upload_links import UploadLinkRecords
 from app.core.access import Caller
 from app.core.errors import TooManyRequests
 from app.db.minute_counts import MinuteCounts

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 import requests
 
-from app.access.records.projects import ProjectRecords
-from app.access.records.upload_links import UploadLink
-from app.access.upload_links import LinkTerms
+from app.access.projects import ProjectRecords
+from app.access.upload_links import LinkTerms, UploadLink
 from app.core.access import FIRST_PROJECT, Reach, Role, Scope
 from app.core.errors import (
     LinkFull,

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from flask import Flask
 from flask.testing import FlaskClient
 
-from app.access.records.link_names import keep_name, name_of
+from app.access.upload_links import keep_name, name_of
 from tests.links.link_requests import HTML, TUS, MakeLink, code, create, send, sent, told
 
 # ---- the page ------------------------------------------------------------------------------------

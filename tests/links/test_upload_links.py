@@ -11,7 +11,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
-from app.access.records.upload_links import PARTS_PER_FILE
+from app.access.upload_links import PARTS_PER_FILE
 from app.core.access import FIRST_PROJECT
 from app.http.context import current_services
 from tests.links.link_requests import HTML, TUS, MakeLink, code, counted, create, send, sent, told

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from app.access import audit
 from app.access.audit import AuditAction, AuditFilter
-from app.access.records.share_links import ShareLink, ShareLinkRecords
+from app.access.share_links import ShareLink, ShareLinkRecords
 from app.core.access import FIRST_PROJECT, Role
 from tests.site import HTML, Browser, Site
 

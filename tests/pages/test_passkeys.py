@@ -10,7 +10,7 @@ from sqlalchemy import update
 
 from app.access import audit
 from app.access.audit import AuditAction, AuditFilter
-from app.access.records.people import Person
+from app.access.people import Person
 from app.access.sessions import JUST_BEGUN
 from app.core.access import Role
 from app.db.tables import sessions

@@ -11,7 +11,7 @@ from werkzeug.test import TestResponse
 
 from app.access import audit
 from app.access.audit import AuditAction, AuditEntry, AuditFilter
-from app.access.records.people import Person
+from app.access.people import Person
 from app.core.access import Role
 from tests.access.test_mail import new_box
 from tests.access.world import GOOD_PASSWORD

@@ -16,8 +16,8 @@ from werkzeug.test import TestResponse
 
 from app.access import audit
 from app.access.audit import AuditAction, AuditFilter
-from app.access.records.passkeys import Passkey, PasskeyRecords
-from app.access.records.people import Person
+from app.access.passkey_records import Passkey, PasskeyRecords
+from app.access.people import Person
 from app.access.second_factor import OF_CODES
 from app.core.access import FIRST_PROJECT, Action, Caller, CallerKind, Role, scope_of
 from app.core.errors import SecondFactorMissing

@@ -12,7 +12,7 @@ import pytest
 from app.access import audit
 from app.access.audit import AuditAction, AuditFilter
 from app.access.passwords import HASHES_AT_ONCE, HashQueue
-from app.access.records.people import Person
+from app.access.people import Person
 from app.access.share_links import ShareTerms
 from app.core.access import Role
 from app.core.errors import ServerBusy

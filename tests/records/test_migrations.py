@@ -15,8 +15,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
 
-from app.access.link_limits import LinkLimits
-from app.access.records.upload_links import UploadLink, UploadLinkRecords
+from app.access.upload_links import LinkLimits, UploadLink, UploadLinkRecords
 from app.core.access import FIRST_PROJECT
 from app.core.errors import StorageFailed
 from app.core.jobs import Lane

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 
-from app.access.records.sender_limits import SenderLimits
+from app.access.senders import SenderLimits
 from app.core.access import Scope
 from app.core.events import UploadCompleted
 from app.core.lifecycle import UploadState

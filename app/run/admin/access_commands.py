@@ -12,12 +12,12 @@ import click
 from app.access import audit
 from app.access.accounts import clean_email
 from app.access.audit import AuditAction
-from app.access.records.people import Person
+from app.access.people import Person
+from app.access.projects import parse_limits
 from app.core.access import FIRST_PROJECT, LOCAL, MEMBERS, Caller, CallerKind, Role
 from app.core.errors import InvalidField
 from app.core.moments import instant, parse_expiry
 from app.core.numbers import bytes_in_words, parse_bytes
-from app.core.project_limits import parse_limits
 from app.http.audited import note_ended
 from app.http.documents import key_document
 from app.run.admin.opening import OperatorGroup, open_library

@@ -7,12 +7,10 @@ from typing import Any
 from flask import Blueprint, Response, jsonify
 
 from app.access.audit import AuditAction
-from app.access.projects import Projects
-from app.access.records.projects import Member, Project
+from app.access.projects import Member, Project, Projects, parse_limits
 from app.core.access import Action, CallerKind, Role, parse_role
 from app.core.errors import NotAllowed
 from app.core.moments import instant
-from app.core.project_limits import parse_limits
 from app.http.access import requires
 from app.http.audited import audited, audited_end, audited_member, audited_removal
 from app.http.bodies import json_object, member

@@ -5,8 +5,7 @@ from __future__ import annotations
 from flask import Blueprint, Response, jsonify
 
 from app.access.audit import AuditAction
-from app.access.records.upload_links import UploadLink
-from app.access.upload_links import LinkTerms
+from app.access.upload_links import LinkTerms, UploadLink
 from app.core.access import Action
 from app.http.access import requires
 from app.http.audited import audited

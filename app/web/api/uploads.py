@@ -8,7 +8,7 @@ from typing import Any
 
 from flask import Blueprint, Response, jsonify, request
 
-from app.access.records.upload_links import UploadLink
+from app.access.upload_links import UploadLink
 from app.core.access import THROUGH_LINKS, Action, Caller, CallerKind
 from app.core.cells import URL_SECONDS, CellOffer, PromisedCell, check_crc32c
 from app.core.errors import InvalidRequest, NotDirect, UploadNotFound

@@ -7,13 +7,18 @@ from typing import Any
 from flask import Blueprint, Response, jsonify, request
 
 from app.access.audit import AuditAction
-from app.access.records.webhooks import Delivery, Webhook
-from app.access.webhooks import Webhooks
+from app.access.webhooks import (
+    SUBSCRIBABLE,
+    Delivery,
+    DeliveryState,
+    Webhook,
+    Webhooks,
+    parse_events,
+)
 from app.core.access import Action
 from app.core.errors import InvalidRequest
 from app.core.moments import instant, optional_instant
 from app.core.numbers import parse_digits
-from app.core.webhooks import SUBSCRIBABLE, DeliveryState, parse_events
 from app.http.access import requires
 from app.http.audited import audited_webhook
 from app.http.bodies import json_object, member

@@ -9,7 +9,7 @@ from werkzeug import Response
 
 from app.access.audit import AuditAction
 from app.access.passwords import MIN_CHARACTERS
-from app.access.records.people import Person
+from app.access.people import Person
 from app.core.access import Action
 from app.core.errors import InvalidField, LastAdministrator, NotSignedIn
 from app.http.access import requires

@@ -8,9 +8,9 @@ from flask import Blueprint, make_response, redirect, render_template, request, 
 from werkzeug import Response
 
 from app.access.audit import AuditAction
+from app.access.invitations import Invitation, Purpose
 from app.access.passwords import MIN_CHARACTERS
-from app.access.records.invitations import Invitation, Purpose
-from app.access.records.people import Person
+from app.access.people import Person
 from app.core.access import Action, Caller, CallerKind, scope_of
 from app.core.errors import InvalidField
 from app.http.access import requires

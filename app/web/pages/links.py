@@ -12,8 +12,7 @@ from flask import Blueprint, make_response, redirect, render_template, request, 
 from werkzeug import Response
 
 from app.access.audit import AuditAction
-from app.access.records.share_links import ShareLink
-from app.access.share_links import ShareLinks, ShareTerms
+from app.access.share_links import ShareLink, ShareLinks, ShareTerms
 from app.core.access import Action
 from app.core.errors import InvalidField, InvalidRequest, UploadError
 from app.core.numbers import parse_digits

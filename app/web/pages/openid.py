@@ -10,10 +10,10 @@ from werkzeug.exceptions import NotFound
 
 from app.access.audit import AuditAction
 from app.access.openid import ProviderIdentity
-from app.access.records.people import Person
+from app.access.people import Person
 from app.access.services import OpenId
 from app.access.sessions import PROVIDER
-from app.access.single_use import LIFETIME
+from app.access.signing import LIFETIME
 from app.core.access import Action, Caller, CallerKind
 from app.core.errors import SignInRefused
 from app.http.access import requires

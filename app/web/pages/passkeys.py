@@ -12,7 +12,7 @@ from werkzeug import Response as BaseResponse
 from werkzeug.exceptions import NotFound
 
 from app.access.audit import AuditAction
-from app.access.single_use import Browser
+from app.access.signing import Browser
 from app.core.access import Action
 from app.core.errors import SignInRefused
 from app.core.names import clean_name

@@ -9,7 +9,7 @@ from flask import Blueprint, make_response, redirect, render_template, request, 
 from werkzeug import Response
 
 from app.access.audit import AuditAction
-from app.access.records.people import Person
+from app.access.people import Person
 from app.core.access import FIRST_PROJECT, MEMBERS, Action, Role
 from app.core.errors import EntryNotFound, InvalidField, LastAdministrator, UploadError
 from app.http.access import requires

@@ -10,6 +10,7 @@ from flask import Blueprint, make_response, redirect, render_template, request, 
 from werkzeug import Response
 
 from app.access.audit import AuditAction
+from app.access.projects import limits_in_words, words_of_limits
 from app.access.services import IdentityServices
 from app.core.access import Action, parse_role
 from app.core.errors import (
@@ -21,7 +22,6 @@ from app.core.errors import (
     UploadError,
 )
 from app.core.moments import parse_expiry
-from app.core.project_limits import limits_in_words, words_of_limits
 from app.http.access import PROJECT, requires, who_sees
 from app.http.audited import audited, audited_member, audited_removal, audited_withdrawal
 from app.http.bodies import form_fields

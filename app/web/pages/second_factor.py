@@ -8,7 +8,7 @@ from markupsafe import Markup
 from werkzeug import Response
 
 from app.access.audit import AuditAction
-from app.access.records.people import Person
+from app.access.people import Person
 from app.access.second_factor import SecondFactors, SetUp
 from app.core.access import Action
 from app.core.errors import InvalidField, NotSignedIn, TooManyAttempts, UploadError

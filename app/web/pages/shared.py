@@ -12,8 +12,13 @@ from typing import Any, TypeVar
 from flask import Blueprint, Response, jsonify, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response as BaseResponse
 
-from app.access.records.share_links import ShareLink
-from app.access.share_links import DOWNLOAD_TICKET_SECONDS, VISIT_TIME, ShareLinks, guest_of
+from app.access.share_links import (
+    DOWNLOAD_TICKET_SECONDS,
+    VISIT_TIME,
+    ShareLink,
+    ShareLinks,
+    guest_of,
+)
 from app.core.access import Action, Scope, scope_of
 from app.core.errors import (
     InvalidField,

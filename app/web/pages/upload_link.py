@@ -18,7 +18,7 @@ from app.access.link_visitors import (
     VISITOR_TIME,
     LinkVisitors,
 )
-from app.access.records.upload_links import UploadLink, sender_prefix
+from app.access.upload_links import UploadLink, sender_prefix
 from app.core.access import Action, Scope
 from app.core.errors import (
     InvalidField,

@@ -11,8 +11,7 @@ from flask import Blueprint, make_response, redirect, render_template, request, 
 from werkzeug import Response
 
 from app.access.audit import AuditAction
-from app.access.records.upload_links import UploadLink
-from app.access.upload_links import MOST_BYTES, LinkTerms, UploadLinks
+from app.access.upload_links import MOST_BYTES, LinkTerms, UploadLink, UploadLinks
 from app.core.access import Action
 from app.core.errors import InvalidField, InvalidRequest
 from app.core.numbers import parse_digits

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from app.access.records.senders import Sender
+from app.access.senders import Sender
 from app.core.access import CallerKind
 from app.core.lifecycle import UploadState
 from app.core.playback import PlaybackState

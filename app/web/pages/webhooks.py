@@ -8,11 +8,9 @@ from flask import Blueprint, make_response, redirect, render_template, request, 
 from werkzeug import Response
 
 from app.access.audit import AuditAction
-from app.access.records.webhooks import Webhook
-from app.access.webhooks import Webhooks
+from app.access.webhooks import SUBSCRIBABLE, Webhook, Webhooks, check_url, parse_events
 from app.core.access import Action
 from app.core.errors import InvalidRequest
-from app.core.webhooks import SUBSCRIBABLE, check_url, parse_events
 from app.http.access import requires
 from app.http.audited import audited_webhook
 from app.http.bodies import form_fields

@@ -29,7 +29,7 @@ from app.video.index.fast_start import fast_start
 from app.video.index.movie import MAX_MOOV_BYTES, Movie, read_movie
 from app.video.index.rendition_segments import is_independent
 from app.video.index.segments import segmented_sound, segmented_video
-from app.video.serve.source import BLOCK_BYTES
+from app.video.serve.source import CACHED_BLOCK_BYTES
 from tests.video.films import FilmStore
 from tests.video.hostile_indexes import (
     HEAD,
@@ -96,7 +96,7 @@ def test_only_the_beginning_of_a_key_frame_is_looked_at() -> None:
     reads: set[int] = set()
 
     def read_at(offset: int, count: int) -> bytes:
-        reads.update((offset // BLOCK_BYTES, (offset + count - 1) // BLOCK_BYTES))
+        reads.update((offset // CACHED_BLOCK_BYTES, (offset + count - 1) // CACHED_BLOCK_BYTES))
         return data[offset : offset + count]
 
     (picture,) = read(data).tracks

@@ -1,4 +1,4 @@
-"""The records of people, and of the projects they are members of."""
+"""People, and the projects they are members of."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, Delete, Row, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from app.access.records.made_by import Ended, Made, end_made_by, end_made_elsewhere, made_by
+from app.access.creators import Ended, Made, end_made_by, end_made_elsewhere, made_by
 from app.core.access import Role
 from app.core.errors import InvalidField, LastAdministrator
 from app.db.engine import Database

@@ -1,1 +1,0 @@
-"""Records of people, projects, keys, links, and of what they did."""

@@ -1,0 +1,198 @@
+"""Who has sent uploads, by the names that people know."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Select, func, select
+
+from app.core.access import Caller, CallerKind, counted_as
+from app.core.errors import TooManyUploads, TooMuchReserved, too_many
+from app.core.lifecycle import UploadState
+from app.core.numbers import bytes_in_words
+from app.core.upload import Upload
+from app.db.engine import Database
+from app.db.minute_counts import MinuteCounts
+from app.db.sql import lock_name
+from app.db.tables import HAS_SENDER, api_keys, link_senders, people, upload_links, uploads
+
+# ---- names ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sender:
+    """Who sent an upload: `id` is that of the person, key or upload link.
+
+    `name` is the person's or the key's; of a link the name that the visitor has given, if any.
+    `link` is the title of the link.
+    """
+
+    kind: CallerKind
+    id: str
+    name: str = ""
+    link: str = ""
+
+
+class SenderRecords:
+    """Reads names; every call is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def of(self, uploads: Iterable[Upload]) -> Mapping[str, Sender]:
+        """The senders of these uploads by `Upload.sender`, in at most four queries.
+
+        Without accounts, uploads have no sender, and nothing is asked.
+        """
+        ids: dict[str, set[str]] = defaultdict(set)
+        found = {upload.sender for upload in uploads} - {""}
+        if not found:
+            return {}
+        for sender in found:
+            kind, thing, visitor = _parts(sender)
+            ids[kind].add(thing)
+            ids["visitor"].add(visitor)
+        with self._database.read() as connection:
+            names = {
+                CallerKind.PERSON: _names(connection, people, ids[CallerKind.PERSON]),
+                CallerKind.KEY: _names(connection, api_keys, ids[CallerKind.KEY]),
+                CallerKind.UPLOAD_LINK: _names(
+                    connection, upload_links, ids[CallerKind.UPLOAD_LINK]
+                ),
+            }
+            visitors = _visitors(connection, ids[CallerKind.UPLOAD_LINK], ids["visitor"])
+        return {
+            sender: _sender(sender, names, visitors)
+            for sender in found
+            if _parts(sender)[0] in names
+        }
+
+
+def _parts(sender: str) -> tuple[str, str, str]:
+    kind, _, rest = sender.partition(":")
+    thing, _, visitor = rest.partition(":")
+    return kind, thing, visitor
+
+
+def _names(connection: Connection, table: Any, ids: set[str]) -> dict[str, str]:
+    if not ids:
+        return {}
+    rows = connection.execute(select(table.c.id, table.c.name).where(table.c.id.in_(ids)))
+    return {row.id: row.name for row in rows}
+
+
+def _visitors(
+    connection: Connection, links: set[str], visitors: set[str]
+) -> dict[tuple[str, str], str]:
+    if not links:
+        return {}
+    of_link = link_senders.c
+    query = select(of_link.link_id, of_link.visitor, of_link.name).where(
+        of_link.link_id.in_(links), of_link.visitor.in_(visitors)
+    )
+    return {(row.link_id, row.visitor): row.name for row in connection.execute(query)}
+
+
+def _sender(
+    sender: str,
+    names: Mapping[CallerKind, Mapping[str, str]],
+    visitors: Mapping[tuple[str, str], str],
+) -> Sender:
+    kind, thing, visitor = _parts(sender)
+    name = names[CallerKind(kind)].get(thing, "")
+    if kind == CallerKind.UPLOAD_LINK:
+        given = visitors.get((thing, visitor), "")
+        return Sender(kind=CallerKind.UPLOAD_LINK, id=thing, name=given, link=name)
+    return Sender(kind=CallerKind(kind), id=thing, name=name)
+
+
+# ---- limits --------------------------------------------------------------------------------------
+
+# What one sender may have on its way: so many uploads, so many bytes, so many new ones a minute.
+#
+# Uploads without a sender have no such limits: where nobody signs in, everybody is one. Of those
+# who use an upload link each visitor is a sender.
+
+
+class SenderLimits:
+    """Refuses uploads beyond the limits, in their creating transaction; 0 stands for no limit.
+
+    SQLite has one writer at a time, so the count is exact. PostgreSQL needs a lock on the sender,
+    whose uploads may be to different projects.
+    """
+
+    def __init__(
+        self, counts: MinuteCounts, *, per_minute: int, max_uploads: int, max_reserved_bytes: int
+    ) -> None:
+        self._counts = counts
+        self._per_minute = per_minute
+        self._max_uploads = max_uploads
+        self._max_reserved_bytes = max_reserved_bytes
+
+    def observe(self, connection: Connection, before: Upload | None, after: Upload | None) -> None:
+        """Raise `TooManyRequests`, `TooManyUploads` or `TooMuchReserved` for one too many."""
+        if after is None or not after.sender or after.state is not UploadState.RECEIVING:
+            return
+        if before is None:
+            self._check_rate(after.sender)
+        is_counted = before is None and self._max_uploads
+        is_longer = (before is None or before.length is None) and after.length
+        if is_counted or (is_longer and self._max_reserved_bytes):
+            lock_name(connection, after.sender)
+        if is_counted:
+            self._check_count(connection, after.sender)
+        if is_longer and self._max_reserved_bytes:
+            self._check_bytes(connection, after)
+
+    def _check_rate(self, sender: str) -> None:
+        # A name of its own: requests of the sender are counted under the sender's.
+        if self._per_minute and self._counts.add(f"new {sender}") > self._per_minute:
+            raise too_many("new uploads", self._per_minute, wait_seconds=self._counts.seconds_left)
+
+    def _check_count(self, connection: Connection, sender: str) -> None:
+        count = connection.execute(_of(sender, func.count())).scalar_one()
+        if count > self._max_uploads:
+            raise TooManyUploads(
+                f"{self._max_uploads} uploads are on their way, which is the most at once: finish "
+                "or cancel some first."
+            )
+
+    def _check_bytes(self, connection: Connection, upload: Upload) -> None:
+        lengths = connection.execute(_of(upload.sender, func.sum(uploads.c.length))).scalar_one()
+        if lengths <= self._max_reserved_bytes:
+            return
+        rows = connection.execute(_of(upload.sender, uploads.c.length, uploads.c.received))
+        missing = sum(row.length - row.received.total for row in rows if row.length is not None)
+        if missing > self._max_reserved_bytes:
+            raise TooMuchReserved(
+                f"With this file {bytes_in_words(missing)} would be on their way; at most "
+                f"{bytes_in_words(self._max_reserved_bytes)} may be at once."
+            )
+
+
+def _of(sender: str, *columns: Any) -> Select[Any]:
+    is_unfinished = uploads.c.state == UploadState.RECEIVING
+    return select(*columns).where(uploads.c.sender == sender, HAS_SENDER, is_unfinished)
+
+
+# ---- requests a minute ---------------------------------------------------------------------------
+
+# How many requests a caller may send in a minute.
+
+
+class RequestRate:
+    """Counts requests by who sends them; 0 a minute stands for any number."""
+
+    def __init__(self, counts: MinuteCounts, *, per_minute: int) -> None:
+        self._counts = counts
+        self._per_minute = per_minute
+
+    def check(self, caller: Caller | None, address: str) -> None:
+        """Count a request; raises `TooManyRequests` beyond the limit."""
+        if not self._per_minute:
+            return
+        if self._counts.add(counted_as(caller, address)) > self._per_minute:
+            raise too_many("requests", self._per_minute, wait_seconds=self._counts.seconds_left)
