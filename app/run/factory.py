@@ -9,8 +9,7 @@ from flask.globals import request_ctx
 from werkzeug.datastructures import Headers
 
 from app.core.access import Action
-from app.deliver import archive, playback
-from app.deliver import media as delivery
+from app.deliver import archive, media, playback
 from app.http import access, context, origins, problems
 from app.http.access import AccessRule, UnderWay, rules_of, with_rule
 from app.http.mounts import LinkMiddleware
@@ -25,35 +24,29 @@ from app.run.monitoring import probes, status
 from app.run.monitoring.instruments import Instruments
 from app.run.monitoring.requests import RequestMonitor
 from app.settings import Settings
-from app.web import audit
-from app.web.api import keys as api_keys
-from app.web.api import openapi as api_openapi
-from app.web.api import projects as api_projects
-from app.web.api import server as api_server
-from app.web.api import session as api_session
-from app.web.api import share_links as api_share_links
-from app.web.api import upload_links as api_upload_links
-from app.web.api import uploads as api_uploads
-from app.web.api import videos as api_videos
-from app.web.api import webhooks as api_webhooks
-from app.web.pages import (
+from app.web import (
     account,
+    audit,
     invitations,
-    links,
+    keys,
     navigation,
+    openapi,
     openid,
     passkeys,
     people,
     project,
     projects,
     second_factor,
-    shared,
-    sign_in,
-    upload_link,
+    server,
+    session,
+    share_link_page,
+    share_links,
+    upload_link_page,
     upload_links,
+    uploads,
+    videos,
+    webhooks,
 )
-from app.web.pages import blueprint as pages
-from app.web.pages import webhooks as webhook_pages
 
 ROOT = Path(__file__).parents[2]
 
@@ -67,31 +60,19 @@ PROTECTION = {
 }
 """Headers of every response, unless its view sets them."""
 
-PAGES = (
-    *(pages, project, webhook_pages, sign_in, passkeys, openid, invitations),
-    *(account, second_factor, people, projects, shared, links, upload_link, upload_links),
-    navigation,
+BLUEPRINTS = (
+    *(videos.api, videos.pages, uploads.blueprint, share_links.api, share_links.pages),
+    *(share_link_page.blueprint, upload_links.api, upload_links.pages, upload_link_page.blueprint),
+    *(projects.api, projects.pages, project.blueprint, keys.api, webhooks.api),
+    *(webhooks.pages, audit.api, audit.pages, people.blueprint, invitations.blueprint),
+    *(session.api, session.pages, passkeys.api, openid.blueprint, account.blueprint),
+    *(second_factor.blueprint, navigation.blueprint, server.blueprint, openapi.blueprint),
+    *(media.blueprint, playback.blueprint, archive.blueprint),
+    *(upload.blueprint, resumablejs.blueprint, flow.blueprint, simple_uploader.blueprint),
+    *(filepond.blueprint, fineuploader.blueprint, batch.blueprint, lanes.blueprint),
+    *(tus.blueprint, ietf.blueprint),
+    *(probes.health, probes.metrics, status.blueprint, status.api_blueprint),
 )
-API = (
-    *(api_uploads, api_videos, api_share_links, api_upload_links, api_projects, api_keys),
-    *(api_session, api_webhooks, api_server, api_openapi),
-)
-DELIVERY = (delivery, playback, archive)
-PROTOCOLS = (
-    upload,
-    resumablejs,
-    flow,
-    simple_uploader,
-    filepond,
-    fineuploader,
-    batch,
-    lanes,
-    tus,
-    ietf,
-)
-SUBJECTS = (audit,)
-"""Each has a blueprint `api` for JSON and one `pages`."""
-MONITORING = (probes.health, probes.metrics, status.blueprint, status.api_blueprint)
 
 
 def create_app(services: Services, instruments: Instruments | None = None) -> Flask:
@@ -105,12 +86,7 @@ def create_app(services: Services, instruments: Instruments | None = None) -> Fl
     app.context_processor(lambda: {"who": access.who_sees(request_ctx.request)})
     probes.init_app(app, instruments)
     problems.init_app(app)
-    for module in (*PAGES, *API, *DELIVERY, *PROTOCOLS):
-        app.register_blueprint(module.blueprint)
-    for subject in SUBJECTS:
-        app.register_blueprint(subject.api)
-        app.register_blueprint(subject.pages)
-    for blueprint in MONITORING:
+    for blueprint in BLUEPRINTS:
         app.register_blueprint(blueprint)
     static = AccessRule(action=Action.VISIT, is_below_links=True, is_counted=False)
     with_rule(app.view_functions["static"], static)

@@ -1,4 +1,4 @@
-"""/links: what a project has given to people without an account; share links are made here."""
+"""Share links of members: /api/share-links, and the page /links."""
 
 from __future__ import annotations
 
@@ -8,8 +8,17 @@ from datetime import UTC, datetime
 from typing import Any
 
 import segno
-from flask import Blueprint, make_response, redirect, render_template, request, url_for
-from werkzeug import Response
+from flask import (
+    Blueprint,
+    Response,
+    jsonify,
+    make_response,
+    redirect,
+    render_template,
+    request,
+    url_for,
+)
+from werkzeug import Response as BaseResponse
 
 from app.access.audit import AuditAction
 from app.access.share_links import ShareLink, ShareLinks, ShareTerms
@@ -19,10 +28,73 @@ from app.core.numbers import parse_digits
 from app.core.upload import Upload, parse_upload_id
 from app.http.access import requires
 from app.http.audited import audited
-from app.http.bodies import form_fields
+from app.http.bodies import form_fields, json_object, member
 from app.http.context import ViewContext
 from app.http.origins import require_own_page
-from app.http.share_links import share_terms_in, share_url
+from app.http.share_links import share_document, share_terms_in, share_url
+
+# ---- JSON ----------------------------------------------------------------------------------------
+
+# /api/share-links: list, make, change, revoke.
+
+
+api = Blueprint("api_share_links", __name__, url_prefix="/api/share-links")
+
+
+@api.get("")
+@requires(Action.SHARE)
+def index(ctx: ViewContext) -> Response:
+    """The project's links that were not revoked, the newest first."""
+    links = ctx.services.identity.share_links.of_project(ctx.caller.project)
+    return jsonify({"links": [share_document(link) for link in links]})
+
+
+@api.post("")
+@requires(Action.SHARE)
+def create(ctx: ViewContext) -> tuple[Response, int]:
+    """A new link to the videos that the body names."""
+    body = json_object(ctx)
+    videos = _videos(ctx, member(body, "videos", kind=list))
+    terms = share_terms_in(body, ShareTerms())
+    links = ctx.services.identity.share_links
+    link = links.make(videos, terms, created_by=ctx.caller.sender)
+    audited(
+        ctx, AuditAction.LINK_MADE, f"share_link:{link.id}", project=link.project_id, name=link.name
+    )
+    return jsonify(share_document(link)), 201
+
+
+@api.patch("/<link_id>")
+@requires(Action.SHARE)
+def change(ctx: ViewContext, link_id: str) -> Response:
+    """Change what is named of its terms; its address, its videos and its views stay."""
+    links = ctx.services.identity.share_links
+    link = links.get(ctx.caller.project, link_id)
+    changed = links.change(link, share_terms_in(json_object(ctx), links.terms(link)))
+    audited(ctx, AuditAction.LINK_CHANGED, f"share_link:{link_id}", name=changed.name)
+    return jsonify(share_document(changed))
+
+
+@api.delete("/<link_id>")
+@requires(Action.SHARE)
+def revoke(ctx: ViewContext, link_id: str) -> tuple[str, int]:
+    """End a link at once."""
+    ctx.services.identity.share_links.revoke(ctx.caller.project, link_id)
+    audited(ctx, AuditAction.LINK_CLOSED, f"share_link:{link_id}")
+    return "", 204
+
+
+def _videos(ctx: ViewContext, ids: list[Any]) -> list[Upload]:
+    library, scope = ctx.services.library, ctx.scope
+    if not all(isinstance(each, str) for each in ids):
+        raise InvalidRequest("The member videos must hold ids.")
+    return [library.get(scope, parse_upload_id(each)) for each in ids]
+
+
+# ---- pages ---------------------------------------------------------------------------------------
+
+# /links: what a project has given to people without an account; share links are made here.
+
 
 MAX_FORM_BYTES = 64 * 1024
 """A thousand ids take 33 KB."""
@@ -40,13 +112,13 @@ LIFETIMES = (
 )
 """How long a link works, in seconds."""
 
-blueprint = Blueprint("links", __name__, url_prefix="/links")
-blueprint.before_request(lambda: require_own_page(request))
+pages = Blueprint("links", __name__, url_prefix="/links")
+pages.before_request(lambda: require_own_page(request))
 
 
-@blueprint.get("")
+@pages.get("", endpoint="index")
 @requires(Action.SHARE)
-def index(ctx: ViewContext) -> str:
+def index_page(ctx: ViewContext) -> str:
     """All share links, the newest first."""
     return render_template(
         "links/index.html",
@@ -58,19 +130,19 @@ def index(ctx: ViewContext) -> str:
     )
 
 
-@blueprint.get("/share")
+@pages.get("/share")
 @requires(Action.SHARE)
-def share(ctx: ViewContext) -> Response:
+def share(ctx: ViewContext) -> BaseResponse:
     """The form for a link to the videos that `videos` lists, with commas between their ids."""
-    return _form(_videos(ctx, request.args.get("videos", "")))
+    return _form(_videos_page(ctx, request.args.get("videos", "")))
 
 
-@blueprint.post("/share")
+@pages.post("/share")
 @requires(Action.SHARE)
-def make(ctx: ViewContext) -> Response:
+def make(ctx: ViewContext) -> BaseResponse:
     """Make the link, and show its address."""
     fields = form_fields(ctx, MAX_FORM_BYTES)
-    videos = _videos(ctx, fields.get("videos", ""))
+    videos = _videos_page(ctx, fields.get("videos", ""))
     try:
         terms = share_terms_in(_body(fields), ShareTerms())
         link = _links(ctx).make(videos, terms, created_by=ctx.caller.sender)
@@ -82,16 +154,16 @@ def make(ctx: ViewContext) -> Response:
     return redirect(url_for("links.show", link_id=link.id), 303)
 
 
-@blueprint.get("/share/<link_id>")
+@pages.get("/share/<link_id>")
 @requires(Action.SHARE)
-def show(ctx: ViewContext, link_id: str) -> Response:
+def show(ctx: ViewContext, link_id: str) -> BaseResponse:
     """One link: its address, and its terms, which can be changed."""
     return _page(ctx, _link(ctx, link_id))
 
 
-@blueprint.post("/share/<link_id>")
+@pages.post("/share/<link_id>", endpoint="change")
 @requires(Action.SHARE)
-def change(ctx: ViewContext, link_id: str) -> Response:
+def change_page(ctx: ViewContext, link_id: str) -> BaseResponse:
     """Change the terms of a link."""
     link, fields = _link(ctx, link_id), form_fields(ctx)
     try:
@@ -102,9 +174,9 @@ def change(ctx: ViewContext, link_id: str) -> Response:
     return redirect(url_for("links.show", link_id=link.id, done="changed"), 303)
 
 
-@blueprint.post("/share/<link_id>/revoke")
+@pages.post("/share/<link_id>/revoke", endpoint="revoke")
 @requires(Action.SHARE)
-def revoke(ctx: ViewContext, link_id: str) -> Response:
+def revoke_page(ctx: ViewContext, link_id: str) -> BaseResponse:
     """End a link at once."""
     link = _link(ctx, link_id)
     _links(ctx).revoke(link.project_id, link_id)
@@ -112,18 +184,18 @@ def revoke(ctx: ViewContext, link_id: str) -> Response:
     return redirect(url_for("links.index"), 303)
 
 
-@blueprint.get("/share/<link_id>/qr.svg")
+@pages.get("/share/<link_id>/qr.svg")
 @requires(Action.SHARE)
-def qr(ctx: ViewContext, link_id: str) -> Response:
+def qr(ctx: ViewContext, link_id: str) -> BaseResponse:
     """The address of a link for a phone's camera."""
     return qr_code(share_url(_link(ctx, link_id)))
 
 
-def qr_code(url: str) -> Response:
+def qr_code(url: str) -> BaseResponse:
     """A URL as a picture: dark on light also where the page is dark, as cameras want it."""
     picture = segno.make(url, micro=False).svg_inline(scale=4, border=3, light="#fff")
     picture = picture.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
-    return Response(picture, content_type="image/svg+xml")
+    return BaseResponse(picture, content_type="image/svg+xml")
 
 
 def problems_of(error: InvalidRequest | None) -> dict[str, str]:
@@ -149,7 +221,7 @@ def _form(
     videos: list[Upload],
     fields: Mapping[str, str] | None = None,
     error: InvalidRequest | None = None,
-) -> Response:
+) -> BaseResponse:
     page = render_template(
         "links/share.html",
         videos=videos,
@@ -165,7 +237,7 @@ def _page(
     link: ShareLink,
     fields: Mapping[str, str] | None = None,
     error: InvalidRequest | None = None,
-) -> Response:
+) -> BaseResponse:
     page = render_template(
         "links/shared.html",
         link=link,
@@ -204,7 +276,7 @@ def _link(ctx: ViewContext, link_id: str) -> ShareLink:
     return _links(ctx).get(ctx.caller.project, link_id)
 
 
-def _videos(ctx: ViewContext, ids: str) -> list[Upload]:
+def _videos_page(ctx: ViewContext, ids: str) -> list[Upload]:
     library, scope = ctx.services.library, ctx.scope
     return [library.get(scope, parse_upload_id(each)) for each in ids.split(",")]
 

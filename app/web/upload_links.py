@@ -1,4 +1,4 @@
-"""/links/upload: members make upload links, and see what came through them."""
+"""Upload links of members: /api/upload-links, and the pages /links/upload."""
 
 from __future__ import annotations
 
@@ -7,8 +7,17 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from flask import Blueprint, make_response, redirect, render_template, request, url_for
-from werkzeug import Response
+from flask import (
+    Blueprint,
+    Response,
+    jsonify,
+    make_response,
+    redirect,
+    render_template,
+    request,
+    url_for,
+)
+from werkzeug import Response as BaseResponse
 
 from app.access.audit import AuditAction
 from app.access.upload_links import MOST_BYTES, LinkTerms, UploadLink, UploadLinks
@@ -17,18 +26,90 @@ from app.core.errors import InvalidField, InvalidRequest
 from app.core.numbers import parse_digits
 from app.http.access import requires
 from app.http.audited import audited
-from app.http.bodies import form_fields
+from app.http.bodies import form_fields, json_object
 from app.http.context import ViewContext
 from app.http.origins import require_own_page
-from app.http.upload_links import link_url, subject_of, terms_in
-from app.web.pages.links import LIFETIMES, expiry_in, password_in, problems_of, qr_code
+from app.http.upload_links import link_document, link_url, received_document, subject_of, terms_in
+from app.web.share_links import LIFETIMES, expiry_in, password_in, problems_of, qr_code
+
+# ---- JSON ----------------------------------------------------------------------------------------
+
+# /api/upload-links: links through which strangers send files, made and closed by members.
+
+
+api = Blueprint("api_upload_links", __name__, url_prefix="/api/upload-links")
+
+LATEST_UPLOADS = 100
+"""Shown of one link, with the names of their senders."""
+
+
+@api.get("")
+@requires(Action.SHARE)
+def index(ctx: ViewContext) -> Response:
+    """All upload links of the project, the newest first."""
+    links = ctx.services.identity.upload_links.of_project(ctx.scope.target())
+    return jsonify({"links": [link_document(link) for link in links]})
+
+
+@api.post("")
+@requires(Action.SHARE)
+def create(ctx: ViewContext) -> tuple[Response, int]:
+    """Make a link."""
+    links = ctx.services.identity.upload_links
+    link = links.make(
+        ctx.scope.target(),
+        terms_in(ctx, json_object(ctx), LinkTerms()),
+        created_by=ctx.caller.sender,
+    )
+    audited(ctx, AuditAction.LINK_MADE, subject_of(link), name=link.name)
+    return jsonify(link_document(link)), 201
+
+
+@api.get("/<link_id>")
+@requires(Action.SHARE)
+def show(ctx: ViewContext, link_id: str) -> Response:
+    """One link, and the latest of what came through it."""
+    link = _link(ctx, link_id)
+    received = ctx.services.identity.upload_links.received(link, LATEST_UPLOADS)
+    uploads = [received_document(each) for each in received]
+    return jsonify({**link_document(link), "uploads": uploads})
+
+
+@api.patch("/<link_id>")
+@requires(Action.SHARE)
+def change(ctx: ViewContext, link_id: str) -> Response:
+    """Change what is named of its terms; what it has taken stays."""
+    links, link = ctx.services.identity.upload_links, _link(ctx, link_id)
+    changed = links.change(link, terms_in(ctx, json_object(ctx), links.terms(link)))
+    audited(ctx, AuditAction.LINK_CHANGED, subject_of(link), name=changed.name)
+    return jsonify(link_document(changed))
+
+
+@api.delete("/<link_id>")
+@requires(Action.SHARE)
+def close(ctx: ViewContext, link_id: str) -> tuple[str, int]:
+    """Close the link at once, also for requests under way."""
+    link = ctx.services.identity.upload_links.close(_link(ctx, link_id))
+    audited(ctx, AuditAction.LINK_CLOSED, subject_of(link), name=link.name)
+    return "", 204
+
+
+def _link(ctx: ViewContext, link_id: str) -> UploadLink:
+    links = ctx.services.identity.upload_links
+    return links.get(ctx.scope.target(), link_id)
+
+
+# ---- pages ---------------------------------------------------------------------------------------
+
+# /links/upload: members make upload links, and see what came through them.
+
 
 GIGABYTE = 10**9
 
 PROPOSED_GIGABYTES = "100"
 """For all files of a new link: without a limit, whoever has its address can fill the disk."""
 
-LATEST_UPLOADS = 50
+LATEST_UPLOADS_SHOWN = 50
 """Shown of one link."""
 
 STANDS_STILL = timedelta(minutes=2)
@@ -37,20 +118,20 @@ STANDS_STILL = timedelta(minutes=2)
 MAX_FORM_BYTES = 64 * 1024
 """The message may have 2000 characters, each of up to 12 bytes as it is sent."""
 
-blueprint = Blueprint("upload_links", __name__, url_prefix="/links/upload")
-blueprint.before_request(lambda: require_own_page(request))
+pages = Blueprint("upload_links", __name__, url_prefix="/links/upload")
+pages.before_request(lambda: require_own_page(request))
 
 
-@blueprint.get("")
+@pages.get("", endpoint="index")
 @requires(Action.SHARE)
-def index(ctx: ViewContext) -> Response:
+def index_page(ctx: ViewContext) -> BaseResponse:
     """All upload links of the project, and a form for another."""
     return _index(ctx)
 
 
-@blueprint.post("")
+@pages.post("")
 @requires(Action.SHARE)
-def make(ctx: ViewContext) -> Response:
+def make(ctx: ViewContext) -> BaseResponse:
     """Make a link, and show its address."""
     fields = form_fields(ctx, MAX_FORM_BYTES)
     try:
@@ -62,18 +143,18 @@ def make(ctx: ViewContext) -> Response:
     return redirect(url_for("upload_links.show", link_id=link.id), 303)
 
 
-@blueprint.get("/<link_id>")
+@pages.get("/<link_id>", endpoint="show")
 @requires(Action.SHARE)
-def show(ctx: ViewContext, link_id: str) -> Response:
+def show_page(ctx: ViewContext, link_id: str) -> BaseResponse:
     """One link: its address, its terms, what it has taken, and from whom."""
-    return _page(ctx, _link(ctx, link_id))
+    return _page(ctx, _link_page(ctx, link_id))
 
 
-@blueprint.post("/<link_id>")
+@pages.post("/<link_id>", endpoint="change")
 @requires(Action.SHARE)
-def change(ctx: ViewContext, link_id: str) -> Response:
+def change_page(ctx: ViewContext, link_id: str) -> BaseResponse:
     """Change the terms of a link; what it has taken stays."""
-    link, fields = _link(ctx, link_id), form_fields(ctx, MAX_FORM_BYTES)
+    link, fields = _link_page(ctx, link_id), form_fields(ctx, MAX_FORM_BYTES)
     try:
         changed = _links(ctx).change(link, terms_in(ctx, _body(fields), _links(ctx).terms(link)))
     except InvalidRequest as error:
@@ -82,25 +163,25 @@ def change(ctx: ViewContext, link_id: str) -> Response:
     return redirect(url_for("upload_links.show", link_id=link.id, done="changed"), 303)
 
 
-@blueprint.post("/<link_id>/close")
+@pages.post("/<link_id>/close", endpoint="close")
 @requires(Action.SHARE)
-def close(ctx: ViewContext, link_id: str) -> Response:
+def close_page(ctx: ViewContext, link_id: str) -> BaseResponse:
     """Close a link at once."""
-    link = _links(ctx).close(_link(ctx, link_id))
+    link = _links(ctx).close(_link_page(ctx, link_id))
     audited(ctx, AuditAction.LINK_CLOSED, subject_of(link), name=link.name)
     return redirect(url_for("upload_links.show", link_id=link.id), 303)
 
 
-@blueprint.get("/<link_id>/qr.svg")
+@pages.get("/<link_id>/qr.svg")
 @requires(Action.SHARE)
-def qr(ctx: ViewContext, link_id: str) -> Response:
+def qr(ctx: ViewContext, link_id: str) -> BaseResponse:
     """The address of a link for a phone's camera."""
-    return qr_code(link_url(_link(ctx, link_id)))
+    return qr_code(link_url(_link_page(ctx, link_id)))
 
 
 def _index(
     ctx: ViewContext, fields: Mapping[str, str] | None = None, error: InvalidRequest | None = None
-) -> Response:
+) -> BaseResponse:
     now = datetime.now(UTC)
     page = render_template(
         "links/uploads.html",
@@ -120,13 +201,13 @@ def _page(
     link: UploadLink,
     fields: Mapping[str, str] | None = None,
     error: InvalidRequest | None = None,
-) -> Response:
+) -> BaseResponse:
     page = render_template(
         "links/upload.html",
         link=link,
         url=link_url(link),
         state=link.state(datetime.now(UTC)),
-        received=_links(ctx).received(link, LATEST_UPLOADS),
+        received=_links(ctx).received(link, LATEST_UPLOADS_SHOWN),
         still=datetime.now(UTC) - STANDS_STILL,
         is_changed=request.args.get("done") == "changed",
         fields=_fields_of(link) if fields is None else fields,
@@ -197,5 +278,5 @@ def _links(ctx: ViewContext) -> UploadLinks:
     return ctx.services.identity.upload_links
 
 
-def _link(ctx: ViewContext, link_id: str) -> UploadLink:
+def _link_page(ctx: ViewContext, link_id: str) -> UploadLink:
     return _links(ctx).get(ctx.scope.target(), link_id)

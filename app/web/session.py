@@ -1,35 +1,101 @@
-"""Signing in and out."""
+"""Signing in and out: /api/session, and the page."""
 
 from __future__ import annotations
 
-from flask import Blueprint, make_response, redirect, render_template, request, url_for
-from werkzeug import Response
+from flask import Blueprint, jsonify, make_response, redirect, render_template, request, url_for
+from werkzeug import Response as BaseResponse
 from werkzeug.exceptions import NotFound
 
 from app.core.access import Action, CallerKind
 from app.core.errors import (
     NotAllowed,
+    SecondFactorRequired,
     ServerBusy,
     TooManyAttempts,
     UploadError,
     WrongCredentials,
 )
 from app.http.access import requires
-from app.http.bodies import form_fields
+from app.http.bodies import form_fields, json_object, member
 from app.http.context import ViewContext
 from app.http.origins import require_own_page
 from app.http.problems import with_retry_after
 from app.http.session_cookie import end_session
-from app.http.signing_in import is_local_path, next_page, person_with
-from app.web.pages.second_factor import signed_in_or_asked
+from app.http.signing_in import (
+    PASSWORD,
+    PASSWORD_AND_CODE,
+    is_local_path,
+    next_page,
+    person_with,
+    require_code,
+    signed_in,
+)
+from app.web.second_factor import signed_in_or_asked
 
-blueprint = Blueprint("sign_in", __name__)
-blueprint.before_request(lambda: require_own_page(request))
+# ---- JSON ----------------------------------------------------------------------------------------
+
+# /api/session: who am I, sign in, sign out.
 
 
-@blueprint.get("/sign-in")
+api = Blueprint("api_session", __name__, url_prefix="/api/session")
+api.before_request(lambda: require_own_page(request))
+
+
+@api.get("")
 @requires(Action.VISIT)
-def show(ctx: ViewContext) -> Response:
+def show(ctx: ViewContext) -> BaseResponse:
+    """Who sends the request, and its role in each project."""
+    caller = ctx.caller
+    projects = [
+        {"id": project.id, "name": project.name, "role": caller.roles[project.id]}
+        for project in ctx.services.identity.projects.entered(caller)
+    ]
+    return jsonify(
+        {
+            "kind": caller.kind,
+            "signed_in": caller.kind is not CallerKind.NOBODY,
+            "name": caller.name,
+            "is_admin": caller.is_admin,
+            "project": caller.project or None,
+            "projects": projects,
+        }
+    )
+
+
+@api.post("")
+@requires(Action.VISIT)
+def begin(ctx: ViewContext) -> BaseResponse:
+    """Sign in with e-mail address, password and, with a second factor, a `code`."""
+    body = json_object(ctx)
+    code = member(body, "code", kind=str, default="")
+    person = person_with(ctx, member(body, "email", kind=str), member(body, "password", kind=str))
+    if not ctx.services.identity.second_factors.has(person.id):
+        return signed_in(ctx, BaseResponse(status=204), person, method=PASSWORD)
+    if not code:
+        raise SecondFactorRequired("Send `code` too: a one-time code or a recovery code.")
+    require_code(ctx, person, code)
+    return signed_in(ctx, BaseResponse(status=204), person, method=PASSWORD_AND_CODE)
+
+
+@api.delete("")
+@requires(Action.VISIT)
+def end(ctx: ViewContext) -> BaseResponse:
+    """Sign out."""
+    return end_session(ctx, request, BaseResponse(status=204))
+
+
+# ---- pages ---------------------------------------------------------------------------------------
+
+# Signing in and out.
+
+
+pages = Blueprint("sign_in", __name__)
+pages.before_request(lambda: require_own_page(request))
+
+
+@pages.get("/sign-in", endpoint="show")
+@requires(Action.VISIT)
+def show_page(ctx: ViewContext) -> BaseResponse:
     """The form, for whoever is not signed in; `next` is the path where that person goes then."""
     target = next_page(request.args.get("next", ""))
     if ctx.caller.kind is not CallerKind.NOBODY:
@@ -37,16 +103,16 @@ def show(ctx: ViewContext) -> Response:
     return _page(ctx, target)
 
 
-@blueprint.get("/sign-in/done")
+@pages.get("/sign-in/done")
 @requires(Action.VISIT)
 def done(ctx: ViewContext) -> str:
     """For whoever has signed in beside a page whose session had ended."""
     return render_template("account/signed_in.html")
 
 
-@blueprint.post("/sign-in")
+@pages.post("/sign-in")
 @requires(Action.VISIT)
-def sign_in(ctx: ViewContext) -> Response:
+def sign_in(ctx: ViewContext) -> BaseResponse:
     """Begin a session; what is wrong is shown above the form."""
     fields = form_fields(ctx)
     target, email = next_page(fields.get("next", "")), fields.get("email", "")
@@ -56,9 +122,9 @@ def sign_in(ctx: ViewContext) -> Response:
         return _page(ctx, target, email, error)
 
 
-@blueprint.route("/sign-in/forgotten", methods=["GET", "POST"])
+@pages.route("/sign-in/forgotten", methods=["GET", "POST"])
 @requires(Action.VISIT)
-def forgotten(ctx: ViewContext) -> Response:
+def forgotten(ctx: ViewContext) -> BaseResponse:
     """Ask for a link to choose another password; the response does not tell who has an account."""
     identity = ctx.services.identity
     if not (identity.forgotten_passwords.is_on and identity.sign_in.has_passwords):
@@ -74,9 +140,9 @@ def forgotten(ctx: ViewContext) -> Response:
     return with_retry_after(make_response(page, error.status_hint if error else 200), error)
 
 
-@blueprint.post("/sign-out")
+@pages.post("/sign-out")
 @requires(Action.VISIT)
-def sign_out(ctx: ViewContext) -> Response:
+def sign_out(ctx: ViewContext) -> BaseResponse:
     """End the session; `next` is the path of a page for whoever is signed out."""
     wanted = request.args.get("next", "")
     target = wanted if is_local_path(wanted) else url_for("sign_in.show")
@@ -85,7 +151,7 @@ def sign_out(ctx: ViewContext) -> Response:
 
 def _page(
     ctx: ViewContext, target: str, email: str = "", error: UploadError | None = None
-) -> Response:
+) -> BaseResponse:
     identity = ctx.services.identity
     page = render_template(
         "account/sign_in.html",

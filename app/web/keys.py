@@ -16,10 +16,10 @@ from app.http.bodies import json_object, member
 from app.http.context import ViewContext
 from app.http.documents import key_document
 
-blueprint = Blueprint("api_keys", __name__, url_prefix="/api/keys")
+api = Blueprint("api_keys", __name__, url_prefix="/api/keys")
 
 
-@blueprint.get("")
+@api.get("")
 @requires(Action.MANAGE)
 def index(ctx: ViewContext) -> Response:
     """The keys that were not revoked, without their secrets."""
@@ -27,7 +27,7 @@ def index(ctx: ViewContext) -> Response:
     return jsonify({"keys": [key_document(key) for key in keys]})
 
 
-@blueprint.post("")
+@api.post("")
 @requires(Action.MANAGE)
 def make(ctx: ViewContext) -> tuple[Response, int]:
     """A new key; this answer alone shows it."""
@@ -45,7 +45,7 @@ def make(ctx: ViewContext) -> tuple[Response, int]:
     return jsonify({**key_document(key), "key": secret}), 201
 
 
-@blueprint.delete("/<key_id>")
+@api.delete("/<key_id>")
 @requires(Action.MANAGE)
 def revoke(ctx: ViewContext, key_id: str) -> tuple[str, int]:
     """End a key, and what was made with it."""

@@ -28,7 +28,7 @@ from app.http.bodies import form_fields
 from app.http.context import ViewContext, current_services
 from app.http.inviting import add_by_administrator, invite
 from app.http.origins import require_own_page
-from app.web.pages.words import ROLES
+from app.web.navigation import ROLES
 
 blueprint = Blueprint("project", __name__, url_prefix="/project")
 blueprint.before_request(lambda: require_own_page(request))

@@ -7,7 +7,7 @@ from typing import Literal
 
 from flask import Blueprint, request, url_for
 
-from app.core.access import Action, Caller, CallerKind, Reach, reach_of
+from app.core.access import Action, Caller, CallerKind, Reach, Role, reach_of
 from app.http.access import PROJECT, who_sees
 
 blueprint = Blueprint("navigation", __name__)
@@ -117,3 +117,17 @@ def _here() -> tuple[str, str]:
     if endpoint == "audit.index" and who_sees(request).is_admin and not request.args.get(PROJECT):
         return "Server", endpoint
     return OF_VIEWS.get(endpoint) or OF_BLUEPRINTS.get(endpoint.partition(".")[0], ("", ""))
+
+
+# ---- words ---------------------------------------------------------------------------------------
+
+# Words that several pages have in common.
+
+
+ROLES = (
+    (Role.VIEWER, "Viewer: watches, downloads"),
+    (Role.UPLOADER, "Uploader: also uploads"),
+    (Role.EDITOR, "Editor: also changes, shares"),
+    (Role.MANAGER, "Manager: also manages members"),
+)
+"""The roles of members, and what each may do; the list of members has the first word."""

@@ -39,7 +39,7 @@ from app.http.page_policy import style_nonce, widen_policy
 from app.http.problems import Problem, answer_json, prefers_html, with_retry_after
 from app.http.signed_media import signed_media
 from app.video.serve.library import PlaybackView
-from app.web.pages.video_view import VideoView, view_of
+from app.web.videos import VideoView, view_of
 
 COOKIE = "sluice-visit"
 

@@ -1,33 +1,49 @@
-"""/api/projects: projects and their members."""
+"""All projects of the server: /api/projects, and the page of administrators."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from flask import Blueprint, Response, jsonify
+from flask import (
+    Blueprint,
+    Response,
+    jsonify,
+    make_response,
+    redirect,
+    render_template,
+    request,
+    url_for,
+)
+from werkzeug import Response as BaseResponse
 
 from app.access.audit import AuditAction
 from app.access.projects import Member, Project, Projects, parse_limits
-from app.core.access import Action, CallerKind, Role, parse_role
-from app.core.errors import NotAllowed
+from app.core.access import FIRST_PROJECT, Action, CallerKind, Role, parse_role
+from app.core.errors import InvalidField, NotAllowed, ProjectInUse, UploadError
 from app.core.moments import instant
 from app.http.access import requires
 from app.http.audited import audited, audited_end, audited_member, audited_removal
-from app.http.bodies import json_object, member
+from app.http.bodies import form_fields, json_object, member
 from app.http.context import ViewContext
 from app.http.inviting import add_by_administrator, invite
+from app.http.origins import require_own_page
 
-blueprint = Blueprint("api_projects", __name__, url_prefix="/api/projects")
+# ---- JSON ----------------------------------------------------------------------------------------
+
+# /api/projects: projects and their members.
 
 
-@blueprint.get("")
+api = Blueprint("api_projects", __name__, url_prefix="/api/projects")
+
+
+@api.get("")
 @requires(Action.BELONG)
 def index(ctx: ViewContext) -> Response:
     """The projects the caller may enter; an administrator's are all."""
     return jsonify({"projects": [_document(ctx, found) for found in _projects(ctx).of(ctx.caller)]})
 
 
-@blueprint.post("")
+@api.post("")
 @requires(Action.ADMINISTER)
 def make(ctx: ViewContext) -> tuple[Response, int]:
     """A new project, managed by the person who makes it."""
@@ -45,14 +61,14 @@ def make(ctx: ViewContext) -> tuple[Response, int]:
     return jsonify({**_document(ctx, project), "role": role}), 201
 
 
-@blueprint.get("/<project_id>")
+@api.get("/<project_id>")
 @requires(Action.MANAGE)
 def show(ctx: ViewContext, project_id: str) -> Response:
     """One project."""
     return jsonify(_document(ctx, _projects(ctx).get(project_id)))
 
 
-@blueprint.patch("/<project_id>")
+@api.patch("/<project_id>")
 @requires(Action.MANAGE)
 def change(ctx: ViewContext, project_id: str) -> Response:
     """Give a project another name; for administrators, also another quota or time for videos."""
@@ -76,7 +92,7 @@ def change(ctx: ViewContext, project_id: str) -> Response:
     return jsonify(_document(ctx, project))
 
 
-@blueprint.delete("/<project_id>")
+@api.delete("/<project_id>")
 @requires(Action.ADMINISTER)
 def remove(ctx: ViewContext, project_id: str) -> tuple[str, int]:
     """End a project without videos and uploads."""
@@ -84,14 +100,14 @@ def remove(ctx: ViewContext, project_id: str) -> tuple[str, int]:
     return "", 204
 
 
-@blueprint.get("/<project_id>/members")
+@api.get("/<project_id>/members")
 @requires(Action.MANAGE)
 def members(ctx: ViewContext, project_id: str) -> Response:
     """Who is in the project."""
     return jsonify({"members": list(map(member_document, _projects(ctx).members(project_id)))})
 
 
-@blueprint.post("/<project_id>/members")
+@api.post("/<project_id>/members")
 @requires(Action.MANAGE)
 def add_member(ctx: ViewContext, project_id: str) -> tuple[Response, int]:
     """Invite somebody by a link, which only this response shows; administrators add accounts.
@@ -106,7 +122,7 @@ def add_member(ctx: ViewContext, project_id: str) -> tuple[Response, int]:
     return jsonify({"invitation": link.url, "warning": link.warning or None}), 202
 
 
-@blueprint.patch("/<project_id>/members/<person_id>")
+@api.patch("/<project_id>/members/<person_id>")
 @requires(Action.MANAGE)
 def change_member(ctx: ViewContext, project_id: str, person_id: str) -> Response:
     """Give a member another role."""
@@ -116,7 +132,7 @@ def change_member(ctx: ViewContext, project_id: str, person_id: str) -> Response
     return jsonify(member_document(changed))
 
 
-@blueprint.delete("/<project_id>/members/<person_id>")
+@api.delete("/<project_id>/members/<person_id>")
 @requires(Action.MANAGE)
 def remove_member(ctx: ViewContext, project_id: str, person_id: str) -> tuple[str, int]:
     """End a membership."""
@@ -150,3 +166,88 @@ def _document(ctx: ViewContext, project: Project) -> dict[str, Any]:
 
 def _projects(ctx: ViewContext) -> Projects:
     return ctx.services.identity.projects
+
+
+# ---- pages ---------------------------------------------------------------------------------------
+
+# All projects of the server, for administrators: made, renamed, deleted.
+
+
+pages = Blueprint("projects", __name__, url_prefix="/projects")
+pages.before_request(lambda: require_own_page(request))
+
+
+@pages.get("", endpoint="index")
+@requires(Action.ADMINISTER)
+def index_page(ctx: ViewContext) -> BaseResponse:
+    """The list, and a form for another one."""
+    return _page(ctx)
+
+
+@pages.post("", endpoint="make")
+@requires(Action.ADMINISTER)
+def make_page(ctx: ViewContext) -> BaseResponse:
+    """Make a project, managed by whoever makes it."""
+    caller, fields = ctx.caller, form_fields(ctx)
+    try:
+        project = _projects(ctx).make(fields.get("name", ""), manager=caller.id or None)
+    except InvalidField as error:
+        return _page(ctx, fields=fields, problems={"name": str(error)}, status=error.status_hint)
+    subject = f"project:{project.id}"
+    audited(ctx, AuditAction.PROJECT_MADE, subject, project=project.id, name=project.name)
+    return _done("made")
+
+
+@pages.post("/<project_id>/name")
+@requires(Action.ADMINISTER)
+def rename(ctx: ViewContext, project_id: str) -> BaseResponse:
+    """Give a project another name."""
+    fields = form_fields(ctx)
+    try:
+        project = _projects(ctx).rename(project_id, fields.get("new_name", ""))
+    except InvalidField as error:
+        values = {**fields, "project": project_id}
+        return _page(
+            ctx, fields=values, problems={"new_name": str(error)}, status=error.status_hint
+        )
+    audited(ctx, AuditAction.SETTINGS_CHANGED, f"project:{project_id}", name=project.name)
+    return _done("renamed")
+
+
+@pages.post("/<project_id>/remove", endpoint="remove")
+@requires(Action.ADMINISTER)
+def remove_page(ctx: ViewContext, project_id: str) -> BaseResponse:
+    """Delete a project without videos and uploads."""
+    try:
+        audited_end(ctx, *_projects(ctx).remove(project_id))
+    except ProjectInUse as error:
+        return _page(ctx, error=error, status=error.status_hint)
+    return _done("removed")
+
+
+DONE = {
+    "made": "The project is made. You manage it.",
+    "renamed": "The name is saved.",
+    "removed": "The project is deleted.",
+}
+
+
+def _done(what: str) -> BaseResponse:
+    return redirect(url_for("projects.index", done=what), 303)
+
+
+def _page(
+    ctx: ViewContext, *, error: UploadError | None = None, status: int = 200, **values: Any
+) -> BaseResponse:
+    caller = ctx.caller
+    page = render_template(
+        "account/projects.html",
+        projects=_projects(ctx).of(caller),
+        # The caller's own roles may be some seconds old, and a project just made is missing there.
+        roles=ctx.services.identity.people.roles(caller.id),
+        first=FIRST_PROJECT,
+        done=DONE.get(request.args.get("done", "")),
+        error=error,
+        **{"fields": {}, "problems": {}, **values},
+    )
+    return make_response(page, status)

@@ -19,7 +19,7 @@ from app.http.bodies import form_fields
 from app.http.context import ViewContext
 from app.http.origins import require_own_page
 from app.http.signing_in import signed_in
-from app.web.pages.second_factor import signed_in_or_asked
+from app.web.second_factor import signed_in_or_asked
 
 blueprint = Blueprint("invitations", __name__)
 blueprint.before_request(lambda: require_own_page(request))

@@ -18,7 +18,7 @@ from app.http.bodies import form_fields
 from app.http.context import ViewContext
 from app.http.origins import require_own_page
 from app.http.signing_in import confirm, must_confirm
-from app.web.pages.user_agent import device_words
+from app.web.user_agent import device_words
 
 blueprint = Blueprint("account", __name__, url_prefix="/account")
 blueprint.before_request(lambda: require_own_page(request))

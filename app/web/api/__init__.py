@@ -1,1 +1,0 @@
-"""The JSON API: unfinished uploads, and videos. Its shapes are in `app/http/documents.py`."""

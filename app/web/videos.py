@@ -1,0 +1,327 @@
+"""Videos: /api/videos, the start page with the library, and the page of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from flask import Blueprint, Response, jsonify, render_template, request, url_for
+
+from app.access.senders import Sender
+from app.core.access import Action, CallerKind, Reach, reach_of
+from app.core.errors import InvalidRequest
+from app.core.lifecycle import UploadState
+from app.core.numbers import parse_digits
+from app.core.playback import PlaybackState
+from app.core.upload import Upload, parse_upload_id
+from app.core.video_list import VideoList, VideoOrder
+from app.http.access import requires
+from app.http.audited import audit_removal, audit_rename
+from app.http.bodies import json_object, member
+from app.http.context import ViewContext, current_caller, note_upload
+from app.http.digests import wants_sha256
+from app.http.documents import media_path, playback_document, rendition_document, video_document
+from app.http.page_policy import style_nonce, widen_policy
+from app.video.serve.library import PlaybackView
+from app.web.project import kept_project
+
+# ---- as templates show them ----------------------------------------------------------------------
+
+# A video as the templates show it.
+
+
+WARNED_BEFORE = timedelta(days=7)
+"""The library says this long before that a video will be deleted; video_row.js has it too."""
+
+STATE_WORDS = {
+    PlaybackState.WAITING: "being prepared",
+    PlaybackState.PROBED: "being prepared",
+    PlaybackState.UNPLAYABLE: "download only",
+}
+"""In the library; the others can simply be watched."""
+
+
+@dataclass(frozen=True, slots=True)
+class VideoView:
+    """A video with what is shown of it; `source` is what a <video> plays without scripts.
+
+    `arriving` says that it is still being uploaded, perhaps with a length that nobody knows yet.
+    """
+
+    id: str
+    filename: str
+    length: int | None
+    content_type: str
+    inline: bool
+    arriving: bool
+    media: str
+    published: str
+    published_text: str
+    expires_text: str
+    sender: Sender | None
+    sender_text: str
+    sha256: str | None
+    state: str
+    state_text: str
+    watchable: bool
+    source: str | None
+    poster: str | None
+    duration: float | None
+    width: int | None
+    height: int | None
+    problem: str | None
+
+
+def view_of(
+    video: Upload,
+    playback: PlaybackView,
+    root: str = "",
+    *,
+    expires: datetime | None = None,
+    sender: Sender | None = None,
+) -> VideoView:
+    """What the templates need of a video; its URLs begin with `root`, perhaps a guest's ticket."""
+    published = video.published_at
+    known, media = playback_document(playback, root), media_path(video.id, root)
+    return VideoView(
+        id=video.id,
+        filename=video.filename,
+        length=video.length,
+        content_type=video.content_type,
+        inline=video.is_playable,
+        arriving=_is_arriving(video),
+        media=media,
+        published=published.isoformat() if published else "",
+        published_text=date_text(published) if published else "",
+        expires_text=expires_text(expires, datetime.now(UTC)) if expires else "",
+        sender=sender,
+        sender_text=sender_text(sender) if sender else "",
+        sha256=video.sha256,
+        state=playback.state.value,
+        state_text=STATE_WORDS.get(playback.state, ""),
+        watchable=_is_watchable(video, playback.state),
+        source=_source(video, playback.state, known["playable"], media),
+        poster=known["poster"],
+        duration=known["duration"],
+        width=known["width"],
+        height=known["height"],
+        problem=known["problem"] and known["problem"]["detail"],
+    )
+
+
+def _is_watchable(video: Upload, state: PlaybackState) -> bool:
+    if state in {PlaybackState.PLAYABLE, PlaybackState.READY}:
+        return True
+    return video.is_playable and state is not PlaybackState.UNPLAYABLE
+
+
+def _is_arriving(video: Upload) -> bool:
+    return video.state is not UploadState.COMPLETE
+
+
+def _source(
+    video: Upload, state: PlaybackState, playable: dict[str, str | None] | None, media: str
+) -> str | None:
+    """Until the server has looked at a file, the browser may well play it as it is."""
+    if playable is not None:
+        return playable["mp4"]
+    may_play = video.is_playable and state is PlaybackState.WAITING and not _is_arriving(video)
+    return media if may_play else None
+
+
+def expires_text(expires: datetime, now: datetime) -> str:
+    """The warning that a video will be deleted soon; empty while there is plenty of time."""
+    left = expires - now
+    if left > WARNED_BEFORE:
+        return ""
+    hours = max(0, round(left.total_seconds() / 3600))
+    if hours < 1:
+        return "will be deleted within the hour"
+    many = f"{round(hours / 24)} days" if hours >= 48 else f"{hours} hours"
+    return f"will be deleted in {'1 hour' if hours == 1 else many}"
+
+
+def sender_text(sender: Sender) -> str:
+    """Who sent a file, as "from Aunt Rosa via Wedding films"; words.js has it too."""
+    name = f"from {sender.name}" if sender.name else ""
+    if sender.kind is not CallerKind.UPLOAD_LINK:
+        return name
+    return f"{name} via {sender.link or 'an upload link'}".strip()
+
+
+def date_text(moment: datetime) -> str:
+    """A date for people, in the server's words: "3 Nov 2026, 14:05 UTC"."""
+    return f"{moment.day} {moment:%b %Y, %H:%M} UTC"
+
+
+# ---- JSON ----------------------------------------------------------------------------------------
+
+# /api/videos: list, look at, rename, delete.
+
+
+api = Blueprint("api_videos", __name__, url_prefix="/api/videos")
+
+DEFAULT_PAGE = 50
+
+
+@api.get("")
+@requires(Action.BROWSE)
+def index(ctx: ViewContext) -> Response:
+    """A page of the videos that `q` and `sort` ask for; `next` is the following page's `cursor`."""
+    limit = parse_digits(request.args.get("limit", str(DEFAULT_PAGE)))
+    if limit is None:
+        raise InvalidRequest("The limit must be a whole number.")
+    wanted = VideoList.parse(request.args.get("q", ""), request.args.get("sort", VideoOrder.NEWEST))
+    services = ctx.services
+    page = services.library.page(ctx.scope, wanted, limit=limit, cursor=request.args.get("cursor"))
+    views = services.media.library.playbacks(page.videos)
+    expires, senders = services.video_expiry.expires, services.identity.senders.of(page.videos)
+    documents = [
+        video_document(video, view, expires=expires(video), sender=senders.get(video.sender))
+        for video, view in zip(page.videos, views, strict=True)
+    ]
+    return jsonify({"videos": documents, "next": page.next_cursor})
+
+
+@api.get("/<upload_id>")
+@requires(Action.BROWSE)
+def show(ctx: ViewContext, upload_id: str) -> Response:
+    """One video; its SHA-256 will be computed if the request wants it."""
+    video = _video(ctx, upload_id)
+    if wants_sha256():
+        ctx.services.library.want_sha256(video)
+    return _document(ctx, video)
+
+
+@api.patch("/<upload_id>")
+@requires(Action.CHANGE)
+def rename(ctx: ViewContext, upload_id: str) -> Response:
+    """Give a video another name; answers as `show` does."""
+    filename = member(json_object(ctx), "filename", kind=str)
+    library = ctx.services.library
+    before = library.get(ctx.scope, parse_upload_id(upload_id))
+    video = note_upload(library.rename(ctx.scope, before.id, filename))
+    audit_rename(ctx, before, video.filename)
+    return _document(ctx, video)
+
+
+@api.delete("/<upload_id>")
+@requires(Action.CHANGE)
+def delete(ctx: ViewContext, upload_id: str) -> tuple[str, int]:
+    """Remove a video and its file."""
+    audit_removal(ctx, ctx.services.library.delete(ctx.scope, parse_upload_id(upload_id)))
+    return "", 204
+
+
+@api.post("/<upload_id>/renditions/<int:height>")
+@requires(Action.CHANGE)
+def order_rendition(ctx: ViewContext, upload_id: str, height: int) -> tuple[Response, int]:
+    """Have the film made in another quality, as a file to download; 202 until it is there."""
+    video = _video(ctx, upload_id)
+    view = ctx.services.media.renditions.order(video, height)
+    return jsonify(rendition_document(video, view)), 200 if view.state == "ready" else 202
+
+
+@api.delete("/<upload_id>/renditions/<int:height>")
+@requires(Action.CHANGE)
+def remove_rendition(ctx: ViewContext, upload_id: str, height: int) -> tuple[str, int]:
+    """Stop making it, and remove what was made."""
+    ctx.services.media.renditions.remove(_video(ctx, upload_id), height)
+    return "", 204
+
+
+def _video(ctx: ViewContext, upload_id: str) -> Upload:
+    return note_upload(ctx.services.library.get(ctx.scope, parse_upload_id(upload_id)))
+
+
+def _document(ctx: ViewContext, video: Upload) -> Response:
+    services = ctx.services
+    media, expires = services.media, services.video_expiry.expires(video)
+    (view,) = media.library.playbacks([video])
+    renditions, texts = media.renditions.of(video), media.text_files.of(video)
+    sender = services.identity.senders.of([video]).get(video.sender)
+    return jsonify(video_document(video, view, renditions, texts, expires=expires, sender=sender))
+
+
+# ---- pages ---------------------------------------------------------------------------------------
+
+# The start page with the library, and one page for each video.
+
+
+LIBRARY_PAGE_SIZE = 50
+"""Videos a page shows; more follow on request."""
+
+SIZE_STEP = 1000
+SIZE_UNITS = ("bytes", "KB", "MB", "GB", "TB", "PB")
+
+pages = Blueprint("pages", __name__)
+pages.context_processor(lambda: {"style_nonce": style_nonce, "may": may})
+pages.after_request(widen_policy)
+pages.add_app_template_filter(date_text, "date")
+
+
+@pages.get("/", endpoint="index")
+@requires(Action.BROWSE)
+def index_page(ctx: ViewContext) -> str:
+    """The start page: the drop area, the uploads and the first page of the library."""
+    services = ctx.services
+    search = request.args.get("q", "").strip()
+    wanted = VideoList.parse(search, request.args.get("sort") or VideoOrder.NEWEST)
+    cursor = request.args.get("cursor")
+    page = services.library.page(ctx.scope, wanted, limit=LIBRARY_PAGE_SIZE, cursor=cursor)
+    playbacks = services.media.library.playbacks(page.videos)
+    expires, senders = services.video_expiry.expires, services.identity.senders.of(page.videos)
+    return render_template(
+        "upload.html",
+        videos=[
+            view_of(video, playback, expires=expires(video), sender=senders.get(video.sender))
+            for video, playback in zip(page.videos, playbacks, strict=True)
+        ],
+        next_cursor=page.next_cursor,
+        search=search,
+        order=wanted.order.value,
+        upload_url=url_for("upload.upload", project=kept_project()),
+        batch_url=url_for("batch.batch", project=kept_project()),
+        chunk_bytes=services.settings.chunk_bytes,
+        least_chunk_bytes=services.settings.least_chunk_bytes,
+        max_upload_bytes=services.settings.max_upload_bytes,
+        uploaded=request.args.get("uploaded", default=0, type=int),
+    )
+
+
+def may(action: str) -> bool:
+    """Whether the caller may do this to anything in the project; for templates."""
+    return reach_of(Action(action), current_caller().role) is not Reach.NONE
+
+
+@pages.get("/watch/<upload_id>")
+@requires(Action.BROWSE)
+def watch(ctx: ViewContext, upload_id: str) -> str:
+    """The page of one video, also while it is being uploaded."""
+    films = ctx.services.media.library
+    video = films.watched(ctx.scope, parse_upload_id(upload_id))
+    (playback,) = films.playbacks([video])
+    sender = ctx.services.identity.senders.of([video]).get(video.sender)
+    return render_template("watch.html", video=view_of(video, playback, sender=sender))
+
+
+@pages.app_template_filter("file_size")
+def file_size(length: int) -> str:
+    """A size in bytes as "20 MB" or "1.4 GB", in decimal units."""
+    value = float(length)
+    unit = 0
+    while value >= 999.5 and unit < len(SIZE_UNITS) - 1:
+        value /= SIZE_STEP
+        unit += 1
+    if length == 1:
+        return "1 byte"
+    text = f"{value:.1f}" if unit and value < 9.95 else f"{value:.0f}"
+    return f"{text.removesuffix('.0')} {SIZE_UNITS[unit]}"
+
+
+@pages.app_template_filter("duration")
+def duration(seconds: float) -> str:
+    """The length of a film as "0:05", "12:34" or "1:02:03"."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

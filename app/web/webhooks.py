@@ -1,0 +1,341 @@
+"""Webhooks: /api/webhooks, and their pages."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from flask import (
+    Blueprint,
+    Response,
+    jsonify,
+    make_response,
+    redirect,
+    render_template,
+    request,
+    url_for,
+)
+from werkzeug import Response as BaseResponse
+
+from app.access.audit import AuditAction
+from app.access.webhooks import (
+    SUBSCRIBABLE,
+    Delivery,
+    DeliveryState,
+    Webhook,
+    Webhooks,
+    check_url,
+    parse_events,
+)
+from app.core.access import Action
+from app.core.errors import InvalidRequest
+from app.core.moments import instant, optional_instant
+from app.core.numbers import parse_digits
+from app.http.access import requires
+from app.http.audited import audited_webhook
+from app.http.bodies import form_fields, json_object, member
+from app.http.context import ViewContext
+from app.http.origins import require_own_page
+
+# ---- JSON ----------------------------------------------------------------------------------------
+
+# /api/webhooks: those of the caller's project, and what was delivered to them.
+
+
+api = Blueprint("api_webhooks", __name__, url_prefix="/api/webhooks")
+
+DEFAULT_PAGE = 50
+
+
+@api.get("")
+@requires(Action.MANAGE)
+def index(ctx: ViewContext) -> Response:
+    """All of them, the oldest first."""
+    found = _webhooks(ctx).of_project(ctx.scope.target())
+    return jsonify({"webhooks": [webhook_document(webhook) for webhook in found]})
+
+
+@api.post("")
+@requires(Action.MANAGE)
+def make(ctx: ViewContext) -> tuple[Response, int]:
+    """A new webhook, with its secret; without `events` it wants all of them."""
+    body = json_object(ctx)
+    webhook = _webhooks(ctx).make(
+        ctx.scope.target(),
+        url=member(body, "url", kind=str),
+        events=parse_events(body.get("events", list(SUBSCRIBABLE))),
+        created_by=ctx.caller.actor,
+    )
+    audited_webhook(ctx, AuditAction.WEBHOOK_MADE, webhook)
+    return jsonify({**webhook_document(webhook), "secret": webhook.secret}), 201
+
+
+@api.get("/<webhook_id>")
+@requires(Action.MANAGE)
+def show(ctx: ViewContext, webhook_id: str) -> Response:
+    """One of them."""
+    return jsonify(webhook_document(_webhooks(ctx).get(ctx.scope.target(), webhook_id)))
+
+
+@api.patch("/<webhook_id>")
+@requires(Action.MANAGE)
+def change(ctx: ViewContext, webhook_id: str) -> Response:
+    """Give it another URL or other events, pause it or let it go on."""
+    body = json_object(ctx)
+    is_paused = body.get("paused")
+    if is_paused is not None and not isinstance(is_paused, bool):
+        raise InvalidRequest("The member paused must be true or false.")
+    webhook = _webhooks(ctx).change(
+        ctx.scope.target(),
+        webhook_id,
+        url=member(body, "url", kind=str, default=None),
+        events=parse_events(body["events"]) if "events" in body else None,
+        is_paused=is_paused,
+    )
+    audited_webhook(ctx, AuditAction.WEBHOOK_CHANGED, webhook)
+    return jsonify(webhook_document(webhook))
+
+
+@api.delete("/<webhook_id>")
+@requires(Action.MANAGE)
+def remove(ctx: ViewContext, webhook_id: str) -> tuple[str, int]:
+    """Forget it, and what was not delivered yet."""
+    removed = _webhooks(ctx).remove(ctx.scope.target(), webhook_id)
+    audited_webhook(ctx, AuditAction.WEBHOOK_REMOVED, removed)
+    return "", 204
+
+
+@api.post("/<webhook_id>/secret")
+@requires(Action.MANAGE)
+def show_secret(ctx: ViewContext, webhook_id: str) -> Response:
+    """What its signatures are made with; that somebody looked is noted, so it is no GET."""
+    webhook = _webhooks(ctx).get(ctx.scope.target(), webhook_id)
+    audited_webhook(ctx, AuditAction.WEBHOOK_SECRET_SHOWN, webhook)
+    return jsonify({"secret": webhook.secret})
+
+
+@api.post("/<webhook_id>/secret/renew")
+@requires(Action.MANAGE)
+def renew_secret(ctx: ViewContext, webhook_id: str) -> Response:
+    """Make another secret; the old one signs too for a day."""
+    webhook = _webhooks(ctx).renew_secret(ctx.scope.target(), webhook_id)
+    audited_webhook(ctx, AuditAction.WEBHOOK_SECRET_RENEWED, webhook)
+    return jsonify(
+        {
+            "secret": webhook.secret,
+            "old_secret_until": webhook.old_secret_until and instant(webhook.old_secret_until),
+        }
+    )
+
+
+@api.post("/<webhook_id>/test")
+@requires(Action.MANAGE)
+def test(ctx: ViewContext, webhook_id: str) -> tuple[Response, int]:
+    """Have a test event sent to it."""
+    delivery = _webhooks(ctx).test(ctx.scope.target(), webhook_id)
+    return jsonify(delivery_document(delivery)), 202
+
+
+@api.get("/<webhook_id>/deliveries")
+@requires(Action.MANAGE)
+def deliveries(ctx: ViewContext, webhook_id: str) -> Response:
+    """A page of what was sent to it, or waits, the newest first."""
+    limit = parse_digits(request.args.get("limit", str(DEFAULT_PAGE)))
+    if limit is None:
+        raise InvalidRequest("The limit must be a whole number.")
+    webhook = _webhooks(ctx).get(ctx.scope.target(), webhook_id)
+    page = _webhooks(ctx).deliveries(webhook, limit=limit, cursor=request.args.get("cursor"))
+    found = [delivery_document(delivery) for delivery in page.deliveries]
+    return jsonify({"deliveries": found, "next": page.next_cursor})
+
+
+@api.post("/<webhook_id>/deliveries/<delivery_id>/send-again")
+@requires(Action.MANAGE)
+def send_again(ctx: ViewContext, webhook_id: str, delivery_id: str) -> tuple[Response, int]:
+    """Send one event again."""
+    project = ctx.scope.target()
+    return jsonify(
+        delivery_document(_webhooks(ctx).send_again(project, webhook_id, delivery_id))
+    ), 202
+
+
+def webhook_document(webhook: Webhook) -> dict[str, Any]:
+    """What is shown of a webhook: not its secret."""
+    return {
+        "id": webhook.id,
+        "url": webhook.url,
+        "events": [event.value for event in webhook.events],
+        "paused": webhook.paused_at is not None,
+        "created": instant(webhook.created_at),
+    }
+
+
+def delivery_document(delivery: Delivery) -> dict[str, Any]:
+    """How far an event has got; `next_attempt` while it is tried."""
+    is_waiting = delivery.state is DeliveryState.WAITING
+    return {
+        "id": delivery.id,
+        "event": delivery.event_id,
+        "type": delivery.type.value,
+        "subject": delivery.subject,
+        "state": delivery.state.value,
+        "attempts": delivery.attempts,
+        "status": delivery.status,
+        "problem": delivery.problem,
+        "created": instant(delivery.created_at),
+        "next_attempt": instant(delivery.due_at) if is_waiting else None,
+        "delivered": optional_instant(delivery.delivered_at),
+    }
+
+
+def _webhooks(ctx: ViewContext) -> Webhooks:
+    return ctx.services.identity.webhooks
+
+
+# ---- pages ---------------------------------------------------------------------------------------
+
+# The pages of webhooks: the list, and each with what was delivered to it.
+
+
+pages = Blueprint("webhooks", __name__, url_prefix="/webhooks")
+pages.before_request(lambda: require_own_page(request))
+
+PAGE_SIZE = 50
+
+CHOSEN = "on"
+"""What a ticked box sends."""
+
+
+@pages.get("", endpoint="index")
+@requires(Action.MANAGE)
+def index_page(ctx: ViewContext) -> str:
+    """The project's webhooks, and a form for another."""
+    return _index(ctx, {"url": "", **dict.fromkeys(SUBSCRIBABLE, CHOSEN)}, {})
+
+
+@pages.post("", endpoint="make")
+@requires(Action.MANAGE)
+def make_page(ctx: ViewContext) -> BaseResponse:
+    """Make a webhook, and show its secret."""
+    fields = form_fields(ctx)
+    problems = _problems(fields)
+    if problems:
+        return make_response(_index(ctx, fields, problems), 400)
+    try:
+        webhook = _webhooks(ctx).make(
+            ctx.scope.target(),
+            url=fields["url"].strip(),
+            events=parse_events(_ticked(fields)),
+            created_by=ctx.caller.actor,
+        )
+    except InvalidRequest as error:
+        return make_response(_index(ctx, fields, {"url": str(error)}), 400)
+    audited_webhook(ctx, AuditAction.WEBHOOK_MADE, webhook)
+    return _page(ctx, webhook, secret=webhook.secret)
+
+
+@pages.get("/<webhook_id>", endpoint="show")
+@requires(Action.MANAGE)
+def show_page(ctx: ViewContext, webhook_id: str) -> BaseResponse:
+    """One webhook with what was delivered to it."""
+    return _page(ctx, _webhook(ctx, webhook_id))
+
+
+@pages.post("/<webhook_id>/secret", endpoint="show_secret")
+@requires(Action.MANAGE)
+def show_secret_page(ctx: ViewContext, webhook_id: str) -> BaseResponse:
+    """The same page with the secret."""
+    webhook = _webhook(ctx, webhook_id)
+    audited_webhook(ctx, AuditAction.WEBHOOK_SECRET_SHOWN, webhook)
+    return _page(ctx, webhook, secret=webhook.secret)
+
+
+@pages.post("/<webhook_id>/secret/renew", endpoint="renew_secret")
+@requires(Action.MANAGE)
+def renew_secret_page(ctx: ViewContext, webhook_id: str) -> BaseResponse:
+    """Make another secret, which the page then offers to show: a reload must not make a third."""
+    webhook = _webhooks(ctx).renew_secret(ctx.scope.target(), webhook_id)
+    audited_webhook(ctx, AuditAction.WEBHOOK_SECRET_RENEWED, webhook)
+    return _back_to(webhook_id)
+
+
+@pages.post("/<webhook_id>/pause")
+@requires(Action.MANAGE)
+def pause(ctx: ViewContext, webhook_id: str) -> BaseResponse:
+    """Pause it, or let it go on."""
+    is_paused = form_fields(ctx).get("paused") == CHOSEN
+    changed = _webhooks(ctx).change(ctx.scope.target(), webhook_id, is_paused=is_paused)
+    audited_webhook(ctx, AuditAction.WEBHOOK_CHANGED, changed)
+    return _back_to(webhook_id)
+
+
+@pages.post("/<webhook_id>/remove", endpoint="remove")
+@requires(Action.MANAGE)
+def remove_page(ctx: ViewContext, webhook_id: str) -> BaseResponse:
+    """Forget it."""
+    removed = _webhooks(ctx).remove(ctx.scope.target(), webhook_id)
+    audited_webhook(ctx, AuditAction.WEBHOOK_REMOVED, removed)
+    return redirect(url_for("webhooks.index"), 303)
+
+
+@pages.post("/<webhook_id>/test", endpoint="test")
+@requires(Action.MANAGE)
+def test_page(ctx: ViewContext, webhook_id: str) -> BaseResponse:
+    """Have a test event sent."""
+    _webhooks(ctx).test(ctx.scope.target(), webhook_id)
+    return _back_to(webhook_id)
+
+
+@pages.post("/<webhook_id>/deliveries/<delivery_id>/send-again", endpoint="send_again")
+@requires(Action.MANAGE)
+def send_again_page(ctx: ViewContext, webhook_id: str, delivery_id: str) -> BaseResponse:
+    """Send an event again."""
+    _webhooks(ctx).send_again(ctx.scope.target(), webhook_id, delivery_id)
+    return _back_to(webhook_id)
+
+
+def _index(ctx: ViewContext, fields: dict[str, str], problems: dict[str, str]) -> str:
+    return render_template(
+        "webhooks/list.html",
+        webhooks=_webhooks(ctx).of_project(ctx.scope.target()),
+        events=SUBSCRIBABLE,
+        fields=fields,
+        problems=problems,
+    )
+
+
+def _page(ctx: ViewContext, webhook: Webhook, secret: str | None = None) -> BaseResponse:
+    page = _webhooks(ctx).deliveries(webhook, limit=PAGE_SIZE, cursor=request.args.get("cursor"))
+    text = render_template(
+        "webhooks/one.html",
+        webhook=webhook,
+        secret=secret,
+        now=datetime.now(UTC),
+        deliveries=page.deliveries,
+        next_cursor=page.next_cursor,
+    )
+    return make_response(text)
+
+
+def _problems(fields: dict[str, str]) -> dict[str, str]:
+    """What is wrong with each field."""
+    problems = {}
+    try:
+        check_url(fields.get("url", "").strip())
+    except InvalidRequest as error:
+        problems["url"] = str(error)
+    if not _ticked(fields):
+        problems["events"] = "Choose at least one event."
+    return problems
+
+
+def _ticked(fields: dict[str, str]) -> list[str]:
+    return [event.value for event in SUBSCRIBABLE if event in fields]
+
+
+def _back_to(webhook_id: str) -> BaseResponse:
+    return redirect(url_for("webhooks.show", webhook_id=webhook_id), 303)
+
+
+def _webhook(ctx: ViewContext, webhook_id: str) -> Webhook:
+    return _webhooks(ctx).get(ctx.scope.target(), webhook_id)
