@@ -65,7 +65,7 @@ BLUEPRINTS = (
     *(share_link_page.blueprint, upload_links.api, upload_links.pages, upload_link_page.blueprint),
     *(projects.api, projects.pages, project.blueprint, keys.api, webhooks.api),
     *(webhooks.pages, audit.api, audit.pages, people.blueprint, invitations.blueprint),
-    *(session.api, session.pages, passkeys.api, openid.blueprint, account.blueprint),
+    *(session.api, session.pages, passkeys.blueprint, openid.blueprint, account.blueprint),
     *(second_factor.blueprint, navigation.blueprint, server.blueprint, openapi.blueprint),
     *(media.blueprint, playback.blueprint, archive.blueprint),
     *(upload.blueprint, resumablejs.blueprint, flow.blueprint, simple_uploader.blueprint),
