@@ -15,6 +15,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
+from app.access import webhooks
 from app.access.callers import Callers
 from app.access.keys import ApiKeys, KeyRecords
 from app.access.passwords import Passwords
@@ -34,6 +35,7 @@ from app.settings import Settings
 from app.uploads.service import NewUpload
 from tests.access.accounts import bearer
 from tests.access.world import CHEAP, GOOD_PASSWORD
+from tests.acting import acting
 from tests.storage.sources import body
 
 PASSWORD_HASH = CHEAP.hash(GOOD_PASSWORD)
@@ -151,10 +153,8 @@ class Site:
 
     def webhook(self) -> str:
         """The id of the first project's webhook."""
-        webhooks, url = self.identity.webhooks, "https://hooks.example/"
-        found = webhooks.of_project(FIRST_PROJECT) or [
-            webhooks.make(FIRST_PROJECT, url=url, events=SUBSCRIBABLE, created_by="")
-        ]
+        ctx, url = acting(self.services.context, FIRST_PROJECT), "https://hooks.example/"
+        found = webhooks.of_project(ctx) or [webhooks.make(ctx, url=url, events=SUBSCRIBABLE)]
         return found[0].id
 
     def share_link(self) -> ShareLink:

@@ -29,7 +29,6 @@ from app.access.sign_in import SignIn
 from app.access.signing import Signing, SingleUse, SpentTokens
 from app.access.upload_links import UploadLinkRecords, UploadLinks
 from app.access.webhook_delivery import WebhookDelivery, WebhookSender
-from app.access.webhooks import DeliveryQueue, Outbox, WebhookRecords, Webhooks
 from app.db.context import Context
 from app.db.engine import Database
 from app.db.minute_counts import MinuteCounts
@@ -51,7 +50,6 @@ class IdentityOptions:
     joining: Joining
     mail: Mail
     public_url: str
-    has_private_webhooks: bool
     session_rules: SessionRules
 
 
@@ -98,7 +96,6 @@ class IdentityServices:
     share_links: ShareLinks
     signing: Signing
     upload_links: UploadLinks
-    webhooks: Webhooks
     webhook_delivery: WebhookDelivery
     link_visitors: LinkVisitors
 
@@ -162,8 +159,9 @@ class IdentityServices:
             signing=signing,
             upload_links=upload_links,
             link_visitors=visitors,
-            webhooks=_webhooks(wiring),
-            webhook_delivery=_webhook_delivery(wiring),
+            webhook_delivery=WebhookDelivery(
+                context, WebhookSender(may_be_private=context.settings.webhook_private)
+            ),
         )
 
 
@@ -208,23 +206,6 @@ def _invitations(wiring: _Wiring, passwords: Passwords) -> Invitations:
         clock=wiring.clock,
         new_id=wiring.new_id,
         has_passwords=wiring.options.has_passwords,
-    )
-
-
-def _webhooks(wiring: _Wiring) -> Webhooks:
-    return Webhooks(
-        WebhookRecords(wiring.database, Outbox(wiring.clock, wiring.new_id)),
-        DeliveryQueue(wiring.database),
-        may_be_private=wiring.options.has_private_webhooks,
-        clock=wiring.clock,
-        new_id=wiring.new_id,
-    )
-
-
-def _webhook_delivery(wiring: _Wiring) -> WebhookDelivery:
-    sender = WebhookSender(may_be_private=wiring.options.has_private_webhooks)
-    return WebhookDelivery(
-        DeliveryQueue(wiring.database), sender, clock=wiring.clock, new_id=wiring.new_id
     )
 
 

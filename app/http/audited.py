@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from urllib.parse import urlsplit
 
 from app.access import audit
 from app.access.audit import AuditAction, Detail
@@ -12,7 +11,6 @@ from app.access.creators import Ended
 from app.access.invitations import Invitation
 from app.access.people import Person
 from app.access.projects import Member, Project
-from app.access.webhooks import Webhook
 from app.core.access import Caller
 from app.core.lifecycle import UploadState
 from app.core.upload import Upload
@@ -121,19 +119,6 @@ def audited_end(ctx: RequestContext, project: Project, ended: Mapping[str, int])
         keys=ended["keys"],
         links=ended["links"],
         webhooks=ended["webhooks"],
-    )
-
-
-def audited_webhook(ctx: RequestContext, action: AuditAction, webhook: Webhook) -> None:
-    """Note what was done to a webhook; of its URL only the host, for some URLs are secrets."""
-    audited(
-        ctx,
-        action,
-        f"webhook:{webhook.id}",
-        project=webhook.project_id,
-        host=urlsplit(webhook.url).hostname,
-        events=" ".join(webhook.events),
-        is_paused=webhook.paused_at is not None,
     )
 
 

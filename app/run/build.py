@@ -8,6 +8,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
+from app.access import webhooks
 from app.access.mail import Mail
 from app.access.openid import Joining, OpenIdClient
 from app.access.passwords import MAX_WAITING, Passwords
@@ -18,7 +19,6 @@ from app.access.sessions import SessionRules
 from app.access.signing import OLD_SECRET, Signing
 from app.access.upload_links import LinkLimits, ReservedLimits, UploadLinkRecords
 from app.access.video_expiry import VideoExpiry
-from app.access.webhooks import Outbox
 from app.core.access import Role
 from app.core.lifecycle import UploadState
 from app.db.context import Context
@@ -31,6 +31,7 @@ from app.http.services import Services
 from app.ingest.copy import BodyLimits
 from app.ingest.line import Line, line_in
 from app.ingest.shared_table import NameDigest
+from app.records.upload_changes import Observer
 from app.records.uploads import Listener, UploadRecords, no_listener
 from app.settings import Settings
 from app.storage.base import Durability, durability_in
@@ -150,7 +151,6 @@ def identity_options(settings: Settings) -> IdentityOptions:
             groups=settings.oidc_groups,
             role=Role(settings.oidc_role),
         ),
-        has_private_webhooks=settings.webhook_private,
         mail=Mail(settings.smtp_url, settings.mail_from),
         public_url=settings.link_url,
         session_rules=SessionRules(
@@ -195,10 +195,10 @@ def build_services(
 
     `passwords` are by default as costly to guess as they should be. `now` is this machine's clock.
     """
-    base = _base(settings, on_upload, now)
-    context = Context(database=base.database, clock=now, new_id=_new_id, settings=settings)
+    context = Context(database=database_of(settings), clock=now, new_id=_new_id, settings=settings)
+    base = _base(context, on_upload)
     uploads, chunks, library = _uploads(base), _chunks(base), _library(base)
-    identity = _identity(base, context, passwords or _passwords(settings), uploads)
+    identity = _identity(base, passwords or _passwords(settings), uploads)
     database = base.database
     return Services(
         settings=settings,
@@ -231,10 +231,8 @@ def build_services(
 class _Base:
     """What several services stand on."""
 
-    settings: Settings
-    now: Clock
-    """The clock of this machine; `completion` has that which all nodes share."""
-    database: Database
+    context: Context
+    """With this machine's clock; `completion` has that which all nodes share."""
     records: UploadRecords
     bucket: Bucket | None
     store: LocalStore | BucketStore
@@ -245,27 +243,34 @@ class _Base:
     name_digest: NameDigest | None
     """Makes the digests by which nodes report senders; None on a single machine."""
     counts: MinuteCounts
-    outbox: Outbox
+
+    @property
+    def settings(self) -> Settings:
+        return self.context.settings
+
+    @property
+    def database(self) -> Database:
+        return self.context.database
 
 
-def _base(settings: Settings, on_upload: Listener, now: Clock) -> _Base:
-    database = database_of(settings)
-    links = LinkLimits(UploadLinkRecords(database), now, reserved_limits(settings))
+def _base(context: Context, on_upload: Listener) -> _Base:
+    settings, database = context.settings, context.database
+    links = LinkLimits(UploadLinkRecords(database), context.clock, reserved_limits(settings))
     quotas = ProjectQuotas(database)
     signing = Signing(SharedValues(database), settings.data_dir / OLD_SECRET)
     name_digest = NameDigest(lambda: signing.secret) if database.is_remote else None
     counts = counts_in(settings.data_dir, name_digest)
-    outbox = Outbox(now, _new_id)
     limits = sender_limits(settings, counts)
-    observers = [quotas.observe, links.observe, limits.observe, outbox.on_upload]
+    observers: list[Observer] = [
+        *(quotas.observe, links.observe, limits.observe),
+        partial(webhooks.on_upload, context),
+    ]
     records = UploadRecords(database, _and_wake(Waker(settings.data_dir), on_upload), observers)
-    clock = shared_clock(database, now)
+    clock = shared_clock(database, context.clock)
     bucket = bucket_of(settings)
     store = store_in(bucket, settings, database, clock)
     return _Base(
-        settings=settings,
-        now=now,
-        database=database,
+        context=context,
         records=records,
         bucket=bucket,
         store=store,
@@ -275,7 +280,6 @@ def _base(settings: Settings, on_upload: Listener, now: Clock) -> _Base:
         name_digest=name_digest,
         signing=signing,
         counts=counts,
-        outbox=outbox,
     )
 
 
@@ -407,7 +411,7 @@ def _media(base: _Base) -> MediaServices:
         base.completion.clock,
         threads=settings.threads,
         policy=settings.rendition_policy,
-        observer=base.outbox.on_playback,
+        observer=partial(webhooks.on_playback, base.context),
         bucket=base.bucket,
         spool_bytes=settings.spool_bytes,
     )
@@ -418,11 +422,9 @@ def _passwords(settings: Settings) -> Passwords:
     return Passwords(max_waiting=min(MAX_WAITING, settings.threads // 2))
 
 
-def _identity(
-    base: _Base, context: Context, passwords: Passwords, uploads: UploadService
-) -> IdentityServices:
+def _identity(base: _Base, passwords: Passwords, uploads: UploadService) -> IdentityServices:
     return IdentityServices.build(
-        context,
+        base.context,
         base.signing,
         identity_options(base.settings),
         passwords=passwords,

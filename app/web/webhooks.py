@@ -17,13 +17,12 @@ from flask import (
 )
 from werkzeug import Response as BaseResponse
 
-from app.access.audit import AuditAction
+from app.access import webhooks
 from app.access.webhooks import (
     SUBSCRIBABLE,
     Delivery,
     DeliveryState,
     Webhook,
-    Webhooks,
     check_url,
     parse_events,
 )
@@ -32,7 +31,6 @@ from app.core.errors import InvalidRequest
 from app.core.moments import instant, optional_instant
 from app.core.numbers import parse_digits
 from app.http.access import requires
-from app.http.audited import audited_webhook
 from app.http.bodies import form_fields, json_object, member
 from app.http.context import ViewContext
 from app.http.origins import require_own_page
@@ -51,7 +49,7 @@ DEFAULT_PAGE = 50
 @requires(Action.MANAGE)
 def index(ctx: ViewContext) -> Response:
     """All of them, the oldest first."""
-    found = _webhooks(ctx).of_project(ctx.scope.target())
+    found = webhooks.of_project(ctx)
     return jsonify({"webhooks": [webhook_document(webhook) for webhook in found]})
 
 
@@ -60,13 +58,11 @@ def index(ctx: ViewContext) -> Response:
 def make(ctx: ViewContext) -> tuple[Response, int]:
     """A new webhook, with its secret; without `events` it wants all of them."""
     body = json_object(ctx)
-    webhook = _webhooks(ctx).make(
-        ctx.scope.target(),
+    webhook = webhooks.make(
+        ctx,
         url=member(body, "url", kind=str),
         events=parse_events(body.get("events", list(SUBSCRIBABLE))),
-        created_by=ctx.caller.actor,
     )
-    audited_webhook(ctx, AuditAction.WEBHOOK_MADE, webhook)
     return jsonify({**webhook_document(webhook), "secret": webhook.secret}), 201
 
 
@@ -74,7 +70,7 @@ def make(ctx: ViewContext) -> tuple[Response, int]:
 @requires(Action.MANAGE)
 def show(ctx: ViewContext, webhook_id: str) -> Response:
     """One of them."""
-    return jsonify(webhook_document(_webhooks(ctx).get(ctx.scope.target(), webhook_id)))
+    return jsonify(webhook_document(webhooks.get(ctx, webhook_id)))
 
 
 @api.patch("/<webhook_id>")
@@ -85,14 +81,13 @@ def change(ctx: ViewContext, webhook_id: str) -> Response:
     is_paused = body.get("paused")
     if is_paused is not None and not isinstance(is_paused, bool):
         raise InvalidRequest("The member paused must be true or false.")
-    webhook = _webhooks(ctx).change(
-        ctx.scope.target(),
+    webhook = webhooks.change(
+        ctx,
         webhook_id,
         url=member(body, "url", kind=str, default=None),
         events=parse_events(body["events"]) if "events" in body else None,
         is_paused=is_paused,
     )
-    audited_webhook(ctx, AuditAction.WEBHOOK_CHANGED, webhook)
     return jsonify(webhook_document(webhook))
 
 
@@ -100,8 +95,7 @@ def change(ctx: ViewContext, webhook_id: str) -> Response:
 @requires(Action.MANAGE)
 def remove(ctx: ViewContext, webhook_id: str) -> tuple[str, int]:
     """Forget it, and what was not delivered yet."""
-    removed = _webhooks(ctx).remove(ctx.scope.target(), webhook_id)
-    audited_webhook(ctx, AuditAction.WEBHOOK_REMOVED, removed)
+    webhooks.remove(ctx, webhook_id)
     return "", 204
 
 
@@ -109,17 +103,14 @@ def remove(ctx: ViewContext, webhook_id: str) -> tuple[str, int]:
 @requires(Action.MANAGE)
 def show_secret(ctx: ViewContext, webhook_id: str) -> Response:
     """What its signatures are made with; that somebody looked is noted, so it is no GET."""
-    webhook = _webhooks(ctx).get(ctx.scope.target(), webhook_id)
-    audited_webhook(ctx, AuditAction.WEBHOOK_SECRET_SHOWN, webhook)
-    return jsonify({"secret": webhook.secret})
+    return jsonify({"secret": webhooks.show_secret(ctx, webhook_id).secret})
 
 
 @api.post("/<webhook_id>/secret/renew")
 @requires(Action.MANAGE)
 def renew_secret(ctx: ViewContext, webhook_id: str) -> Response:
     """Make another secret; the old one signs too for a day."""
-    webhook = _webhooks(ctx).renew_secret(ctx.scope.target(), webhook_id)
-    audited_webhook(ctx, AuditAction.WEBHOOK_SECRET_RENEWED, webhook)
+    webhook = webhooks.renew_secret(ctx, webhook_id)
     return jsonify(
         {
             "secret": webhook.secret,
@@ -132,7 +123,7 @@ def renew_secret(ctx: ViewContext, webhook_id: str) -> Response:
 @requires(Action.MANAGE)
 def test(ctx: ViewContext, webhook_id: str) -> tuple[Response, int]:
     """Have a test event sent to it."""
-    delivery = _webhooks(ctx).test(ctx.scope.target(), webhook_id)
+    delivery = webhooks.send_test(ctx, webhook_id)
     return jsonify(delivery_document(delivery)), 202
 
 
@@ -143,8 +134,8 @@ def deliveries(ctx: ViewContext, webhook_id: str) -> Response:
     limit = parse_digits(request.args.get("limit", str(DEFAULT_PAGE)))
     if limit is None:
         raise InvalidRequest("The limit must be a whole number.")
-    webhook = _webhooks(ctx).get(ctx.scope.target(), webhook_id)
-    page = _webhooks(ctx).deliveries(webhook, limit=limit, cursor=request.args.get("cursor"))
+    webhook = webhooks.get(ctx, webhook_id)
+    page = webhooks.deliveries(ctx, webhook, limit=limit, cursor=request.args.get("cursor"))
     found = [delivery_document(delivery) for delivery in page.deliveries]
     return jsonify({"deliveries": found, "next": page.next_cursor})
 
@@ -153,10 +144,7 @@ def deliveries(ctx: ViewContext, webhook_id: str) -> Response:
 @requires(Action.MANAGE)
 def send_again(ctx: ViewContext, webhook_id: str, delivery_id: str) -> tuple[Response, int]:
     """Send one event again."""
-    project = ctx.scope.target()
-    return jsonify(
-        delivery_document(_webhooks(ctx).send_again(project, webhook_id, delivery_id))
-    ), 202
+    return jsonify(delivery_document(webhooks.send_again(ctx, webhook_id, delivery_id))), 202
 
 
 def webhook_document(webhook: Webhook) -> dict[str, Any]:
@@ -186,10 +174,6 @@ def delivery_document(delivery: Delivery) -> dict[str, Any]:
         "next_attempt": instant(delivery.due_at) if is_waiting else None,
         "delivered": optional_instant(delivery.delivered_at),
     }
-
-
-def _webhooks(ctx: ViewContext) -> Webhooks:
-    return ctx.services.identity.webhooks
 
 
 # ---- pages ---------------------------------------------------------------------------------------
@@ -222,15 +206,13 @@ def make_page(ctx: ViewContext) -> BaseResponse:
     if problems:
         return make_response(_index(ctx, fields, problems), 400)
     try:
-        webhook = _webhooks(ctx).make(
-            ctx.scope.target(),
+        webhook = webhooks.make(
+            ctx,
             url=fields["url"].strip(),
             events=parse_events(_ticked(fields)),
-            created_by=ctx.caller.actor,
         )
     except InvalidRequest as error:
         return make_response(_index(ctx, fields, {"url": str(error)}), 400)
-    audited_webhook(ctx, AuditAction.WEBHOOK_MADE, webhook)
     return _page(ctx, webhook, secret=webhook.secret)
 
 
@@ -238,15 +220,14 @@ def make_page(ctx: ViewContext) -> BaseResponse:
 @requires(Action.MANAGE)
 def show_page(ctx: ViewContext, webhook_id: str) -> BaseResponse:
     """One webhook with what was delivered to it."""
-    return _page(ctx, _webhook(ctx, webhook_id))
+    return _page(ctx, webhooks.get(ctx, webhook_id))
 
 
 @pages.post("/<webhook_id>/secret", endpoint="show_secret")
 @requires(Action.MANAGE)
 def show_secret_page(ctx: ViewContext, webhook_id: str) -> BaseResponse:
     """The same page with the secret."""
-    webhook = _webhook(ctx, webhook_id)
-    audited_webhook(ctx, AuditAction.WEBHOOK_SECRET_SHOWN, webhook)
+    webhook = webhooks.show_secret(ctx, webhook_id)
     return _page(ctx, webhook, secret=webhook.secret)
 
 
@@ -254,8 +235,7 @@ def show_secret_page(ctx: ViewContext, webhook_id: str) -> BaseResponse:
 @requires(Action.MANAGE)
 def renew_secret_page(ctx: ViewContext, webhook_id: str) -> BaseResponse:
     """Make another secret, which the page then offers to show: a reload must not make a third."""
-    webhook = _webhooks(ctx).renew_secret(ctx.scope.target(), webhook_id)
-    audited_webhook(ctx, AuditAction.WEBHOOK_SECRET_RENEWED, webhook)
+    webhooks.renew_secret(ctx, webhook_id)
     return _back_to(webhook_id)
 
 
@@ -264,8 +244,7 @@ def renew_secret_page(ctx: ViewContext, webhook_id: str) -> BaseResponse:
 def pause(ctx: ViewContext, webhook_id: str) -> BaseResponse:
     """Pause it, or let it go on."""
     is_paused = form_fields(ctx).get("paused") == CHOSEN
-    changed = _webhooks(ctx).change(ctx.scope.target(), webhook_id, is_paused=is_paused)
-    audited_webhook(ctx, AuditAction.WEBHOOK_CHANGED, changed)
+    webhooks.change(ctx, webhook_id, is_paused=is_paused)
     return _back_to(webhook_id)
 
 
@@ -273,8 +252,7 @@ def pause(ctx: ViewContext, webhook_id: str) -> BaseResponse:
 @requires(Action.MANAGE)
 def remove_page(ctx: ViewContext, webhook_id: str) -> BaseResponse:
     """Forget it."""
-    removed = _webhooks(ctx).remove(ctx.scope.target(), webhook_id)
-    audited_webhook(ctx, AuditAction.WEBHOOK_REMOVED, removed)
+    webhooks.remove(ctx, webhook_id)
     return redirect(url_for("webhooks.index"), 303)
 
 
@@ -282,7 +260,7 @@ def remove_page(ctx: ViewContext, webhook_id: str) -> BaseResponse:
 @requires(Action.MANAGE)
 def test_page(ctx: ViewContext, webhook_id: str) -> BaseResponse:
     """Have a test event sent."""
-    _webhooks(ctx).test(ctx.scope.target(), webhook_id)
+    webhooks.send_test(ctx, webhook_id)
     return _back_to(webhook_id)
 
 
@@ -290,14 +268,14 @@ def test_page(ctx: ViewContext, webhook_id: str) -> BaseResponse:
 @requires(Action.MANAGE)
 def send_again_page(ctx: ViewContext, webhook_id: str, delivery_id: str) -> BaseResponse:
     """Send an event again."""
-    _webhooks(ctx).send_again(ctx.scope.target(), webhook_id, delivery_id)
+    webhooks.send_again(ctx, webhook_id, delivery_id)
     return _back_to(webhook_id)
 
 
 def _index(ctx: ViewContext, fields: dict[str, str], problems: dict[str, str]) -> str:
     return render_template(
         "webhooks/list.html",
-        webhooks=_webhooks(ctx).of_project(ctx.scope.target()),
+        webhooks=webhooks.of_project(ctx),
         events=SUBSCRIBABLE,
         fields=fields,
         problems=problems,
@@ -305,7 +283,8 @@ def _index(ctx: ViewContext, fields: dict[str, str], problems: dict[str, str]) -
 
 
 def _page(ctx: ViewContext, webhook: Webhook, secret: str | None = None) -> BaseResponse:
-    page = _webhooks(ctx).deliveries(webhook, limit=PAGE_SIZE, cursor=request.args.get("cursor"))
+    cursor = request.args.get("cursor")
+    page = webhooks.deliveries(ctx, webhook, limit=PAGE_SIZE, cursor=cursor)
     text = render_template(
         "webhooks/one.html",
         webhook=webhook,
@@ -335,7 +314,3 @@ def _ticked(fields: dict[str, str]) -> list[str]:
 
 def _back_to(webhook_id: str) -> BaseResponse:
     return redirect(url_for("webhooks.show", webhook_id=webhook_id), 303)
-
-
-def _webhook(ctx: ViewContext, webhook_id: str) -> Webhook:
-    return _webhooks(ctx).get(ctx.scope.target(), webhook_id)

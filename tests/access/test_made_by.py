@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 from flask.testing import FlaskClient
 
-from app.access import audit
+from app.access import audit, webhooks
 from app.access.audit import AuditAction, AuditFilter
 from app.access.invitations import InvitationRecords
 from app.access.link_visitors import Knock
@@ -21,6 +21,7 @@ from app.access.webhooks import SUBSCRIBABLE
 from app.core.access import Role
 from app.core.errors import LinkClosed, NotAllowed
 from tests.access.accounts import bearer
+from tests.acting import acting
 from tests.site import HTML, OTHER_PASSWORD, Site
 
 
@@ -142,9 +143,8 @@ def test_keys_and_links_end_with_the_membership_of_their_maker_and_webhooks_stay
     assert caller is not None
     made = [make_links(site, here, by) for by in (maker, caller.sender)]
     elsewhere, of_other = make_links(site, there, maker), make_links(site, here, other)
-    identity.webhooks.make(
-        here, url="https://hooks.example/", events=SUBSCRIBABLE, created_by=maker
-    )
+    ctx = acting(site.services.context, here, by=ann.id)
+    webhooks.make(ctx, url="https://hooks.example/", events=SUBSCRIBABLE)
     _, ended = identity.projects.remove_member(here, ann.id)
     assert (ended.keys_revoked, ended.links_closed, ended.webhooks_kept) == (1, 4, 1)
     assert [are_open(site, codes) for codes in (*made, elsewhere, of_other)] == [
@@ -152,7 +152,7 @@ def test_keys_and_links_end_with_the_membership_of_their_maker_and_webhooks_stay
         *(True, True),
     ]
     assert [role_with(site, key) for key in keys] == [None, Role.EDITOR]
-    assert len(identity.webhooks.of_project(here)) == 1
+    assert len(webhooks.of_project(ctx)) == 1
 
 
 def test_whoever_is_blocked_leaves_nothing_that_works(site: Site) -> None:

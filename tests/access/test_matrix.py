@@ -18,6 +18,7 @@ from flask.testing import FlaskClient
 from sqlalchemy import select
 from werkzeug.routing import Rule
 
+from app.access import webhooks
 from app.access.people import Person
 from app.core.access import (
     FIRST_PROJECT,
@@ -31,6 +32,7 @@ from app.core.access import (
 )
 from app.db.tables import projects
 from app.http.access import MissingRule, rules_of
+from tests.acting import acting
 from tests.site import BY_SOMEBODY, Site
 
 STRANGER = "192.0.2.1"
@@ -115,7 +117,7 @@ def new_webhook(site: Site, _rule: Rule, _sender: str) -> str:
 
 def new_delivery(site: Site, _rule: Rule, _sender: str) -> str:
     """The id of what was sent to it."""
-    return site.identity.webhooks.test(FIRST_PROJECT, site.webhook()).id
+    return webhooks.send_test(acting(site.services.context, FIRST_PROJECT), site.webhook()).id
 
 
 THINGS: Mapping[str, Make] = {

@@ -13,6 +13,7 @@ import pytest
 from pyotp import TOTP
 from sqlalchemy import select
 
+from app.access import webhooks
 from app.access.attempts import AttemptRecords
 from app.access.invitations import Invitation, InvitationRecords, Purpose
 from app.access.keys import ApiKey, KeyRecords
@@ -22,8 +23,8 @@ from app.access.projects import ProjectRecords
 from app.access.second_factor import RECOVERY_CODES, SecondFactors
 from app.access.sessions import Session, SessionRecords
 from app.access.upload_links import UploadLink, UploadLinkRecords, keep_name
-from app.access.webhook_delivery import LEASE
-from app.access.webhooks import SUBSCRIBABLE, Claim, Outbox, Webhook, WebhookRecords
+from app.access.webhook_delivery import LEASE, Claim
+from app.access.webhooks import MAX_WEBHOOKS, SUBSCRIBABLE, Webhook
 from app.core.access import FIRST_PROJECT, Role
 from app.core.errors import (
     EntryNotFound,
@@ -39,7 +40,7 @@ from app.core.errors import (
 from app.core.upload import Upload
 from app.db.engine import Database
 from app.db.tables import link_senders
-from tests.access.webhook_world import WebhookWorld
+from tests.access.webhook_world import URL, WebhookWorld
 from tests.access.world import World
 from tests.postgresql import ON_BOTH_DATABASES
 
@@ -247,7 +248,7 @@ def test_a_webhook_that_is_removed_keeps_no_upload_from_completion(database: Dat
     world = WebhookWorld(database)
     for _ in range(ROUNDS):
         webhook = world.webhook()
-        remove = partial(world.webhooks.remove, FIRST_PROJECT, webhook.id)
+        remove = partial(webhooks.remove, world.acting(), webhook.id)
         completed, _ = at_once(world.video, remove)
         assert isinstance(completed, Upload)
 
@@ -293,21 +294,10 @@ def test_who_joins_in_two_ways_at_once_does_so_once(world: World) -> None:
 
 def test_a_project_has_no_more_webhooks_than_it_may(database: Database) -> None:
     world = WebhookWorld(database)
-    records = WebhookRecords(database, Outbox(lambda: world.now, world.new_id))
-    hooks = [
-        Webhook(
-            id=world.new_id(),
-            project_id=FIRST_PROJECT,
-            url="",
-            secret="",
-            events=SUBSCRIBABLE,
-            created_by="",
-            created_at=world.now,
-        )
-        for _ in range(8)
-    ]
-    added = at_once(*[partial(records.add, each, most=3) for each in hooks])
-    assert sorted(map(bool, added)) == [False] * 5 + [True] * 3
+    make = partial(webhooks.make, world.acting(), url=URL, events=SUBSCRIBABLE)
+    made = at_once(*[make for _ in range(MAX_WEBHOOKS + 5)])
+    assert kinds(made) == {Webhook, InvalidRequest}
+    assert len(webhooks.of_project(world.acting())) == MAX_WEBHOOKS
 
 
 def test_a_person_has_no_more_passkeys_than_they_may(world: World) -> None:

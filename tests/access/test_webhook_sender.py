@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from standardwebhooks import Webhook as Verifier
 
+from app.access import webhooks
 from app.access.webhook_delivery import (
     LEASE,
     MAX_AT_ONCE,
@@ -54,21 +55,15 @@ def world(database: Database) -> WebhookWorld:
 
 @pytest.fixture
 def delivery(world: WebhookWorld) -> Iterator[WebhookDelivery]:
-    delivery = WebhookDelivery(
-        world.queue,
-        WebhookSender(may_be_private=True),
-        clock=lambda: world.now,
-        new_id=world.new_id,
-    )
+    delivery = WebhookDelivery(world.context, WebhookSender(may_be_private=True))
     yield delivery
     # Otherwise its threads would find the next test's events: their ids are the same.
     wait_until(lambda: not delivery._slots._taken, "its threads have ended")
 
 
 def made(world: WebhookWorld, receiver: Receiver, project: str = FIRST_PROJECT) -> Webhook:
-    return world.webhooks.make(
-        project, url=receiver.url, events=[EventType.UPLOAD_COMPLETED], created_by="person:1"
-    )
+    events = [EventType.UPLOAD_COMPLETED]
+    return webhooks.make(world.acting(project), url=receiver.url, events=events)
 
 
 def local_sender(seconds: float = 60) -> WebhookSender:
@@ -105,7 +100,7 @@ def test_after_a_change_of_the_secret_both_verify_for_a_day(
     world: WebhookWorld, receiver: Receiver, delivery: WebhookDelivery
 ) -> None:
     webhook = made(world, receiver)
-    changed = world.webhooks.renew_secret(webhook.project_id, webhook.id)
+    changed = webhooks.renew_secret(world.acting(webhook.project_id), webhook.id)
     world.video()
     assert delivery.deliver_next(webhook.id)
     (request,) = receiver.received
@@ -249,7 +244,7 @@ def test_the_slow_receivers_of_a_project_hold_up_no_other_project(
             made(world, slow_receiver)
         other = made(world, receiver, world.project())
         world.video()
-        world.webhooks.test(other.project_id, other.id)
+        webhooks.send_test(world.acting(other.project_id), other.id)
         delivery.deliver_due()
         wait_until(lambda: receiver.received, "the other project's receiver has its event")
         wait_until(
@@ -262,16 +257,19 @@ def test_the_slow_receivers_of_a_project_hold_up_no_other_project(
 SEND_ONE = """
 import sys
 from datetime import UTC, datetime
-from app.access.webhook_delivery import WebhookDelivery
-from app.access.webhook_delivery import WebhookSender
+from app.access.webhook_delivery import WebhookDelivery, WebhookSender
+from app.db.context import Context
 from app.db.engine import Database
-from app.access.webhooks import DeliveryQueue
+from app.settings import Settings
 
-queue = DeliveryQueue(Database(sys.argv[1], synced=False))
-sender = WebhookSender(may_be_private=True, timeout_seconds=60)
-delivery = WebhookDelivery(
-    queue, sender, clock=lambda: datetime.fromisoformat(sys.argv[3]), new_id=lambda: "e" * 32
+context = Context(
+    database=Database(sys.argv[1], synced=False),
+    clock=lambda: datetime.fromisoformat(sys.argv[3]),
+    new_id=lambda: "e" * 32,
+    settings=Settings(),
 )
+sender = WebhookSender(may_be_private=True, timeout_seconds=60)
+delivery = WebhookDelivery(context, sender)
 delivery.deliver_next(sys.argv[2])
 """
 

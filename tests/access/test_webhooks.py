@@ -11,16 +11,15 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from app.access.webhook_delivery import LEASE
+from app.access import webhooks
+from app.access.webhook_delivery import LEASE, Claim
 from app.access.webhooks import (
     BATCH,
     KEPT,
     MAX_WEBHOOKS,
     PAUSES,
-    Claim,
     DeliveryState,
     EventType,
-    Outbox,
 )
 from app.core.access import FIRST_PROJECT
 from app.core.errors import EntryNotFound, InvalidRequest
@@ -108,8 +107,8 @@ def test_a_change_that_is_rolled_back_leaves_no_event(world: WebhookWorld) -> No
         if after is not None and after.state is UploadState.COMPLETE:
             raise RuntimeError("refused after the outbox had written")
 
-    outbox = Outbox(lambda: NOW, world.new_id)
-    records = UploadRecords(world.database, observers=[outbox.on_upload, refuse])
+    on_upload = partial(webhooks.on_upload, world.context)
+    records = UploadRecords(world.database, observers=[on_upload, refuse])
     verifying = replace(new_upload(), owner=FIRST_PROJECT, state=UploadState.VERIFYING)
     upload, _ = records.add(verifying)
     with pytest.raises(RuntimeError):
@@ -199,16 +198,16 @@ def test_what_a_dead_sender_had_is_sent_again_and_it_notes_nothing(
 
 def test_a_paused_webhook_gets_its_events_later(world: WebhookWorld) -> None:
     webhook = world.webhook()
-    world.webhooks.change(FIRST_PROJECT, webhook.id, is_paused=True)
+    webhooks.change(world.acting(), webhook.id, is_paused=True)
     world.video()
     assert world.claim(webhook) is None
-    world.webhooks.change(FIRST_PROJECT, webhook.id, is_paused=False)
+    webhooks.change(world.acting(), webhook.id, is_paused=False)
     assert about(world.claimed(webhook))["type"] == "upload.completed"
 
 
 def test_a_change_writes_nothing_but_what_it_names(world: WebhookWorld) -> None:
     webhook = world.webhook(EventType.VIDEO_READY)
-    change = partial(world.webhooks.change, FIRST_PROJECT, webhook.id)
+    change = partial(webhooks.change, world.acting(), webhook.id)
     assert change() == webhook
     paused = replace(webhook, paused_at=world.now)
     assert change(is_paused=True) == paused
@@ -223,20 +222,20 @@ def test_a_delivery_is_sent_again_from_the_start(world: WebhookWorld) -> None:
     webhook = world.webhook()
     world.video()
     first = world.claimed(webhook)
-    being_sent = world.webhooks.send_again(FIRST_PROJECT, webhook.id, first.delivery_id)
+    being_sent = webhooks.send_again(world.acting(), webhook.id, first.delivery_id)
     assert being_sent.state is DeliveryState.SENDING
     world.succeed(first)
     assert world.claim(webhook) is None
-    world.webhooks.send_again(FIRST_PROJECT, webhook.id, first.delivery_id)
+    webhooks.send_again(world.acting(), webhook.id, first.delivery_id)
     again = world.claimed(webhook)
     assert (again.event_id, again.attempts) == (first.event_id, 1)
     with pytest.raises(EntryNotFound):
-        world.webhooks.send_again(FIRST_PROJECT, webhook.id, "f" * 32)
+        webhooks.send_again(world.acting(), webhook.id, "f" * 32)
 
 
 def test_a_test_goes_to_one_webhook_alone(world: WebhookWorld) -> None:
     tested, other = world.webhook(), world.webhook()
-    delivery = world.webhooks.test(FIRST_PROJECT, tested.id)
+    delivery = webhooks.send_test(world.acting(), tested.id)
     assert (delivery.type, delivery.state) == (EventType.TEST, DeliveryState.WAITING)
     assert about(world.claimed(tested))["type"] == "webhook.test"
     assert world.told(other) == []
@@ -245,10 +244,10 @@ def test_a_test_goes_to_one_webhook_alone(world: WebhookWorld) -> None:
 def test_webhooks_of_another_project_are_unknown(world: WebhookWorld) -> None:
     webhook = world.webhook()
     for refused in (
-        lambda: world.webhooks.get("other", webhook.id),
-        lambda: world.webhooks.change("other", webhook.id, is_paused=True),
-        lambda: world.webhooks.remove("other", webhook.id),
-        lambda: world.webhooks.test("other", webhook.id),
+        lambda: webhooks.get(world.acting("other"), webhook.id),
+        lambda: webhooks.change(world.acting("other"), webhook.id, is_paused=True),
+        lambda: webhooks.remove(world.acting("other"), webhook.id),
+        lambda: webhooks.send_test(world.acting("other"), webhook.id),
     ):
         with pytest.raises(EntryNotFound):
             refused()
@@ -258,8 +257,8 @@ def test_a_removed_webhook_takes_its_deliveries_along(world: WebhookWorld) -> No
     webhook = world.webhook()
     world.video()
     held = world.claimed(webhook)
-    world.webhooks.remove(FIRST_PROJECT, webhook.id)
-    assert world.webhooks.of_project(FIRST_PROJECT) == []
+    webhooks.remove(world.acting(), webhook.id)
+    assert webhooks.of_project(world.acting()) == []
     assert world.deliveries(webhook) == []
     assert not world.queue.note_delivered(held, world.now, 200)
 
@@ -272,15 +271,15 @@ def test_a_project_has_a_limited_number_and_no_private_addresses(world: WebhookW
         world.webhook()
     for host in ("127.0.0.1", "[::ffff:10.0.0.1]", "169.254.169.254"):
         with pytest.raises(InvalidRequest):
-            world.webhooks.change(FIRST_PROJECT, webhook.id, url=f"http://{host}/")
+            webhooks.change(world.acting(), webhook.id, url=f"http://{host}/")
 
 
 def test_pages_of_deliveries_follow_each_other(world: WebhookWorld) -> None:
     webhook = world.webhook()
     for _ in range(5):
         world.video()
-    page = world.webhooks.deliveries(webhook, limit=3)
-    rest = world.webhooks.deliveries(webhook, limit=3, cursor=page.next_cursor)
+    page = webhooks.deliveries(world.context, webhook, limit=3)
+    rest = webhooks.deliveries(world.context, webhook, limit=3, cursor=page.next_cursor)
     numbers = [each.number for each in [*page.deliveries, *rest.deliveries]]
     assert numbers == sorted(numbers, reverse=True)
     assert (len(numbers), rest.next_cursor) == (5, None)
@@ -289,9 +288,9 @@ def test_pages_of_deliveries_follow_each_other(world: WebhookWorld) -> None:
 def test_old_events_are_removed_in_batches_with_their_deliveries(world: WebhookWorld) -> None:
     webhook = world.webhook()
     for _ in range(BATCH + 1):
-        world.webhooks.test(FIRST_PROJECT, webhook.id)
+        webhooks.send_test(world.acting(), webhook.id)
     world.now += KEPT - SECOND
     world.video()
     world.now += 2 * SECOND
-    world.webhooks.remove_old()
+    webhooks.remove_old(world.context)
     assert world.told(webhook) == ["upload.completed"]

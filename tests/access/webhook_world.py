@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
+from functools import partial
 from itertools import count
 
+from app.access import webhooks
 from app.access.projects import Project, ProjectRecords
-from app.access.webhook_delivery import LEASE
-from app.access.webhooks import (
-    SUBSCRIBABLE,
-    Claim,
-    Delivery,
-    DeliveryQueue,
-    EventType,
-    Outbox,
-    Webhook,
-    WebhookRecords,
-    Webhooks,
-)
+from app.access.webhook_delivery import LEASE, Claim, DeliveryQueue
+from app.access.webhooks import SUBSCRIBABLE, Delivery, EventType, Webhook
 from app.core.access import FIRST_PROJECT
 from app.core.lifecycle import UploadState
 from app.core.upload import Upload
+from app.db.context import Context, RequestContext
 from app.db.engine import Database
 from app.records.uploads import UploadRecords
+from app.settings import Settings
 from app.video.serve.rows import MediaRecords
+from tests.acting import acting
 from tests.records.making import NOW, new_upload
 
 URL = "https://hooks.example/"
@@ -37,28 +31,25 @@ class WebhookWorld:
         self.database, self.now = database, NOW
         numbers = count(1)
 
-        def clock() -> datetime:
-            return self.now
-
-        def new_id() -> str:
-            return f"{next(numbers):032x}"
-
-        self.new_id = new_id
-        outbox = Outbox(clock, new_id)
-        self.uploads = UploadRecords(database, observers=[outbox.on_upload])
-        self.media = MediaRecords(database, outbox.on_playback)
-        self.queue = DeliveryQueue(database)
-        self.webhooks = Webhooks(
-            WebhookRecords(database, outbox),
-            self.queue,
-            may_be_private=may_be_private,
-            clock=clock,
-            new_id=new_id,
+        settings = Settings(webhook_private=may_be_private)
+        self.context = Context(
+            database=database,
+            clock=lambda: self.now,
+            new_id=lambda: f"{next(numbers):032x}",
+            settings=settings,
         )
+        self.new_id = self.context.new_id
+        on_upload = partial(webhooks.on_upload, self.context)
+        self.uploads = UploadRecords(database, observers=[on_upload])
+        self.media = MediaRecords(database, partial(webhooks.on_playback, self.context))
+        self.queue = DeliveryQueue(database)
+
+    def acting(self, project: str = FIRST_PROJECT) -> RequestContext:
+        """The context of somebody who manages the project."""
+        return acting(self.context, project)
 
     def webhook(self, *events: EventType) -> Webhook:
-        wanted = events or SUBSCRIBABLE
-        return self.webhooks.make(FIRST_PROJECT, url=URL, events=wanted, created_by="person:1")
+        return webhooks.make(self.acting(), url=URL, events=events or SUBSCRIBABLE)
 
     def project(self) -> str:
         """The id of a new project."""
@@ -89,7 +80,7 @@ class WebhookWorld:
         assert self.queue.note_delivered(claim, self.now, 200)
 
     def deliveries(self, webhook: Webhook) -> list[Delivery]:
-        return self.webhooks.deliveries(webhook).deliveries
+        return webhooks.deliveries(self.context, webhook).deliveries
 
     def told(self, webhook: Webhook) -> list[str]:
         return [delivery.type.value for delivery in reversed(self.deliveries(webhook))]

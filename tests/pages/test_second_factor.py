@@ -14,7 +14,7 @@ import pyotp
 import pytest
 from werkzeug.test import TestResponse
 
-from app.access import audit
+from app.access import audit, webhooks
 from app.access.audit import AuditAction, AuditFilter
 from app.access.passkey_records import Passkey, PasskeyRecords
 from app.access.people import Person
@@ -24,6 +24,7 @@ from app.core.errors import SecondFactorMissing
 from app.http.access import rules_of
 from tests.access.test_mail import new_box
 from tests.access.world import GOOD_PASSWORD
+from tests.acting import acting
 from tests.site import OTHER_PASSWORD, Browser, Site, new_site
 from tests.waiting import wait_until
 
@@ -459,5 +460,5 @@ def test_a_webhook_is_signed_with_both_secrets_for_a_day(site: Site) -> None:
     assert new["secret"] != old
     assert new["old_secret_until"]
     assert manager.post(url).get_json()["secret"] == new["secret"]
-    webhook = site.identity.webhooks.get(FIRST_PROJECT, site.webhook())
+    webhook = webhooks.get(acting(site.services.context, FIRST_PROJECT), site.webhook())
     assert webhook.old_secret == old

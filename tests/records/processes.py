@@ -7,7 +7,7 @@ from datetime import timedelta
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
-from app.access.webhooks import DeliveryQueue
+from app.access.webhook_delivery import DeliveryQueue
 from app.core.jobs import Lane
 from app.core.ranges import ByteRange
 from app.core.upload import UploadId

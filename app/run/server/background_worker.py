@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 
-from app.access import audit
+from app.access import audit, webhooks
 from app.db.nodes import Leases
 from app.db.waking import after_changes
 from app.http.services import Services
@@ -77,7 +77,7 @@ def forget(services: Services) -> None:
     leases, identity = Leases(services.database), services.identity
     if leases.take("forgetting", FORGETTING_SECONDS):
         attempt(partial(audit.remove_old, services.context))
-        attempt(identity.webhooks.remove_old)
+        attempt(partial(webhooks.remove_old, services.context))
         attempt(identity.password_checks.remove_old)
         attempt(identity.invitations.remove_old)
         attempt(leases.remove_old)
