@@ -6,8 +6,14 @@ from app.core.access import Caller, CallerKind, Role, Scope
 from app.db.context import Context, RequestContext
 
 
-def acting(context: Context, project: str, *, by: str = "1" * 32) -> RequestContext:
-    """The context of a person who manages the project; `by` is the person's id."""
-    roles = {project: Role.MANAGER}
-    caller = Caller(kind=CallerKind.PERSON, id=by, name="Ann", project=project, roles=roles)
+def acting(context: Context, project: str, *, by: str = "") -> RequestContext:
+    """The context of who manages the project: "person:ID", "key:ID" or, if empty, the operator."""
+    kind, _, maker = by.rpartition(":")
+    caller = Caller(
+        kind=CallerKind(kind or "local"),
+        id=maker,
+        name="Ann",
+        project=project,
+        roles={project: Role.MANAGER},
+    )
     return context.acting(caller, scope=Scope(project))

@@ -17,7 +17,7 @@ from werkzeug.test import TestResponse
 
 from app.access import webhooks
 from app.access.callers import Callers
-from app.access.keys import ApiKeys, KeyRecords
+from app.access.keys import ApiKeys
 from app.access.passwords import Passwords
 from app.access.people import Person
 from app.access.projects import ProjectRecords
@@ -122,7 +122,7 @@ class Site:
         """The id of a new key, and the headers of requests with it."""
         expires_at = None if lifetime is None else datetime.now(UTC) + lifetime
         key, secret = self.identity.keys.make(
-            project, name=role, role=role, created_by="", expires_at=expires_at
+            acting(self.services.context, project), name=role, role=role, expires_at=expires_at
         )
         return key.id, bearer(secret)
 
@@ -143,7 +143,7 @@ class Site:
             "new_id": lambda: token_hex(16),
             "recent_seconds": 3600,
         }
-        keys = ApiKeys(KeyRecords(self.services.database), **new)
+        keys = ApiKeys(self.services.context, recent_seconds=3600)
         sessions = Sessions(SessionRecords(self.services.database), **new)
         links = (self.identity.share_links, self.identity.link_visitors)
         callers = Callers(keys, sessions, *links, is_open=False)

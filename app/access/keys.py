@@ -5,21 +5,22 @@ from __future__ import annotations
 import hashlib
 import secrets
 import string
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 from zlib import crc32
 
 from sqlalchemy import Connection, Row, case, func, insert, null, or_, select, update
 
+from app.access import audit
+from app.access.audit import AuditAction
 from app.access.creators import BY_KEY, BY_PERSON, Ended, end_made_with, require_role
 from app.access.recent import RECENT_SECONDS, Recent
 from app.core.access import Caller, CallerKind, Role, lower_of
 from app.core.errors import EntryNotFound, UploadError
 from app.core.names import clean_name
-from app.db.engine import Database
+from app.db.context import Context, RequestContext
 from app.db.tables import api_keys, members, people
 
 # ---- the form of a key ---------------------------------------------------------------------------
@@ -80,9 +81,6 @@ def _in_base_62(number: int, width: int) -> str:
 
 # ---- rows ----------------------------------------------------------------------------------------
 
-# The records of API keys.
-
-
 USE_NOTED_EVERY = timedelta(minutes=1)
 
 
@@ -112,62 +110,6 @@ class ApiKey:
         """Whether it was neither revoked nor has expired, and its maker has a role."""
         is_valid = self.revoked_at is None and self.role is not None
         return is_valid and (self.expires_at is None or now < self.expires_at)
-
-
-class KeyRecords:
-    """Every call is one transaction."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def add(self, key: ApiKey) -> ApiKey:
-        """Store a new key of a person or of another key, which it does not outlive; as stored.
-
-        Raises `NotAllowed` if its maker has no role in the project any more.
-        """
-        with self._database.write() as connection:
-            require_role(connection, key.created_by, key.project_id)
-            key = _with_maker(connection, key)
-            values = {column.name: getattr(key, column.name) for column in api_keys.columns}
-            connection.execute(insert(api_keys).values(values))
-        return key
-
-    def find(self, digest: str) -> ApiKey | None:
-        """The key with that digest, whether or not it still works."""
-        with self._database.read() as connection:
-            row = connection.execute(_KEYS.where(api_keys.c.digest == digest)).first()
-        return None if row is None else _from_row(row)
-
-    def of_project(self, project_id: str) -> list[ApiKey]:
-        """All keys of a project, the newest first."""
-        query = _KEYS.where(api_keys.c.project_id == project_id).order_by(
-            api_keys.c.created_at.desc(), api_keys.c.id
-        )
-        with self._database.read() as connection:
-            return [_from_row(row) for row in connection.execute(query)]
-
-    def revoke(self, project_id: str, key_id: str, now: datetime) -> Ended | None:
-        """Note that a key works no longer, nor the keys, links and invitations made with it.
-
-        Returns how many of them have ended; None if the project has no such key that worked.
-        """
-        change = update(api_keys).where(
-            api_keys.c.id == key_id,
-            api_keys.c.project_id == project_id,
-            api_keys.c.revoked_at.is_(None),
-        )
-        with self._database.write() as connection:
-            if connection.execute(change.values(revoked_at=now)).rowcount != 1:
-                return None
-            return end_made_with(connection, key_id, now)
-
-    def note_use(self, key_id: str, now: datetime) -> None:
-        """Note that the key was used, unless that was noted a moment ago."""
-        used_at = api_keys.c.used_at
-        is_old = or_(used_at.is_(None), used_at < now - USE_NOTED_EVERY)
-        change = update(api_keys).where(api_keys.c.id == key_id, is_old).values(used_at=now)
-        with self._database.write() as connection:
-            connection.execute(change)
 
 
 _MAKER_ROLE = case(
@@ -200,7 +142,7 @@ def _with_maker(connection: Connection, key: ApiKey) -> ApiKey:
     )
 
 
-def _from_row(row: Row[Any]) -> ApiKey:
+def _key(row: Row[Any]) -> ApiKey:
     values = dict(row._mapping)
     given, most = Role(values["role"]), values.pop("maker_role")
     if not row.created_by.startswith(BY_PERSON):
@@ -212,63 +154,71 @@ def _from_row(row: Row[Any]) -> ApiKey:
 
 
 class ApiKeys:
-    """What managers do with keys, and whom a key stands for."""
+    """What managers do with keys, and whom a key stands for; remembers the latter for a moment."""
 
-    def __init__(
-        self,
-        records: KeyRecords,
-        *,
-        clock: Callable[[], datetime],
-        new_id: Callable[[], str],
-        recent_seconds: float = RECENT_SECONDS,
-    ) -> None:
-        self._records = records
-        self._clock = clock
-        self._new_id = new_id
+    def __init__(self, ctx: Context, *, recent_seconds: float = RECENT_SECONDS) -> None:
+        self._ctx = ctx
         self._recent = Recent(self._look_up, seconds=recent_seconds)
 
     def make(
-        self,
-        project_id: str,
-        *,
-        name: str,
-        role: Role,
-        created_by: str,
-        expires_at: datetime | None = None,
+        self, ctx: RequestContext, *, name: str, role: Role, expires_at: datetime | None = None
     ) -> tuple[ApiKey, str]:
-        """A new key: what is stored of it, and the key itself, which nobody can see again.
+        """A new key: what is stored of it, and the key itself, which cannot be shown again.
 
         It never does more than the person who made it may do at that time, or who made the key
-        with which it was made, and does not outlive that key. Raises `InvalidField` for a bad name.
+        with which it was made, and does not outlive that key. Raises `InvalidField` for a bad name,
+        and `NotAllowed` if its maker has no role in the project any more.
         """
         secret = new_key()
         key = ApiKey(
-            id=self._new_id(),
-            project_id=project_id,
+            id=ctx.new_id(),
+            project_id=ctx.project,
             digest=digest_of(secret),
             hint=secret[:HINT_CHARACTERS],
             name=clean_name(name),
             role=role,
-            created_by=created_by,
-            created_at=self._clock(),
+            created_by=ctx.caller.sender,
+            created_at=ctx.clock(),
             expires_at=expires_at,
         )
-        return self._records.add(key), secret
+        with ctx.database.write() as connection:
+            require_role(connection, key.created_by, key.project_id)
+            key = _with_maker(connection, key)
+            values = {column.name: getattr(key, column.name) for column in api_keys.columns}
+            connection.execute(insert(api_keys).values(values))
+        about = {"name": key.name, "role": key.role}
+        audit.note(
+            ctx, AuditAction.KEY_MADE, f"key:{key.id}", project=key.project_id, details=about
+        )
+        return key, secret
 
-    def of_project(self, project_id: str) -> list[ApiKey]:
-        """The keys of a project that were not revoked, the newest first."""
-        keys = self._records.of_project(project_id)
-        return [key for key in keys if key.revoked_at is None]
+    def of_project(self, ctx: RequestContext) -> list[ApiKey]:
+        """The keys of the project that were not revoked, the newest first."""
+        is_ours = (api_keys.c.project_id == ctx.project) & api_keys.c.revoked_at.is_(None)
+        query = _KEYS.where(is_ours).order_by(api_keys.c.created_at.desc(), api_keys.c.id)
+        with ctx.database.read() as connection:
+            return [_key(row) for row in connection.execute(query)]
 
-    def revoke(self, project_id: str, key_id: str) -> Ended:
+    def revoke(self, ctx: RequestContext, key_id: str) -> Ended:
         """End a key and what was made with it, and within seconds what they send.
 
-        Returns how much was made with it; raises `EntryNotFound`.
+        Returns how much was made with it; raises `EntryNotFound` if the project has no such key
+        that worked.
         """
-        ended = self._records.revoke(project_id, key_id, self._clock())
-        if ended is None:
-            raise EntryNotFound("The project has no such key.")
+        now, is_it = ctx.clock(), api_keys.c.id == key_id
+        change = update(api_keys).where(
+            is_it, api_keys.c.project_id == ctx.project, api_keys.c.revoked_at.is_(None)
+        )
+        with ctx.database.write() as connection:
+            if connection.execute(change.values(revoked_at=now)).rowcount != 1:
+                raise EntryNotFound("The project has no such key.")
+            ended = end_made_with(connection, key_id, now)
+            name = connection.execute(select(api_keys.c.name).where(is_it)).scalar_one()
         self._recent.forget()
+        about = {"name": name, **asdict(ended)}
+        audit.note(
+            ctx, AuditAction.KEY_REVOKED, f"key:{key_id}", project=ctx.project, details=about
+        )
         return ended
 
     def caller(self, secret: str, *, anew: bool = False) -> Caller | None:
@@ -279,7 +229,7 @@ class ApiKeys:
         if not is_key(secret):
             return None
         key = self._recent.get(digest_of(secret), anew=anew)
-        if key is None or key.role is None or not key.works(self._clock()):
+        if key is None or key.role is None or not key.works(self._ctx.clock()):
             return None
         return Caller(
             kind=CallerKind.KEY,
@@ -290,10 +240,20 @@ class ApiKeys:
         )
 
     def _look_up(self, digest: str) -> ApiKey | None:
-        key, now = self._records.find(digest), self._clock()
+        with self._ctx.database.read() as connection:
+            row = connection.execute(_KEYS.where(api_keys.c.digest == digest)).first()
+        key, now = None if row is None else _key(row), self._ctx.clock()
         if key is None or not key.works(now):
             return None
         if key.used_at is None or now - key.used_at > USE_NOTED_EVERY:
             with suppress(UploadError):  # Programs can still delete something on a full disk.
-                self._records.note_use(key.id, now)
+                self._note_use(key.id, now)
         return key
+
+    def _note_use(self, key_id: str, now: datetime) -> None:
+        """Note that the key was used, unless another process did so a moment ago."""
+        used_at = api_keys.c.used_at
+        is_old = or_(used_at.is_(None), used_at < now - USE_NOTED_EVERY)
+        change = update(api_keys).where(api_keys.c.id == key_id, is_old).values(used_at=now)
+        with self._ctx.database.write() as connection:
+            connection.execute(change)

@@ -12,7 +12,7 @@ from app.access.attempts import AttemptRecords, LinkPasswords, PasswordChecks
 from app.access.callers import Callers
 from app.access.forgotten_passwords import ForgottenPasswords
 from app.access.invitations import InvitationRecords, Invitations
-from app.access.keys import ApiKeys, KeyRecords
+from app.access.keys import ApiKeys
 from app.access.link_visitors import LinkVisitors
 from app.access.mail import GuessingNotice, Mail, MailLimits
 from app.access.openid import Joining, OpenIdClient
@@ -119,7 +119,7 @@ class IdentityServices:
             new_id=new_id,
             cancel_uploads=cancel_uploads,
         )
-        keys = ApiKeys(KeyRecords(database), clock=clock, new_id=new_id)
+        keys = ApiKeys(context)
         people = PeopleRecords(database)
         sessions = Sessions(
             SessionRecords(database), clock=clock, new_id=new_id, rules=options.session_rules

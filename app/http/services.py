@@ -84,6 +84,9 @@ class Services:
             make_private_folder(self.settings.data_dir)
         self.database.migrate()
         require_finished(self.database)
+        if self.database.is_remote:
+            # Limits on senders ask for it within transactions, and a write holds no other write.
+            self.identity.signing.agree()
 
     def prepare_storage(self) -> None:
         """After `prepare`, once for all processes of a server; raises `WrongStorage`."""

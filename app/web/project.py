@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -185,16 +184,14 @@ def make_key(ctx: ViewContext) -> Response:
         role = parse_role(fields.get("key_role", ""))
         caller.require_at_most_own(role)
         key, secret = _identity(ctx).keys.make(
-            caller.project,
+            ctx,
             name=fields.get("key_name", ""),
             role=role,
-            created_by=caller.sender,
             expires_at=parse_expiry(_seconds(fields.get("expires", "")), datetime.now(UTC)),
         )
     except (InvalidRequest, NotAllowed) as error:
         problems = {"key_name": str(error)}
         return _keys_page(ctx, fields=fields, problems=problems, status=error.status_hint)
-    audited(ctx, AuditAction.KEY_MADE, f"key:{key.id}", name=key.name, role=key.role)
     return _keys_page(ctx, new_key={"name": key.name, "secret": secret})
 
 
@@ -202,10 +199,7 @@ def make_key(ctx: ViewContext) -> Response:
 @requires(Action.MANAGE)
 def revoke_key(ctx: ViewContext, key_id: str) -> Response:
     """End a key; what it is sending ends within seconds."""
-    keys, project = _identity(ctx).keys, ctx.caller.project
-    names = {key.id: key.name for key in keys.of_project(project)}
-    ended = keys.revoke(project, key_id)
-    audited(ctx, AuditAction.KEY_REVOKED, f"key:{key_id}", name=names.get(key_id), **asdict(ended))
+    _identity(ctx).keys.revoke(ctx, key_id)
     return redirect(url_for("project.keys"), 303)
 
 
@@ -254,7 +248,7 @@ def _page(
 def _keys_page(ctx: ViewContext, *, status: int = 200, **values: Any) -> Response:
     page = render_template(
         "project_keys.html",
-        keys=_identity(ctx).keys.of_project(ctx.caller.project),
+        keys=_identity(ctx).keys.of_project(ctx),
         now=datetime.now(UTC),
         lifetimes=LIFETIMES,
         **{"fields": {}, "problems": {}, **values},

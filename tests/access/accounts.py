@@ -8,23 +8,33 @@ from secrets import token_hex
 
 from app.access.services import IdentityServices
 from app.core.access import FIRST_PROJECT, Role
+from app.http.services import Services
 from app.run.build import build_services
 from app.settings import from_env
+from tests.acting import acting
 from tests.live_server import Server
 
 
 @contextmanager
-def identity_of(server: Server) -> Iterator[IdentityServices]:
+def services_of(server: Server) -> Iterator[Services]:
     """What its processes use, over the same database, from this one."""
     services = build_services(from_env(server.environment))
     with closing(services.database):
+        yield services
+
+
+@contextmanager
+def identity_of(server: Server) -> Iterator[IdentityServices]:
+    """People, keys and links of the server."""
+    with services_of(server) as services:
         yield services.identity
 
 
 def make_key(server: Server, role: Role = Role.EDITOR, project: str = FIRST_PROJECT) -> str:
     """A new key of a project."""
-    with identity_of(server) as identity:
-        return identity.keys.make(project, name="test", role=role, created_by="")[1]
+    with services_of(server) as services:
+        ctx = acting(services.context, project)
+        return services.identity.keys.make(ctx, name="test", role=role)[1]
 
 
 def make_project(server: Server) -> str:
@@ -35,10 +45,11 @@ def make_project(server: Server) -> str:
 
 def revoke(server: Server, key: str) -> None:
     """End a key, as another process of the server would."""
-    with identity_of(server) as identity:
-        caller = identity.keys.caller(key)
+    with services_of(server) as services:
+        keys = services.identity.keys
+        caller = keys.caller(key)
         assert caller is not None
-        identity.keys.revoke(caller.project, caller.id)
+        keys.revoke(acting(services.context, caller.project), caller.id)
 
 
 def bearer(key: str) -> dict[str, str]:

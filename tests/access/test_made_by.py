@@ -34,7 +34,8 @@ def person(
 
 
 def new_key(site: Site, project: str, maker: str, role: Role = Role.MANAGER) -> str:
-    return site.identity.keys.make(project, name="k", role=role, created_by=maker)[1]
+    ctx = acting(site.services.context, project, by=maker)
+    return site.identity.keys.make(ctx, name="k", role=role)[1]
 
 
 def role_with(site: Site, key: str) -> Role | None:
@@ -53,7 +54,9 @@ def test_a_key_does_no_more_than_whoever_made_it(site: Site) -> None:
     site.identity.projects.set_role(project, ann.id, Role.UPLOADER)
     found = [role_with(site, each) for each in (key, through_key, low, by_shell)]
     assert found == [Role.UPLOADER, Role.UPLOADER, Role.VIEWER, Role.MANAGER]
-    listed = {each.role for each in site.identity.keys.of_project(project)}
+    listed = {
+        each.role for each in site.identity.keys.of_project(acting(site.services.context, project))
+    }
     assert listed == {Role.UPLOADER, Role.VIEWER, Role.MANAGER}
     site.identity.projects.set_role(project, ann.id, Role.EDITOR)
     assert role_with(site, key) is Role.EDITOR
@@ -78,7 +81,7 @@ def test_who_has_just_lost_a_role_makes_nothing_there_any_more(site: Site, with_
     ):
         with pytest.raises(NotAllowed):
             make()
-    assert site.identity.keys.of_project(here) == []
+    assert site.identity.keys.of_project(acting(site.services.context, here)) == []
     assert identity.share_links.of_project(here) == []
     assert identity.upload_links.of_project(here) == []
 
@@ -86,7 +89,7 @@ def test_who_has_just_lost_a_role_makes_nothing_there_any_more(site: Site, with_
 def test_a_key_that_was_revoked_makes_nothing_any_more(site: Site) -> None:
     keys, project = site.identity.keys, site.project()
     key_id, _ = site.key(Role.MANAGER, project=project)
-    keys.revoke(project, key_id)
+    keys.revoke(acting(site.services.context, project), key_id)
     with pytest.raises(NotAllowed):
         site.identity.upload_links.make(project, LinkTerms(), created_by=f"key:{key_id}")
 
@@ -100,7 +103,9 @@ def test_keys_of_an_administrator_work_as_long_as_they_are_one(site: Site) -> No
     assert role_with(site, new_key(site, project, viewer)) is Role.MANAGER
     site.identity.accounts.end_admin(ann)
     assert role_with(site, key) is None
-    listed = {each.role for each in site.identity.keys.of_project(project)}
+    listed = {
+        each.role for each in site.identity.keys.of_project(acting(site.services.context, project))
+    }
     assert listed == {Role.MANAGER}
 
 
@@ -143,7 +148,7 @@ def test_keys_and_links_end_with_the_membership_of_their_maker_and_webhooks_stay
     assert caller is not None
     made = [make_links(site, here, by) for by in (maker, caller.sender)]
     elsewhere, of_other = make_links(site, there, maker), make_links(site, here, other)
-    ctx = acting(site.services.context, here, by=ann.id)
+    ctx = acting(site.services.context, here, by=maker)
     webhooks.make(ctx, url="https://hooks.example/", events=SUBSCRIBABLE)
     _, ended = identity.projects.remove_member(here, ann.id)
     assert (ended.keys_revoked, ended.links_closed, ended.webhooks_kept) == (1, 4, 1)
@@ -277,7 +282,7 @@ def test_what_a_key_has_made_ends_with_the_key(site: Site) -> None:
     third = new_key(site, project, sender_of(site, second))
     made = [make_links(site, project, sender_of(site, key)) for key in (first, third, other)]
     invite(site.client(), project, headers=bearer(second))
-    keys = site.identity.keys.of_project(project)
+    keys = site.identity.keys.of_project(acting(site.services.context, project))
     (first_id,) = [key.id for key in keys if first.startswith(key.hint)]
     answer = site.client(ann).delete(f"/api/keys/{first_id}")
     assert answer.status_code == 204
@@ -288,6 +293,7 @@ def test_what_a_key_has_made_ends_with_the_key(site: Site) -> None:
     wanted = AuditFilter(project_id=project, action=AuditAction.KEY_REVOKED)
     (entry,) = audit.page(site.services.context, wanted, limit=10, cursor=None).entries
     assert entry.details == {
+        "name": "k",
         "keys_revoked": 2,
         "links_closed": 4,
         "invitations_withdrawn": 1,
@@ -306,7 +312,11 @@ def test_a_key_expires_no_later_than_that_with_which_it_was_made(
     assert answer.status_code == 201
     caller = keys.caller(answer.get_json()["key"])
     assert caller is not None
-    (child,) = [key for key in keys.of_project(caller.project) if key.id == caller.id]
+    (child,) = [
+        key
+        for key in keys.of_project(acting(site.services.context, caller.project))
+        if key.id == caller.id
+    ]
     assert child.expires_at is not None
     assert child.expires_at < now + timedelta(hours=1.5)
 

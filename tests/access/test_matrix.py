@@ -199,7 +199,7 @@ def strangers(site: Site, other: str) -> Iterator[Sender]:
     _, headers = site.key(Role.MANAGER, project=other)
     yield Sender(name="manager of another project", headers=headers)
     key_id, headers = site.key(Role.MANAGER)
-    site.identity.keys.revoke(FIRST_PROJECT, key_id)
+    site.identity.keys.revoke(acting(site.services.context, FIRST_PROJECT), key_id)
     yield Sender(name="revoked key", is_known=False, headers=headers)
     _, headers = site.key(Role.MANAGER, lifetime=timedelta(microseconds=1))
     yield Sender(name="expired key", is_known=False, headers=headers)

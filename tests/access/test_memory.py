@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.core.access import Role
+from tests.acting import acting
 from tests.site import Browser, Site
 
 
@@ -55,7 +56,7 @@ def test_a_revoked_key_makes_no_other(site: Site, other: Site) -> None:
     key, headers = site.key(Role.MANAGER)
     client = other.client()
     assert client.get("/api/keys", headers=headers).status_code == 200
-    site.identity.keys.revoke("local", key)
+    site.identity.keys.revoke(acting(site.services.context, "local"), key)
     assert client.get("/api/keys", headers=headers).status_code == 200
     new = {"name": "another", "role": "manager"}
     assert client.post("/api/keys", headers=headers, json=new).status_code == 401

@@ -16,7 +16,7 @@ from sqlalchemy import select
 from app.access import webhooks
 from app.access.attempts import AttemptRecords
 from app.access.invitations import Invitation, InvitationRecords, Purpose
-from app.access.keys import ApiKey, KeyRecords
+from app.access.keys import ApiKeys
 from app.access.passkey_records import MAX_PASSKEYS, Passkey, PasskeyRecords
 from app.access.people import Person, give_to_owner
 from app.access.projects import ProjectRecords
@@ -42,6 +42,7 @@ from app.db.engine import Database
 from app.db.tables import link_senders
 from tests.access.webhook_world import URL, WebhookWorld
 from tests.access.world import World
+from tests.acting import acting
 from tests.postgresql import ON_BOTH_DATABASES
 
 pytestmark = ON_BOTH_DATABASES
@@ -67,20 +68,6 @@ def at_once(*requests: Callable[[], object]) -> list[object]:
 
 def kinds(outcomes: Sequence[object]) -> set[type]:
     return {type(outcome) for outcome in outcomes}
-
-
-def new_key(world: World, project: str, maker: str) -> ApiKey:
-    number = world.new_id()
-    return ApiKey(
-        id=number,
-        project_id=project,
-        digest=number,
-        hint="",
-        name="k",
-        role=Role.VIEWER,
-        created_by=maker,
-        created_at=world.clock(),
-    )
 
 
 def new_session(world: World, person: Person) -> Session:
@@ -352,14 +339,15 @@ def test_one_administrator_and_one_manager_remain(world: World) -> None:
 
 @pytest.mark.parametrize("end", ["block", "remove", "revoke", "delete project"])
 def test_nothing_made_with_a_key_outlives_what_lets_it(world: World, end: str) -> None:
-    keys, projects = KeyRecords(world.database), ProjectRecords(world.database)
+    keys, projects = ApiKeys(world.context), ProjectRecords(world.database)
     links, invitations = UploadLinkRecords(world.database), InvitationRecords(world.database)
     world.person("root@example.org", is_admin=True)
     for number in range(ROUNDS):
         project, ann = world.project("News"), world.person(f"{number}@example.org")
         world.join(ann, Role.MANAGER, project)
         world.join(world.person(f"{number}b@example.org"), Role.MANAGER, project)
-        key = keys.add(new_key(world, project, f"person:{ann.id}"))
+        in_project = partial(acting, world.context, project)
+        key, _ = keys.make(in_project(by=f"person:{ann.id}"), name="k", role=Role.VIEWER)
         maker = f"key:{key.id}"
         invited = invitation(world, project, maker)
         invitations.add(invited)
@@ -368,17 +356,17 @@ def test_nothing_made_with_a_key_outlives_what_lets_it(world: World, end: str) -
         ends: dict[str, Callable[[], object]] = {
             "block": partial(world.people.block, ann.id, now),
             "remove": partial(projects.remove_member, project, ann.id, now),
-            "revoke": partial(keys.revoke, project, key.id, now),
+            "revoke": partial(keys.revoke, in_project(), key.id),
             "delete project": partial(projects.remove, project),
         }
-        made, link = new_key(world, project, maker), new_link(world, project, maker)
+        link = new_link(world, project, maker)
         outcomes = at_once(
             ends[end],
-            partial(keys.add, made),
+            partial(keys.make, in_project(by=maker), name="k", role=Role.VIEWER),
             partial(links.add, link),
             partial(invitations.accept, invited, eve.id, now),
         )
         assert not isinstance(outcomes[0], Exception)
-        assert kinds(outcomes[1:]) <= {type(None), ApiKey, NotAllowed, LinkClosed}
-        assert not any(each.works(now) for each in keys.of_project(project))
+        assert kinds(outcomes[1:]) <= {type(None), tuple, NotAllowed, LinkClosed}
+        assert not any(each.works(now) for each in keys.of_project(in_project()))
         assert all(each.closed_at is not None for each in links.of_project(project))

@@ -19,6 +19,7 @@ from app.access import audit
 from app.access.audit import AuditAction, without_formula
 from app.core.access import LOCAL, Role
 from app.http.services import Services
+from tests.acting import acting
 from tests.api.application import application
 
 
@@ -142,19 +143,19 @@ def test_who_manages_a_project_sees_that_one_and_administrators_all(tmp_path: Pa
 
         def answer(role: Role) -> tuple[int, list[str]]:
             keys = services.identity.keys
-            _, secret = keys.make("local", name="k", role=role, created_by="x")
+            _, secret = keys.make(acting(services.context, "local"), name="k", role=role)
             headers = {"Authorization": f"Bearer {secret}"}
             found = client.get("/api/audit", headers=headers)
             return found.status_code, [
                 each["action"] for each in found.get_json().get("entries", [])
             ]
 
-        assert answer(Role.MANAGER) == (200, ["key.revoked"])
+        assert answer(Role.MANAGER) == (200, ["key.made", "key.revoked"])
         assert answer(Role.EDITOR) == (403, [])
         assert client.get("/api/audit").status_code == 401
     with application(tmp_path) as app:
-        assert len(told(app.test_client())) == 3
+        assert len(told(app.test_client())) == 5
         of_project = told(app.test_client(), project="local")
-        assert [each["action"] for each in of_project] == ["key.revoked"]
+        assert [each["action"] for each in of_project] == ["key.made", "key.made", "key.revoked"]
         of_unknown = app.test_client().get("/api/audit?project=other")
         assert (of_unknown.status_code, of_unknown.get_json()["code"]) == (404, "entry_not_found")

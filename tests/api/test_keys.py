@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from app.access.keys import KeyRecords, is_key
+from app.access.keys import is_key
 from app.core.access import FIRST_PROJECT, Role
 from tests.access.accounts import bearer
+from tests.acting import acting
 from tests.site import Site
 
 KEYS = "/api/keys"
@@ -88,7 +89,8 @@ def test_a_key_expires(site: Site, manager: FlaskClient) -> None:
     assert make(manager, expires="2099-01-01")["expires"] == "2099-01-01T00:00:00.000Z"
     keys = site.identity.keys
     past = datetime.now(UTC) - timedelta(seconds=1)
-    _, key = keys.make(FIRST_PROJECT, name="old", role=Role.VIEWER, created_by="", expires_at=past)
+    ctx = acting(site.services.context, FIRST_PROJECT)
+    _, key = keys.make(ctx, name="old", role=Role.VIEWER, expires_at=past)
     assert status_with(site, f"Bearer {key}") == 401
     assert manager.post(KEYS, json={**NEW, "expires": "yesterday"}).status_code == 400
 
@@ -116,8 +118,8 @@ def test_only_managers_make_keys_and_each_for_their_own_project(
     assert client.delete(f"{KEYS}/{ours['id']}", **theirs).status_code == 404
     elsewhere = {"query_string": {"project": FIRST_PROJECT}}
     assert client.get(KEYS, **theirs, **elsewhere).status_code == 404
-    records = KeyRecords(site.services.database)
-    assert {key.project_id for key in records.of_project(other)} == {other}
+    ctx = acting(site.services.context, other)
+    assert {key.project_id for key in site.identity.keys.of_project(ctx)} == {other}
 
 
 def make_with(client: FlaskClient, request: dict[str, Any]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from app.http.services import Services
 from app.run.build import build_services
 from app.settings import from_env
 from tests.access.accounts import bearer
+from tests.acting import acting
 from tests.live_server import NO_FFMPEG, Server, running_server
 from tests.monitoring.scrape import scrape
 from tests.postgresql import Postgresql
@@ -112,7 +113,9 @@ class Fleet:
     def key(self, project: str = FIRST_PROJECT) -> dict[str, str]:
         """Headers of a new sender."""
         _, secret = self.services.identity.keys.make(
-            project, name=f"key {next(self._numbers)}", role=Role.UPLOADER, created_by="tests"
+            acting(self.services.context, project),
+            name=f"key {next(self._numbers)}",
+            role=Role.UPLOADER,
         )
         return bearer(secret)
 

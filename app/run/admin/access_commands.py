@@ -14,10 +14,11 @@ from app.access.accounts import clean_email
 from app.access.audit import AuditAction
 from app.access.people import Person
 from app.access.projects import parse_limits
-from app.core.access import FIRST_PROJECT, LOCAL, MEMBERS, Caller, CallerKind, Role
+from app.core.access import FIRST_PROJECT, LOCAL, MEMBERS, Caller, CallerKind, Role, Scope
 from app.core.errors import InvalidField
 from app.core.moments import instant, parse_expiry
 from app.core.numbers import bytes_in_words, parse_bytes
+from app.db.context import RequestContext
 from app.http.audited import note_ended
 from app.http.documents import key_document
 from app.run.admin.opening import OperatorGroup, open_library
@@ -158,8 +159,6 @@ keys = OperatorGroup("keys", help="API keys of programs.")
 
 T = TypeVar("T")
 
-CREATED_BY = "operator"
-
 in_project = click.option(
     "--project", "project_id", default=FIRST_PROJECT, show_default=True, metavar="ID"
 )
@@ -237,7 +236,7 @@ def recount(is_json: bool) -> None:
 @as_json
 def list_keys(project_id: str, is_json: bool) -> None:
     """Show the keys of a project that were not revoked, the newest first."""
-    rows = [key_document(key) for key in open_library().identity.keys.of_project(project_id)]
+    rows = [key_document(key) for key in open_library().identity.keys.of_project(_in(project_id))]
     print_rows(rows, _key_line, is_json=is_json)
 
 
@@ -253,10 +252,9 @@ def add_key(project_id: str, role: str, name: str, expires: str | None, is_json:
     project = identity.projects.get(project_id)
     number = float(expires) if expires and expires.replace(".", "", 1).isdecimal() else None
     key, secret = identity.keys.make(
-        project.id,
+        _in(project.id),
         name=name,
         role=Role(role),
-        created_by=CREATED_BY,
         expires_at=parse_expiry(number or expires, datetime.now(UTC)),
     )
     if is_json:
@@ -270,8 +268,13 @@ def add_key(project_id: str, role: str, name: str, expires: str | None, is_json:
 @in_project
 def revoke_key(key_id: str, project_id: str) -> None:
     """End a key; what it is sending ends within seconds."""
-    open_library().identity.keys.revoke(project_id, key_id)
+    open_library().identity.keys.revoke(_in(project_id), key_id)
     click.echo(f"revoked {key_id}")
+
+
+def _in(project_id: str) -> RequestContext:
+    """The context of what the operator does in a project."""
+    return open_library().context.acting(OPERATOR, scope=Scope(project_id))
 
 
 def _unless_none(text: str, parse: Callable[[str], T]) -> T | None:
