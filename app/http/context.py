@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from flask import Flask, Request, Response, current_app, g, request
 
@@ -98,12 +98,12 @@ def has_services(app: Flask) -> bool:
     return _EXTENSION in app.extensions
 
 
-def name_request(request: Request) -> None:
+def name_request(environ: dict[str, Any]) -> str:
     """Give the request an id: the proxy's if it sends a valid one, else a random one."""
-    given = request.environ.get("HTTP_X_REQUEST_ID", "")
-    request.environ[REQUEST_ID_KEY] = (
-        given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
-    )
+    given = environ.get("HTTP_X_REQUEST_ID", "")
+    name = given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
+    environ[REQUEST_ID_KEY] = name
+    return name
 
 
 def show_request_id(request: Request, response: Response) -> None:

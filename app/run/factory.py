@@ -91,7 +91,8 @@ def create_app(services: Services, instruments: Instruments | None = None) -> Fl
     static = AccessRule(action=Action.VISIT, is_below_links=True, is_counted=False)
     with_rule(app.view_functions["static"], static)
     _surround_requests(app, services.settings, RequestMonitor(instruments))
-    inner = LinkMiddleware(app.wsgi_app)
+    alive = probes.AliveMiddleware(app.wsgi_app, instruments, PROTECTION)
+    inner = LinkMiddleware(alive)
     proxies = services.settings.trusted_proxies
     app.wsgi_app = ConnectionMiddleware(inner, proxies, services.node)  # type: ignore[method-assign]
     return app
@@ -105,7 +106,7 @@ def _surround_requests(app: Flask, settings: Settings, monitor: RequestMonitor) 
     def begin() -> Response | None:
         request = request_ctx.request
         monitor.begin(request)
-        context.name_request(request)
+        context.name_request(request.environ)
         origins.refuse_other_names(request, settings.names)
         origins.refuse_other_sites(request, settings.cors_origins, is_open=settings.is_open)
         preflight = origins.answer_preflight(request, settings.cors_origins)

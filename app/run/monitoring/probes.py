@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
-from typing import cast
+from typing import TYPE_CHECKING, Any, cast
 
 from flask import Blueprint, Flask, Response, current_app, jsonify
 from prometheus_client import CONTENT_TYPE_LATEST, Metric, generate_latest
@@ -12,11 +12,16 @@ from prometheus_client.core import GaugeMetricFamily
 
 from app.core.access import Action
 from app.http.access import requires
-from app.http.context import ViewContext, current_services
+from app.http.context import ViewContext, current_services, name_request
 from app.run.monitoring.instruments import Instruments
 from app.run.monitoring.reading import Snapshot, all_counts, start_time
 from app.storage.local.folder import free_bytes
 from app.video.make.ffmpeg import Ffmpeg
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication
+
+ALIVE = b'{"status":"ok"}\n'
 
 health = Blueprint("health", __name__)
 metrics = Blueprint("metrics", __name__)
@@ -31,9 +36,45 @@ def init_app(app: Flask, instruments: Instruments) -> None:
 
 @health.get("/healthz")
 @requires(Action.VISIT, is_below_links=True, is_counted=False)
-def alive(ctx: ViewContext) -> Response:
-    """The process answers."""
-    return Response('{"status":"ok"}\n', mimetype="application/json")
+def alive(_ctx: ViewContext) -> Response:
+    """The process answers; mostly `AliveMiddleware` does."""
+    return Response(ALIVE, mimetype="application/json")
+
+
+class AliveMiddleware:
+    """Answers a plain `GET /healthz`, which needs no session, project or rate limit to look up.
+
+    One with a body or from a page of another site reaches the view.
+    """
+
+    def __init__(
+        self, app: WSGIApplication, instruments: Instruments, headers: Mapping[str, str]
+    ) -> None:
+        self._app = app
+        self._instruments = instruments
+        self._headers = [
+            ("Content-Type", "application/json"),
+            ("Content-Length", str(len(ALIVE))),
+            *headers.items(),
+        ]
+
+    def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        """Answer, or run the application."""
+        if environ["PATH_INFO"] != "/healthz" or not _is_plain(environ):
+            return self._app(environ, start_response)
+        method = environ["REQUEST_METHOD"]
+        headers = [*self._headers, ("X-Request-ID", name_request(environ))]
+        start_response("200 OK", headers)
+        self._instruments.requests("health", method, "2xx").inc()
+        return [] if method == "HEAD" else [ALIVE]
+
+
+def _is_plain(environ: dict[str, Any]) -> bool:
+    """Whether it is a GET or HEAD without a body that no page of another site has sent."""
+    has_body = environ.get("CONTENT_LENGTH", "") not in {"", "0"}
+    has_body = has_body or "HTTP_TRANSFER_ENCODING" in environ
+    is_of_page = "HTTP_ORIGIN" in environ
+    return environ["REQUEST_METHOD"] in {"GET", "HEAD"} and not has_body and not is_of_page
 
 
 @health.get("/readyz")
