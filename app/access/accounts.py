@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Callable
 from datetime import datetime
 
-from app.access.creators import Ended, Made
+from app.access.creators import Creation, RevocationCounts
 from app.access.passwords import Passwords, require_good
 from app.access.people import PeopleRecords, Person
 from app.access.sessions import Sessions
@@ -76,7 +76,7 @@ class Accounts:
             raise InvalidField("Your password was changed in the meantime.", field="password")
         self._sessions.end_others(person.id, but=session_id)
 
-    def block(self, person: Person) -> dict[str, Ended]:
+    def block(self, person: Person) -> dict[str, RevocationCounts]:
         """Let a person in no more, nor the keys and links they have made: how many by project.
 
         Raises `LastAdministrator`.
@@ -85,7 +85,7 @@ class Accounts:
         self._sessions.forget()
         return ended
 
-    def delete(self, person: Person) -> dict[str, Ended]:
+    def delete(self, person: Person) -> dict[str, RevocationCounts]:
         """Delete an account; the keys and links it has made end: how many by project.
 
         Videos stay with their projects. Raises `LastAdministrator`.
@@ -94,11 +94,11 @@ class Accounts:
         self._sessions.forget()
         return ended
 
-    def made_by(self, person: Person) -> list[Made]:
+    def made_by(self, person: Person) -> list[Creation]:
         """The keys and links of a person that still work, the newest first."""
         return self._people.made_by(person.id, self._clock())
 
-    def end_made(self, person: Person) -> dict[str, Ended]:
+    def end_made(self, person: Person) -> dict[str, RevocationCounts]:
         """End all keys, links and invitations of a person: how many by project."""
         return self._people.end_made(person.id, self._clock())
 
@@ -111,7 +111,7 @@ class Accounts:
         self._people.make_admin(person.id)
         self._sessions.forget()
 
-    def end_admin(self, person: Person) -> dict[str, Ended]:
+    def end_admin(self, person: Person) -> dict[str, RevocationCounts]:
         """Let a person administer the server no more, nor what they have made as administrator.
 
         That are keys and links in projects they are not in: how many by project. Raises

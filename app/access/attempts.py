@@ -47,7 +47,7 @@ class Failures:
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class Backoff:
     """How many failures cost nothing, and how long one waits: `first`, and `most` after many."""
 
     free: int
@@ -82,7 +82,7 @@ class AttemptRecords:
             before = _counting(_locked(connection, subjects, now), now)
             return _count(connection, subjects, before, now)
 
-    def count_unless_waiting(self, subjects: Mapping[str, Patience], now: datetime) -> timedelta:
+    def count_unless_waiting(self, subjects: Mapping[str, Backoff], now: datetime) -> timedelta:
         """Count one more of each subject, unless one of them has to wait; returns how long."""
         with self._database.write() as connection:
             before = _counting(_locked(connection, subjects, now), now)
@@ -151,7 +151,7 @@ def _locked_one(connection: Connection, name: str, now: datetime) -> Row[Any]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class AttemptLimits:
     """What the failures of an attempt count for.
 
     Subjects in `refusing` make further attempts wait. Those in `slowing` only make them slow, from
@@ -161,7 +161,7 @@ class Limits:
     before all.
     """
 
-    refusing: Mapping[str, Patience]
+    refusing: Mapping[str, Backoff]
     slowing: Mapping[str, float] = field(default_factory=dict)
     networks: tuple[str, ...] = ()
     client: str = ""
@@ -174,7 +174,7 @@ class Limits:
 
 
 class PasswordChecks:
-    """Checks passwords as often as `Limits` allow."""
+    """Checks passwords as often as `AttemptLimits` allow."""
 
     def __init__(
         self, passwords: Passwords, attempts: AttemptRecords, *, clock: Callable[[], datetime]
@@ -184,7 +184,7 @@ class PasswordChecks:
         self._clock = clock
 
     def failures_after(
-        self, stored: str | None, password: str, limits: Limits
+        self, stored: str | None, password: str, limits: AttemptLimits
     ) -> Mapping[str, Failures]:
         """Nothing if the password is right; otherwise what its subjects have failed by now.
 
@@ -203,7 +203,7 @@ class PasswordChecks:
             self._attempts.forget(limits.refusing.keys())
         return {}
 
-    def count(self, subjects: Mapping[str, Patience]) -> None:
+    def count(self, subjects: Mapping[str, Backoff]) -> None:
         """Count an attempt before it is made; raises `TooManyAttempts` if one of them must wait.
 
         For what is checked at once: of many attempts at the same time, none goes uncounted.
@@ -222,7 +222,7 @@ class PasswordChecks:
         """Remove failures that count no longer."""
         self._attempts.remove_old(self._clock())
 
-    def _require_patience(self, limits: Limits) -> Mapping[str, Failures]:
+    def _require_patience(self, limits: AttemptLimits) -> Mapping[str, Failures]:
         now = self._clock()
         found = self._attempts.failures(limits.subjects, now)
         waits = (
@@ -250,7 +250,7 @@ def in_words(seconds: int) -> str:
 
 # ---- passwords of links --------------------------------------------------------------------------
 
-OF_NETWORK = Patience(free=10, most=timedelta(minutes=1))
+OF_NETWORK = Backoff(free=10, most=timedelta(minutes=1))
 """At one link. All guests of a party share one address: they never wait long for a stranger."""
 
 SLOW_FROM = 100
@@ -274,7 +274,7 @@ class LinkPasswords:
         network, site = network_of(address), site_of(address)
         here = f"link:{link_id}:{network}"
         of_site = [f"link:{link_id}:{site}"] if site else []
-        limits = Limits(
+        limits = AttemptLimits(
             refusing={here: OF_NETWORK},
             slowing=dict.fromkeys([f"link:{link_id}", *of_site], SLOW_FROM),
             networks=(here, *of_site),

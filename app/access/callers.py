@@ -7,7 +7,7 @@ import binascii
 from dataclasses import dataclass
 
 from app.access.keys import ApiKeys
-from app.access.link_visitors import Knock, LinkVisitors
+from app.access.link_visitors import LinkCredentials, LinkVisitors
 from app.access.sessions import Sessions
 from app.access.share_links import ShareLinks
 from app.core.access import LOCAL, NOBODY, Caller
@@ -58,7 +58,7 @@ class Callers:
             return self._share_links.guest(sent.link[1])
         if sent.link is not None:
             password = _secret_in(sent.authorization) if sent.authorization else ""
-            knock = Knock(cookies=sent.cookies, password=password, address=sent.address)
+            knock = LinkCredentials(cookies=sent.cookies, password=password, address=sent.address)
             return self._link_visitors.caller(sent.link[1], knock)
         if self._is_open:
             return LOCAL

@@ -118,7 +118,7 @@ _ENDED = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class RevocationCounts:
     """How much of one project has ended with its maker or a key, and how many webhooks stay."""
 
     keys_revoked: int = 0
@@ -128,7 +128,7 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class Creation:
     """A key or link that works; `kind` is what people call it."""
 
     kind: str
@@ -144,7 +144,7 @@ _KINDS = (
 )
 
 
-def made_by(connection: Connection, maker: str, now: datetime) -> list[Made]:
+def made_by(connection: Connection, maker: str, now: datetime) -> list[Creation]:
     """The keys and links of `maker` ("person:ID") that work, and those made with these keys."""
     found = []
     for kind, table, name, ended_at in _KINDS:
@@ -155,13 +155,13 @@ def made_by(connection: Connection, maker: str, now: datetime) -> list[Made]:
             .join(projects, projects.c.id == table.c.project_id)
             .where(works, _made_by(table, maker))
         )
-        found += [Made(kind=kind, **row._mapping) for row in connection.execute(query)]
+        found += [Creation(kind=kind, **row._mapping) for row in connection.execute(query)]
     return sorted(found, key=lambda one: one.created_at, reverse=True)
 
 
 def end_made_by(
     connection: Connection, maker: str, now: datetime, *, project_id: str | None = None
-) -> dict[str, Ended]:
+) -> dict[str, RevocationCounts]:
     """End the keys, links and invitations of `maker` ("person:ID"), and those made with these keys.
 
     All of them, or those of one project; returns what has ended by project. Links for new passwords
@@ -175,7 +175,9 @@ def end_made_by(
     return _end(connection, is_theirs, now)
 
 
-def end_made_elsewhere(connection: Connection, person_id: str, now: datetime) -> dict[str, Ended]:
+def end_made_elsewhere(
+    connection: Connection, person_id: str, now: datetime
+) -> dict[str, RevocationCounts]:
     """As `end_made_by`, of what a person has made in projects that they are no member of."""
     maker = f"{BY_PERSON}{person_id}"
     own = select(members.c.project_id).where(members.c.person_id == person_id)
@@ -187,7 +189,7 @@ def end_made_elsewhere(connection: Connection, person_id: str, now: datetime) ->
     return _end(connection, is_elsewhere, now)
 
 
-def end_made_with(connection: Connection, key_id: str, now: datetime) -> Ended:
+def end_made_with(connection: Connection, key_id: str, now: datetime) -> RevocationCounts:
     """End the keys that were made with a key, or with such keys, and what was made with any."""
     key, child = api_keys.alias(), api_keys.alias()
     keys = select(key.c.id).where(key.c.id == key_id).cte(recursive=True)
@@ -198,13 +200,13 @@ def end_made_with(connection: Connection, key_id: str, now: datetime) -> Ended:
             return api_keys.c.made_with.in_(select(keys.c.id))
         return table.c.created_by.in_(select(literal(BY_KEY).concat(keys.c.id)))
 
-    (ended,) = _end(connection, is_made_with, now).values() or (Ended(),)
+    (ended,) = _end(connection, is_made_with, now).values() or (RevocationCounts(),)
     return ended
 
 
 def _end(
     connection: Connection, is_meant: Callable[[Table], ColumnElement[bool]], now: datetime
-) -> dict[str, Ended]:
+) -> dict[str, RevocationCounts]:
     """End what is meant and still works; returns how much by project."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for kind, ended_at in _ENDED:
@@ -215,7 +217,7 @@ def _end(
         _count(connection.execute(change.returning(table.c.project_id)), kind, into=counts)
     kept = select(webhooks.c.project_id).where(is_meant(webhooks))
     _count(connection.execute(kept), "webhooks_kept", into=counts)
-    return {project: Ended(**found) for project, found in counts.items()}
+    return {project: RevocationCounts(**found) for project, found in counts.items()}
 
 
 def _made_by(table: Table, maker: str) -> ColumnElement[bool]:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from threading import Thread
 
 from app.access import audit
-from app.access.attempts import PasswordChecks, Patience
+from app.access.attempts import Backoff, PasswordChecks
 from app.access.audit import AuditAction
 from app.access.invitations import Invitations
 from app.access.mail import Mail
@@ -17,10 +17,10 @@ from app.core.addresses import is_loopback, network_of
 from app.core.errors import TooManyAttempts, UploadError
 from app.db.context import Context
 
-OF_ACCOUNT = Patience(free=1, first=timedelta(minutes=15), most=timedelta(days=1))
+OF_ACCOUNT = Backoff(free=1, first=timedelta(minutes=15), most=timedelta(days=1))
 """Mails to an account: after each, the next one waits twice as long. A day has eight at most."""
 
-OF_NETWORK = Patience(free=20)
+OF_NETWORK = Backoff(free=20)
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Row, case, func, insert, null, or_, select, u
 
 from app.access import audit
 from app.access.audit import AuditAction
-from app.access.creators import BY_KEY, BY_PERSON, Ended, end_made_with, require_role
+from app.access.creators import BY_KEY, BY_PERSON, RevocationCounts, end_made_with, require_role
 from app.access.recent import RECENT_SECONDS, Recent
 from app.core.access import Caller, CallerKind, Role, lower_of
 from app.core.errors import EntryNotFound, UploadError
@@ -199,7 +199,7 @@ class ApiKeys:
         with ctx.database.read() as connection:
             return [_key(row) for row in connection.execute(query)]
 
-    def revoke(self, ctx: RequestContext, key_id: str) -> Ended:
+    def revoke(self, ctx: RequestContext, key_id: str) -> RevocationCounts:
         """End a key and what was made with it, and within seconds what they send.
 
         Returns how much was made with it; raises `EntryNotFound` if the project has no such key

@@ -51,7 +51,7 @@ _ENTRY = re.compile(rf"(?:^|;\s*){ENTRY_COOKIE}=([A-Za-z0-9._-]{{1,400}})(?:;|$)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Knock:
+class LinkCredentials:
     """What a request through a link shows: all its cookies, and the password of Basic."""
 
     cookies: str = ""
@@ -98,7 +98,7 @@ class LinkVisitors:
             raise LinkNotFound("No link has this address. Is it complete?")
         return link.require_open(self._clock())
 
-    def caller(self, code: str, knock: Knock) -> Caller:
+    def caller(self, code: str, knock: LinkCredentials) -> Caller:
         """Who comes through the link of that code.
 
         Raises as `visited` does, `NotSignedIn` without its password, and `TooManyAttempts`.
@@ -174,7 +174,7 @@ class LinkVisitors:
         text = f"visitor {network_of(address)}".encode()
         return hmac.digest(self._signing.secret, text, "sha256").hex()[:VISITOR_CHARACTERS]
 
-    def _check(self, link: UploadLink, stored: str, knock: Knock) -> None:
+    def _check(self, link: UploadLink, stored: str, knock: LinkCredentials) -> None:
         if not knock.password:
             raise NotSignedIn("This link has a password. Send it as that of Basic authentication.")
         seen = digest_of(f"{stored} {knock.password}")

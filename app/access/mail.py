@@ -15,7 +15,7 @@ from ipaddress import ip_address
 from threading import Thread
 from urllib.parse import unquote, urlsplit
 
-from app.access.attempts import AttemptRecords, Patience, in_words
+from app.access.attempts import AttemptRecords, Backoff, in_words
 from app.access.people import Person
 from app.core.errors import TooManyRequests
 
@@ -127,10 +127,10 @@ def _is_this_machine(host: str) -> bool:
 # How much mail people and keys may have the server send.
 
 
-OF_SENDER = Patience(free=30)
+OF_SENDER = Backoff(free=30)
 """Messages of a person or a key, of about a day."""
 
-OF_PROJECT = Patience(free=60)
+OF_PROJECT = Backoff(free=60)
 """Messages of a project: whoever manages it can make any number of keys."""
 
 

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from app.access.accounts import clean_email
-from app.access.creators import BY_PERSON, Ended, end_made_by
+from app.access.creators import BY_PERSON, RevocationCounts, end_made_by
 from app.access.invitations import Invitation, InvitationRecords
 from app.access.openid import Joining, ProviderIdentity
 from app.access.people import PeopleRecords, Person, add_person, give_to_owner, remove_second_factor
@@ -63,7 +63,7 @@ class ProviderAccountRecords:
         with self._database.read() as connection:
             return connection.execute(query.limit(1)).first() is not None
 
-    def add(self, account: ProviderAccount) -> dict[str, Ended]:
+    def add(self, account: ProviderAccount) -> dict[str, RevocationCounts]:
         """Store whose it is; raises `SignInRefused` if it is somebody's already.
 
         Where the address was not proven to be the person's, somebody else may have made the
@@ -103,7 +103,7 @@ def _add(connection: Connection, account: ProviderAccount) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
+class ProviderSignIn:
     """A person who comes from the provider: whether for the first time, and with a new account.
 
     `joined` is what they are now in the projects that they have joined with that. `ended` is what
@@ -114,7 +114,7 @@ class Arrival:
     is_first: bool = False
     is_new: bool = False
     joined: Mapping[str, Role] = field(default_factory=dict)
-    ended: Mapping[str, Ended] = field(default_factory=dict)
+    ended: Mapping[str, RevocationCounts] = field(default_factory=dict)
 
 
 class OpenIdAccounts:
@@ -137,7 +137,7 @@ class OpenIdAccounts:
         self._clock = clock
         self._new_id = new_id
 
-    def arrive(self, identity: ProviderIdentity) -> Arrival:
+    def arrive(self, identity: ProviderIdentity) -> ProviderSignIn:
         """Who it is here; raises `SignInRefused` for who may not join, and for blocked people.
 
         The provider's account decides. Its e-mail address counts the first time alone, and only if
@@ -146,13 +146,13 @@ class OpenIdAccounts:
         owner = self._records.owner(identity.issuer, identity.subject)
         if owner is None:
             return self._first_time(identity)
-        return Arrival(_admitted(self._people.find(owner)))
+        return ProviderSignIn(_admitted(self._people.find(owner)))
 
     def has_any(self, person_id: str) -> bool:
         """Whether the person has signed in at a provider before."""
         return self._records.has_any(person_id)
 
-    def _first_time(self, identity: ProviderIdentity) -> Arrival:
+    def _first_time(self, identity: ProviderIdentity) -> ProviderSignIn:
         if not identity.is_email_verified:
             raise SignInRefused("The sign-in service has not verified your e-mail address.")
         person = self._people.find_by_email(identity.email)
@@ -161,9 +161,9 @@ class OpenIdAccounts:
         if self._records.has_account(person.id, identity.issuer):
             raise SignInRefused(f"{identity.email} belongs to another account.")
         ended = self._records.add(self._account(identity, _admitted(person)))
-        return Arrival(person, is_first=True, ended=ended)
+        return ProviderSignIn(person, is_first=True, ended=ended)
 
-    def _joined(self, identity: ProviderIdentity) -> Arrival:
+    def _joined(self, identity: ProviderIdentity) -> ProviderSignIn:
         person = self._new_person(identity)
         account = self._account(identity, person)
         invitation = self._invitation(person.email)
@@ -176,7 +176,7 @@ class OpenIdAccounts:
             joined = {FIRST_PROJECT: self._joining.role}
         else:
             raise SignInRefused(f"{person.email} is not invited. Ask an administrator.")
-        return Arrival(person, is_first=True, is_new=True, joined=joined)
+        return ProviderSignIn(person, is_first=True, is_new=True, joined=joined)
 
     def _invitation(self, email: str) -> Invitation | None:
         waiting = self._invitations.waiting(self._clock())

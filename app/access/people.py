@@ -12,7 +12,13 @@ from typing import Any
 from sqlalchemy import Connection, Delete, Row, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from app.access.creators import Ended, Made, end_made_by, end_made_elsewhere, made_by
+from app.access.creators import (
+    Creation,
+    RevocationCounts,
+    end_made_by,
+    end_made_elsewhere,
+    made_by,
+)
 from app.core.access import Role
 from app.core.errors import InvalidField, LastAdministrator
 from app.db.engine import Database
@@ -133,7 +139,7 @@ class PeopleRecords:
         with self._database.write() as connection:
             return _replace_hash(connection, person, password_hash)
 
-    def block(self, person_id: str, now: datetime) -> dict[str, Ended]:
+    def block(self, person_id: str, now: datetime) -> dict[str, RevocationCounts]:
         """Let a person in no more: ends their sessions, and the keys and links they have made.
 
         Returns how many by project, raises `LastAdministrator` instead of blocking the only one.
@@ -145,7 +151,7 @@ class PeopleRecords:
             connection.execute(delete(sessions).where(sessions.c.person_id == person_id))
             return end_made_by(connection, f"person:{person_id}", now)
 
-    def remove(self, person_id: str, now: datetime) -> dict[str, Ended]:
+    def remove(self, person_id: str, now: datetime) -> dict[str, RevocationCounts]:
         """Delete a person with all that is theirs alone; ends what they have made.
 
         Returns how much by project, raises `LastAdministrator` instead of deleting the only one.
@@ -156,12 +162,12 @@ class PeopleRecords:
             connection.execute(delete(people).where(people.c.id == person_id))
             return ended
 
-    def made_by(self, person_id: str, now: datetime) -> list[Made]:
+    def made_by(self, person_id: str, now: datetime) -> list[Creation]:
         """The keys and links of a person that still work, the newest first."""
         with self._database.read() as connection:
             return made_by(connection, f"person:{person_id}", now)
 
-    def end_made(self, person_id: str, now: datetime) -> dict[str, Ended]:
+    def end_made(self, person_id: str, now: datetime) -> dict[str, RevocationCounts]:
         """End the keys, links and invitations of a person: how much by project."""
         with self._database.write() as connection:
             return end_made_by(connection, f"person:{person_id}", now)
@@ -178,7 +184,7 @@ class PeopleRecords:
         with self._database.write() as connection:
             connection.execute(change)
 
-    def end_admin(self, person_id: str, now: datetime) -> dict[str, Ended]:
+    def end_admin(self, person_id: str, now: datetime) -> dict[str, RevocationCounts]:
         """Let a person administer the server no more: ends what they made where they are no member.
 
         Returns how much by project, raises `LastAdministrator`.

@@ -23,7 +23,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError
 
 from app.access.accounts import clean_email
-from app.access.creators import Ended, end_made_by
+from app.access.creators import RevocationCounts, end_made_by
 from app.access.people import PeopleRecords
 from app.access.sessions import Sessions
 from app.core.access import FIRST_PROJECT, Caller, Role
@@ -234,7 +234,9 @@ class ProjectRecords:
             connection.execute(change)
             return _member(connection, project_id, person_id)
 
-    def remove_member(self, project_id: str, person_id: str, now: datetime) -> tuple[Member, Ended]:
+    def remove_member(
+        self, project_id: str, person_id: str, now: datetime
+    ) -> tuple[Member, RevocationCounts]:
         """End a membership, and the keys and links that the person has made in the project.
 
         Returns what it was and what has ended, raises as `set_role` does.
@@ -245,7 +247,7 @@ class ProjectRecords:
             connection.execute(delete(members).where(_is(project_id, person_id)))
             maker = f"person:{person_id}"
             ended = end_made_by(connection, maker, now, project_id=project_id)
-            return member, ended.get(project_id, Ended())
+            return member, ended.get(project_id, RevocationCounts())
 
 
 def _by_id(project_id: str) -> Select[Any]:
@@ -405,7 +407,7 @@ class Projects:
         self._sessions.forget()
         return member
 
-    def remove_member(self, project_id: str, person_id: str) -> tuple[Member, Ended]:
+    def remove_member(self, project_id: str, person_id: str) -> tuple[Member, RevocationCounts]:
         """End a membership, and the keys and links that the person has made in the project.
 
         Returns what it was and what has ended, raises as `set_role` does.

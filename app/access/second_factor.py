@@ -17,7 +17,7 @@ from hmac import compare_digest
 import pyotp
 from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 
-from app.access.attempts import PasswordChecks, Patience
+from app.access.attempts import Backoff, PasswordChecks
 from app.access.keys import digest_of
 from app.access.people import PeopleRecords, Person, remove_second_factor
 from app.access.signing import SingleUse
@@ -38,7 +38,7 @@ RECOVERY_CODE_CHARACTERS = 10
 RECOVERY_ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"
 """No characters that look alike. Ten of them are 49 random bits."""
 
-OF_CODES = Patience(free=5, most=timedelta(hours=1))
+OF_CODES = Backoff(free=5, most=timedelta(hours=1))
 """Only who knows the password can enter codes. Three of a million are good at a time: with an hour
 between guesses, one is right in 38 years on average. All known browsers of a person share a count:
 there can be any number of them."""

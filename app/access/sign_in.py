@@ -21,7 +21,7 @@ from math import inf
 
 from itsdangerous import BadData
 
-from app.access.attempts import Failures, Limits, PasswordChecks, Patience
+from app.access.attempts import AttemptLimits, Backoff, Failures, PasswordChecks
 from app.access.passwords import Passwords
 from app.access.people import PeopleRecords, Person
 from app.access.sessions import BLOCKED
@@ -35,14 +35,14 @@ from app.core.errors import (
     WrongCredentials,
 )
 
-OF_ACCOUNT = Patience(free=5)
+OF_ACCOUNT = Backoff(free=5)
 """From one network: an IPv4 address, or an IPv6 /64. Not from an IPv4 /24: its other addresses
 belong to strangers, who could lock the owner out; an address costs more than its guesses."""
 
-OF_ACCOUNT_FROM_SITE = Patience(free=100)
+OF_ACCOUNT_FROM_SITE = Backoff(free=100)
 """From an IPv6 /48, whose owner has 65,536 networks."""
 
-OF_DEVICE = Patience(free=10)
+OF_DEVICE = Backoff(free=10)
 
 SLOW_FROM_NETWORK = 30
 """Failures with all accounts. An office or a school shares one address."""
@@ -53,7 +53,7 @@ SLOW_OF_ACCOUNT = 20
 WARNED_AT = SLOW_OF_ACCOUNT
 """Failures of an account from all networks, from which its owner gets mail."""
 
-OF_WARNINGS = Patience(free=1, first=timedelta(days=1), most=timedelta(days=1))
+OF_WARNINGS = Backoff(free=1, first=timedelta(days=1), most=timedelta(days=1))
 """One a day, while failures go on."""
 
 SHOWN_FROM = 5
@@ -171,13 +171,13 @@ class SignIn:
         return replace(person, password_hash=new)
 
 
-def _limits_of_known(person: Person, subject: str) -> Limits:
+def _limits_of_known(person: Person, subject: str) -> AttemptLimits:
     """Of a browser in which the person has signed in before."""
     client = f"person:{person.id}"
-    return Limits(refusing={subject: OF_DEVICE}, client=client, is_known_device=True)
+    return AttemptLimits(refusing={subject: OF_DEVICE}, client=client, is_known_device=True)
 
 
-def _limits(email: str, address: str) -> Limits:
+def _limits(email: str, address: str) -> AttemptLimits:
     """Of a new browser. A network of this machine is not slowed.
 
     Behind a proxy that names no clients, it would be everybody.
@@ -190,9 +190,9 @@ def _limits(email: str, address: str) -> Limits:
         refusing[f"{account_here}:{site}"] = OF_ACCOUNT_FROM_SITE
     if is_loopback(address):  # Counted all the same: the audit log notes fewer of many.
         slowing = {account: SLOW_OF_ACCOUNT, f"address:{network}": inf}
-        return Limits(refusing=refusing, slowing=slowing)
+        return AttemptLimits(refusing=refusing, slowing=slowing)
     networks = [f"address:{name}" for name in (network, site) if name]
-    return Limits(
+    return AttemptLimits(
         refusing=refusing,
         slowing={account: SLOW_OF_ACCOUNT, **dict.fromkeys(networks, SLOW_FROM_NETWORK)},
         networks=tuple(networks),

@@ -105,7 +105,7 @@ _LOST = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class ClaimedDelivery:
     """A delivery that this process alone may send, until its lease ends."""
 
     delivery_id: str
@@ -141,7 +141,7 @@ class DeliveryQueue:
 
     def claim(
         self, webhook_id: str, now: datetime, *, token: str, lease: timedelta
-    ) -> Claim | None:
+    ) -> ClaimedDelivery | None:
         """The webhook's next delivery; None if none is due, or another server has claimed it.
 
         Also one whose sender died: its lease has ended.
@@ -163,9 +163,9 @@ class DeliveryQueue:
             connection.execute(update(_ours).where(_ours.c.id == row.id).values(claimed))
         about = dict(row._mapping)
         about["delivery_id"] = about.pop("id")
-        return Claim(**{**about, "attempts": row.attempts + 1}, token=token)
+        return ClaimedDelivery(**{**about, "attempts": row.attempts + 1}, token=token)
 
-    def note_delivered(self, claim: Claim, now: datetime, status: int) -> bool:
+    def note_delivered(self, claim: ClaimedDelivery, now: datetime, status: int) -> bool:
         """Note that the receiver has it; False if the lease had ended and another sends it."""
         delivered = {
             "state": DeliveryState.DELIVERED.value,
@@ -175,7 +175,9 @@ class DeliveryQueue:
         }
         return self._note(claim, delivered, later_due_at=now)
 
-    def note_failed(self, claim: Claim, now: datetime, *, status: int | None, problem: str) -> bool:
+    def note_failed(
+        self, claim: ClaimedDelivery, now: datetime, *, status: int | None, problem: str
+    ) -> bool:
         """Note a failed attempt, and when the next one is; False as for `note_delivered`.
 
         Later events of the same video wait as long.
@@ -186,7 +188,9 @@ class DeliveryQueue:
         failed = {"state": state.value, "status": status, "problem": problem, "due_at": due_at}
         return self._note(claim, failed, later_due_at=due_at)
 
-    def _note(self, claim: Claim, values: Mapping[str, Any], *, later_due_at: datetime) -> bool:
+    def _note(
+        self, claim: ClaimedDelivery, values: Mapping[str, Any], *, later_due_at: datetime
+    ) -> bool:
         is_held = and_(
             _ours.c.id == claim.delivery_id,
             _ours.c.state == DeliveryState.SENDING,
@@ -224,14 +228,14 @@ Resolve = Callable[[str, int], list[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class DeliveryResult:
     """The status of the answer, if there was one, and what is wrong with it."""
 
     status: int | None
     problem: str | None
 
 
-class _Refused(Exception):
+class _RefusedAddress(Exception):
     """Nothing may be sent there; says why."""
 
 
@@ -278,17 +282,17 @@ class WebhookSender:
     def _tls(self) -> ssl.SSLContext:
         return self._certificates()
 
-    def post(self, url: str, body: bytes, headers: dict[str, str]) -> Answer:
+    def post(self, url: str, body: bytes, headers: dict[str, str]) -> DeliveryResult:
         """Send it; what was answered, or why not. Never raises for what a receiver does."""
         deadline = time.monotonic() + self._timeout_seconds
         try:
             status = self._post(check_url(url), body, headers, deadline)
-        except (_Refused, InvalidRequest) as error:
-            return Answer(None, str(error))
+        except (_RefusedAddress, InvalidRequest) as error:
+            return DeliveryResult(None, str(error))
         except (OSError, http.client.HTTPException) as error:
             is_late = time.monotonic() >= deadline
-            return Answer(None, self._too_late if is_late else _words(error))
-        return Answer(status, _complaint(status))
+            return DeliveryResult(None, self._too_late if is_late else _words(error))
+        return DeliveryResult(status, _complaint(status))
 
     @property
     def _too_late(self) -> str:
@@ -317,10 +321,10 @@ class WebhookSender:
         try:
             found = self._resolve(host, port)
         except (OSError, UnicodeError) as error:
-            raise _Refused(f"The name {host} cannot be resolved.") from error
+            raise _RefusedAddress(f"The name {host} cannot be resolved.") from error
         allowed = [each for each in found if self._may_be_private or is_public(each)]
         if not allowed:
-            raise _Refused(
+            raise _RefusedAddress(
                 f"{host} is in a private network ({', '.join(found)[:100]}): nothing is sent there."
             )
         return allowed[:MAX_ADDRESSES]
@@ -438,7 +442,7 @@ class WebhookDelivery:
         claim = self._queue.claim(webhook_id, self._clock(), token=self._new_id(), lease=LEASE)
         return claim is not None and self._send(claim)
 
-    def _send(self, claim: Claim) -> bool:
+    def _send(self, claim: ClaimedDelivery) -> bool:
         now = self._clock()
         headers = {
             "Content-Type": "application/json",

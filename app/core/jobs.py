@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from app.core.playback import Problem
+from app.core.playback import PlaybackProblem
 from app.core.upload import UploadId
 
 MAX_ATTEMPTS = 3
@@ -111,7 +111,7 @@ class Job:
     is_renewed: bool
     progress: float
     worker: str | None
-    problem: Problem | None
+    problem: PlaybackProblem | None
     queued_at: datetime
     updated_at: datetime
     due_at: datetime
@@ -161,5 +161,5 @@ class JobFailed(Exception):
 
     def __init__(self, code: str, detail: str, *, is_final: bool = False) -> None:
         super().__init__(detail)
-        self.problem = Problem(code, detail)
+        self.problem = PlaybackProblem(code, detail)
         self.is_final = is_final

@@ -74,7 +74,7 @@ def check_transition(current: PlaybackState, target: PlaybackState) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class PlaybackProblem:
     """What went wrong: a stable code for programs, a sentence for people."""
 
     code: str
@@ -91,7 +91,7 @@ class Playback:
     upload_id: UploadId
     state: PlaybackState
     facts: Mapping[str, Any] | None
-    problem: Problem | None
+    problem: PlaybackProblem | None
     updated_at: datetime
 
 

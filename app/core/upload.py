@@ -63,7 +63,7 @@ class UploadKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class UploadPart:
     """A part of a concatenation, and its client's name for it (a URL)."""
 
     upload_id: UploadId

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, and_, func, insert, or_, selec
 
 from app.core.jobs import ENDED, Job, JobState, Lane
 from app.core.lifecycle import GONE
-from app.core.playback import Problem
+from app.core.playback import PlaybackProblem
 from app.core.upload import UploadId
 from app.db.tables import IS_UNFINISHED, media_jobs, uploads
 
@@ -88,7 +88,7 @@ def as_new(now: datetime) -> dict[str, Any]:
     }
 
 
-def as_waiting(problem: Problem | None, now: datetime, due_at: datetime) -> dict[str, Any]:
+def as_waiting(problem: PlaybackProblem | None, now: datetime, due_at: datetime) -> dict[str, Any]:
     """Values of a job that no worker has."""
     return as_ended(JobState.QUEUED, now, problem) | {"due_at": due_at}
 
@@ -106,7 +106,9 @@ def as_claimed(job: Job, worker: str, now: datetime, lease: timedelta) -> dict[s
     }
 
 
-def as_ended(state: JobState, now: datetime, problem: Problem | None = None) -> dict[str, Any]:
+def as_ended(
+    state: JobState, now: datetime, problem: PlaybackProblem | None = None
+) -> dict[str, Any]:
     """Values of a job that no worker has, and that none will take."""
     return {
         "state": state,
@@ -180,6 +182,6 @@ def from_row(row: Any) -> Job:
     """The job in a row of the table."""
     values = dict(row._mapping)
     code, detail = values.pop("problem_code"), values.pop("problem_detail")
-    values["problem"] = None if code is None else Problem(code, detail)
+    values["problem"] = None if code is None else PlaybackProblem(code, detail)
     values["lane"], values["state"] = Lane(values["lane"]), JobState(values["state"])
     return Job(**values)

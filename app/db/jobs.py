@@ -18,7 +18,7 @@ from sqlalchemy.exc import IntegrityError
 from app.core.errors import UploadGone, UploadNotFound
 from app.core.jobs import FLEETING, SHOWN, Job, JobState, Lane, sources
 from app.core.lifecycle import GONE, UploadState
-from app.core.playback import Problem
+from app.core.playback import PlaybackProblem
 from app.core.upload import UploadId
 from app.db import job_rows as rows
 from app.db.engine import Database
@@ -28,7 +28,7 @@ from app.db.tables import IS_SHOWN, IS_UNFINISHED, media_jobs, uploads
 BATCH = 100
 """Jobs that one call forgets at most."""
 
-WORKER_ENDED = Problem(
+WORKER_ENDED = PlaybackProblem(
     "worker_ended",
     "The media worker was killed each time it tried this; perhaps this file is what kills it.",
 )
@@ -174,7 +174,7 @@ class JobRecords:
         return self._end(job, {**rows.as_ended(JobState.DONE, now), "progress": 1.0}, now)
 
     def fail(
-        self, job: Job, problem: Problem, now: datetime, *, retry_after: timedelta | None
+        self, job: Job, problem: PlaybackProblem, now: datetime, *, retry_after: timedelta | None
     ) -> bool:
         """Note that an attempt failed; False if the job is lost, as for `heartbeat`.
 
@@ -188,7 +188,7 @@ class JobRecords:
     def postpone(
         self,
         job: Job,
-        problem: Problem | None,
+        problem: PlaybackProblem | None,
         now: datetime,
         pause: timedelta,
         *,

@@ -136,8 +136,8 @@ class _Body:
 class _GuardedSending:
     """Counts what is sent, and has it guarded meanwhile."""
 
-    def __init__(self, under_way: UnderWay, body: _Body, counted: Sending | None) -> None:
-        self._under_way = under_way
+    def __init__(self, active: ActiveRequests, body: _Body, counted: Sending | None) -> None:
+        self._under_way = active
         self._body = body
         self._counted = counted
 
@@ -152,7 +152,7 @@ class _GuardedSending:
             self._counted.ended(count)
 
 
-class UnderWay:
+class ActiveRequests:
     """The uploads and downloads of a process."""
 
     def __init__(self) -> None:
@@ -245,10 +245,10 @@ PROJECT = "project"
 Find = Callable[[], tuple[Caller, Scope]]
 
 
-def admit(request: Request, rules: Mapping[str, AccessRule], under_way: UnderWay) -> None:
+def admit(request: Request, rules: Mapping[str, AccessRule], active: ActiveRequests) -> None:
     """Note who sends a request; raises `NotSignedIn`, `NotAllowed`, `TooManyRequests`.
 
-    Uploads and downloads go on as long as they would be let in again: see `UnderWay`. What is
+    Uploads and downloads go on as long as they would be let in again: see `ActiveRequests`. What is
     refused counts for its address.
     """
     if request.endpoint is None:  # No such URL, or not with this method: routing says so.
@@ -262,11 +262,11 @@ def admit(request: Request, rules: Mapping[str, AccessRule], under_way: UnderWay
     g.caller, g.scope = _counted(request, find, is_counted=rule.is_counted)
     is_sending = action is Action.SEND and not is_safe
     if is_sending and g.caller.kind is not CallerKind.LOCAL:
-        under_way.begin(request.environ, g.scope, lambda: find()[1])
+        active.begin(request.environ, g.scope, lambda: find()[1])
     elif action in OF_DOWNLOADS and g.caller.kind is not CallerKind.LOCAL:
         is_guest = g.caller.kind is CallerKind.SHARE_LINK
         ask = _guest_asker(g.caller, action) if is_guest else lambda: find()[1]
-        under_way.begin_download(request.environ, g.scope, ask)
+        active.begin_download(request.environ, g.scope, ask)
 
 
 def who_sees(request: Request) -> Caller:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from app.access import audit
 from app.access.audit import AuditAction, Detail
-from app.access.creators import Ended
+from app.access.creators import RevocationCounts
 from app.access.invitations import Invitation
 from app.access.people import Person
 from app.access.projects import Member, Project
@@ -67,7 +67,7 @@ def audited_member(ctx: RequestContext, action: AuditAction, member: Member) -> 
     audited(ctx, action, f"person:{member.person_id}", email=member.email, role=member.role)
 
 
-def audited_removal(ctx: RequestContext, member: Member, ended: Ended) -> None:
+def audited_removal(ctx: RequestContext, member: Member, ended: RevocationCounts) -> None:
     """Note that somebody is no longer a member, and what has ended with that."""
     audited(
         ctx,
@@ -123,7 +123,7 @@ def audited_end(ctx: RequestContext, project: Project, ended: Mapping[str, int])
 
 
 def note_ended(
-    ctx: RequestContext, person: Person, ended: Mapping[str, Ended], change: str
+    ctx: RequestContext, person: Person, ended: Mapping[str, RevocationCounts], change: str
 ) -> None:
     """Note in each project what has ended because of a change to a person, such as "block"."""
     for project, counts in ended.items():

@@ -15,7 +15,7 @@ from app.access.senders import Sender
 from app.access.upload_links import UploadLink
 from app.core.lifecycle import UploadState
 from app.core.moments import instant, optional_instant
-from app.core.playback import PlaybackState, Problem
+from app.core.playback import PlaybackProblem, PlaybackState
 from app.core.ranges import RangeSet
 from app.core.upload import Upload, UploadId
 from app.records.uploads import Sent
@@ -181,7 +181,7 @@ def playback_document(view: PlaybackView, root: str = "") -> dict[str, Any]:
     }
 
 
-def _problem(problem: Problem | None) -> dict[str, str] | None:
+def _problem(problem: PlaybackProblem | None) -> dict[str, str] | None:
     return None if problem is None else {"code": problem.code, "detail": problem.detail}
 
 

@@ -17,7 +17,7 @@ from app.db.transfer import require_finished
 from app.ingest.line import Line
 from app.records.uploads import UploadRecords
 from app.settings import Settings
-from app.storage.base import Inspection, Problem, durability_in
+from app.storage.base import Inspection, SetupProblem, durability_in
 from app.storage.local.folder import disk_errors, make_private_folder
 from app.storage.machine import after_restart_of_machine
 from app.uploads.chunks import Chunks
@@ -67,7 +67,7 @@ class Services:
     node: ThisNode
     nodes: NodeRecords | None  # None where the records are in a file, which has one server.
 
-    def problems(self) -> list[Problem]:
+    def problems(self) -> list[SetupProblem]:
         """What is wrong with the set-up. Names no paths, because anyone may read it."""
         found = self.inspection.problems()
         if self.settings.is_open and not self.settings.is_local:
@@ -75,7 +75,7 @@ class Services:
                 "whoever reaches this server may watch, upload and delete everything: "
                 "SLUICE_ACCESS is open"
             )
-            found.append(Problem("open_to_everybody", detail, is_fatal=False))
+            found.append(SetupProblem("open_to_everybody", detail, is_fatal=False))
         return found
 
     def prepare(self) -> None:

@@ -110,7 +110,7 @@ _open_lanes = OpenLanes()
 class LaneResponse(Response):
     """101, and then the lane, until it ends."""
 
-    def __init__(self, lane: Lane, accept: str, sender: str) -> None:
+    def __init__(self, lane: UploadLane, accept: str, sender: str) -> None:
         super().__init__(status=HTTPStatus.SWITCHING_PROTOCOLS)
         self._lane = lane
         self._sender = sender
@@ -144,7 +144,7 @@ def lanes(ctx: ViewContext) -> Response:
     _open_lanes.require_room(sender)
     link = request.environ.get(LINK_KEY)
     path = f"/{'/'.join(link)}{UPLOAD_PATH}" if link else UPLOAD_PATH
-    return LaneResponse(Lane(connection, inner, path, limits), accept, sender)
+    return LaneResponse(UploadLane(connection, inner, path, limits), accept, sender)
 
 
 def _checked_key() -> str:
@@ -167,7 +167,7 @@ def _checked_key() -> str:
     return key
 
 
-class Lane:
+class UploadLane:
     """Serves the messages of one connection, one at a time."""
 
     def __init__(

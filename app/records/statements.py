@@ -29,7 +29,7 @@ from sqlalchemy import (
 
 from app.core.errors import UploadNotFound
 from app.core.lifecycle import ACTIVE, GONE, UploadState
-from app.core.upload import Part, Upload, UploadId, UploadKind
+from app.core.upload import Upload, UploadId, UploadKind, UploadPart
 from app.core.video_list import Position, VideoList, search_form, sort_form
 from app.db.sql import InsertUnlessKnown, fetch, run, run_together
 from app.db.tables import HAS_SENDER, IS_VIDEO, UPLOAD, Instant, uploads
@@ -283,7 +283,7 @@ def add_all_unless_known(
     return [stored[place] for place in range(len(uploads))]
 
 
-def add_parts(connection: Connection, upload: Upload, parts: Sequence[Part]) -> None:
+def add_parts(connection: Connection, upload: Upload, parts: Sequence[UploadPart]) -> None:
     """Insert the parts of a concatenation."""
     for position, part in enumerate(parts):
         row = {

@@ -15,7 +15,7 @@ from sqlalchemy.exc import IntegrityError
 from app.core.errors import LinkFull, NoRoom, TooLarge, TooManyGaps, UploadNotFound
 from app.core.lifecycle import ACTIVE, IllegalTransition, UploadState
 from app.core.ranges import ByteRange, RangeSet
-from app.core.upload import Part, Upload, UploadId, UploadKind
+from app.core.upload import Upload, UploadId, UploadKind, UploadPart
 from app.core.video_list import Position, VideoList
 from app.db.engine import Database
 from app.db.tables import HAS_SENDER, IS_RESERVING, IS_SHA256_WANTED, UPLOAD, uploads
@@ -64,7 +64,7 @@ class UploadRecords:
         self._changes = UploadChanges(database, observers)
 
     def add(
-        self, upload: Upload, parts: Sequence[Part] = (), *, renews_key: bool = False
+        self, upload: Upload, parts: Sequence[UploadPart] = (), *, renews_key: bool = False
     ) -> tuple[Upload, bool]:
         """Store a new upload with its ranges, unless its owner has one with that client key.
 
@@ -83,7 +83,7 @@ class UploadRecords:
         return self._add(upload, parts, renews_key=renews_key)
 
     def _add(
-        self, upload: Upload, parts: Sequence[Part], *, renews_key: bool
+        self, upload: Upload, parts: Sequence[UploadPart], *, renews_key: bool
     ) -> tuple[Upload, bool]:
         with self._database.write() as connection:
             if renews_key:
@@ -271,7 +271,7 @@ class UploadRecords:
         with self._database.write() as connection:
             return self._changes.apply(connection, upload_id, with_parts)
 
-    def parts(self, upload_id: UploadId) -> list[Part]:
+    def parts(self, upload_id: UploadId) -> list[UploadPart]:
         """The parts of a concatenation, in order; empty for any other upload."""
         query = (
             select(parts_table)
@@ -279,7 +279,7 @@ class UploadRecords:
             .order_by(parts_table.c.position)
         )
         with self._database.read() as connection:
-            return [Part(row.part_id, row.reference) for row in connection.execute(query)]
+            return [UploadPart(row.part_id, row.reference) for row in connection.execute(query)]
 
     def waiting_for(self, part_id: UploadId) -> list[Upload]:
         """Concatenations that contain this upload and are not published yet."""

@@ -11,7 +11,7 @@ from werkzeug.datastructures import Headers
 from app.core.access import Action
 from app.deliver import archive, media, playback
 from app.http import access, context, origins, problems
-from app.http.access import AccessRule, UnderWay, rules_of, with_rule
+from app.http.access import AccessRule, ActiveRequests, rules_of, with_rule
 from app.http.mounts import LinkMiddleware
 from app.http.page_policy import PAGE_POLICY
 from app.http.proxy import ConnectionMiddleware
@@ -100,7 +100,7 @@ def create_app(services: Services, instruments: Instruments | None = None) -> Fl
 
 def _surround_requests(app: Flask, settings: Settings, monitor: RequestMonitor) -> None:
     """What happens around every view, in order. Flask checks each hook anew each time."""
-    rules, under_way = rules_of(app), UnderWay()
+    rules, active = rules_of(app), ActiveRequests()
 
     @app.before_request
     def begin() -> Response | None:
@@ -111,7 +111,7 @@ def _surround_requests(app: Flask, settings: Settings, monitor: RequestMonitor) 
         origins.refuse_other_sites(request, settings.cors_origins, is_open=settings.is_open)
         preflight = origins.answer_preflight(request, settings.cors_origins)
         if preflight is None:
-            access.admit(request, rules, under_way)
+            access.admit(request, rules, active)
         return preflight
 
     @app.after_request
@@ -125,7 +125,7 @@ def _surround_requests(app: Flask, settings: Settings, monitor: RequestMonitor) 
 
     @app.teardown_request
     def end(_error: BaseException | None) -> None:
-        under_way.end(request_ctx.request.environ)
+        active.end(request_ctx.request.environ)
         monitor.end(request_ctx.request)
 
 

@@ -197,7 +197,7 @@ class StagedFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class SetupProblem:
     """Something wrong with this machine. A fatal one means that no upload can be taken."""
 
     code: str
@@ -220,7 +220,7 @@ class Inspection(Protocol):
         """Shift the modification time of each unpublished file, but not beyond now."""
         ...
 
-    def problems(self) -> list[Problem]:
+    def problems(self) -> list[SetupProblem]:
         """What is wrong with the store now; empty when all is well."""
         ...
 

@@ -44,7 +44,7 @@ def _no_progress(_offset: int) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Arrival:
+class IncomingChunk:
     """The bytes of one request, and their place in the file.
 
     If `is_at_offset`, they must begin at the upload's offset.
@@ -110,7 +110,7 @@ class Chunks:
         """
         chunk = self._chunk(upload, start, source.remaining)
         check_chunk(chunk, upload.length)
-        arrival = Arrival(chunk=chunk, source=source, is_at_offset=False)
+        arrival = IncomingChunk(chunk=chunk, source=source, is_at_offset=False)
         with self._completing(upload):
             try:
                 with self._held(upload, arrival) as arrival:
@@ -136,7 +136,7 @@ class Chunks:
         if upload.offset != offset:  # Even if it is far beyond the limit.
             raise OffsetMismatch.of(expected=upload.offset, provided=offset)
         chunk = self._chunk(upload, offset, source.remaining)
-        arrival = Arrival(chunk=chunk, source=source, is_at_offset=True, progress=progress)
+        arrival = IncomingChunk(chunk=chunk, source=source, is_at_offset=True, progress=progress)
         arrival.check_offset(upload)
         check_chunk(chunk, None if source.remaining is None else upload.length)
         if upload.length is None and source.remaining:
@@ -260,7 +260,7 @@ class Chunks:
             raise
 
     @contextmanager
-    def _held(self, upload: Upload, arrival: Arrival) -> Iterator[Arrival]:
+    def _held(self, upload: Upload, arrival: IncomingChunk) -> Iterator[IncomingChunk]:
         """The same, whole and checked, if it is small: see `held`."""
 
         def stop_if_stored() -> None:
@@ -273,7 +273,7 @@ class Chunks:
         with held(arrival.source, self._limits, stop_if_stored) as source:
             yield replace(arrival, source=source)
 
-    def _receive(self, upload: Upload, arrival: Arrival) -> Upload:
+    def _receive(self, upload: Upload, arrival: IncomingChunk) -> Upload:
         tries = 0
         while arrival.is_needed_by(upload):
             before, tries, is_begun = arrival.source.remaining, tries + 1, False
@@ -297,7 +297,7 @@ class Chunks:
         self._drop(arrival)
         return self._records.get(upload.id).require_present()
 
-    def _drop(self, arrival: Arrival) -> None:
+    def _drop(self, arrival: IncomingChunk) -> None:
         """Read bytes that are stored already, so that the connection can be reused.
 
         At the end of an upload none are expected: a single byte is one too many.
@@ -307,7 +307,7 @@ class Chunks:
             raise UploadComplete("Every byte of the upload has arrived already.")
         arrival.source.finish()
 
-    def _write(self, upload: Upload, arrival: Arrival, writer: RangeWriter) -> Upload:
+    def _write(self, upload: Upload, arrival: IncomingChunk, writer: RangeWriter) -> Upload:
         chunk = arrival.chunk
         # Another request may have written some of the bytes while this one waited for the lock.
         upload = self._records.get(upload.id).require_present()
@@ -325,7 +325,7 @@ class Chunks:
         return self._records.add_received(upload, arrived, self._clock(), crc32c=checksum)
 
     def _write_gaps(
-        self, upload: Upload, arrival: Arrival, gaps: list[ByteRange], writer: RangeWriter
+        self, upload: Upload, arrival: IncomingChunk, gaps: list[ByteRange], writer: RangeWriter
     ) -> tuple[Upload, int]:
         """The upload as last recorded, and where the bytes end.
 
@@ -350,7 +350,7 @@ class Chunks:
         writer.skip(chunk.end - position, source)
         return upload, chunk.end
 
-    def _await_newer_writer(self, upload: Upload, arrival: Arrival) -> Upload:
+    def _await_newer_writer(self, upload: Upload, arrival: IncomingChunk) -> Upload:
         """Two live requests send the same bytes: report the outcome of the newer one."""
         discard(arrival.source, limits=self.taken_over, watch=no_watch)
         deadline = time.monotonic() + self.newer_writer_seconds

@@ -16,12 +16,12 @@ from app.core.errors import (
 )
 from app.core.lifecycle import GONE, IllegalTransition, UploadState
 from app.core.policy import UploadPolicy
-from app.core.upload import Part, Upload, UploadId
+from app.core.upload import Upload, UploadId, UploadPart
 from app.records.uploads import UploadRecords
 from app.storage.base import Store
 
 
-def made_before(records: UploadRecords, owner: str, parts: Sequence[Part]) -> list[Upload]:
+def made_before(records: UploadRecords, owner: str, parts: Sequence[UploadPart]) -> list[Upload]:
     """Complete files of the same parts in the same order, which have expired since."""
     wanted = [part.upload_id for part in parts]
     return [

@@ -28,10 +28,10 @@ from app.core.policy import (
 )
 from app.core.upload import (
     LEAST_AHEAD_BYTES,
-    Part,
     Upload,
     UploadId,
     UploadKind,
+    UploadPart,
     parse_upload_id,
 )
 from app.ingest.checksum import new_checksum
@@ -102,7 +102,7 @@ class UploadService:
             self._reserve_or_forget(stored)
         return _same_length(stored.require_present(), new.length), is_new
 
-    def concatenate(self, new: NewUpload, parts: Sequence[Part]) -> Upload:
+    def concatenate(self, new: NewUpload, parts: Sequence[UploadPart]) -> Upload:
         """The file made of partial uploads, in order, some of which may still be unfinished.
 
         It is published once every part is complete, and the parts then expire. Repeating the
@@ -121,7 +121,7 @@ class UploadService:
             upload, _ = self._records.add(self._upload_of(whole), parts, renews_key=True)
         return self._completion.finish(upload.require_present())
 
-    def parts(self, upload: Upload) -> list[Part]:
+    def parts(self, upload: Upload) -> list[UploadPart]:
         """The parts of a concatenation, in order."""
         return self._records.parts(upload.id)
 
@@ -243,7 +243,7 @@ class UploadService:
             return UNNAMED
         return self._policy.check_filename(new.filename)
 
-    def _check_parts(self, scope: Scope, parts: Sequence[Part]) -> None:
+    def _check_parts(self, scope: Scope, parts: Sequence[UploadPart]) -> None:
         try:
             uploads = [self.get(scope, part.upload_id) for part in parts]
         except (UploadGone, UploadNotFound):

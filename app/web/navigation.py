@@ -37,16 +37,16 @@ OF_VIEWS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class MenuEntry:
     """A link of the bar, and the tabs below it."""
 
     name: str
     url: str
     current: Current
-    tabs: tuple[Place, ...] = ()
+    tabs: tuple[MenuEntry, ...] = ()
 
 
-def navigation() -> tuple[Place, ...]:
+def navigation() -> tuple[MenuEntry, ...]:
     """The places that whoever sees this page may visit; whoever must sign in first has none."""
     caller = who_sees(request)
     if caller.kind is CallerKind.NOBODY or caller.needs_second_factor:
@@ -93,16 +93,16 @@ def _server_tabs(caller: Caller) -> list[tuple[str, str, str]]:
     ]
 
 
-def _area(name: str, pages: list[tuple[str, str, str]]) -> Place:
+def _area(name: str, pages: list[tuple[str, str, str]]) -> MenuEntry:
     """A place whose tabs are these pages, each with its view and its URL; one page has none."""
     area, view = _here()
     tabs = tuple(
-        Place(page, url, _current(view, of_page) if area == name else None)
+        MenuEntry(page, url, _current(view, of_page) if area == name else None)
         for page, of_page, url in pages
     )
     is_page = area == name and request.endpoint == pages[0][1]
     current: Current = "page" if is_page else "true" if area == name else None
-    return Place(name, pages[0][2], current, tabs if len(tabs) > 1 else ())
+    return MenuEntry(name, pages[0][2], current, tabs if len(tabs) > 1 else ())
 
 
 def _current(view: str, of_page: str) -> Current:

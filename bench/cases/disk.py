@@ -6,9 +6,9 @@ from app.run.admin.disk import (
     BLOCK_SIZES,
     MIB,
     Bounds,
-    Cell,
     Measurement,
     Mode,
+    TableCell,
     block_name,
     meaning_lines,
     measure,
@@ -26,7 +26,7 @@ QUICK = Bounds(16 * MIB, seconds=0.03)
 
 def run(lab: Lab) -> list[Table]:
     """Measure, and return the tables."""
-    cells: list[Cell] = []
+    cells: list[TableCell] = []
     for number in lab.rounds():
         cells = list(measure(lab.folder, QUICK if lab.is_quick else FULL))
         lab.samples += [

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import insert, select
 
-from app.access.creators import Ended
+from app.access.creators import RevocationCounts
 from app.access.invitations import Invitation, InvitationRecords, Purpose
 from app.access.openid import Joining, ProviderIdentity
 from app.access.openid_accounts import OpenIdAccounts, ProviderAccountRecords
@@ -196,4 +196,4 @@ def test_who_comes_from_the_provider_takes_the_account_of_a_stranger_over(
     with world.database.read() as connection:
         for table in (second_factors, recovery_codes):
             assert len(connection.execute(select(table)).all()) == is_proven
-    assert arrival.ended == ({} if is_proven else {project: Ended(links_closed=1)})
+    assert arrival.ended == ({} if is_proven else {project: RevocationCounts(links_closed=1)})

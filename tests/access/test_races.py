@@ -23,7 +23,7 @@ from app.access.projects import ProjectRecords
 from app.access.second_factor import RECOVERY_CODES, SecondFactors
 from app.access.sessions import Session, SessionRecords
 from app.access.upload_links import UploadLink, UploadLinkRecords, keep_name
-from app.access.webhook_delivery import LEASE, Claim
+from app.access.webhook_delivery import LEASE, ClaimedDelivery
 from app.access.webhooks import MAX_WEBHOOKS, SUBSCRIBABLE, Webhook
 from app.core.access import FIRST_PROJECT, Role
 from app.core.errors import (
@@ -227,7 +227,7 @@ def test_a_delivery_is_claimed_once(database: Database) -> None:
         claim = partial(world.queue.claim, webhook.id, world.now, lease=LEASE)
         claims = at_once(*[partial(claim, token=token) for token in tokens])
         (claimed,) = [each for each in claims if each is not None]
-        assert isinstance(claimed, Claim)
+        assert isinstance(claimed, ClaimedDelivery)
         assert world.queue.note_delivered(claimed, world.now, 200)
 
 

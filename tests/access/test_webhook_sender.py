@@ -25,7 +25,7 @@ from app.access.webhook_delivery import (
     LEASE,
     MAX_AT_ONCE,
     MAX_OF_PROJECT,
-    Answer,
+    DeliveryResult,
     WebhookDelivery,
     WebhookSender,
 )
@@ -136,7 +136,7 @@ def test_an_event_is_sent_again_until_the_receiver_takes_it(
 def test_redirects_are_not_followed(receiver: Receiver) -> None:
     receiver.behaviours = [answer(302, Location=f"{receiver.url}/elsewhere")]
     found = local_sender().post(receiver.url, b"{}", {})
-    assert found == Answer(302, "The receiver answered 302; redirects are not followed.")
+    assert found == DeliveryResult(302, "The receiver answered 302; redirects are not followed.")
     assert [request.path for request in receiver.received] == ["/hook"]
 
 
@@ -154,7 +154,7 @@ def test_a_name_that_changes_its_address_leads_nowhere_else(receiver: Receiver) 
     addresses = iter([["127.0.0.1"]])  # Whoever asked again would get an error.
     sender = WebhookSender(may_be_private=True, resolve=lambda *_: next(addresses))
     found = sender.post(f"http://{NAME}:{receiver.port}/hook?a=b", b"{}", {})
-    assert found == Answer(204, None)
+    assert found == DeliveryResult(204, None)
     (request,) = receiver.received
     assert request.headers["host"] == f"{NAME}:{receiver.port}"
     assert request.path == "/hook?a=b"
@@ -172,9 +172,9 @@ def test_names_that_cannot_be_resolved_and_closed_ports_are_told() -> None:
         raise OSError("no such name")
 
     unknown = WebhookSender(may_be_private=True, resolve=fail).post(f"http://{NAME}/", b"", {})
-    assert unknown == Answer(None, f"The name {NAME} cannot be resolved.")
+    assert unknown == DeliveryResult(None, f"The name {NAME} cannot be resolved.")
     closed = local_sender().post(f"http://{NAME}:1/", b"", {})
-    assert closed == Answer(None, "The connection failed: Connection refused.")
+    assert closed == DeliveryResult(None, "The connection failed: Connection refused.")
 
 
 def trickle(handler: BaseHTTPRequestHandler) -> None:
@@ -197,13 +197,13 @@ def send_much(handler: BaseHTTPRequestHandler) -> None:
 @pytest.mark.parametrize(
     ("behaviour", "found"),
     [
-        (trickle, Answer(None, "There was no answer within 0.5 seconds.")),
-        (babble, Answer(None, "The answer is not HTTP.")),
-        (send_much, Answer(200, None)),
+        (trickle, DeliveryResult(None, "There was no answer within 0.5 seconds.")),
+        (babble, DeliveryResult(None, "The answer is not HTTP.")),
+        (send_much, DeliveryResult(200, None)),
     ],
 )
 def test_hostile_receivers_cost_little(
-    receiver: Receiver, behaviour: Behaviour, found: Answer
+    receiver: Receiver, behaviour: Behaviour, found: DeliveryResult
 ) -> None:
     receiver.behaviours = [behaviour]
     seconds = 0.5 if behaviour is trickle else 60
@@ -333,7 +333,7 @@ def test_the_certificate_must_be_for_the_name_though_the_address_is_fixed(tmp_pa
         good = sender.post(f"https://{NAME}:{receiver.port}/hook", b"{}", {})
         bad = sender.post(f"https://other.example:{receiver.port}/hook", b"{}", {})
         unknown = local_sender().post(f"https://{NAME}:{receiver.port}/hook", b"{}", {})
-    assert good == Answer(204, None)
+    assert good == DeliveryResult(204, None)
     assert [request.headers["host"] for request in receiver.received] == [f"{NAME}:{receiver.port}"]
     for refused in (bad, unknown):
         assert str(refused.problem).startswith("The certificate is not valid")

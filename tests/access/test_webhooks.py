@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import Connection
 
 from app.access import webhooks
-from app.access.webhook_delivery import LEASE, Claim
+from app.access.webhook_delivery import LEASE, ClaimedDelivery
 from app.access.webhooks import (
     BATCH,
     KEPT,
@@ -24,7 +24,7 @@ from app.access.webhooks import (
 from app.core.access import FIRST_PROJECT
 from app.core.errors import EntryNotFound, InvalidRequest
 from app.core.lifecycle import UploadState
-from app.core.playback import PlaybackState, Problem
+from app.core.playback import PlaybackProblem, PlaybackState
 from app.core.upload import Upload, UploadKind
 from app.db.engine import Database
 from app.records.uploads import UploadRecords
@@ -39,7 +39,7 @@ def world(database: Database) -> WebhookWorld:
     return WebhookWorld(database)
 
 
-def about(claim: Claim) -> dict[str, Any]:
+def about(claim: ClaimedDelivery) -> dict[str, Any]:
     payload: dict[str, Any] = json.loads(claim.payload)
     return payload
 
@@ -65,7 +65,7 @@ def test_a_film_that_cannot_be_played_is_told_once_with_its_problem(world: Webho
     webhook = world.webhook(EventType.VIDEO_FAILED, EventType.VIDEO_READY)
     film = world.video().id
     world.media.add(film, NOW, is_planned=True)
-    problem = Problem("damaged", "The file is damaged.")
+    problem = PlaybackProblem("damaged", "The file is damaged.")
     world.media.conclude([(film, PlaybackState.UNPLAYABLE, problem)], NOW)
     world.media.describe(film, PlaybackState.UNPLAYABLE, NOW, facts=None, problem=problem)
     assert world.told(webhook) == ["video.failed"]

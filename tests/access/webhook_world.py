@@ -8,7 +8,7 @@ from itertools import count
 
 from app.access import webhooks
 from app.access.projects import Project, ProjectRecords
-from app.access.webhook_delivery import LEASE, Claim, DeliveryQueue
+from app.access.webhook_delivery import LEASE, ClaimedDelivery, DeliveryQueue
 from app.access.webhooks import SUBSCRIBABLE, Delivery, EventType, Webhook
 from app.core.access import FIRST_PROJECT
 from app.core.lifecycle import UploadState
@@ -63,20 +63,20 @@ class WebhookWorld:
         self.uploads.add(upload)
         return self.uploads.move(upload.id, UploadState.COMPLETE, self.now)
 
-    def claim(self, webhook: Webhook) -> Claim | None:
+    def claim(self, webhook: Webhook) -> ClaimedDelivery | None:
         if webhook.id not in self.queue.ready(self.now):
             return None
         return self.queue.claim(webhook.id, self.now, token=self.new_id(), lease=LEASE)
 
-    def claimed(self, webhook: Webhook) -> Claim:
+    def claimed(self, webhook: Webhook) -> ClaimedDelivery:
         claim = self.claim(webhook)
         assert claim is not None
         return claim
 
-    def fail(self, claim: Claim) -> None:
+    def fail(self, claim: ClaimedDelivery) -> None:
         assert self.queue.note_failed(claim, self.now, status=500, problem="It answered 500.")
 
-    def succeed(self, claim: Claim) -> None:
+    def succeed(self, claim: ClaimedDelivery) -> None:
         assert self.queue.note_delivered(claim, self.now, 200)
 
     def deliveries(self, webhook: Webhook) -> list[Delivery]:

@@ -8,9 +8,9 @@ from app.run.admin.disk import (
     BLOCK_SIZES,
     KIB,
     MIB,
-    Cell,
     Measurement,
     Mode,
+    TableCell,
     block_name,
     knee,
     meaning_lines,
@@ -22,8 +22,8 @@ RATES = (1.7, 6.5, 24.0, 85.0, 240.0, 330.0, 350.0, 358.0, 361.0)
 """MB/s by block size; the first and the last were measured on a t3.micro."""
 
 
-def cell(mode: Mode, block_bytes: int, mb_per_second: float) -> Cell:
-    return Cell(
+def cell(mode: Mode, block_bytes: int, mb_per_second: float) -> TableCell:
+    return TableCell(
         mode=mode, block_bytes=block_bytes, byte_count=int(mb_per_second * 1e6), seconds=1.0
     )
 
@@ -36,7 +36,7 @@ def measurement(label: str = "staging <&>") -> Measurement:
         if not (mode.is_direct and size == KIB)
     ]
     cells += [
-        Cell(mode=mode, block_bytes=KIB, why_not="below the disk's own block size")
+        TableCell(mode=mode, block_bytes=KIB, why_not="below the disk's own block size")
         for mode in (Mode.WRITE_DIRECT, Mode.READ_DIRECT)
     ]
     return Measurement(label, tuple(cells))

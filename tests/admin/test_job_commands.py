@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.core.jobs import Job, Lane
-from app.core.playback import Problem
+from app.core.playback import PlaybackProblem
 from app.core.upload import UploadId
 from app.video.make.steps import NO_FFMPEG
 from tests.admin.test_commands import Operator
@@ -37,7 +37,7 @@ class Queue:
             Lane.BACKGROUND, "a", datetime.now(UTC), timedelta(minutes=1), {"rendition"}
         )
         assert claimed is not None
-        problem = Problem(code, "The picture cannot be decoded.")
+        problem = PlaybackProblem(code, "The picture cannot be decoded.")
         assert self.jobs.fail(claimed, problem, datetime.now(UTC), retry_after=None)
         return job
 

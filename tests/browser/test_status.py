@@ -14,7 +14,7 @@ import requests
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from app.core.jobs import Lane
-from app.core.playback import Problem
+from app.core.playback import PlaybackProblem
 from app.core.upload import UploadId
 from app.db.jobs import JobRecords
 from app.run.build import build_services
@@ -118,7 +118,7 @@ def test_media_jobs_are_shown_and_so_is_why_one_failed(
         )
         assert first is not None
         assert second is not None
-        jobs.fail(second, Problem("bad", "It cannot be decoded."), now, retry_after=None)
+        jobs.fail(second, PlaybackProblem("bad", "It cannot be decoded."), now, retry_after=None)
         page = status()
         row = page.get_by_role("list", name="Media jobs").get_by_role("listitem")
         expect(row.filter(has_text="of_a_test 1080")).to_contain_text("<b>été</b>.mp4")

@@ -21,11 +21,13 @@ from threading import Event
 import pytest
 
 from app.video.make.ffmpeg import FILM_FORMATS, Conversion, Ffmpeg, FfmpegFailed
-from app.video.make.sandbox.process import LAYERS, Command, Limits, Stopped, run
+from app.video.make.sandbox.process import LAYERS, Command, ProgramLimits, Stopped, run
 from tests.browser.tools import find_program
 from tests.video.rewritten import box, edited
 
-LIMITS = Limits(cpu_seconds=20, wall_seconds=60, memory_bytes=512 * 1024**2, output_bytes=2**24)
+LIMITS = ProgramLimits(
+    cpu_seconds=20, wall_seconds=60, memory_bytes=512 * 1024**2, output_bytes=2**24
+)
 NO_LAYER: frozenset[str] = frozenset()
 ALL_FORMATS = "hls,concat,sdp,lavfi,matroska,dash,mpegts," + FILM_FORMATS
 ALL_PROTOCOLS = "file,pipe,http,tcp,udp,rtp,crypto,data,concat,subfile"
@@ -337,7 +339,7 @@ def test_an_endless_film_ends_with_its_cpu_time(tmp_path: Path) -> None:
     far_apart = ["-vf", "settb=1,setpts=N*1e5", "-enc_time_base", "1", "-c:v", "mjpeg"]
     command = [find_program("ffmpeg"), "-v", "error", *source, *far_apart, "-y", str(film)]
     subprocess.run(command, check=True)
-    limits = Limits(cpu_seconds=1, wall_seconds=60, memory_bytes=2**29, output_bytes=2**20)
+    limits = ProgramLimits(cpu_seconds=1, wall_seconds=60, memory_bytes=2**29, output_bytes=2**20)
     with pytest.raises(FfmpegFailed, match="more than 1 s of CPU time"):
         Ffmpeg.find().run(
             Conversion(

@@ -10,7 +10,7 @@ import pytest
 
 from app.core.access import Reach, Scope
 from app.core.errors import NotAllowed, NotSignedIn, ServerBusy, UploadGone
-from app.http.access import UnderWay
+from app.http.access import ActiveRequests
 
 BEFORE = Scope("films", "key:1", Reach.ALL, {"news": Reach.OWN})
 
@@ -39,21 +39,21 @@ def refused(error: Exception) -> Scope:
     "error", [NotSignedIn("revoked"), NotAllowed("lowered"), UploadGone("closed")], ids=repr
 )
 def test_a_request_that_would_be_refused_now_is_ended(pair: Any, error: Exception) -> None:
-    under_way, environ = UnderWay(), {"gunicorn.socket": pair[0]}
+    under_way, environ = ActiveRequests(), {"gunicorn.socket": pair[0]}
     under_way.begin(environ, BEFORE, lambda: refused(error))
     under_way.look(lasting_seconds=0)
     assert not is_open(pair[1])
 
 
 def test_a_fault_of_the_server_ends_nothing(pair: Any) -> None:
-    under_way, environ = UnderWay(), {"gunicorn.socket": pair[0]}
+    under_way, environ = ActiveRequests(), {"gunicorn.socket": pair[0]}
     under_way.begin(environ, BEFORE, lambda: refused(ServerBusy("the database is locked")))
     under_way.look(lasting_seconds=0)
     assert is_open(pair[1])
 
 
 def test_a_request_that_cannot_be_checked_protects_no_other(pair: Any) -> None:
-    under_way, environ = UnderWay(), {"gunicorn.socket": pair[0]}
+    under_way, environ = ActiveRequests(), {"gunicorn.socket": pair[0]}
     unchecked: dict[str, Any] = {}
     under_way.begin(unchecked, BEFORE, lambda: refused(RuntimeError("a bug")))
     under_way.begin(environ, BEFORE, lambda: refused(NotSignedIn("revoked")))
@@ -63,7 +63,7 @@ def test_a_request_that_cannot_be_checked_protects_no_other(pair: Any) -> None:
 
 
 def test_the_next_request_on_a_connection_is_left_alone(pair: Any) -> None:
-    under_way, environ = UnderWay(), {"gunicorn.socket": pair[0]}
+    under_way, environ = ActiveRequests(), {"gunicorn.socket": pair[0]}
 
     def end_meanwhile() -> Scope:
         under_way.end(environ)

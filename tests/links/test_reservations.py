@@ -24,7 +24,7 @@ from app.core.errors import (
     UploadGone,
 )
 from app.core.lifecycle import UploadState
-from app.core.upload import LEAST_AHEAD_BYTES, Part, Upload, UploadKind
+from app.core.upload import LEAST_AHEAD_BYTES, Upload, UploadKind, UploadPart
 from app.db.engine import Database
 from app.http.services import Services
 from app.run.build import build_services
@@ -244,7 +244,7 @@ def test_closing_a_link_leaves_the_parts_of_a_file_that_is_being_put_together(
     monkeypatch.setattr(services.uploads._store.library, "concatenate", close_first)
     whole_kind = UploadKind.CONCATENATION
     new = NewUpload(scope=sender, filename="a.mp4", length=None, kind=whole_kind)
-    whole = services.uploads.concatenate(new, [Part(part.id, part.id) for part in parts])
+    whole = services.uploads.concatenate(new, [UploadPart(part.id, part.id) for part in parts])
     assert (whole.state, whole.length) == (UploadState.COMPLETE, 2000)
     assert [services.records.get(part.id).state for part in parts] == [UploadState.EXPIRED] * 2
     assert (place.counted(link), place.used()) == ((1, 2000), 2000)
@@ -363,7 +363,7 @@ def test_a_file_made_of_parts_counts_when_they_are_put_together(place: Place) ->
     ]
     assert place.counted(link) == (0, 0)
     new = NewUpload(scope=stranger(link), filename="a.mp4", length=None)
-    whole = place.services.uploads.concatenate(new, [Part(p.id, p.id) for p in parts])
+    whole = place.services.uploads.concatenate(new, [UploadPart(p.id, p.id) for p in parts])
     assert whole.state is UploadState.COMPLETE
     assert (place.counted(link), place.used()) == ((1, 2000), 2000)
 
@@ -372,14 +372,14 @@ def test_a_file_of_parts_that_are_missing_holds_no_place(place: Place) -> None:
     link = place.link(max_files=1)
     part = place.begin(stranger(link), 1000, UploadKind.PARTIAL)
     new = NewUpload(scope=stranger(link), filename="a.mp4", length=None)
-    whole = place.services.uploads.concatenate(new, [Part(part.id, part.id)])
+    whole = place.services.uploads.concatenate(new, [UploadPart(part.id, part.id)])
     assert whole.state is UploadState.RECEIVING
     assert place.counted(link) == (0, 0)
     honest = place.send(place.begin(stranger(link, "honest"), 10), 10)
     assert honest.state is UploadState.COMPLETE
     place.send(part, 1000)
     with pytest.raises(LinkFull):
-        place.services.uploads.concatenate(new, [Part(part.id, part.id)])
+        place.services.uploads.concatenate(new, [UploadPart(part.id, part.id)])
     assert place.counted(link) == (1, 10)
 
 

@@ -12,7 +12,7 @@ from app.core.errors import (
 )
 from app.core.lifecycle import IllegalTransition, UploadState
 from app.core.ranges import ByteRange
-from app.core.upload import Part, Upload, UploadId, UploadKind
+from app.core.upload import Upload, UploadId, UploadKind, UploadPart
 from app.records.uploads import UploadRecords
 from tests.records.making import NOW, at, new_upload
 from tests.records.test_contract import UNKNOWN, in_threads
@@ -28,7 +28,7 @@ def new_whole(key: str | None = None) -> Upload:
 
 def add_whole(records: UploadRecords, *parts: Upload) -> Upload:
     """A concatenation of parts, referenced by their positions."""
-    named = [Part(part.id, f"/tus/{place}") for place, part in enumerate(parts)]
+    named = [UploadPart(part.id, f"/tus/{place}") for place, part in enumerate(parts)]
     return records.add(new_whole(), named)[0]
 
 
@@ -61,7 +61,7 @@ def test_uploads_without_protocol_specific_fields_have_none(records: UploadRecor
 
 
 def test_parts_are_stored_in_order_with_their_references(records: UploadRecords) -> None:
-    parts = [Part(new_part().id, f"https://example.org/{number}?é=1") for number in range(12)]
+    parts = [UploadPart(new_part().id, f"https://example.org/{number}?é=1") for number in range(12)]
     parts = [parts[3], *parts, parts[3]]
     whole, is_new = records.add(new_whole(), parts)
     assert is_new
@@ -77,7 +77,7 @@ def test_other_uploads_have_no_parts(records: UploadRecords) -> None:
 
 
 def test_a_known_key_keeps_the_parts_it_came_with(records: UploadRecords) -> None:
-    first, other = Part(new_part().id, "first"), Part(new_part().id, "other")
+    first, other = UploadPart(new_part().id, "first"), UploadPart(new_part().id, "other")
     whole, _ = records.add(new_whole("k"), [first])
     again = new_whole("k")
     assert records.add(again, [other]) == (whole, False)
@@ -98,7 +98,7 @@ def test_a_part_may_be_removed_before_the_whole(records: UploadRecords) -> None:
     part = held(records)
     whole = add_whole(records, part)
     records.remove(part.id)
-    assert records.parts(whole.id) == [Part(part.id, "/tus/0")]
+    assert records.parts(whole.id) == [UploadPart(part.id, "/tus/0")]
     assert records.waiting_for(part.id) == [whole]
 
 

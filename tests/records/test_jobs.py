@@ -10,7 +10,7 @@ import pytest
 from app.core.errors import UploadGone, UploadNotFound
 from app.core.jobs import MAX_ATTEMPTS, Job, JobState, Lane
 from app.core.lifecycle import UploadState
-from app.core.playback import Problem
+from app.core.playback import PlaybackProblem
 from app.core.upload import UploadId
 from app.db.engine import Database
 from app.db.jobs import JobRecords
@@ -19,7 +19,7 @@ from tests.records.making import NOW, at, new_upload
 
 LEASE = timedelta(seconds=10)
 STEPS = {"index", "pictures", "segments"}
-PROBLEM = Problem("ffmpeg_failed", "The picture cannot be decoded.")
+PROBLEM = PlaybackProblem("ffmpeg_failed", "The picture cannot be decoded.")
 
 
 class Queue:
@@ -359,7 +359,7 @@ def test_failed_jobs_are_retried_by_video_and_by_code(queue: Queue) -> None:
     jobs = [queue.add(priority=number) for number in range(3)]
     codes = ["no_ffmpeg", "ffmpeg_failed", "no_ffmpeg"]
     for code in codes:
-        problem = Problem(code, "It did not work.")
+        problem = PlaybackProblem(code, "It did not work.")
         queue.jobs.fail(queue.claim(), problem, NOW, retry_after=None)
     wakes = queue.wakes
     assert queue.jobs.retry(at(1), upload_id=jobs[0].upload_id, code="other") == 0

@@ -12,7 +12,7 @@ from sqlalchemy import Engine, event
 from app.core.errors import UploadGone
 from app.core.jobs import JobState, Lane
 from app.core.lifecycle import UploadState
-from app.core.playback import IllegalPlaybackStep, PlaybackState, Problem
+from app.core.playback import IllegalPlaybackStep, PlaybackProblem, PlaybackState
 from app.core.upload import Upload, UploadId
 from app.db.engine import Database
 from app.db.jobs import JobRecords
@@ -46,7 +46,7 @@ def test_a_video_waits_and_then_has_what_was_found(
     assert waiting is not None
     assert (waiting.state, waiting.facts, waiting.problem) == (PlaybackState.WAITING, None, None)
     facts = {"duration": 61.5, "tracks": [{"kind": "audio", "language": "fr"}], "title": "été"}
-    problem = Problem("truncated", "The file ends after 40 of 61 seconds.")
+    problem = PlaybackProblem("truncated", "The file ends after 40 of 61 seconds.")
     media.describe(film, PlaybackState.PLAYABLE, at(1), facts=facts, problem=problem)
     after = media.move(film, PlaybackState.READY, at(2))
     assert (after.state, after.facts, after.problem) == (PlaybackState.READY, facts, problem)
@@ -82,7 +82,7 @@ def test_videos_are_looked_at_again_on_request(media: MediaRecords, uploads: Upl
 def test_an_illegal_step_changes_nothing(media: MediaRecords, uploads: UploadRecords) -> None:
     film = video(uploads).id
     media.add(film, NOW, is_planned=True)
-    problem = Problem("no_film", "This file is no film.")
+    problem = PlaybackProblem("no_film", "This file is no film.")
     before = media.describe(film, PlaybackState.UNPLAYABLE, at(1), facts=None, problem=problem)
     with pytest.raises(IllegalPlaybackStep):
         media.describe(film, PlaybackState.WAITING, at(2), facts={"duration": 1})
@@ -177,7 +177,7 @@ def test_a_conclusion_does_not_replace_what_was_found(
     film, other = video(uploads).id, video(uploads).id
     media.plan([film, other], Lane.QUICK, NOW)
     media.move(film, PlaybackState.PLAYABLE, NOW)
-    problem = Problem("worker_ended", "The worker was killed.")
+    problem = PlaybackProblem("worker_ended", "The worker was killed.")
     media.conclude([(each, PlaybackState.UNPLAYABLE, problem) for each in (film, other)], at(1))
     found = media.of([film, other])
     assert (found[film].state, found[film].problem) == (PlaybackState.PLAYABLE, None)

@@ -21,7 +21,7 @@ from app.core.errors import StorageFailed
 from app.core.jobs import Lane
 from app.core.lifecycle import UploadState
 from app.core.ranges import ByteRange, RangeSet
-from app.core.upload import Part, Upload, UploadKind
+from app.core.upload import Upload, UploadKind, UploadPart
 from app.db.engine import MIGRATIONS, Database, SchemaState, newest_revision
 from app.db.jobs import JobRecords
 from app.db.tables import projects
@@ -134,7 +134,7 @@ def test_the_first_version_does_not_show_parts_as_files(database: Database) -> N
     file = new_upload()
     for upload in (part, published, file):
         records.add(upload)
-    records.add(whole, [Part(part.id, "a"), Part(part.id, "b")])
+    records.add(whole, [UploadPart(part.id, "a"), UploadPart(part.id, "b")])
     records.add_received(part, ByteRange(0, 100), NOW)
     assert state_column(database, part) == "held"
     step(database, command.downgrade, "0001")

@@ -21,7 +21,7 @@ from app.storage.local.folder import Folder
 from app.storage.s3.address import BucketAddress
 from app.storage.s3.assembly import Assembly
 from app.storage.s3.bucket import Bucket
-from app.storage.s3.caller import Caller
+from app.storage.s3.caller import S3Caller
 from app.storage.s3.connections import Answer, Connections, Request
 from app.storage.s3.contents import SpoolSlice
 from app.storage.s3.inspection import BucketInspection
@@ -341,7 +341,7 @@ def test_a_file_that_is_still_received_is_read_with_few_requests(
 class HangingBucket(Bucket):
     """Can be used once, and hangs from then on until it is told to answer."""
 
-    def __init__(self, caller: Caller) -> None:
+    def __init__(self, caller: S3Caller) -> None:
         super().__init__(caller)
         self.probes = 0
         self.hangs, self.may_answer = Event(), Event()

@@ -16,7 +16,7 @@ from app.core.errors import (
     UploadNotFound,
 )
 from app.core.lifecycle import UploadState
-from app.core.upload import Part, Upload, UploadKind
+from app.core.upload import Upload, UploadKind, UploadPart
 from app.storage.local import folder
 from app.uploads.service import NewUpload
 from tests.storage.sources import pattern
@@ -130,7 +130,10 @@ def test_parts_may_be_larger_than_a_block(world: World) -> None:
 
 def test_the_references_are_kept_as_written(world: World) -> None:
     first, second = world.held(0, 10), world.held(10, 20)
-    parts = [Part(second.id, f"https://example.org/tus/{second.id}"), Part(first.id, first.id)]
+    parts = [
+        UploadPart(second.id, f"https://example.org/tus/{second.id}"),
+        UploadPart(first.id, first.id),
+    ]
     new = NewUpload(scope=ME, filename="a.mp4", length=None, metadata="filename YQ==")
     whole = world.service.concatenate(new, parts)
     assert world.service.parts(whole) == parts
@@ -156,8 +159,8 @@ def test_the_same_parts_under_other_names_make_another_file(
 ) -> None:
     """Even after the parts have expired: its bytes are then those of the first file."""
     parts = [world.held(0, 100), world.held(100, 350) if is_published else world.part(250)]
-    paths = [Part(part.id, f"/tus/{part.id}") for part in parts]
-    urls = [Part(part.id, f"https://example.org/tus/{part.id}") for part in parts]
+    paths = [UploadPart(part.id, f"/tus/{part.id}") for part in parts]
+    urls = [UploadPart(part.id, f"https://example.org/tus/{part.id}") for part in parts]
     named = NewUpload(scope=ME, filename="a.mp4", length=None, metadata="filename YQ==")
     other = replace(named, metadata="filename YQ==,note Yg==")
     asked = [(named, paths), (named, urls), (other, paths), (replace(other, filename="b"), paths)]
@@ -177,7 +180,7 @@ def test_the_same_parts_under_other_names_make_another_file(
 
 def test_a_file_under_another_name_is_made_across_two_disks(world_on_two_disks: World) -> None:
     world = world_on_two_disks
-    parts = [Part(world.held(0, 100).id, "a"), Part(world.held(100, 350).id, "b")]
+    parts = [UploadPart(world.held(0, 100).id, "a"), UploadPart(world.held(100, 350).id, "b")]
     for name in ("a.mp4", "b.mp4"):
         whole = world.service.concatenate(NewUpload(scope=ME, filename=name, length=None), parts)
         assert (whole.filename, world.content(whole)) == (name, pattern(0, 350))
@@ -188,7 +191,7 @@ def test_a_second_file_of_parts_is_gone_after_the_first_was_deleted(world: World
     world.library.delete(ME, world.whole_of(part).id)
     new = NewUpload(scope=ME, filename="other.mp4", length=None)
     with pytest.raises(UploadGone):
-        world.service.concatenate(new, [Part(part.id, "")])
+        world.service.concatenate(new, [UploadPart(part.id, "")])
 
 
 def test_the_same_parts_in_another_order_are_another_file(world: World) -> None:
@@ -230,10 +233,10 @@ def test_parts_of_other_owners_are_not_found(world: World) -> None:
     part = world.held(0, 10)
     stranger = NewUpload(scope=OTHERS, filename="a.mp4", length=None)
     with pytest.raises(UploadNotFound):
-        world.service.concatenate(stranger, [Part(part.id, "")])
+        world.service.concatenate(stranger, [UploadPart(part.id, "")])
     world.whole_of(part)
     with pytest.raises(UploadNotFound):
-        world.service.concatenate(stranger, [Part(part.id, "")])
+        world.service.concatenate(stranger, [UploadPart(part.id, "")])
 
 
 def test_ended_parts_are_gone(world: World) -> None:

@@ -9,7 +9,7 @@ import pytest
 from app.core.access import Scope
 from app.core.errors import UploadGone
 from app.core.lifecycle import UploadState
-from app.core.upload import Part, Upload
+from app.core.upload import Upload, UploadPart
 from tests.processes import PROCESSES
 from tests.storage.sources import body, pattern
 from tests.uploads.processes import PART, concatenate, send_parts, shared_world
@@ -54,7 +54,7 @@ def test_concurrent_requests_for_the_whole_both_get_it(
     parts = [world.held(0, 100), world.held(100, 350)]
     check_parts = world.service._check_parts
 
-    def check_late(scope: Scope, wanted: list[Part]) -> None:
+    def check_late(scope: Scope, wanted: list[UploadPart]) -> None:
         monkeypatch.undo()
         made.append(world.whole_of(*parts))
         check_parts(scope, wanted)

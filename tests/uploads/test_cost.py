@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import Connection, Engine, Pool, event
 
 from app.core.access import Scope
-from app.core.upload import Part, Upload, UploadKind
+from app.core.upload import Upload, UploadKind, UploadPart
 from app.db.engine import Database
 from app.ingest.blocks import BLOCK_BYTES
 from app.ingest.source import BodySource, DigestSource, Watch, no_watch
@@ -251,7 +251,7 @@ def test_the_last_part_costs_the_same_however_many_parts_are_waiting(tmp_path: P
     for number in (3, 30):
         with shared_world(tmp_path / str(number)) as world:
             parts = [world.part(10) for _ in range(number)]
-            world.service.concatenate(new, [Part(part.id, "") for part in parts])
+            world.service.concatenate(new, [UploadPart(part.id, "") for part in parts])
             with statements() as asked:
                 world.send_next(parts[0], 0, 10)
             counts.append(len(asked))

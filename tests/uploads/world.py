@@ -13,7 +13,7 @@ from app.core.events import UploadCompleted
 from app.core.lifecycle import UploadState
 from app.core.policy import UploadPolicy
 from app.core.ranges import ByteRange
-from app.core.upload import Part, Upload, UploadId, UploadKind
+from app.core.upload import Upload, UploadId, UploadKind, UploadPart
 from app.db.engine import Database
 from app.db.minute_counts import MinuteCounts
 from app.db.nodes import Leases
@@ -235,7 +235,7 @@ class World:
     def whole_of(self, *parts: Upload, repr_digest: str | None = None) -> Upload:
         """The concatenation of parts, as its request is answered."""
         new = NewUpload(scope=ME, filename="whole.mp4", length=None, repr_digest=repr_digest)
-        return self.service.concatenate(new, [Part(p.id, f"/tus/{p.id}") for p in parts])
+        return self.service.concatenate(new, [UploadPart(p.id, f"/tus/{p.id}") for p in parts])
 
     def state(self, upload: Upload) -> UploadState:
         """The recorded state."""

@@ -11,9 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from app.video.make.sandbox.process import Command, Ended, Limits, run
+from app.video.make.sandbox.process import Command, ProgramExit, ProgramLimits, run
 
-LIMITS = Limits(cpu_seconds=30, wall_seconds=60, memory_bytes=512 * 1024**2, output_bytes=1024**2)
+LIMITS = ProgramLimits(
+    cpu_seconds=30, wall_seconds=60, memory_bytes=512 * 1024**2, output_bytes=1024**2
+)
 LANDLOCK, SECCOMP = frozenset({"landlock"}), frozenset({"seccomp"})
 
 EXPLOIT = """
@@ -93,5 +95,5 @@ class Target:
         return True
 
 
-def silent_run(command: Command, stop: threading.Event | None = None) -> Ended:
+def silent_run(command: Command, stop: threading.Event | None = None) -> ProgramExit:
     return run(command, on_output=len, on_report=len, stop=stop)

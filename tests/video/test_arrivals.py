@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from app.core.errors import ServerBusy
-from app.core.playback import Playback, PlaybackState, Problem
+from app.core.playback import Playback, PlaybackProblem, PlaybackState
 from app.core.ranges import ByteRange
 from app.core.upload import Upload, UploadId
 from app.db.engine import Database
@@ -47,7 +47,7 @@ class Busy(MediaRecords):
         now: datetime,
         *,
         facts: Mapping[str, Any] | None,
-        problem: Problem | None = None,
+        problem: PlaybackProblem | None = None,
     ) -> Playback:
         if self.failures:
             self.failures -= 1

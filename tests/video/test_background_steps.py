@@ -20,7 +20,7 @@ from app.video.make.ffmpeg import Ffmpeg
 from app.video.make.pictures import PICTURES, POSTER, SPRITE, THUMBNAILS, Pictures
 from app.video.make.sound import FEWEST_POINTS, FILE, RATE, WAVEFORM, Peaks, Sound, Waveform
 from app.video.make.steps import Heartbeat
-from app.video.make.subtitles import CHAPTERS, SUBTITLES, Subtitles
+from app.video.make.subtitles import CHAPTERS, SUBTITLES, SubtitlesStep
 from app.video.make.worker import Step
 from app.video.serve.facts import Manifest
 from app.video.serve.film_files import MANIFEST, SOUND_FILE, sounds_to_encode
@@ -51,7 +51,7 @@ class Steps:
         shutil.copy(path, place)
         tools = self.world.tools(self.source, programs)
         steps: Mapping[str, Step] = {
-            SUBTITLES: Subtitles(tools),
+            SUBTITLES: SubtitlesStep(tools),
             PICTURES: Pictures(tools),
             WAVEFORM: Waveform(tools),
             SOUND: Sound(tools),

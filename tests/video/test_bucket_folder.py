@@ -20,7 +20,7 @@ from app.db.engine import Database
 from app.ingest.slots import Slots, holding
 from app.storage.s3.address import BucketAddress
 from app.storage.s3.bucket import Bucket
-from app.storage.s3.caller import Caller
+from app.storage.s3.caller import S3Caller
 from app.storage.s3.reconcile import ORPHAN_AGE
 from app.storage.s3.signing import AccessKey
 from app.video.serve.bucket_folder import (
@@ -76,7 +76,7 @@ class Fleet:
 class PatientBucket(Bucket):
     """Reads one object, and only once it is told to."""
 
-    def __init__(self, caller: Caller) -> None:
+    def __init__(self, caller: S3Caller) -> None:
         super().__init__(caller)
         self.is_asked, self.may_answer = Event(), Event()
 

@@ -20,9 +20,11 @@ from app.video.make.ffmpeg import (
     guarded,
     reason,
 )
-from app.video.make.sandbox.process import Ended, Limits
+from app.video.make.sandbox.process import ProgramExit, ProgramLimits
 
-LIMITS = Limits(cpu_seconds=60, wall_seconds=60, memory_bytes=1024**3, output_bytes=64 * 1024**2)
+LIMITS = ProgramLimits(
+    cpu_seconds=60, wall_seconds=60, memory_bytes=1024**3, output_bytes=64 * 1024**2
+)
 ENDLESS = ("-f", "lavfi", "-i", "testsrc2=size=320x180", "-f", "null", "-")
 FRAME_BYTES = 320 * 180 * 3 // 2
 
@@ -173,7 +175,7 @@ def test_errors_are_one_line_without_paths(ffmpeg: Ffmpeg, film: Path, tmp_path:
     ],
 )
 def test_a_reason_is_short(status: int, errors: bytes, words: str) -> None:
-    assert reason("ffmpeg", Ended(status, errors, 0.1), LIMITS) == words
+    assert reason("ffmpeg", ProgramExit(status, errors, 0.1), LIMITS) == words
 
 
 def test_every_input_has_the_limits_of_an_input() -> None:

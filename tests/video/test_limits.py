@@ -24,7 +24,7 @@ from app.video.make import alone
 from app.video.make.alone import unless_long
 from app.video.make.ffmpeg import PROBE_LIMITS, Ffmpeg, FfmpegTimedOut
 from app.video.make.indexing import Indexing
-from app.video.make.sandbox.process import Limits
+from app.video.make.sandbox.process import ProgramLimits
 from app.video.make.steps import LATER, Heartbeat
 from app.video.serve.film_files import MANIFEST
 from app.video.serve.source import MediaSource
@@ -80,12 +80,12 @@ class Site:
 class Probes(Ffmpeg):
     """Does not run ffprobe, and counts how often it would."""
 
-    limits: ClassVar[list[Limits]] = []
+    limits: ClassVar[list[ProgramLimits]] = []
 
     def probe(
         self,
         path: Path,
-        limits: Limits = PROBE_LIMITS,
+        limits: ProgramLimits = PROBE_LIMITS,
         *,
         formats: str = "",
         stop: threading.Event | None = None,

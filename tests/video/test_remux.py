@@ -31,7 +31,7 @@ from app.video.make import remux
 from app.video.make.ffmpeg import FILM_FORMATS, PROBE_LIMITS, Conversion, Ffmpeg, FfmpegTimedOut
 from app.video.make.indexing import Indexing
 from app.video.make.remux import QUICK_COPY_BYTES, Remux, lane_of
-from app.video.make.sandbox.process import Limits, Sink
+from app.video.make.sandbox.process import ProgramLimits, Sink
 from app.video.make.sound import Sound
 from app.video.make.steps import QUICK_CPU_SECONDS, Heartbeat
 from app.video.make.sweep import MediaSweep
@@ -265,7 +265,7 @@ class Counted(Ffmpeg):
     def probe(
         self,
         path: Path,
-        limits: Limits = PROBE_LIMITS,
+        limits: ProgramLimits = PROBE_LIMITS,
         *,
         formats: str = FILM_FORMATS,
         stop: Event | None = None,

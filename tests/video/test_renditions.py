@@ -15,7 +15,7 @@ import pytest
 
 from app.core.errors import NoRoom, NotMade, NotMadeYet, RenditionFailed, RenditionsOff
 from app.core.jobs import JobState, Lane
-from app.core.playback import Problem
+from app.core.playback import PlaybackProblem
 from app.core.upload import Upload
 from app.video.serve.capability import read_capability
 from app.video.serve.library import MadeFile, Playlists
@@ -26,9 +26,9 @@ from app.video.serve.renditions import (
     ORDERED_PRIORITY,
     RENDITION,
     SEGMENTS,
-    Patience,
     Renditions,
     SegmentQueue,
+    WaitTimeout,
 )
 from tests.video.offered import write_film, write_segments
 from tests.video.world import World, wall_clock
@@ -36,9 +36,9 @@ from tests.waiting import wait_until
 
 LEASE = timedelta(minutes=1)
 STEPS = {SEGMENTS, RENDITION}
-FULL = Problem("no_room", "There is not enough space.")
+FULL = PlaybackProblem("no_room", "There is not enough space.")
 
-PATIENT = Patience(seconds=600)
+PATIENT = WaitTimeout(seconds=600)
 """For what is known at once, however slowly a thread gets to look."""
 
 
@@ -54,12 +54,12 @@ class Cinema:
 
     def renditions(
         self,
-        patience: Patience | None = None,
+        patience: WaitTimeout | None = None,
         *,
         is_on: bool = True,
         clock: Callable[[], datetime] = wall_clock,
     ) -> Renditions:
-        world, patience = self.world, patience or Patience(seconds=0.2)
+        world, patience = self.world, patience or WaitTimeout(seconds=0.2)
         return Renditions(
             Playlists(world.folder),
             world.jobs,
@@ -86,7 +86,7 @@ class Cinema:
         """Let the next job of a lane fail for good."""
         job = self.world.jobs.claim(lane, "worker", wall_clock(), LEASE, STEPS)
         assert job is not None
-        problem = Problem("broken", "The picture is damaged.")
+        problem = PlaybackProblem("broken", "The picture is damaged.")
         assert self.world.jobs.fail(job, problem, wall_clock(), retry_after=None)
 
 
@@ -168,7 +168,10 @@ def test_a_failed_order_says_why_and_can_be_repeated(cinema: Cinema) -> None:
     renditions.order(film, 720)
     cinema.fail(Lane.BACKGROUND)
     view = renditions.of(film)[0]
-    assert (view.state, view.problem) == ("failed", Problem("broken", "The picture is damaged."))
+    assert (view.state, view.problem) == (
+        "failed",
+        PlaybackProblem("broken", "The picture is damaged."),
+    )
     assert renditions.order(film, 720).state == "making"
 
 
@@ -231,7 +234,7 @@ def test_an_order_can_be_cancelled_where_no_qualities_are_offered_any_more(cinem
 
 
 def test_a_segment_that_is_missing_is_queued_and_waited_for(cinema: Cinema) -> None:
-    renditions = cinema.renditions(Patience(seconds=20))
+    renditions = cinema.renditions(WaitTimeout(seconds=20))
     made = threading.Timer(0.3, lambda: write_segments(cinema.folder, 720, 4))
     made.start()
     assert read(renditions.segment(cinema.film, 720, 4, yes)) == b"4"
@@ -240,7 +243,7 @@ def test_a_segment_that_is_missing_is_queued_and_waited_for(cinema: Cinema) -> N
 
 
 def test_the_first_of_a_quality_waits_for_its_initialization(cinema: Cinema) -> None:
-    renditions = cinema.renditions(Patience(seconds=20))
+    renditions = cinema.renditions(WaitTimeout(seconds=20))
     made = threading.Timer(0.3, lambda: write_segments(cinema.folder, 720, 1))
     made.start()
     assert read(renditions.initialization(cinema.film, 720, yes)) == b"init"
@@ -318,12 +321,12 @@ def test_a_film_whose_beginning_is_damaged_begins_with_a_later_segment(cinema: C
 def test_nobody_waits_for_a_client_that_has_left(cinema: Cinema) -> None:
     began = time.monotonic()
     with pytest.raises(NotMadeYet):
-        cinema.renditions(Patience(seconds=60)).segment(cinema.film, 720, 2, lambda: False)
+        cinema.renditions(WaitTimeout(seconds=60)).segment(cinema.film, 720, 2, lambda: False)
     assert time.monotonic() - began < 30
 
 
 def test_only_some_requests_wait_and_the_others_queue_nothing(cinema: Cinema) -> None:
-    renditions = cinema.renditions(Patience(seconds=600, most_waiting=2))
+    renditions = cinema.renditions(WaitTimeout(seconds=600, most_waiting=2))
     have_left = threading.Event()
 
     def ask(number: int) -> None:
@@ -347,7 +350,7 @@ def test_only_some_requests_wait_and_the_others_queue_nothing(cinema: Cinema) ->
 def test_the_queue_of_segments_has_an_end(cinema: Cinema) -> None:
     count = MOST_QUEUED + 4
     write_film(cinema.folder, durations=[4.0] * count, ends=[1] * count)
-    renditions = cinema.renditions(Patience(seconds=0))
+    renditions = cinema.renditions(WaitTimeout(seconds=0))
     for number in range(1, count + 1):
         with pytest.raises(NotMadeYet):
             renditions.segment(cinema.film, 720, number, yes)

@@ -12,7 +12,7 @@ from sqlalchemy import Engine, event
 
 from app.core.jobs import INDEX, MAX_ATTEMPTS, JobState, Lane
 from app.core.lifecycle import UploadState
-from app.core.playback import PlaybackState, Problem
+from app.core.playback import PlaybackProblem, PlaybackState
 from app.core.upload import UploadId
 from app.db.jobs import WORKER_ENDED
 from app.video.make.pictures import EARLY_POSTER, PICTURES
@@ -23,7 +23,7 @@ from tests.records.making import new_upload
 from tests.video.world import QUICK_PACE, World, wall_clock
 
 VIDEOS = 500
-PROBLEM = Problem("internal_error", "The server made a mistake with this file.")
+PROBLEM = PlaybackProblem("internal_error", "The server made a mistake with this file.")
 
 
 @pytest.fixture

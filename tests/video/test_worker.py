@@ -19,7 +19,7 @@ from app.core.errors import NoRoom, UploadGone
 from app.core.jobs import MAX_ATTEMPTS, Job, JobFailed, JobState, Lane
 from app.core.lifecycle import UploadState
 from app.core.playback import PlaybackState
-from app.video.make.steps import Heartbeat, Pace
+from app.video.make.steps import Heartbeat, HeartbeatPace
 from app.video.make.worker import MediaWorker, Step
 from app.video.serve.folder import writing
 from tests.video.world import QUICK_PACE, World, wall_clock, work_until_told, write_a_file
@@ -33,7 +33,9 @@ class Site:
         self.world = World(data)
         self.workers: list[MediaWorker] = []
 
-    def start(self, steps: dict[str, Step], name: str = "worker", pace: Pace = QUICK_PACE) -> None:
+    def start(
+        self, steps: dict[str, Step], name: str = "worker", pace: HeartbeatPace = QUICK_PACE
+    ) -> None:
         worker = self.world.worker(steps, name=name, pace=pace)
         self.workers.append(worker)
         worker.start()
@@ -113,7 +115,7 @@ def test_no_lane_waits_for_the_look_at_a_film_that_arrives(site: Site) -> None:
 
 
 def test_a_wake_up_is_faster_than_a_look(site: Site) -> None:
-    lazy = Pace(lease=timedelta(seconds=60), look_seconds=3600.0, sweep_seconds=3600.0)
+    lazy = HeartbeatPace(lease=timedelta(seconds=60), look_seconds=3600.0, sweep_seconds=3600.0)
     site.start({"pictures": write_a_file(site.world, 0)}, pace=lazy)
     wait_until((site.world.data / "media.sock").exists, "it listens")
     for _ in range(3):
@@ -125,7 +127,7 @@ def test_a_long_step_keeps_its_job_although_it_never_reports(site: Site) -> None
     step = Waits()
     lease = timedelta(seconds=0.6)
     job = site.world.enqueue(site.world.publish(), "pictures")
-    site.start({"pictures": step}, pace=Pace(lease=lease, look_seconds=0.05))
+    site.start({"pictures": step}, pace=HeartbeatPace(lease=lease, look_seconds=0.05))
     assert step.began.wait(30)
     begun = site.wait_for(job, JobState.RUNNING)
 

@@ -21,7 +21,7 @@ from app.records.uploads import UploadRecords
 from app.run.server.child_processes import END_SIGNALS
 from app.run.server.media_worker import STOP_SECONDS
 from app.video.make.ffmpeg import Ffmpeg
-from app.video.make.steps import Heartbeat, Pace, StepTools
+from app.video.make.steps import Heartbeat, HeartbeatPace, StepTools
 from app.video.make.sweep import MediaSweep
 from app.video.make.worker import MediaWorker, Step
 from app.video.serve.folder import DiskFolder
@@ -29,7 +29,7 @@ from app.video.serve.rows import MediaRecords
 from app.video.serve.source import MediaSource
 from tests.records.making import new_sqlite, new_upload
 
-QUICK_PACE = Pace(
+QUICK_PACE = HeartbeatPace(
     lease=timedelta(seconds=2),
     look_seconds=0.05,
     progress_seconds=0.0,
@@ -61,7 +61,7 @@ class World:
         steps: Mapping[str, Step],
         *,
         name: str = "worker",
-        pace: Pace = QUICK_PACE,
+        pace: HeartbeatPace = QUICK_PACE,
         clock: Callable[[], datetime] = wall_clock,
         look_at_arrivals: Callable[[], bool] = lambda: False,
     ) -> MediaWorker:

@@ -25,7 +25,7 @@ from app.ingest.form import FilePart
 from app.ingest.multipart import Field
 from app.ingest.source import BodySource, StreamSource
 from app.protocols.forms.chunk import FormDialect, UnplacedChunk
-from app.protocols.forms.staged_chunks import StagedFile, place_staged, stage
+from app.protocols.forms.staged_chunks import StagedChunk, place_staged, stage
 from app.uploads.client_uploads import Chunk
 from app.uploads.files import ReceivedFile
 
@@ -115,7 +115,7 @@ class ChunkForm:
         self._max_files = max_files
         self._fields = request_fields()
         self._uploads: list[Upload] = []
-        self._staged: list[StagedFile] = []
+        self._staged: list[StagedChunk] = []
 
     def receive(self) -> list[Upload]:
         """Read the form to its end; the uploads its files went to, at least one."""

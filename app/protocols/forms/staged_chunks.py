@@ -61,7 +61,7 @@ _CHUNK_BYTES = re.compile(r"(?:^|,)chunkbytes ([A-Za-z0-9+/=]+)")
 
 
 @dataclass(frozen=True, slots=True)
-class StagedFile:
+class StagedChunk:
     """A file part in a staging file of its own, and the upload that was found before it arrived.
 
     `upload` is None if there was none with these `keys`. Without `keys`, look for it again.
@@ -79,7 +79,7 @@ def stage(
     *,
     filename: str,
     room: int = 0,
-) -> StagedFile:
+) -> StagedChunk:
     """Stage a whole file, or a chunk; raises what `WholeFiles.receive` raises.
 
     A chunk of a known upload has its room already. Any other is held against the limits as a file
@@ -87,14 +87,14 @@ def stage(
     """
     receive = partial(ctx.services.whole_files.receive, source, scope=ctx.scope, room=room)
     if chunk is None:
-        return StagedFile(receive(filename=filename))
+        return StagedChunk(receive(filename=filename))
     filename = chunk.filename or filename
     if not chunk.may_be_part:
-        return StagedFile(receive(filename=filename))
+        return StagedChunk(receive(filename=filename))
     keys, upload = _look_up(ctx, chunk, clean_filename(filename))
     if upload is None:
         try:
-            return StagedFile(receive(filename=filename), keys)
+            return StagedChunk(receive(filename=filename), keys)
         except (LinkFull, QuotaExceeded) as error:
             if isinstance(error, QuotaExceeded) and not (source.remaining or room):
                 raise  # Its length was not known before: the body has been read.
@@ -104,7 +104,7 @@ def stage(
                 raise
     most_bytes = _most_bytes(chunk, upload)
     try:
-        return StagedFile(receive(filename=filename, most_bytes=most_bytes), keys, upload)
+        return StagedChunk(receive(filename=filename, most_bytes=most_bytes), keys, upload)
     except TooLarge as error:
         raise ChunkMismatch(f"A chunk has at most {most_bytes} bytes here.") from error
 
@@ -144,7 +144,7 @@ def _most_bytes(chunk: UnplacedChunk, upload: Upload) -> int:
     return max(0, upload.length - (chunk.start or 0))
 
 
-def place_staged(ctx: ViewContext, chunk: UnplacedChunk, staged: StagedFile) -> Upload:
+def place_staged(ctx: ViewContext, chunk: UnplacedChunk, staged: StagedChunk) -> Upload:
     """Append the bytes of the file where they belong and delete it; the upload they went to.
 
     Raises what `Chunks.append` raises, `ChunkMismatch` where the numbers contradict each
@@ -179,7 +179,7 @@ def _keep_whole(ctx: ViewContext, chunk: UnplacedChunk, file: ReceivedFile) -> U
 
 
 def _upload_and_place(
-    ctx: ViewContext, chunk: UnplacedChunk, staged: StagedFile
+    ctx: ViewContext, chunk: UnplacedChunk, staged: StagedChunk
 ) -> tuple[Upload, ByteRange]:
     length, filename = staged.file.length, _name_of(chunk, staged.file.filename)
     span = None if chunk.needs_chunk_size else chunk.span(length, None)

@@ -14,7 +14,7 @@ from werkzeug.http import http_date
 
 from app.core.errors import InvalidRequest, UploadNotFound
 from app.core.numbers import parse_digits
-from app.core.upload import Part, UploadId, parse_upload_id
+from app.core.upload import UploadId, UploadPart, parse_upload_id
 from app.http.proxy import came_directly
 from app.ingest.checksum import ALGORITHMS, new_checksum
 from app.ingest.gunicorn_socket.take_over import trailers
@@ -77,7 +77,7 @@ def parse_checksum(text: str) -> tuple[str, bytes]:
     return algorithm, digest
 
 
-def parse_concat(text: str) -> list[Part] | None:
+def parse_concat(text: str) -> list[UploadPart] | None:
     """The parts of a final upload, or None for a partial one; `UploadNotFound` for a foreign URL.
 
     References may be whole URLs or paths; the id is the last segment.
@@ -91,10 +91,10 @@ def parse_concat(text: str) -> list[Part] | None:
         raise InvalidRequest("The header Upload-Concat names no uploads.")
     if len(references) > MAX_PARTS:
         raise InvalidRequest(f"A final upload has at most {MAX_PARTS} parts.")
-    return [Part(_id_in(reference.strip()), reference) for reference in references]
+    return [UploadPart(_id_in(reference.strip()), reference) for reference in references]
 
 
-def format_concat(parts: Sequence[Part]) -> str:
+def format_concat(parts: Sequence[UploadPart]) -> str:
     """Upload-Concat of a final upload, with the references as they were received."""
     return _FINAL + " ".join(part.reference for part in parts)
 

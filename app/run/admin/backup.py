@@ -270,7 +270,7 @@ def _sync(path: Path) -> None:
 READ_BYTES = 1024 * 1024
 
 
-class Difference(StrEnum):
+class RecordMismatch(StrEnum):
     """What can be wrong."""
 
     MISSING = "missing"
@@ -284,11 +284,11 @@ class Difference(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class VerifyFinding:
     """A file that differs from its record; `name` is the upload's id, or the file's name."""
 
     name: str
-    difference: Difference
+    difference: RecordMismatch
     detail: str
 
 
@@ -302,7 +302,7 @@ class Verification:
     without_digest: int = 0
     """Files too new to have a digest in their record: only their size was compared."""
 
-    def run(self) -> Iterator[Finding]:
+    def run(self) -> Iterator[VerifyFinding]:
         """Everything that differs, as it is found."""
         known = set()
         for video in self.services.library.all(self.scope):
@@ -314,24 +314,24 @@ class Verification:
                 yield finding
         for name in self.services.inspection.published():
             if name not in known and not self._is_still_there(name):
-                yield Finding(name, Difference.NO_RECORD, "the file has no record")
+                yield VerifyFinding(name, RecordMismatch.NO_RECORD, "the file has no record")
 
-    def _check(self, video: Upload) -> Finding | None:
+    def _check(self, video: Upload) -> VerifyFinding | None:
         try:
             length, sha256, checksum = self._read(video)
         except UploadGone:
-            return Finding(video.id, Difference.MISSING, "the file is not there")
+            return VerifyFinding(video.id, RecordMismatch.MISSING, "the file is not there")
         except (OSError, StorageFailed) as error:
-            return Finding(video.id, Difference.UNREADABLE, str(error))
+            return VerifyFinding(video.id, RecordMismatch.UNREADABLE, str(error))
         if length != video.length:
             detail = f"{length} bytes where the record says {video.length}"
-            return Finding(video.id, Difference.WRONG_SIZE, detail)
+            return VerifyFinding(video.id, RecordMismatch.WRONG_SIZE, detail)
         if video.sha256 not in {None, sha256}:
             detail = f"SHA-256 {sha256} where the record says {video.sha256}"
-            return Finding(video.id, Difference.WRONG_DIGEST, detail)
+            return VerifyFinding(video.id, RecordMismatch.WRONG_DIGEST, detail)
         if video.crc32c not in {None, checksum}:
             detail = f"CRC32C {checksum} where the record says {video.crc32c}"
-            return Finding(video.id, Difference.WRONG_DIGEST, detail)
+            return VerifyFinding(video.id, RecordMismatch.WRONG_DIGEST, detail)
         return None
 
     def _read(self, video: Upload) -> tuple[int, str, str]:

@@ -71,7 +71,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class TableCell:
     """One mode with one block size; `why_not` says why nothing was measured."""
 
     mode: Mode
@@ -92,7 +92,7 @@ class NoDirectIo(Exception):
 
 def measure(
     folder: Path, bounds: Bounds, block_sizes: Sequence[int] = BLOCK_SIZES
-) -> Iterator[Cell]:
+) -> Iterator[TableCell]:
     """The cells of a folder one by one, by mode and increasing block size."""
     with _nameless_file(folder, _room(bounds, max(block_sizes))) as written:
         _fill(written, _room(bounds, max(block_sizes)))
@@ -128,19 +128,19 @@ def _fill(descriptor: int, length: int) -> None:
     os.fsync(descriptor)
 
 
-def _measure_writing(folder: Path, mode: Mode, block_bytes: int, bounds: Bounds) -> Cell:
+def _measure_writing(folder: Path, mode: Mode, block_bytes: int, bounds: Bounds) -> TableCell:
     """In a new file: to overwrite part of a page, the kernel would read it first."""
     with _nameless_file(folder, _room(bounds, block_bytes)) as descriptor:
         return _measure_cell(descriptor, mode, block_bytes, bounds)
 
 
-def _measure_cell(descriptor: int, mode: Mode, block_bytes: int, bounds: Bounds) -> Cell:
+def _measure_cell(descriptor: int, mode: Mode, block_bytes: int, bounds: Bounds) -> TableCell:
     try:
         with _direct(descriptor, mode), _aligned_block(block_bytes) as block:
             byte_count, seconds = _move_blocks(descriptor, mode, block, bounds)
     except NoDirectIo as reason:
-        return Cell(mode=mode, block_bytes=block_bytes, why_not=str(reason))
-    return Cell(mode=mode, block_bytes=block_bytes, byte_count=byte_count, seconds=seconds)
+        return TableCell(mode=mode, block_bytes=block_bytes, why_not=str(reason))
+    return TableCell(mode=mode, block_bytes=block_bytes, byte_count=byte_count, seconds=seconds)
 
 
 def _move_blocks(
@@ -217,9 +217,9 @@ class Measurement:
     """All cells of one folder; `label` says which."""
 
     label: str
-    cells: tuple[Cell, ...]
+    cells: tuple[TableCell, ...]
 
-    def of(self, mode: Mode) -> list[Cell]:
+    def of(self, mode: Mode) -> list[TableCell]:
         """The cells of a mode that were measured, by rising block size."""
         return [cell for cell in self.cells if cell.mode is mode and cell.bytes_per_second]
 
@@ -236,7 +236,7 @@ def block_name(block_bytes: int) -> str:
     return f"{block_bytes // KIB} KiB" if block_bytes % KIB == 0 else f"{block_bytes} B"
 
 
-def knee(cells: Sequence[Cell]) -> Cell | None:
+def knee(cells: Sequence[TableCell]) -> TableCell | None:
     """The first cell with `KNEE_SHARE` of the best rate."""
     rates = [cell.bytes_per_second or 0.0 for cell in cells]
     fast = (
@@ -298,7 +298,7 @@ def meaning_lines(measurement: Measurement, chunk_bytes: int) -> list[str]:
     return lines
 
 
-def _telling(cells: list[Cell]) -> list[Cell]:
+def _telling(cells: list[TableCell]) -> list[TableCell]:
     """The smallest block, the server's, and the fastest, each once."""
     nearest = min(cells, key=lambda cell: abs(cell.block_bytes - SERVER_BLOCK_BYTES))
     fastest = max(cells, key=lambda cell: cell.bytes_per_second or 0.0)
@@ -306,20 +306,20 @@ def _telling(cells: list[Cell]) -> list[Cell]:
     return [chosen[size] for size in sorted(chosen)]
 
 
-def _chunk_time(cell: Cell, chunk_bytes: int) -> str:
+def _chunk_time(cell: TableCell, chunk_bytes: int) -> str:
     seconds = chunk_bytes / (cell.bytes_per_second or 1.0)
     text = f"{seconds:.3f}" if seconds < 0.1 else f"{seconds:.2f}"
     return f"{text} s in blocks of {block_name(cell.block_bytes)}"
 
 
-def _rate(cell: Cell) -> str:
+def _rate(cell: TableCell) -> str:
     if cell.bytes_per_second is None:
         return "-"
     rate = _mb_per_second(cell)
     return f"{rate:.1f}" if rate < 100 else f"{rate:.0f}"
 
 
-def _mb_per_second(cell: Cell) -> float:
+def _mb_per_second(cell: TableCell) -> float:
     return (cell.bytes_per_second or 0.0) / 1e6
 
 
@@ -415,7 +415,7 @@ def _document(measurement: Measurement) -> dict[str, Any]:
     return {"folder": measurement.label, "cells": [_cell(cell) for cell in measurement.cells]}
 
 
-def _cell(cell: Cell) -> dict[str, Any]:
+def _cell(cell: TableCell) -> dict[str, Any]:
     return {
         "mode": cell.mode.value,
         "block_bytes": cell.block_bytes,

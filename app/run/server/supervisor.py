@@ -77,7 +77,7 @@ from app.run.server.start_checks import (
 from app.run.server.terminal import say_goodbye, say_stopping
 from app.settings import PREFIX, Settings, SettingsError, from_env, unknown_variables
 from app.settings.staging import choose_staging, remember_staging
-from app.storage.base import Problem
+from app.storage.base import SetupProblem
 from app.storage.folder_lock import FolderLocked, lock_data_folder
 from app.storage.folder_owner import shown
 from app.uploads.storage_identity import WrongStorage
@@ -414,14 +414,14 @@ def _report_problems(settings: Settings) -> None:
         sys.stderr.write(f"staging: {staging}, library: {library}\n")
 
 
-def _bucket_problems(bucket: Bucket) -> list[Problem]:
+def _bucket_problems(bucket: Bucket) -> list[SetupProblem]:
     from app.storage.s3.check import Grade, check_quickly  # noqa: PLC0415 - only with a bucket
 
     finding = check_quickly(bucket.within(BUCKET_SECONDS), token_hex(8))
     if finding.grade is Grade.FINE:
         return []
     is_fatal = finding.grade is Grade.FATAL
-    return [Problem("bucket", f"the bucket: {finding.detail}", is_fatal=is_fatal)]
+    return [SetupProblem("bucket", f"the bucket: {finding.detail}", is_fatal=is_fatal)]
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from datetime import timedelta
 from app.core.errors import NoRoom, StorageFailed
 from app.core.file_systems import is_in_memory
 from app.core.numbers import bytes_in_words
-from app.storage.base import Problem, StagedFile
+from app.storage.base import SetupProblem, StagedFile
 from app.storage.local.folder import KEPT_FREE_BYTES, Folder, disk_errors
 
 LOW_ROOM_BYTES = 1024 * 1024 * 1024
@@ -45,7 +45,7 @@ class LocalInspection:
         with disk_errors():
             self._staging.shift_times(later.total_seconds())
 
-    def problems(self) -> list[Problem]:
+    def problems(self) -> list[SetupProblem]:
         """What is wrong with the folders now. Names no paths, because anyone may read it."""
         return [
             *folder_problems(self._staging, "staging", warn_of_memory=True),
@@ -53,23 +53,23 @@ class LocalInspection:
         ]
 
 
-def folder_problems(folder: Folder, role: str, *, warn_of_memory: bool) -> Iterator[Problem]:
+def folder_problems(folder: Folder, role: str, *, warn_of_memory: bool) -> Iterator[SetupProblem]:
     """Problems of one folder; `role` names it for operators."""
     reason = _why_not_writable(folder)
     if reason is not None:
         detail = f"the {role} folder cannot be written: {reason}"
-        yield Problem(f"{role}_not_writable", detail, is_fatal=True)
+        yield SetupProblem(f"{role}_not_writable", detail, is_fatal=True)
         return
     free = folder.free_bytes
     if free < LOW_ROOM_BYTES:
         detail = f"the {role} folder has {bytes_in_words(free)} free"
-        yield Problem(f"{role}_low_on_room", detail, is_fatal=free < NO_ROOM_BYTES)
+        yield SetupProblem(f"{role}_low_on_room", detail, is_fatal=free < NO_ROOM_BYTES)
     if warn_of_memory and is_in_memory(folder.path):
         detail = (
             f"the {role} folder is kept in memory (tmpfs): uploads in progress use RAM and are "
             "lost on a restart of the machine; set SLUICE_STAGING_DIR to a folder on a disk"
         )
-        yield Problem(f"{role}_in_memory", detail, is_fatal=False)
+        yield SetupProblem(f"{role}_in_memory", detail, is_fatal=False)
 
 
 def _why_not_writable(folder: Folder) -> str | None:

@@ -17,7 +17,7 @@ from app.core.errors import StorageFailed
 from app.core.ranges import ByteRange
 from app.storage.s3.address import UNRESERVED, BucketAddress
 from app.storage.s3.answers import Document, Failure, Kind, MultipartGone
-from app.storage.s3.caller import Call, Caller, Reply
+from app.storage.s3.caller import Call, Reply, S3Caller
 from app.storage.s3.connections import Answer, Connections
 from app.storage.s3.contents import (
     Body,
@@ -64,7 +64,7 @@ class Bucket:
     for calls that have no method here.
     """
 
-    def __init__(self, caller: Caller, *, page_entries: int = PAGE_ENTRIES) -> None:
+    def __init__(self, caller: S3Caller, *, page_entries: int = PAGE_ENTRIES) -> None:
         self.caller = caller
         self._page_entries = str(page_entries)
 
@@ -80,7 +80,7 @@ class Bucket:
         """The bucket at an address, with a given key, or the one that AWS's tools would find."""
         signer = Signer(address.region, key or AmbientKeys(), clock)
         connections = Connections(address.scheme, address.host, address.port)
-        return cls(Caller(address, signer, connections, CALL_SECONDS), page_entries=page_entries)
+        return cls(S3Caller(address, signer, connections, CALL_SECONDS), page_entries=page_entries)
 
     def within(self, seconds: float) -> Bucket:
         """The same bucket, over the same connections, with another time limit for each call."""

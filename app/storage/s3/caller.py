@@ -97,7 +97,7 @@ class _Refused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class S3Caller:
     """Makes calls to one bucket; each may take `seconds`, retries included."""
 
     address: BucketAddress
@@ -105,7 +105,7 @@ class Caller:
     connections: Connections
     seconds: float
 
-    def within(self, seconds: float) -> Caller:
+    def within(self, seconds: float) -> S3Caller:
         """The same connections with another time limit."""
         return replace(self, seconds=seconds)
 

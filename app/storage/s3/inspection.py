@@ -10,7 +10,7 @@ from datetime import timedelta
 from threading import Lock
 
 from app.core.errors import StorageFailed, UploadError
-from app.storage.base import Problem, StagedFile
+from app.storage.base import SetupProblem, StagedFile
 from app.storage.local.folder import Folder, disk_errors
 from app.storage.local.inspection import folder_problems
 from app.storage.local.range_lock import WHOLE_FILE, try_lock
@@ -52,7 +52,7 @@ class BucketInspection:
         self._probed_every_seconds = probed_every_seconds
         self._probing = Lock()
         self._probed_at = float("-inf")
-        self._found: list[Problem] | None = None
+        self._found: list[SetupProblem] | None = None
 
     def staged(self) -> Iterator[StagedFile]:
         """Unpublished files; idle since they were reserved, or the last URL for a cell ended."""
@@ -66,7 +66,7 @@ class BucketInspection:
         """Make unpublished files younger, but not younger than now."""
         self._catalog.inventory.shift_activity(later)
 
-    def problems(self) -> list[Problem]:
+    def problems(self) -> list[SetupProblem]:
         """Problems of the spools now, and of the bucket some seconds ago at most."""
         of_bucket = self._problems_of_bucket()
         return [*folder_problems(self._spools, "staging", warn_of_memory=False), *of_bucket]
@@ -77,7 +77,7 @@ class BucketInspection:
             self._assembly.collect(garbage)
         self._remove_old_locks()
 
-    def _problems_of_bucket(self) -> list[Problem]:
+    def _problems_of_bucket(self) -> list[SetupProblem]:
         """The last result; if it is old, one thread checks again while the others use it.
 
         They wait only while there is no result yet.
@@ -94,14 +94,16 @@ class BucketInspection:
     def _is_due(self) -> bool:
         return time.monotonic() >= self._probed_at + self._probed_every_seconds
 
-    def _probe(self) -> Iterator[Problem]:
+    def _probe(self) -> Iterator[SetupProblem]:
         try:
             self._bucket.within(PROBE_SECONDS).probe()
         except StorageFailed as error:
-            yield Problem("bucket_refuses", f"the bucket cannot be used: {error}", is_fatal=True)
+            yield SetupProblem(
+                "bucket_refuses", f"the bucket cannot be used: {error}", is_fatal=True
+            )
         except UploadError:
             detail = "the object store does not answer"
-            yield Problem("bucket_unreachable", detail, is_fatal=True)
+            yield SetupProblem("bucket_unreachable", detail, is_fatal=True)
 
     def _remove_old_locks(self) -> None:
         now = time.time()

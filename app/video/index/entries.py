@@ -59,7 +59,7 @@ def require_at_most(
     boxes_entries = _BOX * sum(1 for _ in walked)
     refuse_beyond(most, boxes_entries)
     boxes = (box for box in boxes_in(moov.payload) if box.kind == b"trak")
-    tracks = [_Track.of(trak) for trak in islice(boxes, MAX_TRACKS)]
+    tracks = [_CountedTrack.of(trak) for trak in islice(boxes, MAX_TRACKS)]
     believed = [track for track in tracks if track.samples <= most_samples(length)]
     if arrived < length and sum(track.samples for track in tracks) > arrived:
         raise too_many_samples()
@@ -96,7 +96,7 @@ def _walked(box: Box, inside: frozenset[bytes]) -> Iterator[Box]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Track:
+class _CountedTrack:
     """What the tables of a track claim to contain."""
 
     samples: int = 0
@@ -107,7 +107,7 @@ class _Track:
     """Whether its edit list leaves out its beginning, or has several parts."""
 
     @classmethod
-    def of(cls, trak: Box) -> _Track:
+    def of(cls, trak: Box) -> _CountedTrack:
         boxes = children(trak.payload)
         media = children(boxes[b"mdia"].payload) if b"mdia" in boxes else {}
         information = children(media[b"minf"].payload) if b"minf" in media else {}

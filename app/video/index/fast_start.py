@@ -26,7 +26,7 @@ from app.video.index.boxes import (
 from app.video.index.edits import fitted
 from app.video.index.movie import Movie
 from app.video.index.muxing import (
-    Chunk,
+    SampleChunk,
     chunk_table,
     key_frame_table,
     movie_box,
@@ -212,7 +212,8 @@ def _new_track(track: Track, media: _Media, timescale: int) -> bytes:
     runs = list(samples.contiguous(0, len(samples)))
     offsets = media.moved([samples.offsets[first] for first, _ in runs])
     chunks = [
-        Chunk(offset, last - first) for offset, (first, last) in zip(offsets, runs, strict=True)
+        SampleChunk(offset, last - first)
+        for offset, (first, last) in zip(offsets, runs, strict=True)
     ]
     duration = _duration(track, timescale)
     return track_box(

@@ -117,8 +117,8 @@ class FragmentedMovie:
         base = position
         for box in boxes_in(traf.payload):
             if box.kind == b"trun":
-                self._take(_Run.count(box))
-                run = _Run.read(box, defaults, base=base, position=position)
+                self._take(_TrackRun.count(box))
+                run = _TrackRun.read(box, defaults, base=base, position=position)
                 position = run.end
                 if track:
                     track.add(run, length=self._length)
@@ -158,7 +158,7 @@ def _decode_time(tfdt: Box) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _TrackRun:
     """The samples of a `trun` box, which follow each other from byte `start` to byte `end`."""
 
     start: int
@@ -176,7 +176,7 @@ class _Run:
         return fields.unsigned(4)
 
     @classmethod
-    def read(cls, trun: Box, defaults: _Defaults, *, base: int, position: int) -> _Run:
+    def read(cls, trun: Box, defaults: _Defaults, *, base: int, position: int) -> _TrackRun:
         """`base` is what its offset is relative to; without one it begins at `position`."""
         fields = Fields(trun.payload)
         _, flags = fields.version_and_flags()
@@ -227,7 +227,7 @@ class _Track:
         else:
             self._end = min(max(time, self._decode_times[-1]), self._end + _LONGEST_STEP)
 
-    def add(self, run: _Run, *, length: int) -> None:
+    def add(self, run: _TrackRun, *, length: int) -> None:
         """Add what is within a file of `length` bytes."""
         if self.is_truncated or not 0 <= run.start <= length:
             self.is_truncated = True

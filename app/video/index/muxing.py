@@ -42,7 +42,7 @@ _INFORMATION_HEADERS = frozenset(b"vmhd smhd nmhd sthd hmhd gmhd".split())
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class SampleChunk:
     """Samples of a track that follow each other in a file."""
 
     offset: int
@@ -133,7 +133,7 @@ def _long(times: bytes) -> bytes:
 
 
 def sample_tables(
-    description: memoryview, samples: Samples, chunks: Sequence[Chunk], *, is_wide: bool
+    description: memoryview, samples: Samples, chunks: Sequence[SampleChunk], *, is_wide: bool
 ) -> bytes:
     """An `stbl` box; `description` is its `stsd`, and `chunks` hold the samples in order."""
     return box(
@@ -191,7 +191,7 @@ def key_frame_table(numbers: Sequence[int]) -> bytes:
     return _table(b"stss", 0, array("I", (number + 1 for number in numbers)), 4)
 
 
-def _chunk_runs(chunks: Sequence[Chunk]) -> array[int]:
+def _chunk_runs(chunks: Sequence[SampleChunk]) -> array[int]:
     """First chunk, samples in each and description, of each run of chunks alike."""
     runs = array("I")
     for number, chunk in enumerate(chunks, 1):
@@ -261,17 +261,17 @@ def _bounds(samples: Samples, ticks: int) -> Mapping[int, tuple[int, int]]:
     return {samples.decode_times[first] // ticks: (first, last) for first, last in pairwise(firsts)}
 
 
-def _chunks(tracks: Sequence[Track], runs: Sequence[Run], start: int) -> list[list[Chunk]]:
+def _chunks(tracks: Sequence[Track], runs: Sequence[Run], start: int) -> list[list[SampleChunk]]:
     """Where the samples of each track are in a film whose media begins at byte `start`."""
-    chunks: list[list[Chunk]] = [[] for _ in tracks]
+    chunks: list[list[SampleChunk]] = [[] for _ in tracks]
     for place, first, last in runs:
-        chunks[place].append(Chunk(start, last - first))
+        chunks[place].append(SampleChunk(start, last - first))
         start += sum(tracks[place].samples.sizes[first:last])
     return chunks
 
 
 def _track(
-    track: Track, chunks: Sequence[Chunk], timescale: int, *, new_id: int, is_wide: bool
+    track: Track, chunks: Sequence[SampleChunk], timescale: int, *, new_id: int, is_wide: bool
 ) -> bytes:
     stsd = children(track.tables)[b"stsd"].payload
     description = memoryview(box(b"stsd", plain_description(stsd, track.kind)))
@@ -370,7 +370,7 @@ def _chosen(samples: Samples, numbers: Sequence[int]) -> Samples:
 def _index(track: Track, samples: Samples, edits: Sequence[Edit], media_start: int) -> bytes:
     """The `moov` box for samples that lie one after the other from byte `media_start` on."""
     is_wide = sum(samples.sizes) > LARGEST_32_BIT - _LONGEST_HEAD
-    chunks = [Chunk(media_start, len(samples))]
+    chunks = [SampleChunk(media_start, len(samples))]
     tables = sample_tables(track.description, samples, chunks, is_wide=is_wide)
     duration = sum(edit.duration for edit in edits) or samples.end
     trak = track_box(track, tables, durations=(duration, samples.end), edits=edits)

@@ -48,7 +48,7 @@ _VISUAL_HEADER = 8 + 78
 
 
 @dataclass(frozen=True, slots=True)
-class Excerpt:
+class SegmentExcerpt:
     """What a decoder gets to see of a film for one segment, at times of its own."""
 
     samples: Samples
@@ -145,7 +145,7 @@ class RungCuts:
     def __len__(self) -> int:
         return len(self.starts) - 1
 
-    def excerpt(self, number: int) -> Excerpt:
+    def excerpt(self, number: int) -> SegmentExcerpt:
         """What has to be decoded for a segment, counted from 1."""
         start, end = self.starts[number - 1], self.starts[number]
         first, last = _decoded(self.track, start, end)
@@ -166,7 +166,7 @@ class RungCuts:
         unseen = tuple(range(run.start - begin, run.stop - begin) for run in near)
         if number == 1 and self.track.is_h264:  # Its leading pictures refer to what is not there.
             start = max(start, self.track.shown_at(first))
-        return Excerpt(chosen, begin, start - begin, end - begin, unseen)
+        return SegmentExcerpt(chosen, begin, start - begin, end - begin, unseen)
 
     def segment(self, number: int, pictures: Track, begin: int) -> Fragment:
         """The encoded pictures of a segment; `begin` is the tick of the film at their time 0."""

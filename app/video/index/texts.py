@@ -60,7 +60,7 @@ class Cue:
 
 
 @dataclass(frozen=True, slots=True)
-class Chapter:
+class ChapterMark:
     """A chapter; `start` in seconds."""
 
     start: Fraction
@@ -125,7 +125,7 @@ def escaped(text: str) -> str:
     return lines.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def read_chapters(movie: Movie, read_at: ReadAt) -> tuple[Chapter, ...]:
+def read_chapters(movie: Movie, read_at: ReadAt) -> tuple[ChapterMark, ...]:
     """The chapters of a movie, in order; none for most."""
     listed = descend(movie.box.payload, b"udta", b"chpl")
     if listed is not None:
@@ -135,7 +135,7 @@ def read_chapters(movie: Movie, read_at: ReadAt) -> tuple[Chapter, ...]:
     if track is None or not _has_cues(track):
         return ()
     return tuple(
-        Chapter(cue.start, _plain(cue.text)[:MAX_TITLE_CHARACTERS])
+        ChapterMark(cue.start, _plain(cue.text)[:MAX_TITLE_CHARACTERS])
         for cue in read_cues(track, read_at, MAX_CHAPTER_BYTES, MAX_CHAPTERS)
     )
 
@@ -182,14 +182,14 @@ def _plain(text: str) -> str:
     return plain.replace("\n", " ")
 
 
-def _listed_chapters(fields: Fields) -> Iterator[Chapter]:
+def _listed_chapters(fields: Fields) -> Iterator[ChapterMark]:
     try:
         version, _ = fields.version_and_flags()
         fields.take(4 if version else 0)
         for _ in range(fields.unsigned(1)):
             start, length = fields.unsigned(8), fields.unsigned(1)
             title = _decoded(bytes(fields.take(length)))[:MAX_TITLE_CHARACTERS]
-            yield Chapter(Fraction(start, _TICKS_OF_CHPL), title)
+            yield ChapterMark(Fraction(start, _TICKS_OF_CHPL), title)
     except NotIndexable:
         return  # A list that ends early loses its end, not the film.
 

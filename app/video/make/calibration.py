@@ -9,7 +9,7 @@ import threading
 
 from app.video.make.encoder import ENCODER_THREADS, X264, X264_PARAMETERS
 from app.video.make.ffmpeg import Conversion, Ffmpeg, FfmpegError, FfmpegMissing
-from app.video.make.sandbox.process import Limits
+from app.video.make.sandbox.process import ProgramLimits
 from app.video.serve.capability import (
     Capability,
     discard_capability,
@@ -28,7 +28,9 @@ ATTEMPTS = 3
 OPTIONS = " ".join((*X264, "-x264-params", X264_PARAMETERS, "-threads", str(ENCODER_THREADS)))
 """Of the encoder, as segments are made with."""
 
-_LIMITS = Limits(cpu_seconds=120, wall_seconds=120, memory_bytes=2 << 30, output_bytes=1 << 20)
+_LIMITS = ProgramLimits(
+    cpu_seconds=120, wall_seconds=120, memory_bytes=2 << 30, output_bytes=1 << 20
+)
 
 _measuring = threading.Lock()
 

@@ -11,7 +11,7 @@ from threading import Event
 from app.storage.local.folder import disk_errors
 from app.video.index.boxes import NotIndexable, ReadAt
 from app.video.index.movie import read_movie
-from app.video.index.rendition_segments import Excerpt, RungCuts
+from app.video.index.rendition_segments import RungCuts, SegmentExcerpt
 from app.video.index.tracks import Track
 from app.video.make.ffmpeg import (
     Conversion,
@@ -21,7 +21,7 @@ from app.video.make.ffmpeg import (
     FfmpegStopped,
     tone_mappings,
 )
-from app.video.make.sandbox.process import Limits
+from app.video.make.sandbox.process import ProgramLimits
 from app.video.serve.ladder import Rung
 from app.video.serve.source import copy_pieces, length_of, reader
 
@@ -84,7 +84,7 @@ class Encoder:
             raise FfmpegStopped("nobody needs this part any more")
         return self.read_at(offset, count)
 
-    def _run(self, track: Track, excerpt: Excerpt, rung: Rung) -> None:
+    def _run(self, track: Track, excerpt: SegmentExcerpt, rung: Rung) -> None:
         path = self.scratch / _EXCERPT
         source = [*_decoding(track), "-i", str(path)]
         output = [*_encoding(track, rung), _ENCODED]
@@ -109,7 +109,7 @@ class Encoder:
             else:
                 return
 
-    def _leave_out_grey(self, track: Track, excerpt: Excerpt, rung: Rung) -> None:
+    def _leave_out_grey(self, track: Track, excerpt: SegmentExcerpt, rung: Rung) -> None:
         """Encode again without the pictures that refer to a key frame which is damaged.
 
         ffmpeg makes them of grey, and ends well; which ones, differs by its version.
@@ -123,7 +123,7 @@ class Encoder:
         if any(time in run for run in grey for time in made):
             self._run(track, replace(excerpt, unseen=(*excerpt.unseen, *grey)), rung)
 
-    def _assembled(self, cuts: RungCuts, number: int, excerpt: Excerpt) -> tuple[Path, Path]:
+    def _assembled(self, cuts: RungCuts, number: int, excerpt: SegmentExcerpt) -> tuple[Path, Path]:
         initialization, segment = self.scratch / "init.mp4", self.scratch / f"{number}.m4s"
         with closing(FileIO(self.scratch / _ENCODED)) as file:
             read_at, pictures = reader(file), _pictures(file)
@@ -160,7 +160,7 @@ def _decoding(track: Track) -> list[str]:
     return options + [word for name in colours for word in (name, "bt709")]
 
 
-def _filters(track: Track, excerpt: Excerpt, rung: Rung, tones: str) -> list[str]:
+def _filters(track: Track, excerpt: SegmentExcerpt, rung: Rung, tones: str) -> list[str]:
     """The pictures of the segment, each once, as they are shown on a screen."""
     is_within = f"gte(pts,{excerpt.start})*lt(pts,{excerpt.end})"
     is_seen = "".join(f"*not(gte(pts,{run.start})*lt(pts,{run.stop}))" for run in excerpt.unseen)
@@ -190,13 +190,15 @@ def _encoding(track: Track, rung: Rung) -> list[str]:
     return [*X264, *rates, *parameters, *times, *exact, "-y", "-f", "mp4"]
 
 
-def _limits(track: Track, excerpt: Excerpt, rung: Rung, wall_seconds: float) -> Limits:
+def _limits(
+    track: Track, excerpt: SegmentExcerpt, rung: Rung, wall_seconds: float
+) -> ProgramLimits:
     """Generous: a slow machine decodes 50 megapixels a second, and encodes 10."""
     count = len(excerpt.samples)
     decoded = count * track.entry.width * track.entry.height / 1e6
     encoded = count * rung.width * rung.height / 1e6
     seconds = (excerpt.end - excerpt.start) / track.timescale
-    return Limits(
+    return ProgramLimits(
         cpu_seconds=20 + decoded / 10 + encoded,
         wall_seconds=wall_seconds,
         memory_bytes=3 << 30,

@@ -26,12 +26,12 @@ _HEVC_UNTIED, _HEVC_SPLICED = 21, 16  # CRA_NUT and BLA_W_LP (ITU-T H.265, table
 _LATER = 0.25  # seconds; ffmpeg ends a film with its last time, and drops a picture at just that
 
 
-class TooLarge(Exception):
+class ExcerptTooLarge(Exception):
     """Not even one picture fits an excerpt."""
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ExcerptPart:
     """Samples that a decoder takes one after the other; `begin` in seconds of the excerpt."""
 
     samples: Samples
@@ -43,7 +43,7 @@ class Excerpt:
     """Samples of a track, and where its pictures are."""
 
     track: Track
-    parts: Sequence[Part]
+    parts: Sequence[ExcerptPart]
     rate: Fraction
     """Pictures that are wanted of each second of the excerpt."""
     starts: Sequence[Fraction]
@@ -88,11 +88,11 @@ def _key_frame_near(track: Track, time: Fraction) -> int:
 
 
 def of_key_frames(track: Track, numbers: Sequence[int], read_at: ReadAt) -> Excerpt:
-    """These key frames, each shown for a second, or fewer of them; raises `TooLarge`."""
+    """These key frames, each shown for a second, or fewer of them; raises `ExcerptTooLarge`."""
     sizes = track.samples.sizes
     while sum(sizes[number] for number in numbers) > MOST_BYTES:
         if len(numbers) == 1:
-            raise TooLarge("a single picture of it is too large")
+            raise ExcerptTooLarge("a single picture of it is too large")
         numbers = numbers[::2]
     while len(begins := _begins_of_parts(track, numbers, read_at)) > MOST_PARTS:
         numbers = numbers[::2]
@@ -100,7 +100,7 @@ def of_key_frames(track: Track, numbers: Sequence[int], read_at: ReadAt) -> Exce
     return Excerpt(
         track,
         [
-            Part(_a_second_each(track, numbers[begin:end]), begin + _LATER)
+            ExcerptPart(_a_second_each(track, numbers[begin:end]), begin + _LATER)
             for begin, end in zip(begins, ends, strict=True)
         ],
         Fraction(1),
@@ -115,7 +115,7 @@ def of_beginning(track: Track, count: int, *, pictures: int) -> Excerpt:
     lasts = Fraction(max(samples.end - samples.decode_times[0], 1), track.timescale)
     return Excerpt(
         track,
-        [Part(samples, 0)],
+        [ExcerptPart(samples, 0)],
         pictures / lasts,
         [number * lasts / pictures for number in range(pictures)],
         has_gaps=False,

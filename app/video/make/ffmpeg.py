@@ -18,11 +18,11 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
-from app.storage.base import Problem
+from app.storage.base import SetupProblem
 from app.video.index.sample_entries import HighDynamicRange
 from app.video.make.sandbox import process
 from app.video.make.sandbox.launcher import NOT_CONFINED_STATUS, REPORT_DESCRIPTOR
-from app.video.make.sandbox.process import LAYERS, Command, Ended, Limits, Sink
+from app.video.make.sandbox.process import LAYERS, Command, ProgramExit, ProgramLimits, Sink
 
 FILM_FORMATS = (
     "mov,matroska,avi,flv,live_flv,mpegts,mpeg,mpegvideo,m4v,h264,hevc,obu,ivf,dv,mxf,gxf,nut,rm,"
@@ -36,7 +36,7 @@ MAX_PIXELS = 8192 * 8192
 MAX_STREAMS = 100
 """A file with more is refused."""
 
-PROBE_LIMITS = Limits(
+PROBE_LIMITS = ProgramLimits(
     cpu_seconds=10, wall_seconds=10, memory_bytes=1024**3, output_bytes=4 * 1024**2
 )
 
@@ -59,7 +59,7 @@ class Conversion:
 
     arguments: Sequence[str]
     _: KW_ONLY
-    limits: Limits
+    limits: ProgramLimits
     readable: Sequence[Path] = ()
     writable: Path | None = None
     formats: str = FILM_FORMATS
@@ -116,7 +116,7 @@ class Ffmpeg:
     def probe(
         self,
         path: Path,
-        limits: Limits = PROBE_LIMITS,
+        limits: ProgramLimits = PROBE_LIMITS,
         *,
         formats: str = FILM_FORMATS,
         stop: threading.Event | None = None,
@@ -143,7 +143,7 @@ class Ffmpeg:
         return found if isinstance(found, dict) else {}
 
     def _ask_ffmpeg(
-        self, path: Path, limits: Limits, *, formats: str, stop: threading.Event | None
+        self, path: Path, limits: ProgramLimits, *, formats: str, stop: threading.Event | None
     ) -> dict[str, Any]:
         """It describes the file, and then complains that there is no output to write."""
         source = guarded(["-i", f"file:{path.absolute()}"], formats)
@@ -160,16 +160,16 @@ class Ffmpeg:
             raise failure(command.program.name, ended, limits)
         return found
 
-    def problems(self) -> list[Problem]:
+    def problems(self) -> list[SetupProblem]:
         """What is missing on this machine, and what follows; none of it stops an upload."""
         if self.ffmpeg is None:
             detail = f"{WITHOUT_FFMPEG}: videos get no pictures and no other qualities"
-            return [Problem("no_ffmpeg", detail, is_fatal=False)]
+            return [SetupProblem("no_ffmpeg", detail, is_fatal=False)]
         missing = process.missing_layers()
-        found = [Problem("not_confined", detail, is_fatal=False) for detail in missing]
+        found = [SetupProblem("not_confined", detail, is_fatal=False) for detail in missing]
         if self.ffprobe is None:
             detail = f"{WITHOUT_FFPROBE}: less is known of films other than MP4 and MOV"
-            found.append(Problem("no_ffprobe", detail, is_fatal=False))
+            found.append(SetupProblem("no_ffprobe", detail, is_fatal=False))
         return found
 
     def _need_ffmpeg(self) -> Path:
@@ -199,7 +199,7 @@ def _end(
     on_output: Sink = lambda _: None,
     on_report: Sink = lambda _: None,
     stop: threading.Event | None = None,
-) -> Ended:
+) -> ProgramExit:
     """How a run ended, with any status."""
     name, limits = command.program.name, command.limits
     try:
@@ -326,20 +326,20 @@ class FfmpegStopped(FfmpegError):
     """The caller's event was set, and it was killed."""
 
 
-def failure(program: str, ended: Ended, limits: Limits) -> FfmpegFailed:
+def failure(program: str, ended: ProgramExit, limits: ProgramLimits) -> FfmpegFailed:
     """The error of a run that failed."""
     words = reason(program, ended, limits)
     return FfmpegInterrupted(words) if _was_interrupted(ended) else FfmpegFailed(words)
 
 
-def _was_interrupted(ended: Ended) -> bool:
+def _was_interrupted(ended: ProgramExit) -> bool:
     errors = ended.errors.decode("utf-8", "replace")
     if ended.status < 0 or ended.status == NOT_CONFINED_STATUS or "No space left" in errors:
         return True
     return "Cannot allocate memory" in errors and not _TOO_MANY_STREAMS.search(errors)
 
 
-def reason(program: str, ended: Ended, limits: Limits) -> str:
+def reason(program: str, ended: ProgramExit, limits: ProgramLimits) -> str:
     """Why a run failed, in one short line without paths."""
     errors = ended.errors.decode("utf-8", "replace")
     text = last_useful_line(errors)
@@ -354,7 +354,7 @@ def reason(program: str, ended: Ended, limits: Limits) -> str:
     return text or f"{program} ended with status {ended.status}"
 
 
-def _limit_met(ended: Ended, errors: str, limits: Limits) -> str | None:
+def _limit_met(ended: ProgramExit, errors: str, limits: ProgramLimits) -> str | None:
     if ended.status == -signal.SIGKILL and ended.cpu_seconds >= 0.5 * limits.cpu_seconds:
         return f"needed more than {limits.cpu_seconds:g} s of CPU time"
     if ended.status == -signal.SIGXFSZ:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.core.jobs import SOUND, Job, Lane
-from app.core.playback import PlaybackState, Problem
+from app.core.playback import PlaybackProblem, PlaybackState
 from app.core.upload import Upload
 from app.video.index.boxes import NotIndexable, ReadAt
 from app.video.index.movie import Movie
@@ -78,7 +78,7 @@ class Indexing:
             self._describe(video, PlaybackState.UNPLAYABLE, facts, _not_offered(facts))
 
     def _describe(
-        self, video: Upload, state: PlaybackState, facts: Facts, problem: Problem | None
+        self, video: Upload, state: PlaybackState, facts: Facts, problem: PlaybackProblem | None
     ) -> None:
         now = self._tools.clock()
         self._tools.media.describe(video.id, state, now, facts=facts.to_json(), problem=problem)
@@ -110,16 +110,16 @@ class Indexing:
         self._tools.jobs.enqueue(video.id, step, lane=lane, priority=priority, now=now, renew=True)
 
 
-def _needs_ffmpeg(facts: Facts) -> Problem:
-    return Problem(
+def _needs_ffmpeg(facts: Facts) -> PlaybackProblem:
+    return PlaybackProblem(
         NO_FFMPEG,
         f"Browsers cannot play what is in this file ({_codecs(facts)}). To convert it, the server "
         "needs ffmpeg, which is not installed.",
     )
 
 
-def _not_offered(facts: Facts) -> Problem:
-    return Problem(
+def _not_offered(facts: Facts) -> PlaybackProblem:
+    return PlaybackProblem(
         NO_RENDITIONS,
         f"Browsers cannot play what is in this file ({_codecs(facts)}), and the server does not "
         "offer it in another quality.",

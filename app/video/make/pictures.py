@@ -23,7 +23,7 @@ from app.video.index.tracks import Track
 from app.video.make import excerpts
 from app.video.make.excerpts import Excerpt
 from app.video.make.ffmpeg import Conversion, Ffmpeg, FfmpegFailed, FfmpegInterrupted, tone_mappings
-from app.video.make.sandbox.process import Limits
+from app.video.make.sandbox.process import ProgramLimits
 from app.video.make.steps import (
     QUICK_CPU_SECONDS,
     Heartbeat,
@@ -254,9 +254,9 @@ def _scaled(size: tuple[int, int], tones: str) -> str:
     return f"scale={width}:{height},{tones},{jpeg}" if tones else jpeg
 
 
-def _limits(excerpt: Excerpt, most_cpu_seconds: float) -> Limits:
+def _limits(excerpt: Excerpt, most_cpu_seconds: float) -> ProgramLimits:
     """Generous: a slow machine decodes 50 megapixels a second."""
-    return Limits(
+    return ProgramLimits(
         cpu_seconds=min(10 + excerpt.megapixels / 10, most_cpu_seconds),
         wall_seconds=1800,
         memory_bytes=2 << 30,

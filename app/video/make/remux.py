@@ -16,7 +16,7 @@ from pathlib import Path
 
 from app.core.errors import NoRoom
 from app.core.jobs import INDEX, REMUX, Job, JobCancelled, JobFailed, JobYields, Lane
-from app.core.playback import PlaybackState, Problem
+from app.core.playback import PlaybackProblem, PlaybackState
 from app.core.upload import Upload, UploadId
 from app.video.index.boxes import LongIndex, NotIndexable
 from app.video.index.movie import read_movie
@@ -28,7 +28,7 @@ from app.video.make.ffmpeg import (
     FfmpegStopped,
     FfmpegTimedOut,
 )
-from app.video.make.sandbox.process import Limits
+from app.video.make.sandbox.process import ProgramLimits
 from app.video.make.sound import WAVEFORM, as_aac
 from app.video.make.steps import (
     LATER,
@@ -295,14 +295,14 @@ def _seconds(contents: Contents, length: int) -> float:
     return max(min(claimed, length / LOWEST_RATE, LONGEST_SECONDS), 1.0)
 
 
-def _limits(seconds: float, length: int, *, is_copied: bool) -> Limits:
+def _limits(seconds: float, length: int, *, is_copied: bool) -> ProgramLimits:
     """Generous: a slow machine copies 100 MB and converts 10 s of sound in a second.
 
     It encodes pictures of 4K at a tenth of their speed.
     """
     cpu_seconds = 60 + length / 1e8 + seconds * (1 if is_copied else 20)
     cpu_seconds = min(cpu_seconds, MOST_CPU_SECONDS)
-    return Limits(
+    return ProgramLimits(
         cpu_seconds=cpu_seconds,
         wall_seconds=600 + 4 * cpu_seconds,
         memory_bytes=3 << 30,
@@ -321,10 +321,10 @@ INDEXED_TYPES = frozenset({"video/mp4", "video/quicktime"})
 EXAMINED = frozenset({"not_mp4", "damaged", "no_tracks"})
 """Codes of `NotIndexable` after which ffmpeg may find a film all the same."""
 
-NO_FILM = Problem(
+NO_FILM = PlaybackProblem(
     "no_film", "This is neither a film nor a sound recording, as far as the server can tell."
 )
-NEEDS_FFMPEG = Problem(
+NEEDS_FFMPEG = PlaybackProblem(
     NO_FFMPEG,
     "This is no MP4 or MOV file. For other films the server needs ffmpeg, which is not installed.",
 )
@@ -349,7 +349,7 @@ class OtherFormats:
         Raises `JobYields` if films whose index is short come first.
         """
         if error.code not in EXAMINED:
-            self._describe(video, Problem(error.code, error.detail))
+            self._describe(video, PlaybackProblem(error.code, error.detail))
             return
         head = reader(source)(0, HEAD_BYTES)
         if is_no_film(head, video.filename):
@@ -366,11 +366,14 @@ class OtherFormats:
         except FfmpegInterrupted as interrupted:
             leave_quick_lane(job)
             self._describe_unknown(
-                video, Problem("not_examined", f"The file could not be examined: {interrupted}.")
+                video,
+                PlaybackProblem("not_examined", f"The file could not be examined: {interrupted}."),
             )
         except FfmpegFailed:
             is_other = error.code == "not_mp4"
-            self._describe(video, NO_FILM if is_other else Problem(error.code, error.detail))
+            self._describe(
+                video, NO_FILM if is_other else PlaybackProblem(error.code, error.detail)
+            )
         else:
             self._decide(video, contents_of(answer), job)
 
@@ -392,7 +395,7 @@ class OtherFormats:
         else:
             self._enqueue(video, REMUX, Lane.BACKGROUND, 40)
 
-    def _describe_unknown(self, video: Upload, problem: Problem) -> None:
+    def _describe_unknown(self, video: Upload, problem: PlaybackProblem) -> None:
         if is_played_as_it_is(video):
             self._describe(video, None, state=PlaybackState.PLAYABLE)
         else:
@@ -401,7 +404,7 @@ class OtherFormats:
     def _describe(
         self,
         video: Upload,
-        problem: Problem | None,
+        problem: PlaybackProblem | None,
         *,
         state: PlaybackState = PlaybackState.UNPLAYABLE,
         facts: Facts | None = None,

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _CachedRendition:
     """What was made of a film in one quality; `watched_at` in seconds since 1970."""
 
     upload_id: UploadId
@@ -93,7 +93,7 @@ class RungCache:
         self._may_have_grown |= excess > 0  # What is being made now may go next time.
         return removed
 
-    def _kept(self) -> Iterator[_Kept]:
+    def _kept(self) -> Iterator[_CachedRendition]:
         found: defaultdict[tuple[UploadId, int], list[Bundle]] = defaultdict(list)
         for bundle in self._folder.bundles(FOLDERS):
             stem = PurePath(bundle.name).stem
@@ -104,9 +104,9 @@ class RungCache:
             # That of the segments, if there are any: a film may be put together later.
             times = {bundle.name: bundle.used_at for bundle in bundles}
             watched_at = times.get(rung_folder(quality), bundles[0].used_at)
-            yield _Kept(upload_id, quality, size, watched_at)
+            yield _CachedRendition(upload_id, quality, size, watched_at)
 
-    def _is_being_made(self, kept: _Kept) -> bool:
+    def _is_being_made(self, kept: _CachedRendition) -> bool:
         return any(
             job.state not in ENDED
             and job.step in {SEGMENTS, RENDITION}
@@ -114,7 +114,7 @@ class RungCache:
             for job in self._jobs.of(kept.upload_id)
         )
 
-    def _remove(self, kept: _Kept) -> None:
+    def _remove(self, kept: _CachedRendition) -> None:
         for name in (rendition_file(kept.quality), rung_folder(kept.quality)):
             self._folder.discard(kept.upload_id, name)
         detail = "%dp makes room, %.1f MB: others were watched later"

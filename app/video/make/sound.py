@@ -14,12 +14,12 @@ from contextlib import closing
 from io import RawIOBase
 
 from app.core.jobs import Job, JobFailed
-from app.core.playback import PlaybackState, Problem
+from app.core.playback import PlaybackProblem, PlaybackState
 from app.core.upload import Upload, UploadId
 from app.video.index.movie import Movie
 from app.video.index.tracks import Track
 from app.video.make.ffmpeg import Conversion, FfmpegFailed
-from app.video.make.sandbox.process import Limits
+from app.video.make.sandbox.process import ProgramLimits
 from app.video.make.steps import Heartbeat, StepTools, as_job_errors, needing_index
 from app.video.serve.film_files import (
     SOUND_FILE,
@@ -42,7 +42,7 @@ _IN_TIME = "aresample=async=1000:min_comp=0.01:first_pts=0"
 """Sound begins at time 0, after silence if need be. Where its times and its samples disagree by
 10 ms, it is stretched by up to 2 %, and gaps are filled, so that it stays with the picture."""
 
-SOME_DAMAGED = Problem(
+SOME_DAMAGED = PlaybackProblem(
     "sound_damaged",
     "Not all sound of this film can be played: in some of its tracks, nothing can be decoded.",
 )
@@ -75,7 +75,7 @@ class Sound:
         if playback and playback.state is PlaybackState.PROBED:
             self._tools.media.move(video.id, PlaybackState.PLAYABLE, self._tools.clock())
 
-    def _tell(self, video_id: UploadId, problem: Problem) -> None:
+    def _tell(self, video_id: UploadId, problem: PlaybackProblem) -> None:
         """Those who watch the film, which lacks sound in most browsers."""
         known = self._tools.media.get(video_id)
         if known is not None and known.problem is None:
@@ -130,10 +130,10 @@ def _options(tracks: Sequence[Track]) -> list[str]:
     return options
 
 
-def _sound_limits(seconds: float, tracks: int, room: int) -> Limits:
+def _sound_limits(seconds: float, tracks: int, room: int) -> ProgramLimits:
     """Generous: 20 s of 5.1 were converted in a second."""
     cpu_seconds = 30 + seconds * tracks / 3
-    return Limits(
+    return ProgramLimits(
         cpu_seconds=cpu_seconds,
         wall_seconds=600 + 4 * cpu_seconds,
         memory_bytes=1 << 30,
@@ -246,10 +246,10 @@ def _samples(data: bytearray) -> array[int]:
     return samples
 
 
-def _waveform_limits(length: int) -> Limits:
+def _waveform_limits(length: int) -> ProgramLimits:
     """In proportion to the file: sound of 8 kbit/s takes 2 s of a slow machine for a megabyte."""
     cpu_seconds = min(60 + 4 * length / 1e6, MOST_CPU_SECONDS)
-    return Limits(
+    return ProgramLimits(
         cpu_seconds=cpu_seconds,
         wall_seconds=4 * cpu_seconds,
         memory_bytes=1 << 30,

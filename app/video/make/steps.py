@@ -19,7 +19,7 @@ from app.records.uploads import UploadRecords
 from app.video.index.boxes import LongIndex, NotIndexable, ReadAt
 from app.video.index.entries import LONG_INDEX, MAX_ENTRIES, SHORT_INDEX
 from app.video.index.movie import Movie
-from app.video.make.excerpts import TooLarge
+from app.video.make.excerpts import ExcerptTooLarge
 from app.video.make.ffmpeg import (
     PROBE_LIMITS,
     Ffmpeg,
@@ -28,7 +28,7 @@ from app.video.make.ffmpeg import (
     FfmpegMissing,
     FfmpegStopped,
 )
-from app.video.make.sandbox.process import Limits
+from app.video.make.sandbox.process import ProgramLimits
 from app.video.serve.capability import Capability
 from app.video.serve.folder import MediaFolder
 from app.video.serve.rows import MediaRecords
@@ -88,7 +88,7 @@ LATER = 10
 _QUICK_PROBE_LIMITS = replace(PROBE_LIMITS, cpu_seconds=QUICK_CPU_SECONDS)
 
 
-def probe_limits(job: Job) -> Limits:
+def probe_limits(job: Job) -> ProgramLimits:
     """What ffprobe may use for this job."""
     return _QUICK_PROBE_LIMITS if job.lane is Lane.QUICK else PROBE_LIMITS
 
@@ -157,7 +157,7 @@ def as_job_errors(code: str, what: str, *, is_final: bool = False) -> Iterator[N
         raise JobFailed(NO_FFMPEG, f"{what}: {error}.", is_final=True) from error
     except FfmpegInterrupted as error:
         raise JobFailed(INTERRUPTED if is_final else code, f"{what}: {error}.") from error
-    except (FfmpegFailed, TooLarge) as error:
+    except (FfmpegFailed, ExcerptTooLarge) as error:
         raise JobFailed(code, f"{what}: {error}.", is_final=is_final) from error
 
 
@@ -179,7 +179,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class HeartbeatPace:
     """The worker's times, as they suit a server; tests have shorter ones.
 
     A job is taken over when its worker has not renewed its claim for `lease`. Whether it was
@@ -199,7 +199,7 @@ class Pace:
     failed_seconds: float = 2.0
 
 
-SERVER_PACE = Pace()
+SERVER_PACE = HeartbeatPace()
 
 
 @dataclass(slots=True)
@@ -233,7 +233,7 @@ class _Claim:
         self._renewed_at = time.monotonic()
         self._written = 0.0
 
-    def is_due(self, pace: Pace) -> bool:
+    def is_due(self, pace: HeartbeatPace) -> bool:
         """Whether to write."""
         age = time.monotonic() - self._renewed_at
         moved = self.beat.progress - self._written >= pace.progress_step
@@ -243,7 +243,7 @@ class _Claim:
         """Note a write."""
         self._renewed_at, self._written = time.monotonic(), progress
 
-    def has_ended(self, pace: Pace) -> bool:
+    def has_ended(self, pace: HeartbeatPace) -> bool:
         """Whether another worker may have the job by now."""
         return time.monotonic() - self._renewed_at >= pace.lease.total_seconds()
 
@@ -251,7 +251,9 @@ class _Claim:
 class LeaseKeeper:
     """Renews leases from a thread of its own: a step that runs ffmpeg for an hour keeps its job."""
 
-    def __init__(self, jobs: JobRecords, *, clock: Callable[[], datetime], pace: Pace) -> None:
+    def __init__(
+        self, jobs: JobRecords, *, clock: Callable[[], datetime], pace: HeartbeatPace
+    ) -> None:
         self._jobs = jobs
         self._clock = clock
         self._pace = pace

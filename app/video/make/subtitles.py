@@ -30,7 +30,7 @@ all text tracks of the film, from 1 on."""
 SHORTEST_CHAPTER = Fraction(1, 1000)
 
 
-class Subtitles:
+class SubtitlesStep:
     """Writes those of a film that has an index. A track that cannot be read is left out."""
 
     def __init__(self, tools: StepTools) -> None:

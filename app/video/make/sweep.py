@@ -10,7 +10,7 @@ from itertools import islice
 from app.core.errors import UploadGone, UploadNotFound
 from app.core.jobs import INDEX, REMUX, SOUND, Job, Lane
 from app.core.lifecycle import GONE
-from app.core.playback import PlaybackState, Problem
+from app.core.playback import PlaybackProblem, PlaybackState
 from app.core.upload import UploadId
 from app.records.uploads import UploadRecords
 from app.video.make.pictures import EARLY_POSTER, PICTURES
@@ -34,7 +34,9 @@ NEED_FFMPEG = frozenset((REMUX, SOUND, PICTURES, WAVEFORM))
 NOT_AWAITED = frozenset((SEGMENTS, RENDITION, EARLY_POSTER))
 """Steps without which a film is ready: other qualities, and what is made while it arrives."""
 
-NOT_INDEXED = Problem("not_indexed", "Nobody has looked at this file: its index was cancelled.")
+NOT_INDEXED = PlaybackProblem(
+    "not_indexed", "Nobody has looked at this file: its index was cancelled."
+)
 
 _ABSENT = frozenset({None, *GONE})
 
@@ -136,7 +138,7 @@ class MediaSweep:
     def _since(self, *, is_recent: bool) -> datetime | None:
         return self._clock() - RECENT if is_recent else None
 
-    def _conclusion(self, job: Job) -> tuple[UploadId, PlaybackState, Problem | None]:
+    def _conclusion(self, job: Job) -> tuple[UploadId, PlaybackState, PlaybackProblem | None]:
         if job.step == INDEX and is_played_as_it_is(self._uploads.get(job.upload_id)):
             return job.upload_id, PlaybackState.PLAYABLE, None
         return job.upload_id, PlaybackState.UNPLAYABLE, job.problem or NOT_INDEXED

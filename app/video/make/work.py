@@ -20,7 +20,7 @@ from app.video.make.renditions import Rendition, Segments
 from app.video.make.rung_cache import RungCache, least_free_bytes
 from app.video.make.sound import WAVEFORM, Sound, Waveform
 from app.video.make.steps import Heartbeat, StepTools
-from app.video.make.subtitles import SUBTITLES, Subtitles
+from app.video.make.subtitles import SUBTITLES, SubtitlesStep
 from app.video.make.sweep import MediaSweep
 from app.video.make.worker import Listener, MediaWorker, Step
 from app.video.serve.capability import Capability, read_capability
@@ -124,7 +124,7 @@ class MediaWork:
     def _steps(self, tools: StepTools) -> Mapping[str, Step]:
         return {
             INDEX: Indexing(tools),
-            SUBTITLES: Subtitles(tools),
+            SUBTITLES: SubtitlesStep(tools),
             PICTURES: Pictures(tools),
             WAVEFORM: Waveform(tools),
             SOUND: Sound(tools),

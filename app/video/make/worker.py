@@ -12,10 +12,10 @@ from datetime import datetime, timedelta
 
 from app.core.errors import UploadError, UploadGone, UploadNotFound
 from app.core.jobs import INDEX, Job, JobCancelled, JobFailed, JobYields, Lane
-from app.core.playback import Problem
+from app.core.playback import PlaybackProblem
 from app.db.jobs import JobRecords
 from app.db.waking import WakeupSocket, after_changes
-from app.video.make.steps import SERVER_PACE, Heartbeat, LeaseKeeper, Pace
+from app.video.make.steps import SERVER_PACE, Heartbeat, HeartbeatPace, LeaseKeeper
 from app.video.make.sweep import BATCH, MediaSweep
 
 log = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ class MediaWorker:
         wakeup: WakeupSocket,
         name: str,
         clock: Callable[[], datetime],
-        pace: Pace = SERVER_PACE,
+        pace: HeartbeatPace = SERVER_PACE,
         tell: Listener = lambda _step, _outcome, _seconds: None,
     ) -> None:
         self._jobs = jobs
@@ -209,18 +209,20 @@ class MediaWorker:
         except JobFailed as error:
             return self._failed(job, error.problem, is_final=error.is_final)
         except (UploadGone, UploadNotFound) as error:
-            return self._failed(job, Problem(error.code, str(error)), is_final=True)
+            return self._failed(job, PlaybackProblem(error.code, str(error)), is_final=True)
         except (JobYields, UploadError) as error:
             return self._postponed(job, error)
         except Exception as error:
             log.exception("%s crashed", job, extra={"upload_id": job.upload_id})
             return self._failed(
-                job, Problem("internal_error", CRASHED.format(type(error).__name__)), is_final=False
+                job,
+                PlaybackProblem("internal_error", CRASHED.format(type(error).__name__)),
+                is_final=False,
             )
         is_held = self._record(lambda: self._jobs.finish(job, self._clock()))
         return "done" if is_held else "cancelled"
 
-    def _failed(self, job: Job, problem: Problem, *, is_final: bool) -> str:
+    def _failed(self, job: Job, problem: PlaybackProblem, *, is_final: bool) -> str:
         after = None if is_final else job.retry_after(self._pace.first_retry)
         is_held = self._record(
             lambda: self._jobs.fail(job, problem, self._clock(), retry_after=after)
@@ -233,7 +235,7 @@ class MediaWorker:
     def _postponed(self, job: Job, reason: JobYields | UploadError) -> str:
         problem, pause = None, timedelta()
         if isinstance(reason, UploadError):
-            problem, pause = Problem(reason.code, str(reason)), self._pace.postponed
+            problem, pause = PlaybackProblem(reason.code, str(reason)), self._pace.postponed
             extra = {"upload_id": job.upload_id}
             log.warning("%s must wait: %s", job, problem.detail, extra=extra)
         lane, priority = None, None

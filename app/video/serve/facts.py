@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from app.core.playback import Problem
+from app.core.playback import PlaybackProblem
 from app.core.ranges import ByteRange
 from app.video.index import texts
 from app.video.index.movie import Movie
@@ -23,11 +23,13 @@ if TYPE_CHECKING:
 PICTURE_SUBTITLES = frozenset(("dvd_subtitle", "hdmv_pgs_subtitle", "dvb_subtitle", "xsub"))
 """ffmpeg's names of subtitles that are pictures."""
 
-_PICTURE_SUBTITLES = Problem(
+_PICTURE_SUBTITLES = PlaybackProblem(
     "picture_subtitles",
     "Its subtitles are pictures, which browsers cannot show: they are only in the download.",
 )
-_TRUNCATED = Problem("truncated", "The file is damaged or cut off. It plays as far as it goes.")
+_TRUNCATED = PlaybackProblem(
+    "truncated", "The file is damaged or cut off. It plays as far as it goes."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +79,7 @@ class Facts:
     chapters: tuple[Chapter, ...] = ()
 
     @classmethod
-    def of(cls, movie: Movie, chapters: Sequence[texts.Chapter] = ()) -> Self:
+    def of(cls, movie: Movie, chapters: Sequence[texts.ChapterMark] = ()) -> Self:
         """What the index of an MP4 or MOV file says."""
         picture = movie.picture
         return cls(
@@ -107,7 +109,7 @@ class Facts:
         return replace(known, tracks=tuple(tracks), duration=made.duration, chapters=chapters)
 
     @property
-    def problem(self) -> Problem | None:
+    def problem(self) -> PlaybackProblem | None:
         """What viewers should know, though the film plays."""
         if self.is_truncated:
             return _TRUNCATED

@@ -13,7 +13,7 @@ from app.core.access import Scope
 from app.core.errors import NotMade, UploadNotFound
 from app.core.jobs import REMUX, Job, JobState
 from app.core.lifecycle import UploadState
-from app.core.playback import Made, Playback, PlaybackState, Problem
+from app.core.playback import Made, Playback, PlaybackProblem, PlaybackState
 from app.core.ranges import ByteRange
 from app.core.upload import Upload, UploadId, UploadKind
 from app.db.jobs import JobRecords
@@ -95,7 +95,7 @@ class PlaybackView:
     upload_id: UploadId
     state: PlaybackState
     facts: Facts | None
-    problem: Problem | None
+    problem: PlaybackProblem | None
     made: frozenset[str]
     progress: float | None = None
     """Of what must be made before it plays, from 0 to 1; None if that has not begun."""

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from app.core.errors import NoRoom, NotMade, NotMadeYet, RenditionFailed, RenditionsOff
 from app.core.jobs import ENDED, Job, JobState, Lane
 from app.core.lifecycle import UploadState
-from app.core.playback import Problem
+from app.core.playback import PlaybackProblem
 from app.core.upload import Upload, UploadId
 from app.db.jobs import JobRecords
 from app.ingest.slots import without_slot
@@ -130,7 +130,7 @@ IsAwaited = Callable[[], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class WaitTimeout:
     """How long a request waits for a segment, and how many requests of a process do.
 
     Others are told to come back, as a thread that waits serves nobody else. Players retry.
@@ -140,7 +140,7 @@ class Patience:
     most_waiting: int = 8
 
     @classmethod
-    def of_process(cls, threads: int) -> Patience:
+    def of_process(cls, threads: int) -> WaitTimeout:
         """A quarter of its threads may wait."""
         return cls(most_waiting=max(1, min(threads // 4, 8)))
 
@@ -163,7 +163,7 @@ class SegmentQueue:
     """The latest request comes first: who seeks has left where he was."""
 
     def __init__(
-        self, jobs: JobRecords, *, patience: Patience, clock: Callable[[], datetime]
+        self, jobs: JobRecords, *, patience: WaitTimeout, clock: Callable[[], datetime]
     ) -> None:
         self._jobs = jobs
         self._patience = patience
@@ -258,7 +258,7 @@ class RenditionView:
     quality: int
     state: str
     progress: float
-    problem: Problem | None = None
+    problem: PlaybackProblem | None = None
 
 
 class Renditions:
@@ -309,12 +309,12 @@ class Renditions:
             return RenditionView(quality, "making", job.progress, reason)
         return RenditionView(quality, "on_demand", 0.0)
 
-    def _gaps(self, video: Upload, quality: int) -> Problem | None:
+    def _gaps(self, video: Upload, quality: int) -> PlaybackProblem | None:
         count = len(left_out(self._folder, video.id, quality))
         if not count:
             return None
         parts = "A damaged part is" if count == 1 else f"{count} damaged parts are"
-        return Problem("incomplete", f"{parts} missing, as nothing could be decoded.")
+        return PlaybackProblem("incomplete", f"{parts} missing, as nothing could be decoded.")
 
     def order(self, video: Upload, quality: int) -> RenditionView:
         """Have the whole film made in that quality, unless it is; raises `RenditionsOff`.

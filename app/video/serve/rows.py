@@ -26,7 +26,7 @@ from sqlalchemy.exc import IntegrityError
 from app.core.errors import UploadGone
 from app.core.jobs import INDEX, REMUX, SOUND, Job, JobState, Lane
 from app.core.lifecycle import GONE, UploadState
-from app.core.playback import Playback, PlaybackState, Problem, check_transition
+from app.core.playback import Playback, PlaybackProblem, PlaybackState, check_transition
 from app.core.upload import UploadId
 from app.db import job_rows
 from app.db.engine import Database
@@ -173,7 +173,7 @@ class MediaRecords:
                 connection.execute(insert(media), [{**row, "is_planned": True} for row in new])
 
     def add_unplayable(
-        self, upload_ids: Collection[UploadId], problem: Problem, now: datetime
+        self, upload_ids: Collection[UploadId], problem: PlaybackProblem, now: datetime
     ) -> None:
         """Note of complete uploads that were never looked at why they do not play.
 
@@ -221,7 +221,7 @@ class MediaRecords:
         now: datetime,
         *,
         facts: Mapping[str, Any] | None,
-        problem: Problem | None = None,
+        problem: PlaybackProblem | None = None,
     ) -> Playback:
         """Take a step, with what was found in the file; it replaces what was found before.
 
@@ -338,7 +338,7 @@ class MediaRecords:
         return ready
 
     def conclude(
-        self, found: Sequence[tuple[UploadId, PlaybackState, Problem | None]], now: datetime
+        self, found: Sequence[tuple[UploadId, PlaybackState, PlaybackProblem | None]], now: datetime
     ) -> None:
         """Note what is said of videos that nothing could be made of, of those that still wait."""
         still_waits = media.c.state.in_(_STILL_WAITS.values())
@@ -373,6 +373,8 @@ def _from_row(row: Any) -> Playback:
         upload_id=UploadId(row.upload_id),
         state=PlaybackState(row.state),
         facts=None if row.facts is None else json.loads(row.facts),
-        problem=None if row.problem_code is None else Problem(row.problem_code, row.problem_detail),
+        problem=None
+        if row.problem_code is None
+        else PlaybackProblem(row.problem_code, row.problem_detail),
         updated_at=row.updated_at,
     )

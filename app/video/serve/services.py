@@ -19,7 +19,7 @@ from app.video.serve.capability import Capability, EncoderRecords, SharedCapabil
 from app.video.serve.folder import DiskFolder, MediaFolder
 from app.video.serve.library import MediaLibrary, Playlists
 from app.video.serve.made_files import MadeFileRecords
-from app.video.serve.renditions import Patience, Renditions, SegmentQueue
+from app.video.serve.renditions import Renditions, SegmentQueue, WaitTimeout
 from app.video.serve.rows import MediaRecords, PlaybackObserver
 from app.video.serve.source import MediaSource
 from app.video.serve.subtitles import TextFiles
@@ -79,7 +79,7 @@ class MediaServices:
         folder = _folder(data_dir / FOLDER, database, bucket, spool_bytes=spool_bytes, clock=clock)
         shared = _shared(database, folder, clock) if database.is_remote else None
         playlists, jobs = Playlists(folder), JobRecords(database, Waker(data_dir).wake)
-        queue = SegmentQueue(jobs, patience=Patience.of_process(threads), clock=clock)
+        queue = SegmentQueue(jobs, patience=WaitTimeout.of_process(threads), clock=clock)
         source = MediaSource(store, folder, most_copied_bytes=spool_bytes)
         records = MediaRecords(database, observer)
         return cls(

@@ -45,7 +45,7 @@ class Stopped(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ProgramLimits:
     """What one run may use: CPU and wall seconds, bytes of memory, bytes of each file it writes."""
 
     cpu_seconds: float
@@ -60,14 +60,14 @@ class Command:
 
     program: Path
     arguments: Sequence[str]
-    limits: Limits
+    limits: ProgramLimits
     readable: Sequence[Path] = ()
     writable: Path | None = None
     layers: frozenset[str] = LAYERS
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ProgramExit:
     """How a program ended: its status, or minus the signal, as in `subprocess`."""
 
     status: int
@@ -97,7 +97,7 @@ def run(
     on_output: Sink,
     on_report: Sink,
     stop: threading.Event | None = None,
-) -> Ended:
+) -> ProgramExit:
     """Run a program to its end; it reads nothing, and its blocks of output go to the sinks.
 
     `on_report` gets what it writes to descriptor 3, and an empty block at least every 0.05 s. What
@@ -179,10 +179,10 @@ class _Process:
         if time.monotonic() >= self._deadline:
             raise TimedOut
 
-    def ended(self, errors: bytes) -> Ended:
+    def ended(self, errors: bytes) -> ProgramExit:
         """How it ended; only after `blocks`."""
         status, cpu_seconds = self._end()
-        return Ended(status, errors, cpu_seconds)
+        return ProgramExit(status, errors, cpu_seconds)
 
     def _has_ended(self) -> bool:
         flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
