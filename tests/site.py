@@ -20,21 +20,21 @@ from app.access.callers import Callers
 from app.access.keys import ApiKeys
 from app.access.passwords import Passwords
 from app.access.people import Person
-from app.access.projects import ProjectRecords
 from app.access.services import IdentityServices
 from app.access.sessions import SessionRecords, Sessions
 from app.access.share_links import ShareLink, ShareTerms
 from app.access.upload_links import LinkTerms, UploadLink
 from app.access.webhooks import SUBSCRIBABLE
-from app.core.access import FIRST_PROJECT, Role, Scope
+from app.core.access import FIRST_PROJECT, LOCAL, Role, Scope
 from app.core.upload import Upload
+from app.db.context import RequestContext
 from app.http.services import Services
 from app.run.build import build_services
 from app.run.factory import create_app
 from app.settings import Settings
 from app.uploads.service import NewUpload
 from tests.access.accounts import bearer
-from tests.access.world import CHEAP, GOOD_PASSWORD
+from tests.access.world import CHEAP, GOOD_PASSWORD, add_member
 from tests.acting import acting
 from tests.storage.sources import body
 
@@ -60,13 +60,18 @@ class Site:
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
     @property
+    def operator(self) -> RequestContext:
+        """The context of what the operator does."""
+        return self.services.context.acting(LOCAL)
+
+    @property
     def identity(self) -> IdentityServices:
         """People, sessions and the rest."""
         return self.services.identity
 
     def project(self, name: str = "News") -> str:
         """The id of a new project."""
-        return self.identity.projects.make(name, manager=None).id
+        return self.identity.projects.make(self.operator, name, manager=None).id
 
     def person(
         self,
@@ -97,8 +102,7 @@ class Site:
 
     def join(self, person: Person, role: Role, project: str) -> None:
         """Make a person a member."""
-        records = ProjectRecords(self.services.database)
-        records.add_member(project, person.id, role, datetime.now(UTC))
+        add_member(self.services.database, project, person, role, datetime.now(UTC))
 
     def session(self, person: Person) -> str:
         """The cookie's value of a new session."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import (
@@ -22,16 +23,17 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError
 
+from app.access import audit
 from app.access.accounts import clean_email
+from app.access.audit import AuditAction, Detail
 from app.access.creators import RevocationCounts, end_made_by
 from app.access.people import PeopleRecords
-from app.access.sessions import Sessions
 from app.core.access import FIRST_PROJECT, Caller, Role
 from app.core.errors import EntryNotFound, InvalidField, LastManager, ProjectInUse
 from app.core.lifecycle import GONE
 from app.core.names import clean_name
 from app.core.numbers import bytes_in_words, parse_bytes
-from app.db.engine import Database
+from app.db.context import Context, RequestContext
 from app.db.tables import (
     api_keys,
     members,
@@ -45,9 +47,6 @@ from app.db.tables import (
 
 # ---- rules ---------------------------------------------------------------------------------------
 
-# What administrators set for a project: how much it may hold, and how long it keeps videos.
-
-
 MAX_QUOTA_BYTES = 1 << 60
 
 MAX_VIDEO_SECONDS = 100 * 365 * 24 * 3600.0
@@ -56,7 +55,9 @@ MAX_VIDEO_SECONDS = 100 * 365 * 24 * 3600.0
 DAY_SECONDS = 86_400
 
 Limits = Mapping[str, float | None]
-"""New values of a project's columns; None takes a limit away."""
+"""New values of a project's columns `quota_bytes` and `video_seconds`; None takes a limit away."""
+
+NO_LIMITS: Limits = MappingProxyType({})
 
 
 def parse_limits(values: Mapping[str, object]) -> Limits:
@@ -122,8 +123,6 @@ _CHECKS: Mapping[str, Callable[[object], float | None]] = {
 
 # ---- rows ----------------------------------------------------------------------------------------
 
-# The records of projects and their members.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Project:
@@ -148,24 +147,28 @@ class Member:
     added_at: datetime
     is_blocked: bool
 
+    @classmethod
+    def of(cls, row: Row[Any]) -> Member:
+        """The member of a row of `_members`."""
+        return cls(**{**row._mapping, "role": Role(row.role)})
 
-class ProjectRecords:
-    """Every call is one transaction."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+# ---- use cases -----------------------------------------------------------------------------------
 
-    def add(self, project: Project, *, manager: str | None) -> None:
-        """Store a new project, and the person who manages it."""
-        values = {column.name: getattr(project, column.name) for column in projects.columns}
-        with self._database.write() as connection:
-            connection.execute(insert(projects).values(values))
-            if manager is not None:
-                _add_member(connection, project.id, manager, Role.MANAGER, project.created_at)
+
+class Projects:
+    """What managers and administrators do with projects.
+
+    `forget` ends what this process remembers of roles; other processes ask again within seconds.
+    """
+
+    def __init__(self, ctx: Context, forget: Callable[[], None] = lambda: None) -> None:
+        self._ctx = ctx
+        self._forget = forget
 
     def get(self, project_id: str) -> Project:
         """The project; raises `EntryNotFound`."""
-        with self._database.read() as connection:
+        with self._ctx.database.read() as connection:
             return _project(connection, _by_id(project_id))
 
     def find(self, ids: Collection[str] | None = None) -> list[Project]:
@@ -173,81 +176,155 @@ class ProjectRecords:
         query = select(projects).order_by(func.lower(projects.c.name), projects.c.id)
         if ids is not None:
             query = query.where(projects.c.id.in_(ids))
-        with self._database.read() as connection:
+        with self._ctx.database.read() as connection:
             return [Project(**row._mapping) for row in connection.execute(query)]
 
-    def rename(self, project_id: str, name: str) -> None:
-        """Note the new name; raises `EntryNotFound`."""
-        self._change(project_id, {"name": name})
+    def of(self, caller: Caller) -> list[Project]:
+        """The projects the caller may enter; an administrator's are all."""
+        return self.find(None if caller.is_admin else caller.roles)
 
-    def set_limits(self, project_id: str, limits: Limits) -> None:
-        """Note new limits; raises `EntryNotFound`."""
-        self._change(project_id, limits)
+    def entered(self, caller: Caller) -> list[Project]:
+        """The projects the caller is a member of, by name."""
+        return self.find(caller.roles)
 
-    def _change(self, project_id: str, values: Mapping[str, object]) -> None:
+    def make(self, ctx: RequestContext, name: str, *, manager: str | None) -> Project:
+        """A new project, managed by the person with that id; raises `InvalidField`."""
+        project = Project(
+            id=ctx.new_id(),
+            name=clean_name(name),
+            created_at=ctx.clock(),
+            quota_bytes=ctx.settings.project_quota_bytes or None,
+        )
+        values = {column.name: getattr(project, column.name) for column in projects.columns}
+        with ctx.database.write() as connection:
+            connection.execute(insert(projects).values(values))
+            if manager is not None:
+                _add_member(connection, project.id, manager, Role.MANAGER, project.created_at)
+        self._forget()
+        _audit(ctx, AuditAction.PROJECT_MADE, project, name=project.name)
+        return project
+
+    def change(
+        self,
+        ctx: RequestContext,
+        project_id: str,
+        *,
+        name: str | None = None,
+        limits: Limits = NO_LIMITS,
+    ) -> Project:
+        """Give a project another name, or other limits: see `parse_limits`.
+
+        What is there already stays, even beyond the quota. Raises `InvalidField`, and
+        `EntryNotFound`.
+        """
+        values: dict[str, object] = {**limits}
+        if name is not None:
+            values["name"] = clean_name(name)
         change = update(projects).where(projects.c.id == project_id).values(values)
-        with self._database.write() as connection:
-            if not connection.execute(change).rowcount:
-                raise EntryNotFound("There is no such project.")
+        with ctx.database.write() as connection:
+            if values:
+                connection.execute(change)
+            project = _project(connection, _by_id(project_id))
+        shown = {
+            "name": project.name,
+            "quota_bytes": project.quota_bytes,
+            "video_seconds": project.video_seconds,
+        }
+        changed = {key: shown[key] for key in values}
+        _audit(ctx, AuditAction.SETTINGS_CHANGED, project, **changed)
+        return project
 
-    def remove(self, project_id: str) -> tuple[Project, dict[str, int]]:
-        """Forget a project with its members, keys, links and webhooks.
+    def remove(self, ctx: RequestContext, project_id: str) -> Project:
+        """Delete a project with its members, keys, links and webhooks; returns it.
 
-        Returns what it was, and how many of each have ended with it. Raises `EntryNotFound`, and
-        `ProjectInUse` for one with uploads, and for the first one.
+        Raises `EntryNotFound`, and `ProjectInUse` for one with uploads, and for the first one.
         """
         if project_id == FIRST_PROJECT:
             raise ProjectInUse("The server's first project cannot be deleted.")
         present = select(uploads.c.id).where(
             uploads.c.owner == project_id, uploads.c.state.not_in(GONE)
         )
-        with self._database.write() as connection:
-            # Nobody can start an upload or create a link now.
+        with ctx.database.write() as connection:
+            # From here on no upload can begin there, and no link can be made.
             project = _project(connection, _by_id(project_id).with_for_update())
             if connection.execute(present.limit(1)).first():
                 raise ProjectInUse("The project has videos or uploads: delete them first.")
             ended = _ending_with(connection, project_id)
             connection.execute(delete(projects).where(projects.c.id == project_id))
-        return project, ended
+        self._forget()
+        _audit(ctx, AuditAction.PROJECT_REMOVED, project, name=project.name, **ended)
+        return project
 
     def members(self, project_id: str) -> list[Member]:
         """The members of a project, by name."""
         query = _members(members.c.project_id == project_id)
-        with self._database.read() as connection:
+        with self._ctx.database.read() as connection:
             rows = connection.execute(query.order_by(func.lower(people.c.name), people.c.id))
-            return [_member_from_row(row) for row in rows]
+            return [Member.of(row) for row in rows]
 
-    def add_member(self, project_id: str, person_id: str, role: Role, now: datetime) -> Member:
-        """Let a person into a project; raises `InvalidField` for one who is a member."""
-        with self._database.write() as connection:
+    def add_member(
+        self, ctx: RequestContext, project_id: str, email: str, role: Role
+    ) -> Member | None:
+        """Let the person with that e-mail address into the project.
+
+        None if no proven account has it: a manager may have made the account for themselves.
+        `Invitations.to_join` is then the way. Raises `InvalidField`, also for who is a member.
+        """
+        person = PeopleRecords(ctx.database).find_by_email(clean_email(email))
+        if person is None or not person.is_proven:
+            return None
+        with ctx.database.write() as connection:
             _project(connection, _by_id(project_id).with_for_update(read=True, key_share=True))
-            _add_member(connection, project_id, person_id, role, now)
-            return _member(connection, project_id, person_id)
+            _add_member(connection, project_id, person.id, role, ctx.clock())
+            member = _member(connection, project_id, person.id)
+        self._forget()
+        _audit_member(ctx, AuditAction.MEMBER_ADDED, project_id, member)
+        return member
 
-    def set_role(self, project_id: str, person_id: str, role: Role) -> Member:
-        """Give a member another role; raises `EntryNotFound`, and `LastManager`."""
-        with self._database.write() as connection:
+    def set_role(self, ctx: RequestContext, project_id: str, person_id: str, role: Role) -> Member:
+        """Give a member another role.
+
+        Raises `EntryNotFound`, and `LastManager` where no manager would be left.
+        """
+        with ctx.database.write() as connection:
             _member(connection, project_id, person_id)
             if role is not Role.MANAGER:
                 _require_another_manager(connection, project_id, person_id)
             change = update(members).where(_is(project_id, person_id)).values(role=role)
             connection.execute(change)
-            return _member(connection, project_id, person_id)
+            member = _member(connection, project_id, person_id)
+        self._forget()
+        _audit_member(ctx, AuditAction.MEMBER_CHANGED, project_id, member)
+        return member
 
     def remove_member(
-        self, project_id: str, person_id: str, now: datetime
-    ) -> tuple[Member, RevocationCounts]:
+        self, ctx: RequestContext, project_id: str, person_id: str
+    ) -> RevocationCounts:
         """End a membership, and the keys and links that the person has made in the project.
 
-        Returns what it was and what has ended, raises as `set_role` does.
+        Returns what has ended; raises as `set_role` does.
         """
-        with self._database.write() as connection:
+        maker = f"person:{person_id}"
+        with ctx.database.write() as connection:
             member = _member(connection, project_id, person_id)
             _require_another_manager(connection, project_id, person_id)
             connection.execute(delete(members).where(_is(project_id, person_id)))
-            maker = f"person:{person_id}"
-            ended = end_made_by(connection, maker, now, project_id=project_id)
-            return member, ended.get(project_id, RevocationCounts())
+            by_project = end_made_by(connection, maker, ctx.clock(), project_id=project_id)
+        ended = by_project.get(project_id, RevocationCounts())
+        self._forget()
+        _audit_member(ctx, AuditAction.MEMBER_REMOVED, project_id, member, **asdict(ended))
+        return ended
+
+
+def _audit(ctx: RequestContext, action: AuditAction, project: Project, **details: Detail) -> None:
+    audit.note(ctx, action, f"project:{project.id}", project=project.id, details=details)
+
+
+def _audit_member(
+    ctx: RequestContext, action: AuditAction, project_id: str, member: Member, **more: Detail
+) -> None:
+    details = {"email": member.email, "role": member.role, **more}
+    audit.note(ctx, action, f"person:{member.person_id}", project=project_id, details=details)
 
 
 def _by_id(project_id: str) -> Select[Any]:
@@ -303,11 +380,7 @@ def _member(connection: Connection, project_id: str, person_id: str) -> Member:
     row = connection.execute(_members(_is(project_id, person_id))).first()
     if row is None:
         raise EntryNotFound("The project has no such member.")
-    return _member_from_row(row)
-
-
-def _member_from_row(row: Row[Any]) -> Member:
-    return Member(**{**row._mapping, "role": Role(row.role)})
+    return Member.of(row)
 
 
 def _require_another_manager(connection: Connection, project_id: str, person_id: str) -> None:
@@ -319,99 +392,3 @@ def _require_another_manager(connection: Connection, project_id: str, person_id:
     locked = managers.order_by(members.c.person_id).with_for_update(key_share=True)
     if [row.person_id for row in connection.execute(locked)] == [person_id]:
         raise LastManager("The project needs a manager: make somebody else one first.")
-
-
-# ---- use cases -----------------------------------------------------------------------------------
-
-
-class Projects:
-    """What managers and administrators do with projects. Roles change within seconds everywhere."""
-
-    def __init__(
-        self,
-        records: ProjectRecords,
-        people: PeopleRecords,
-        *,
-        sessions: Sessions,
-        clock: Callable[[], datetime],
-        new_id: Callable[[], str],
-        quota_bytes: int | None = None,
-    ) -> None:
-        self._records = records
-        self._people = people
-        self._sessions = sessions
-        self._clock = clock
-        self._new_id = new_id
-        self._quota_bytes = quota_bytes
-        self.get = records.get
-        self.members = records.members
-
-    def of(self, caller: Caller) -> list[Project]:
-        """The projects the caller may enter; an administrator's are all."""
-        return self._records.find(None if caller.is_admin else caller.roles)
-
-    def entered(self, caller: Caller) -> list[Project]:
-        """The projects the caller is a member of, by name."""
-        return self._records.find(caller.roles)
-
-    def make(self, name: str, *, manager: str | None) -> Project:
-        """A new project, managed by the person with that id."""
-        project = Project(
-            id=self._new_id(),
-            name=clean_name(name),
-            created_at=self._clock(),
-            quota_bytes=self._quota_bytes,
-        )
-        self._records.add(project, manager=manager)
-        self._sessions.forget()
-        return project
-
-    def rename(self, project_id: str, name: str) -> Project:
-        """Give a project another name; raises `InvalidField`, `EntryNotFound`."""
-        self._records.rename(project_id, clean_name(name))
-        return self.get(project_id)
-
-    def set_limits(self, project_id: str, limits: Limits) -> Project:
-        """Set a project's quota, or how long it keeps videos; raises `EntryNotFound`.
-
-        What is there already stays, even beyond the quota.
-        """
-        self._records.set_limits(project_id, limits)
-        return self.get(project_id)
-
-    def remove(self, project_id: str) -> tuple[Project, dict[str, int]]:
-        """End a project that has no videos or uploads; raises `ProjectInUse` for others.
-
-        Returns what it was, and how many members, keys, links and webhooks have ended with it.
-        """
-        removed = self._records.remove(project_id)
-        self._sessions.forget()
-        return removed
-
-    def add_member(self, project_id: str, email: str, role: Role) -> Member | None:
-        """Let the person with that e-mail address into the project.
-
-        None if nobody is known to have it: a manager may have made the account for themselves.
-        `Invitations.to_join` is then the way. Raises `InvalidField`.
-        """
-        person = self._people.find_by_email(clean_email(email))
-        if person is None or not person.is_proven:
-            return None
-        member = self._records.add_member(project_id, person.id, role, self._clock())
-        self._sessions.forget()
-        return member
-
-    def set_role(self, project_id: str, person_id: str, role: Role) -> Member:
-        """Give a member another role; raises `LastManager` where nobody would manage any more."""
-        member = self._records.set_role(project_id, person_id, role)
-        self._sessions.forget()
-        return member
-
-    def remove_member(self, project_id: str, person_id: str) -> tuple[Member, RevocationCounts]:
-        """End a membership, and the keys and links that the person has made in the project.
-
-        Returns what it was and what has ended, raises as `set_role` does.
-        """
-        removed = self._records.remove_member(project_id, person_id, self._clock())
-        self._sessions.forget()
-        return removed

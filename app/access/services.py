@@ -20,7 +20,7 @@ from app.access.openid_accounts import OpenIdAccounts, ProviderAccountRecords
 from app.access.passkey_records import PasskeyRecords
 from app.access.passwords import Passwords
 from app.access.people import PeopleRecords
-from app.access.projects import ProjectRecords, Projects
+from app.access.projects import Projects
 from app.access.second_factor import SecondFactors
 from app.access.senders import SenderRecords
 from app.access.sessions import SessionRecords, SessionRules, Sessions
@@ -44,7 +44,6 @@ class IdentityOptions:
 
     is_open: bool
     has_passwords: bool
-    project_quota: int | None
     has_passkeys: bool
     openid: OpenIdClient | None
     joining: Joining
@@ -147,7 +146,7 @@ class IdentityServices:
             ),
             passwords=passwords,
             password_checks=checks,
-            projects=_projects(wiring, sessions),
+            projects=Projects(context, sessions.forget),
             sessions=sessions,
             sign_in=_sign_in(wiring, passwords, checks, signing),
             second_factors=SecondFactors(database, tokens, checks, clock=clock),
@@ -206,17 +205,6 @@ def _invitations(wiring: _Wiring, passwords: Passwords) -> Invitations:
         clock=wiring.clock,
         new_id=wiring.new_id,
         has_passwords=wiring.options.has_passwords,
-    )
-
-
-def _projects(wiring: _Wiring, sessions: Sessions) -> Projects:
-    return Projects(
-        ProjectRecords(wiring.database),
-        PeopleRecords(wiring.database),
-        sessions=sessions,
-        clock=wiring.clock,
-        new_id=wiring.new_id,
-        quota_bytes=wiring.options.project_quota,
     )
 
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from app.access import audit
 from app.access.audit import AuditAction
-from app.access.projects import Project, ProjectRecords
+from app.access.projects import Project, Projects
 from app.access.recent import Recent
 from app.core.access import Caller, CallerKind, Scope
 from app.core.errors import UploadError, UploadGone, UploadNotFound
@@ -36,15 +36,14 @@ class VideoExpiry:
 
     def __init__(
         self,
-        projects: ProjectRecords,
+        ctx: Context,
         records: UploadRecords,
         library: VideoLibrary,
-        context: Context,
     ) -> None:
-        self._projects = projects
+        self._ctx = ctx
+        self._projects = Projects(ctx)
         self._records = records
         self._library = library
-        self._context = context
         self._recent = Recent(self._find)
 
     def expires(self, video: Upload) -> datetime | None:
@@ -72,7 +71,7 @@ class VideoExpiry:
     def _tell(self, video: Upload) -> None:
         log.info("video expired", extra={"upload_id": video.id})
         audit.note(
-            self._context.acting(SERVER),
+            self._ctx.acting(SERVER),
             AuditAction.VIDEO_DELETED,
             f"video:{video.id}",
             project=video.owner,

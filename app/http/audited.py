@@ -10,7 +10,6 @@ from app.access.audit import AuditAction, Detail
 from app.access.creators import RevocationCounts
 from app.access.invitations import Invitation
 from app.access.people import Person
-from app.access.projects import Member, Project
 from app.core.access import Caller
 from app.core.lifecycle import UploadState
 from app.core.upload import Upload
@@ -62,23 +61,6 @@ def audit_removal(ctx: RequestContext, upload: Upload) -> None:
     )
 
 
-def audited_member(ctx: RequestContext, action: AuditAction, member: Member) -> None:
-    """Note what was done to a member of the request's project."""
-    audited(ctx, action, f"person:{member.person_id}", email=member.email, role=member.role)
-
-
-def audited_removal(ctx: RequestContext, member: Member, ended: RevocationCounts) -> None:
-    """Note that somebody is no longer a member, and what has ended with that."""
-    audited(
-        ctx,
-        AuditAction.MEMBER_REMOVED,
-        f"person:{member.person_id}",
-        email=member.email,
-        role=member.role,
-        **asdict(ended),
-    )
-
-
 def audited_joining(
     ctx: RequestContext, invitation: Invitation, caller: Caller, *, email: str
 ) -> None:
@@ -104,21 +86,6 @@ def audited_withdrawal(ctx: RequestContext, invitation: Invitation) -> None:
         project=invitation.project_id or "",
         email=invitation.email,
         role=invitation.role,
-    )
-
-
-def audited_end(ctx: RequestContext, project: Project, ended: Mapping[str, int]) -> None:
-    """Note that a project was deleted, and how much of each kind has ended with it."""
-    audited(
-        ctx,
-        AuditAction.PROJECT_REMOVED,
-        f"project:{project.id}",
-        project=project.id,
-        name=project.name,
-        members=ended["members"],
-        keys=ended["keys"],
-        links=ended["links"],
-        webhooks=ended["webhooks"],
     )
 
 

@@ -8,7 +8,7 @@ from app.access.accounts import clean_email, mixed_alphabets
 from app.access.audit import AuditAction
 from app.access.projects import Member
 from app.core.access import Role
-from app.http.audited import audited, audited_member
+from app.http.audited import audited
 from app.http.context import ViewContext
 from app.http.proxy import absolute_url
 
@@ -57,10 +57,7 @@ def add_by_administrator(
     """
     if not ctx.caller.is_admin:
         return None
-    added = ctx.services.identity.projects.add_member(project_id, email, role)
-    if added is not None:
-        audited_member(ctx, AuditAction.MEMBER_ADDED, added)
-    return added
+    return ctx.services.identity.projects.add_member(ctx, project_id, email, role)
 
 
 def count_mail(ctx: ViewContext, project_id: str | None = None) -> None:

@@ -12,7 +12,6 @@ from app.access import webhooks
 from app.access.mail import Mail
 from app.access.openid import Joining, OpenIdClient
 from app.access.passwords import MAX_WAITING, Passwords
-from app.access.projects import ProjectRecords
 from app.access.senders import RequestRate, SenderLimits
 from app.access.services import IdentityOptions, IdentityServices
 from app.access.sessions import SessionRules
@@ -143,7 +142,6 @@ def identity_options(settings: Settings) -> IdentityOptions:
     return IdentityOptions(
         is_open=settings.is_open,
         has_passwords=settings.passwords,
-        project_quota=settings.project_quota_bytes or None,
         has_passkeys=settings.passkeys,
         openid=_openid_client(settings),
         joining=Joining(
@@ -215,7 +213,7 @@ def build_services(
         storage_identity=_storage_identity(base),
         media=_media(base),
         identity=identity,
-        video_expiry=VideoExpiry(ProjectRecords(database), base.records, library, context),
+        video_expiry=VideoExpiry(context, base.records, library),
         quotas=base.quotas,
         request_rate=request_rate(settings, base.counts),
         line=line(settings, base.name_digest),

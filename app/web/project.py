@@ -8,7 +8,6 @@ from typing import Any
 from flask import Blueprint, make_response, redirect, render_template, request, url_for
 from werkzeug import Response
 
-from app.access.audit import AuditAction
 from app.access.projects import limits_in_words, words_of_limits
 from app.access.services import IdentityServices
 from app.core.access import Action, parse_role
@@ -22,7 +21,7 @@ from app.core.errors import (
 )
 from app.core.moments import parse_expiry
 from app.http.access import PROJECT, requires, who_sees
-from app.http.audited import audited, audited_member, audited_removal, audited_withdrawal
+from app.http.audited import audited_withdrawal
 from app.http.bodies import form_fields
 from app.http.context import ViewContext, current_services
 from app.http.inviting import add_by_administrator, invite
@@ -95,10 +94,9 @@ def rename(ctx: ViewContext) -> Response:
     """Give the project another name."""
     fields, project = form_fields(ctx), ctx.caller.project
     try:
-        renamed = _identity(ctx).projects.rename(project, fields.get("name", ""))
+        _identity(ctx).projects.change(ctx, project, name=fields.get("name", ""))
     except InvalidField as error:
         return _page(ctx, fields=fields, problems={"title": str(error)}, status=400)
-    audited(ctx, AuditAction.SETTINGS_CHANGED, f"project:{project}", name=renamed.name)
     return _back()
 
 
@@ -113,14 +111,7 @@ def limit(ctx: ViewContext) -> Response:
         limits = limits_in_words(fields.get("quota", ""), fields.get("keep_days", ""))
     except InvalidField as error:
         return _page(ctx, fields=fields, problems={error.field: str(error)}, status=400)
-    _identity(ctx).projects.set_limits(caller.project, limits)
-    audited(
-        ctx,
-        AuditAction.SETTINGS_CHANGED,
-        f"project:{caller.project}",
-        quota_bytes=limits["quota_bytes"],
-        video_seconds=limits["video_seconds"],
-    )
+    _identity(ctx).projects.change(ctx, caller.project, limits=limits)
     return _back()
 
 
@@ -146,11 +137,10 @@ def change_member(ctx: ViewContext, person_id: str) -> Response:
     fields, projects, project = form_fields(ctx), _identity(ctx).projects, ctx.caller.project
     try:
         if fields.get("role") == "none":
-            audited_removal(ctx, *projects.remove_member(project, person_id))
+            projects.remove_member(ctx, project, person_id)
         else:
             role = parse_role(fields.get("role", ""))
-            member = projects.set_role(project, person_id, role)
-            audited_member(ctx, AuditAction.MEMBER_CHANGED, member)
+            projects.set_role(ctx, project, person_id, role)
     except LastManager as error:
         return _page(ctx, error=error, status=error.status_hint)
     if person_id == ctx.caller.id:  # Who leaves does not manage it any more.

@@ -16,13 +16,11 @@ from flask import (
 )
 from werkzeug import Response as BaseResponse
 
-from app.access.audit import AuditAction
 from app.access.projects import Member, Project, Projects, parse_limits
 from app.core.access import FIRST_PROJECT, Action, CallerKind, Role, parse_role
 from app.core.errors import InvalidField, NotAllowed, ProjectInUse, UploadError
 from app.core.moments import instant
 from app.http.access import requires
-from app.http.audited import audited, audited_end, audited_member, audited_removal
 from app.http.bodies import form_fields, json_object, member
 from app.http.context import ViewContext
 from app.http.inviting import add_by_administrator, invite
@@ -49,14 +47,8 @@ def make(ctx: ViewContext) -> tuple[Response, int]:
     """A new project, managed by the person who makes it."""
     caller = ctx.caller
     manager = caller.id if caller.kind is CallerKind.PERSON else None
-    project = _projects(ctx).make(member(json_object(ctx), "name", kind=str), manager=manager)
-    audited(
-        ctx,
-        AuditAction.PROJECT_MADE,
-        f"project:{project.id}",
-        project=project.id,
-        name=project.name,
-    )
+    name = member(json_object(ctx), "name", kind=str)
+    project = _projects(ctx).make(ctx, name, manager=manager)
     role = None if manager is None else Role.MANAGER
     return jsonify({**_document(ctx, project), "role": role}), 201
 
@@ -76,19 +68,8 @@ def change(ctx: ViewContext, project_id: str) -> Response:
     limits = parse_limits(body)
     if limits and not ctx.caller.is_admin:
         raise NotAllowed("Administrators set how much a project may hold, and for how long.")
-    if "name" in body or not limits:
-        _projects(ctx).rename(project_id, member(body, "name", kind=str))
-    if limits:
-        _projects(ctx).set_limits(project_id, limits)
-    project = _projects(ctx).get(project_id)
-    audited(
-        ctx,
-        AuditAction.SETTINGS_CHANGED,
-        f"project:{project_id}",
-        name=project.name,
-        quota_bytes=project.quota_bytes,
-        video_seconds=project.video_seconds,
-    )
+    name = member(body, "name", kind=str) if "name" in body or not limits else None
+    project = _projects(ctx).change(ctx, project_id, name=name, limits=limits)
     return jsonify(_document(ctx, project))
 
 
@@ -96,7 +77,7 @@ def change(ctx: ViewContext, project_id: str) -> Response:
 @requires(Action.ADMINISTER)
 def remove(ctx: ViewContext, project_id: str) -> tuple[str, int]:
     """End a project without videos and uploads."""
-    audited_end(ctx, *_projects(ctx).remove(project_id))
+    _projects(ctx).remove(ctx, project_id)
     return "", 204
 
 
@@ -127,16 +108,14 @@ def add_member(ctx: ViewContext, project_id: str) -> tuple[Response, int]:
 def change_member(ctx: ViewContext, project_id: str, person_id: str) -> Response:
     """Give a member another role."""
     role = parse_role(member(json_object(ctx), "role", kind=str))
-    changed = _projects(ctx).set_role(project_id, person_id, role)
-    audited_member(ctx, AuditAction.MEMBER_CHANGED, changed)
-    return jsonify(member_document(changed))
+    return jsonify(member_document(_projects(ctx).set_role(ctx, project_id, person_id, role)))
 
 
 @api.delete("/<project_id>/members/<person_id>")
 @requires(Action.MANAGE)
 def remove_member(ctx: ViewContext, project_id: str, person_id: str) -> tuple[str, int]:
     """End a membership."""
-    audited_removal(ctx, *_projects(ctx).remove_member(project_id, person_id))
+    _projects(ctx).remove_member(ctx, project_id, person_id)
     return "", 204
 
 
@@ -190,11 +169,9 @@ def make_page(ctx: ViewContext) -> BaseResponse:
     """Make a project, managed by whoever makes it."""
     caller, fields = ctx.caller, form_fields(ctx)
     try:
-        project = _projects(ctx).make(fields.get("name", ""), manager=caller.id or None)
+        _projects(ctx).make(ctx, fields.get("name", ""), manager=caller.id or None)
     except InvalidField as error:
         return _page(ctx, fields=fields, problems={"name": str(error)}, status=error.status_hint)
-    subject = f"project:{project.id}"
-    audited(ctx, AuditAction.PROJECT_MADE, subject, project=project.id, name=project.name)
     return _done("made")
 
 
@@ -204,13 +181,12 @@ def rename(ctx: ViewContext, project_id: str) -> BaseResponse:
     """Give a project another name."""
     fields = form_fields(ctx)
     try:
-        project = _projects(ctx).rename(project_id, fields.get("new_name", ""))
+        _projects(ctx).change(ctx, project_id, name=fields.get("new_name", ""))
     except InvalidField as error:
         values = {**fields, "project": project_id}
         return _page(
             ctx, fields=values, problems={"new_name": str(error)}, status=error.status_hint
         )
-    audited(ctx, AuditAction.SETTINGS_CHANGED, f"project:{project_id}", name=project.name)
     return _done("renamed")
 
 
@@ -219,7 +195,7 @@ def rename(ctx: ViewContext, project_id: str) -> BaseResponse:
 def remove_page(ctx: ViewContext, project_id: str) -> BaseResponse:
     """Delete a project without videos and uploads."""
     try:
-        audited_end(ctx, *_projects(ctx).remove(project_id))
+        _projects(ctx).remove(ctx, project_id)
     except ProjectInUse as error:
         return _page(ctx, error=error, status=error.status_hint)
     return _done("removed")

@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 from secrets import token_hex
 
 from app.access.services import IdentityServices
-from app.core.access import FIRST_PROJECT, Role
+from app.core.access import FIRST_PROJECT, LOCAL, Role
 from app.http.services import Services
 from app.run.build import build_services
 from app.settings import from_env
@@ -39,8 +39,9 @@ def make_key(server: Server, role: Role = Role.EDITOR, project: str = FIRST_PROJ
 
 def make_project(server: Server) -> str:
     """The id of a new project."""
-    with identity_of(server) as identity:
-        return identity.projects.make("Tests", manager=None).id
+    with services_of(server) as services:
+        ctx = services.context.acting(LOCAL)
+        return services.identity.projects.make(ctx, "Tests", manager=None).id
 
 
 def revoke(server: Server, key: str) -> None:
@@ -59,8 +60,9 @@ def bearer(key: str) -> dict[str, str]:
 
 def sign_in(server: Server, roles: Mapping[str, Role], *, name: str = "Ann Baker") -> str:
     """The session cookie of a new person who has these roles in projects."""
-    with identity_of(server) as identity:
+    with services_of(server) as services:
+        identity, ctx = services.identity, services.context.acting(LOCAL)
         person = identity.accounts.add(f"{token_hex(4)}@example.org", name=name)
         for project, role in roles.items():
-            identity.projects.add_member(project, person.email, role)
+            identity.projects.add_member(ctx, project, person.email, role)
         return identity.sessions.begin(person, "password", address="", agent="")

@@ -51,14 +51,14 @@ def test_a_key_does_no_more_than_whoever_made_it(site: Site) -> None:
     key, low = (new_key(site, project, maker, role) for role in (Role.MANAGER, Role.VIEWER))
     through_key = new_key(site, project, sender_of(site, key))
     by_shell = new_key(site, project, "")
-    site.identity.projects.set_role(project, ann.id, Role.UPLOADER)
+    site.identity.projects.set_role(site.operator, project, ann.id, Role.UPLOADER)
     found = [role_with(site, each) for each in (key, through_key, low, by_shell)]
     assert found == [Role.UPLOADER, Role.UPLOADER, Role.VIEWER, Role.MANAGER]
     listed = {
         each.role for each in site.identity.keys.of_project(acting(site.services.context, project))
     }
     assert listed == {Role.UPLOADER, Role.VIEWER, Role.MANAGER}
-    site.identity.projects.set_role(project, ann.id, Role.EDITOR)
+    site.identity.projects.set_role(site.operator, project, ann.id, Role.EDITOR)
     assert role_with(site, key) is Role.EDITOR
 
 
@@ -69,10 +69,10 @@ def test_who_has_just_lost_a_role_makes_nothing_there_any_more(site: Site, with_
     ann, maker = person(site, Role.MANAGER, here)
     person(site, Role.MANAGER, here)
     identity = site.identity
-    identity.projects.add_member(there, ann.email, Role.MANAGER)
+    identity.projects.add_member(site.operator, there, ann.email, Role.MANAGER)
     if with_key:
         maker = sender_of(site, new_key(site, here, maker))
-    identity.projects.remove_member(here, ann.id)
+    identity.projects.remove_member(site.operator, here, ann.id)
     video = site.video(project=here)
     for make in (
         lambda: new_key(site, here, maker),
@@ -143,7 +143,7 @@ def test_keys_and_links_end_with_the_membership_of_their_maker_and_webhooks_stay
     here, there = site.project(), site.project()
     identity = site.identity
     ann, maker = person(site, Role.EDITOR, here)
-    identity.projects.add_member(there, ann.email, Role.EDITOR)
+    identity.projects.add_member(site.operator, there, ann.email, Role.EDITOR)
     _, other = person(site, Role.MANAGER, here)
     keys = [new_key(site, project, maker) for project in (here, there)]
     caller = site.identity.keys.caller(keys[0])
@@ -152,7 +152,7 @@ def test_keys_and_links_end_with_the_membership_of_their_maker_and_webhooks_stay
     elsewhere, of_other = make_links(site, there, maker), make_links(site, here, other)
     ctx = acting(site.services.context, here, by=maker)
     webhooks.make(ctx, url="https://hooks.example/", events=SUBSCRIBABLE)
-    _, ended = identity.projects.remove_member(here, ann.id)
+    ended = identity.projects.remove_member(site.operator, here, ann.id)
     assert (ended.keys_revoked, ended.links_closed, ended.webhooks_kept) == (1, 4, 1)
     assert [are_open(site, codes) for codes in (*made, elsewhere, of_other)] == [
         *(False, False),
@@ -204,7 +204,7 @@ def test_nobody_comes_back_by_an_invitation_of_their_own(site: Site, with_key: b
         link = invite(site.client(), project, headers=headers)
     else:
         link = invite(signed_in, project)
-    _, ended = site.identity.projects.remove_member(project, ann.id)
+    ended = site.identity.projects.remove_member(site.operator, project, ann.id)
     assert ended.invitations_withdrawn == 1
     answer = signed_in.post(link, data={"person": ann.id}, headers=HTML)
     assert answer.status_code == 410
@@ -230,13 +230,13 @@ def test_an_invitation_gives_no_more_than_its_maker_may_give_now(site: Site) -> 
     person(site, Role.MANAGER, project)
     link = invite(site.client(ann), project)
     (waiting,) = identity.invitations.waiting(project)
-    identity.projects.set_role(project, ann.id, Role.EDITOR)
+    identity.projects.set_role(site.operator, project, ann.id, Role.EDITOR)
     assert site.client(ann).get(link, headers=HTML).status_code == 410
     bob, records = site.person("Bob"), InvitationRecords(site.services.database)
     with pytest.raises(LinkClosed):
         records.accept(waiting, bob.id, waiting.created_at)  # As if Ann had lost the role just now.
     assert identity.invitations.waiting(project) == []
-    identity.projects.set_role(project, ann.id, Role.MANAGER)
+    identity.projects.set_role(site.operator, project, ann.id, Role.MANAGER)
     assert site.client(ann).get(link, headers=HTML).status_code == 200
 
 

@@ -39,7 +39,7 @@ def test_a_removed_manager_does_not_come_back(site: Site, other: Site) -> None:
     site.person("Ann", Role.MANAGER)
     browser = who_is_remembered(site, other, Role.MANAGER)
     mal = site.people["Mal"]
-    site.identity.projects.remove_member("local", mal.id)
+    site.identity.projects.remove_member(site.operator, "local", mal.id)
     assert browser.get("/project").status_code == 200
     fields = {"email": mal.email, "role": "manager"}
     assert browser.post("/project/members", fields).status_code == 403
@@ -48,7 +48,7 @@ def test_a_removed_manager_does_not_come_back(site: Site, other: Site) -> None:
 
 def test_a_removed_editor_makes_no_link(site: Site, other: Site) -> None:
     browser = who_is_remembered(site, other, Role.EDITOR)
-    site.identity.projects.remove_member("local", site.people["Mal"].id)
+    site.identity.projects.remove_member(site.operator, "local", site.people["Mal"].id)
     assert browser.post("/links/upload", {"name": "Send"}).status_code == 403
 
 

@@ -19,7 +19,7 @@ from app.access.invitations import Invitation, InvitationRecords, Purpose
 from app.access.keys import ApiKeys
 from app.access.passkey_records import MAX_PASSKEYS, Passkey, PasskeyRecords
 from app.access.people import Person, give_to_owner
-from app.access.projects import ProjectRecords
+from app.access.projects import Project, Projects
 from app.access.second_factor import RECOVERY_CODES, SecondFactors
 from app.access.sessions import Session, SessionRecords
 from app.access.upload_links import UploadLink, UploadLinkRecords, keep_name
@@ -248,7 +248,7 @@ def test_of_invitations_that_are_made_at_once_one_works(world: World) -> None:
 
 
 def test_people_are_invited_while_their_project_is_removed(world: World) -> None:
-    records, all_projects = InvitationRecords(world.database), ProjectRecords(world.database)
+    records, all_projects = InvitationRecords(world.database), Projects(world.context)
     for _ in range(ROUNDS):
         project = world.project(world.new_id())
         made = [
@@ -256,9 +256,10 @@ def test_people_are_invited_while_their_project_is_removed(world: World) -> None
             for number in range(6)
         ]
         removed, *added = at_once(
-            partial(all_projects.remove, project), *[partial(records.add, each) for each in made]
+            partial(all_projects.remove, world.operator, project),
+            *[partial(records.add, each) for each in made],
         )
-        assert isinstance(removed, tuple)
+        assert isinstance(removed, Project)
         assert kinds(added) <= {type(None), EntryNotFound}
     with pytest.raises(EntryNotFound):
         records.add(made[0])
@@ -324,13 +325,14 @@ def test_a_visitor_who_says_two_names_at_once_has_one(world: World) -> None:
 
 
 def test_one_administrator_and_one_manager_remain(world: World) -> None:
-    records, now = ProjectRecords(world.database), world.clock()
+    projects, now = Projects(world.context), world.clock()
     for number in range(ROUNDS):
         people = [world.person(f"{number}{each}@example.org", is_admin=True) for each in "abc"]
         project = world.project(str(number))
         for person in people:
             world.join(person, Role.MANAGER, project)
-        left = at_once(*[partial(records.remove_member, project, each.id, now) for each in people])
+        remove = partial(projects.remove_member, world.operator, project)
+        left = at_once(*[partial(remove, each.id) for each in people])
         assert LastManager in kinds(left)
         administrators = world.people.administrators()
         ended = at_once(*[partial(world.people.end_admin, each.id, now) for each in administrators])
@@ -339,7 +341,7 @@ def test_one_administrator_and_one_manager_remain(world: World) -> None:
 
 @pytest.mark.parametrize("end", ["block", "remove", "revoke", "delete project"])
 def test_nothing_made_with_a_key_outlives_what_lets_it(world: World, end: str) -> None:
-    keys, projects = ApiKeys(world.context), ProjectRecords(world.database)
+    keys, projects = ApiKeys(world.context), Projects(world.context)
     links, invitations = UploadLinkRecords(world.database), InvitationRecords(world.database)
     world.person("root@example.org", is_admin=True)
     for number in range(ROUNDS):
@@ -355,9 +357,9 @@ def test_nothing_made_with_a_key_outlives_what_lets_it(world: World, end: str) -
         now = world.clock()
         ends: dict[str, Callable[[], object]] = {
             "block": partial(world.people.block, ann.id, now),
-            "remove": partial(projects.remove_member, project, ann.id, now),
+            "remove": partial(projects.remove_member, world.operator, project, ann.id),
             "revoke": partial(keys.revoke, in_project(), key.id),
-            "delete project": partial(projects.remove, project),
+            "delete project": partial(projects.remove, world.operator, project),
         }
         link = new_link(world, project, maker)
         outcomes = at_once(

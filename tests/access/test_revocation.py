@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from app.core.access import Role
-from tests.access.accounts import bearer, identity_of, make_key, make_project, revoke, sign_in
+from app.core.access import LOCAL, Role
+from tests.access.accounts import bearer, make_key, make_project, revoke, services_of, sign_in
 from tests.live_server import Server
 from tests.waiting import wait_until
 
@@ -155,10 +155,11 @@ def test_a_download_of_somebody_who_may_no_longer_is_cut(closed_server: Server, 
         if way == "key":
             revoke(closed_server, key)
         else:
-            with identity_of(closed_server) as identity:
+            with services_of(closed_server) as services:
+                identity, ctx = services.identity, services.context.acting(LOCAL)
                 (member,) = identity.projects.members(project)
                 if way == "removed":
-                    identity.projects.remove_member(project, member.person_id)
+                    identity.projects.remove_member(ctx, project, member.person_id)
                 else:
                     person = identity.people.find(member.person_id)
                     assert person is not None

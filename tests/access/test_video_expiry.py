@@ -11,7 +11,7 @@ from sqlalchemy import Engine, event, update
 
 from app.access import audit
 from app.access.audit import AuditAction, AuditFilter
-from app.access.projects import ProjectRecords, limits_in_words, parse_limits, words_of_limits
+from app.access.projects import limits_in_words, parse_limits, words_of_limits
 from app.access.video_expiry import MOST_AT_ONCE, VideoExpiry
 from app.core.errors import InvalidField
 from app.core.lifecycle import UploadState
@@ -30,9 +30,7 @@ def in_project(world: World, video_seconds: float | None) -> VideoExpiry:
     change = update(projects).where(projects.c.id == ME.project)
     with world.database.write() as connection:
         connection.execute(change.values(video_seconds=video_seconds))
-    return VideoExpiry(
-        ProjectRecords(world.database), world.records, world.library, context_of(world)
-    )
+    return VideoExpiry(context_of(world), world.records, world.library)
 
 
 def let_days_pass(world: World, expiry: VideoExpiry, days: float) -> None:

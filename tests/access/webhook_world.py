@@ -7,10 +7,10 @@ from functools import partial
 from itertools import count
 
 from app.access import webhooks
-from app.access.projects import Project, ProjectRecords
+from app.access.projects import Projects
 from app.access.webhook_delivery import LEASE, ClaimedDelivery, DeliveryQueue
 from app.access.webhooks import SUBSCRIBABLE, Delivery, EventType, Webhook
-from app.core.access import FIRST_PROJECT
+from app.core.access import FIRST_PROJECT, LOCAL
 from app.core.lifecycle import UploadState
 from app.core.upload import Upload
 from app.db.context import Context, RequestContext
@@ -53,10 +53,8 @@ class WebhookWorld:
 
     def project(self) -> str:
         """The id of a new project."""
-        new = self.new_id()
-        project = Project(id=new, name=new, created_at=self.now)
-        ProjectRecords(self.database).add(project, manager=None)
-        return new
+        ctx = self.context.acting(LOCAL)
+        return Projects(self.context).make(ctx, "Another", manager=None).id
 
     def video(self) -> Upload:
         upload = replace(new_upload(), owner=FIRST_PROJECT, state=UploadState.VERIFYING)

@@ -10,12 +10,14 @@ from itertools import count
 from pathlib import Path
 
 from argon2 import PasswordHasher
+from sqlalchemy import insert
 
 from app.access.people import PeopleRecords, Person
-from app.access.projects import Project, ProjectRecords
-from app.core.access import FIRST_PROJECT, Role
-from app.db.context import Context
+from app.access.projects import Projects
+from app.core.access import FIRST_PROJECT, LOCAL, Role
+from app.db.context import Context, RequestContext
 from app.db.engine import Database
+from app.db.tables import members
 from app.settings import Settings
 from tests.records.making import new_sqlite
 
@@ -61,6 +63,11 @@ class World:
         )
 
     @property
+    def operator(self) -> RequestContext:
+        """The context of what the operator does."""
+        return self.context.acting(LOCAL)
+
+    @property
     def people(self) -> PeopleRecords:
         """The records of people."""
         return PeopleRecords(self.database)
@@ -74,14 +81,19 @@ class World:
 
     def project(self, name: str) -> str:
         """The id of a new project."""
-        project = Project(id=self.new_id(), name=name, created_at=self.clock())
-        ProjectRecords(self.database).add(project, manager=None)
-        return project.id
+        return Projects(self.context).make(self.operator, name, manager=None).id
 
     def join(self, person: Person, role: Role, project_id: str = FIRST_PROJECT) -> None:
         """Make a person a member; those who join later are listed later."""
         self.clock.turn(seconds=1)
-        ProjectRecords(self.database).add_member(project_id, person.id, role, self.clock())
+        add_member(self.database, project_id, person, role, self.clock())
+
+
+def add_member(database: Database, project: str, person: Person, role: Role, now: datetime) -> None:
+    """Make a person a member, whether or not their account is proven."""
+    values = {"project_id": project, "person_id": person.id, "role": role, "added_at": now}
+    with database.write() as connection:
+        connection.execute(insert(members).values(values))
 
 
 @contextmanager

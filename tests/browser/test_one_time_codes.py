@@ -9,8 +9,8 @@ import pyotp
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
-from app.core.access import FIRST_PROJECT, Role
-from tests.access.accounts import identity_of
+from app.core.access import FIRST_PROJECT, LOCAL, Role
+from tests.access.accounts import services_of
 from tests.browser.complaints import Complaints
 from tests.browser.test_access import nameless
 from tests.browser.test_signing_in import EMAIL, PASSWORD, sign_in
@@ -74,9 +74,10 @@ def turn_codes_on(page: Page, server: Server) -> tuple[pyotp.TOTP, str]:
 
 def join(page: Page, server: Server) -> None:
     """A new person signs in."""
-    with identity_of(server) as identity:
+    with services_of(server) as services:
+        identity, ctx = services.identity, services.context.acting(LOCAL)
         identity.accounts.add(EMAIL, name="Ann", password=PASSWORD)
-        identity.projects.add_member(FIRST_PROJECT, EMAIL, Role.UPLOADER)
+        identity.projects.add_member(ctx, FIRST_PROJECT, EMAIL, Role.UPLOADER)
     page.goto(server.url)
     sign_in(page)
     expect(page.get_by_role("heading", name="Upload videos")).to_be_visible()

@@ -8,8 +8,8 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, Route, expect
 
 from app.access.upload_links import LinkTerms
-from app.core.access import FIRST_PROJECT, Role
-from tests.access.accounts import identity_of
+from app.core.access import FIRST_PROJECT, LOCAL, Role
+from tests.access.accounts import identity_of, services_of
 from tests.browser.complaints import Complaints
 from tests.live_server import NO_FFMPEG, Server, running_server
 
@@ -27,9 +27,10 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server with one manager."""
     folder = tmp_path_factory.mktemp("house")
     with running_server(folder, SLUICE_ACCESS="accounts", **NO_FFMPEG) as running:
-        with identity_of(running) as identity:
+        with services_of(running) as services:
+            identity, ctx = services.identity, services.context.acting(LOCAL)
             identity.accounts.add(EMAIL, name="Ann Secretname", password=PASSWORD)
-            identity.projects.add_member(FIRST_PROJECT, EMAIL, Role.MANAGER)
+            identity.projects.add_member(ctx, FIRST_PROJECT, EMAIL, Role.MANAGER)
         yield running
 
 

@@ -15,7 +15,7 @@ import pytest
 import requests
 from sqlalchemy import select
 
-from app.core.access import FIRST_PROJECT, Role
+from app.core.access import FIRST_PROJECT, LOCAL, Role
 from app.core.nodes import NodeState
 from app.db.tables import nodes
 from app.http.services import Services
@@ -262,8 +262,9 @@ def test_the_uploads_of_a_sender_are_counted_over_all_nodes(fleet: Fleet) -> Non
 
 def test_a_quota_holds_over_all_nodes(fleet: Fleet) -> None:
     projects = fleet.services.identity.projects
-    project = projects.make("Narrow", manager=None).id
-    projects.set_limits(project, {"quota_bytes": 350})
+    ctx = fleet.services.context.acting(LOCAL)
+    project = projects.make(ctx, "Narrow", manager=None).id
+    projects.change(ctx, project, limits={"quota_bytes": 350})
     statuses = fleet.create_at_once(fleet.key(project), 100)
     assert statuses == [201] * 3 + [507] * 7
 

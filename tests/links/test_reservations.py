@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,8 @@ from typing import Any
 import pytest
 import requests
 
-from app.access.projects import ProjectRecords
 from app.access.upload_links import LinkTerms, UploadLink
-from app.core.access import FIRST_PROJECT, Reach, Role, Scope
+from app.core.access import FIRST_PROJECT, LOCAL, Reach, Role, Scope
 from app.core.errors import (
     LinkFull,
     NoRoom,
@@ -31,7 +29,7 @@ from app.run.build import build_services
 from app.settings import Settings
 from app.storage.local import folder as local_folder
 from app.uploads.service import NewUpload
-from tests.access.accounts import bearer, make_key
+from tests.access.accounts import bearer, make_key, services_of
 from tests.live_server import NO_FFMPEG, Server, running_server
 from tests.uploads.test_cost import Zeros
 from tests.waiting import wait_until
@@ -59,7 +57,7 @@ class Place:
 
     def used(self) -> int:
         """The bytes of the project."""
-        return ProjectRecords(self.services.database).get(FIRST_PROJECT).used_bytes
+        return self.services.identity.projects.get(FIRST_PROJECT).used_bytes
 
     def begin(
         self,
@@ -107,8 +105,8 @@ def new_place(tmp_path: Path, database: Database, address: str) -> Iterator[Call
         services = build_services(settings)
         opened.append(services)
         services.prepare()
-        records = ProjectRecords(services.database)
-        records.set_limits(FIRST_PROJECT, {"quota_bytes": QUOTA})
+        ctx, limits = services.context.acting(LOCAL), {"quota_bytes": QUOTA}
+        services.identity.projects.change(ctx, FIRST_PROJECT, limits=limits)
         return Place(services)
 
     yield new
@@ -442,5 +440,6 @@ def test_a_stranger_who_sends_one_byte_keeps_nobody_out(tmp_path: Path) -> None:
 
 def set_quota(server: Server) -> None:
     """A quota of the project in which everybody here is."""
-    with closing(Database(f"sqlite:///{server.database}", synced=True)) as database:
-        ProjectRecords(database).set_limits(FIRST_PROJECT, {"quota_bytes": QUOTA})
+    with services_of(server) as services:
+        ctx, limits = services.context.acting(LOCAL), {"quota_bytes": QUOTA}
+        services.identity.projects.change(ctx, FIRST_PROJECT, limits=limits)

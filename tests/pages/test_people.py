@@ -71,7 +71,7 @@ def test_an_invitation_makes_a_member_who_can_sign_in(site: Site, admin: Browser
 
 def invited(site: Site, admin: Browser, email: str) -> tuple[str, str]:
     """A new project, and the path of a link by which that address joins it."""
-    project = site.identity.projects.make("Weather & sports", manager=None).id
+    project = site.identity.projects.make(site.operator, "Weather & sports", manager=None).id
     fields = {"email": email, "role": "editor", "project": project}
     return project, link_in(admin.post("/people/invitations", fields))
 
@@ -282,7 +282,7 @@ def test_what_people_enter_is_text_and_no_markup(site: Site, admin: Browser) -> 
 
 
 def test_an_invitation_is_to_the_project_that_was_chosen(site: Site, admin: Browser) -> None:
-    project = site.identity.projects.make("Other films", manager=None)
+    project = site.identity.projects.make(site.operator, "Other films", manager=None)
     fields = {"email": "kim@example.org", "role": "editor", "project": project.id}
     browser = site.browser()
     browser.post(
@@ -346,7 +346,7 @@ def test_a_manager_does_not_let_an_account_in_that_another_manager_may_have_made
     third, proof = invited(site, admin, "ceo@x.example")
     assert browser.post(proof, {"person": ceo.id}).status_code == 303
     assert third in {each["id"] for each in browser.who()["projects"]}
-    site.identity.projects.remove_member(two, ceo.id)
+    site.identity.projects.remove_member(site.operator, two, ceo.id)
     assert is_added(two, "ceo@x.example"), "an administrator has vouched for it"
 
 

@@ -52,12 +52,12 @@ def list_people(is_json: bool) -> None:
 @click.option("--password-stdin", "reads_password", is_flag=True, help="Read the password.")
 def add(email: str, name: str, is_admin: bool, role: str | None, reads_password: bool) -> None:
     """Add a person; without --password-stdin, print a link by which they choose a password."""
-    identity = open_library().identity
+    identity, ctx = open_library().identity, open_library().context.acting(OPERATOR)
     password = sys.stdin.readline().rstrip("\r\n") if reads_password else None
     person = identity.accounts.add(email, name=name, password=password, is_admin=is_admin)
     role = role or (Role.MANAGER if is_admin else Role.UPLOADER)
     if role != NO_ROLE:
-        identity.projects.add_member(FIRST_PROJECT, person.email, Role(role))
+        identity.projects.add_member(ctx, FIRST_PROJECT, person.email, Role(role))
     _note(AuditAction.PERSON_ADDED, person)
     click.echo(f"added {person.email}")
     if password is None:
@@ -190,8 +190,9 @@ def add_project(name: str, manager: str | None, is_json: bool) -> None:
         person = open_library().identity.people.find_by_email(manager.strip().lower())
         if person is None:
             raise InvalidField(f"Nobody has the e-mail address {manager}.", field="manager")
+    ctx = open_library().context.acting(OPERATOR)
     made = open_library().identity.projects.make(
-        name, manager=None if person is None else person.id
+        ctx, name, manager=None if person is None else person.id
     )
     print_one({"id": made.id, "name": made.name}, is_json=is_json)
 
@@ -210,7 +211,9 @@ def set_limits(project_id: str, quota: str | None, keep_videos: str | None, is_j
         limits["video_seconds"] = _unless_none(keep_videos, _seconds_of_days)
     if not limits:
         raise click.UsageError("Say --quota or --keep-videos.")
-    project = open_library().identity.projects.set_limits(project_id, parse_limits(limits))
+    ctx = open_library().context.acting(OPERATOR)
+    projects = open_library().identity.projects
+    project = projects.change(ctx, project_id, limits=parse_limits(limits))
     row = {
         "id": project.id,
         "used_bytes": project.used_bytes,
