@@ -168,7 +168,7 @@ class Site:
 
     def upload_link(self, project: str = FIRST_PROJECT) -> UploadLink:
         """A new link for uploads."""
-        return self.identity.upload_links.make(project, LinkTerms(), created_by="")
+        return self.identity.upload_links.make(acting(self.services.context, project), LinkTerms())
 
 
 @dataclass

@@ -12,18 +12,25 @@ from __future__ import annotations
 import hmac
 import re
 import secrets
-from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
+from functools import partial
 
 from app.access.attempts import LinkPasswords
 from app.access.keys import digest_of
 from app.access.recent import Recent
 from app.access.signing import Signing, Tickets
-from app.access.upload_links import MAX_NAME_CHARACTERS, UploadLink, UploadLinkRecords
+from app.access.upload_links import (
+    MAX_NAME_CHARACTERS,
+    UploadLink,
+    find_link,
+    keep_name,
+    name_of,
+)
 from app.core.access import Caller, CallerKind, Role
 from app.core.addresses import network_of
 from app.core.errors import InvalidField, LinkNotFound, NotSignedIn, too_many
+from app.db.context import Context
 from app.db.minute_counts import MinuteCounts
 
 VISITOR_COOKIE = "sluice_visitor"
@@ -72,23 +79,21 @@ class LinkVisitors:
 
     def __init__(
         self,
-        records: UploadLinkRecords,
+        ctx: Context,
         signing: Signing,
         passwords: LinkPasswords,
         counts: MinuteCounts,
         *,
-        clock: Callable[[], datetime],
         new_per_minute: int = NEW_VISITORS_PER_MINUTE,
     ) -> None:
-        self._records = records
+        self._ctx = ctx
         self._passwords = passwords
         self._counts = counts
         self._new_per_minute = new_per_minute
         self._signing = signing
-        self._entries = Tickets(signing, "entry to an upload link", clock=clock)
-        self._visitors = Tickets(signing, "visitor of an upload link", clock=clock)
-        self._clock = clock
-        self._recent = Recent(records.find)
+        self._entries = Tickets(signing, "entry to an upload link", clock=ctx.clock)
+        self._visitors = Tickets(signing, "visitor of an upload link", clock=ctx.clock)
+        self._recent = Recent(partial(find_link, ctx))
         self._right: set[str] = set()
 
     def visited(self, code: str) -> UploadLink:
@@ -96,7 +101,7 @@ class LinkVisitors:
         link = self._recent.get(code) if _CODE.fullmatch(code) else None
         if link is None:
             raise LinkNotFound("No link has this address. Is it complete?")
-        return link.require_open(self._clock())
+        return link.require_open(self._ctx.clock())
 
     def caller(self, code: str, knock: LinkCredentials) -> Caller:
         """Who comes through the link of that code.
@@ -134,7 +139,7 @@ class LinkVisitors:
             wait_seconds = self._counts.seconds_left
             raise too_many("new visitors", self._new_per_minute, wait_seconds=wait_seconds)
         visitor = secrets.token_hex(VISITOR_CHARACTERS // 2)
-        expires_at = self._clock() + VISITOR_TIME
+        expires_at = self._ctx.clock() + VISITOR_TIME
         return NewVisitor(visitor, self._visitors.make(f"{link.id} {visitor}", expires_at))
 
     def enter(self, link: UploadLink, password: str, *, address: str) -> str:
@@ -144,7 +149,7 @@ class LinkVisitors:
         """
         if link.password_hash is not None:
             self._passwords.check(link.id, link.password_hash, password, address=address)
-        return self._entries.make(_entry_to(link), self._clock() + ENTRY_TIME)
+        return self._entries.make(_entry_to(link), self._ctx.clock() + ENTRY_TIME)
 
     def has_entered(self, link: UploadLink, cookies: str) -> bool:
         """Whether the link asks no password of whoever has these cookies."""
@@ -159,11 +164,13 @@ class LinkVisitors:
         if not 0 < len(name) <= MAX_NAME_CHARACTERS or not name.isprintable():
             words = f"A name of 1 to {MAX_NAME_CHARACTERS} characters, please."
             raise InvalidField(words, field="name")
-        self._records.name_sender(link.id, visitor, name, self._clock())
+        with self._ctx.database.write() as connection:
+            keep_name(connection, link.id, visitor, name=name, now=self._ctx.clock())
 
     def sender_name(self, link: UploadLink, visitor: str) -> str | None:
         """What the visitor has said to be called."""
-        return self._records.sender_name(link.id, visitor)
+        with self._ctx.database.read() as connection:
+            return name_of(connection, link.id, visitor)
 
     def forget(self) -> None:
         """Look every link up again: one was changed in this process."""

@@ -27,7 +27,7 @@ from app.access.sessions import SessionRecords, SessionRules, Sessions
 from app.access.share_links import ShareLinkRecords, ShareLinks
 from app.access.sign_in import SignIn
 from app.access.signing import Signing, SingleUse, SpentTokens
-from app.access.upload_links import UploadLinkRecords, UploadLinks
+from app.access.upload_links import UploadLinks
 from app.access.webhook_delivery import WebhookDelivery, WebhookSender
 from app.db.context import Context
 from app.db.engine import Database
@@ -56,11 +56,21 @@ class IdentityOptions:
 class _Wiring:
     """What every part is built on."""
 
-    database: Database
+    context: Context
     options: IdentityOptions
-    clock: Callable[[], datetime]
-    new_id: Callable[[], str]
     cancel_uploads: Callable[[str], None]
+
+    @property
+    def database(self) -> Database:
+        return self.context.database
+
+    @property
+    def clock(self) -> Callable[[], datetime]:
+        return self.context.clock
+
+    @property
+    def new_id(self) -> Callable[[], str]:
+        return self.context.new_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +122,8 @@ class IdentityServices:
         """All of it over one database; `cancel_uploads` ends those of senders with a prefix."""
         database, clock, new_id = context.database, context.clock, context.new_id
         wiring = _Wiring(
-            database=database,
+            context=context,
             options=options,
-            clock=clock,
-            new_id=new_id,
             cancel_uploads=cancel_uploads,
         )
         keys = ApiKeys(context)
@@ -168,17 +176,15 @@ def _links(
     wiring: _Wiring, link_passwords: LinkPasswords, *, signing: Signing, counts: MinuteCounts
 ) -> tuple[ShareLinks, LinkVisitors, UploadLinks]:
     database, clock, new_id = wiring.database, wiring.clock, wiring.new_id
-    shared, links = ShareLinkRecords(database), UploadLinkRecords(database)
-    visitors = LinkVisitors(links, signing, link_passwords, counts, clock=clock)
+    shared = ShareLinkRecords(database)
+    visitors = LinkVisitors(wiring.context, signing, link_passwords, counts)
     return (
         ShareLinks(shared, signing, link_passwords, clock=clock, new_id=new_id),
         visitors,
         UploadLinks(
-            links,
+            wiring.context,
             link_passwords,
-            visitors.forget,
-            clock=clock,
-            new_id=new_id,
+            forget=visitors.forget,
             cancel_uploads=wiring.cancel_uploads,
         ),
     )

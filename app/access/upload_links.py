@@ -28,7 +28,9 @@ from sqlalchemy import (
     update,
 )
 
+from app.access import audit
 from app.access.attempts import LinkPasswords
+from app.access.audit import AuditAction
 from app.access.creators import require_role
 from app.core.access import CallerKind
 from app.core.errors import (
@@ -44,62 +46,10 @@ from app.core.lifecycle import GONE, UploadState
 from app.core.numbers import bytes_in_words
 from app.core.policy import UNNAMED
 from app.core.upload import Upload, UploadKind
-from app.db.engine import Database
+from app.db.context import Context, RequestContext
 from app.db.sql import insert_unless_known, lock_name, run
 from app.db.tables import HAS_SENDER, IS_RESERVING, UPLOAD, link_senders, upload_links, uploads
 from app.records import statements
-
-# ---- names of visitors ---------------------------------------------------------------------------
-
-# What the visitors of upload links say they are called.
-
-
-MAX_IDLE_NAMES = 1000
-"""Names of a link's visitors who have sent nothing; the oldest beyond them are forgotten."""
-
-
-def keep_name(
-    connection: Connection,
-    link_id: str,
-    visitor: str,
-    *,
-    name: str,
-    now: datetime,
-    max_idle: int = MAX_IDLE_NAMES,
-) -> None:
-    """Note what a visitor is called; the latest name counts.
-
-    Of the visitors who have sent nothing, the link keeps the latest `max_idle` names.
-    """
-    same = (link_senders.c.link_id == link_id) & (link_senders.c.visitor == visitor)
-    row = {"link_id": link_id, "visitor": visitor, "name": name, "created_at": now}
-    if insert_unless_known(connection, link_senders, row):
-        _forget_idle(connection, link_id, max_idle)
-    else:
-        connection.execute(update(link_senders).where(same).values(name=name))
-
-
-def name_of(connection: Connection, link_id: str, visitor: str) -> str | None:
-    """What the visitor has said to be called."""
-    query = select(link_senders.c.name).where(
-        link_senders.c.link_id == link_id, link_senders.c.visitor == visitor
-    )
-    return connection.execute(query).scalar()
-
-
-def _forget_idle(connection: Connection, link_id: str, kept: int) -> None:
-    of_link = link_senders.c.link_id == link_id
-    sender = literal(f"{CallerKind.UPLOAD_LINK}:{link_id}:").concat(link_senders.c.visitor)
-    has_sent = exists().where(uploads.c.sender == sender, HAS_SENDER)
-    idle = select(link_senders.c.visitor).where(of_link, not_(has_sent))
-    beyond = idle.order_by(link_senders.c.created_at.desc(), link_senders.c.visitor).offset(kept)
-    connection.execute(delete(link_senders).where(of_link, link_senders.c.visitor.in_(beyond)))
-
-
-# ---- rows ----------------------------------------------------------------------------------------
-
-# The records of upload links, of what they have left, and of who sends through them.
-
 
 SENDER_KIND = "upload_link"
 """How the sender of an upload begins that came through a link; see `Caller.sender`."""
@@ -107,6 +57,25 @@ SENDER_KIND = "upload_link"
 PARTS_PER_FILE = 64
 """Most unfinished parts for each file that a link takes; further ones are refused. Clients that
 send a file in parts use a handful."""
+
+
+CODE_BYTES = 16
+"""128 random bits: a code cannot be guessed."""
+
+MAX_NAME_CHARACTERS = 200
+"""Of a link, and of a visitor."""
+
+MAX_MESSAGE_CHARACTERS = 2000
+MAX_PASSWORD_CHARACTERS = 200
+MAX_EXTENSIONS = 50
+
+MOST_BYTES = 2**63 - 1
+MOST_FILES = 2**31 - 1
+"""Greater limits do not fit into the database, and limit nothing."""
+
+_EXTENSION = re.compile(r"[a-z0-9]{1,20}")
+
+# ---- rows ----------------------------------------------------------------------------------------
 
 
 class LinkState(StrEnum):
@@ -119,30 +88,71 @@ class LinkState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UploadLink:
-    """A link through which strangers send files to a project; sizes are bytes.
+class LinkTerms:
+    """What a link takes, and says to its visitors; sizes are bytes.
 
-    `files` and `bytes` are what it has taken, with what unfinished uploads hold. Without extensions
-    it takes files of every type.
+    Without extensions it takes files of every type.
     """
 
-    id: str
-    project_id: str
-    code: str
-    name: str
-    message: str
-    created_by: str
-    created_at: datetime
+    name: str = ""
+    message: str = ""
     max_files: int | None = None
     max_bytes: int | None = None
     max_file_bytes: int | None = None
     extensions: tuple[str, ...] = ()
     asks_name: bool = False
+    expires_at: datetime | None = None
     password_hash: str | None = None
+
+    def check(self) -> None:
+        """Raise `InvalidField` for terms that cannot be; those stored earlier may be such."""
+        if len(self.name) > MAX_NAME_CHARACTERS or not self.name.isprintable():
+            words = f"The title must be one line of at most {MAX_NAME_CHARACTERS} characters."
+            raise InvalidField(words, field="name")
+        if len(self.message) > MAX_MESSAGE_CHARACTERS:
+            words = f"The message is over {MAX_MESSAGE_CHARACTERS} characters."
+            raise InvalidField(words, field="message")
+        if not _is_text(self.message):
+            raise InvalidField("The message has characters that are no text.", field="message")
+        if len(self.extensions) > MAX_EXTENSIONS:
+            raise InvalidField(f"At most {MAX_EXTENSIONS} types.", field="extensions")
+        if not all(_EXTENSION.fullmatch(each) for each in self.extensions):
+            words = "A type is the ending of file names, such as mp4 or mov."
+            raise InvalidField(words, field="extensions")
+        for name, limit, most in (
+            ("max_files", self.max_files, MOST_FILES),
+            ("max_bytes", self.max_bytes, MOST_BYTES),
+            ("max_file_bytes", self.max_file_bytes, MOST_BYTES),
+        ):
+            if limit is not None and not 0 < limit <= most:
+                raise InvalidField("A limit is a number above zero.", field=name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UploadLink(LinkTerms):
+    """A link through which strangers send files to a project.
+
+    `files` and `bytes` are what it has taken, with what unfinished uploads hold.
+    """
+
+    id: str
+    project_id: str
+    code: str
+    created_by: str
+    created_at: datetime
     files: int = 0
     bytes: int = 0
-    expires_at: datetime | None = None
     closed_at: datetime | None = None
+
+    @classmethod
+    def of(cls, row: Row[Any]) -> UploadLink:
+        """The link of a row of `db.tables.upload_links`."""
+        return cls(**{**row._mapping, "extensions": tuple(row.extensions.split())})
+
+    @property
+    def subject(self) -> str:
+        """How the audit log names it."""
+        return f"{SENDER_KIND}:{self.id}"
 
     def state(self, now: datetime) -> LinkState:
         """Whether it takes files, and why not."""
@@ -244,91 +254,153 @@ def link_of(sender: str) -> str | None:
     return rest.partition(":")[0] if kind == SENDER_KIND else None
 
 
-class UploadLinkRecords:
-    """Every call is one transaction."""
+def _is_text(message: str) -> bool:
+    """Whether it has neither control characters, other than line breaks, nor lone surrogates."""
+    return all(each == "\n" or unicodedata.category(each) not in {"Cc", "Cs"} for each in message)
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
-    def add(self, link: UploadLink) -> None:
-        """Store a new link; raises `NotAllowed` if its maker has no role in the project now."""
+# ---- use cases -----------------------------------------------------------------------------------
+
+
+class UploadLinks:
+    """What members do with upload links.
+
+    `forget` ends what this process remembers of links, and `cancel_uploads` cancels the unfinished
+    uploads whose sender begins so.
+    """
+
+    def __init__(
+        self,
+        ctx: Context,
+        passwords: LinkPasswords,
+        *,
+        forget: Callable[[], None],
+        cancel_uploads: Callable[[str], None],
+    ) -> None:
+        self._ctx = ctx
+        self._passwords = passwords
+        self._forget = forget
+        self._cancel_uploads = cancel_uploads
+
+    def make(self, ctx: RequestContext, terms: LinkTerms) -> UploadLink:
+        """A new link; raises `InvalidField`.
+
+        Raises `NotAllowed` if its maker has no role in the project any more.
+        """
+        terms.check()
+        link = UploadLink(
+            id=ctx.new_id(),
+            project_id=ctx.project,
+            code=secrets.token_urlsafe(CODE_BYTES),
+            created_by=ctx.caller.sender,
+            created_at=ctx.clock(),
+            **_terms_of(terms),
+        )
         values = {column.name: getattr(link, column.name) for column in upload_links.columns}
         values["extensions"] = " ".join(link.extensions)
-        with self._database.write() as connection:
+        with ctx.database.write() as connection:
             require_role(connection, link.created_by, link.project_id)
             connection.execute(insert(upload_links).values(values))
+        _audit(ctx, AuditAction.LINK_MADE, link)
+        return link
 
-    def find(self, code: str) -> UploadLink | None:
-        """The link with that code, whether or not it is open."""
-        with self._database.read() as connection:
-            row = connection.execute(_LINKS.where(upload_links.c.code == code)).first()
-        return None if row is None else _from_row(row)
+    def of_project(self, ctx: RequestContext) -> list[UploadLink]:
+        """All links of the project, the newest first."""
+        query = _LINKS.where(upload_links.c.project_id == ctx.project).order_by(
+            upload_links.c.created_at.desc(), upload_links.c.id
+        )
+        with ctx.database.read() as connection:
+            return [UploadLink.of(row) for row in connection.execute(query)]
 
-    def get(self, link_id: str, project_id: str | None = None) -> UploadLink:
-        """The link, of that project or of any; raises `LinkNotFound`."""
-        with self._database.read() as connection:
+    def get(self, project_id: str, link_id: str) -> UploadLink:
+        """A link of the project; raises `LinkNotFound`."""
+        with self._ctx.database.read() as connection:
             link = get_link(connection, link_id)
-        if project_id not in {None, link.project_id}:
+        if link.project_id != project_id:
             raise LinkNotFound("No link has this id.")
         return link
 
-    def as_left_to(self, upload_id: str | None, link_id: str) -> UploadLink:
-        """The link without what it counts for that upload; raises `LinkNotFound`.
+    def with_password(self, terms: LinkTerms, password: str) -> LinkTerms:
+        """The terms with another password; an empty one takes it away. Raises `InvalidField`."""
+        if len(password) > MAX_PASSWORD_CHARACTERS:
+            words = f"A password has at most {MAX_PASSWORD_CHARACTERS} characters."
+            raise InvalidField(words, field="password")
+        return replace(terms, password_hash=self._passwords.hash(password))
 
-        `upload_id` is None for an upload without a record.
+    def change(self, ctx: RequestContext, link: UploadLink, terms: LinkTerms) -> UploadLink:
+        """The link with other terms; what it has taken stays, even if that is more than them.
+
+        Only what differs from `link` is written, as another member may have changed the rest.
+        Raises `InvalidField`.
         """
-        with self._database.read() as connection:
-            link = get_link(connection, link_id)
-            is_counted = (uploads.c.id == upload_id) & (uploads.c.kind == UploadKind.FILE)
-            own = connection.execute(select(uploads.c.reserved).where(is_counted)).scalar()
-        return replace(link, bytes=link.bytes - (own or 0))
+        terms.check()
+        before = _terms_of(link)
+        other = {name: value for name, value in _terms_of(terms).items() if value != before[name]}
+        changed = self._change(link, other)
+        _audit(ctx, AuditAction.LINK_CHANGED, changed)
+        return changed
 
-    def of_project(self, project_id: str) -> list[UploadLink]:
-        """All links of a project, the newest first."""
-        query = _LINKS.where(upload_links.c.project_id == project_id).order_by(
-            upload_links.c.created_at.desc(), upload_links.c.id
-        )
-        with self._database.read() as connection:
-            return [_from_row(row) for row in connection.execute(query)]
+    def close(self, ctx: RequestContext, link: UploadLink) -> UploadLink:
+        """Refuse every further request through the link, and cancel what it has not received.
 
-    def change(self, link_id: str, **values: Any) -> UploadLink:
-        """The link as it is stored after the change of these columns alone."""
-        if "extensions" in values:
-            values["extensions"] = " ".join(values["extensions"])
-        with self._database.write() as connection:
-            if values:
-                change = update(upload_links).where(upload_links.c.id == link_id)
-                connection.execute(change.values(values))
-            return get_link(connection, link_id)
+        Closing it again changes nothing.
+        """
+        if link.closed_at is None:
+            link = self._change(link, {"closed_at": ctx.clock()})
+        self._cancel_uploads(sender_prefix(link.id))
+        _audit(ctx, AuditAction.LINK_CLOSED, link)
+        return link
 
-    def received(self, link_id: str, limit: int) -> list[Received]:
+    def received(self, link: UploadLink, limit: int) -> list[Received]:
         """What came through the link and what is on its way, the newest first."""
-        start = sender_prefix(link_id)
+        start = sender_prefix(link.id)
         visitor = func.substr(uploads.c.sender, len(start) + 1)
         query = (
             select(*UPLOAD, link_senders.c.name)
             .outerjoin(
                 link_senders,
-                (link_senders.c.link_id == link_id) & (link_senders.c.visitor == visitor),
+                (link_senders.c.link_id == link.id) & (link_senders.c.visitor == visitor),
             )
             .where(uploads.c.sender >= start, uploads.c.sender < start + "~")
             .where(uploads.c.state.in_(_SHOWN), uploads.c.kind != UploadKind.PARTIAL)
             .order_by(uploads.c.created_at.desc(), uploads.c.id)
             .limit(limit)
         )
-        with self._database.read() as connection:
+        with self._ctx.database.read() as connection:
             rows = connection.execute(query).all()
         return [Received(statements.from_row(row[:-1]), row[-1] or "") for row in rows]
 
-    def name_sender(self, link_id: str, visitor: str, name: str, now: datetime) -> None:
-        """Note what a visitor of a link is called; the latest name counts."""
-        with self._database.write() as connection:
-            keep_name(connection, link_id, visitor, name=name, now=now)
+    def _change(self, link: UploadLink, values: dict[str, Any]) -> UploadLink:
+        """The link as it is stored after the change of these columns alone."""
+        if "extensions" in values:
+            values["extensions"] = " ".join(values["extensions"])
+        change = update(upload_links).where(upload_links.c.id == link.id)
+        with self._ctx.database.write() as connection:
+            if values:
+                connection.execute(change.values(values))
+            changed = get_link(connection, link.id)
+        self._forget()
+        return changed
 
-    def sender_name(self, link_id: str, visitor: str) -> str | None:
-        """What the visitor has said to be called."""
-        with self._database.read() as connection:
-            return name_of(connection, link_id, visitor)
+
+def terms_of(link: UploadLink) -> LinkTerms:
+    """What the link says now."""
+    return LinkTerms(**_terms_of(link))
+
+
+def find_link(ctx: Context, code: str) -> UploadLink | None:
+    """The link with that code, whether or not it is open."""
+    with ctx.database.read() as connection:
+        row = connection.execute(_LINKS.where(upload_links.c.code == code)).first()
+    return None if row is None else UploadLink.of(row)
+
+
+def _terms_of(terms: LinkTerms) -> dict[str, Any]:
+    return {name: getattr(terms, name) for name in LinkTerms.__slots__}
+
+
+def _audit(ctx: RequestContext, action: AuditAction, link: UploadLink) -> None:
+    audit.note(ctx, action, link.subject, project=link.project_id, details={"name": link.name})
 
 
 # ---- within the transactions of uploads ----------------------------------------------------------
@@ -339,7 +411,7 @@ def get_link(connection: Connection, link_id: str) -> UploadLink:
     row = connection.execute(_BY_ID, {"link_id": link_id}).first()
     if row is None:
         raise LinkNotFound("No link has this id.")
-    return _from_row(row)
+    return UploadLink.of(row)
 
 
 def take(connection: Connection, link_id: str, *, files: int, length: int) -> UploadLink:
@@ -427,157 +499,6 @@ _TAKE = _COUNT.where(
 )
 
 
-def _from_row(row: Row[Any]) -> UploadLink:
-    return UploadLink(**{**row._mapping, "extensions": tuple(row.extensions.split())})
-
-
-# ---- use cases -----------------------------------------------------------------------------------
-
-
-CODE_BYTES = 16
-"""128 random bits: a code cannot be guessed."""
-
-MAX_NAME_CHARACTERS = 200
-"""Of a link, and of a visitor."""
-
-MAX_MESSAGE_CHARACTERS = 2000
-MAX_PASSWORD_CHARACTERS = 200
-MAX_EXTENSIONS = 50
-
-MOST_BYTES = 2**63 - 1
-MOST_FILES = 2**31 - 1
-"""Greater limits do not fit into the database, and limit nothing."""
-
-_EXTENSION = re.compile(r"[a-z0-9]{1,20}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkTerms:
-    """What a link takes, and says to its visitors; raises `InvalidField` for what cannot be."""
-
-    name: str = ""
-    message: str = ""
-    max_files: int | None = None
-    max_bytes: int | None = None
-    max_file_bytes: int | None = None
-    extensions: tuple[str, ...] = ()
-    asks_name: bool = False
-    expires_at: datetime | None = None
-    password_hash: str | None = None
-
-    def __post_init__(self) -> None:
-        """Check all of it."""
-        if len(self.name) > MAX_NAME_CHARACTERS or not self.name.isprintable():
-            words = f"The title must be one line of at most {MAX_NAME_CHARACTERS} characters."
-            raise InvalidField(words, field="name")
-        if len(self.message) > MAX_MESSAGE_CHARACTERS:
-            words = f"The message is over {MAX_MESSAGE_CHARACTERS} characters."
-            raise InvalidField(words, field="message")
-        if not _is_text(self.message):
-            raise InvalidField("The message has characters that are no text.", field="message")
-        if len(self.extensions) > MAX_EXTENSIONS:
-            raise InvalidField(f"At most {MAX_EXTENSIONS} types.", field="extensions")
-        if not all(_EXTENSION.fullmatch(each) for each in self.extensions):
-            words = "A type is the ending of file names, such as mp4 or mov."
-            raise InvalidField(words, field="extensions")
-        for name, limit, most in (
-            ("max_files", self.max_files, MOST_FILES),
-            ("max_bytes", self.max_bytes, MOST_BYTES),
-            ("max_file_bytes", self.max_file_bytes, MOST_BYTES),
-        ):
-            if limit is not None and not 0 < limit <= most:
-                raise InvalidField("A limit is a number above zero.", field=name)
-
-
-class UploadLinks:
-    """What members do with upload links; `forget` ends what visitors remember of them."""
-
-    def __init__(
-        self,
-        records: UploadLinkRecords,
-        passwords: LinkPasswords,
-        forget: Callable[[], None],
-        *,
-        clock: Callable[[], datetime],
-        new_id: Callable[[], str],
-        cancel_uploads: Callable[[str], None],
-    ) -> None:
-        self._records = records
-        self._passwords = passwords
-        self._cancel_uploads = cancel_uploads
-        self._forget = forget
-        self._clock = clock
-        self._new_id = new_id
-
-    def make(self, project_id: str, terms: LinkTerms, *, created_by: str) -> UploadLink:
-        """A new link."""
-        link = UploadLink(
-            id=self._new_id(),
-            project_id=project_id,
-            code=secrets.token_urlsafe(CODE_BYTES),
-            created_by=created_by,
-            created_at=self._clock(),
-            **_columns(terms),
-        )
-        self._records.add(link)
-        return link
-
-    def of_project(self, project_id: str) -> list[UploadLink]:
-        """All links of a project, the newest first."""
-        return self._records.of_project(project_id)
-
-    def get(self, project_id: str, link_id: str) -> UploadLink:
-        """A link of the project; raises `LinkNotFound`."""
-        return self._records.get(link_id, project_id)
-
-    def terms(self, link: UploadLink) -> LinkTerms:
-        """What the link says now."""
-        return LinkTerms(**{name: getattr(link, name) for name in LinkTerms.__slots__})
-
-    def with_password(self, terms: LinkTerms, password: str) -> LinkTerms:
-        """The terms with another password; an empty one takes it away. Raises `InvalidField`."""
-        if len(password) > MAX_PASSWORD_CHARACTERS:
-            words = f"A password has at most {MAX_PASSWORD_CHARACTERS} characters."
-            raise InvalidField(words, field="password")
-        return replace(terms, password_hash=self._passwords.hash(password))
-
-    def change(self, link: UploadLink, terms: LinkTerms) -> UploadLink:
-        """The link with other terms; what it has taken stays, even if that is more than them.
-
-        Only what differs from `link` is written: somebody else may have changed the rest meanwhile.
-        """
-        other = {
-            name: value for name, value in _columns(terms).items() if value != getattr(link, name)
-        }
-        changed = self._records.change(link.id, **other)
-        self._forget()
-        return changed
-
-    def close(self, link: UploadLink) -> UploadLink:
-        """Refuse every further request through the link, and cancel what it has not received.
-
-        Closing it again changes nothing.
-        """
-        if link.closed_at is None:
-            link = self._records.change(link.id, closed_at=self._clock())
-            self._forget()
-        self._cancel_uploads(sender_prefix(link.id))
-        return link
-
-    def received(self, link: UploadLink, limit: int) -> list[Received]:
-        """What came through the link and what is on its way, the newest first."""
-        return self._records.received(link.id, limit)
-
-
-def _columns(terms: LinkTerms) -> dict[str, Any]:
-    return {name: getattr(terms, name) for name in LinkTerms.__slots__}
-
-
-def _is_text(message: str) -> bool:
-    """Whether it has neither control characters, other than line breaks, nor lone surrogates."""
-    return all(each == "\n" or unicodedata.category(each) not in {"Cc", "Cs"} for each in message)
-
-
 # ---- limits --------------------------------------------------------------------------------------
 
 # Counts what comes through upload links, and refuses what is too much.
@@ -602,12 +523,10 @@ class LinkLimits:
 
     def __init__(
         self,
-        records: UploadLinkRecords,
-        clock: Callable[[], datetime],
+        ctx: Context,
         limits: ReservedLimits = ReservedLimits(),
     ) -> None:
-        self._records = records
-        self._clock = clock
+        self._ctx = ctx
         self._limits = limits
 
     def observe(self, connection: Connection, before: Upload | None, after: Upload | None) -> None:
@@ -641,12 +560,23 @@ class LinkLimits:
         link_id = link_of(sender)
         if link_id is None:
             return None
-        link = self._records.as_left_to(upload_id, link_id).require_open(self._clock())
+        link = self._as_left_to(upload_id, link_id).require_open(self._ctx.clock())
         if filename is not None:
             link.check_type(filename)
         if upload_id is None and link.is_full:
             raise link.full()
         return link.largest_file
+
+    def _as_left_to(self, upload_id: str | None, link_id: str) -> UploadLink:
+        """The link without what it counts for that upload, if it has a record.
+
+        Raises `LinkNotFound`.
+        """
+        with self._ctx.database.read() as connection:
+            link = get_link(connection, link_id)
+            is_counted = (uploads.c.id == upload_id) & (uploads.c.kind == UploadKind.FILE)
+            own = connection.execute(select(uploads.c.reserved).where(is_counted)).scalar()
+        return replace(link, bytes=link.bytes - (own or 0))
 
     def _check(
         self, connection: Connection, link_id: str, before: Upload | None, after: Upload
@@ -660,7 +590,7 @@ class LinkLimits:
             if _is_unnamed(after):
                 link.check_type(after.filename)
             return
-        link.require_open(self._clock())
+        link.require_open(self._ctx.clock())
         # A part needs no name, and an upload may get its name until its first byte.
         may_be_named = _is_unnamed(after) and after.state is UploadState.RECEIVING
         if after.kind is not UploadKind.PARTIAL and not may_be_named:
@@ -712,3 +642,47 @@ def _taken(upload: Upload | None) -> tuple[int, int]:
 
 def _is_unnamed(upload: Upload) -> bool:
     return upload.kind is UploadKind.FILE and upload.filename == UNNAMED
+
+
+# ---- names of visitors ---------------------------------------------------------------------------
+
+MAX_IDLE_NAMES = 1000
+"""Names of a link's visitors who have sent nothing; the oldest beyond them are forgotten."""
+
+
+def keep_name(
+    connection: Connection,
+    link_id: str,
+    visitor: str,
+    *,
+    name: str,
+    now: datetime,
+    max_idle: int = MAX_IDLE_NAMES,
+) -> None:
+    """Note what a visitor is called; the latest name counts.
+
+    Of the visitors who have sent nothing, the link keeps the latest `max_idle` names.
+    """
+    same = (link_senders.c.link_id == link_id) & (link_senders.c.visitor == visitor)
+    row = {"link_id": link_id, "visitor": visitor, "name": name, "created_at": now}
+    if insert_unless_known(connection, link_senders, row):
+        _forget_idle(connection, link_id, max_idle)
+    else:
+        connection.execute(update(link_senders).where(same).values(name=name))
+
+
+def name_of(connection: Connection, link_id: str, visitor: str) -> str | None:
+    """What the visitor has said to be called."""
+    query = select(link_senders.c.name).where(
+        link_senders.c.link_id == link_id, link_senders.c.visitor == visitor
+    )
+    return connection.execute(query).scalar()
+
+
+def _forget_idle(connection: Connection, link_id: str, kept: int) -> None:
+    of_link = link_senders.c.link_id == link_id
+    sender = literal(f"{CallerKind.UPLOAD_LINK}:{link_id}:").concat(link_senders.c.visitor)
+    has_sent = exists().where(uploads.c.sender == sender, HAS_SENDER)
+    idle = select(link_senders.c.visitor).where(of_link, not_(has_sent))
+    beyond = idle.order_by(link_senders.c.created_at.desc(), link_senders.c.visitor).offset(kept)
+    connection.execute(delete(link_senders).where(of_link, link_senders.c.visitor.in_(beyond)))

@@ -16,7 +16,7 @@ from app.access.senders import RequestRate, SenderLimits
 from app.access.services import IdentityOptions, IdentityServices
 from app.access.sessions import SessionRules
 from app.access.signing import OLD_SECRET, Signing
-from app.access.upload_links import LinkLimits, ReservedLimits, UploadLinkRecords
+from app.access.upload_links import LinkLimits, ReservedLimits
 from app.access.video_expiry import VideoExpiry
 from app.core.access import Role
 from app.core.lifecycle import UploadState
@@ -253,7 +253,7 @@ class _Base:
 
 def _base(context: Context, on_upload: Listener) -> _Base:
     settings, database = context.settings, context.database
-    links = LinkLimits(UploadLinkRecords(database), context.clock, reserved_limits(settings))
+    links = LinkLimits(context, reserved_limits(settings))
     quotas = ProjectQuotas(database)
     signing = Signing(SharedValues(database), settings.data_dir / OLD_SECRET)
     name_digest = NameDigest(lambda: signing.secret) if database.is_remote else None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -19,17 +20,23 @@ from flask import (
 )
 from werkzeug import Response as BaseResponse
 
-from app.access.audit import AuditAction
-from app.access.upload_links import MOST_BYTES, LinkTerms, UploadLink, UploadLinks
+from app.access.upload_links import (
+    MOST_BYTES,
+    LinkTerms,
+    Received,
+    UploadLink,
+    UploadLinks,
+    terms_of,
+)
 from app.core.access import Action
 from app.core.errors import InvalidField, InvalidRequest
+from app.core.moments import instant, optional_instant, parse_expiry
 from app.core.numbers import parse_digits
 from app.http.access import requires
-from app.http.audited import audited
 from app.http.bodies import form_fields, json_object
 from app.http.context import ViewContext
 from app.http.origins import require_own_page
-from app.http.upload_links import link_document, link_url, received_document, subject_of, terms_in
+from app.http.proxy import absolute_url
 from app.web.share_links import LIFETIMES, expiry_in, password_in, problems_of, qr_code
 
 # ---- JSON ----------------------------------------------------------------------------------------
@@ -47,7 +54,7 @@ LATEST_UPLOADS = 100
 @requires(Action.SHARE)
 def index(ctx: ViewContext) -> Response:
     """All upload links of the project, the newest first."""
-    links = ctx.services.identity.upload_links.of_project(ctx.scope.target())
+    links = _links(ctx).of_project(ctx)
     return jsonify({"links": [link_document(link) for link in links]})
 
 
@@ -55,13 +62,7 @@ def index(ctx: ViewContext) -> Response:
 @requires(Action.SHARE)
 def create(ctx: ViewContext) -> tuple[Response, int]:
     """Make a link."""
-    links = ctx.services.identity.upload_links
-    link = links.make(
-        ctx.scope.target(),
-        terms_in(ctx, json_object(ctx), LinkTerms()),
-        created_by=ctx.caller.sender,
-    )
-    audited(ctx, AuditAction.LINK_MADE, subject_of(link), name=link.name)
+    link = _links(ctx).make(ctx, terms_in(ctx, json_object(ctx), LinkTerms()))
     return jsonify(link_document(link)), 201
 
 
@@ -70,7 +71,7 @@ def create(ctx: ViewContext) -> tuple[Response, int]:
 def show(ctx: ViewContext, link_id: str) -> Response:
     """One link, and the latest of what came through it."""
     link = _link(ctx, link_id)
-    received = ctx.services.identity.upload_links.received(link, LATEST_UPLOADS)
+    received = _links(ctx).received(link, LATEST_UPLOADS)
     uploads = [received_document(each) for each in received]
     return jsonify({**link_document(link), "uploads": uploads})
 
@@ -79,9 +80,9 @@ def show(ctx: ViewContext, link_id: str) -> Response:
 @requires(Action.SHARE)
 def change(ctx: ViewContext, link_id: str) -> Response:
     """Change what is named of its terms; what it has taken stays."""
-    links, link = ctx.services.identity.upload_links, _link(ctx, link_id)
-    changed = links.change(link, terms_in(ctx, json_object(ctx), links.terms(link)))
-    audited(ctx, AuditAction.LINK_CHANGED, subject_of(link), name=changed.name)
+    link = _link(ctx, link_id)
+    terms = terms_in(ctx, json_object(ctx), terms_of(link))
+    changed = _links(ctx).change(ctx, link, terms)
     return jsonify(link_document(changed))
 
 
@@ -89,14 +90,119 @@ def change(ctx: ViewContext, link_id: str) -> Response:
 @requires(Action.SHARE)
 def close(ctx: ViewContext, link_id: str) -> tuple[str, int]:
     """Close the link at once, also for requests under way."""
-    link = ctx.services.identity.upload_links.close(_link(ctx, link_id))
-    audited(ctx, AuditAction.LINK_CLOSED, subject_of(link), name=link.name)
+    _links(ctx).close(ctx, _link(ctx, link_id))
     return "", 204
 
 
-def _link(ctx: ViewContext, link_id: str) -> UploadLink:
-    links = ctx.services.identity.upload_links
-    return links.get(ctx.scope.target(), link_id)
+def link_url(link: UploadLink) -> str:
+    """The address that strangers get."""
+    return absolute_url("upload_link.page", code=link.code)
+
+
+def link_document(link: UploadLink) -> dict[str, Any]:
+    """A link for members, with what it has taken."""
+    return {
+        "id": link.id,
+        "url": link_url(link),
+        "name": link.name,
+        "message": link.message,
+        "state": link.state(datetime.now(UTC)).value,
+        "files": link.files,
+        "bytes": link.bytes,
+        "max_files": link.max_files,
+        "max_bytes": link.max_bytes,
+        "max_file_bytes": link.max_file_bytes,
+        "extensions": list(link.extensions),
+        "expires": optional_instant(link.expires_at),
+        "asks_name": link.asks_name,
+        "has_password": link.password_hash is not None,
+        "created": instant(link.created_at),
+    }
+
+
+def received_document(received: Received) -> dict[str, Any]:
+    """An upload that came through a link."""
+    upload = received.upload
+    return {
+        "id": upload.id,
+        "filename": upload.filename,
+        "length": upload.length,
+        "state": upload.state.value,
+        "created": instant(upload.created_at),
+        "sender_name": received.sender_name or None,
+    }
+
+
+def terms_in(ctx: ViewContext, body: Mapping[str, Any], given: LinkTerms) -> LinkTerms:
+    """The terms that a client has sent; those it does not name are `given`.
+
+    Raises `InvalidRequest`.
+    """
+    if "password" in body:
+        password = _string("password", body["password"])  # Blanks at its ends are part of it.
+        given = ctx.services.identity.upload_links.with_password(given, password)
+    sent = {
+        "expires_at" if name == "expires" else name: parse(name, body[name])
+        for name, parse in _PARSERS.items()
+        if name in body
+    }
+    return replace(given, **sent)
+
+
+def _string(name: str, value: object) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise InvalidRequest(f"The member {name} must be a string.")
+    return value
+
+
+def _text(name: str, value: object) -> str:
+    return _string(name, value).strip()
+
+
+def _lines(name: str, value: object) -> str:
+    """Forms of browsers end lines with CRLF."""
+    return _text(name, value).replace("\r\n", "\n")
+
+
+def _whole_number(name: str, value: object) -> int | None:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # JSON has one kind of number: 3.0 is 3.
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    raise InvalidRequest(f"The member {name} must be a whole number, or null.")
+
+
+def _flag(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidRequest(f"The member {name} must be true or false.")
+    return value
+
+
+def _extensions(name: str, value: object) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise InvalidRequest(f"The member {name} must be a list of strings.")
+    found = [each.strip().lower().removeprefix(".") for each in value]
+    return tuple(dict.fromkeys(each for each in found if each))
+
+
+def _expiry(_name: str, value: object) -> datetime | None:
+    return parse_expiry(value, datetime.now(UTC))
+
+
+_PARSERS: Mapping[str, Callable[[str, object], Any]] = {
+    "name": _text,
+    "message": _lines,
+    "max_files": _whole_number,
+    "max_bytes": _whole_number,
+    "max_file_bytes": _whole_number,
+    "extensions": _extensions,
+    "expires": _expiry,
+    "asks_name": _flag,
+}
 
 
 # ---- pages ---------------------------------------------------------------------------------------
@@ -135,11 +241,9 @@ def make(ctx: ViewContext) -> BaseResponse:
     """Make a link, and show its address."""
     fields = form_fields(ctx, MAX_FORM_BYTES)
     try:
-        terms = terms_in(ctx, _body(fields), LinkTerms())
+        link = _links(ctx).make(ctx, terms_in(ctx, _body(fields), LinkTerms()))
     except InvalidRequest as error:
         return _index(ctx, fields, error)
-    link = _links(ctx).make(ctx.scope.target(), terms, created_by=ctx.caller.sender)
-    audited(ctx, AuditAction.LINK_MADE, subject_of(link), name=link.name)
     return redirect(url_for("upload_links.show", link_id=link.id), 303)
 
 
@@ -147,19 +251,18 @@ def make(ctx: ViewContext) -> BaseResponse:
 @requires(Action.SHARE)
 def show_page(ctx: ViewContext, link_id: str) -> BaseResponse:
     """One link: its address, its terms, what it has taken, and from whom."""
-    return _page(ctx, _link_page(ctx, link_id))
+    return _page(ctx, _link(ctx, link_id))
 
 
 @pages.post("/<link_id>", endpoint="change")
 @requires(Action.SHARE)
 def change_page(ctx: ViewContext, link_id: str) -> BaseResponse:
     """Change the terms of a link; what it has taken stays."""
-    link, fields = _link_page(ctx, link_id), form_fields(ctx, MAX_FORM_BYTES)
+    link, fields = _link(ctx, link_id), form_fields(ctx, MAX_FORM_BYTES)
     try:
-        changed = _links(ctx).change(link, terms_in(ctx, _body(fields), _links(ctx).terms(link)))
+        _links(ctx).change(ctx, link, terms_in(ctx, _body(fields), terms_of(link)))
     except InvalidRequest as error:
         return _page(ctx, link, fields, error)
-    audited(ctx, AuditAction.LINK_CHANGED, subject_of(link), name=changed.name)
     return redirect(url_for("upload_links.show", link_id=link.id, done="changed"), 303)
 
 
@@ -167,8 +270,7 @@ def change_page(ctx: ViewContext, link_id: str) -> BaseResponse:
 @requires(Action.SHARE)
 def close_page(ctx: ViewContext, link_id: str) -> BaseResponse:
     """Close a link at once."""
-    link = _links(ctx).close(_link_page(ctx, link_id))
-    audited(ctx, AuditAction.LINK_CLOSED, subject_of(link), name=link.name)
+    link = _links(ctx).close(ctx, _link(ctx, link_id))
     return redirect(url_for("upload_links.show", link_id=link.id), 303)
 
 
@@ -176,7 +278,7 @@ def close_page(ctx: ViewContext, link_id: str) -> BaseResponse:
 @requires(Action.SHARE)
 def qr(ctx: ViewContext, link_id: str) -> BaseResponse:
     """The address of a link for a phone's camera."""
-    return qr_code(link_url(_link_page(ctx, link_id)))
+    return qr_code(link_url(_link(ctx, link_id)))
 
 
 def _index(
@@ -185,10 +287,7 @@ def _index(
     now = datetime.now(UTC)
     page = render_template(
         "links/uploads.html",
-        links=[
-            (link, link.state(now), link_url(link))
-            for link in _links(ctx).of_project(ctx.scope.target())
-        ],
+        links=[(link, link.state(now), link_url(link)) for link in _links(ctx).of_project(ctx)],
         fields=fields or {"max_bytes": PROPOSED_GIGABYTES},
         problems=problems_of(error),
         lifetimes=LIFETIMES,
@@ -278,5 +377,5 @@ def _links(ctx: ViewContext) -> UploadLinks:
     return ctx.services.identity.upload_links
 
 
-def _link_page(ctx: ViewContext, link_id: str) -> UploadLink:
+def _link(ctx: ViewContext, link_id: str) -> UploadLink:
     return _links(ctx).get(ctx.scope.target(), link_id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -73,17 +74,17 @@ def test_who_has_just_lost_a_role_makes_nothing_there_any_more(site: Site, with_
     if with_key:
         maker = sender_of(site, new_key(site, here, maker))
     identity.projects.remove_member(site.operator, here, ann.id)
-    video = site.video(project=here)
+    video, by = site.video(project=here), partial(acting, site.services.context, by=maker)
     for make in (
         lambda: new_key(site, here, maker),
         lambda: identity.share_links.make([video], ShareTerms(), created_by=maker),
-        lambda: identity.upload_links.make(here, LinkTerms(), created_by=maker),
+        lambda: identity.upload_links.make(by(here), LinkTerms()),
     ):
         with pytest.raises(NotAllowed):
             make()
     assert site.identity.keys.of_project(acting(site.services.context, here)) == []
     assert identity.share_links.of_project(here) == []
-    assert identity.upload_links.of_project(here) == []
+    assert identity.upload_links.of_project(by(here)) == []
 
 
 def test_a_key_that_was_revoked_makes_nothing_any_more(site: Site) -> None:
@@ -91,7 +92,9 @@ def test_a_key_that_was_revoked_makes_nothing_any_more(site: Site) -> None:
     key_id, _ = site.key(Role.MANAGER, project=project)
     keys.revoke(acting(site.services.context, project), key_id)
     with pytest.raises(NotAllowed):
-        site.identity.upload_links.make(project, LinkTerms(), created_by=f"key:{key_id}")
+        site.identity.upload_links.make(
+            acting(site.services.context, project, by=f"key:{key_id}"), LinkTerms()
+        )
 
 
 def test_keys_of_an_administrator_work_as_long_as_they_are_one(site: Site) -> None:
@@ -113,7 +116,9 @@ def make_links(site: Site, project: str, maker: str) -> tuple[str, str]:
     """The codes of an upload link and of a share link."""
     identity, video = site.identity, site.video(project=project)
     share = identity.share_links.make([video], ShareTerms(), created_by=maker)
-    upload = identity.upload_links.make(project, LinkTerms(), created_by=maker)
+    upload = identity.upload_links.make(
+        acting(site.services.context, project, by=maker), LinkTerms()
+    )
     return upload.code, share.code
 
 

@@ -215,7 +215,7 @@ def by_links(site: Site) -> Iterator[Sender]:
     uploads = site.upload_link()
     sender = f"upload_link:{uploads.id}:somebody"
     yield Sender(name="upload link", role=Role.SENDER, prefix=f"/u/{uploads.code}", sender=sender)
-    closed = site.identity.upload_links.close(site.upload_link())
+    closed = site.identity.upload_links.close(site.operator, site.upload_link())
     prefix = f"/u/{closed.code}"
     yield Sender(name="closed upload link", is_known=False, refusal=410, prefix=prefix)
 

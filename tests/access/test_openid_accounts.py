@@ -13,11 +13,12 @@ from app.access.openid import Joining, ProviderIdentity
 from app.access.openid_accounts import OpenIdAccounts, ProviderAccountRecords
 from app.access.people import Person, roles_of
 from app.access.sessions import SessionRecords, Sessions
-from app.access.upload_links import UploadLink, UploadLinkRecords
+from app.access.upload_links import LinkTerms
 from app.core.access import FIRST_PROJECT, Role
 from app.core.errors import SignInRefused
 from app.db.tables import recovery_codes, second_factors
 from tests.access.world import World
+from tests.acting import acting
 
 ISSUER = "https://provider.example"
 OPEN_TO_EXAMPLE = Joining(domains=frozenset({"example.org"}), groups=frozenset({"films"}))
@@ -167,20 +168,11 @@ def test_who_comes_from_the_provider_takes_the_account_of_a_stranger_over(
     """A manager may have made one with the address, and still know the password."""
     project, sessions = world.project("Wedding"), SessionRecords(world.database)
     sessions_of = Sessions(sessions, clock=world.clock, new_id=world.new_id)
-    links = UploadLinkRecords(world.database)
     eve = world.person("ann@example.org", password_hash="known to Eve", is_proven=is_proven)
     world.join(eve, Role.MANAGER, project)
     sessions_of.begin(eve, "password", address="", agent="")
-    link = UploadLink(
-        id=world.new_id(),
-        project_id=project,
-        code="code",
-        name="",
-        message="",
-        created_by=f"person:{eve.id}",
-        created_at=world.clock(),
-    )
-    links.add(link)
+    by_eve = acting(world.context, project, by=f"person:{eve.id}")
+    link = world.upload_links.make(by_eve, LinkTerms())
     with world.database.write() as connection:
         code = {"person_id": eve.id, "secret": "A", "last_step": 0, "created_at": world.clock()}
         connection.execute(insert(second_factors).values(code))
@@ -192,7 +184,7 @@ def test_who_comes_from_the_provider_takes_the_account_of_a_stranger_over(
     assert found.is_proven
     assert (found.password_hash is not None) is is_proven
     assert (sessions_of.of_person(eve.id) != []) is is_proven
-    assert (links.get(link.id).closed_at is None) is is_proven
+    assert (world.upload_links.get(project, link.id).closed_at is None) is is_proven
     with world.database.read() as connection:
         for table in (second_factors, recovery_codes):
             assert len(connection.execute(select(table)).all()) == is_proven

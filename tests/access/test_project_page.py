@@ -13,6 +13,7 @@ from app.access import audit
 from app.access.audit import AuditAction, AuditFilter
 from app.access.keys import is_key
 from app.core.access import EVERYTHING, LOCAL, Role
+from tests.acting import acting
 from tests.site import Site
 
 HTML = {"Accept": "text/html"}
@@ -119,7 +120,9 @@ def test_every_page_of_a_project_stays_in_it(site: Site) -> None:
     made = client.post(f"/links/upload?project={there}", data={"name": "Send"}, headers=HTML)
     assert made.location.endswith(f"?project={there}")
     links = site.identity.upload_links
-    assert (len(links.of_project(there)), len(links.of_project(here))) == (1, 0)
+    assert [
+        len(links.of_project(acting(site.services.context, each))) for each in (there, here)
+    ] == [1, 0]
     left = post(client, f"/members/{ann.id}?project={there}", role="none")
     assert left.status_code == 409
 

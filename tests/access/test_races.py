@@ -22,7 +22,7 @@ from app.access.people import Person, give_to_owner
 from app.access.projects import Project, Projects
 from app.access.second_factor import RECOVERY_CODES, SecondFactors
 from app.access.sessions import Session, SessionRecords
-from app.access.upload_links import UploadLink, UploadLinkRecords, keep_name
+from app.access.upload_links import LinkTerms, UploadLink, keep_name
 from app.access.webhook_delivery import LEASE, ClaimedDelivery
 from app.access.webhooks import MAX_WEBHOOKS, SUBSCRIBABLE, Webhook
 from app.core.access import FIRST_PROJECT, Role
@@ -82,19 +82,6 @@ def new_session(world: World, person: Person) -> Session:
         expires_at=now + timedelta(days=1),
         address="",
         agent="",
-    )
-
-
-def new_link(world: World, project: str, maker: str = "") -> UploadLink:
-    number = world.new_id()
-    return UploadLink(
-        id=number,
-        project_id=project,
-        code=number,
-        name="",
-        message="",
-        created_by=maker,
-        created_at=world.clock(),
     )
 
 
@@ -311,8 +298,7 @@ def test_a_person_has_no_more_passkeys_than_they_may(world: World) -> None:
 
 
 def test_a_visitor_who_says_two_names_at_once_has_one(world: World) -> None:
-    link = new_link(world, FIRST_PROJECT)
-    UploadLinkRecords(world.database).add(link)
+    link = world.upload_links.make(acting(world.context, FIRST_PROJECT), LinkTerms())
 
     def name(name: str) -> None:
         with world.database.write() as connection:
@@ -342,7 +328,7 @@ def test_one_administrator_and_one_manager_remain(world: World) -> None:
 @pytest.mark.parametrize("end", ["block", "remove", "revoke", "delete project"])
 def test_nothing_made_with_a_key_outlives_what_lets_it(world: World, end: str) -> None:
     keys, projects = ApiKeys(world.context), Projects(world.context)
-    links, invitations = UploadLinkRecords(world.database), InvitationRecords(world.database)
+    links, invitations = world.upload_links, InvitationRecords(world.database)
     world.person("root@example.org", is_admin=True)
     for number in range(ROUNDS):
         project, ann = world.project("News"), world.person(f"{number}@example.org")
@@ -361,14 +347,13 @@ def test_nothing_made_with_a_key_outlives_what_lets_it(world: World, end: str) -
             "revoke": partial(keys.revoke, in_project(), key.id),
             "delete project": partial(projects.remove, world.operator, project),
         }
-        link = new_link(world, project, maker)
         outcomes = at_once(
             ends[end],
             partial(keys.make, in_project(by=maker), name="k", role=Role.VIEWER),
-            partial(links.add, link),
+            partial(links.make, in_project(by=maker), LinkTerms()),
             partial(invitations.accept, invited, eve.id, now),
         )
         assert not isinstance(outcomes[0], Exception)
-        assert kinds(outcomes[1:]) <= {type(None), tuple, NotAllowed, LinkClosed}
+        assert kinds(outcomes[1:]) <= {type(None), tuple, UploadLink, NotAllowed, LinkClosed}
         assert not any(each.works(now) for each in keys.of_project(in_project()))
-        assert all(each.closed_at is not None for each in links.of_project(project))
+        assert all(each.closed_at is not None for each in links.of_project(in_project()))

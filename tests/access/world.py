@@ -12,8 +12,11 @@ from pathlib import Path
 from argon2 import PasswordHasher
 from sqlalchemy import insert
 
+from app.access.attempts import AttemptRecords, LinkPasswords, PasswordChecks
+from app.access.passwords import Passwords
 from app.access.people import PeopleRecords, Person
 from app.access.projects import Projects
+from app.access.upload_links import UploadLinks
 from app.core.access import FIRST_PROJECT, LOCAL, Role
 from app.db.context import Context, RequestContext
 from app.db.engine import Database
@@ -71,6 +74,18 @@ class World:
     def people(self) -> PeopleRecords:
         """The records of people."""
         return PeopleRecords(self.database)
+
+    @property
+    def upload_links(self) -> UploadLinks:
+        """What members do with them; nothing is remembered of links, and no upload is cancelled."""
+        passwords = Passwords(CHEAP)
+        checks = PasswordChecks(passwords, AttemptRecords(self.database), clock=self.clock)
+        return UploadLinks(
+            self.context,
+            LinkPasswords(passwords, checks),
+            forget=lambda: None,
+            cancel_uploads=lambda _sender: None,
+        )
 
     def person(self, email: str = "ann@example.org", **values: object) -> Person:
         """A new person, stored."""

@@ -9,7 +9,8 @@ from playwright.sync_api import BrowserContext, Page, Route, expect
 
 from app.access.upload_links import LinkTerms
 from app.core.access import FIRST_PROJECT, LOCAL, Role
-from tests.access.accounts import identity_of, services_of
+from tests.access.accounts import services_of
+from tests.acting import acting
 from tests.browser.complaints import Complaints
 from tests.live_server import NO_FFMPEG, Server, running_server
 
@@ -86,10 +87,11 @@ def test_a_guest_waits_for_a_turn_too(
     house: Server, new_context: NewContext, complaints: Complaints
 ) -> None:
     complaints.allow_failed_requests()
-    with identity_of(house) as identity:
+    with services_of(house) as services:
+        identity, ctx = services.identity, acting(services.context, FIRST_PROJECT)
         stored = identity.passwords.hash("open sesame")
         terms = LinkTerms(name="Wedding", password_hash=stored)
-        link = identity.upload_links.make(FIRST_PROJECT, terms, created_by="")
+        link = identity.upload_links.make(ctx, terms)
     page = new_context().new_page()
     page.goto(f"{house.url}/u/{link.code}")
     expect(page.get_by_role("heading", name="Send files")).to_be_visible()

@@ -17,6 +17,7 @@ from app.http.services import Services
 from app.run.build import build_services
 from app.settings import Settings
 from app.uploads.service import NewUpload
+from tests.acting import acting
 from tests.postgresql import ON_BOTH_DATABASES
 
 pytestmark = ON_BOTH_DATABASES
@@ -64,7 +65,7 @@ def test_64_clients_get_no_more_than_there_is(
     processes: list[Services], terms: LinkTerms, room: int
 ) -> None:
     links, uploads = processes[0].identity.upload_links, processes[0].uploads
-    link = links.make(FIRST_PROJECT, terms, created_by="")
+    link = links.make(acting(processes[0].context, FIRST_PROJECT), terms)
     created = outcomes(processes, link.id)
     assert len(created) == room
     counted = links.get(FIRST_PROJECT, link.id)

@@ -13,7 +13,6 @@ from flask.testing import FlaskClient
 from app.access.attempts import AttemptRecords, LinkPasswords, PasswordChecks
 from app.access.link_visitors import VISITOR_COOKIE, VISITOR_TIME, LinkCredentials, LinkVisitors
 from app.access.passwords import Passwords
-from app.access.upload_links import UploadLinkRecords
 from app.core.access import Caller
 from app.core.errors import TooManyRequests
 from app.db.minute_counts import MinuteCounts
@@ -51,11 +50,10 @@ def visitors(app: Flask, clock: Clock, tmp_path: Path) -> LinkVisitors:
     passwords = Passwords(CHEAP, slow_seconds=0)
     attempts = AttemptRecords(services.database)
     return LinkVisitors(
-        UploadLinkRecords(services.database),
+        replace(services.context, clock=clock),
         services.identity.signing,
         LinkPasswords(passwords, PasswordChecks(passwords, attempts, clock=clock)),
         MinuteCounts(tmp_path / "counts", clock.seconds),
-        clock=clock,
         new_per_minute=PER_MINUTE,
     )
 

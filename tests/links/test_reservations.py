@@ -30,6 +30,7 @@ from app.settings import Settings
 from app.storage.local import folder as local_folder
 from app.uploads.service import NewUpload
 from tests.access.accounts import bearer, make_key, services_of
+from tests.acting import acting
 from tests.live_server import NO_FFMPEG, Server, running_server
 from tests.uploads.test_cost import Zeros
 from tests.waiting import wait_until
@@ -48,7 +49,7 @@ class Place:
 
     def link(self, **terms: Any) -> UploadLink:
         links = self.services.identity.upload_links
-        return links.make(FIRST_PROJECT, LinkTerms(**terms), created_by="")
+        return links.make(acting(self.services.context, FIRST_PROJECT), LinkTerms(**terms))
 
     def counted(self, link: UploadLink) -> tuple[int, int]:
         """The files and bytes that the link has taken."""
@@ -216,7 +217,7 @@ def test_closing_a_link_frees_at_once_what_its_uploads_hold(place: Place) -> Non
     upload, part = place.begun(link), place.begin(stranger(link), 1000, UploadKind.PARTIAL)
     place.send(part, 1000)
     done = place.send(place.begin(stranger(link), 10), 10)
-    place.services.identity.upload_links.close(link)
+    place.services.identity.upload_links.close(place.services.context.acting(LOCAL), link)
     assert place.used() == 10
     assert place.counted(link) == (1, 10)
     assert not list(place.services.settings.staging_dir.glob(upload.id))
@@ -236,7 +237,7 @@ def test_closing_a_link_leaves_the_parts_of_a_file_that_is_being_put_together(
     concatenate = services.uploads._store.library.concatenate
 
     def close_first(key: str, sources: Sequence[tuple[str, int]]) -> None:
-        services.identity.upload_links.close(link)
+        services.identity.upload_links.close(services.context.acting(LOCAL), link)
         concatenate(key, sources)
 
     monkeypatch.setattr(services.uploads._store.library, "concatenate", close_first)
@@ -252,7 +253,7 @@ def test_nothing_begins_through_a_link_that_was_closed_meanwhile(place: Place) -
     """The link was read before it was closed: the count itself refuses."""
     link = place.link()
     upload = place.begun(link)
-    place.services.identity.upload_links.close(link)
+    place.services.identity.upload_links.close(place.services.context.acting(LOCAL), link)
     with pytest.raises(UploadError):
         place.begin(stranger(link), 10)
     with pytest.raises(UploadGone):

@@ -11,8 +11,8 @@ from flask import Flask
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
-from app.access.upload_links import PARTS_PER_FILE
-from app.core.access import FIRST_PROJECT
+from app.access.upload_links import PARTS_PER_FILE, terms_of
+from app.core.access import FIRST_PROJECT, LOCAL
 from app.http.context import current_services
 from tests.links.link_requests import HTML, TUS, MakeLink, code, counted, create, send, sent, told
 
@@ -39,12 +39,13 @@ def test_a_link_is_made_listed_changed_and_closed(member: FlaskClient, make_link
 
 def test_of_two_changes_at_the_same_time_both_count(app: Flask, make_link: MakeLink) -> None:
     with app.app_context():
-        links = current_services().identity.upload_links
+        services = current_services()
+    links, ctx = services.identity.upload_links, services.context.acting(LOCAL)
     link = links.get(FIRST_PROJECT, make_link(name="Wedding")["id"])
-    links.change(link, replace(links.terms(link), message="Thanks!", extensions=("mov",)))
-    changed = links.change(link, replace(links.terms(link), max_files=3))
+    links.change(ctx, link, replace(terms_of(link), message="Thanks!", extensions=("mov",)))
+    changed = links.change(ctx, link, replace(terms_of(link), max_files=3))
     assert (changed.message, changed.extensions, changed.max_files) == ("Thanks!", ("mov",), 3)
-    assert links.change(changed, links.terms(changed)) == changed
+    assert links.change(ctx, changed, terms_of(changed)) == changed
 
 
 @pytest.mark.parametrize(

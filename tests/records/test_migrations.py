@@ -13,19 +13,21 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import inspect, text
+from sqlalchemy import insert, inspect, text
 
-from app.access.upload_links import LinkLimits, UploadLink, UploadLinkRecords
+from app.access.upload_links import LinkLimits
 from app.core.access import FIRST_PROJECT
 from app.core.errors import StorageFailed
 from app.core.jobs import Lane
 from app.core.lifecycle import UploadState
 from app.core.ranges import ByteRange, RangeSet
 from app.core.upload import Upload, UploadKind, UploadPart
+from app.db.context import Context
 from app.db.engine import MIGRATIONS, Database, SchemaState, newest_revision
 from app.db.jobs import JobRecords
-from app.db.tables import projects
+from app.db.tables import projects, upload_links
 from app.records.uploads import UploadRecords
+from app.settings import Settings
 from app.uploads.quotas import ProjectQuotas
 from app.video.serve.rows import MediaRecords
 from tests.records.making import NOW, new_upload
@@ -165,20 +167,16 @@ def test_an_update_finds_the_films_there_are_and_going_back_keeps_them(database:
 
 
 def test_uploads_through_links_hold_their_length_before_reservations(database: Database) -> None:
-    links, quotas = UploadLinkRecords(database), ProjectQuotas(database)
-    limits = LinkLimits(links, lambda: NOW)
-    records = UploadRecords(database, observers=[quotas.observe, limits.observe])
-    links.add(
-        UploadLink(
-            id="l" * 32,
-            project_id=FIRST_PROJECT,
-            code="code",
-            name="",
-            message="",
-            created_by="",
-            created_at=NOW,
-        )
+    ctx = Context(
+        database=database, clock=lambda: NOW, new_id=lambda: "l" * 32, settings=Settings()
     )
+    limits, quotas = LinkLimits(ctx), ProjectQuotas(database)
+    records = UploadRecords(database, observers=[quotas.observe, limits.observe])
+    link = {"name": "", "message": "", "created_by": "", "created_at": NOW, "extensions": ""}
+    with database.write() as connection:
+        connection.execute(
+            insert(upload_links).values(id="l" * 32, project_id=FIRST_PROJECT, code="code", **link)
+        )
 
     def through_link(*, length: int | None = 1000, **values: Any) -> Upload:
         sender = f"upload_link:{'l' * 32}:visitor"
