@@ -164,7 +164,7 @@ class Site:
     def share_link(self) -> ShareLink:
         """A link to a new video of the first project."""
         terms = ShareTerms(can_download=True)
-        return self.identity.share_links.make([self.video()], terms, created_by="")
+        return self.identity.share_links.make(self.operator, [self.video()], terms)
 
     def upload_link(self, project: str = FIRST_PROJECT) -> UploadLink:
         """A new link for uploads."""

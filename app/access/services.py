@@ -24,7 +24,7 @@ from app.access.projects import Projects
 from app.access.second_factor import SecondFactors
 from app.access.senders import SenderRecords
 from app.access.sessions import SessionRecords, SessionRules, Sessions
-from app.access.share_links import ShareLinkRecords, ShareLinks
+from app.access.share_links import ShareLinks
 from app.access.sign_in import SignIn
 from app.access.signing import Signing, SingleUse, SpentTokens
 from app.access.upload_links import UploadLinks
@@ -175,11 +175,9 @@ class IdentityServices:
 def _links(
     wiring: _Wiring, link_passwords: LinkPasswords, *, signing: Signing, counts: MinuteCounts
 ) -> tuple[ShareLinks, LinkVisitors, UploadLinks]:
-    database, clock, new_id = wiring.database, wiring.clock, wiring.new_id
-    shared = ShareLinkRecords(database)
     visitors = LinkVisitors(wiring.context, signing, link_passwords, counts)
     return (
-        ShareLinks(shared, signing, link_passwords, clock=clock, new_id=new_id),
+        ShareLinks(wiring.context, signing, link_passwords),
         visitors,
         UploadLinks(
             wiring.context,

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import secrets
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, insert, or_, select, update
 
+from app.access import audit
 from app.access.attempts import LinkPasswords
+from app.access.audit import AuditAction
 from app.access.creators import require_role
 from app.access.keys import digest_of
 from app.access.recent import Recent
@@ -25,12 +27,10 @@ from app.access.signing import Signing, Tickets
 from app.core.access import Caller, CallerKind, Role
 from app.core.errors import InvalidRequest, LinkClosed, LinkNotFound
 from app.core.upload import Upload, UploadId
-from app.db.engine import Database
+from app.db.context import Context, RequestContext
 from app.db.tables import share_links, shared_videos
 
 # ---- rows ----------------------------------------------------------------------------------------
-
-# The records of share links.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,96 +63,6 @@ class ShareLink:
     def works(self, now: datetime) -> bool:
         """Whether it was neither revoked nor has expired."""
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
-
-
-class ShareLinkRecords:
-    """Every call is one transaction."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def add(self, link: ShareLink) -> None:
-        """Store a new link; raises `NotAllowed` if its maker has no role in the project now."""
-        values = {column.name: getattr(link, column.name) for column in share_links.columns}
-        videos = [
-            {"link_id": link.id, "upload_id": video, "position": position}
-            for position, video in enumerate(link.videos)
-        ]
-        with self._database.write() as connection:
-            require_role(connection, link.created_by, link.project_id)
-            connection.execute(insert(share_links).values(values))
-            connection.execute(insert(shared_videos), videos)
-
-    def get(self, link_id: str) -> ShareLink | None:
-        """The link with that id, whether or not it still works."""
-        return self._first(share_links.c.id == link_id)
-
-    def find(self, code: str) -> ShareLink | None:
-        """The link with that code, whether or not it still works."""
-        return self._first(share_links.c.code == code)
-
-    def of_project(self, project_id: str) -> list[ShareLink]:
-        """The links of a project that were not revoked, the newest first."""
-        links = share_links.c
-        return self._all((links.project_id == project_id) & links.revoked_at.is_(None))
-
-    def change(self, project_id: str, link_id: str, **values: Any) -> ShareLink | None:
-        """The link as it is after the change of these columns alone; None if it was revoked."""
-        if values:
-            links = share_links.c
-            change = update(share_links).where(
-                links.id == link_id, links.project_id == project_id, links.revoked_at.is_(None)
-            )
-            with self._database.write() as connection:
-                connection.execute(change.values(values))
-        return self.in_project(project_id, link_id)
-
-    def in_project(self, project_id: str, link_id: str) -> ShareLink | None:
-        """The link with that id if it is of the project and was not revoked."""
-        links = share_links.c
-        is_same = (links.id == link_id) & (links.project_id == project_id)
-        return self._first(is_same & links.revoked_at.is_(None))
-
-    def revoke(self, project_id: str, link_id: str, now: datetime) -> bool:
-        """Note that a link works no longer; whether the project has such a link that did."""
-        change = update(share_links).where(
-            share_links.c.id == link_id,
-            share_links.c.project_id == project_id,
-            share_links.c.revoked_at.is_(None),
-        )
-        with self._database.write() as connection:
-            return connection.execute(change.values(revoked_at=now)).rowcount == 1
-
-    def count_view(self, link_id: str, now: datetime) -> bool:
-        """Count one more view of a link that works, unless it has had all of its views."""
-        links = share_links.c
-        change = update(share_links).where(
-            links.id == link_id,
-            links.revoked_at.is_(None),
-            or_(links.expires_at.is_(None), links.expires_at > now),
-            or_(links.max_views.is_(None), links.views < links.max_views),
-        )
-        with self._database.write() as connection:
-            return connection.execute(change.values(views=links.views + 1)).rowcount == 1
-
-    def _first(self, condition: ColumnElement[bool]) -> ShareLink | None:
-        return next(iter(self._all(condition)), None)
-
-    def _all(self, condition: ColumnElement[bool]) -> list[ShareLink]:
-        links, shared = share_links.c, shared_videos.c
-        query = select(share_links).where(condition).order_by(links.created_at.desc(), links.id)
-        listed = (
-            select(shared.link_id, shared.upload_id)
-            .join(share_links)
-            .where(condition)
-            .order_by(shared.link_id, shared.position)
-        )
-        with self._database.read() as connection:
-            rows = connection.execute(query).all()
-            videos: dict[str, list[UploadId]] = defaultdict(list)
-            for shares in connection.execute(listed):
-                videos[shares.link_id].append(UploadId(shares.upload_id))
-        return [ShareLink(**row._mapping, videos=tuple(videos[row.id])) for row in rows]
 
 
 # ---- use cases -----------------------------------------------------------------------------------
@@ -201,72 +111,66 @@ class _Known(NamedTuple):
 class ShareLinks:
     """What members do with share links, and whom a ticket stands for."""
 
-    def __init__(
-        self,
-        records: ShareLinkRecords,
-        signing: Signing,
-        passwords: LinkPasswords,
-        *,
-        clock: Callable[[], datetime],
-        new_id: Callable[[], str],
-    ) -> None:
-        self._records = records
+    def __init__(self, ctx: Context, signing: Signing, passwords: LinkPasswords) -> None:
+        self._ctx = ctx
         self._passwords = passwords
-        self._clock = clock
-        self._new_id = new_id
-        self._visits = Tickets(signing, "visit of a share link", clock=clock)
-        self._tickets = Tickets(signing, "ticket of a share link", clock=clock)
+        self._visits = Tickets(signing, "visit of a share link", clock=ctx.clock)
+        self._tickets = Tickets(signing, "ticket of a share link", clock=ctx.clock)
         self._recent = Recent(self._look_up)
 
-    def make(self, videos: Sequence[Upload], terms: ShareTerms, *, created_by: str) -> ShareLink:
-        """A new link to `videos`, which are of one project; raises `InvalidRequest`."""
-        now = self._clock()
+    def make(self, ctx: RequestContext, videos: Sequence[Upload], terms: ShareTerms) -> ShareLink:
+        """A new link to `videos`, which are of one project; raises `InvalidRequest`.
+
+        Raises `NotAllowed` if its maker has no role in the project any more.
+        """
+        now = ctx.clock()
         self._check_videos(videos)
         self._check(terms, now)
         link = ShareLink(
-            id=self._new_id(),
+            id=ctx.new_id(),
             project_id=videos[0].owner,
             code=secrets.token_urlsafe(CODE_BYTES),
             name=terms.name,
             videos=tuple(dict.fromkeys(video.id for video in videos)),
             can_download=terms.can_download,
-            created_by=created_by,
+            created_by=ctx.caller.sender,
             created_at=now,
             password_hash=self._passwords.hash(terms.password or ""),
             max_views=terms.max_views,
             expires_at=terms.expires_at,
         )
-        self._records.add(link)
+        values = {column.name: getattr(link, column.name) for column in share_links.columns}
+        shown = [
+            {"link_id": link.id, "upload_id": video, "position": position}
+            for position, video in enumerate(link.videos)
+        ]
+        with ctx.database.write() as connection:
+            require_role(connection, link.created_by, link.project_id)
+            connection.execute(insert(share_links).values(values))
+            connection.execute(insert(shared_videos), shown)
+        _audit(ctx, AuditAction.LINK_MADE, link)
         return link
 
     def of_project(self, project_id: str) -> list[ShareLink]:
         """The links of a project that were not revoked, the newest first."""
-        return self._records.of_project(project_id)
+        links = share_links.c
+        return self._all((links.project_id == project_id) & links.revoked_at.is_(None))
 
     def get(self, project_id: str, link_id: str) -> ShareLink:
         """A link of the project that was not revoked; raises `LinkNotFound`."""
-        link = self._records.in_project(project_id, link_id)
-        if link is None:
+        found = self._all(_is_in_force(project_id, link_id))
+        if not found:
             raise LinkNotFound("The project has no such share link.")
-        return link
+        return found[0]
 
-    def terms(self, link: ShareLink) -> ShareTerms:
-        """What the link allows now."""
-        return ShareTerms(
-            name=link.name,
-            can_download=link.can_download,
-            max_views=link.max_views,
-            expires_at=link.expires_at,
-        )
-
-    def change(self, link: ShareLink, terms: ShareTerms) -> ShareLink:
+    def change(self, ctx: RequestContext, link: ShareLink, terms: ShareTerms) -> ShareLink:
         """The link with other terms; its address, its videos and its views stay.
 
-        Only what differs from `link` is written: somebody else may have changed the rest meanwhile.
-        Raises `InvalidRequest`, and `LinkNotFound` if it was revoked meanwhile.
+        Only what differs from `link` is written, as another member may have changed the rest.
+        Raises `InvalidRequest`, and `LinkNotFound` if it was revoked.
         """
         is_kept = terms.expires_at == link.expires_at
-        self._check(terms, None if is_kept else self._clock())
+        self._check(terms, None if is_kept else ctx.clock())
         wanted: dict[str, Any] = {
             "name": terms.name,
             "can_download": terms.can_download,
@@ -276,25 +180,33 @@ class ShareLinks:
         if terms.password is not None:
             wanted["password_hash"] = self._passwords.hash(terms.password)
         other = {name: value for name, value in wanted.items() if value != getattr(link, name)}
-        changed = self._records.change(link.project_id, link.id, **other)
+        if other:
+            change = update(share_links).where(_is_in_force(link.project_id, link.id))
+            with ctx.database.write() as connection:
+                connection.execute(change.values(other))
         self._recent.forget()
-        if changed is None:
-            raise LinkNotFound("The project has no such share link.")
+        changed = self.get(link.project_id, link.id)
+        _audit(ctx, AuditAction.LINK_CHANGED, changed)
         return changed
 
-    def revoke(self, project_id: str, link_id: str) -> None:
+    def revoke(self, ctx: RequestContext, project_id: str, link_id: str) -> None:
         """End a link at once; raises `LinkNotFound` unless the project has it."""
-        was_revoked = self._records.revoke(project_id, link_id, self._clock())
+        link = self.get(project_id, link_id)
+        change = update(share_links).where(_is_in_force(project_id, link_id))
+        with ctx.database.write() as connection:
+            was_revoked = connection.execute(change.values(revoked_at=ctx.clock())).rowcount == 1
         self._recent.forget()
         if not was_revoked:
             raise LinkNotFound("The project has no such share link.")
+        _audit(ctx, AuditAction.LINK_CLOSED, link)
 
     def opened(self, code: str) -> ShareLink:
         """The link with that code; raises `LinkNotFound` or `LinkClosed`."""
-        link = self._records.find(code)
-        if link is None:
+        found = self._all(share_links.c.code == code)
+        if not found:
             raise LinkNotFound("There is no such link. Is the address complete?")
-        if not link.works(self._clock()):
+        (link,) = found
+        if not link.works(self._ctx.clock()):
             raise LinkClosed(_why_closed(link))
         return link
 
@@ -305,9 +217,9 @@ class ShareLinks:
         """
         if link.password_hash is not None:
             self._passwords.check(link.id, link.password_hash, password, address=address)
-        now = self._clock()
-        if not self._records.count_view(link.id, now):
-            raise LinkClosed(_why_closed(self._records.get(link.id) or link))
+        now = self._ctx.clock()
+        if not self._count_view(link.id, now):
+            raise LinkClosed(_why_closed(self._get(link.id) or link))
         return self._visits.make(_visit_to(link), now + VISIT_TIME)
 
     def is_visited(self, link: ShareLink, kept: str) -> bool:
@@ -324,7 +236,7 @@ class ShareLinks:
         """
         good_for = max(at_least, 2 * film_seconds)
         step = good_for / 2
-        periods = self._clock().timestamp() // step + 1
+        periods = self._ctx.clock().timestamp() // step + 1
         expires_at = datetime.fromtimestamp(periods * step + good_for, UTC)
         return self._tickets.make(link.id, min(expires_at, link.expires_at or expires_at))
 
@@ -335,13 +247,46 @@ class ShareLinks:
     def guest_by(self, link_id: str | None) -> Caller:
         """Who was let in by a link, also after the ticket has ended; raises `LinkNotFound`."""
         known = None if link_id is None else self._recent.get(link_id)
-        if known is None or not known.link.works(self._clock()):
+        if known is None or not known.link.works(self._ctx.clock()):
             raise LinkNotFound("The link does not exist, or works no longer.")
         return known.caller
 
     def _look_up(self, link_id: str) -> _Known | None:
-        link = self._records.get(link_id)
+        link = self._get(link_id)
         return None if link is None else _Known(link, guest_of(link))
+
+    def _count_view(self, link_id: str, now: datetime) -> bool:
+        """Count one more view of a link that works, unless it has had all of its views."""
+        links = share_links.c
+        change = update(share_links).where(
+            links.id == link_id,
+            links.revoked_at.is_(None),
+            or_(links.expires_at.is_(None), links.expires_at > now),
+            or_(links.max_views.is_(None), links.views < links.max_views),
+        )
+        with self._ctx.database.write() as connection:
+            return connection.execute(change.values(views=links.views + 1)).rowcount == 1
+
+    def _get(self, link_id: str) -> ShareLink | None:
+        """The link with that id, whether or not it still works."""
+        return next(iter(self._all(share_links.c.id == link_id)), None)
+
+    def _all(self, condition: ColumnElement[bool]) -> list[ShareLink]:
+        """Those that meet the condition, the newest first."""
+        links, shared = share_links.c, shared_videos.c
+        query = select(share_links).where(condition).order_by(links.created_at.desc(), links.id)
+        listed = (
+            select(shared.link_id, shared.upload_id)
+            .join(share_links)
+            .where(condition)
+            .order_by(shared.link_id, shared.position)
+        )
+        with self._ctx.database.read() as connection:
+            rows = connection.execute(query).all()
+            videos: dict[str, list[UploadId]] = defaultdict(list)
+            for shares in connection.execute(listed):
+                videos[shares.link_id].append(UploadId(shares.upload_id))
+        return [ShareLink(**row._mapping, videos=tuple(videos[row.id])) for row in rows]
 
     def _check_videos(self, videos: Sequence[Upload]) -> None:
         if not 0 < len(videos) <= MAX_VIDEOS:
@@ -385,3 +330,23 @@ def _why_closed(link: ShareLink) -> str:
     if link.revoked_at is not None:
         return "Whoever shared this has closed the link."
     return "It has been opened as often as it may be." if link.is_used_up else "It has expired."
+
+
+def terms_of(link: ShareLink) -> ShareTerms:
+    """What the link allows now; its password stays."""
+    return ShareTerms(
+        name=link.name,
+        can_download=link.can_download,
+        max_views=link.max_views,
+        expires_at=link.expires_at,
+    )
+
+
+def _is_in_force(project_id: str, link_id: str) -> ColumnElement[bool]:
+    links = share_links.c
+    return (links.id == link_id) & (links.project_id == project_id) & links.revoked_at.is_(None)
+
+
+def _audit(ctx: RequestContext, action: AuditAction, link: ShareLink) -> None:
+    subject = f"share_link:{link.id}"
+    audit.note(ctx, action, subject, project=link.project_id, details={"name": link.name})

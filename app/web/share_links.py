@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,18 +21,17 @@ from flask import (
 )
 from werkzeug import Response as BaseResponse
 
-from app.access.audit import AuditAction
-from app.access.share_links import ShareLink, ShareLinks, ShareTerms
+from app.access.share_links import ShareLink, ShareLinks, ShareTerms, terms_of
 from app.core.access import Action
 from app.core.errors import InvalidField, InvalidRequest, UploadError
+from app.core.moments import instant, optional_instant, parse_expiry
 from app.core.numbers import parse_digits
 from app.core.upload import Upload, parse_upload_id
 from app.http.access import requires
-from app.http.audited import audited
 from app.http.bodies import form_fields, json_object, member
 from app.http.context import ViewContext
 from app.http.origins import require_own_page
-from app.http.share_links import share_document, share_terms_in, share_url
+from app.http.proxy import absolute_url
 
 # ---- JSON ----------------------------------------------------------------------------------------
 
@@ -40,13 +40,21 @@ from app.http.share_links import share_document, share_terms_in, share_url
 
 api = Blueprint("api_share_links", __name__, url_prefix="/api/share-links")
 
+_MEMBERS: Mapping[str, tuple[type, Any]] = {
+    "name": (str, ""),
+    "can_download": (bool, False),
+    "password": (str, ""),
+    "max_views": (int, None),
+}
+"""The type of each, and what null says."""
+
 
 @api.get("")
 @requires(Action.SHARE)
 def index(ctx: ViewContext) -> Response:
     """The project's links that were not revoked, the newest first."""
-    links = ctx.services.identity.share_links.of_project(ctx.caller.project)
-    return jsonify({"links": [share_document(link) for link in links]})
+    links = _links(ctx).of_project(ctx.caller.project)
+    return jsonify({"links": [link_document(link) for link in links]})
 
 
 @api.post("")
@@ -55,32 +63,24 @@ def create(ctx: ViewContext) -> tuple[Response, int]:
     """A new link to the videos that the body names."""
     body = json_object(ctx)
     videos = _videos(ctx, member(body, "videos", kind=list))
-    terms = share_terms_in(body, ShareTerms())
-    links = ctx.services.identity.share_links
-    link = links.make(videos, terms, created_by=ctx.caller.sender)
-    audited(
-        ctx, AuditAction.LINK_MADE, f"share_link:{link.id}", project=link.project_id, name=link.name
-    )
-    return jsonify(share_document(link)), 201
+    link = _links(ctx).make(ctx, videos, terms_in(body, ShareTerms()))
+    return jsonify(link_document(link)), 201
 
 
 @api.patch("/<link_id>")
 @requires(Action.SHARE)
 def change(ctx: ViewContext, link_id: str) -> Response:
     """Change what is named of its terms; its address, its videos and its views stay."""
-    links = ctx.services.identity.share_links
-    link = links.get(ctx.caller.project, link_id)
-    changed = links.change(link, share_terms_in(json_object(ctx), links.terms(link)))
-    audited(ctx, AuditAction.LINK_CHANGED, f"share_link:{link_id}", name=changed.name)
-    return jsonify(share_document(changed))
+    link = _link(ctx, link_id)
+    changed = _links(ctx).change(ctx, link, terms_in(json_object(ctx), terms_of(link)))
+    return jsonify(link_document(changed))
 
 
 @api.delete("/<link_id>")
 @requires(Action.SHARE)
 def revoke(ctx: ViewContext, link_id: str) -> tuple[str, int]:
     """End a link at once."""
-    ctx.services.identity.share_links.revoke(ctx.caller.project, link_id)
-    audited(ctx, AuditAction.LINK_CLOSED, f"share_link:{link_id}")
+    _links(ctx).revoke(ctx, ctx.caller.project, link_id)
     return "", 204
 
 
@@ -89,6 +89,42 @@ def _videos(ctx: ViewContext, ids: list[Any]) -> list[Upload]:
     if not all(isinstance(each, str) for each in ids):
         raise InvalidRequest("The member videos must hold ids.")
     return [library.get(scope, parse_upload_id(each)) for each in ids]
+
+
+def link_url(link: ShareLink) -> str:
+    """What guests open."""
+    return absolute_url("shared.show", code=link.code)
+
+
+def link_document(link: ShareLink) -> dict[str, Any]:
+    """A link for members, with what it allows and how often it was opened."""
+    return {
+        "id": link.id,
+        "url": link_url(link),
+        "name": link.name,
+        "videos": list(link.videos),
+        "can_download": link.can_download,
+        "has_password": link.password_hash is not None,
+        "views": link.views,
+        "max_views": link.max_views,
+        "created": instant(link.created_at),
+        "expires": optional_instant(link.expires_at),
+    }
+
+
+def terms_in(body: dict[str, Any], given: ShareTerms) -> ShareTerms:
+    """The terms that a client has sent; those it does not name are `given`.
+
+    Null takes a limit, a name or a password away. Raises `InvalidRequest`.
+    """
+    sent: dict[str, Any] = {
+        name: member(body, name, kind=kind, default=nothing)
+        for name, (kind, nothing) in _MEMBERS.items()
+        if name in body
+    }
+    if "expires" in body:
+        sent["expires_at"] = parse_expiry(body["expires"], datetime.now(UTC))
+    return replace(given, **sent)
 
 
 # ---- pages ---------------------------------------------------------------------------------------
@@ -123,7 +159,7 @@ def index_page(ctx: ViewContext) -> str:
     return render_template(
         "links/index.html",
         links=[
-            (link, _title(ctx, link), share_url(link))
+            (link, _title(ctx, link), link_url(link))
             for link in _links(ctx).of_project(ctx.caller.project)
         ],
         now=datetime.now(UTC),
@@ -144,13 +180,9 @@ def make(ctx: ViewContext) -> BaseResponse:
     fields = form_fields(ctx, MAX_FORM_BYTES)
     videos = _videos_page(ctx, fields.get("videos", ""))
     try:
-        terms = share_terms_in(_body(fields), ShareTerms())
-        link = _links(ctx).make(videos, terms, created_by=ctx.caller.sender)
+        link = _links(ctx).make(ctx, videos, terms_in(_body(fields), ShareTerms()))
     except InvalidRequest as error:
         return _form(videos, fields, error)
-    audited(
-        ctx, AuditAction.LINK_MADE, f"share_link:{link.id}", project=link.project_id, name=link.name
-    )
     return redirect(url_for("links.show", link_id=link.id), 303)
 
 
@@ -167,10 +199,9 @@ def change_page(ctx: ViewContext, link_id: str) -> BaseResponse:
     """Change the terms of a link."""
     link, fields = _link(ctx, link_id), form_fields(ctx)
     try:
-        changed = _links(ctx).change(link, share_terms_in(_body(fields), _links(ctx).terms(link)))
+        _links(ctx).change(ctx, link, terms_in(_body(fields), terms_of(link)))
     except InvalidRequest as error:
         return _page(ctx, link, fields, error)
-    audited(ctx, AuditAction.LINK_CHANGED, f"share_link:{link.id}", name=changed.name)
     return redirect(url_for("links.show", link_id=link.id, done="changed"), 303)
 
 
@@ -178,9 +209,7 @@ def change_page(ctx: ViewContext, link_id: str) -> BaseResponse:
 @requires(Action.SHARE)
 def revoke_page(ctx: ViewContext, link_id: str) -> BaseResponse:
     """End a link at once."""
-    link = _link(ctx, link_id)
-    _links(ctx).revoke(link.project_id, link_id)
-    audited(ctx, AuditAction.LINK_CLOSED, f"share_link:{link_id}", name=link.name)
+    _links(ctx).revoke(ctx, ctx.caller.project, link_id)
     return redirect(url_for("links.index"), 303)
 
 
@@ -188,7 +217,7 @@ def revoke_page(ctx: ViewContext, link_id: str) -> BaseResponse:
 @requires(Action.SHARE)
 def qr(ctx: ViewContext, link_id: str) -> BaseResponse:
     """The address of a link for a phone's camera."""
-    return qr_code(share_url(_link(ctx, link_id)))
+    return qr_code(link_url(_link(ctx, link_id)))
 
 
 def qr_code(url: str) -> BaseResponse:
@@ -242,7 +271,7 @@ def _page(
         "links/shared.html",
         link=link,
         title=_title(ctx, link),
-        url=share_url(link),
+        url=link_url(link),
         videos=_present(ctx, link),
         is_over=not link.works(datetime.now(UTC)),
         is_changed=request.args.get("done") == "changed",

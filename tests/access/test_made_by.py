@@ -77,7 +77,7 @@ def test_who_has_just_lost_a_role_makes_nothing_there_any_more(site: Site, with_
     video, by = site.video(project=here), partial(acting, site.services.context, by=maker)
     for make in (
         lambda: new_key(site, here, maker),
-        lambda: identity.share_links.make([video], ShareTerms(), created_by=maker),
+        lambda: identity.share_links.make(by(here), [video], ShareTerms()),
         lambda: identity.upload_links.make(by(here), LinkTerms()),
     ):
         with pytest.raises(NotAllowed):
@@ -115,7 +115,9 @@ def test_keys_of_an_administrator_work_as_long_as_they_are_one(site: Site) -> No
 def make_links(site: Site, project: str, maker: str) -> tuple[str, str]:
     """The codes of an upload link and of a share link."""
     identity, video = site.identity, site.video(project=project)
-    share = identity.share_links.make([video], ShareTerms(), created_by=maker)
+    share = identity.share_links.make(
+        acting(site.services.context, project, by=maker), [video], ShareTerms()
+    )
     upload = identity.upload_links.make(
         acting(site.services.context, project, by=maker), LinkTerms()
     )

@@ -210,7 +210,7 @@ def by_links(site: Site) -> Iterator[Sender]:
     links, link, revoked = site.identity.share_links, site.share_link(), site.share_link()
     yield Sender(name="guest", role=Role.GUEST, prefix=f"/t/{links.ticket(link, 0)}")
     prefix = f"/t/{links.ticket(revoked, 0)}"
-    links.revoke(revoked.project_id, revoked.id)
+    links.revoke(site.operator, revoked.project_id, revoked.id)
     yield Sender(name="guest of a revoked link", is_known=False, refusal=404, prefix=prefix)
     uploads = site.upload_link()
     sender = f"upload_link:{uploads.id}:somebody"

@@ -19,9 +19,9 @@ from app.access.share_links import (
     TICKET_SECONDS,
     VISIT_TIME,
     ShareLink,
-    ShareLinkRecords,
     ShareLinks,
     ShareTerms,
+    terms_of,
 )
 from app.access.signing import Signing, Tickets
 from app.core.access import FIRST_PROJECT, Action, Role, scope_of
@@ -58,11 +58,9 @@ def links_over(world: World) -> ShareLinks:
     passwords = Passwords(CHEAP, slow_seconds=0)
     attempts = AttemptRecords(world.database)
     return ShareLinks(
-        ShareLinkRecords(world.database),
+        world.context,
         Signing(SharedValues(world.database)),
         LinkPasswords(passwords, PasswordChecks(passwords, attempts, clock=world.clock)),
-        clock=world.clock,
-        new_id=world.new_id,
     )
 
 
@@ -71,7 +69,7 @@ def share(world: World, links: ShareLinks) -> Share:
     """Makes a link to a new video."""
 
     def make(**terms: Any) -> ShareLink:
-        return links.make([video(world)], ShareTerms(**terms), created_by="")
+        return links.make(world.operator, [video(world)], ShareTerms(**terms))
 
     return make
 
@@ -93,7 +91,7 @@ def assert_raises(error: type[UploadError], call: Callable[[], object]) -> str:
 
 def test_a_link_keeps_its_videos_in_their_order(world: World, links: ShareLinks) -> None:
     videos = [video(world) for _ in range(5)]
-    link = links.make([*videos, videos[0]], ShareTerms(name="Trip"), created_by="")
+    link = links.make(world.operator, [*videos, videos[0]], ShareTerms(name="Trip"))
     assert links.opened(link.code) == link
     assert link.videos == tuple(video.id for video in videos)
     assert links.of_project(FIRST_PROJECT) == [link]
@@ -115,8 +113,8 @@ def test_terms_that_cannot_be_are_refused(share: Share, terms: dict[str, Any]) -
 
 def test_a_link_is_to_videos_of_one_project(world: World, links: ShareLinks) -> None:
     videos = [video(world), video(world, owner=world.project("Others"))]
-    assert_raises(InvalidRequest, lambda: links.make(videos, ShareTerms(), created_by=""))
-    assert_raises(InvalidRequest, lambda: links.make([], ShareTerms(), created_by=""))
+    assert_raises(InvalidRequest, lambda: links.make(world.operator, videos, ShareTerms()))
+    assert_raises(InvalidRequest, lambda: links.make(world.operator, [], ShareTerms()))
 
 
 def test_a_link_says_why_it_is_closed(world: World, links: ShareLinks, share: Share) -> None:
@@ -125,14 +123,16 @@ def test_a_link_says_why_it_is_closed(world: World, links: ShareLinks, share: Sh
     world.clock.turn(minutes=1)
     assert "expired" in assert_raises(LinkClosed, lambda: links.opened(late.code))
     revoked = share()
-    links.revoke(FIRST_PROJECT, revoked.id)
+    links.revoke(world.operator, FIRST_PROJECT, revoked.id)
     assert "closed the link" in assert_raises(LinkClosed, lambda: links.opened(revoked.code))
     assert revoked not in links.of_project(FIRST_PROJECT)
 
 
 def test_only_its_own_project_revokes_a_link(world: World, links: ShareLinks, share: Share) -> None:
     link = share()
-    assert_raises(LinkNotFound, lambda: links.revoke(world.project("Others"), link.id))
+    assert_raises(
+        LinkNotFound, lambda: links.revoke(world.operator, world.project("Others"), link.id)
+    )
     assert links.opened(link.code) == link
 
 
@@ -188,13 +188,13 @@ def test_a_password_is_asked_for_and_cannot_be_tried_without_end(
 
 @pytest.mark.parametrize("before", [None, "open sesame"])
 def test_another_password_is_asked_of_earlier_visitors_too(
-    links: ShareLinks, share: Share, before: str | None
+    world: World, links: ShareLinks, share: Share, before: str | None
 ) -> None:
     link = share(password=before)
     kept = links.visit(link, before or "", address=ADDRESS)
-    renamed = links.change(link, replace(links.terms(link), name="Summer"))
+    renamed = links.change(world.operator, link, replace(terms_of(link), name="Summer"))
     assert links.is_visited(renamed, kept)
-    changed = links.change(link, replace(links.terms(link), password="close sesame"))
+    changed = links.change(world.operator, link, replace(terms_of(link), password="close sesame"))
     assert not links.is_visited(changed, kept)
     again = links.visit(changed, "close sesame", address=ADDRESS)
     assert links.is_visited(changed, again)
@@ -269,7 +269,7 @@ def test_who_was_let_in_outlasts_the_ticket_and_not_the_link(
     world.clock.turn(seconds=2 * TICKET_SECONDS)
     assert_raises(LinkNotFound, lambda: links.guest(ticket))
     assert links.guest_by(guest.id) == guest
-    links.revoke(FIRST_PROJECT, link.id)
+    links.revoke(world.operator, FIRST_PROJECT, link.id)
     assert_raises(LinkNotFound, lambda: links.guest_by(guest.id))
 
 
@@ -296,7 +296,7 @@ def test_the_ticket_of_a_revoked_link_is_worth_nothing(
     link = share()
     ticket = links.ticket(link, 0)
     assert links.guest(ticket).id == link.id
-    links_over(world).revoke(FIRST_PROJECT, link.id)  # By another process.
+    links_over(world).revoke(world.operator, FIRST_PROJECT, link.id)  # By another process.
     assert RECENT_SECONDS < 5
     fresh = links_over(world)
     assert_raises(LinkNotFound, lambda: fresh.guest(ticket))

@@ -15,7 +15,7 @@ from werkzeug.serving import make_server
 
 from app.access.attempts import LinkPasswords
 from app.access.callers import Callers
-from app.access.share_links import TICKET_SECONDS, ShareLinkRecords, ShareLinks
+from app.access.share_links import TICKET_SECONDS, ShareLinks
 from app.http.services import Services
 from app.run.build import build_services
 from app.run.factory import create_app
@@ -53,14 +53,9 @@ class Clock:
 
 def with_clock(services: Services, clock: Clock) -> Services:
     """The services with share links that know the time from this clock."""
-    identity, database = services.identity, services.database
-    share_links = ShareLinks(
-        ShareLinkRecords(database),
-        identity.signing,
-        LinkPasswords(identity.passwords, identity.password_checks),
-        clock=clock,
-        new_id=lambda: "",
-    )
+    identity = services.identity
+    passwords = LinkPasswords(identity.passwords, identity.password_checks)
+    share_links = ShareLinks(replace(services.context, clock=clock), identity.signing, passwords)
     callers = Callers(
         identity.keys, identity.sessions, share_links, identity.link_visitors, is_open=True
     )

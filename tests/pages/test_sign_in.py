@@ -146,14 +146,14 @@ def test_what_changes_while_a_password_waits_for_its_check_counts(
 
 def test_the_title_of_a_share_link_is_shown_after_the_password(site: Site) -> None:
     terms = ShareTerms(name="The secret trip", password="open sesame")
-    link = site.identity.share_links.make([site.video()], terms, created_by="")
+    link = site.identity.share_links.make(site.operator, [site.video()], terms)
     guest = site.browser()
     assert "The secret trip" not in guest.get(f"/s/{link.code}").text
     assert "The secret trip" not in guest.post(f"/s/{link.code}", {"password": "sesame"}).text
     guest.post(f"/s/{link.code}", {"password": "open sesame"})
     assert "The secret trip" in guest.get(f"/s/{link.code}").text
     open_link = site.identity.share_links.make(
-        [site.video()], ShareTerms(name="The open trip"), created_by=""
+        site.operator, [site.video()], ShareTerms(name="The open trip")
     )
     assert "The open trip" in guest.get(f"/s/{open_link.code}").text
 

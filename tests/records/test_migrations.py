@@ -172,7 +172,14 @@ def test_uploads_through_links_hold_their_length_before_reservations(database: D
     )
     limits, quotas = LinkLimits(ctx), ProjectQuotas(database)
     records = UploadRecords(database, observers=[quotas.observe, limits.observe])
-    link = {"name": "", "message": "", "created_by": "", "created_at": NOW, "extensions": ""}
+    link: dict[str, object] = {
+        "name": "",
+        "message": "",
+        "created_by": "",
+        "created_at": NOW,
+        "extensions": "",
+    }
+    link |= {"files": 0, "bytes": 0, "asks_name": False}
     with database.write() as connection:
         connection.execute(
             insert(upload_links).values(id="l" * 32, project_id=FIRST_PROJECT, code="code", **link)
