@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -13,14 +13,17 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
+from app.access import audit
 from app.access.accounts import clean_email
+from app.access.audit import AuditAction
 from app.access.creators import role_now
 from app.access.keys import digest_of
 from app.access.passwords import Passwords, require_good
 from app.access.people import PeopleRecords, Person, add_person, give_to_owner, replace_password
-from app.core.access import FIRST_PROJECT, Role
+from app.core.access import FIRST_PROJECT, Caller, CallerKind, Role
 from app.core.errors import EntryNotFound, InvalidField, LinkClosed
 from app.core.names import clean_name
+from app.db.context import Context, RequestContext
 from app.db.engine import Database
 from app.db.sql import lock_row, lock_table
 from app.db.tables import invitations, members, people, projects
@@ -269,34 +272,28 @@ class Invitations:
     The codes are shown to whoever makes them; only their digests are stored.
     """
 
-    def __init__(
-        self,
-        records: InvitationRecords,
-        people: PeopleRecords,
-        passwords: Passwords,
-        *,
-        clock: Callable[[], datetime],
-        new_id: Callable[[], str],
-        has_passwords: bool = True,
-    ) -> None:
-        self._records = records
-        self._people = people
+    def __init__(self, ctx: Context, passwords: Passwords) -> None:
+        self._ctx = ctx
+        self._records = InvitationRecords(ctx.database)
+        self._people = PeopleRecords(ctx.database)
         self._passwords = passwords
-        self._clock = clock
-        self._new_id = new_id
-        self._has_passwords = has_passwords
 
     def to_set_up(self) -> str | None:
         """The code of a new link that makes the first administrator; None if there is one."""
         return None if self._people.has_administrator() else self._make(Purpose.SET_UP)
 
     def to_join(
-        self, email: str, *, by: str, project_id: str | None = None, role: Role | None = None
+        self,
+        ctx: RequestContext,
+        email: str,
+        *,
+        project_id: str | None = None,
+        role: Role | None = None,
     ) -> str:
         """The code of a link that makes an account for that address, or lets its account in.
 
-        It works as long as `by`, its maker as in `Caller.sender`, manages the project, or the
-        server if it is to no project. Raises `InvalidField` if there is nothing to let it into.
+        It works as long as its maker manages the project, or the server if it is to no project.
+        Raises `InvalidField` if there is nothing to let it into.
         """
         email = clean_email(email)
         person = self._people.find_by_email(email)
@@ -304,14 +301,21 @@ class Invitations:
             raise InvalidField("This person has an account already.", field="email")
         if person is not None and project_id in self._people.roles(person.id):
             raise InvalidField("This person is a member already.", field="email")
-        return self._make(Purpose.JOIN, by, email=email, project_id=project_id, role=role)
+        by = ctx.caller.sender
+        code = self._make(Purpose.JOIN, by, email=email, project_id=project_id, role=role)
+        about = {"email": email, "role": role}
+        audit.note(ctx, AuditAction.INVITATION_MADE, project=project_id or "", details=about)
+        return code
 
-    def to_reset(self, person: Person, *, by: str) -> str:
+    def to_reset(self, ctx: RequestContext, person: Person) -> str:
         """The code of a link by which that person chooses another password.
 
-        It works as long as `by`, as in `to_join`, administers the server.
+        It works as long as its maker administers the server.
         """
-        return self._make(Purpose.RESET, by, person_id=person.id)
+        code = self._make(Purpose.RESET, ctx.caller.sender, person_id=person.id)
+        subject, about = f"person:{person.id}", {"email": person.email}
+        audit.note(ctx, AuditAction.PASSWORD_LINK_MADE, subject, details=about)
+        return code
 
     def to_reset_by_mail(self, person: Person) -> str:
         """The code of such a link for a person who has asked for it themselves, or a stranger has.
@@ -323,7 +327,7 @@ class Invitations:
     def find(self, code: str, purpose: Purpose) -> Invitation:
         """What a link is for; raises `LinkClosed` if it does not work (any more)."""
         found = self._records.find(digest_of(code))
-        if found is None or found.purpose is not purpose or not found.works(self._clock()):
+        if found is None or found.purpose is not purpose or not found.works(self._ctx.clock()):
             raise LinkClosed("The link was used or has expired. Ask for a new one.")
         if purpose is Purpose.SET_UP and self._people.has_administrator():
             raise LinkClosed("This server is set up already.")
@@ -337,7 +341,7 @@ class Invitations:
 
     def waiting(self, project_id: str | None = None) -> list[Invitation]:
         """Those to a project, or all, that nobody has accepted yet, the newest first."""
-        return self._records.waiting(self._clock(), project_id=project_id)
+        return self._records.waiting(self._ctx.clock(), project_id=project_id)
 
     def waiting_for(self, person: Person) -> list[Invitation]:
         """Those to projects by the person's address, the newest first.
@@ -346,7 +350,7 @@ class Invitations:
         """
         if not person.is_proven:
             return []
-        found = self._records.waiting(self._clock(), email=person.email)
+        found = self._records.waiting(self._ctx.clock(), email=person.email)
         return [each for each in found if each.project_id is not None]
 
     def waiting_one(self, person: Person, digest: str) -> Invitation:
@@ -356,31 +360,44 @@ class Invitations:
                 return each
         raise LinkClosed("The invitation was withdrawn, or has expired.")
 
-    def accept_waiting(self, person: Person, digest: str) -> Invitation:
+    def accept_waiting(self, ctx: RequestContext, person: Person, digest: str) -> Invitation:
         """Let the person into the project; raises `LinkClosed`, `InvalidField`."""
         invitation = self.waiting_one(person, digest)
-        self._records.accept(invitation, person.id, self._clock())
+        self._records.accept(invitation, person.id, ctx.clock())
+        _audit_joining(ctx, invitation, person.email)
         return invitation
 
-    def withdraw(self, digest: str, project_id: str | None = None) -> Invitation | None:
-        """Let a link to join a project, or any, work no longer; what it was, if there was one."""
-        return self._records.withdraw(digest, project_id=project_id)
+    def withdraw(self, ctx: RequestContext, digest: str, project_id: str | None = None) -> None:
+        """Let a link to join a project, or any, work no longer, if there is one."""
+        found = self._records.withdraw(digest, project_id=project_id)
+        if found is not None:
+            project, about = found.project_id or "", {"email": found.email, "role": found.role}
+            audit.note(ctx, AuditAction.INVITATION_REMOVED, project=project, details=about)
 
     def remove_old(self) -> None:
         """Remove those that have expired."""
-        self._records.remove_old(self._clock())
+        self._records.remove_old(self._ctx.clock())
 
-    def set_up(self, code: str, *, email: str, name: str, password: str) -> Person:
+    def set_up(
+        self, ctx: RequestContext, code: str, *, email: str, name: str, password: str
+    ) -> Person:
         """The first administrator, manager of the first project."""
         invitation = self.find(code, Purpose.SET_UP)
-        return self._join(invitation, email=email, name=name, password=password)
+        person = self._join(invitation, email=email, name=name, password=password)
+        _audit_by_link(ctx, AuditAction.PERSON_ADDED, person)
+        return person
 
-    def join(self, code: str, *, name: str, password: str) -> Person:
+    def join(self, ctx: RequestContext, code: str, *, name: str, password: str) -> Person:
         """The new person; raises `LinkClosed` or `InvalidField`."""
         invitation = self.find(code, Purpose.JOIN)
-        return self._join(invitation, email=invitation.email or "", name=name, password=password)
+        email = invitation.email or ""
+        person = self._join(invitation, email=email, name=name, password=password)
+        _audit_by_link(ctx, AuditAction.PERSON_ADDED, person)
+        if invitation.project_id is not None:
+            _audit_joining(replace(ctx, caller=_caller(person)), invitation, person.email)
+        return person
 
-    def accept(self, code: str, person_id: str) -> Invitation:
+    def accept(self, ctx: RequestContext, code: str, person: Person) -> Invitation:
         """Let somebody who has an account into the project; raises `LinkClosed`, `InvalidField`.
 
         Whoever has the link may use it for any account, as for a new one.
@@ -388,10 +405,11 @@ class Invitations:
         invitation = self.find(code, Purpose.JOIN)
         if invitation.project_id is None:
             raise InvalidField("This link makes an account. You have one already.", field="email")
-        self._records.accept(invitation, person_id, self._clock())
+        self._records.accept(invitation, person.id, ctx.clock())
+        _audit_joining(ctx, invitation, person.email)
         return invitation
 
-    def choose_password(self, code: str, password: str) -> Person:
+    def choose_password(self, ctx: RequestContext, code: str, password: str) -> Person:
         """Whose password it is now; their sessions have ended.
 
         Their passkeys are removed, unless the link was mailed: see `InvitationRecords.reset`.
@@ -403,26 +421,27 @@ class Invitations:
         if invitation.is_mailed and invitation.email != person.email:
             raise LinkClosed("The address of the account was changed. Ask for a new link.")
         stored = self._hash(password, about=[person.email, person.name])
-        self._records.reset(invitation, stored, self._clock())
+        self._records.reset(invitation, stored, ctx.clock())
+        _audit_by_link(ctx, AuditAction.PASSWORD_CHANGED, person)
         return replace(person, password_hash=stored, is_proven=True)
 
     def _join(self, invitation: Invitation, *, email: str, name: str, password: str) -> Person:
         email, name = clean_email(email), clean_name(name)
         stored = self._hash(password, about=[email, name])
         person = Person(
-            id=self._new_id(),
+            id=self._ctx.new_id(),
             email=email,
             name=name,
-            created_at=self._clock(),
+            created_at=self._ctx.clock(),
             password_hash=stored,
             is_admin=invitation.purpose is Purpose.SET_UP,
         )
-        self._records.join(invitation, person, self._clock())
+        self._records.join(invitation, person, self._ctx.clock())
         return person
 
     def _hash(self, password: str, *, about: Sequence[str]) -> str | None:
         """What is stored of a good password; nothing on a server without passwords."""
-        if not self._has_passwords:
+        if not self._ctx.settings.passwords:
             return None
         require_good(password, about)
         return self._passwords.hash(password)
@@ -437,7 +456,7 @@ class Invitations:
         project_id: str | None = None,
         role: Role | None = None,
     ) -> str:
-        code, now = secrets.token_urlsafe(CODE_BYTES), self._clock()
+        code, now = secrets.token_urlsafe(CODE_BYTES), self._ctx.clock()
         is_first = purpose is Purpose.SET_UP
         invitation = Invitation(
             digest=digest_of(code),
@@ -452,3 +471,24 @@ class Invitations:
         )
         self._records.add(invitation)
         return code
+
+
+def _caller(person: Person) -> Caller:
+    return Caller(kind=CallerKind.PERSON, id=person.id, name=person.name)
+
+
+def _audit_by_link(ctx: RequestContext, action: AuditAction, person: Person) -> None:
+    caller, about = _caller(person), {"email": person.email, "by": "link"}
+    audit.note(ctx, action, caller.actor, caller=caller, details=about)
+
+
+def _audit_joining(ctx: RequestContext, invitation: Invitation, email: str) -> None:
+    """Note who has joined, and which address was invited: any account may take the link."""
+    about = {
+        "email": email,
+        "invited": invitation.email,
+        "role": invitation.role,
+        "by": "link",
+    }
+    project = invitation.project_id
+    audit.note(ctx, AuditAction.MEMBER_ADDED, ctx.caller.actor, project=project, details=about)

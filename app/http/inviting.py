@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.access.accounts import clean_email, mixed_alphabets
-from app.access.audit import AuditAction
 from app.access.projects import Member
 from app.core.access import Role
-from app.http.audited import audited
 from app.http.context import ViewContext
 from app.http.proxy import absolute_url
 
@@ -32,17 +30,10 @@ def invite(ctx: ViewContext, email: str, *, project_id: str | None, role: Role |
 
     Raises `InvalidField`, `TooManyRequests`.
     """
-    email, identity = clean_email(email), ctx.services.identity
-    by = ctx.caller.sender
+    email = clean_email(email)
     count_mail(ctx, project_id)
-    code = identity.invitations.to_join(email, by=by, project_id=project_id, role=role)
-    audited(
-        ctx,
-        AuditAction.INVITATION_MADE,
-        project=project_id or "",
-        email=email,
-        role=role,
-    )
+    invitations = ctx.services.identity.invitations
+    code = invitations.to_join(ctx, email, project_id=project_id, role=role)
     url = absolute_url("invitations.join", code=code)
     text = f"You are invited to Sluice. Open this link within a week to join:\n\n{url}\n"
     return send_link(ctx, email, url, subject="An invitation to Sluice", text=text)

@@ -13,7 +13,7 @@ from app.access.people import Person
 from app.core.access import Action
 from app.core.errors import InvalidField, LastAdministrator, NotSignedIn
 from app.http.access import requires
-from app.http.audited import audited, audited_joining, audited_withdrawal, note_ended
+from app.http.audited import audited
 from app.http.bodies import form_fields
 from app.http.context import ViewContext
 from app.http.origins import require_own_page
@@ -50,10 +50,9 @@ def rename(ctx: ViewContext) -> Response:
     """Change the name."""
     person, fields = _me(ctx), form_fields(ctx)
     try:
-        changed = ctx.services.identity.accounts.rename(person, fields.get("name", ""))
+        ctx.services.identity.accounts.rename(ctx, person, fields.get("name", ""))
     except InvalidField as error:
         return _page(ctx, person, fields, error)
-    audited(ctx, AuditAction.PERSON_CHANGED, f"person:{changed.id}", email=changed.email)
     return _done("name")
 
 
@@ -68,12 +67,9 @@ def change_password(ctx: ViewContext) -> Response:
             identity.sign_in.confirm(person, fields.get("old_password", ""))
         elif must_confirm(ctx, person):
             confirm(ctx, person, "")
-        identity.accounts.change_password(
-            person, fields.get("password", ""), session_id=ctx.caller.session
-        )
+        identity.accounts.change_password(ctx, person, fields.get("password", ""))
     except InvalidField as error:
         return _page(ctx, person, fields, error)
-    audited(ctx, AuditAction.PASSWORD_CHANGED, f"person:{person.id}")
     return _done("password")
 
 
@@ -102,10 +98,9 @@ def accept_invitation(ctx: ViewContext, digest: str) -> Response:
     """Join the project of an invitation to one's own address."""
     identity, caller, person = ctx.services.identity, ctx.caller, _me(ctx)
     try:
-        invitation = identity.invitations.accept_waiting(person, digest)
+        invitation = identity.invitations.accept_waiting(ctx, person, digest)
     except InvalidField as error:  # An administrator was faster.
         return _page(ctx, person, {}, error)
-    audited_joining(ctx, invitation, caller, email=person.email)
     identity.sessions.choose_project(caller.session, invitation.project_id or "")
     joined = invitation.project_id if caller.roles else None
     return redirect(url_for("pages.index", project=joined), 303)
@@ -116,9 +111,7 @@ def accept_invitation(ctx: ViewContext, digest: str) -> Response:
 def decline_invitation(ctx: ViewContext, digest: str) -> Response:
     """Let an invitation to one's own address work no longer."""
     invitations = ctx.services.identity.invitations
-    declined = invitations.withdraw(invitations.waiting_one(_me(ctx), digest).digest)
-    if declined is not None:
-        audited_withdrawal(ctx, declined)
+    invitations.withdraw(ctx, invitations.waiting_one(_me(ctx), digest).digest)
     return _done("declined")
 
 
@@ -126,9 +119,7 @@ def decline_invitation(ctx: ViewContext, digest: str) -> Response:
 @requires(Action.HAVE_ACCOUNT)
 def end_made(ctx: ViewContext) -> Response:
     """End all keys and links that the person has made."""
-    person = _me(ctx)
-    ended = ctx.services.identity.accounts.end_made(person)
-    note_ended(ctx, person, ended, "keys_and_links_ended")
+    ctx.services.identity.accounts.end_made(ctx, _me(ctx))
     return _done("made")
 
 
@@ -140,11 +131,9 @@ def delete(ctx: ViewContext) -> Response:
     try:
         if must_confirm(ctx, person):
             confirm(ctx, person, form_fields(ctx).get("password", ""))
-        ended = ctx.services.identity.accounts.delete(person)
+        ctx.services.identity.accounts.delete(ctx, person)
     except (InvalidField, LastAdministrator) as error:
         return _page(ctx, person, {}, InvalidField(str(error), field="deletion"))
-    note_ended(ctx, person, ended, "deleted")
-    audited(ctx, AuditAction.PERSON_REMOVED, f"person:{person.id}", email=person.email)
     return redirect(url_for("sign_in.show"), 303)
 
 

@@ -7,14 +7,12 @@ from collections.abc import Mapping
 from flask import Blueprint, make_response, redirect, render_template, request, url_for
 from werkzeug import Response
 
-from app.access.audit import AuditAction
 from app.access.invitations import Invitation, Purpose
 from app.access.passwords import MIN_CHARACTERS
 from app.access.people import Person
 from app.core.access import Action, Caller, CallerKind, scope_of
-from app.core.errors import InvalidField
+from app.core.errors import InvalidField, NotSignedIn
 from app.http.access import requires
-from app.http.audited import audited, audited_joining
 from app.http.bodies import form_fields
 from app.http.context import ViewContext
 from app.http.origins import require_own_page
@@ -59,13 +57,14 @@ def _join_as(ctx: ViewContext, caller: Caller, invitation: Invitation, code: str
     identity = ctx.services.identity
     if request.method != "POST" or form_fields(ctx).get("person") != caller.id:
         return _asked(ctx, invitation)
+    you = identity.people.find(caller.id)
+    if you is None:
+        raise NotSignedIn("Your account was removed.")
     scope_of(caller, Action.HAVE_ACCOUNT)  # Raises for who must set up a second factor first.
     try:
-        identity.invitations.accept(code, caller.id)
+        identity.invitations.accept(ctx, code, you)
     except InvalidField as error:
         return _asked(ctx, invitation, error)
-    you = identity.people.find(caller.id)
-    audited_joining(ctx, invitation, caller, email="" if you is None else you.email)
     identity.sessions.choose_project(caller.session, invitation.project_id or "")
     # Another process may remember for a moment which project was shown last, if there was one.
     joined = invitation.project_id if caller.roles else None
@@ -95,19 +94,11 @@ def _accept(
     invitations, purpose = ctx.services.identity.invitations, invitation.purpose
     name, password = fields.get("name", ""), fields.get("password", "")
     if purpose is Purpose.RESET:
-        person = invitations.choose_password(code, password)
-    elif purpose is Purpose.JOIN:
-        person = invitations.join(code, name=name, password=password)
-    else:
-        email = fields.get("email", "")
-        person = invitations.set_up(code, email=email, name=name, password=password)
-    is_known = purpose is Purpose.RESET
-    action = AuditAction.PASSWORD_CHANGED if is_known else AuditAction.PERSON_ADDED
-    caller = Caller(kind=CallerKind.PERSON, id=person.id, name=person.name)
-    audited(ctx, action, f"person:{person.id}", caller=caller, email=person.email, by="link")
-    if purpose is Purpose.JOIN and invitation.project_id is not None:
-        audited_joining(ctx, invitation, caller, email=person.email)
-    return person
+        return invitations.choose_password(ctx, code, password)
+    if purpose is Purpose.JOIN:
+        return invitations.join(ctx, code, name=name, password=password)
+    email = fields.get("email", "")
+    return invitations.set_up(ctx, code, email=email, name=name, password=password)
 
 
 def _asked(ctx: ViewContext, invitation: Invitation, error: InvalidField | None = None) -> Response:

@@ -8,6 +8,7 @@ from flask import Blueprint, redirect, request, url_for
 from werkzeug import Response
 from werkzeug.exceptions import NotFound
 
+from app.access.accounts import audit_ended
 from app.access.audit import AuditAction
 from app.access.openid import ProviderIdentity
 from app.access.people import Person
@@ -17,7 +18,7 @@ from app.access.signing import LIFETIME
 from app.core.access import Action, Caller, CallerKind
 from app.core.errors import SignInRefused
 from app.http.access import requires
-from app.http.audited import audited, note_ended
+from app.http.audited import audited
 from app.http.context import ViewContext
 from app.http.session_cookie import set_cookie, value_in
 from app.http.signing_in import next_page, signed_in
@@ -80,7 +81,7 @@ def _person(ctx: ViewContext, openid: OpenId, identity: ProviderIdentity) -> Per
         audited(
             ctx, AuditAction.PROVIDER_LINKED, caller.actor, caller=caller, issuer=identity.issuer
         )
-    note_ended(replace(ctx, caller=caller), person, arrival.ended, "provider")
+    audit_ended(replace(ctx, caller=caller), person, arrival.ended, "provider")
     return person
 
 

@@ -13,7 +13,7 @@ from app.access.people import Person
 from app.core.access import FIRST_PROJECT, MEMBERS, Action, Role
 from app.core.errors import EntryNotFound, InvalidField, LastAdministrator, UploadError
 from app.http.access import requires
-from app.http.audited import audited, audited_withdrawal, note_ended
+from app.http.audited import audited
 from app.http.bodies import form_fields
 from app.http.context import ViewContext
 from app.http.inviting import NewLink, count_mail, invite, send_link
@@ -56,9 +56,7 @@ def add_invitation(ctx: ViewContext) -> Response:
 @requires(Action.ADMINISTER)
 def withdraw(ctx: ViewContext, digest: str) -> Response:
     """Let an invitation work no longer."""
-    withdrawn = ctx.services.identity.invitations.withdraw(digest)
-    if withdrawn is not None:
-        audited_withdrawal(ctx, withdrawn)
+    ctx.services.identity.invitations.withdraw(ctx, digest)
     return redirect(url_for("people.index"), 303)
 
 
@@ -68,8 +66,7 @@ def make_reset_link(ctx: ViewContext, person_id: str) -> Response:
     """Make a link by which a person chooses another password, and send it if there is mail."""
     person = _person(ctx, person_id)
     count_mail(ctx)
-    code = ctx.services.identity.invitations.to_reset(person, by=ctx.caller.sender)
-    audited(ctx, AuditAction.PASSWORD_LINK_MADE, f"person:{person.id}", email=person.email)
+    code = ctx.services.identity.invitations.to_reset(ctx, person)
     url = absolute_url("invitations.reset", code=code)
     text = f"Open this link within a day to choose a new password for Sluice:\n\n{url}\n"
     return _page(
@@ -84,13 +81,13 @@ def change(ctx: ViewContext, person_id: str) -> Response:
     person, accounts = _person(ctx, person_id), ctx.services.identity.accounts
     fields = form_fields(ctx)
     changes: dict[str, Callable[[], object]] = {
-        "block": lambda: note_ended(ctx, person, accounts.block(person), "block"),
-        "unblock": lambda: accounts.unblock(person),
-        "make_admin": lambda: accounts.make_admin(person),
-        "make_member": lambda: note_ended(ctx, person, accounts.end_admin(person), "make_member"),
-        "email": lambda: accounts.change_email(person, fields.get("new_email", "")),
+        "block": lambda: accounts.block(ctx, person),
+        "unblock": lambda: accounts.unblock(ctx, person),
+        "make_admin": lambda: accounts.make_admin(ctx, person),
+        "make_member": lambda: accounts.end_admin(ctx, person),
+        "email": lambda: accounts.change_email(ctx, person, fields.get("new_email", "")),
         "remove_codes": lambda: _remove_codes(ctx, person),
-        "delete": lambda: note_ended(ctx, person, accounts.delete(person), "deleted"),
+        "delete": lambda: accounts.delete(ctx, person),
     }
     wanted = fields.get("change", "")
     if wanted not in changes:
@@ -104,17 +101,6 @@ def change(ctx: ViewContext, person_id: str) -> Response:
         return _page(
             ctx, fields=values, problems={"new_email": str(error)}, status=error.status_hint
         )
-    if wanted == "delete":
-        audited(ctx, AuditAction.PERSON_REMOVED, f"person:{person.id}", email=person.email)
-        return redirect(url_for("people.index"), 303)
-    audited(
-        ctx,
-        AuditAction.PERSON_CHANGED,
-        f"person:{person.id}",
-        email=_person(ctx, person.id).email,
-        was=person.email,
-        change=wanted,
-    )
     return redirect(url_for("people.index"), 303)
 
 

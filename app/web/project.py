@@ -21,7 +21,6 @@ from app.core.errors import (
 )
 from app.core.moments import parse_expiry
 from app.http.access import PROJECT, requires, who_sees
-from app.http.audited import audited_withdrawal
 from app.http.bodies import form_fields
 from app.http.context import ViewContext, current_services
 from app.http.inviting import add_by_administrator, invite
@@ -152,9 +151,7 @@ def change_member(ctx: ViewContext, person_id: str) -> Response:
 @requires(Action.MANAGE)
 def withdraw(ctx: ViewContext, digest: str) -> Response:
     """Let an invitation to the project work no longer."""
-    withdrawn = _identity(ctx).invitations.withdraw(digest, ctx.caller.project)
-    if withdrawn is not None:
-        audited_withdrawal(ctx, withdrawn)
+    _identity(ctx).invitations.withdraw(ctx, digest, ctx.caller.project)
     return _back()
 
 

@@ -62,7 +62,7 @@ def sign_in(server: Server, roles: Mapping[str, Role], *, name: str = "Ann Baker
     """The session cookie of a new person who has these roles in projects."""
     with services_of(server) as services:
         identity, ctx = services.identity, services.context.acting(LOCAL)
-        person = identity.accounts.add(f"{token_hex(4)}@example.org", name=name)
+        person = identity.accounts.add(ctx, f"{token_hex(4)}@example.org", name=name)
         for project, role in roles.items():
             identity.projects.add_member(ctx, project, person.email, role)
         return identity.sessions.begin(person, "password", address="", agent="")

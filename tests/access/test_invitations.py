@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from threading import Barrier, Thread
 
 import pytest
@@ -12,8 +13,9 @@ from app.access.passkey_records import Passkey, PasskeyRecords
 from app.access.passwords import Passwords
 from app.access.people import Person, roles_of
 from app.access.sessions import SessionRecords, Sessions
-from app.core.access import Role
+from app.core.access import LOCAL, Role
 from app.core.errors import InvalidField, LastAdministrator, LinkClosed
+from app.db.context import RequestContext
 from tests.access.world import CHEAP, GOOD_PASSWORD, World
 from tests.postgresql import ON_BOTH_DATABASES
 
@@ -22,13 +24,7 @@ ANOTHER = "seven tall ships at dawn"
 
 @pytest.fixture
 def invitations(world: World) -> Invitations:
-    return Invitations(
-        InvitationRecords(world.database),
-        world.people,
-        Passwords(CHEAP),
-        clock=world.clock,
-        new_id=world.new_id,
-    )
+    return Invitations(world.context, Passwords(CHEAP))
 
 
 @pytest.fixture
@@ -38,9 +34,7 @@ def sessions(world: World) -> Sessions:
 
 @pytest.fixture
 def accounts(world: World, sessions: Sessions) -> Accounts:
-    return Accounts(
-        world.people, sessions, Passwords(CHEAP), clock=world.clock, new_id=world.new_id
-    )
+    return Accounts(world.context, sessions, Passwords(CHEAP))
 
 
 def roles(world: World, person: Person) -> dict[str, Role]:
@@ -48,12 +42,21 @@ def roles(world: World, person: Person) -> dict[str, Role]:
         return dict(roles_of(connection, person.id))
 
 
-def set_up(invitations: Invitations, code: str | None, email: str = "ann@example.org") -> Person:
-    return invitations.set_up(code or "", email=email, name=" Ann  Lee ", password=GOOD_PASSWORD)
+def in_session(world: World, session: str) -> RequestContext:
+    """The context of a request with that session."""
+    return world.context.acting(replace(LOCAL, session=session))
+
+
+def set_up(
+    world: World, invitations: Invitations, code: str | None, email: str = "ann@example.org"
+) -> Person:
+    return invitations.set_up(
+        world.operator, code or "", email=email, name=" Ann  Lee ", password=GOOD_PASSWORD
+    )
 
 
 def test_setting_up_makes_the_first_administrator(world: World, invitations: Invitations) -> None:
-    ann = set_up(invitations, invitations.to_set_up(), "Ann@Example.org")
+    ann = set_up(world, invitations, invitations.to_set_up(), "Ann@Example.org")
     assert (ann.email, ann.name, ann.is_admin) == ("ann@example.org", "Ann Lee", True)
     assert roles(world, ann) == {"local": Role.MANAGER}
     assert invitations.to_set_up() is None
@@ -62,10 +65,10 @@ def test_setting_up_makes_the_first_administrator(world: World, invitations: Inv
 def test_only_the_newest_link_sets_up_and_only_once(world: World, invitations: Invitations) -> None:
     old, new = invitations.to_set_up(), invitations.to_set_up()
     with pytest.raises(LinkClosed):
-        set_up(invitations, old)
-    set_up(invitations, new)
+        set_up(world, invitations, old)
+    set_up(world, invitations, new)
     with pytest.raises(LinkClosed):
-        set_up(invitations, new, "bob@example.org")
+        set_up(world, invitations, new, "bob@example.org")
     assert len(world.people.all()) == 1
 
 
@@ -75,7 +78,7 @@ def test_a_set_up_link_ends_when_there_is_an_administrator_already(
     code = invitations.to_set_up()
     world.person("root@example.org", is_admin=True)
     with pytest.raises(LinkClosed, match="already"):
-        set_up(invitations, code)
+        set_up(world, invitations, code)
 
 
 @ON_BOTH_DATABASES
@@ -85,7 +88,7 @@ def test_of_many_who_use_a_link_at_once_one_wins(world: World, invitations: Invi
     def attempt(number: int) -> None:
         barrier.wait()
         try:
-            set_up(invitations, code, f"person-{number}@example.org")
+            set_up(world, invitations, code, f"person-{number}@example.org")
         except LinkClosed as error:
             refused.append(error)
 
@@ -104,8 +107,10 @@ def test_a_problem_of_the_form_does_not_use_the_link_up(
     code = invitations.to_set_up()
     for email, password in (("taken@example.org", GOOD_PASSWORD), ("a@example.org", "password12")):
         with pytest.raises(InvalidField):
-            invitations.set_up(code or "", email=email, name="Ann", password=password)
-    assert set_up(invitations, code).is_admin
+            invitations.set_up(
+                world.operator, code or "", email=email, name="Ann", password=password
+            )
+    assert set_up(world, invitations, code).is_admin
 
 
 @pytest.mark.parametrize(
@@ -113,17 +118,25 @@ def test_a_problem_of_the_form_does_not_use_the_link_up(
     ["", "ann", "@example.org", "ann@", "a@b@c", "a b@example.org", "a@example.org\nBcc: x@y",
      "<a@example.org>", "a,b@example.org", "x" * 65 + "@example.org", "a@" + "x" * 260, "a\x00@b"],
 )  # fmt: skip
-def test_what_cannot_be_an_address_is_refused(invitations: Invitations, email: str) -> None:
+def test_what_cannot_be_an_address_is_refused(
+    world: World, invitations: Invitations, email: str
+) -> None:
     with pytest.raises(InvalidField) as error:
-        set_up(invitations, invitations.to_set_up(), email)
+        set_up(world, invitations, invitations.to_set_up(), email)
     assert error.value.field == "email"
 
 
 @pytest.mark.parametrize("name", ["", "   ", "x" * 101, "Ann\x1b[2J", "Ann\u202eLee"])
-def test_what_cannot_be_a_name_is_refused(invitations: Invitations, name: str) -> None:
+def test_what_cannot_be_a_name_is_refused(
+    world: World, invitations: Invitations, name: str
+) -> None:
     with pytest.raises(InvalidField) as error:
         invitations.set_up(
-            invitations.to_set_up() or "", email="a@example.org", name=name, password=GOOD_PASSWORD
+            world.operator,
+            invitations.to_set_up() or "",
+            email="a@example.org",
+            name=name,
+            password=GOOD_PASSWORD,
         )
     assert error.value.field == "name"
 
@@ -131,13 +144,15 @@ def test_what_cannot_be_a_name_is_refused(invitations: Invitations, name: str) -
 def test_an_invitation_makes_a_member_of_the_project(
     world: World, invitations: Invitations
 ) -> None:
-    code = invitations.to_join("Bob@example.org", by="", project_id="local", role=Role.UPLOADER)
+    code = invitations.to_join(
+        world.operator, "Bob@example.org", project_id="local", role=Role.UPLOADER
+    )
     assert invitations.find(code, Purpose.JOIN).email == "bob@example.org"
-    bob = invitations.join(code, name="Bob", password=GOOD_PASSWORD)
+    bob = invitations.join(world.operator, code, name="Bob", password=GOOD_PASSWORD)
     assert (bob.email, bob.is_admin) == ("bob@example.org", False)
     assert roles(world, bob) == {"local": Role.UPLOADER}
     with pytest.raises(LinkClosed):
-        invitations.join(code, name="Bob", password=GOOD_PASSWORD)
+        invitations.join(world.operator, code, name="Bob", password=GOOD_PASSWORD)
 
 
 @pytest.mark.parametrize("is_proven", [True, False])
@@ -145,9 +160,9 @@ def test_a_proven_address_uses_all_invitations_that_wait_for_it(
     world: World, invitations: Invitations, is_proven: bool
 ) -> None:
     other, email = world.project("Other"), "bob@example.org"
-    here = invitations.to_join(email, by="", project_id="local", role=Role.VIEWER)
-    there = invitations.to_join(email, by="", project_id=other, role=Role.MANAGER)
-    invitations.to_join("eve@example.org", by="", project_id=other, role=Role.VIEWER)
+    here = invitations.to_join(world.operator, email, project_id="local", role=Role.VIEWER)
+    there = invitations.to_join(world.operator, email, project_id=other, role=Role.MANAGER)
+    invitations.to_join(world.operator, "eve@example.org", project_id=other, role=Role.VIEWER)
     bob = Person(id=world.new_id(), email=email, name="Bob", created_at=world.clock())
     used = invitations.find(here, Purpose.JOIN)
     InvitationRecords(world.database).join(used, bob, world.clock(), by_link=not is_proven)
@@ -165,14 +180,14 @@ def test_who_has_an_account_is_invited_to_projects_alone(
     bob, other = world.person("bob@example.org"), world.project("Other")
     world.join(bob, Role.VIEWER)
     with pytest.raises(InvalidField, match="an account already"):
-        invitations.to_join(bob.email, by="")
+        invitations.to_join(world.operator, bob.email)
     with pytest.raises(InvalidField, match="a member already"):
-        invitations.to_join(bob.email, by="", project_id="local", role=Role.EDITOR)
-    code = invitations.to_join(bob.email, by="", project_id=other, role=Role.EDITOR)
-    invitations.accept(code, bob.id)
+        invitations.to_join(world.operator, bob.email, project_id="local", role=Role.EDITOR)
+    code = invitations.to_join(world.operator, bob.email, project_id=other, role=Role.EDITOR)
+    invitations.accept(world.operator, code, bob)
     assert roles(world, bob) == {"local": Role.VIEWER, other: Role.EDITOR}
     with pytest.raises(LinkClosed):
-        invitations.accept(code, bob.id)
+        invitations.accept(world.operator, code, bob)
 
 
 def test_an_invitation_that_changes_nothing_is_not_used_up(
@@ -180,11 +195,13 @@ def test_an_invitation_that_changes_nothing_is_not_used_up(
 ) -> None:
     bob = world.person("bob@example.org")
     world.join(bob, Role.VIEWER)
-    to_project = invitations.to_join("new@example.org", by="", project_id="local", role=Role.EDITOR)
-    to_server = invitations.to_join("other@example.org", by="")
+    to_project = invitations.to_join(
+        world.operator, "new@example.org", project_id="local", role=Role.EDITOR
+    )
+    to_server = invitations.to_join(world.operator, "other@example.org")
     for code in (to_project, to_server):
         with pytest.raises(InvalidField, match="already"):
-            invitations.accept(code, bob.id)
+            invitations.accept(world.operator, code, bob)
         invitations.find(code, Purpose.JOIN)
     world.person("other@example.org")
     with pytest.raises(LinkClosed, match="Sign in"):
@@ -192,21 +209,21 @@ def test_an_invitation_that_changes_nothing_is_not_used_up(
 
 
 def test_invitations_expire_and_can_be_withdrawn(world: World, invitations: Invitations) -> None:
-    withdrawn = invitations.to_join("a@example.org", by="")
-    assert invitations.withdraw(invitations.find(withdrawn, Purpose.JOIN).digest)
-    code = invitations.to_join("b@example.org", by="")
+    withdrawn = invitations.to_join(world.operator, "a@example.org")
+    invitations.withdraw(world.operator, invitations.find(withdrawn, Purpose.JOIN).digest)
+    code = invitations.to_join(world.operator, "b@example.org")
     assert [each.email for each in invitations.waiting()] == ["b@example.org"]
     world.clock.turn(days=7)
     for gone in (withdrawn, code):
         with pytest.raises(LinkClosed):
-            invitations.join(gone, name="B", password=GOOD_PASSWORD)
+            invitations.join(world.operator, gone, name="B", password=GOOD_PASSWORD)
     assert invitations.waiting() == []
 
 
 def test_a_link_is_good_for_its_own_purpose_only(world: World, invitations: Invitations) -> None:
     world.person("root@example.org", is_admin=True)
-    join = invitations.to_join("a@example.org", by="")
-    reset = invitations.to_reset(world.person(), by="")
+    join = invitations.to_join(world.operator, "a@example.org")
+    reset = invitations.to_reset(world.operator, world.person())
     set_up_code = "x" * 32
     for purpose, others in {
         Purpose.SET_UP: (join, reset, set_up_code, ""),
@@ -223,10 +240,10 @@ def test_a_new_password_ends_all_sessions_of_the_person(
 ) -> None:
     ann = world.person(password_hash=CHEAP.hash(GOOD_PASSWORD))
     sessions.begin(ann, "password", address="", agent="")
-    old, new = invitations.to_reset(ann, by=""), invitations.to_reset(ann, by="")
+    old, new = invitations.to_reset(world.operator, ann), invitations.to_reset(world.operator, ann)
     with pytest.raises(LinkClosed):
-        invitations.choose_password(old, ANOTHER)
-    assert invitations.choose_password(new, ANOTHER).id == ann.id
+        invitations.choose_password(world.operator, old, ANOTHER)
+    assert invitations.choose_password(world.operator, new, ANOTHER).id == ann.id
     assert sessions.of_person(ann.id) == []
     found = world.people.find(ann.id)
     assert found is not None
@@ -251,10 +268,12 @@ def test_a_new_password_removes_what_a_thief_may_have_added(
 ) -> None:
     ann, records = world.person(), PasskeyRecords(world.database)
     records.add(passkey_of(ann, world))
-    ann = invitations.choose_password(invitations.to_reset(ann, by=""), ANOTHER)
+    ann = invitations.choose_password(
+        world.operator, invitations.to_reset(world.operator, ann), ANOTHER
+    )
     assert records.of_person(ann.id) == []
-    waiting = invitations.to_reset(ann, by="")
-    accounts.change_password(ann, GOOD_PASSWORD, session_id="")
+    waiting = invitations.to_reset(world.operator, ann)
+    accounts.change_password(in_session(world, ""), ann, GOOD_PASSWORD)
     with pytest.raises(LinkClosed):
         invitations.find(waiting, Purpose.RESET)
 
@@ -265,7 +284,7 @@ def test_a_mailed_link_changes_the_password_alone(
     ann, records = world.person(is_proven=False), PasskeyRecords(world.database)
     records.add(passkey_of(ann, world))
     sessions.begin(ann, "password", address="", agent="")
-    invitations.choose_password(invitations.to_reset_by_mail(ann), ANOTHER)
+    invitations.choose_password(world.operator, invitations.to_reset_by_mail(ann), ANOTHER)
     assert sessions.of_person(ann.id) == []
     assert len(records.of_person(ann.id)) == 1
     found = world.people.find(ann.id)
@@ -280,20 +299,23 @@ def test_a_mailed_link_works_for_the_address_it_went_to(
     world.people.rename(ann, name=ann.name, email="new@example.org")
     late = invitations.to_reset_by_mail(ann)  # Asked for just before.
     with pytest.raises(LinkClosed):
-        invitations.choose_password(late, ANOTHER)
+        invitations.choose_password(world.operator, late, ANOTHER)
 
 
 def test_a_mailed_link_replaces_no_link_of_an_administrator(
     world: World, invitations: Invitations
 ) -> None:
     ann = world.person()
-    handed_out, mailed = invitations.to_reset(ann, by=""), invitations.to_reset_by_mail(ann)
+    handed_out, mailed = (
+        invitations.to_reset(world.operator, ann),
+        invitations.to_reset_by_mail(ann),
+    )
     last = invitations.to_reset_by_mail(ann)
     with pytest.raises(LinkClosed):
         invitations.find(mailed, Purpose.RESET)
-    assert invitations.choose_password(last, GOOD_PASSWORD).id == ann.id
+    assert invitations.choose_password(world.operator, last, GOOD_PASSWORD).id == ann.id
     again = invitations.to_reset_by_mail(ann)
-    assert invitations.choose_password(handed_out, ANOTHER).id == ann.id
+    assert invitations.choose_password(world.operator, handed_out, ANOTHER).id == ann.id
     with pytest.raises(LinkClosed):
         invitations.find(again, Purpose.RESET)
 
@@ -301,10 +323,10 @@ def test_a_mailed_link_replaces_no_link_of_an_administrator(
 def test_who_is_blocked_cannot_choose_a_password(world: World, invitations: Invitations) -> None:
     world.person("root@example.org", is_admin=True)
     ann = world.person()
-    code = invitations.to_reset(ann, by="")
+    code = invitations.to_reset(world.operator, ann)
     world.people.block(ann.id, world.clock())
     with pytest.raises(LinkClosed):
-        invitations.choose_password(code, GOOD_PASSWORD)
+        invitations.choose_password(world.operator, code, GOOD_PASSWORD)
 
 
 def test_changing_the_password_ends_the_other_sessions(
@@ -314,29 +336,31 @@ def test_changing_the_password_ends_the_other_sessions(
     here, _there = (sessions.begin(ann, "password", address="", agent=text) for text in "ab")
     mine = sessions.caller(here)
     assert mine is not None
-    accounts.change_password(ann, ANOTHER, session_id=mine.session)
+    accounts.change_password(in_session(world, mine.session), ann, ANOTHER)
     assert [session.id for session in sessions.of_person(ann.id)] == [mine.session]
     with pytest.raises(InvalidField, match="in the meantime"):
-        accounts.change_password(ann, GOOD_PASSWORD, session_id="")  # It was another one then.
+        accounts.change_password(
+            in_session(world, ""), ann, GOOD_PASSWORD
+        )  # It was another one then.
     assert [session.id for session in sessions.of_person(ann.id)] == [mine.session]
 
 
 def test_an_address_belongs_to_one_account(world: World, accounts: Accounts) -> None:
     ann, _bob = world.person(), world.person("bob@example.org")
     with pytest.raises(InvalidField, match="Another account"):
-        accounts.change_email(ann, "BOB@example.org")
+        accounts.change_email(world.operator, ann, "BOB@example.org")
     with pytest.raises(InvalidField, match="Another account"):
-        accounts.add("bob@example.org")
-    assert accounts.change_email(ann, "Ann@Example.net").email == "ann@example.net"
+        accounts.add(world.operator, "bob@example.org")
+    assert accounts.change_email(world.operator, ann, "Ann@Example.net").email == "ann@example.net"
 
 
 def test_the_last_administrator_stays_one(world: World, accounts: Accounts) -> None:
     ann, bob = world.person(is_admin=True), world.person("bob@example.org")
     for attempt in (accounts.block, accounts.end_admin):
         with pytest.raises(LastAdministrator):
-            attempt(ann)
-    accounts.make_admin(bob)
-    accounts.end_admin(ann)
-    accounts.block(ann)
+            attempt(world.operator, ann)
+    accounts.make_admin(world.operator, bob)
+    accounts.end_admin(world.operator, ann)
+    accounts.block(world.operator, ann)
     with pytest.raises(LastAdministrator):
-        accounts.block(bob)
+        accounts.block(world.operator, bob)

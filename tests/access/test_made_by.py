@@ -104,7 +104,7 @@ def test_keys_of_an_administrator_work_as_long_as_they_are_one(site: Site) -> No
     assert role_with(site, key) is Role.MANAGER
     _, viewer = person(site, Role.VIEWER, project, is_admin=True)
     assert role_with(site, new_key(site, project, viewer)) is Role.MANAGER
-    site.identity.accounts.end_admin(ann)
+    site.identity.accounts.end_admin(site.operator, ann)
     assert role_with(site, key) is None
     listed = {
         each.role for each in site.identity.keys.of_project(acting(site.services.context, project))
@@ -177,7 +177,7 @@ def test_whoever_is_blocked_leaves_nothing_that_works(site: Site) -> None:
     sent = {"data": {"change": "block"}, "headers": {"Accept": "text/html"}}
     assert chief.post(f"/people/{ann.id}", **sent).status_code == 303
     assert (role_with(site, key), are_open(site, links)) == (None, False)
-    identity.accounts.unblock(ann)
+    identity.accounts.unblock(site.operator, ann)
     assert (role_with(site, key), are_open(site, links)) == (None, False)
     wanted = AuditFilter(project_id=project, action=AuditAction.MEMBER_CHANGED)
     (entry,) = audit.page(site.services.context, wanted, limit=10, cursor=None).entries
@@ -223,9 +223,11 @@ def test_the_links_of_who_is_blocked_make_no_account_and_no_password(site: Site)
     ann, maker = person(site, Role.MANAGER, project, is_admin=True)
     chief = site.person("Chief", is_admin=True)
     link = invite(site.client(ann), project)
-    reset = site.identity.invitations.to_reset(chief, by=maker)
-    site.identity.accounts.block(ann)
-    site.identity.accounts.unblock(ann)
+    reset = site.identity.invitations.to_reset(
+        acting(site.services.context, project, by=maker), chief
+    )
+    site.identity.accounts.block(site.operator, ann)
+    site.identity.accounts.unblock(site.operator, ann)
     fields = {"name": "Ghost", "password": OTHER_PASSWORD}
     for path in (link, f"/reset/{reset}"):
         assert site.client().post(path, data=fields, headers=HTML).status_code == 410
@@ -251,10 +253,12 @@ def test_links_for_new_passwords_work_as_long_as_their_maker_administers(site: S
     identity = site.identity
     ann, maker = person(site, None, site.project(), is_admin=True)
     other = site.person("Other", is_admin=True)
-    code = identity.invitations.to_reset(other, by=maker)
-    identity.accounts.end_admin(ann)
+    code = identity.invitations.to_reset(
+        acting(site.services.context, site.project(), by=maker), other
+    )
+    identity.accounts.end_admin(site.operator, ann)
     with pytest.raises(LinkClosed):
-        identity.invitations.choose_password(code, OTHER_PASSWORD)
+        identity.invitations.choose_password(site.operator, code, OTHER_PASSWORD)
 
 
 def test_managers_see_and_withdraw_the_invitations_that_wait(site: Site) -> None:

@@ -194,7 +194,7 @@ def strangers(site: Site, other: str) -> Iterator[Sender]:
     yield by_person(site, Role.VIEWER, viewer)
     blocked = site.person("blocked person", Role.MANAGER)
     sender = replace(by_person(site, None, blocked), is_known=False)
-    site.identity.accounts.block(blocked)
+    site.identity.accounts.block(site.operator, blocked)
     yield sender
     _, headers = site.key(Role.MANAGER, project=other)
     yield Sender(name="manager of another project", headers=headers)

@@ -26,7 +26,7 @@ def test_a_blocked_administrator_does_not_unblock_themselves(site: Site, other: 
     site.person("Root", is_admin=True)
     browser = who_is_remembered(site, other, Role.VIEWER, is_admin=True)
     mal = site.people["Mal"]
-    site.identity.accounts.block(mal)
+    site.identity.accounts.block(site.operator, mal)
     assert browser.get("/people").status_code == 200, "it is remembered who this was"
     assert browser.post(f"/people/{mal.id}", {"change": "unblock"}).status_code == 401
     person = site.identity.people.find(mal.id)

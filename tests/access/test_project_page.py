@@ -70,7 +70,7 @@ def test_members_come_change_and_go(site: Site) -> None:
     assert last.status_code == 409
     assert "needs a manager" in last.text
     assert "blocked" not in page(manager)
-    site.identity.accounts.block(bob)
+    site.identity.accounts.block(site.operator, bob)
     assert "blocked" in page(manager)
     post(manager, f"/members/{bob.id}", role="none")
     assert bob.email not in page(manager)

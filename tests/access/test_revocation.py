@@ -163,7 +163,7 @@ def test_a_download_of_somebody_who_may_no_longer_is_cut(closed_server: Server, 
                 else:
                     person = identity.people.find(member.person_id)
                     assert person is not None
-                    identity.accounts.block(person)
+                    identity.accounts.block(ctx, person)
         wait_until(
             lambda: closed_server.log.count("ended a request of") > before, "the download is cut"
         )

@@ -9,7 +9,7 @@ import pytest
 from click.testing import Result
 
 from app.access.people import Person, roles_of
-from app.core.access import Role
+from app.core.access import NOBODY, Role
 from tests.admin.test_commands import Operator
 
 PASSWORD = "three grey geese marching"
@@ -55,7 +55,9 @@ def test_without_a_password_the_person_gets_a_link(operator: Operator) -> None:
     result = operator.run("users", "add", "bob@example.org", "--role", "viewer")
     found = LINK.search(result.stdout)
     assert found
-    chosen = operator.services.identity.invitations.choose_password(found[1], PASSWORD)
+    chosen = operator.services.identity.invitations.choose_password(
+        operator.services.context.acting(NOBODY), found[1], PASSWORD
+    )
     assert chosen.email == "bob@example.org"
     assert roles(operator, chosen.email) == {"local": Role.VIEWER}
 

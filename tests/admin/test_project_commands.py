@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
+from app.core.access import LOCAL
 from app.db.tables import projects
 from tests.admin.test_commands import Operator
 
@@ -16,7 +17,7 @@ from tests.admin.test_commands import Operator
 @pytest.fixture
 def operator(tmp_path: Path) -> Iterator[Operator]:
     made = Operator(tmp_path)
-    made.services.identity.accounts.add("ann@example.org")
+    made.services.identity.accounts.add(made.services.context.acting(LOCAL), "ann@example.org")
     yield made
     made.services.database.close()
 

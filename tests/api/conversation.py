@@ -8,6 +8,7 @@ from typing import Any
 from flask import Flask
 
 from app.access.people import Person
+from app.core.access import LOCAL
 from tests.api.answers import Conversation
 from tests.api.application import MAX_UPLOAD_BYTES, offer_renditions
 from tests.dropzone_client import ChunkedFile, form_body
@@ -327,16 +328,17 @@ def _manage_webhooks(conversation: Conversation) -> None:
 
 
 def _sign_in(conversation: Conversation, app: Flask) -> None:
-    accounts = app.extensions["sluice"].identity.accounts
+    services = app.extensions["sluice"]
+    accounts, ctx = services.identity.accounts, services.context.acting(LOCAL)
     right = {"email": "visitor@example.org", "password": "three grey geese marching"}
-    accounts.add(**right)
+    accounts.add(ctx, **right)
     conversation.ask("post", SESSION, json=right)
     conversation.ask("get", SESSION)
     conversation.ask("delete", SESSION)
     conversation.ask("delete", SESSION, headers=FOREIGN)
     conversation.ask("post", SESSION, json={**right, "password": "wrong"})
     _refuse_bodies(conversation, "post", SESSION, {"email": "visitor@example.org"})
-    accounts.block(app.extensions["sluice"].identity.people.find_by_email(right["email"]))
+    accounts.block(ctx, services.identity.people.find_by_email(right["email"]))
     conversation.ask("post", SESSION, json=right)
 
 

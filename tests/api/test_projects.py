@@ -116,7 +116,7 @@ def test_who_has_no_account_gets_a_link(site: Site, news: str) -> None:
     assert answer.status_code == 202
     code = answer.get_json()["invitation"].removeprefix("http://localhost/join/")
     invitations, password = site.identity.invitations, "correct horse battery staple"
-    eve = invitations.join(code, name="Eve", password=password)
+    eve = invitations.join(site.operator, code, name="Eve", password=password)
     joined = manager.get(members_url(news)).get_json()["members"]
     assert (eve.id, "editor") in {(member["id"], member["role"]) for member in joined}
     assert refusal(manager.post(members_url(news), json={**new, "email": "eve"}))[0] == 400

@@ -76,7 +76,7 @@ def join(page: Page, server: Server) -> None:
     """A new person signs in."""
     with services_of(server) as services:
         identity, ctx = services.identity, services.context.acting(LOCAL)
-        identity.accounts.add(EMAIL, name="Ann", password=PASSWORD)
+        identity.accounts.add(ctx, EMAIL, name="Ann", password=PASSWORD)
         identity.projects.add_member(ctx, FIRST_PROJECT, EMAIL, Role.UPLOADER)
     page.goto(server.url)
     sign_in(page)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import BrowserContext, CDPSession, Page, expect
 
+from app.core.access import LOCAL
 from app.http.services import Services
 from app.run.build import build_services
 from app.settings import Settings
@@ -88,7 +89,7 @@ class Device:
 
 def sign_in_as(context: BrowserContext, site: Server, services: Services, email: str) -> None:
     """A session for a new person, without the page."""
-    person = services.identity.accounts.add(email, name="Ann")
+    person = services.identity.accounts.add(services.context.acting(LOCAL), email, name="Ann")
     cookie = services.identity.sessions.begin(person, "link", address="", agent="")
     context.add_cookies([{"name": "sluice", "value": cookie, "url": named(site)}])
 

@@ -30,7 +30,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with running_server(folder, SLUICE_ACCESS="accounts", **NO_FFMPEG) as running:
         with services_of(running) as services:
             identity, ctx = services.identity, services.context.acting(LOCAL)
-            identity.accounts.add(EMAIL, name="Ann Secretname", password=PASSWORD)
+            identity.accounts.add(ctx, EMAIL, name="Ann Secretname", password=PASSWORD)
             identity.projects.add_member(ctx, FIRST_PROJECT, EMAIL, Role.MANAGER)
         yield running
 

@@ -103,7 +103,7 @@ def test_an_invitation_leads_to_sign_in_and_back_under_the_prefix(site: Site) ->
     ann, bob = site.person("Ann", Role.VIEWER), site.person("Bob", Role.VIEWER)
     project, invitations = site.project(), site.identity.invitations
     for email in ("new@example.org", bob.email):
-        code = invitations.to_join(email, project_id=project, role=Role.VIEWER, by="")
+        code = invitations.to_join(site.operator, email, project_id=project, role=Role.VIEWER)
         browser, path = behind_prefix(site.app), f"{PREFIX}/join/{code}"
         ways = [url for url in urls_in(browser.get(path, headers=HTML).text) if "next=" in url]
         assert {parse_qs(urlsplit(url).query)["next"][0] for url in ways} == {path}

@@ -118,7 +118,7 @@ def test_a_session_of_some_time_ago_needs_the_password(site: Site) -> None:
 
 
 def test_a_first_password_needs_a_fresh_sign_in(site: Site) -> None:
-    owner = site.identity.accounts.add("lou@example.org")
+    owner = site.identity.accounts.add(site.operator, "lou@example.org")
     browser, other = site.browser(owner), site.browser(owner)
     make_older(site, owner)
     refused = browser.post("/account/password", {"password": GOOD_PASSWORD})

@@ -119,7 +119,7 @@ def test_programs_sign_in_with_a_code_too(site: Site) -> None:
 def test_a_link_for_a_new_password_is_no_way_around_codes(site: Site) -> None:
     carl = site.person("carl-with-codes@example.org", Role.EDITOR)
     secret, _ = set_up(site.browser(carl))
-    code = site.identity.invitations.to_reset(carl, by="")
+    code = site.identity.invitations.to_reset(site.operator, carl)
     browser = site.browser()
     asked = browser.post(f"/reset/{code}", {"password": OTHER_PASSWORD})
     assert (asked.status_code, browser.cookie) == (200, "")
@@ -221,7 +221,7 @@ def test_who_signs_in_elsewhere_gets_no_password_by_mail(tmp_path: Path) -> None
         site.identity.people.add(replace(site.person("first@example.org"), **OF_PROVIDER))
         blocked = site.person("blocked@example.org", Role.EDITOR)
         site.person("admin@example.org", is_admin=True)
-        site.identity.accounts.block(blocked)
+        site.identity.accounts.block(site.operator, blocked)
         last = site.person("last@example.org", Role.EDITOR)
         for email in (OF_PROVIDER["email"], blocked.email, last.email):
             assert site.browser().post("/sign-in/forgotten", {"email": email}).status_code == 200
@@ -380,7 +380,10 @@ def test_who_must_set_up_a_second_factor_joins_nothing_before(tmp_path: Path) ->
     with new_site(tmp_path, second_factor="everyone") as site:
         ann, project = site.person(is_admin=True), site.project()
         code = site.identity.invitations.to_join(
-            ann.email, by=f"person:{ann.id}", project_id=project, role=Role.EDITOR
+            acting(site.services.context, project, by=f"person:{ann.id}"),
+            ann.email,
+            project_id=project,
+            role=Role.EDITOR,
         )
         browser, fields = site.browser(ann), {"person": ann.id}
         assert browser.post(f"/join/{code}", fields).status_code == 403

@@ -126,8 +126,8 @@ def test_what_changes_while_a_password_waits_for_its_check_counts(
 
     changes: dict[str, Callable[[], object]] = {
         "password": change_password,
-        "delete": lambda: identity.accounts.delete(person),
-        "block": lambda: identity.accounts.block(person),
+        "delete": lambda: identity.accounts.delete(site.operator, person),
+        "block": lambda: identity.accounts.block(site.operator, person),
         "nothing": lambda: None,
     }
     with ThreadPoolExecutor(1) as thread, ExitStack() as turns:
@@ -140,7 +140,7 @@ def test_what_changes_while_a_password_waits_for_its_check_counts(
         assert answer.result().status_code == status
     assert browser.who()["signed_in"] == (change == "nothing")
     if change == "block":
-        identity.accounts.unblock(person)
+        identity.accounts.unblock(site.operator, person)
         assert not browser.who()["signed_in"]
 
 

@@ -19,7 +19,6 @@ from app.core.errors import InvalidField
 from app.core.moments import instant, parse_expiry
 from app.core.numbers import bytes_in_words, parse_bytes
 from app.db.context import RequestContext
-from app.http.audited import note_ended
 from app.http.documents import key_document
 from app.run.admin.opening import OperatorGroup, open_library
 from app.run.admin.printing import as_json, print_one, print_rows
@@ -54,11 +53,10 @@ def add(email: str, name: str, is_admin: bool, role: str | None, reads_password:
     """Add a person; without --password-stdin, print a link by which they choose a password."""
     identity, ctx = open_library().identity, open_library().context.acting(OPERATOR)
     password = sys.stdin.readline().rstrip("\r\n") if reads_password else None
-    person = identity.accounts.add(email, name=name, password=password, is_admin=is_admin)
+    person = identity.accounts.add(ctx, email, name=name, password=password, is_admin=is_admin)
     role = role or (Role.MANAGER if is_admin else Role.UPLOADER)
     if role != NO_ROLE:
         identity.projects.add_member(ctx, FIRST_PROJECT, person.email, Role(role))
-    _note(AuditAction.PERSON_ADDED, person)
     click.echo(f"added {person.email}")
     if password is None:
         _print_link(person)
@@ -76,8 +74,8 @@ def reset(email: str) -> None:
 @click.argument("new_email")
 def change_email(email: str, new_email: str) -> None:
     """Give a person another address; make sure that it is theirs."""
-    person = open_library().identity.accounts.change_email(_person(email), new_email)
-    _note(AuditAction.PERSON_CHANGED, person, change="email", was=clean_email(email))
+    ctx = open_library().context.acting(OPERATOR)
+    person = open_library().identity.accounts.change_email(ctx, _person(email), new_email)
     click.echo(f"changed {clean_email(email)} to {person.email}")
 
 
@@ -86,10 +84,7 @@ def change_email(email: str, new_email: str) -> None:
 def block(email: str) -> None:
     """Sign a person out everywhere, and let them in no more."""
     person = _person(email)
-    identity = open_library().identity
-    ended = identity.accounts.block(person)
-    note_ended(open_library().context.acting(OPERATOR), person, ended, "block")
-    _note(AuditAction.PERSON_CHANGED, person, change="block")
+    open_library().identity.accounts.block(open_library().context.acting(OPERATOR), person)
     click.echo(f"blocked {person.email}")
 
 
@@ -98,8 +93,7 @@ def block(email: str) -> None:
 def unblock(email: str) -> None:
     """Let a person sign in again."""
     person = _person(email)
-    open_library().identity.accounts.unblock(person)
-    _note(AuditAction.PERSON_CHANGED, person, change="unblock")
+    open_library().identity.accounts.unblock(open_library().context.acting(OPERATOR), person)
     click.echo(f"unblocked {person.email}")
 
 
@@ -115,8 +109,7 @@ def remove_codes(email: str) -> None:
 
 def _print_link(person: Person) -> None:
     services = open_library()
-    code = services.identity.invitations.to_reset(person, by="")
-    _note(AuditAction.PASSWORD_LINK_MADE, person)
+    code = services.identity.invitations.to_reset(services.context.acting(OPERATOR), person)
     click.echo(f"{services.settings.link_url}/reset/{code}")
 
 
