@@ -16,8 +16,10 @@ from sqlalchemy import ColumnElement, Row, delete, insert, or_, select
 
 from app.core.access import Caller
 from app.core.errors import InvalidRequest, UploadError
+from app.core.lifecycle import UploadState
 from app.core.moments import instant
 from app.core.numbers import parse_bounded
+from app.core.upload import Upload
 from app.db.context import Context, RequestContext
 from app.db.tables import audit
 
@@ -230,6 +232,25 @@ def note(
             connection.execute(insert(audit).values(values))
     except UploadError as error:
         log.error("the audit log has no room for %s: %s", entry, error)
+
+
+def note_rename(ctx: RequestContext, video: Upload, filename: str) -> None:
+    """Note that a video has a new name."""
+    about = {"filename": video.filename, "renamed_to": filename}
+    subject = f"video:{video.id}"
+    note(ctx, AuditAction.VIDEO_RENAMED, subject, project=video.owner, details=about)
+
+
+def note_removal(ctx: RequestContext, upload: Upload) -> None:
+    """Note that a video was deleted, or that somebody else's upload was cancelled."""
+    if upload.state is UploadState.COMPLETE:
+        action, subject = AuditAction.VIDEO_DELETED, f"video:{upload.id}"
+    elif upload.sender != ctx.caller.sender:
+        action, subject = AuditAction.UPLOAD_CANCELLED, f"upload:{upload.id}"
+    else:
+        return
+    about = {"filename": upload.filename, "sender": upload.sender}
+    note(ctx, action, subject, project=upload.owner, details=about)
 
 
 def page(ctx: Context, wanted: AuditFilter, *, limit: int, cursor: str | None) -> AuditPage:

@@ -13,11 +13,11 @@ from flask import Request
 from werkzeug import Response
 from werkzeug.http import parse_cookie
 
+from app.access import audit
 from app.access.audit import AuditAction
 from app.access.people import Person
 from app.access.signing import LIFETIME
 from app.core.access import Caller, CallerKind
-from app.http.audited import audited
 from app.http.context import ViewContext
 
 NAME = "sluice"
@@ -56,7 +56,13 @@ def begin_session(
         replaces=value_in(environ),
     )
     caller = Caller(kind=CallerKind.PERSON, id=person.id, name=person.name)
-    audited(ctx, AuditAction.SESSION_BEGAN, f"person:{person.id}", caller=caller, method=method)
+    audit.note(
+        ctx,
+        AuditAction.SESSION_BEGAN,
+        f"person:{person.id}",
+        caller=caller,
+        details={"method": method},
+    )
     set_cookie(request, response, identity.sign_in.remember(person), DEVICE)
     return set_cookie(request, response, cookie)
 
@@ -75,7 +81,7 @@ def end_session(ctx: ViewContext, request: Request, response: Response) -> Respo
     """The response, with the session of the browser ended and its cookie removed."""
     if cookie := value_in(request.environ):
         ctx.services.identity.sessions.end(cookie)
-        audited(ctx, AuditAction.SESSION_ENDED, ctx.caller.actor)
+        audit.note(ctx, AuditAction.SESSION_ENDED, ctx.caller.actor)
     response.headers["Clear-Site-Data"] = '"cache"'  # Posters and films too.
     return set_cookie(request, response, "")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from flask import request, url_for
 from werkzeug import Response
 
+from app.access import audit
 from app.access.audit import AuditAction
 from app.access.people import Person
 from app.core.errors import InvalidField, WrongCredentials
 from app.http import session_cookie
-from app.http.audited import audited
 from app.http.context import ViewContext
 
 ALL_NOTED = 100
@@ -32,7 +32,11 @@ def person_with(ctx: ViewContext, email: str, password: str) -> Person:
     except WrongCredentials as error:
         # Otherwise a stranger could fill the audit log.
         if error.failures <= ALL_NOTED or error.failures & (error.failures - 1) == 0:
-            audited(ctx, AuditAction.SESSION_REFUSED, email=email, failures=error.failures)
+            audit.note(
+                ctx,
+                AuditAction.SESSION_REFUSED,
+                details={"email": email, "failures": error.failures},
+            )
         raise
 
 
@@ -44,7 +48,12 @@ def require_code(ctx: ViewContext, person: Person, code: str) -> None:
         identity.second_factors.check(person, code, is_known_device=is_known)
     except InvalidField:  # Waits keep these few: see `OF_CODES`.
         subject = f"person:{person.id}"
-        audited(ctx, AuditAction.SESSION_REFUSED, subject, email=person.email, method="code")
+        audit.note(
+            ctx,
+            AuditAction.SESSION_REFUSED,
+            subject,
+            details={"email": person.email, "method": "code"},
+        )
         raise
 
 

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from flask import Blueprint, make_response, redirect, render_template, request, url_for
 from werkzeug import Response
 
+from app.access import audit
 from app.access.audit import AuditAction
 from app.access.passwords import MIN_CHARACTERS
 from app.access.people import Person
 from app.core.access import Action
 from app.core.errors import InvalidField, LastAdministrator, NotSignedIn
 from app.http.access import requires
-from app.http.audited import audited
 from app.http.bodies import form_fields
 from app.http.context import ViewContext
 from app.http.origins import require_own_page
@@ -78,7 +78,7 @@ def change_password(ctx: ViewContext) -> Response:
 def end_session(ctx: ViewContext, session_id: str) -> Response:
     """End a session of one's own."""
     ctx.services.identity.sessions.end_one(_me(ctx).id, session_id)
-    audited(ctx, AuditAction.SESSION_ENDED, ctx.caller.actor)
+    audit.note(ctx, AuditAction.SESSION_ENDED, ctx.caller.actor)
     return _done("session")
 
 
@@ -88,7 +88,7 @@ def end_other_sessions(ctx: ViewContext) -> Response:
     """End all sessions but this one."""
     caller = ctx.caller
     count = ctx.services.identity.sessions.end_others(caller.id, but=caller.session)
-    audited(ctx, AuditAction.SESSION_ENDED, caller.actor, count=count)
+    audit.note(ctx, AuditAction.SESSION_ENDED, caller.actor, details={"count": count})
     return _done("sessions")
 
 

@@ -8,6 +8,7 @@ from flask import Blueprint, redirect, request, url_for
 from werkzeug import Response
 from werkzeug.exceptions import NotFound
 
+from app.access import audit
 from app.access.accounts import audit_ended
 from app.access.audit import AuditAction
 from app.access.openid import ProviderIdentity
@@ -18,7 +19,6 @@ from app.access.signing import LIFETIME
 from app.core.access import Action, Caller, CallerKind
 from app.core.errors import SignInRefused
 from app.http.access import requires
-from app.http.audited import audited
 from app.http.context import ViewContext
 from app.http.session_cookie import set_cookie, value_in
 from app.http.signing_in import next_page, signed_in
@@ -60,26 +60,36 @@ def _person(ctx: ViewContext, openid: OpenId, identity: ProviderIdentity) -> Per
     try:
         arrival = openid.accounts.arrive(identity)
     except SignInRefused:
-        audited(ctx, AuditAction.SESSION_REFUSED, email=identity.email, method=PROVIDER)
+        audit.note(
+            ctx, AuditAction.SESSION_REFUSED, details={"email": identity.email, "method": PROVIDER}
+        )
         raise
     person = arrival.person
     caller = Caller(kind=CallerKind.PERSON, id=person.id, name=person.name)
     if arrival.is_new:
-        audited(ctx, AuditAction.PERSON_ADDED, caller.actor, caller=caller, email=person.email)
+        audit.note(
+            ctx,
+            AuditAction.PERSON_ADDED,
+            caller.actor,
+            caller=caller,
+            details={"email": person.email},
+        )
     for project, role in arrival.joined.items():
-        audited(
+        audit.note(
             ctx,
             AuditAction.MEMBER_ADDED,
             caller.actor,
             project=project,
             caller=caller,
-            email=person.email,
-            role=role,
-            by=PROVIDER,
+            details={"email": person.email, "role": role, "by": PROVIDER},
         )
     if arrival.is_first:
-        audited(
-            ctx, AuditAction.PROVIDER_LINKED, caller.actor, caller=caller, issuer=identity.issuer
+        audit.note(
+            ctx,
+            AuditAction.PROVIDER_LINKED,
+            caller.actor,
+            caller=caller,
+            details={"issuer": identity.issuer},
         )
     audit_ended(replace(ctx, caller=caller), person, arrival.ended, "provider")
     return person

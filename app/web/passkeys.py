@@ -11,13 +11,13 @@ from flask import Blueprint, Response, jsonify, redirect, request, url_for
 from werkzeug import Response as BaseResponse
 from werkzeug.exceptions import NotFound
 
+from app.access import audit
 from app.access.audit import AuditAction
 from app.access.signing import Browser
 from app.core.access import Action
 from app.core.errors import SignInRefused
 from app.core.names import clean_name
 from app.http.access import requires
-from app.http.audited import audited
 from app.http.bodies import json_object, member
 from app.http.context import ViewContext
 from app.http.origins import require_own_page
@@ -63,7 +63,9 @@ def register(ctx: ViewContext) -> tuple[Response, int]:
     passkey = _passkeys(ctx).register(person_id, browser, credential, token, name=name)
     if ctx.caller.needs_second_factor:  # The device has just verified its owner.
         ctx.services.identity.sessions.strengthen(ctx.caller.session, "passkey")
-    audited(ctx, AuditAction.PASSKEY_ADDED, f"passkey:{passkey.id}", name=passkey.name)
+    audit.note(
+        ctx, AuditAction.PASSKEY_ADDED, f"passkey:{passkey.id}", details={"name": passkey.name}
+    )
     return jsonify({"id": passkey.id, "name": passkey.name}), 201
 
 
@@ -73,7 +75,12 @@ def remove(ctx: ViewContext, passkey_id: str) -> BaseResponse:
     """Delete a passkey of one's own; the form of the account page."""
     passkey = _passkeys(ctx).remove(ctx.caller.id, passkey_id)
     if passkey is not None:
-        audited(ctx, AuditAction.PASSKEY_REMOVED, f"passkey:{passkey.id}", name=passkey.name)
+        audit.note(
+            ctx,
+            AuditAction.PASSKEY_REMOVED,
+            f"passkey:{passkey.id}",
+            details={"name": passkey.name},
+        )
     return redirect(url_for("account.show", done="passkey-removed"), 303)
 
 
@@ -97,7 +104,7 @@ def sign_in(ctx: ViewContext) -> BaseResponse:
     except SignInRefused as error:
         if error.person_id:  # Strangers could fill the log with passkeys of nobody.
             subject = f"person:{error.person_id}"
-            audited(ctx, AuditAction.SESSION_REFUSED, subject, method="passkey")
+            audit.note(ctx, AuditAction.SESSION_REFUSED, subject, details={"method": "passkey"})
         raise
     target = next_page(member(body, "next", kind=str, default=""))
     return signed_in(ctx, jsonify({"next": target}), person, method="passkey")

@@ -8,12 +8,12 @@ from typing import Any
 from flask import Blueprint, make_response, redirect, render_template, request, url_for
 from werkzeug import Response
 
+from app.access import audit
 from app.access.audit import AuditAction
 from app.access.people import Person
 from app.core.access import FIRST_PROJECT, MEMBERS, Action, Role
 from app.core.errors import EntryNotFound, InvalidField, LastAdministrator, UploadError
 from app.http.access import requires
-from app.http.audited import audited
 from app.http.bodies import form_fields
 from app.http.context import ViewContext
 from app.http.inviting import NewLink, count_mail, invite, send_link
@@ -106,7 +106,9 @@ def change(ctx: ViewContext, person_id: str) -> Response:
 
 def _remove_codes(ctx: ViewContext, person: Person) -> None:
     ctx.services.identity.second_factors.remove(person.id)
-    audited(ctx, AuditAction.FACTOR_REMOVED, f"person:{person.id}", email=person.email)
+    audit.note(
+        ctx, AuditAction.FACTOR_REMOVED, f"person:{person.id}", details={"email": person.email}
+    )
 
 
 def _person(ctx: ViewContext, person_id: str) -> Person:

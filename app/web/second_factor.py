@@ -7,13 +7,13 @@ from flask import Blueprint, make_response, redirect, render_template, request, 
 from markupsafe import Markup
 from werkzeug import Response
 
+from app.access import audit
 from app.access.audit import AuditAction
 from app.access.people import Person
 from app.access.second_factor import SecondFactors, SetUp
 from app.core.access import Action
 from app.core.errors import InvalidField, NotSignedIn, TooManyAttempts, UploadError
 from app.http.access import requires
-from app.http.audited import audited
 from app.http.bodies import form_fields
 from app.http.context import ViewContext
 from app.http.origins import require_own_page
@@ -101,7 +101,9 @@ def add(ctx: ViewContext) -> Response:
         return _set_up_page(set_up, error)
     identity.sessions.end_others(person.id, but=session)
     identity.sessions.strengthen(session, PASSWORD_AND_CODE)
-    audited(ctx, AuditAction.FACTOR_ADDED, f"person:{person.id}", email=person.email)
+    audit.note(
+        ctx, AuditAction.FACTOR_ADDED, f"person:{person.id}", details={"email": person.email}
+    )
     return _codes_page(codes, is_new=True)
 
 
@@ -115,7 +117,12 @@ def renew_recovery_codes(ctx: ViewContext) -> Response:
     except InvalidField as error:
         return _refused(error)
     codes = _factors(ctx).renew_recovery_codes(person.id)
-    audited(ctx, AuditAction.RECOVERY_CODES_RENEWED, f"person:{person.id}", email=person.email)
+    audit.note(
+        ctx,
+        AuditAction.RECOVERY_CODES_RENEWED,
+        f"person:{person.id}",
+        details={"email": person.email},
+    )
     return _codes_page(codes, is_new=False)
 
 
@@ -129,7 +136,9 @@ def remove(ctx: ViewContext) -> Response:
     except InvalidField as error:
         return _refused(error)
     _factors(ctx).remove(person.id)
-    audited(ctx, AuditAction.FACTOR_REMOVED, f"person:{person.id}", email=person.email)
+    audit.note(
+        ctx, AuditAction.FACTOR_REMOVED, f"person:{person.id}", details={"email": person.email}
+    )
     return redirect(url_for("account.show", done="codes-removed"), 303)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from flask import Blueprint, Response, jsonify, request
 
+from app.access import audit
 from app.access.upload_links import UploadLink
 from app.core.access import THROUGH_LINKS, Action, Caller, CallerKind
 from app.core.cells import URL_SECONDS, CellOffer, PromisedCell, check_crc32c
@@ -16,7 +17,6 @@ from app.core.moments import instant
 from app.core.ranges import ByteRange
 from app.core.upload import Upload, UploadId, parse_upload_id
 from app.http.access import requires
-from app.http.audited import audit_removal
 from app.http.bodies import json_object, member
 from app.http.context import (
     ViewContext,
@@ -121,7 +121,7 @@ def show(ctx: ViewContext, upload_id: str) -> Response:
 @requires(Action.SEND)
 def cancel(ctx: ViewContext, upload_id: str) -> tuple[str, int]:
     """Cancel an upload and free its space."""
-    audit_removal(ctx, ctx.services.uploads.cancel(ctx.scope, parse_upload_id(upload_id)))
+    audit.note_removal(ctx, ctx.services.uploads.cancel(ctx.scope, parse_upload_id(upload_id)))
     return "", 204
 
 

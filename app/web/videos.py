@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from flask import Blueprint, Response, jsonify, render_template, request, url_for
 
+from app.access import audit
 from app.access.senders import Sender
 from app.core.access import Action, CallerKind, Reach, reach_of
 from app.core.errors import InvalidRequest
@@ -16,7 +17,6 @@ from app.core.playback import PlaybackState
 from app.core.upload import Upload, parse_upload_id
 from app.core.video_list import VideoList, VideoOrder
 from app.http.access import requires
-from app.http.audited import audit_removal, audit_rename
 from app.http.bodies import json_object, member
 from app.http.context import ViewContext, current_caller, note_upload
 from app.http.digests import wants_sha256
@@ -201,7 +201,7 @@ def rename(ctx: ViewContext, upload_id: str) -> Response:
     library = ctx.services.library
     before = library.get(ctx.scope, parse_upload_id(upload_id))
     video = note_upload(library.rename(ctx.scope, before.id, filename))
-    audit_rename(ctx, before, video.filename)
+    audit.note_rename(ctx, before, video.filename)
     return _document(ctx, video)
 
 
@@ -209,7 +209,7 @@ def rename(ctx: ViewContext, upload_id: str) -> Response:
 @requires(Action.CHANGE)
 def delete(ctx: ViewContext, upload_id: str) -> tuple[str, int]:
     """Remove a video and its file."""
-    audit_removal(ctx, ctx.services.library.delete(ctx.scope, parse_upload_id(upload_id)))
+    audit.note_removal(ctx, ctx.services.library.delete(ctx.scope, parse_upload_id(upload_id)))
     return "", 204
 
 

@@ -17,12 +17,12 @@ from __future__ import annotations
 from flask import Blueprint, Response, redirect, request
 from werkzeug.wrappers import Response as BaseResponse
 
+from app.access import audit
 from app.core.access import Action
 from app.core.errors import InvalidRequest, UploadConflict
 from app.core.policy import UNNAMED
 from app.core.upload import Upload, UploadId, parse_upload_id
 from app.http.access import requires
-from app.http.audited import audit_removal
 from app.http.bodies import open_body, read_small_body
 from app.http.context import ViewContext, note_upload
 from app.http.digests import digest_source
@@ -133,7 +133,7 @@ def revert(ctx: ViewContext) -> tuple[str, int]:
     """Cancel the upload, or delete the video it has become."""
     text = read_small_body(ctx, MAX_ID_BYTES).decode("ascii", "replace").strip()
     upload = ctx.services.uploads.get(ctx.scope, parse_upload_id(text))
-    audit_removal(ctx, ctx.services.client_uploads.remove(ctx.scope, note_upload(upload)))
+    audit.note_removal(ctx, ctx.services.client_uploads.remove(ctx.scope, note_upload(upload)))
     return "", 204
 
 

@@ -27,6 +27,7 @@ from urllib.parse import parse_qsl
 
 from flask import Blueprint, Response, jsonify, request
 
+from app.access import audit
 from app.core.access import Action
 from app.core.errors import (
     ChunkMismatch,
@@ -38,7 +39,6 @@ from app.core.errors import (
 )
 from app.core.upload import Upload
 from app.http.access import requires
-from app.http.audited import audit_removal
 from app.http.bodies import json_object, read_small_body
 from app.http.context import ViewContext, note_upload
 from app.http.documents import chunk_document
@@ -107,7 +107,7 @@ def delete(ctx: ViewContext, key: str) -> Response:
 
 
 def _remove(ctx: ViewContext, key: str) -> Response:
-    audit_removal(ctx, ctx.services.client_uploads.remove(ctx.scope, _called(ctx, key)))
+    audit.note_removal(ctx, ctx.services.client_uploads.remove(ctx.scope, _called(ctx, key)))
     return jsonify({"success": True})
 
 

@@ -6,6 +6,7 @@ from contextlib import suppress
 
 from flask import Blueprint, Response, current_app, g, request
 
+from app.access import audit
 from app.core.access import Action
 from app.core.errors import (
     ChunkMismatch,
@@ -17,7 +18,6 @@ from app.core.errors import (
 )
 from app.core.upload import Upload, parse_upload_id
 from app.http.access import requires
-from app.http.audited import audit_removal
 from app.http.bodies import open_body
 from app.http.context import ViewContext, note_upload, view_context
 from app.http.digests import digest_source, parse_repr_digest
@@ -185,7 +185,7 @@ def cancel(ctx: ViewContext, upload_id: str) -> Response:
     """End the upload and free its space."""
     _refuse_state(_version())
     upload = _settled(ctx, upload_id)
-    audit_removal(ctx, ctx.services.uploads.cancel(ctx.scope, upload.id))
+    audit.note_removal(ctx, ctx.services.uploads.cancel(ctx.scope, upload.id))
     return Response(status=204)
 
 

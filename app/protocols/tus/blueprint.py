@@ -10,6 +10,7 @@ from flask import Blueprint, Response, redirect, request
 from werkzeug.exceptions import Forbidden, MethodNotAllowed, PreconditionFailed
 from werkzeug.wrappers import Response as BaseResponse
 
+from app.access import audit
 from app.core.access import EVERYTHING, Action
 from app.core.errors import (
     DigestMismatch,
@@ -21,7 +22,6 @@ from app.core.errors import (
 from app.core.lifecycle import UploadState
 from app.core.upload import Upload, UploadKind, parse_upload_id
 from app.http.access import requires
-from app.http.audited import audit_removal
 from app.http.bodies import open_body
 from app.http.context import ViewContext, note_upload
 from app.http.problems import Problem, answer
@@ -168,7 +168,7 @@ def _take_first_bytes(ctx: ViewContext, upload: Upload) -> Upload:
             _check_type()
         return ctx.services.chunks.append_at_offset(upload, 0, checked(source))
     except UploadError:
-        audit_removal(ctx, ctx.services.client_uploads.remove(EVERYTHING, upload))
+        audit.note_removal(ctx, ctx.services.client_uploads.remove(EVERYTHING, upload))
         raise
 
 
@@ -229,7 +229,7 @@ def _check_offset(upload: Upload, offset: int) -> None:
 def _delete(ctx: ViewContext, upload_id: str) -> Response:
     uploads = ctx.services.uploads
     upload = note_upload(uploads.get(ctx.scope, parse_upload_id(upload_id)))
-    audit_removal(ctx, ctx.services.client_uploads.remove(ctx.scope, upload))
+    audit.note_removal(ctx, ctx.services.client_uploads.remove(ctx.scope, upload))
     return _empty(204)
 
 
