@@ -26,27 +26,24 @@ log = logging.getLogger(__name__)
 
 
 class ForgottenPasswords:
-    """Works if the server can send mail. Its links begin with `public_url`.
+    """Works if the server can send mail. Its links begin with the settings' `link_url`.
 
     They never begin with the host of the request: a stranger who asks for somebody else chooses it.
     """
 
     def __init__(
         self,
+        ctx: Context,
         people: PeopleRecords,
         invitations: Invitations,
         checks: PasswordChecks,
-        context: Context,
         mail: Mail,
-        *,
-        public_url: str,
     ) -> None:
+        self._ctx = ctx
         self._people = people
         self._invitations = invitations
         self._checks = checks
-        self._context = context
         self._mail = mail
-        self._public_url = public_url
 
     @property
     def is_on(self) -> bool:
@@ -89,7 +86,7 @@ class ForgottenPasswords:
                 self._checks.forget(subject)
         if is_sent:  # Otherwise strangers could fill the log while the mail server is away.
             audit.note(
-                self._context.acting(NOBODY, address=address),
+                self._ctx.acting(NOBODY, address=address),
                 AuditAction.PASSWORD_LINK_MADE,
                 f"person:{person.id}",
                 details={"email": person.email, "by": "mail"},
@@ -98,10 +95,11 @@ class ForgottenPasswords:
     def _sends_link(self, person: Person) -> bool:
         """Whether the mail server has taken a new link."""
         code = self._invitations.to_reset_by_mail(person)
+        url = f"{self._ctx.settings.link_url}/reset/{code}"
         return self._mail.send(
             person.email,
             subject="A new password for Sluice",
             text="Somebody, probably you, has asked for a new password for your account.\n"
-            f"Open this link within a day to choose one:\n\n{self._public_url}/reset/{code}\n\n"
+            f"Open this link within a day to choose one:\n\n{url}\n\n"
             "If it was not you, do nothing: your password stays as it is.\n",
         )
