@@ -17,7 +17,7 @@ from app.http.page_policy import PAGE_POLICY
 from app.http.proxy import ConnectionMiddleware
 from app.http.services import Services
 from app.protocols import batch, lanes
-from app.protocols.forms import filepond, fineuploader, flow, resumablejs, simple_uploader, upload
+from app.protocols.forms import filepond, fineuploader, numbered, upload
 from app.protocols.ietf import blueprint as ietf
 from app.protocols.tus import blueprint as tus
 from app.run.monitoring import probes, status
@@ -68,7 +68,7 @@ BLUEPRINTS = (
     *(session.api, session.pages, passkeys.blueprint, openid.blueprint, account.blueprint),
     *(second_factor.blueprint, navigation.blueprint, server.blueprint, openapi.blueprint),
     *(media.blueprint, playback.blueprint, archive.blueprint),
-    *(upload.blueprint, resumablejs.blueprint, flow.blueprint, simple_uploader.blueprint),
+    *(upload.blueprint, numbered.resumablejs, numbered.flow, numbered.simple_uploader),
     *(filepond.blueprint, fineuploader.blueprint, batch.blueprint, lanes.blueprint),
     *(tus.blueprint, ietf.blueprint),
     *(probes.health, probes.metrics, status.blueprint, status.api_blueprint),

@@ -18,7 +18,7 @@ from werkzeug.test import TestResponse
 from app.db.tables import projects
 from app.http.context import ViewContext
 from app.protocols.forms import staged_chunks
-from app.protocols.forms.chunk import UnplacedChunk
+from app.protocols.forms.dialects import UnplacedChunk
 from app.uploads import files
 from app.uploads.files import CHECKED_FIRST_BYTES, FORM_BYTES
 from tests.dropzone_client import form_body, form_headers

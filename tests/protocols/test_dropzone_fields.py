@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.errors import ChunkMismatch, InvalidRequest
-from app.protocols.forms.dropzone import FIELDS, parse_chunk
+from app.protocols.forms.dialects import DROPZONE_FIELDS, parse_dropzone
 from app.uploads.client_uploads import Chunk
 
 
@@ -13,7 +13,7 @@ def fields(
     index: object, total: object, size: object, count: object, offset: object, key: str = "uuid"
 ) -> dict[str, str]:
     values = (key, *(str(value) for value in (index, total, size, count, offset)))
-    return dict(zip(FIELDS, values, strict=True))
+    return dict(zip(DROPZONE_FIELDS, values, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -31,37 +31,37 @@ def fields(
 def test_the_length_of_a_chunk_follows_from_its_fields(
     given_fields: dict[str, str], chunk: Chunk
 ) -> None:
-    assert parse_chunk(given_fields) == chunk
-    assert parse_chunk({**given_fields, "other": "field"}) == chunk
+    assert parse_dropzone(given_fields) == chunk
+    assert parse_dropzone({**given_fields, "other": "field"}) == chunk
 
 
 def test_a_form_without_the_fields_is_not_a_chunk() -> None:
-    assert parse_chunk({}) is None
-    assert parse_chunk({"filename": "a.mp4", "total": "5"}) is None
+    assert parse_dropzone({}) is None
+    assert parse_dropzone({"filename": "a.mp4", "total": "5"}) is None
 
 
-@pytest.mark.parametrize("name", FIELDS)
+@pytest.mark.parametrize("name", DROPZONE_FIELDS)
 def test_a_missing_field_is_named(name: str) -> None:
     given_fields = fields(0, 25, 10, 3, 0)
     del given_fields[name]
     with pytest.raises(InvalidRequest, match=name):
-        parse_chunk(given_fields)
+        parse_dropzone(given_fields)
 
 
-@pytest.mark.parametrize("name", FIELDS[1:])
+@pytest.mark.parametrize("name", DROPZONE_FIELDS[1:])
 @pytest.mark.parametrize(
     "text",
     ["", " ", "-1", "+1", "1.0", "1e3", "0x1", "1_0", "٣", "NaN", "null", "undefined", "1 ", "1\n"],
 )
 def test_a_field_that_is_not_a_plain_number_is_malformed(name: str, text: str) -> None:
     with pytest.raises(InvalidRequest, match=name):
-        parse_chunk({**fields(0, 25, 10, 3, 0), name: text})
+        parse_dropzone({**fields(0, 25, 10, 3, 0), name: text})
 
 
-@pytest.mark.parametrize("name", FIELDS[1:])
+@pytest.mark.parametrize("name", DROPZONE_FIELDS[1:])
 def test_numbers_beyond_any_file_are_malformed(name: str) -> None:
     with pytest.raises(InvalidRequest, match=name):
-        parse_chunk({**fields(0, 25, 10, 3, 0), name: "9" * 19})
+        parse_dropzone({**fields(0, 25, 10, 3, 0), name: "9" * 19})
 
 
 @pytest.mark.parametrize(
@@ -82,13 +82,13 @@ def test_numbers_beyond_any_file_are_malformed(name: str) -> None:
 )
 def test_fields_that_contradict_each_other_are_a_mismatch(contradiction: dict[str, str]) -> None:
     with pytest.raises(ChunkMismatch):
-        parse_chunk(contradiction)
+        parse_dropzone(contradiction)
 
 
 @given(st.integers(0, 10_000), st.integers(1, 600))
 def test_the_chunks_of_a_file_are_adjacent_and_cover_it(total: int, size: int) -> None:
     count = max(1, -(-total // size))
-    chunks = [parse_chunk(fields(n, total, size, count, n * size)) for n in range(count)]
+    chunks = [parse_dropzone(fields(n, total, size, count, n * size)) for n in range(count)]
     end = 0
     for chunk in chunks:
         assert chunk is not None
@@ -101,7 +101,7 @@ def test_the_chunks_of_a_file_are_adjacent_and_cover_it(total: int, size: int) -
 def test_a_chunk_never_reaches_beyond_its_file(numbers: list[str]) -> None:
     index, total, size, count, offset = numbers
     try:
-        chunk = parse_chunk(fields(index, total, size, count, offset))
+        chunk = parse_dropzone(fields(index, total, size, count, offset))
     except ChunkMismatch:
         return
     assert chunk is not None

@@ -24,7 +24,7 @@ from app.http.digests import digest_source
 from app.ingest.form import FilePart
 from app.ingest.multipart import Field
 from app.ingest.source import BodySource, StreamSource
-from app.protocols.forms.chunk import FormDialect, UnplacedChunk
+from app.protocols.forms.dialects import FormDialect, UnplacedChunk
 from app.protocols.forms.staged_chunks import StagedChunk, place_staged, stage
 from app.uploads.client_uploads import Chunk
 from app.uploads.files import ReceivedFile

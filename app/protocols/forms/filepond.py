@@ -28,8 +28,8 @@ from app.http.context import ViewContext, note_upload
 from app.http.digests import digest_source
 from app.http.proxy import location_of
 from app.ingest.source import AllOrNothing
-from app.protocols.forms.chunk import FormDialect, whole_number
 from app.protocols.forms.chunk_form import FORM_TYPE, ChunkForm
+from app.protocols.forms.dialects import FormDialect, whole_number
 from app.uploads.service import NewUpload
 
 blueprint = Blueprint("filepond", __name__)

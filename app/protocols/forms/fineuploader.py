@@ -43,8 +43,8 @@ from app.http.bodies import json_object, read_small_body
 from app.http.context import ViewContext, note_upload
 from app.http.documents import chunk_document
 from app.http.problems import Problem, answer, report
-from app.protocols.forms.chunk import FormDialect, require_fields, whole_number
 from app.protocols.forms.chunk_form import FORM_TYPE, ChunkForm, receive_raw
+from app.protocols.forms.dialects import FormDialect, require_fields, whole_number
 from app.uploads.client_uploads import Chunk
 
 blueprint = Blueprint("fineuploader", __name__)

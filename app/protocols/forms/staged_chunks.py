@@ -41,7 +41,7 @@ from app.core.ranges import ByteRange
 from app.core.upload import Upload
 from app.http.context import ViewContext, note_upload
 from app.ingest.source import AllOrNothing, BodySource, StreamSource
-from app.protocols.forms.chunk import UnplacedChunk
+from app.protocols.forms.dialects import UnplacedChunk
 from app.uploads.client_uploads import Chunk
 from app.uploads.files import ReceivedFile
 from app.uploads.service import NewUpload, derived_key

@@ -15,25 +15,25 @@ from app.http.access import requires
 from app.http.context import ViewContext
 from app.http.documents import chunk_document
 from app.http.problems import prefers_html
-from app.protocols.forms import (
-    content_range,
-    dropzone,
-    huge_uploader,
-    plupload,
-    simple_uploader,
-    webuploader,
-)
 from app.protocols.forms.chunk_form import FORM_TYPE, receive_chunk
+from app.protocols.forms.dialects import (
+    CONTENT_RANGE,
+    DROPZONE,
+    HUGE_UPLOADER,
+    PLUPLOAD,
+    WEBUPLOADER,
+)
+from app.protocols.forms.numbered import SIMPLE_UPLOADER
 
 blueprint = Blueprint("upload", __name__)
 
 DIALECTS = (
-    dropzone.DIALECT,
-    simple_uploader.DIALECT,
-    content_range.DIALECT,
-    huge_uploader.DIALECT,
-    webuploader.DIALECT,
-    plupload.DIALECT,
+    DROPZONE,
+    SIMPLE_UPLOADER,
+    CONTENT_RANGE,
+    HUGE_UPLOADER,
+    WEBUPLOADER,
+    PLUPLOAD,
 )
 """The first that knows a form's fields reads them: Dropzone first, as the most frequent, and
 WebUploader before Plupload, whose fields are a subset."""

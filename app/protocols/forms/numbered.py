@@ -1,17 +1,4 @@
-"""Chunks with 1-based numbers, as Resumable.js sends them, and Flow.js and simple-uploader.js.
-
-All use these fields, the first two with a prefix (sizes in bytes):
-
-    ChunkNumber         from 1
-    ChunkSize           as configured
-    CurrentChunkSize    of this chunk; the last one may be almost twice as large
-    TotalSize           of the whole file
-    Identifier          by default derived from length and name
-    Filename, RelativePath
-
-and TotalChunks, which is useless: while a file is still being cut it counts the chunks so far.
-Before each chunk they send a GET with the same fields (a probe) to ask whether it is stored.
-"""
+"""Resumable.js, Flow.js and simple-uploader.js: chunks with numbers, and a probe before each."""
 
 from __future__ import annotations
 
@@ -19,16 +6,36 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from flask import Response, jsonify, request
+from flask import Blueprint, Response, jsonify, request
+from werkzeug.exceptions import MethodNotAllowed
 
+from app.core.access import Action
 from app.core.errors import BodyStalled, ChunkMismatch, InvalidRequest, ServerBusy, UploadError
+from app.http.access import requires
 from app.http.context import ViewContext, note_upload
 from app.http.documents import chunk_document
 from app.http.problems import Problem, answer, report
-from app.protocols.forms.chunk import FormDialect, require_fields, whole_number
 from app.protocols.forms.chunk_form import receive_chunk
+from app.protocols.forms.dialects import FormDialect, require_fields, whole_number
 from app.uploads.client_uploads import Chunk
 from app.uploads.service import derived_key
+
+# ---- fields --------------------------------------------------------------------------------------
+
+# Chunks with 1-based numbers, as Resumable.js sends them, and Flow.js and simple-uploader.js.
+#
+# All use these fields, the first two with a prefix (sizes in bytes):
+#
+#     ChunkNumber         from 1
+#     ChunkSize           as configured
+#     CurrentChunkSize    of this chunk; the last one may be almost twice as large
+#     TotalSize           of the whole file
+#     Identifier          by default derived from length and name
+#     Filename, RelativePath
+#
+# and TotalChunks, which is useless: while a file is still being cut it counts the chunks so far.
+# Before each chunk they send a GET with the same fields (a probe) to ask whether it is stored.
+
 
 _REQUIRED = ("Identifier", "ChunkNumber", "ChunkSize", "CurrentChunkSize", "TotalSize")
 
@@ -115,3 +122,92 @@ def _status(problem: Problem, ends_upload: frozenset[int] | None) -> int:
     if problem.retryable or ends_upload is None or problem.status in ends_upload:
         return problem.status
     return 500 if problem.status >= 500 else 400
+
+
+# ---- /resumablejs --------------------------------------------------------------------------------
+
+# /resumablejs: Resumable.js, in its multipart form and in its `octet` form.
+#
+# See `numbered_chunks.py` for the fields. Resumable.js (1.1) takes 200 and 201 for success and
+# gives the upload up on a few statuses. It retries anything else, a hundred times and without a
+# pause.
+
+
+resumablejs = Blueprint("resumablejs", __name__)
+
+RESUMABLEJS = numbered_dialect("resumable")
+
+ENDS_UPLOAD = frozenset({400, 401, 403, 404, 415, 500, 501})
+"""Statuses on which every release gives up; some add 409. Before 1.1 they retry 401 and 403, which
+are sent all the same: they say what would help."""
+
+
+@resumablejs.get("/resumablejs", endpoint="probe")
+@requires(Action.SEND)
+def probe_resumablejs(ctx: ViewContext) -> Response:
+    """Whether a chunk has been stored."""
+    return answer_probe(ctx, RESUMABLEJS)
+
+
+@resumablejs.post("/resumablejs", endpoint="upload")
+@requires(Action.SEND)
+def upload_resumablejs(ctx: ViewContext) -> Response:
+    """Store a chunk."""
+    return answer_chunk(ctx, RESUMABLEJS)
+
+
+@resumablejs.errorhandler(UploadError)
+def refuse(error: UploadError) -> Response:
+    """The problem; a permanent one with a status that the client does not retry."""
+    return answer_error(error, ends_upload=ENDS_UPLOAD)
+
+
+# ---- /flow ---------------------------------------------------------------------------------------
+
+# /flow: Flow.js, in its multipart form and in its `octet` form; see `numbered_chunks.py`.
+#
+# Flow.js (2.14) takes 200, 201 and 202 for success and gives the upload up on 404, 413, 415, 500
+# and 501, in answer to a probe too. It retries anything else as often as its option
+# `maxChunkRetries` says, by default never.
+
+
+flow = Blueprint("flow", __name__)
+flow.register_error_handler(UploadError, answer_error)
+
+FLOW = numbered_dialect("flow")
+
+
+@flow.get("/flow", endpoint="probe")
+@requires(Action.SEND)
+def probe_flow(ctx: ViewContext) -> Response:
+    """Whether a chunk has been stored."""
+    return answer_probe(ctx, FLOW)
+
+
+@flow.post("/flow", endpoint="upload")
+@requires(Action.SEND)
+def upload_flow(ctx: ViewContext) -> Response:
+    """Store a chunk."""
+    return answer_chunk(ctx, FLOW)
+
+
+# ---- the shared URL ------------------------------------------------------------------------------
+
+# simple-uploader.js (0.6): the fields of Flow.js without a prefix; see `numbered_chunks.py`.
+#
+# It takes 200, 201 and 202 for success and gives the upload up on 404, 415, 500 and 501. Its chunks
+# come to the shared URL; the probe before each of them is its own.
+
+
+simple_uploader = Blueprint("simple_uploader", __name__)
+
+SIMPLE_UPLOADER = numbered_dialect("")
+
+
+@simple_uploader.get("/upload", endpoint="probe")
+@requires(Action.SEND)
+def probe_simple_uploader(ctx: ViewContext) -> Response:
+    """Whether a chunk has been stored."""
+    if SIMPLE_UPLOADER.parse(request.args) is None:
+        raise MethodNotAllowed(valid_methods=["POST", "OPTIONS"])
+    return answer_probe(ctx, SIMPLE_UPLOADER)

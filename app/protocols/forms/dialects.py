@@ -1,0 +1,387 @@
+"""What a client library says about a chunk, and where that puts it; nothing here does I/O.
+
+Every dialect sends one file part, and fields that say where its bytes belong; only names and
+arithmetic differ. Some dialects say everything before the bytes (`Chunk`). Others leave out the
+length of the chunk or of the file, or do not identify the upload (`UnplacedChunk`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from urllib.parse import unquote
+
+from app.core.errors import ChunkMismatch, InvalidRequest
+from app.core.numbers import parse_bounded
+from app.core.ranges import ByteRange
+from app.uploads.client_uploads import Chunk
+
+# ---- chunks --------------------------------------------------------------------------------------
+
+# What a client says about a chunk, and where that puts it. Values only: nothing here does I/O.
+#
+# Every dialect sends one file part, and fields that say where its bytes belong; only names and
+# arithmetic differ. Some dialects say everything before the bytes (`Chunk`). Others leave out the
+# length of the chunk or of the file, or do not identify the upload (`UnplacedChunk`).
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnplacedChunk:
+    """A chunk whose place is known only once its bytes have arrived.
+
+    The upload's key is derived from `dialect`, `identity`, the file's name and its length (or the
+    number of chunks, where the length is unknown). `index` counts from 0. `start` is the offset the
+    client states, `length` and `total` are those of the chunk and the file, all in bytes; None
+    where the client does not say.
+
+    Where `is_named`, the identity belongs to this file alone. Otherwise two people may send files
+    of the same name at the same time: see `staged_chunks.py`.
+    """
+
+    dialect: str
+    identity: tuple[str, ...] = ()
+    filename: str = ""
+    index: int = 0
+    count: int = 0
+    start: int | None = None
+    length: int | None = None
+    total: int | None = None
+    is_named: bool = False
+
+    @property
+    def is_first(self) -> bool:
+        """Whether it is the beginning of the file."""
+        return self.start == 0 if self.start is not None else self.index == 0
+
+    @property
+    def needs_chunk_size(self) -> bool:
+        """Whether its place depends on the size of the chunks before it."""
+        return self.start is None and self.total is None
+
+    @property
+    def may_be_part(self) -> bool:
+        """Whether there may be more of the file: without a length, that shows once it has come."""
+        return not self.is_whole(self.length or 0)
+
+    def is_whole(self, length: int) -> bool:
+        """Whether a chunk of `length` bytes is the whole file."""
+        if self.start is not None:
+            return self.start == 0 and length == self.total
+        return self.count <= 1
+
+    def check_whole(self, length: int) -> None:
+        """Raise `ChunkMismatch` unless the fields agree that the file has `length` bytes."""
+        for stated in (self.length, self.total):
+            if stated not in {None, length}:
+                raise ChunkMismatch(f"The file has {length} bytes, not the stated {stated}.")
+
+    def is_last(self, length: int) -> bool:
+        """Whether it is the end of the file."""
+        if self.start is not None:
+            return self.start + length == self.total
+        return self.index + 1 == self.count
+
+    def span(self, length: int, chunk_bytes: int | None) -> ByteRange:
+        """The place of its `length` bytes in a file whose earlier chunks have `chunk_bytes` each.
+
+        Raises `ChunkMismatch` where the numbers contradict each other; a place is never guessed.
+        """
+        if length != (self.length or length):
+            raise ChunkMismatch(f"The chunk has {length} bytes, not the stated {self.length}.")
+        if self.start is not None:
+            span = ByteRange(self.start, self.start + length)
+        elif self.is_last(length):
+            span = self._last_span(length, chunk_bytes)
+        else:
+            span = self._inner_span(length, chunk_bytes)
+        if self.total is not None and span.end > self.total:
+            raise ChunkMismatch(f"The chunk ends at byte {span.end} of {self.total}.")
+        return span
+
+    def _inner_span(self, length: int, chunk_bytes: int | None) -> ByteRange:
+        is_odd = chunk_bytes is not None and length != chunk_bytes
+        if self.total is not None:
+            is_odd = length == 0 or -(-self.total // length) != self.count
+        if is_odd or length == 0:
+            raise ChunkMismatch(
+                f"Chunk {self.index} of {self.count} cannot have {length} bytes where the "
+                f"others have {chunk_bytes or 'another size'}."
+            )
+        return ByteRange(self.index * length, (self.index + 1) * length)
+
+    def _last_span(self, length: int, chunk_bytes: int | None) -> ByteRange:
+        if self.total is None:
+            size = chunk_bytes or 0
+        else:
+            size, rest = divmod(self.total - length, max(1, self.count - 1))
+            size = 0 if rest else size
+        if self.count > 1 and not 0 < length <= size:
+            raise ChunkMismatch(
+                f"The last of {self.count} chunks cannot have {length} bytes after chunks of "
+                f"{size or 'unknown size'}."
+            )
+        start = size * (self.count - 1)
+        return ByteRange(start, start + length)
+
+
+@dataclass(frozen=True, slots=True)
+class FormDialect:
+    """How a client library names the fields of a chunk.
+
+    Once all of `fields` have arrived, `parse` can say where a file part belongs. It returns None
+    for a form that has none of them: the files in it are whole. Headers that a dialect reads count
+    as fields, with names in lower case. Where it `restarts`, the first chunk of a file restarts an
+    upload that has ended.
+    """
+
+    fields: tuple[str, ...]
+    parse: Callable[[Mapping[str, str]], Chunk | UnplacedChunk | None]
+    restarts: bool = False
+
+
+def require_fields(fields: Mapping[str, str], names: Sequence[str]) -> None:
+    """Raise an `InvalidRequest` that lists which of `names` are missing, if any."""
+    if missing := [name for name in names if name not in fields]:
+        raise InvalidRequest(f"These fields are missing: {', '.join(missing)}.")
+
+
+def whole_number(fields: Mapping[str, str], name: str) -> int:
+    """The value of a field; raises `InvalidRequest` unless it is plain decimal digits."""
+    number = parse_bounded(fields[name])
+    if number is None:
+        raise InvalidRequest(f"The field {name} is not a whole number of bytes or chunks.")
+    return number
+
+
+# ---- Dropzone ------------------------------------------------------------------------------------
+
+# Dropzone's chunked form, and its raw `binaryBody` form.
+#
+# Dropzone sends these fields before the file part of every chunk (6.3; sizes in bytes):
+#
+#     dzuuid              the client's id of the upload
+#     dzchunkindex        0-based
+#     dztotalfilesize     of the whole file
+#     dzchunksize         as configured; the last chunk is shorter
+#     dztotalchunkcount
+#     dzchunkbyteoffset   = index x chunk size
+#
+# With `binaryBody` the body is the bare chunk, and the same fields are in the query string together
+# with `filename`. A chunk may have a digest: a raw body in the Content-Digest header (RFC 9530), a
+# form in a field `digest` of the same syntax before the file part.
+
+
+DROPZONE_FIELDS = (
+    "dzuuid",
+    "dzchunkindex",
+    "dztotalfilesize",
+    "dzchunksize",
+    "dztotalchunkcount",
+    "dzchunkbyteoffset",
+)
+
+
+def parse_dropzone(fields: Mapping[str, str]) -> Chunk | None:
+    """The chunk described by the fields; None if none of them is present.
+
+    Raises `InvalidRequest` for a missing or malformed field, `ChunkMismatch` for fields that
+    contradict each other.
+    """
+    if not any(name in fields for name in DROPZONE_FIELDS):
+        return None
+    require_fields(fields, DROPZONE_FIELDS)
+    index, total, size, count, offset = (whole_number(fields, name) for name in DROPZONE_FIELDS[1:])
+    if size == 0 or count != max(1, -(-total // size)):
+        raise ChunkMismatch(f"A file of {total} bytes does not have {count} chunks of {size}.")
+    if index >= count or offset != index * size:
+        raise ChunkMismatch(f"Chunk {index} of {count} does not begin at byte {offset}.")
+    return Chunk(fields["dzuuid"], offset, min(size, total - offset), total)
+
+
+DROPZONE = FormDialect(DROPZONE_FIELDS, parse_dropzone)
+
+
+# ---- Content-Range -------------------------------------------------------------------------------
+
+# blueimp jQuery File Upload (10.32) and Uploady (`@rpldy/chunked-sender` 1.13): `Content-Range`.
+#
+# Both send `Content-Range: bytes 0-1048575/5000000` with every chunk, as the one file of a form or
+# as a bare body (`multipart: false`, `sendWithFormData: false`). The part has the file's name;
+# blueimp repeats it in `Content-Disposition`, percent-encoded. Nothing else identifies the upload,
+# unless the page adds a field `upload_id`.
+#
+# Both take any status from 200 to 204 for success. blueimp does not retry chunks by itself; Uploady
+# retries as often as its option `retries` says, by default never.
+
+
+_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
+
+_FILENAME = re.compile(r'attachment; filename="([^"]*)"')
+
+
+def parse_range(fields: Mapping[str, str]) -> UnplacedChunk | None:
+    """The chunk described by Content-Range; None without that header.
+
+    Raises `InvalidRequest` for a malformed header or an unknown length, `ChunkMismatch` for a
+    range beyond the end.
+    """
+    if "content-range" not in fields:
+        return None
+    match = _RANGE.fullmatch(fields["content-range"])
+    if match is None:
+        raise InvalidRequest("Content-Range must have the form `bytes 0-1023/4096`.")
+    start, last, total = (int(number) for number in match.groups())
+    if not start <= last < total:
+        raise ChunkMismatch(f"A file of {total} bytes has no bytes {start} to {last}.")
+    upload_id = fields.get("upload_id", "")
+    return UnplacedChunk(
+        dialect="range",
+        identity=(upload_id,),
+        filename=_filename(fields.get("content-disposition", "")),
+        start=start,
+        length=last + 1 - start,
+        total=total,
+        is_named=bool(upload_id),
+    )
+
+
+def _filename(disposition: str) -> str:
+    match = _FILENAME.fullmatch(disposition)
+    return unquote(match[1]) if match else ""
+
+
+CONTENT_RANGE = FormDialect(("content-range",), parse_range)
+
+
+# ---- huge-uploader -------------------------------------------------------------------------------
+
+# huge-uploader (1.2): a form that holds only the chunk, and headers that identify it.
+#
+#     uploader-file-id        a large random number
+#     uploader-chunk-number   0-based
+#     uploader-chunks-total   0 for an empty file
+#
+# The length and the name of the file are unknown: the part is called `blob`. All chunks but the
+# last have the same size, so the first one's places the others; they arrive in order. A page may
+# add `uploader-file-name`, percent-encoded, and `uploader-file-size` (bytes).
+#
+# huge-uploader takes 200, 201 and 204 for success, retries after 408, 502, 503, 504 and broken
+# connections, and gives up on anything else.
+
+
+HUGE_FIELDS = ("uploader-file-id", "uploader-chunk-number", "uploader-chunks-total")
+
+
+def parse_huge_uploader(fields: Mapping[str, str]) -> UnplacedChunk | None:
+    """The chunk described by the headers; None unless all are present.
+
+    Raises `InvalidRequest` for a malformed value, `ChunkMismatch` for contradictory ones.
+    """
+    if not all(name in fields for name in HUGE_FIELDS):
+        return None
+    index, count = (whole_number(fields, name) for name in HUGE_FIELDS[1:])
+    if index >= max(1, count):
+        raise ChunkMismatch(f"There is no chunk {index} of {count}.")
+    size = whole_number(fields, "uploader-file-size") if "uploader-file-size" in fields else None
+    return UnplacedChunk(
+        dialect="huge",
+        identity=(fields["uploader-file-id"], str(count)),
+        filename=unquote(fields.get("uploader-file-name", "")),
+        index=index,
+        count=count,
+        total=size,
+        is_named=True,
+    )
+
+
+HUGE_UPLOADER = FormDialect(HUGE_FIELDS, parse_huge_uploader)
+
+
+# ---- WebUploader ---------------------------------------------------------------------------------
+
+# WebUploader (0.1): fields before the file part, or in the query string of a raw body.
+#
+#     id                  numbered by the page: WU_FILE_0
+#     name, type, size    of the file; the size in bytes
+#     lastModifiedDate    of the file, as JavaScript writes a date
+#     chunk               0-based; with `chunks`, where there are several
+#
+# A chunk is as long as its part; all but the last have the same size. Three are sent at a time, in
+# any order. All of the above identify a file, with `guid` or `upload_id` where the page adds one to
+# `formData`.
+#
+# WebUploader takes 200 to 299 for success, retries a chunk twice after a broken connection or a
+# status below 500, and gives up at once on 500 and above.
+
+
+WEBUPLOADER_FIELDS = ("id", "name", "size", "chunk", "chunks")
+WEBUPLOADER_IDENTITY = ("id", "lastModifiedDate", "type", "guid", "upload_id")
+
+
+def parse_webuploader(fields: Mapping[str, str]) -> UnplacedChunk | None:
+    """The chunk described by the fields; None unless all are present: the file is whole.
+
+    Raises `InvalidRequest` for a malformed value, `ChunkMismatch` for contradictory ones.
+    """
+    if not all(name in fields for name in WEBUPLOADER_FIELDS):
+        return None
+    size, index, count = (whole_number(fields, name) for name in WEBUPLOADER_FIELDS[2:])
+    if index >= max(1, count):
+        raise ChunkMismatch(f"There is no chunk {index} of {count}.")
+    return UnplacedChunk(
+        dialect="webuploader",
+        identity=tuple(fields.get(name, "") for name in WEBUPLOADER_IDENTITY),
+        filename=fields["name"],
+        index=index,
+        count=count,
+        total=size,
+        is_named=True,
+    )
+
+
+WEBUPLOADER = FormDialect(WEBUPLOADER_FIELDS, parse_webuploader)
+
+
+# ---- Plupload ------------------------------------------------------------------------------------
+
+# Plupload (2.3): fields before the file part, or in the query string of a raw body.
+#
+#     name            of the file, or one that Plupload made up (`unique_names`)
+#     chunk           0-based
+#     chunks          of the file
+#
+# or, with `send_chunk_number: false`, name, `offset` and `total` (bytes). The part itself is called
+# `blob`. The lengths of file and chunk are unknown: all chunks but the last have the same size, so
+# the first one's places the others. Plupload sends them in order.
+#
+# A page may add `upload_id` to `multipart_params`. Plupload takes any status from 200 to 399 for
+# success, and retries a chunk as often as `max_retries` says, by default never.
+
+
+PLUPLOAD_COUNTED = ("name", "chunk", "chunks")
+PLUPLOAD_PLACED = ("name", "offset", "total")
+
+
+def parse_plupload(fields: Mapping[str, str]) -> UnplacedChunk | None:
+    """The chunk described by the fields; None unless all of one of the two kinds are present.
+
+    Raises `InvalidRequest` for a malformed value, `ChunkMismatch` for contradictory ones.
+    """
+    if all(name in fields for name in PLUPLOAD_COUNTED):
+        index, count = (whole_number(fields, name) for name in PLUPLOAD_COUNTED[1:])
+        if index >= max(1, count):
+            raise ChunkMismatch(f"There is no chunk {index} of {count}.")
+        return replace(_plupload_chunk(fields), index=index, count=count)
+    if all(name in fields for name in PLUPLOAD_PLACED):
+        start, total = (whole_number(fields, name) for name in PLUPLOAD_PLACED[1:])
+        return replace(_plupload_chunk(fields), start=start, total=total)
+    return None
+
+
+def _plupload_chunk(fields: Mapping[str, str]) -> UnplacedChunk:
+    identity = (fields.get("upload_id", ""),)
+    return UnplacedChunk(dialect="plupload", identity=identity, filename=fields["name"])
+
+
+PLUPLOAD = FormDialect(("name",), parse_plupload)
