@@ -115,7 +115,7 @@ def _compiled(statement: ClauseElement, dialect: Dialect) -> _Compiled:
 
 # Updates that wait at the same time share one round trip and one commit on a server.
 #
-# The counterpart of SQLite's `group_commit.py`: a commit waits some milliseconds for the server's
+# The counterpart of SQLite's `GroupCommit`: a commit waits some milliseconds for the server's
 # disk, and updates that arrive meanwhile in the same process are sent together afterwards.
 #
 # Threads that record one chunk after another would form two batches, each waiting for the other's

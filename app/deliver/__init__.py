@@ -1,5 +1,5 @@
 """GET and HEAD of published files, sent by the kernel where possible.
 
-`http_range.py` and `conditional.py` decide without I/O; `sendfile.py` sends one piece,
-`byteranges.py` several, and `accel.py` leaves it to nginx. Start with `blueprint.py`.
+`conditional.py` decides without I/O, `bodies.py` has the bodies of responses. Start with
+`media.py`.
 """

@@ -1,6 +1,6 @@
 """The options of the server.
 
-`table.py` declares each once, with its default and help; `values.py` and `addresses.py` parse them;
+`table.py` declares each once, with its default and help; `values.py` parses them;
 `staging.py` chooses the staging folder where none is set.
 """
 

@@ -128,7 +128,7 @@ def _status(problem: Problem, ends_upload: frozenset[int] | None) -> int:
 
 # /resumablejs: Resumable.js, in its multipart form and in its `octet` form.
 #
-# See `numbered_chunks.py` for the fields. Resumable.js (1.1) takes 200 and 201 for success and
+# Resumable.js (1.1) takes 200 and 201 for success and
 # gives the upload up on a few statuses. It retries anything else, a hundred times and without a
 # pause.
 
@@ -164,7 +164,7 @@ def refuse(error: UploadError) -> Response:
 
 # ---- /flow ---------------------------------------------------------------------------------------
 
-# /flow: Flow.js, in its multipart form and in its `octet` form; see `numbered_chunks.py`.
+# /flow: Flow.js, in its multipart form and in its `octet` form; see above.
 #
 # Flow.js (2.14) takes 200, 201 and 202 for success and gives the upload up on 404, 413, 415, 500
 # and 501, in answer to a probe too. It retries anything else as often as its option
@@ -193,7 +193,7 @@ def upload_flow(ctx: ViewContext) -> Response:
 
 # ---- the shared URL ------------------------------------------------------------------------------
 
-# simple-uploader.js (0.6): the fields of Flow.js without a prefix; see `numbered_chunks.py`.
+# simple-uploader.js (0.6): the fields of Flow.js without a prefix; see above.
 #
 # It takes 200, 201 and 202 for success and gives the upload up on 404, 415, 500 and 501. Its chunks
 # come to the shared URL; the probe before each of them is its own.

@@ -2,6 +2,6 @@
 
 A request to `/resumable/` with `Upload-Complete` creates an upload resource; a 104 interim response
 announces its URL early. There the client asks for the offset (HEAD), sends what is missing (PATCH)
-and cancels (DELETE). Devices in the field speak earlier drafts; `versions.py` is the table of their
+and cancels (DELETE). Devices in the field speak earlier drafts; `interop.py` has the table of their
 differences. Start with `blueprint.py`.
 """

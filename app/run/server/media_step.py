@@ -1,4 +1,4 @@
-"""Runs one step of the media worker in a process with limits of its own: `app/video/steps/alone`.
+"""Runs one step of the media worker in a process with limits of its own: `app/video/make/alone.py`.
 
 python -m app.run.server.media_step PARENT UPLOAD STEP ARGUMENT
 """

@@ -1,5 +1,5 @@
 """What is known about a video, and what players load of it.
 
-`facts.py` is what is kept, `folder.py` names the files, `library.py` finds them, `offers.py` offers
-other renditions.
+`facts.py` is what is kept, `folder.py` names the files, `library.py` finds them, `renditions.py`
+offers others.
 """
