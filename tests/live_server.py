@@ -22,7 +22,7 @@ import psutil
 import requests
 
 from app.storage.local.folder import make_private_folder
-from app.video.make.calibration import calibrate
+from app.video.make.encoder import calibrate
 from app.video.make.ffmpeg import Ffmpeg
 from app.video.serve.capability import FILE
 from app.video.serve.folder import DiskFolder

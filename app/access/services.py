@@ -13,7 +13,7 @@ from app.access.invitations import Invitations
 from app.access.keys import ApiKeys
 from app.access.link_visitors import LinkVisitors
 from app.access.mail import Mail, MailLimits
-from app.access.openid_accounts import OpenIdAccounts
+from app.access.openid import OpenIdAccounts
 from app.access.passwords import Passwords
 from app.access.people import PeopleRecords
 from app.access.projects import Projects

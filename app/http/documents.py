@@ -1,14 +1,19 @@
-"""The JSON shapes of uploads, videos and keys; each is made here and nowhere else.
+"""URLs of files that an nginx in front sends by itself, until they expire.
 
-`root` is what the URLs of a guest's media begin with: a ticket, as in `/t/TICKET`, and before it
-the prefix that a proxy has taken off.
+nginx checks the signature (its `secure_link` module) and asks nobody; from an expired URL, or from
+one for which it is not set up, it passes the request on, and Sluice decides as always.
+`deploy/nginx-secure-link.conf` has its side.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import time
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
+from urllib.parse import quote
 
 from app.access.keys import ApiKey
 from app.access.senders import Sender
@@ -18,12 +23,47 @@ from app.core.moments import instant, optional_instant
 from app.core.playback import PlaybackProblem, PlaybackState
 from app.core.ranges import RangeSet
 from app.core.upload import Upload, UploadId
+from app.http.context import ViewContext
 from app.records.uploads import Sent
-from app.video.serve.browsers import plays_audio
+from app.video.serve.facts import plays_audio
 from app.video.serve.film_files import MANIFEST, PLAY_FILE, SOUND_FILE
 from app.video.serve.library import PlaybackView, subtitles_of
 from app.video.serve.renditions import RenditionView
 from app.video.serve.subtitles import Subtitles, TextFile
+
+PERIOD_SECONDS = 600
+"""URLs change this often, and are good for one to two such periods."""
+
+
+def signed_media(ctx: ViewContext, video: Upload, path: str, *, is_download: bool = False) -> str:
+    """The URL of a video's bytes, signed if the operator has set that up."""
+    question = "?download" if is_download else ""
+    secret = ctx.services.settings.secure_link_secret
+    if not secret or not ctx.services.library.hand_over(video):
+        return path + question
+    name = quote(video.filename.rpartition("/")[2], safe="") if is_download else ""
+    expires = (int(time.time()) // PERIOD_SECONDS + 2) * PERIOD_SECONDS
+    signature = sign(path, video.content_type, name, expires=expires, secret=secret)
+    separator = "&" if question else "?"
+    return (
+        f"{path}{question}{separator}expires={expires}&type={video.content_type}"
+        f"&name={name}&signature={signature}"
+    )
+
+
+def sign(path: str, content_type: str, name: str, *, expires: int, secret: str) -> str:
+    """What nginx computes from its `secure_link_md5`; it knows no other digest than MD5."""
+    signed = f"{expires} {path} {content_type} {name} {secret}".encode()
+    digest = hashlib.md5(signed, usedforsecurity=False).digest()
+    return base64.urlsafe_b64encode(digest).decode().rstrip("=")
+
+
+# ---- documents -----------------------------------------------------------------------------------
+
+# The JSON shapes of uploads, videos and keys; each is made here and nowhere else.
+#
+# `root` is what the URLs of a guest's media begin with: a ticket, as in `/t/TICKET`, and before it
+# the prefix that a proxy has taken off.
 
 
 def upload_document(

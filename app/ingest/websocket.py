@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from hashlib import sha1
+from typing import Protocol
 
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 """RFC 6455, section 1.3."""
@@ -181,3 +182,47 @@ def _unmasked(payload: bytearray, mask: bytearray) -> bytes:
     key = bytes(mask) * (count // 4) + bytes(mask[: count % 4])
     number = int.from_bytes(payload, "little") ^ int.from_bytes(key, "little")
     return number.to_bytes(count, "little")
+
+
+# ---- inner ---------------------------------------------------------------------------------------
+
+# Requests that arrive inside another one, as messages of its connection.
+
+
+INNER_KEY = "sluice.inner_requests"
+"""Key of the WSGI environment for the `InnerRequests` of a connection that becomes another's."""
+
+
+@dataclass(frozen=True, slots=True)
+class InnerRequest:
+    """A POST by the sender of the outer request: the same cookies, link, origin and address.
+
+    `path` is below whatever link the outer one was.
+    """
+
+    path: str
+    query: str
+    body: bytes
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class InnerAnswer:
+    """`retry_after` is the header's, if there is one; `body` is empty for none."""
+
+    status: int
+    retry_after: str | None
+    body: bytes
+
+
+class InnerRequests(Protocol):
+    """Runs them as if each had come by itself."""
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the server takes no more of them."""
+        ...
+
+    def run(self, inner: InnerRequest, /) -> InnerAnswer:
+        """The answer to one; an exception of the application never gets here."""
+        ...

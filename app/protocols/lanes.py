@@ -32,9 +32,12 @@ from app.http.context import ViewContext
 from app.http.mounts import LINK_KEY
 from app.ingest.copy import BodyLimits, Pace
 from app.ingest.gunicorn_socket.upgraded import UpgradedConnection, upgraded
-from app.ingest.inner import INNER_KEY, InnerAnswer, InnerRequest, InnerRequests
 from app.ingest.websocket import (
+    INNER_KEY,
     CloseCode,
+    InnerAnswer,
+    InnerRequest,
+    InnerRequests,
     Message,
     MessageReader,
     Opcode,

@@ -17,8 +17,7 @@ from app.access.invitations import InvitationRecords, Invitations
 from app.access.keys import ApiKeys
 from app.access.link_visitors import LinkVisitors
 from app.access.mail import GuessingNotice, Mail, MailLimits
-from app.access.openid import Joining, OpenIdClient
-from app.access.openid_accounts import OpenIdAccounts, ProviderAccountRecords
+from app.access.openid import Joining, OpenIdAccounts, OpenIdClient, ProviderAccountRecords
 from app.access.passkey_records import PasskeyRecords
 from app.access.passwords import MAX_WAITING, Passwords
 from app.access.people import PeopleRecords

@@ -18,7 +18,6 @@ from app.http.bodies import form_fields
 from app.http.context import ViewContext
 from app.http.origins import require_own_page
 from app.http.signing_in import confirm, must_confirm
-from app.web.user_agent import device_words
 
 blueprint = Blueprint("account", __name__, url_prefix="/account")
 blueprint.before_request(lambda: require_own_page(request))
@@ -174,3 +173,41 @@ def _page(
         min_characters=MIN_CHARACTERS,
     )
     return make_response(page, error.status_hint if error else 200)
+
+
+# ---- user agent ----------------------------------------------------------------------------------
+
+# What browsers call themselves, in words that people know.
+
+
+BROWSERS = (
+    ("Edg/", "Edge"),
+    ("OPR/", "Opera"),
+    ("SamsungBrowser/", "Samsung Internet"),
+    ("Firefox/", "Firefox"),
+    ("FxiOS/", "Firefox"),
+    ("CriOS/", "Chrome"),
+    ("Chrome/", "Chrome"),
+    ("Safari/", "Safari"),
+)
+"""In this order: nearly all of them also call themselves Chrome and Safari."""
+
+SYSTEMS = (
+    ("iPhone", "iPhone"),
+    ("iPad", "iPad"),
+    ("Android", "Android"),
+    ("Windows", "Windows"),
+    ("Mac OS X", "Mac"),
+    ("Linux", "Linux"),
+)
+
+MAX_CHARACTERS = 40
+
+
+def device_words(agent: str) -> str:
+    """As "Firefox on Linux"; of programs, what they call themselves."""
+    browser = next((name for sign, name in BROWSERS if sign in agent), "")
+    system = next((name for sign, name in SYSTEMS if sign in agent), "")
+    if browser and system:
+        return f"{browser} on {system}"
+    return browser or system or agent[:MAX_CHARACTERS] or "Unknown device"

@@ -1,8 +1,11 @@
-"""/api/server: what a client should know before it uploads."""
+"""What a client should know of the server: /api/server, and the API described (OpenAPI 3.1)."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 from flask import Blueprint, Response, jsonify
 
@@ -11,6 +14,11 @@ from app.core.access import Action
 from app.http.access import requires
 from app.http.context import ViewContext
 from app.ingest.connection_advice import advice_now
+
+# ---- /api/server ---------------------------------------------------------------------------------
+
+# /api/server: what a client should know before it uploads.
+
 
 blueprint = Blueprint("api_server", __name__)
 
@@ -30,3 +38,41 @@ def show(ctx: ViewContext) -> Response:
             "time": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         }
     )
+
+
+# ---- /openapi.json -------------------------------------------------------------------------------
+
+# /openapi.json, /openapi.yaml: the API described for programs (OpenAPI 3.1).
+#
+# The document is `openapi.yaml` beside this file, written by hand. Tests compare it with the
+# routes, the error tree and real answers.
+
+
+description = Blueprint("api_openapi", __name__)
+
+FILE = Path(__file__).with_name("openapi.yaml")
+
+
+@cache
+def openapi_document() -> dict[str, Any]:
+    """The document, parsed once per process at first use (0.06 s)."""
+    import yaml  # noqa: PLC0415 - 0.01 s of every start
+
+    # The C loader is five times as fast, but PyYAML can be built without it.
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    document: dict[str, Any] = yaml.load(FILE.read_bytes(), Loader=loader)  # noqa: S506 - both are safe
+    return document
+
+
+@description.get("/openapi.json", endpoint="show")
+@requires(Action.VISIT)
+def describe(ctx: ViewContext) -> Response:
+    """The document as JSON."""
+    return jsonify(openapi_document())
+
+
+@description.get("/openapi.yaml", endpoint="show_yaml")
+@requires(Action.VISIT)
+def describe_yaml(ctx: ViewContext) -> Response:
+    """The document as it was written."""
+    return Response(FILE.read_bytes(), content_type="application/yaml")

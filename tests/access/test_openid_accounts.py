@@ -9,8 +9,7 @@ from sqlalchemy import insert, select
 
 from app.access.creators import RevocationCounts
 from app.access.invitations import Invitation, InvitationRecords, Purpose
-from app.access.openid import Joining, ProviderIdentity
-from app.access.openid_accounts import OpenIdAccounts, ProviderAccountRecords
+from app.access.openid import Joining, OpenIdAccounts, ProviderAccountRecords, ProviderIdentity
 from app.access.people import Person, roles_of
 from app.access.sessions import SessionRecords, Sessions
 from app.access.upload_links import LinkTerms

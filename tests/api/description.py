@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from app.web.openapi import openapi_document
+from app.web.server import openapi_document
 
 DOCUMENT = openapi_document()
 

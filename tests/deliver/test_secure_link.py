@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from app.http.signed_media import sign
+from app.http.documents import sign
 from tests.deliver.stored import Stored, store
 from tests.deliver.test_shared import Shared, share
 from tests.dropzone_client import random_bytes

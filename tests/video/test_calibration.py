@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from app.video.make import calibration
-from app.video.make.calibration import calibrate
+from app.video.make import encoder as calibration
+from app.video.make.encoder import calibrate
 from app.video.make.ffmpeg import Ffmpeg
 from app.video.serve.capability import FILE, read_capability, write_capability
 from app.video.serve.folder import DiskFolder

@@ -20,8 +20,7 @@ from app.core.moments import instant, parse_expiry
 from app.core.numbers import bytes_in_words, parse_bytes
 from app.db.context import RequestContext
 from app.http.documents import key_document
-from app.run.admin.opening import OperatorGroup, open_library
-from app.run.admin.printing import as_json, print_one, print_rows
+from app.run.admin.opening import OperatorGroup, as_json, open_library, print_one, print_rows
 
 OPERATOR = Caller(kind=CallerKind.LOCAL, name="operator")
 """Whom the audit log names."""

@@ -22,18 +22,20 @@ from app.core.numbers import bytes_in_words
 from app.core.upload import Upload, parse_upload_id
 from app.run.admin.access_commands import OPERATOR, keys, projects, users
 from app.run.admin.backup import Backup, BackupRefused, FolderInUse, Verification
-from app.run.admin.database_commands import database
 from app.run.admin.disk import disk_bench
 from app.run.admin.job_commands import jobs
 from app.run.admin.opening import (
     OperatorGroup,
+    as_json,
     command_app,
+    limited,
     open_library,
     operator_command,
+    print_one,
+    print_rows,
     with_files,
 )
-from app.run.admin.printing import as_json, limited, print_one, print_rows
-from app.run.admin.storage_commands import storage
+from app.run.admin.storage_commands import database, storage
 from app.storage.folder_owner import shown
 
 uploads = OperatorGroup("uploads", help="Unfinished uploads.")

@@ -9,8 +9,7 @@ import click
 
 from app.core.upload import UploadId, parse_upload_id
 from app.db.jobs import ListedJob
-from app.run.admin.opening import OperatorGroup, open_library
-from app.run.admin.printing import as_json, limited, print_rows
+from app.run.admin.opening import OperatorGroup, as_json, limited, open_library, print_rows
 
 jobs = OperatorGroup("jobs", help="What the media worker makes of videos.")
 

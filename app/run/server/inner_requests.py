@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
-from app.ingest.inner import INNER_KEY, InnerAnswer, InnerRequest
+from app.ingest.websocket import INNER_KEY, InnerAnswer, InnerRequest
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication

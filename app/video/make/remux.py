@@ -41,8 +41,7 @@ from app.video.make.steps import (
     probe_limits,
     wait_for_short_ones,
 )
-from app.video.serve.browsers import plays_without_index
-from app.video.serve.facts import Facts
+from app.video.serve.facts import Facts, plays_without_index
 from app.video.serve.probe import HEAD_BYTES, Contents, ProbedTrack, contents_of, is_no_film
 from app.video.serve.source import REMUXED, length_of, reader
 

@@ -31,8 +31,7 @@ from app.video.index.segments import segmented_video
 from app.video.index.tracks import Track
 from app.video.make.encoder import Encoder, recipe
 from app.video.make.steps import Heartbeat, StepTools, as_job_errors, needing_index
-from app.video.serve.browsers import plays_audio, plays_segmented_audio
-from app.video.serve.facts import Manifest, Stream
+from app.video.serve.facts import Manifest, Stream, plays_audio, plays_segmented_audio
 from app.video.serve.film_files import MANIFEST, SOUND_FILE, encoded_sounds, keep_streams
 from app.video.serve.folder import read_whole
 from app.video.serve.ladder import Rung, ladder

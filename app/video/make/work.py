@@ -11,7 +11,7 @@ from app.core.jobs import INDEX, REMUX, SOUND, Lane
 from app.core.upload import UploadId
 from app.video.make.alone import run_in_process, unless_long
 from app.video.make.arrivals import Arrivals
-from app.video.make.calibration import calibrate
+from app.video.make.encoder import calibrate
 from app.video.make.ffmpeg import Ffmpeg
 from app.video.make.indexing import Indexing
 from app.video.make.pictures import EARLY_POSTER, PICTURES, EarlyPoster, Pictures

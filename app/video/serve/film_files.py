@@ -31,9 +31,8 @@ from app.video.index.segments import (
 )
 from app.video.index.tracks import Track
 from app.video.index.virtual_file import VirtualFileWriter
-from app.video.serve.browsers import plays_audio, plays_segmented_audio, plays_video
 from app.video.serve.capability import Capability, is_decoded
-from app.video.serve.facts import Manifest, Stream
+from app.video.serve.facts import Manifest, Stream, plays_audio, plays_segmented_audio, plays_video
 from app.video.serve.folder import MadeFiles, MediaFolder, read_whole, writing
 from app.video.serve.ladder import is_decoded_in_time
 from app.video.serve.source import length_of, reader

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from app.video.serve.browsers import is_played_everywhere
 from app.video.serve.capability import Capability
-from app.video.serve.facts import Stream
+from app.video.serve.facts import Stream, is_played_everywhere
 
 PEAK_RATES: Mapping[int, int] = {360: 1_100_000, 720: 3_500_000, 1080: 6_500_000}
 """The qualities, each by the shorter side of its picture in pixels, and the bits a second that no
