@@ -21,7 +21,6 @@ from app.http.signing_in import confirm, must_confirm
 
 blueprint = Blueprint("account", __name__, url_prefix="/account")
 blueprint.before_request(lambda: require_own_page(request))
-blueprint.add_app_template_filter(device_words, "device")
 
 DONE = {
     "declined": "The invitation is declined.",
@@ -211,3 +210,6 @@ def device_words(agent: str) -> str:
     if browser and system:
         return f"{browser} on {system}"
     return browser or system or agent[:MAX_CHARACTERS] or "Unknown device"
+
+
+blueprint.add_app_template_filter(device_words, "device")
