@@ -99,7 +99,7 @@ class AttemptRecords:
                 connection.execute(delete(attempts).where(attempts.c.subject == name))
 
     def remove_old(self, now: datetime) -> None:
-        """Forget those that count no longer; whichever is counted anew just now can stay."""
+        """Delete those that no longer count; one that is being counted again may stay."""
         old = select(attempts.c.subject).where(attempts.c.last_at <= now - FORGOTTEN_AFTER)
         old = old.with_for_update(skip_locked=True)
         with self._database.write() as connection:

@@ -84,7 +84,7 @@ class AuditAction(StrEnum):
     WEBHOOK_SECRET_SHOWN = "webhook.secret_shown"
     WEBHOOK_SECRET_RENEWED = "webhook.secret_renewed"
     UPLOAD_CANCELLED = "upload.cancelled"
-    """Somebody else's upload."""
+    """Another client's upload."""
     VIDEO_RENAMED = "video.renamed"
     VIDEO_DELETED = "video.deleted"
 
@@ -108,7 +108,7 @@ OF_SERVER = frozenset(
         AuditAction.PROVIDER_UNLINKED,
     }
 )
-"""Only administrators see these; the others, whoever manages the project."""
+"""Only administrators see these; managers see the others of their project."""
 
 Detail = str | int | float | bool | None
 
@@ -242,7 +242,7 @@ def note_rename(ctx: RequestContext, video: Upload, filename: str) -> None:
 
 
 def note_removal(ctx: RequestContext, upload: Upload) -> None:
-    """Note that a video was deleted, or that somebody else's upload was cancelled."""
+    """Note that a video was deleted, or that another client's upload was cancelled."""
     if upload.state is UploadState.COMPLETE:
         action, subject = AuditAction.VIDEO_DELETED, f"video:{upload.id}"
     elif upload.sender != ctx.caller.sender:

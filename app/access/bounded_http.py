@@ -1,4 +1,4 @@
-"""Requests to servers of others: whatever they answer, or do not, costs little."""
+"""Requests to other servers, with limits on time and on the size of the response."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class Callers:
     def find(self, sent: Credentials, *, anew: bool = False) -> Caller:
         """Who sends the request, perhaps `NOBODY`; raises `NotSignedIn` for what does not work.
 
-        Without accounts everybody is `LOCAL`, whatever they send. Who comes by a link is its guest
+        Without accounts every client is `LOCAL`. Who comes by a link is its guest
         also then; raises `LinkNotFound` or `LinkClosed` if that does not work. `anew` looks people
         and keys up in the database, whatever this process remembers of them.
         """

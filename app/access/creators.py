@@ -35,7 +35,7 @@ BY_PERSON, BY_KEY = "person:", "key:"
 def role_now(
     connection: Connection, maker: str, project_id: str | None, *, is_kept: bool = False
 ) -> Role | None:
-    """What whoever answers for `maker` may do in a project now; None if they have no role there.
+    """The role now of the person who answers for `maker`; None if they have none in the project.
 
     Administrators and the operator manage every project, and they alone the server, which is no
     project. A key that was revoked may do nothing. With `is_kept`, the answer holds until the
@@ -50,7 +50,7 @@ def role_now(
 
 
 def require_role(connection: Connection, maker: str, project_id: str) -> None:
-    """Raise `NotAllowed` unless whoever answers for `maker` has a role in the project.
+    """Raise `NotAllowed` unless the person who answers for `maker` has a role in the project.
 
     It stays so until the transaction ends. A request is let in before it writes: in between, all
     that its sender has made may have ended.
@@ -105,7 +105,7 @@ def _keep(connection: Connection, maker: str, project_id: str | None) -> bool:
 
 # What people have made in projects, and what becomes of it when they lose their place there.
 #
-# Keys, links and invitations are known to whoever made them, so they end. Webhooks only tell an
+# Keys, links and invitations are known to their makers, so they end. Webhooks only tell an
 # address what happens in the project, whose managers see them: they stay.
 
 

@@ -1,4 +1,4 @@
-"""Mails a link for a new password to whoever asks for one, if there is an account."""
+"""Mails a link for a new password, if the address has an account."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 class ForgottenPasswords:
     """Works if the server can send mail. Its links begin with the settings' `link_url`.
 
-    They never begin with the host of the request: a stranger who asks for somebody else chooses it.
+    They never begin with the host of the request, which the client chooses.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class ForgottenPasswords:
             log.exception("cannot make a link for a new password")
 
     def _try_to_send_link(self, email: str, address: str) -> None:
-        """Somebody without a password signs in elsewhere, where they can be blocked."""
+        """A person without a password signs in elsewhere, where they can be blocked."""
         person = self._people.find_by_email(email)
         if person is None or person.is_blocked or person.password_hash is None:
             return

@@ -34,7 +34,7 @@ from app.db.tables import invitations, members, people, projects
 
 
 class Purpose(StrEnum):
-    """What somebody does with the link; the value is what the records have."""
+    """What the link is for; the value is what the records have."""
 
     SET_UP = "set_up"
     JOIN = "join"
@@ -65,7 +65,7 @@ class Invitation:
 
     @property
     def is_mailed(self) -> bool:
-        """Whether it lets whoever reads somebody's mail choose another password for them."""
+        """Whether it was mailed: a reader of that mail can choose another password."""
         return self.purpose is Purpose.RESET and self.email is not None
 
     def works(self, now: datetime) -> bool:
@@ -155,7 +155,7 @@ class InvitationRecords:
         }
 
     def accept(self, invitation: Invitation, person_id: str, now: datetime) -> None:
-        """Use it up for somebody who has an account; raises as `join` does.
+        """Use it up for a person who has an account; raises as `join` does.
 
         Raises `InvalidField` for a member of the project.
         """
@@ -269,7 +269,7 @@ CODE_BYTES = 24
 class Invitations:
     """Makes such links, and does what they are for.
 
-    The codes are shown to whoever makes them; only their digests are stored.
+    The codes are shown to their makers; only their digests are stored.
     """
 
     def __init__(self, ctx: Context, passwords: Passwords) -> None:
@@ -336,17 +336,17 @@ class Invitations:
         return found
 
     def is_to_known(self, invitation: Invitation) -> bool:
-        """Whether somebody has an account with the address that was invited."""
+        """Whether there is an account with the address that was invited."""
         return self._people.find_by_email(invitation.email or "") is not None
 
     def waiting(self, project_id: str | None = None) -> list[Invitation]:
-        """Those to a project, or all, that nobody has accepted yet, the newest first."""
+        """Those to a project, or all, that were not accepted yet, the newest first."""
         return self._records.waiting(self._ctx.clock(), project_id=project_id)
 
     def waiting_for(self, person: Person) -> list[Invitation]:
         """Those to projects by the person's address, the newest first.
 
-        Empty as long as the address may be somebody else's: see `Person.is_proven`.
+        Empty as long as the address is not proven: see `Person.is_proven`.
         """
         if not person.is_proven:
             return []
@@ -398,9 +398,9 @@ class Invitations:
         return person
 
     def accept(self, ctx: RequestContext, code: str, person: Person) -> Invitation:
-        """Let somebody who has an account into the project; raises `LinkClosed`, `InvalidField`.
+        """Let a person who has an account into the project; raises `LinkClosed`, `InvalidField`.
 
-        Whoever has the link may use it for any account, as for a new one.
+        The link may be used for any account, as for a new one.
         """
         invitation = self.find(code, Purpose.JOIN)
         if invitation.project_id is None:

@@ -132,7 +132,7 @@ class LinkVisitors:
     def new_visitor(self, link: UploadLink, *, address: str) -> NewVisitor:
         """Another visitor, for `VISITOR_TIME`; raises `TooManyRequests` for one too many.
 
-        Limits hold for each visitor, so that nobody may become many.
+        Limits hold for each visitor, so that no client can become many.
         """
         count = self._counts.add(f"visitor {link.id} {network_of(address)}")
         if count > self._new_per_minute:
@@ -152,7 +152,7 @@ class LinkVisitors:
         return self._entries.make(_entry_to(link), self._ctx.clock() + ENTRY_TIME)
 
     def has_entered(self, link: UploadLink, cookies: str) -> bool:
-        """Whether the link asks no password of whoever has these cookies."""
+        """Whether a browser with these cookies need not enter the password."""
         if link.password_hash is None:
             return True
         found = _ENTRY.search(cookies)

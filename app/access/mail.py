@@ -98,7 +98,7 @@ class Mail:
 
 @dataclass(frozen=True, slots=True)
 class GuessingNotice:
-    """Mail to the owner of an account whose password somebody guesses."""
+    """Mail to the owner of an account whose password is being guessed."""
 
     mail: Mail
     public_url: str
@@ -131,7 +131,7 @@ OF_SENDER = Backoff(free=30)
 """Messages of a person or a key, of about a day."""
 
 OF_PROJECT = Backoff(free=60)
-"""Messages of a project: whoever manages it can make any number of keys."""
+"""Messages of a project: its managers can make any number of keys."""
 
 
 class MailLimits:

@@ -33,7 +33,7 @@ class OpenIdClient:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderIdentity:
-    """Somebody as the provider knows them. `subject` stays; all else may change."""
+    """A person as the provider knows them. `subject` stays; all else may change."""
 
     issuer: str
     subject: str
@@ -48,7 +48,7 @@ class Joining:
     """Whom the operator lets in without an invitation, and the role they get.
 
     `domains` are those of e-mail addresses, `groups` those that the provider tells of; either is
-    enough. Without any, nobody joins so.
+    enough. Without any, no one joins that way.
     """
 
     domains: frozenset[str] = frozenset()
@@ -63,7 +63,7 @@ class Joining:
 
 # ---- openid accounts -----------------------------------------------------------------------------
 
-# Whose account somebody has who signed in at the OpenID provider, and who may join.
+# Which account belongs to a person who signed in at the provider, and who may join.
 
 
 # ---- rows ----------------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ class ProviderAccountRecords:
             return connection.execute(query.limit(1)).first() is not None
 
     def add(self, account: ProviderAccount) -> dict[str, RevocationCounts]:
-        """Store whose it is; raises `SignInRefused` if it is somebody's already.
+        """Store whose it is; raises `SignInRefused` if it belongs to an account already.
 
         Where the address was not proven to be the person's, somebody else may have made the
         account: its password, passkeys, one-time codes and sessions end, and the keys and links
@@ -187,7 +187,7 @@ class OpenIdAccounts:
         """Who it is here; raises `SignInRefused` for who may not join, and for blocked people.
 
         The provider's account decides. Its e-mail address counts the first time alone, and only if
-        the provider has verified it: otherwise anybody could enter an address of somebody else.
+        the provider has verified it: otherwise anyone could enter another person's address.
         """
         owner = self._records.owner(identity.issuer, identity.subject)
         if owner is None:

@@ -1,7 +1,7 @@
 """Signing in at an OpenID provider, by authorization code with PKCE (OpenID Connect Core, 3.1).
 
 The browser goes to the provider and comes back with a code. The server exchanges that for an ID
-token, which says who somebody is. Whose account that is here, is in `openid_accounts.py`.
+token, which says who the person is. Whose account that is here, is in `openid_accounts.py`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SIGNING_ALGORITHMS = [
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
     *("ES256", "ES384", "ES512", "EdDSA", "Ed25519"),
 ]
-"""Those with a public key. With an HMAC, whoever knows the client's secret could sign."""
+"""Those with a public key. With an HMAC, anyone who knows the client's secret could sign."""
 
 CLOCK_SECONDS = 60
 """So far the provider's clock may be from ours."""
@@ -87,7 +87,7 @@ class OpenIdProvider:
     def finish(
         self, answer: Mapping[str, str], cookie: str, redirect_uri: str
     ) -> tuple[ProviderIdentity, str]:
-        """Who somebody is, and where they wanted to go.
+        """Who the person is, and where they wanted to go.
 
         `answer` is the query with which the browser came back. Raises `SignInRefused`, also for an
         answer that comes a second time, and `ProviderUnreachable`.

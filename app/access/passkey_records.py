@@ -19,7 +19,7 @@ MAX_PASSKEYS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passkey:
-    """A key pair of which a person's device or password manager has the private half.
+    """A key pair; a person's device or password manager has the private half.
 
     `public_key` is in COSE's form, as the device sent it. `sign_count` is what the device counted
     at the last use; most count nothing, and send 0.

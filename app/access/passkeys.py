@@ -120,7 +120,7 @@ class Passkeys:
     def begin_sign_in(self, browser: Browser) -> tuple[Options, str]:
         """What the browser needs to ask for a passkey, and the token to return with the answer.
 
-        Nobody is named: the browser offers what it has, and strangers learn nothing about accounts.
+        Names no person: the browser offers what it has, and strangers learn nothing about accounts.
         """
         options = generate_authentication_options(
             rp_id=browser.host, timeout=_timeout(), user_verification=_VERIFIED
@@ -154,7 +154,7 @@ class Passkeys:
         return self._records.of_person(person_id)
 
     def remove(self, person_id: str, passkey_id: str) -> Passkey | None:
-        """Delete a passkey of a person: nobody signs in with it again."""
+        """Delete a passkey of a person; it cannot be used to sign in any more."""
         return self._records.remove(person_id, passkey_id)
 
     def _known(self, answer: AuthenticationCredential) -> Passkey:

@@ -33,10 +33,10 @@ HASHES_AT_ONCE = 2
 """In each process. A hash takes 64 MiB (RFC 9106, section 4, second choice)."""
 
 MAX_WAIT_SECONDS = 25.0
-"""How long a request waits for its turn before it is told to come back."""
+"""How long a request waits for its turn before it is answered 503."""
 
 MAX_WAITING = 24
-"""In each process. Each has a thread to itself; further ones are told to come back at once."""
+"""In each process. Each has a thread to itself; further ones are answered 503 at once."""
 
 MAX_WAITING_FIRST = 8
 """Places for those of `FIRST` priority, apart from the others: a flood cannot take them."""
@@ -96,7 +96,7 @@ class HashQueue:
                 self._hashing.append(waiter)
                 return
             self._take_place(waiter)
-        with without_slot():  # Uploads use the slot of this request meanwhile.
+        with without_slot():  # Uploads use the slot of this request.
             waiter.granted.wait(self._max_wait_seconds)
         with self._changing:
             if waiter.granted.is_set() and not waiter.is_refused:

@@ -35,7 +35,7 @@ from app.db.tables import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
-    """Somebody with an account; `email` is in lower case.
+    """A person with an account; `email` is in lower case.
 
     `password_hash` is None for who signs in by other means. `is_proven` says that the address is
     known to be theirs: from an administrator or the OpenID provider, not from a manager, who sees
@@ -106,7 +106,7 @@ class PeopleRecords:
         return [person for person in self.all() if person.is_admin and not person.is_blocked]
 
     def has_administrator(self) -> bool:
-        """Whether somebody administers the server."""
+        """Whether the server has an administrator."""
         with self._database.read() as connection:
             return connection.execute(_ADMINISTRATORS.limit(1)).first() is not None
 
@@ -212,9 +212,9 @@ def add_person(connection: Connection, person: Person) -> None:
 
 
 def give_to_owner(connection: Connection, person_id: str, password_hash: str | None = None) -> None:
-    """Give the account to whoever has proven that its address is theirs, with another password.
+    """Give the account to the proven owner of its address, with another password.
 
-    Ends its sessions and removes its passkeys: they may be somebody else's. One-time codes stay.
+    Ends its sessions and removes its passkeys: they may be another person's. One-time codes stay.
     """
     replace_password(connection, person_id, password_hash)
     connection.execute(update(people).where(people.c.id == person_id).values(is_proven=True))
@@ -224,7 +224,7 @@ def give_to_owner(connection: Connection, person_id: str, password_hash: str | N
 def replace_password(connection: Connection, person_id: str, password_hash: str | None) -> None:
     """Store another password and end all sessions.
 
-    All else by which the person signs in stays: whoever only reads their mail must not get past it.
+    All else by which the person signs in stays: reading their mail alone must not get past it.
     """
     change = update(people).where(people.c.id == person_id)
     connection.execute(change.values(password_hash=password_hash))

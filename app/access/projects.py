@@ -384,7 +384,7 @@ def _member(connection: Connection, project_id: str, person_id: str) -> Member:
 
 
 def _require_another_manager(connection: Connection, project_id: str, person_id: str) -> None:
-    """Somebody must be able to let others in."""
+    """A project keeps a member who can let others in."""
     managers = select(members.c.person_id).where(
         members.c.project_id == project_id, members.c.role == Role.MANAGER
     )

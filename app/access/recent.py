@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 RECENT_SECONDS = 2.0
-"""Whatever is revoked is refused by every process after this time."""
+"""Every process refuses what was revoked after this time."""
 
 RECENT_ENTRIES = 4096
 
@@ -19,7 +19,7 @@ RECENT_ENTRIES = 4096
 class Recent(Generic[T]):
     """A bounded memory of what `look_up` returned, for `seconds`.
 
-    Nothing is remembered of a look-up that returns None or raises: whoever guesses cannot fill it.
+    A look-up that returns None or raises is not remembered: guesses cannot fill the memory.
     """
 
     def __init__(

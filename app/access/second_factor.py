@@ -1,7 +1,7 @@
 """One-time codes (TOTP, RFC 6238) beside passwords, and recovery codes for a lost device.
 
 A passkey is two factors by itself, and an OpenID provider asks for its own: neither needs a code.
-Every code works once, also for whoever reads it over a shoulder. Secrets are stored as they are,
+Every code works once: one read over a shoulder is worthless. Secrets are stored as they are,
 because the server must compute codes from them; recovery codes as digests.
 """
 

@@ -113,7 +113,7 @@ def _sender(
 
 # What one sender may have on its way: so many uploads, so many bytes, so many new ones a minute.
 #
-# Uploads without a sender have no such limits: where nobody signs in, everybody is one. Of those
+# Uploads without a sender have no such limits: without accounts, all clients are one. Of those
 # who use an upload link each visitor is a sender.
 
 

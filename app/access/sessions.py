@@ -1,4 +1,4 @@
-"""Sessions: begun by signing in, renewed by use, ended by whoever they belong to."""
+"""Sessions: begun by signing in, renewed by use, ended by their owner."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class SessionRecords:
 
 
 def _require_unchanged(connection: Connection, person_id: str, password_hash: str | None) -> None:
-    """Raise unless the person may still come in; nobody changes that until the transaction ends."""
+    """Raise unless the person may still come in; this holds until the transaction ends."""
     query = select(people.c.is_blocked, people.c.password_hash).where(people.c.id == person_id)
     person = connection.execute(query.with_for_update(key_share=True)).first()
     if person is None or password_hash not in {None, person.password_hash}:
@@ -157,7 +157,7 @@ def _from_row(row: Row[Any]) -> Session:
 
 
 PROVIDER = "provider"
-"""How somebody signed in at the OpenID provider."""
+"""Signed in at the OpenID provider."""
 
 MAX_AGE_OF_PROVIDER = timedelta(days=1)
 """A session that began at the provider ends after a day: the provider does not tell this server
@@ -171,10 +171,10 @@ STRONG_METHODS = WITHOUT_PASSWORD | {"password+code"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRules:
-    """How long sessions last, and of whom more than a password is demanded.
+    """How long sessions last, and who needs more than a password.
 
     A session ends after `idle` without use, and after `longest` in any case. `second_factor` is
-    `optional`, or says of whom it is demanded: `administrators`, `managers` or `everyone`.
+    `optional`, or says who needs one: `administrators`, `managers` or `everyone`.
     """
 
     idle: timedelta = timedelta(days=30)
@@ -206,7 +206,7 @@ class SessionRules:
 
 
 JUST_BEGUN = timedelta(minutes=10)
-"""So long after signing in nobody is asked for the password again."""
+"""For so long after signing in, the password is not asked for again."""
 
 TOKEN_BYTES = 32
 

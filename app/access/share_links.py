@@ -1,9 +1,9 @@
 """Share links: made, opened by guests, revoked.
 
-A guest comes by three steps. The page of the link is open to whoever has its code, and shows no
-video. To *visit* it takes the password, if there is one, and counts as a view; whoever has done so
-has a cookie for some hours. The visitor's page has a *ticket* in the URLs of its videos, which is
-all that the requests for their bytes carry.
+A guest comes by three steps. The page of the link is open to everyone who has its code, and shows
+no video. To *visit* it takes the password, if there is one, and counts as a view; the visitor's
+browser then has a cookie for some hours. The visitor's page has a *ticket* in the URLs of its
+videos, which is all that the requests for their bytes carry.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from app.db.tables import share_links, shared_videos
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareLink:
-    """Lets whoever has its code watch `videos`, at least one, in their order.
+    """Lets everyone who has its code watch `videos`, at least one, in their order.
 
-    `views` counts visits, of which there are at most `max_views`. Where its videos are gone from
+    `views` counts visits, at most `max_views`. Where its videos are gone from
     the records there is none left.
     """
 
@@ -57,7 +57,7 @@ class ShareLink:
 
     @property
     def is_used_up(self) -> bool:
-        """Whether nobody else may watch."""
+        """Whether it has had all of its views."""
         return self.max_views is not None and self.views >= self.max_views
 
     def works(self, now: datetime) -> bool:

@@ -2,7 +2,7 @@
 
 What strangers do must not lock anybody out. Failures are therefore counted by account and network:
 after a few, that network has to wait for that account. Failures of an account from all networks,
-and of a network with all accounts, refuse nobody; they put the next attempts into a slow queue,
+and of a network with all accounts, refuse no one; they put the next attempts into a slow queue,
 where all of a process make two a second. The owner sees the failures on the account page, and gets
 mail about many.
 
@@ -70,7 +70,7 @@ _MAX_COUNTED_CHARACTERS = 240
 class SignIn:
     """Checks e-mail addresses with passwords.
 
-    `warn` tells the owner of an account that somebody guesses its password; it must not wait.
+    `warn` tells the owner of an account that its password is being guessed; it must not wait.
     """
 
     def __init__(
@@ -156,9 +156,9 @@ class SignIn:
                 self._warn(person, failures.count)
 
     def _refreshed(self, person: Person, password: str) -> Person | None:
-        """Hash the password anew where parameters have changed: only now it is known.
+        """Hash the password again if the parameters have changed: only now it is known.
 
-        The person with the hash that is stored by now; None if it was replaced meanwhile.
+        Returns the person with the stored hash; None if another one was stored first.
         """
         if not (person.password_hash and self._passwords.is_outdated(person.password_hash)):
             return person

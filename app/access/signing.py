@@ -84,7 +84,7 @@ def _new_secret() -> str:
 # Tickets: signed texts that name something up to a time.
 #
 # A ticket holds no secret, and the server stores none: it is worth what its signature says.
-# Whatever it names is looked up each time, so that it is worth nothing once that was revoked.
+# What a ticket names is looked up each time: once that is revoked, the ticket is worthless.
 
 
 class Tickets:
@@ -149,7 +149,7 @@ class SpentTokens:
 
 
 LIFETIME = timedelta(minutes=10)
-"""Whoever takes longer to sign in begins again."""
+"""A sign-in that takes longer has to begin again."""
 
 _ID = "id"
 _ID_BYTES = 16
@@ -173,7 +173,7 @@ class Browser:
 
 
 class SingleUse:
-    """Tokens that hold a few words; whoever has one can read them, and not change them."""
+    """Tokens that hold a few words, readable but protected against changes."""
 
     def __init__(
         self,

@@ -435,7 +435,7 @@ def take(connection: Connection, link_id: str, *, files: int, length: int) -> Up
 def parts_beside(connection: Connection, link_id: str, part: Upload) -> tuple[int, int]:
     """How many other parts of files came through the link and are in no file yet; their bytes.
 
-    Whoever has the row of the link locked gets the exact numbers.
+    The numbers are exact while the row of the link is locked.
     """
     query = select(func.count(), _sum_reserved()).where(
         *_reserving(link_id), uploads.c.kind == UploadKind.PARTIAL, uploads.c.id != part.id
@@ -504,7 +504,7 @@ _TAKE = _COUNT.where(
 # Counts what comes through upload links, and refuses what is too much.
 #
 # `observe` counts in the transactions of the uploads. An unfinished upload counts with its
-# reservation, so that nobody holds a link by what it only claims; its whole length must fit when it
+# reservation, so that a mere claim does not fill a link; its whole length must fit when it
 # begins. What has stalled counts no file until its next byte. What ends unfinished no longer
 # counts; what is complete does, even if it is deleted later. Parts of files count neither files nor
 # bytes before they are put together, but there may be no more of them than the link has left.

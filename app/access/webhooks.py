@@ -49,7 +49,7 @@ MAX_WEBHOOKS = 20
 MAX_PAGE = 100
 
 OLD_SECRET_KEPT = timedelta(days=1)
-"""How long events are signed with both secrets, so that receivers can change theirs meanwhile."""
+"""How long events are signed with both secrets, so that receivers have time to change theirs."""
 
 BATCH = 500
 """Events removed in one transaction."""
@@ -92,7 +92,7 @@ class EventType(StrEnum):
     """It cannot be played; it can still be downloaded."""
     VIDEO_DELETED = "video.deleted"
     TEST = "webhook.test"
-    """Sent when somebody asks for it."""
+    """Sent on request."""
 
 
 SUBSCRIBABLE = tuple(event for event in EventType if event is not EventType.TEST)
@@ -212,7 +212,7 @@ class Webhook:
 class Delivery:
     """One event for one webhook. `status` is that of the last answer, `problem` what was wrong.
 
-    `due_at` is when it is tried next, or when whoever is sending it is taken for dead. `number`
+    `due_at` is when it is tried next, or when its sender is taken for dead. `number`
     grows from event to event.
     """
 
@@ -521,7 +521,7 @@ _OF_PLAYBACK = {
 def on_upload(
     ctx: Context, connection: Connection, before: Upload | None, after: Upload | None
 ) -> None:
-    """Record that an upload was completed or has ended, if somebody wants to know."""
+    """Record that an upload was completed or has ended, if a webhook wants that."""
     if after is None or (before is not None and before.state is after.state):
         return
     event = _OF_UPLOAD.get(after.state)
