@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication
 
 
-SIGNS = ("HTTP_VIA", "HTTP_FORWARDED", "HTTP_X_REAL_IP")
+SIGNS = frozenset({"HTTP_VIA", "HTTP_FORWARDED", "HTTP_X_REAL_IP"})
 SIGN_PREFIX = "HTTP_X_FORWARDED_"
 """A request with one of these headers, or with one that begins so, came through a proxy."""
 
@@ -31,7 +31,7 @@ def came_directly(environ: dict[str, Any]) -> bool:
     Proxies drop trailers. nginx (1.29) takes any interim response but 103 for the final one, and
     gives the final one to whoever comes next on the connection.
     """
-    if any(sign in environ for sign in SIGNS):
+    if not SIGNS.isdisjoint(environ):
         return False
     return not any(key.startswith(SIGN_PREFIX) for key in environ)
 
