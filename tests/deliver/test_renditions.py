@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import requests
 
-from tests.api.application import application, offer_renditions
 from tests.client.running import CommandLine
 from tests.dropzone_client import form_body, form_headers
 from tests.video.films import FilmStore
@@ -19,6 +18,7 @@ from tests.video.frames import watch
 from tests.video.hls_reader import download
 from tests.video.shelf import Shelf, Shelved
 from tests.waiting import wait_until
+from tests.web.application import application, offer_renditions
 
 pytestmark = pytest.mark.e2e
 

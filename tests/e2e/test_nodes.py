@@ -24,8 +24,8 @@ from app.settings import from_env
 from tests.access.accounts import bearer
 from tests.acting import acting
 from tests.live_server import NO_FFMPEG, Server, running_server
-from tests.monitoring.scrape import scrape
 from tests.postgresql import Postgresql
+from tests.run.monitoring.scrape import scrape
 from tests.s3_servers import S3Server, new_prefix
 from tests.waiting import wait_until
 

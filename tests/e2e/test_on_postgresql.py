@@ -15,9 +15,9 @@ from threading import Event, Semaphore
 import pytest
 import requests
 
-from tests.admin.running import run_command
 from tests.live_server import NO_FFMPEG, ROOT, Server, running_server
 from tests.postgresql import Postgresql, postgresql
+from tests.run.admin.running import run_command
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.e2e

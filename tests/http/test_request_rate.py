@@ -10,7 +10,7 @@ from app.access.senders import RequestRate
 from app.core.access import Caller, CallerKind
 from app.core.errors import TooManyRequests
 from app.db.minute_counts import MinuteCounts
-from tests.api.application import application
+from tests.web.application import application
 
 LIMIT = 3
 SURELY_TOO_MANY = 2 * LIMIT + 1

@@ -9,8 +9,8 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
-from tests.api.application import application
 from tests.links.link_requests import MakeLink, told
+from tests.web.application import application
 
 
 @pytest.fixture(scope="module")

@@ -16,10 +16,10 @@ from schemathesis.config import ChecksConfig, ProjectConfig, ProjectsConfig, Sch
 from schemathesis.config._checks import NegativeDataRejectionConfig, PositiveDataAcceptanceConfig
 from schemathesis.schemas import BaseSchema
 
-from tests.api.application import application
-from tests.api.description import DOCUMENT, OPERATIONS, described_codes
 from tests.dropzone_client import form_body, form_headers
 from tests.long_tests import long
+from tests.web.application import application
+from tests.web.description import DOCUMENT, OPERATIONS, described_codes
 
 EXAMPLES = [3, *long([40])]
 """Requests of each operation."""

@@ -14,9 +14,9 @@ from standardwebhooks import Webhook as Verifier
 
 from app.access.webhooks import SUBSCRIBABLE
 from tests.access.receiver import running_receiver
-from tests.api.application import application
 from tests.live_server import Server
 from tests.waiting import wait_until
+from tests.web.application import application
 
 URL = "https://hooks.example/sluice?token=private"
 UNKNOWN = "f" * 32

@@ -26,18 +26,18 @@ from app.core.video_list import MAX_SEARCH_CHARACTERS, VideoOrder
 from app.http.problems import Problem
 from app.ingest.stages import Stage
 from app.uploads.library import MAX_PAGE
-from tests.api.answers import Answer, Conversation
-from tests.api.application import application
-from tests.api.conversation import hold_conversation
-from tests.api.description import (
+from tests.architecture.sources import ROOT
+from tests.live_server import Server
+from tests.web.answers import Answer, Conversation
+from tests.web.application import application
+from tests.web.conversation import hold_conversation
+from tests.web.description import (
     DOCUMENT,
     OPERATIONS,
     SCHEMAS,
     described_codes,
     described_response,
 )
-from tests.architecture.sources import ROOT
-from tests.live_server import Server
 
 DESCRIBED_BLUEPRINTS = {
     "api_uploads",
@@ -71,7 +71,7 @@ ELSEWHERE = {
     ("post", "/api/uploads/{upload_id}/cells/stored", "200"),
 }
 """Needs 20,001 files; needs a server with other settings: tests/deliver has it; needs many slow
-attempts, and a server of mail: tests/pages has both; need a bucket: test_direct.py has them."""
+attempts, and a server of mail: tests/web has both; need a bucket: test_direct.py has them."""
 
 REACHABLE = [
     (method, path, status)

@@ -10,7 +10,7 @@ from click.testing import Result
 
 from app.access.people import Person, roles_of
 from app.core.access import NOBODY, Role
-from tests.admin.test_commands import Operator
+from tests.run.admin.test_commands import Operator
 
 PASSWORD = "three grey geese marching"
 LINK = re.compile(r"^http://127\.0\.0\.1:8000/reset/([\w-]{32})$", re.MULTILINE)

@@ -27,9 +27,9 @@ from app.run.admin.backup import Backup
 from app.run.build import build_services
 from app.settings import from_env
 from app.video.serve.rows import MediaRecords
-from tests.admin.running import run_command
-from tests.admin.test_commands import Operator
 from tests.live_server import NO_FFMPEG, Server, running_server
+from tests.run.admin.running import run_command
+from tests.run.admin.test_commands import Operator
 
 pytestmark = pytest.mark.e2e
 

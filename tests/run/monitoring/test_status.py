@@ -9,10 +9,10 @@ from app.core.nodes import NodeReport
 from app.db.engine import Database
 from app.db.nodes import NodeRecords
 from app.ingest.stages import Stage
-from tests.api.application import application
 from tests.dropzone_client import ChunkedFile, random_bytes, send_all, send_chunk
 from tests.live_server import Server
 from tests.waiting import wait_until
+from tests.web.application import application
 
 CHUNK = 100_000
 

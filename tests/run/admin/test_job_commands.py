@@ -12,7 +12,7 @@ from app.core.jobs import Job, Lane
 from app.core.playback import PlaybackProblem
 from app.core.upload import UploadId
 from app.video.make.steps import NO_FFMPEG
-from tests.admin.test_commands import Operator
+from tests.run.admin.test_commands import Operator
 
 
 class Queue:
@@ -83,7 +83,7 @@ def test_jobs_cancel_ends_one_job(queue: Queue) -> None:
 
 def test_help_and_documentation_name_a_code_that_exists(queue: Queue) -> None:
     assert f"as in {NO_FFMPEG}." in " ".join(queue.run("jobs", "retry", "--help").stdout.split())
-    operations = Path(__file__).parents[2] / "docs" / "operations.md"
+    operations = Path(__file__).parents[3] / "docs" / "operations.md"
     assert f"`jobs retry --code {NO_FFMPEG}`" in operations.read_text()
 
 

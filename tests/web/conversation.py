@@ -9,9 +9,9 @@ from flask import Flask
 
 from app.access.people import Person
 from app.core.access import LOCAL
-from tests.api.answers import Conversation
-from tests.api.application import MAX_UPLOAD_BYTES, offer_renditions
 from tests.dropzone_client import ChunkedFile, form_body
+from tests.web.answers import Conversation
+from tests.web.application import MAX_UPLOAD_BYTES, offer_renditions
 
 SESSION = "/api/session"
 UPLOADS, UPLOAD = "/api/uploads", "/api/uploads/{upload_id}"

@@ -11,7 +11,7 @@ from sqlalchemy import update
 
 from app.core.access import LOCAL
 from app.db.tables import projects
-from tests.admin.test_commands import Operator
+from tests.run.admin.test_commands import Operator
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ import requests
 from werkzeug.datastructures import Headers
 
 from app.run.monitoring.requests import print_timing
-from tests.api.application import application
 from tests.dropzone_client import ChunkedFile, form_headers, random_bytes
 from tests.live_server import Server
 from tests.waiting import wait_until
+from tests.web.application import application
 
 METRIC = re.compile(r"([a-z]+);dur=([0-9]+\.[0-9])")
 

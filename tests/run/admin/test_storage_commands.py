@@ -16,9 +16,9 @@ from app.run.build import build_services
 from app.settings import from_env
 from app.storage.folder_lock import lock_data_folder
 from app.uploads.storage_identity import PLACE
-from tests.admin.running import run_command
 from tests.live_server import ROOT, Server
 from tests.records.making import new_upload
+from tests.run.admin.running import run_command
 
 ELSEWHERE = "s3://films/elsewhere"
 

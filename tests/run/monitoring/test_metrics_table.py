@@ -11,7 +11,7 @@ from app.run.monitoring.instruments import Instruments
 from tests.architecture.sources import ROOT
 from tests.dropzone_client import ChunkedFile, random_bytes, send_all
 from tests.live_server import Server
-from tests.monitoring.scrape import labels_by_name
+from tests.run.monitoring.scrape import labels_by_name
 
 METRIC_ROW = re.compile(r"^\| `(sluice_[a-z_]+)` \| ([^|]+) \|", re.MULTILINE)
 AFTER_A_JOB = {"sluice_job_seconds", "sluice_job_attempts_total"}

@@ -20,7 +20,7 @@ from app.access.audit import AuditAction, without_formula
 from app.core.access import LOCAL, Role
 from app.http.services import Services
 from tests.acting import acting
-from tests.api.application import application
+from tests.web.application import application
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from scripts.fleet.programs import free_port
 from tests.dropzone_client import ChunkedFile, random_bytes, send_all
 from tests.live_server import NO_FFMPEG, ROOT, Server, running_server
 from tests.long_tests import long
-from tests.monitoring.scrape import Change, scrape
+from tests.run.monitoring.scrape import Change, scrape
 from tests.waiting import wait_until
 
 CHUNK = 100_000
