@@ -100,15 +100,16 @@ def create_app(services: Services, instruments: Instruments | None = None) -> Fl
 def _surround_requests(app: Flask, settings: Settings, monitor: RequestMonitor) -> None:
     """What happens around every view, in order. Flask checks each hook anew each time."""
     rules, active = rules_of(app), ActiveRequests()
+    names, is_open, cors_origins = settings.names, settings.is_open, settings.cors_origins
 
     @app.before_request
     def begin() -> Response | None:
         request = request_ctx.request
         monitor.begin(request)
         context.name_request(request.environ)
-        origins.refuse_other_names(request, settings.names)
-        origins.refuse_other_sites(request, settings.cors_origins, is_open=settings.is_open)
-        preflight = origins.answer_preflight(request, settings.cors_origins)
+        origins.refuse_other_names(request, names)
+        origins.refuse_other_sites(request, cors_origins, is_open=is_open)
+        preflight = origins.answer_preflight(request, cors_origins)
         if preflight is None:
             access.admit(request, rules, active)
         return preflight
@@ -117,7 +118,7 @@ def _surround_requests(app: Flask, settings: Settings, monitor: RequestMonitor) 
     def finish(response: Response) -> Response:
         request = request_ctx.request
         _protect(response.headers)
-        origins.open_to_origin(request, response, settings.cors_origins)
+        origins.open_to_origin(request, response, cors_origins)
         context.show_request_id(request, response)
         monitor.count(request, response)
         return response
