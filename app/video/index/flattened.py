@@ -24,8 +24,7 @@ PREROLL_SECONDS = Fraction(1, 10)
 """Audio preroll that is kept before time 0; Opus needs most, 80 ms (RFC 7845, 4.6)."""
 
 _MOST_ADDED = 100_000
-"""The edits may result in twice the samples of the track plus these; beyond that the track is
-left unchanged."""
+"""Limit of edits: twice the samples of the track plus these; beyond it the track is unchanged."""
 
 MOST_FLATTENED = 2_000_000
 """Samples of all tracks of a video with edits, 18 hours of frames; a track beyond that is left

@@ -47,7 +47,7 @@ _RUN_COLUMNS = (0x100, 0x200, 0x400, 0x800)
 
 @dataclass(frozen=True, slots=True)
 class _Defaults:
-    """Defaults for samples without values of their own."""
+    """Values for samples that have none of their own."""
 
     duration: int = 0
     size: int = 0

@@ -291,7 +291,7 @@ def _edits(track: Track, duration: int, timescale: int) -> Sequence[Edit]:
     shift = track.timeline.shift
     if not shift and track.timeline.end is None:
         return ()
-    # ffmpeg takes the first picture for the beginning of what an edit shows.
+    # ffmpeg assumes that an edit starts at the first frame.
     count = min(len(track.samples), MOST_REORDERED)
     first = max(min(track.samples.composition_times(0, count)), 0) if shift > 0 else -shift
     delay = math.ceil((shift + first) * timescale / track.timescale)
@@ -320,7 +320,7 @@ def extract(track: Track, numbers: Sequence[int]) -> Iterator[Piece]:
     `-skip_frame nokey`.
     """
     samples = _chosen(track.samples, numbers)
-    # ffmpeg takes the first picture for the beginning of what an edit shows.
+    # ffmpeg assumes that an edit starts at the first frame.
     count = len(samples)
     first = min(samples.composition_times(0, count))
     ends = map(add, samples.composition_times(0, count), samples.durations(0, count))

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Literal
 
 VERSION = 7
-"""The protocol version that fragmented MP4 with separate sound needs (RFC 8216, section 7)."""
+"""The protocol version that fragmented MP4 with separate audio needs (RFC 8216, section 7)."""
 
 MediaType = Literal["AUDIO", "SUBTITLES"]
 VideoRange = Literal["SDR", "PQ", "HLG"]

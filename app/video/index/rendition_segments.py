@@ -306,7 +306,6 @@ def nal_length_size(track: Track) -> int:
 
 
 def _without_leading(samples: Samples) -> Sequence[int]:
-    """The key frames without leading pictures."""
     groups = pairwise(chain(samples.key_frames, (len(samples),)))
     return [key for key, end in groups if not _has_leading(samples, key, end)]
 

@@ -15,12 +15,10 @@ from operator import add, gt, ne, sub
 from app.core.ranges import ByteRange
 
 MAX_SAMPLES = 10_000_000
-"""Of all tracks together: 40 hours, at 24 bytes of memory each. A video with more is not
-indexed."""
+"""In all tracks: 40 hours, at 24 bytes of memory each. A video with more is not indexed."""
 
 MOST_REORDERED = 64
-"""The frame that is shown first is among this many samples after a key frame, or at the start of
-a video."""
+"""The frame shown first is among so many samples after a key frame, or from the start of a file."""
 
 
 def most_samples(length: int) -> int:

@@ -151,8 +151,8 @@ _MEASURED = 100
 
 MOST_PACKETS = 1_000_000
 """Silent packets in all tracks of a video: six tracks that begin an hour late, or 32 that begin ten
-minutes late, at the usual 47 per second. Each takes up to 30 bytes on disk: one 5.1 packet, and its
-size."""
+minutes late, at the usual 47 per second. Each takes up to 30 bytes on disk: a 5.1 packet, and its
+size entry."""
 
 _MOST_A_SECOND = 110
 """Packets; no silence is added to a file that claims shorter packets. AAC packets last at least
@@ -271,8 +271,7 @@ MOST_SEGMENTS = 20_000
 """Reached at 22 hours; longer videos have longer segments."""
 
 _SHORTEST_REST = 8
-"""A rest at the end of a video that is shorter than 1/8 of a usual segment joins the segment before
-it."""
+"""A rest at the end of a video shorter than 1/8 of a usual segment joins the last segment."""
 
 _FILE_TYPE = box(b"ftyp", b"iso6", bytes(4), b"iso6cmfcmp41")
 
@@ -311,8 +310,7 @@ class SegmentedTrack:
     stretch: int = 0
     """The first frame is decoded this much earlier, so that there is one at time 0."""
     pull: int = 0
-    """The first frame is shown this much earlier than that: by the length of its leading
-    pictures."""
+    """The first frame is shown this much earlier, by the length of its leading pictures."""
     silence: Silence = NO_SILENCE
 
     @property

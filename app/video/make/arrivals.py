@@ -49,8 +49,7 @@ POSTER_PRIORITY = 50
 """After the indexes of complete videos."""
 
 SEGMENTS_OF_POSTER = 2
-"""This many HLS segments must have arrived: their key frames give a choice if the first is
-black."""
+"""HLS segments that must have arrived: their key frames give a choice if the first is black."""
 
 GROWTH = 1.5
 """An index that describes more samples than received bytes is checked again when the number of
@@ -68,7 +67,7 @@ class NotArrived(Exception):
 
 
 class Arrivals:
-    """Finds such videos; the media worker calls it often."""
+    """Finds such videos; the media worker polls it."""
 
     def __init__(self, tools: StepTools) -> None:
         self._tools = tools
@@ -85,8 +84,7 @@ class Arrivals:
 
         All with a short index, and one of the others, with the shortest index that has arrived.
         Returns whether there are more to try at once. If none of the others could be read, they
-        wait
-        for the next call.
+        wait for the next call.
         """
         since = self._tools.clock() - RECENT if self._has_looked else BEFORE_ALL
         found = self._tools.uploads.arriving(since, MOST_AT_ONCE)

@@ -74,7 +74,7 @@ LOWEST_RATE = 1000
 LONGEST_SECONDS = 86_400
 
 MOST_CPU_SECONDS = 172_800
-"""Enough for two hours of 4K on a slow machine; a hostile file may ask for ten times as much."""
+"""Enough for two hours of 4K on a slow machine; a hostile file may need ten times as much."""
 
 QUICK_COPY_BYTES = 100_000_000
 """Copying this much takes 1 s for most videos; larger ones are copied after encoded segments."""
@@ -344,7 +344,7 @@ class OtherFormats:
     def look(
         self, video: Upload, source: RawIOBase, error: NotIndexable, job: Job, beat: Heartbeat
     ) -> None:
-        """Examine an open file; `error` is the reason why it has no index. Never fails for a file.
+        """Examine an open file; `error` is the reason why it has no index. Accepts any file.
 
         Raises `JobYields` if videos with a short index come first.
         """

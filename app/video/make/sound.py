@@ -40,8 +40,7 @@ MOST_BITS = 384_000
 
 _IN_TIME = "aresample=async=1000:min_comp=0.01:first_pts=0"
 """Audio begins at time 0, after silence if needed. If its timestamps and its samples differ by
-10 ms, it is stretched by up to 2 %, and gaps are filled, so that it stays in sync with the
-video."""
+10 ms, it is stretched by up to 2 %, and gaps are filled, so that it stays in sync."""
 
 SOME_DAMAGED = PlaybackProblem(
     "sound_damaged",

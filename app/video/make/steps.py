@@ -117,7 +117,7 @@ def leave_quick_lane(job: Job) -> None:
 
 
 def make_way(job: Job, error: LongIndex) -> None:
-    """Raise `JobYields` if a job with such an index has not yielded enough yet."""
+    """Raise `JobYields` until a job with such an index has reached the lane `long`."""
     if error.entries <= LONG_INDEX:
         wait_for_short_ones(job)
     leave_lane(job)

@@ -25,9 +25,8 @@ BATCH = 100
 """Uploads per query and per transaction."""
 
 RECENT = timedelta(seconds=90)
-"""How far back a sweep of recent uploads goes. Uploads that it misses, such as after a clock
-change,
-are found by a sweep of all uploads."""
+"""How far back a sweep of recent uploads goes. A sweep of all uploads finds those that it misses,
+such as after a clock change."""
 
 NEED_FFMPEG = frozenset((REMUX, SOUND, PICTURES, WAVEFORM))
 """Steps that need ffmpeg; every playable video gets one of them."""
@@ -71,8 +70,8 @@ class MediaSweep:
     def plan(self, *, is_recent: bool) -> int:
         """Queue the first step of complete uploads; with `is_recent`, of recent uploads only.
 
-        Others, such as all uploads after an update, yield to recent ones. A recent file with the
-        first bytes of another file type gets no job: thousands of those may arrive at once.
+        Others, such as all uploads after an update, yield to recent ones. A recent file that is
+        clearly no video by its first bytes gets no job: thousands of those may arrive at once.
         """
         lane = Lane.QUICK if is_recent else Lane.BACKGROUND
         found = self._media.unplanned(BATCH, since=self._since(is_recent=is_recent))

@@ -211,8 +211,7 @@ class Stream:
     """Whether any browser decodes it; if not, only its renditions are offered."""
     has_open_groups: bool = False
     """Whether H.264 key frames are not independent: Chromium stops with an error after a seek to
-    one
-    in HLS, and does not play a video that begins with one."""
+    one in HLS, and does not play a video that begins with one."""
     longest_group: int = 0
     """The most frames from a key frame up to the next one; 0 in manifests of earlier versions."""
 

@@ -21,8 +21,7 @@ MEAN_SHARE = 0.6
 """Of the peak rate, as an estimate before a rendition is made: most videos stay below the peak."""
 
 REAL_TIME_SHARE = 0.75
-"""Of the measured speed: most videos are harder to encode than a test image, and players
-prefetch."""
+"""Of the measured speed: most videos are harder than a test image, and players prefetch."""
 
 DECODED_AT_ONCE = 4
 """Source pixels that are decoded and scaled in the time that encoding one pixel takes; measured for

@@ -28,9 +28,9 @@ from app.video.serve.library import MadeFile, Playlists
 
 # File names and job arguments of renditions, shared by the web application and the worker.
 #
-# rungs/720/init.mp4, rungs/720/15.m4s    segments, from 1, made one by one when they are asked for
-# rungs/720/left-out                      numbers of those that the whole film goes without
-# renditions/720.mp4                      the whole film, with sound, for downloads
+# rungs/720/init.mp4, rungs/720/15.m4s    segments, from 1, encoded one by one on request
+# rungs/720/left-out                      numbers of segments left out of the whole video
+# renditions/720.mp4                      the whole video, with audio, for downloads
 
 
 SEGMENTS = "segments"
@@ -110,18 +110,16 @@ def is_stale(priority: int, now: datetime) -> bool:
 
 
 MOST_QUEUED = 32
-"""Queued jobs for segments; beyond that, the jobs with the oldest requests are dropped."""
+"""Queued jobs for segments; beyond that, the oldest requests are dropped."""
 
 MOST_FAILED = 1000
-"""Failed jobs for segments that are kept; beyond that, those with the oldest requests are
-dropped."""
+"""Failed jobs for segments that are kept; beyond that, the oldest requests are dropped."""
 
 FAILED_FOR = timedelta(minutes=10)
 """A failed segment is tried again after this time: a program may have been killed."""
 
 READ_AHEAD_LAG = timedelta(seconds=20)
-"""Prefetched segments come after requested ones: they are queued as if requested this much
-earlier."""
+"""Prefetched segments come after requested ones, as if requested this much earlier."""
 
 FILE_LOOK_SECONDS = 0.05
 JOB_LOOK_SECONDS = 0.5

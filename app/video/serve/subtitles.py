@@ -39,8 +39,7 @@ MOST_FILES = 20
 """Subtitle files of one video; others are not shown."""
 
 MOST_NAMES = 500
-"""File names that are checked for one video; not all match: `final` in `film.final.srt` is no
-language."""
+"""File names checked for one video. Not all match: `final` in `film.final.srt` is no language."""
 
 MOST_BYTES = 1 << 20
 """Read of one file; the rest is left out. Two hours of speech are 0.1 MB, and take 60 ms."""

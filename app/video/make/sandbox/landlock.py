@@ -30,8 +30,7 @@ follows no link planted by a hostile file."""
 _OF_A_FILE = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | DEVICE_CONTROL
 
 _FILE_RIGHTS = ((1, 0x1FFF), (2, 0x3FFF), (3, 0x7FFF), (5, 0xFFFF))
-"""Rights that each ABI version supports. Rights that a ruleset does not handle are not
-restricted."""
+"""Rights by ABI version. Rights that a ruleset does not handle are not restricted."""
 
 _BIND_AND_CONNECT_TCP = 0b11  # From ABI 4 on.
 _ABSTRACT_SOCKETS_AND_SIGNALS = 0b11  # From ABI 6 on: only within the sandbox.
