@@ -18,7 +18,7 @@ MAX_SAMPLES = 10_000_000
 """In all tracks: 40 hours, at 24 bytes of memory each. A video with more is not indexed."""
 
 MOST_REORDERED = 64
-"""The frame shown first is among so many samples after a key frame, or from the start of a file."""
+"""The first shown frame is within this many samples of a key frame, or of the start of a file."""
 
 
 def most_samples(length: int) -> int:

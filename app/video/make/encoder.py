@@ -125,7 +125,7 @@ class Encoder:
     def _leave_out_grey(self, track: Track, excerpt: SegmentExcerpt, rung: Rung) -> None:
         """Encode again without the frames that refer to a damaged key frame.
 
-        ffmpeg outputs them in grey, and succeeds; which frames, depends on its version.
+        ffmpeg outputs them in grey, and succeeds; which frames these are depends on its version.
         """
         with closing(FileIO(self.scratch / _ENCODED)) as file:
             pictures = _pictures(file)

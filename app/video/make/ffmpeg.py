@@ -75,7 +75,7 @@ class Ffmpeg:
 
     @classmethod
     def find(cls) -> Ffmpeg:
-        """Finds the programs in PATH; falls back to the ffmpeg of the package imageio-ffmpeg."""
+        """Finds the programs in PATH; falls back to imageio-ffmpeg, which has no ffprobe."""
         return cls(ffmpeg=_in_path("ffmpeg") or _in_package(), ffprobe=_in_path("ffprobe"))
 
     def version(self) -> str:

@@ -1,8 +1,8 @@
 """The step `remux`: converts a video in another container to MP4 or MOV, which can be indexed.
 
 Video is copied if these containers support its codec, else encoded once. Audio that every browser
-plays in segments is copied, other audio becomes AAC, and text subtitles become MP4 subtitles. Video
-too damaged to be copied is encoded: a decoder skips the damage.
+plays in segments is copied, other audio becomes AAC, and text subtitles become MP4 subtitles.
+Tracks too damaged to be copied are encoded: a decoder skips the damage.
 """
 
 from __future__ import annotations
@@ -131,8 +131,7 @@ class Remux:
                 run = _Run(self._tools, contents_of(answer), path, scratch, beat)
                 made = run.best(length)
             except FfmpegFailed as error:
-                # In that lane, other jobs wait for one short run of each program, not for a second
-                # one.
+                # In that lane, others wait for one short run of each program, not for a second.
                 if beat.job.lane is Lane.QUICK:
                     raise JobYields(Lane.BACKGROUND) from error
                 raise

@@ -374,7 +374,7 @@ class RungMakers:
             return None
 
 
-# ---- whole film ----------------------------------------------------------------------------------
+# ---- whole video ---------------------------------------------------------------------------------
 
 # Joins the segments of a rendition and the original audio in one file.
 

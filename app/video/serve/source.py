@@ -161,7 +161,7 @@ def read_fully(file: RawIOBase, offset: int, count: int) -> bytes:
     return b"".join(blocks)
 
 
-# ---- film copies ---------------------------------------------------------------------------------
+# ---- local copies --------------------------------------------------------------------------------
 
 # Local copies of videos in a bucket, for programs that can only read files.
 
