@@ -12,10 +12,10 @@ ReadAt = Callable[[int, int], bytes]
 """Takes an offset into the file and a number of bytes, and returns them; fewer at its end."""
 
 MAX_BOXES_IN_A_BOX = 10_000
-"""The children of a box beyond these are not looked at."""
+"""Further children of a box are ignored."""
 
 MAX_TOP_LEVEL_BOXES = 500_000
-"""A file with more is not indexed. A fragment is two of them: these are 70 hours of one second."""
+"""A file with more is not indexed. A fragment takes two: enough for 70 h of 1 s fragments."""
 
 LARGEST_32_BIT = 0xFFFF_FFFF
 LARGEST_64_BIT = 0xFFFF_FFFF_FFFF_FFFF
@@ -40,16 +40,16 @@ class FileBox:
     payload_start: int
     end: int
     is_whole: bool
-    """False if it claims to reach beyond the file, with which it ends here."""
+    """False if its size reaches beyond the end of the file; `end` is then the end of the file."""
 
 
 def damaged(detail: str) -> NotIndexable:
-    """The error for a box that contradicts itself; `detail` is a clause about it."""
+    """Returns the error for an inconsistent box; `detail` is a clause that says why."""
     return NotIndexable("damaged", f"The index of the video is damaged: {detail}.")
 
 
 class Fields:
-    """The fields of a box, read one after another; raises `NotIndexable` past its end."""
+    """Reads the fields of a box in order; raises `NotIndexable` past its end."""
 
     def __init__(self, payload: memoryview) -> None:
         self._payload = payload
@@ -77,16 +77,16 @@ class Fields:
         return int.from_bytes(self.take(size), "big", signed=True)
 
     def version_and_flags(self) -> tuple[int, int]:
-        """What a full box begins with (section 4.2.2)."""
+        """The version and flags at the start of a full box (section 4.2.2)."""
         return self.unsigned(1), self.unsigned(3)
 
     def rest(self) -> memoryview:
-        """All that has not been read."""
+        """The unread remainder."""
         return self.take(self.remaining)
 
 
 def boxes_in(payload: memoryview) -> Iterator[Box]:
-    """The boxes that `payload` consists of; ends at the first one whose size is impossible."""
+    """Yields the boxes in `payload`; stops at the first one with an impossible size."""
     return islice(_boxes_in(payload), MAX_BOXES_IN_A_BOX)
 
 
@@ -104,7 +104,7 @@ def _boxes_in(payload: memoryview) -> Iterator[Box]:
 
 
 def children(payload: memoryview) -> dict[bytes, Box]:
-    """The boxes that `payload` consists of, by kind; of several of a kind, the first."""
+    """The boxes in `payload`, by kind; the first one of each kind."""
     found: dict[bytes, Box] = {}
     for box in boxes_in(payload):
         found.setdefault(box.kind, box)
@@ -122,9 +122,9 @@ def descend(payload: memoryview, *path: bytes) -> memoryview | None:
 
 
 def file_boxes(read_at: ReadAt, length: int) -> Iterator[FileBox]:
-    """The top level of a file of `length` bytes, read by headers alone.
+    """Yields the top-level boxes of a file of `length` bytes; reads their headers only.
 
-    What cannot be a box ends the walk.
+    Stops at the first data that cannot be a box.
     """
     position = 0
     for _ in range(MAX_TOP_LEVEL_BOXES):
@@ -139,7 +139,7 @@ def file_boxes(read_at: ReadAt, length: int) -> Iterator[FileBox]:
 
 
 def _header(start: memoryview, available: int) -> tuple[bytes, int, int] | None:
-    """Kind, size of the header and size of the box; None if no box can begin so."""
+    """Kind, header size and box size; None if this is not a valid box header."""
     if len(start) < 8 or available < 8:
         return None
     size, kind, header_size = int.from_bytes(start[:4], "big"), bytes(start[4:8]), 8
@@ -151,7 +151,7 @@ def _header(start: memoryview, available: int) -> tuple[bytes, int, int] | None:
 
 
 def numbers(code: str, data: memoryview) -> array[int]:
-    """Big-endian numbers as an array of type `code`, without what follows the last whole one."""
+    """Big-endian numbers as an array of type `code`; a partial number at the end is dropped."""
     values = array(code)
     values.frombytes(data[: len(data) - len(data) % values.itemsize])
     if sys.byteorder == "little":
@@ -160,7 +160,7 @@ def numbers(code: str, data: memoryview) -> array[int]:
 
 
 def big_endian(values: array[int]) -> bytes:
-    """The bytes of `values` as they are stored in a box."""
+    """Encodes `values` as a box stores them."""
     stored = values[:]
     if sys.byteorder == "little":
         stored.byteswap()
@@ -168,7 +168,7 @@ def big_endian(values: array[int]) -> bytes:
 
 
 def box(kind: bytes, *payload: bytes | memoryview) -> bytes:
-    """A box, with a 64-bit size where it needs one."""
+    """A box; its size has 64 bits where needed."""
     return b"".join((box_header(kind, sum(map(len, payload))), *payload))
 
 
@@ -192,9 +192,9 @@ def media_header(length: int) -> bytes:
 def rewritten(
     original: Box, replacements: Mapping[bytes, bytes], *, inside: frozenset[bytes]
 ) -> list[bytes | memoryview]:
-    """A box in which boxes of some kinds are replaced, or dropped if replaced by b"", in pieces.
+    """A box with child boxes of some kinds replaced (b"" drops them), as a list of pieces.
 
-    Replacements are looked for in `original` and, below it, in boxes of the kinds `inside`.
+    Replaces children of `original` and, recursively, of its children of the kinds `inside`.
     """
     pieces: list[bytes | memoryview] = []
     for child in boxes_in(original.payload):
@@ -213,7 +213,7 @@ def rewritten(
 
 
 class NotIndexable(Exception):
-    """The file cannot be indexed; `code` is a stable word, `detail` a sentence for its owner."""
+    """The file cannot be indexed; `code` is stable, `detail` is a sentence for the file's owner."""
 
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(detail)
@@ -222,7 +222,7 @@ class NotIndexable(Exception):
 
 
 class LongIndex(Exception):
-    """The index has more entries than may be read here; see `entries.py`."""
+    """The index has more entries than this process may read; see `entries.py`."""
 
     def __init__(self, entries: int) -> None:
         super().__init__(f"the index has {entries} entries")

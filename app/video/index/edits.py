@@ -1,4 +1,4 @@
-"""Edit lists: which part of a track is shown when (ISO/IEC 14496-12, section 8.6.6)."""
+"""Edit lists: which part of a track is played when (ISO/IEC 14496-12, section 8.6.6)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import takewhile
 from app.video.index.boxes import LARGEST_64_BIT, Box, Fields, box, damaged, descend, full_box
 
 MAX_EDITS = 1000
-"""Of those beyond, one is read and the others are ignored; such a film has only `play.mp4`."""
+"""Of further edits one is read and the others are ignored; such a video has only `play.mp4`."""
 
 LATEST_TICK = 1 << 60
 
@@ -19,25 +19,25 @@ class Edit:
     """One entry of an edit list."""
 
     duration: int
-    """Ticks of the movie's timescale; 0 for all that follows."""
+    """Ticks of the movie's timescale; 0 for the rest of the track."""
     media_time: int
-    """Ticks of the track's timescale at which the media begins; -1 to show nothing."""
+    """Start time in the media, in ticks of the track's timescale; -1 for an empty edit."""
     rate: int = 1 << 16
     """16.16 fixed point."""
 
     @property
     def is_at_normal_speed(self) -> bool:
-        """Whether a second of the media lasts a second."""
+        """Whether the media plays at its normal rate."""
         return self.rate == 1 << 16
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is shown meanwhile."""
+        """Whether this is an empty edit: no media is played during it."""
         return self.media_time == -1
 
 
 def read_edits(edts: Box | None) -> tuple[Edit, ...]:
-    """The entries of the `elst` box in an `edts` box; none if there is no box."""
+    """The entries of the `elst` box in an `edts` box; empty if there is no such box."""
     elst = descend(edts.payload, b"elst") if edts else None
     if elst is None:
         return ()
@@ -52,7 +52,7 @@ def read_edits(edts: Box | None) -> tuple[Edit, ...]:
 
 
 def edit_list(edits: Sequence[Edit]) -> bytes:
-    """The `edts` box with these entries; nothing for none."""
+    """The `edts` box with these entries; b"" if there are none."""
     if not edits:
         return b""
     entries = b"".join(
@@ -65,7 +65,7 @@ def edit_list(edits: Sequence[Edit]) -> bytes:
 
 
 def fitted(edits: Sequence[Edit], duration: int) -> tuple[Edit, ...]:
-    """The edits of a track that now lasts `duration` ticks of the movie's timescale."""
+    """The edits cut to a track duration of `duration` ticks of the movie's timescale."""
     kept: list[Edit] = []
     for edit in edits:
         shown = min(edit.duration or duration, duration)
@@ -77,18 +77,18 @@ def fitted(edits: Sequence[Edit], duration: int) -> tuple[Edit, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """How the times of a track map to those of the film, in ticks of the track's timescale."""
+    """Maps times of a track to times of the video, in ticks of the track's timescale."""
 
     shift: int
-    """What to add to composition times, within the first stretch that is shown."""
+    """Added to composition times, within the first non-empty edit."""
     end: int | None
-    """When the track ends; None for the end of its samples."""
+    """End of the track; None for the end of its samples."""
     is_simple: bool
-    """Whether there is no further stretch: nearly every edit list has only one."""
+    """Whether at most one edit is not empty, as in nearly every edit list."""
 
     @classmethod
     def of(cls, edits: Sequence[Edit], *, movie_timescale: int, timescale: int) -> Timeline:
-        """The timeline that an edit list makes; raises `NotIndexable` beyond any film's time."""
+        """The timeline of an edit list; raises `NotIndexable` for times beyond `LATEST_TICK`."""
         shown = [edit for edit in edits if not edit.is_empty]
         if not shown:
             return cls(0, None, is_simple=True)
@@ -103,30 +103,30 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A part of a track that is shown from `start` to `end`."""
+    """A part of a track that is played from `start` to `end`."""
 
     start: int
     end: int
     """`LATEST_TICK` for the end of the samples."""
     media_time: int
-    """What is shown first, by the times of the samples."""
+    """Media time at which it starts."""
 
     @property
     def media_end(self) -> int:
-        """What is not shown any more, by the times of the samples."""
+        """Media time at which it ends, exclusive."""
         return self.media_time + self.end - self.start
 
     def shows(self, time: int) -> bool:
-        """Whether what has this time in the media is shown."""
+        """Whether media at this media time is played."""
         return self.media_time <= time < self.media_end
 
 
 def stretches(
     edits: Sequence[Edit], *, movie_timescale: int, timescale: int, factor: int
 ) -> Iterator[Stretch]:
-    """What an edit list shows, in order, in ticks of which `factor` make one of the track's.
+    """Yields the non-empty edits in order, in ticks of 1/`factor` of the track's tick.
 
-    Raises `NotIndexable` beyond any film's time.
+    Raises `NotIndexable` for times beyond `LATEST_TICK`.
     """
     elapsed = 0
     for number, edit in enumerate(edits, start=1):

@@ -1,8 +1,8 @@
-"""How much work an index is, counted before any of its tables is read.
+"""Estimates the cost of an index before any of its tables is read.
 
-A table of 20 bytes can describe ten million samples, so neither the size of a file nor that of its
-index says how long reading takes. An entry, such as a sample, stands for about a microsecond of CPU
-time and 50 bytes of memory until all that players need is made.
+A table of 20 bytes can describe ten million samples, so neither the size of a file nor the size of
+its index predicts how long reading takes. An entry, such as a sample, stands for about 1 us of CPU
+time and 50 bytes of memory for everything that is made for players.
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ from app.video.index.edits import read_edits
 from app.video.index.samples import MAX_SAMPLES, most_samples
 
 SHORT_INDEX = 400_000
-"""Entries of a film of 40 minutes; 0.4 CPU s. Longer ones wait until those up to here are done."""
+"""Entries of a 40 minute video; 0.4 CPU s. Longer indexes are processed after shorter ones."""
 
 LONG_INDEX = 2_500_000
-"""Entries of a film of four hours; 2 CPU s and 120 MB. A longer index is read by a process that has
-limits, except for other qualities."""
+"""Entries of a 4 hour video; 2 CPU s and 120 MB. A longer index is read by a process with resource
+limits, except for renditions."""
 
 MAX_ENTRIES = 4 * MAX_SAMPLES
-"""A film whose index has more is not indexed at all."""
+"""A video whose index has more is not indexed."""
 
 TOO_MANY_SAMPLES = "too_many_samples"
-"""The code of a file that claims to have more samples than it can have."""
+"""Error code of a file that claims to have more samples than it can have."""
 
 MAX_TRACKS = 32
-"""Further tracks are ignored, and left out of what is made of the file."""
+"""Further tracks are ignored, and left out of derived files."""
 
 _BOX = 5
-"""Entries that a box counts as: one of the file's top level is read by itself, and those of a track
-are walked over whenever something is looked for among them."""
+"""Entries that a box counts as: each top-level box is read on its own, and the boxes of a track are
+iterated over for each lookup."""
 
 _WALKED = frozenset(b"mvex udta trak edts tref mdia minf dinf stbl".split())
-"""Boxes in which others are looked for, or replaced."""
+"""Boxes whose children are searched or replaced."""
 
 _EDITED = 3
-"""Entries that a sample of a track counts as in addition if the track is cut by its edits."""
+"""Additional entries per sample of a track that is cut by its edit list."""
 
 _ROW_BYTES = {b"stts": 8, b"ctts": 8, b"stss": 4, b"stsc": 12, b"stco": 4, b"co64": 8, b"stsd": 2}
-"""Bytes of a table that count as an entry. Of those of a description, of which there are some
-hundred, two may be a descriptor (ISO/IEC 14496-1, section 7.2.2)."""
+"""Bytes of a table that count as an entry. A sample description has a few hundred bytes, and a
+descriptor in it may take only two (ISO/IEC 14496-1, section 7.2.2)."""
 
 
 def require_at_most(
@@ -51,9 +51,9 @@ def require_at_most(
 ) -> None:
     """Raise `LongIndex` if the index has more than `most` entries.
 
-    Of a file of `length` bytes, `arrived` have arrived: a table of a film that still arrives must
-    not describe more samples than that. Raises `NotIndexable` then, and for an index that is never
-    read. Samples of fragments that need no bytes of their own are not counted.
+    `arrived` bytes of the `length` bytes of the file have been received. Raises `NotIndexable` if
+    the tables of an incomplete file describe more samples than that, and for an index that is too
+    long for any step. Samples of fragments that take no bytes of their own are not counted.
     """
     walked = islice(_walked(moov, _WALKED), most_boxes(most) + 1)
     boxes_entries = _BOX * sum(1 for _ in walked)
@@ -70,7 +70,7 @@ def require_at_most(
 
 
 def refuse_beyond(most: int, entries: int) -> None:
-    """Raise `LongIndex` for more than `most` entries, and `NotIndexable` if no step reads them."""
+    """Raise `LongIndex` above `most` entries, and `NotIndexable` if no step may read so many."""
     if entries > MAX_ENTRIES:
         raise too_many_samples()
     if entries > most:
@@ -78,17 +78,17 @@ def refuse_beyond(most: int, entries: int) -> None:
 
 
 def too_many_samples() -> NotIndexable:
-    """The error for a film with too many samples."""
+    """Returns the error for a video with too many samples."""
     return NotIndexable(TOO_MANY_SAMPLES, "The video has too many frames to be indexed.")
 
 
 def most_boxes(most_entries: int) -> int:
-    """How many boxes of the top level may be looked at."""
+    """How many top-level boxes may be read."""
     return most_entries // _BOX
 
 
 def _walked(box: Box, inside: frozenset[bytes]) -> Iterator[Box]:
-    """The boxes below one: all of it, and of those among them of the kinds `inside`."""
+    """Yields the children of a box and, recursively, of its children of the kinds `inside`."""
     for each in boxes_in(box.payload):
         yield each
         if each.kind in inside:
@@ -97,14 +97,14 @@ def _walked(box: Box, inside: frozenset[bytes]) -> Iterator[Box]:
 
 @dataclass(frozen=True, slots=True)
 class _CountedTrack:
-    """What the tables of a track claim to contain."""
+    """Numbers of entries that the tables of a track claim."""
 
     samples: int = 0
-    """Those that a table claims to describe; a table that claims too many is not read."""
+    """As a table claims; a table that claims too many is not read."""
     rows: int = 0
     """Entries of the other tables."""
     is_cut: bool = False
-    """Whether its edit list leaves out its beginning, or has several parts."""
+    """Whether its edit list cuts off its beginning, or has several non-empty edits."""
 
     @classmethod
     def of(cls, trak: Box) -> _CountedTrack:
@@ -144,9 +144,9 @@ def _count_in(box: Box, *, skipped: int = 0) -> int:
 
 
 def _is_read_by_chunks(media: Mapping[bytes, Box], tables: Mapping[bytes, Box]) -> bool:
-    """Whether `read_samples` takes its chunks for samples: it does if all last one tick.
+    """Whether `read_samples` reads one sample per chunk: it does if all samples last one tick.
 
-    A second entry, which no file needs for that, may say something else: its samples are counted.
+    No file needs a second entry for that, and it may say something else: its samples are counted.
     """
     if b"stsz" not in tables or b"stts" not in tables or b"hdlr" not in media:
         return False

@@ -1,4 +1,4 @@
-"""A movie as players want it, `play.mp4`: the index first, then the media, which is not copied."""
+"""Fast start, `play.mp4`: the index first, then the media, which is not copied."""
 
 from __future__ import annotations
 
@@ -40,28 +40,28 @@ from app.video.index.tracks import Track
 from app.video.index.virtual_file import Piece
 
 _LONGEST_HEAD = 1 << 30
-"""Bytes; above all that the limits of `read_movie` allow."""
+"""Bytes; more than the limits of `read_movie` allow."""
 
 _DESCRIPTIONS = frozenset((b"tref", b"udta", b"tapt", b"meta"))
 _PATH_TO_TABLES = (b"mdia", b"minf", b"stbl")
 _CHUNK_TABLES = {b"stco": "I", b"co64": "Q"}
 
 _OTHER_STARTS = frozenset((b"stps", b"sgpd", b"sbgp"))
-"""Tables that name pictures to begin at that are not independent: Chromium takes them for key
-frames, too. The first is QuickTime's, the others are of section 10.4."""
+"""Tables of sync points that are not independent: Chromium treats them as key frames, too. The
+first is QuickTime's, the others are of section 10.4."""
 
 _Starts = Mapping[int, Sequence[int]]
 
 _BLOCK_BYTES = 1 << 20
-"""Of the head of a file, which has up to 64 MiB: no more of it is copied at once."""
+"""The head of a file, up to 64 MiB, is copied in blocks of this size."""
 
 
 def fast_start(movie: Movie, read_at: ReadAt) -> Iterator[Piece]:
-    """The movie with its index first: the original itself where that is so already.
+    """The movie with its index first; the original file if it already is that way.
 
-    A fragmented movie becomes a plain one, and sizes have 32 bits. Samples that the file does not
-    have any more and tracks too damaged to be used are left out. A seek begins at a key frame that
-    needs nothing from before it, wherever there is one (section 8.6.2): `read_at` reads the file.
+    A fragmented movie becomes an unfragmented one, and sizes have 32 bits. Samples beyond the end
+    of the file and tracks too damaged to be used are left out. Seeks start at independent key
+    frames if a track has any (section 8.6.2): `read_at` reads the file.
     """
     needs_tables = movie.is_truncated or movie.is_fragmented or _has_compact_sizes(movie)
     starts = _starts(movie, read_at)
@@ -70,7 +70,7 @@ def fast_start(movie: Movie, read_at: ReadAt) -> Iterator[Piece]:
         return
     media = _Media.of(movie)
     index = (_new_index if needs_tables else _moved_index)(movie, media, starts)
-    # A large index is not copied again: joined here, moved in place, and given away in blocks.
+    # A large index is not copied again: joined here, adjusted in place, and yielded in blocks.
     head = bytearray().join((movie.file_type, *index, media_header(media.length)))
     _move_media(memoryview(head)[len(movie.file_type) :], by=len(head))
     for start in range(0, len(head), _BLOCK_BYTES):
@@ -79,7 +79,7 @@ def fast_start(movie: Movie, read_at: ReadAt) -> Iterator[Piece]:
 
 
 def _move_media(moov: memoryview, *, by: int) -> None:
-    """Add to all offsets in the tables of a `moov` box."""
+    """Add `by` to all offsets in the tables of a `moov` box."""
     for trak in boxes_in(next(boxes_in(moov)).payload):
         tables = descend(trak.payload, *_PATH_TO_TABLES) if trak.kind == b"trak" else None
         for table in boxes_in(tables or memoryview(b"")):
@@ -90,14 +90,14 @@ def _move_media(moov: memoryview, *, by: int) -> None:
 
 
 def _has_compact_sizes(movie: Movie) -> bool:
-    """Whether sizes are in a `stz2` box (8.7.3.3), which Firefox does not read."""
+    """Whether sizes are in a `stz2` box (8.7.3.3), which Firefox does not support."""
     return any(b"stz2" in children(track.tables) for track in movie.stored_tracks)
 
 
 def _starts(movie: Movie, read_at: ReadAt) -> _Starts:
-    """The samples at which players may begin, by the number of a track that names others, too.
+    """The samples where decoding may start, for tracks whose tables name other samples, too.
 
-    At least one, as they would take all samples for such ones otherwise.
+    At least one per track: without any, players treat all samples as key frames.
     """
     found: dict[int, Sequence[int]] = {}
     pictures = sum(track.is_h264 for track in movie.stored_tracks)
@@ -112,14 +112,14 @@ def _starts(movie: Movie, read_at: ReadAt) -> _Starts:
 
 @dataclass(frozen=True, slots=True)
 class _Media:
-    """Which parts of the file become the media of the new one."""
+    """The parts of the file that become the media of the new file."""
 
     extents: Sequence[ByteRange]
     """Ascending."""
 
     @classmethod
     def of(cls, movie: Movie) -> _Media:
-        """What samples use of each `mdat` box; the whole file if one is elsewhere."""
+        """The used part of each `mdat` box; the whole file if a sample is outside of them."""
         used = _used(movie.media, [track.samples for track in movie.stored_tracks])
         return cls(used or (ByteRange(0, movie.length),))
 
@@ -133,7 +133,7 @@ class _Media:
         return self.length > LARGEST_32_BIT - _LONGEST_HEAD
 
     def moved(self, offsets: Sequence[int]) -> Iterator[int]:
-        """Where bytes of the file are in the new media; somewhere for bytes that are not in it."""
+        """Maps offsets in the file to the new media; offsets outside of it are clamped."""
         starts = [extent.start for extent in self.extents]
         lengths = (extent.length for extent in self.extents)
         new_starts = accumulate(lengths, initial=0)
@@ -148,7 +148,7 @@ class _Media:
 
 
 def _used(media: Sequence[ByteRange], columns: Sequence[Samples]) -> list[ByteRange]:
-    """What samples use of each `mdat` box; nothing if one is elsewhere."""
+    """The used part of each `mdat` box; empty if a sample is outside of them."""
     starts = [extent.start for extent in media]
     used: dict[int, ByteRange] = {}
     for samples in columns:
@@ -164,14 +164,14 @@ def _used(media: Sequence[ByteRange], columns: Sequence[Samples]) -> list[ByteRa
 
 
 def _stretches(samples: Samples, media: Sequence[ByteRange]) -> Iterator[tuple[int, int]]:
-    """Samples that are in the same `mdat` box; all of them where there is one."""
+    """Runs of samples that are in the same `mdat` box; one run if there is one box."""
     if len(media) == 1:
         return iter([(0, len(samples))] if samples else [])
     return samples.contiguous(0, len(samples))
 
 
 def _moved_index(movie: Movie, media: _Media, starts: _Starts) -> list[bytes | memoryview]:
-    """The original `moov` with offsets into the media, and without unusable tracks, in pieces."""
+    """The original `moov` with offsets into the media and without unusable tracks, in pieces."""
     boxes = (each.raw for each in boxes_in(movie.box.payload) if each.kind != b"trak")
     stored = enumerate(movie.stored_tracks)
     tracks = (_moved_track(track, media, starts.get(number)) for number, track in stored)
@@ -191,7 +191,7 @@ def _moved_track(
 
 
 def _new_index(movie: Movie, media: _Media, starts: _Starts) -> list[bytes | memoryview]:
-    """A `moov` with tables of the samples that were found, and offsets into the media."""
+    """A `moov` with new tables of the samples that were found, and offsets into the media."""
     descriptions = (each.raw for each in boxes_in(movie.box.payload) if each.kind in _DESCRIPTIONS)
     tracks = (
         _new_track(

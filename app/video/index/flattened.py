@@ -1,8 +1,8 @@
-"""Tracks that an edit list cuts into parts, as tracks that are shown from beginning to end.
+"""Flattens edit lists: tracks with several edits become tracks that play from start to end.
 
-A sample is no more than a place in the file, so samples can be left out, moved and repeated. A part
-begins at the key frame at or before its start. Pictures that are decoded there and not shown last a
-microsecond each: a player decodes them, and nobody sees them.
+A sample is only a reference into the file, so samples can be dropped, moved and repeated. A part
+starts at the key frame at or before its start. Frames that are decoded there but not shown last
+1 us each: a player decodes them without visibly showing them.
 """
 
 from __future__ import annotations
@@ -21,39 +21,39 @@ from app.video.index.samples import MOST_REORDERED, Samples
 from app.video.index.tracks import Track
 
 PREROLL_SECONDS = Fraction(1, 10)
-"""Sound before time 0 that is kept for its decoder; Opus needs most, 80 ms (RFC 7845, 4.6)."""
+"""Audio preroll that is kept before time 0; Opus needs most, 80 ms (RFC 7845, 4.6)."""
 
 _MOST_ADDED = 100_000
-"""Samples by which the edits may exceed twice those of the track; with more it stays as it is."""
+"""Limit of edits: twice the samples of the track plus these; beyond it the track is unchanged."""
 
 MOST_FLATTENED = 2_000_000
-"""Samples of all tracks of a film with edits, 18 hours of pictures; a track beyond stays as it is.
-A million take 1.7 CPU s and 120 MB."""
+"""Samples of all tracks of a video with edits, 18 hours of frames; a track beyond that is left
+unchanged. A million take 1.7 CPU s and 120 MB."""
 
 _TICKS = 1_000_000
-"""A second, of pictures: browsers count in microseconds."""
+"""Per second, for video tracks: browsers count in microseconds."""
 
 _SMALLEST_CUT = 50
-"""Pictures hidden for less than this part of a second are shown: edit lists count in 1/600 s."""
+"""Frames hidden for less than 1/50 s are shown: edit lists count in 1/600 s."""
 
 
 _ENTRIES = 2
-"""Entries of an index that a sample counts as when it is looked at."""
+"""Index entries that reading a sample counts as."""
 
 
 class Remaining:
-    """How many samples of a film may still be looked at."""
+    """Budget of samples of a video that may still be read."""
 
     def __init__(self, most_entries: int) -> None:
-        """Here, they may take as long as an index of so many entries."""
+        """Begin with the cost of an index of `most_entries` entries."""
         self.samples = MOST_FLATTENED
         self._most_entries = most_entries
         self._entries = most_entries
 
     def take(self, count: int) -> None:
-        """Note that so many are looked at.
+        """Subtract `count` samples.
 
-        Raises `LongIndex` if that takes too long here, and `NotIndexable` if it does anywhere.
+        Raises `LongIndex` if that is too long for this process, and `NotIndexable` for any process.
         """
         self.samples -= count
         self._entries -= _ENTRIES * count
@@ -64,12 +64,13 @@ class Remaining:
 
 
 def flattened(track: Track, *, movie_timescale: int, remaining: Remaining) -> Track:
-    """The track as it is shown, in one stretch.
+    """Returns the track as it is played, without cuts.
 
-    It is returned as it is if it is so already, or if it cannot be done: if a part is shown at
-    another speed, if the edits repeat it too often, or if they show nothing for over an hour.
-    The samples that are looked at are subtracted from `remaining`, which all tracks share: a few
-    edits may repeat a short track as often as a film has pictures. Raises `LongIndex` as that does.
+    Returns it unchanged if it has no cuts, or if it cannot be flattened: if an edit changes the
+    speed, if the edits repeat the track too often, or if they show nothing for over an hour.
+    The samples that are read are subtracted from `remaining`, which all tracks share: a few edits
+    may repeat a short track as often as a video has frames. Raises `LongIndex` like
+    `Remaining.take`.
     """
     if track.timeline.is_simple and not hides_its_beginning(track):
         return track
@@ -101,14 +102,14 @@ def flattened(track: Track, *, movie_timescale: int, remaining: Remaining) -> Tr
 
 
 def hides_its_beginning(track: Track) -> bool:
-    """Whether the first pictures are before time 0: players drop them and what depends on them."""
+    """Whether the first frames are before time 0: players drop them and their dependents."""
     count = min(len(track.samples), MOST_REORDERED)
     first = min(track.samples.composition_times(0, count), default=0) + track.timeline.shift
     return track.kind == "video" and -first * _SMALLEST_CUT > track.timescale
 
 
 class _Shown:
-    """The samples of a track as they are added in the order in which they are decoded."""
+    """Collects the samples of a track in decode order."""
 
     def __init__(self, source: Samples, remaining: Remaining) -> None:
         self._source = source
@@ -119,14 +120,14 @@ class _Shown:
         self._decode_times = array("q")
         self._composition_offsets = array("i")
         self._clock = 0
-        """When the last one has ended."""
+        """End time of the last sample."""
         self.end = 0
-        """When the last one that is seen or heard has ended."""
+        """End time of the last visible or audible sample."""
         self.unseen: list[range] = []
-        """When those are decoded that are not shown; see `Track`."""
+        """Times of samples that are decoded but not shown; see `Track`."""
 
     def samples(self) -> Samples:
-        """All of them; raises `NotIndexable` if there are none, or if one lasts too long."""
+        """Returns all samples; raises `NotIndexable` if there are none, or if one is too long."""
         source, numbers = self._source, self._numbers
         keys = source.key_frames if isinstance(source.key_frames, range) else set(source.key_frames)
         found = Samples(
@@ -142,10 +143,10 @@ class _Shown:
         return found
 
     def add_sound(self, parts: Iterable[Stretch], *, preroll: int) -> None:
-        """Packets are not cut: each part begins and ends with the nearest one.
+        """Add audio. Packets are not cut: each part begins and ends with the nearest packet.
 
-        They follow each other without gaps or overlaps, and as the next part begins where this one
-        ends, the error of half a packet, mostly 11 ms, does not add up.
+        Packets follow each other without gaps or overlaps. The next part begins where this one
+        ends, so the error of half a packet, mostly 11 ms, does not accumulate.
         """
         source, times = self._source, self._source.decode_times
         packet = (source.end - times[0]) // len(source)
@@ -163,7 +164,7 @@ class _Shown:
                 self.end = min(self._clock, part.end)
 
     def add_texts(self, parts: Iterable[Stretch]) -> None:
-        """A text of which only the end is in a part is shown from the beginning of the part on."""
+        """Add texts. A text that starts before a part is shown from the start of the part on."""
         times = self._source.decode_times
         for part in parts:
             first = max(bisect_right(times, part.media_time) - 1, 0)
@@ -175,7 +176,7 @@ class _Shown:
                 self._clock = self.end = min(self._clock, part.end)
 
     def _add_run(self, first: int, last: int, *, later: int) -> None:
-        """Samples that keep their distances, decoded so much later."""
+        """Add samples with their decode times shifted by `later`."""
         self._take(last - first)
         source, times = self._source, self._source.decode_times
         self._numbers.extend(range(first, last))
@@ -184,10 +185,10 @@ class _Shown:
         self._clock = later + (times[last] if last < len(source) else source.end)
 
     def add_pictures(self, parts: Iterable[Stretch], *, step: int) -> None:
-        """Those that are not seen last `step` ticks each.
+        """Add frames. Hidden ones last `step` ticks each.
 
-        The first one that is seen is shown from the beginning of the film on, as players cannot
-        begin with nothing, and one before a gap until its end.
+        The first visible frame is shown from the start of the video on, as players cannot start
+        without one, and the last frame before a gap until the end of the gap.
         """
         parts = list(parts)
         for part, after in zip_longest(parts, parts[1:]):
@@ -206,10 +207,10 @@ class _Shown:
                 self._add_pictures_of(numbers, order, moments)
 
     def _decoded(self, part: Stretch) -> tuple[array[int], array[int]]:
-        """The pictures from the key frame before a part to the last one that it shows.
+        """The frames from the key frame before a part to the last one that it shows.
 
-        Their numbers, and when they are shown by the times of the samples. Pictures that are shown
-        before the key frame cannot be decoded without what comes before it.
+        Returns their numbers and composition times. Frames that are shown before the key frame are
+        left out: they cannot be decoded without earlier frames.
         """
         source, keys = self._source, self._source.key_frames
         place = bisect_right(keys, part.media_time, key=source.composition_time) - 1
@@ -226,9 +227,9 @@ class _Shown:
     def _moments(
         self, begin: int, hidden: int, seen: Sequence[int], count: int, *, step: int
     ) -> array[int]:
-        """When `count` pictures are shown, in that order: `hidden` ones first, and others last.
+        """Display times of `count` frames, in order: `hidden` ones, visible ones, hidden ones.
 
-        `seen` has the times of those between. The last of them stays until `end`.
+        `seen` has the times of the visible ones. The last of them stays until `end`.
         """
         before = range(begin, begin + hidden * step, step)
         moments, clock = array("q", before), before.stop
@@ -245,9 +246,9 @@ class _Shown:
     def _add_pictures_of(
         self, numbers: array[int], order: Sequence[int], moments: array[int]
     ) -> None:
-        """Add samples; `order` is that in which they are shown, at `moments`.
+        """Add samples; `order` is their display order, and `moments` are the display times.
 
-        Decode times differ by how long each is shown: that is where players look for it.
+        Differences of decode times are display durations: players take the durations from there.
         """
         shown_at, lasts = array("q", bytes(8 * len(order))), array("q", bytes(8 * len(order)))
         ends = chain(islice(moments, 1, None), (self._clock,))
@@ -260,7 +261,7 @@ class _Shown:
         self._composition_offsets.extend(map(sub, shown_at, decode_times))
 
     def _take(self, count: int) -> None:
-        """Note how many samples are looked at; raises as `Remaining.take` if those are too many."""
+        """Subtract `count` from both budgets; raises like `Remaining.take` below zero."""
         self._room -= count
         if self._room < 0:
             raise _too_often()
@@ -272,7 +273,7 @@ def _too_often() -> NotIndexable:
 
 
 def _nearest(samples: Samples, tick: int) -> int:
-    """The number of the sample that is decoded nearest to `tick`; their count for the end."""
+    """Number of the sample with the nearest decode time; the count of samples for the end."""
     times, place = samples.decode_times, bisect_left(samples.decode_times, tick)
     after = times[place] if place < len(samples) else samples.end
     return place - 1 if place and tick - times[place - 1] <= after - tick else place

@@ -1,7 +1,7 @@
-"""Fragmented movies, whose samples are described in `moof` boxes between the media.
+"""Fragmented MP4, with samples described in `moof` boxes between the media.
 
-ISO/IEC 14496-12, section 8.8. Recorders write such files so that a power cut loses no more than
-seconds, and websites so that players can begin early.
+ISO/IEC 14496-12, section 8.8. Recorders write such files so that a power failure loses only a few
+seconds, and websites so that playback can start early.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from app.video.index.entries import refuse_beyond, too_many_samples
 from app.video.index.samples import Samples, most_samples
 
 MAX_BYTES = 256 << 20
-"""Of all `moof` boxes of a file; one with more is not indexed. 2 hours need 8 MiB."""
+"""Total size of all `moof` boxes; a file with more is not indexed. 2 hours need 8 MiB."""
 
 _RUN = 20
-"""Entries that a run of samples counts as besides these: one of a single sample takes 17 us."""
+"""Entries that a run counts as, in addition to its samples: a run of one sample takes 17 us."""
 
 _LONGEST_STEP = 1 << 31
-"""Ticks from one sample to the next, or over a gap. Longer ones are damage, and are shortened."""
+"""Ticks from one sample to the next, or of a gap. Longer ones are damage, and are shortened."""
 
 _LATEST_TIME = 1 << 62
 _IS_NO_KEY_FRAME = 0x1_0000
@@ -47,7 +47,7 @@ _RUN_COLUMNS = (0x100, 0x200, 0x400, 0x800)
 
 @dataclass(frozen=True, slots=True)
 class _Defaults:
-    """What holds for samples that do not say otherwise."""
+    """Values for samples that have none of their own."""
 
     duration: int = 0
     size: int = 0
@@ -57,7 +57,7 @@ class _Defaults:
 def add_fragments(movie: FragmentedMovie, places: Iterable[FileBox], read_at: ReadAt) -> None:
     """Add the samples of the `moof` boxes at `places` to a movie.
 
-    Raises `NotIndexable`, and `LongIndex` as the movie does.
+    Raises `NotIndexable`, and `LongIndex` like `FragmentedMovie.add`.
     """
     bytes_left = MAX_BYTES
     for place in places:
@@ -69,14 +69,14 @@ def add_fragments(movie: FragmentedMovie, places: Iterable[FileBox], read_at: Re
 
 
 class FragmentedMovie:
-    """Tracks to which the samples of one `moof` after the other are added."""
+    """Collects the samples of consecutive `moof` boxes, by track."""
 
     def __init__(
         self, moov: Box, samples: Mapping[int, Samples], *, length: int, most_entries: int
     ) -> None:
-        """Begin with what `moov` says; the file has `length` bytes.
+        """Begin with the samples of `moov`; the file has `length` bytes.
 
-        Samples and their runs that are more than `most_entries` raise as `refuse_beyond` does.
+        `add` raises like `refuse_beyond` for more samples and runs than `most_entries`.
         """
         self._tracks = {number: _Track(each) for number, each in samples.items()}
         self._defaults = dict(_track_defaults(moov))
@@ -86,7 +86,7 @@ class FragmentedMovie:
         self._entries = 0
 
     def samples(self) -> Iterator[tuple[int, Samples, bool]]:
-        """The id of each track, its samples, and whether some are missing at its end."""
+        """Yields the id of each track, its samples, and whether samples are missing at its end."""
         for number, track in self._tracks.items():
             yield number, track.samples(), track.is_truncated
 
@@ -98,7 +98,7 @@ class FragmentedMovie:
                 position = self._add_track_fragment(traf, start=start, position=position)
 
     def _add_track_fragment(self, traf: Box, *, start: int, position: int) -> int:
-        """Its media begins at `position` unless it says otherwise; returns where it ends."""
+        """Add a `traf`. Its media starts at `position` by default; returns the end of its media."""
         boxes = children(traf.payload)
         if b"tfhd" not in boxes:
             return position
@@ -125,7 +125,7 @@ class FragmentedMovie:
         return position
 
     def _take(self, count: int) -> None:
-        """Note that a run of so many samples is read."""
+        """Count a run of `count` samples against the limits."""
         self._room -= count
         self._entries += _RUN + count
         if self._room < 0:
@@ -134,7 +134,7 @@ class FragmentedMovie:
 
 
 def _track_defaults(moov: Box) -> Iterator[tuple[int, _Defaults]]:
-    """By track, from the `trex` boxes of the `mvex` box, of which there is one (section 8.8.1)."""
+    """By track, from the `trex` boxes of the only `mvex` box (section 8.8.1)."""
     for trex in boxes_in(descend(moov.payload, b"mvex") or memoryview(b"")):
         if trex.kind == b"trex":
             fields = Fields(trex.payload)
@@ -159,7 +159,7 @@ def _decode_time(tfdt: Box) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _TrackRun:
-    """The samples of a `trun` box, which follow each other from byte `start` to byte `end`."""
+    """The samples of a `trun` box, contiguous from byte `start` to byte `end`."""
 
     start: int
     end: int
@@ -170,14 +170,14 @@ class _TrackRun:
 
     @staticmethod
     def count(trun: Box) -> int:
-        """How many samples a `trun` box claims to describe."""
+        """The number of samples that a `trun` box claims."""
         fields = Fields(trun.payload)
         fields.version_and_flags()
         return fields.unsigned(4)
 
     @classmethod
     def read(cls, trun: Box, defaults: _Defaults, *, base: int, position: int) -> _TrackRun:
-        """`base` is what its offset is relative to; without one it begins at `position`."""
+        """Its data offset is relative to `base`; without an offset it starts at `position`."""
         fields = Fields(trun.payload)
         _, flags = fields.version_and_flags()
         count = fields.unsigned(4)
@@ -209,7 +209,7 @@ def _columns(fields: Fields, flags: int, count: int, defaults: _Defaults) -> lis
 
 
 class _Track:
-    """The columns of a track as they grow."""
+    """The growing columns of a track."""
 
     def __init__(self, samples: Samples) -> None:
         self._offsets = samples.offsets[:]
@@ -221,14 +221,17 @@ class _Track:
         self.is_truncated = False
 
     def continue_at(self, time: int) -> None:
-        """The next sample is decoded at `time`, or as early as possible after the last one."""
+        """Set the decode time of the next sample to `time`, within limits.
+
+        It is not before that of the last sample, nor more than `_LONGEST_STEP` after its end.
+        """
         if not self._decode_times:
             self._end = time
         else:
             self._end = min(max(time, self._decode_times[-1]), self._end + _LONGEST_STEP)
 
     def add(self, run: _TrackRun, *, length: int) -> None:
-        """Add what is within a file of `length` bytes."""
+        """Add the samples that are within a file of `length` bytes."""
         if self.is_truncated or not 0 <= run.start <= length:
             self.is_truncated = True
             return
@@ -247,7 +250,7 @@ class _Track:
         self._key_frames.extend(compress(range(known, known + count), are_key))
 
     def samples(self) -> Samples:
-        """All that were added."""
+        """Returns all added samples."""
         return Samples(
             self._offsets,
             self._sizes,

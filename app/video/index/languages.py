@@ -1,4 +1,4 @@
-"""Languages of tracks, as BCP 47 wants them: the shortest code."""
+"""Languages of tracks as BCP 47 requires them: the shortest code."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ som:so spa:es swa:sw swe:sv tgl:tl tam:ta tat:tt tel:te tha:th bod:bo tib:bo tur
 urd:ur uzb:uz vie:vi cym:cy wel:cy xho:xh yid:yi yor:yo zul:zu
 """
 _TWO_LETTERS: Mapping[str, str] = dict(pair.split(":") for pair in _CODES.split())
-"""ISO 639-2 to 639-1, for the languages of most films; others keep their three letters."""
+"""ISO 639-2 to 639-1, for the languages of most videos; others keep their three letters."""
 
 _MACINTOSH_CODES = "en fr de it nl sv es da pt no he ja ar fi el is mt tr hr zh-Hant ur hi th ko"
 _MACINTOSH = _MACINTOSH_CODES.split()
-"""By the number that a language has in QuickTime files ("Language Code Values")."""
+"""Indexed by QuickTime language code ("Language Code Values")."""
 
 _TAG = re.compile(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8}){0,8}")
 
@@ -34,7 +34,7 @@ _LONGEST_PRIMARY = 3
 
 
 def read_language(packed: int, elng: Box | None) -> str:
-    """The language of a track from its `mdhd` and, more exactly, its `elng` box."""
+    """The language of a track, from its `elng` box if valid, else from its `mdhd` box."""
     if elng is not None and (tag := _extended(Fields(elng.payload))) is not None:
         return tag
     if packed < 0x400:  # no packed letters begin so low
@@ -44,12 +44,12 @@ def read_language(packed: int, elng: Box | None) -> str:
 
 
 def shortest_code(code: str) -> str:
-    """The language with a code of ISO 639-2, such as "en" for "eng"; tags of BCP 47 stay."""
+    """Shortens an ISO 639-2 code, such as "eng" to "en"; BCP 47 tags are returned unchanged."""
     return _TWO_LETTERS.get(code, code) if _TAG.fullmatch(code) else UNDETERMINED
 
 
 def language_of(tag: str) -> str | None:
-    """The language that a part of a file's name says; None if it says something else."""
+    """The language named by a part of a file name; None if the part is not a language tag."""
     primary, _, rest = tag.partition("-")
     if not _TAG.fullmatch(tag) or len(primary) > _LONGEST_PRIMARY:
         return None

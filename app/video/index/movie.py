@@ -1,4 +1,4 @@
-"""What an MP4 or MOV file contains, from its index alone: `read_movie`. Its media is not read."""
+"""Reads what an MP4 or MOV file contains from its index: `read_movie`. Does not read its media."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ MAX_MOOV_BYTES = 64 << 20
 """A larger `moov` box is not read; 2 hours need 5 MiB."""
 
 _SEGMENT = 30
-"""Entries that a segment of HLS counts as: it takes 28 us to be made and written."""
+"""Entries that an HLS segment counts as: it takes 28 us to build and write."""
 
 _KINDS = (b"ftyp", b"moov", b"mdat", b"moof")
 FIRST_BOXES = frozenset(b"ftyp moov mdat moof styp sidx free skip wide pnot uuid".split())
-"""What a file must begin with to be taken for MP4 or MOV."""
+"""A file is recognized as MP4 or MOV if it begins with one of these boxes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +50,11 @@ class Movie:
     brand: str
     """Four characters, such as "isom", or "qt  " for QuickTime; empty in old files."""
     timescale: int
-    """Ticks a second of the durations in edit lists."""
+    """Ticks per second, for durations in edit lists."""
     stored_tracks: tuple[Track, ...]
-    """As they are in the file, with their edit lists."""
+    """As stored in the file, with their edit lists."""
     tracks: tuple[Track, ...]
-    """As they are shown, each from beginning to end; see `flattened`."""
+    """As played, without cuts; see `flattened`."""
     is_truncated: bool
     """Whether the file ends before its last samples, or a track is too damaged to be used."""
     length: int
@@ -68,21 +68,21 @@ class Movie:
     is_fragmented: bool
     """Whether samples are described in `moof` boxes."""
     media: tuple[ByteRange, ...]
-    """What is in the `mdat` boxes."""
+    """Payloads of the `mdat` boxes."""
 
     @property
     def picture(self) -> Track | None:
-        """The track that is the film's picture; a cover is not, where there is another."""
+        """The main video track; not a cover, if there is another one."""
         return _picture(self.tracks)
 
     @property
     def sounds(self) -> list[Track]:
-        """The tracks with sound, in the order of the file."""
+        """The audio tracks, in file order."""
         return [track for track in self.tracks if track.kind == "audio" and len(track.samples)]
 
     @property
     def duration(self) -> Fraction:
-        """Seconds until the last picture and the last sound have ended."""
+        """Seconds until the end of the last video or audio sample."""
         played = [track for track in self.tracks if track.kind in {"video", "audio"}]
         return max((track.duration for track in played or self.tracks), default=Fraction())
 
@@ -90,10 +90,10 @@ class Movie:
 def read_movie(
     read_at: ReadAt, length: int, *, most_entries: int = LONG_INDEX, arrived: int | None = None
 ) -> Movie:
-    """The file of `length` bytes that `read_at` reads from; raises `NotIndexable`.
+    """Reads a file of `length` bytes through `read_at`; raises `NotIndexable`.
 
-    Raises `LongIndex` before it reads more than `most_entries`. `arrived` is how many bytes of the
-    file have arrived, if not all of them; its index must not describe more samples than that.
+    Raises `LongIndex` before it reads more than `most_entries`. `arrived` is the number of bytes
+    received so far, if not all; the index must not describe more samples than that.
     """
     layout = _Layout.of(file_boxes(read_at, length), most_entries)
     moov = _load(read_at, layout.index)
@@ -134,7 +134,7 @@ def read_movie(
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Where the boxes of a file are."""
+    """Locations of the boxes of a file."""
 
     file_type: FileBox | None
     index: FileBox
@@ -162,7 +162,7 @@ class _Layout:
 
 
 def _index(boxes: Sequence[FileBox]) -> FileBox:
-    """The `moov` box, which must be there as a whole."""
+    """The `moov` box, which must be complete."""
     if not boxes:
         raise NotIndexable(
             "no_moov",
@@ -177,24 +177,24 @@ def _index(boxes: Sequence[FileBox]) -> FileBox:
 
 
 def _load(read_at: ReadAt, place: FileBox) -> Box:
-    """A box of the top level, in memory."""
+    """Reads a top-level box into memory."""
     raw = memoryview(read_at(place.start, place.end - place.start))
     return Box(place.kind, raw[place.payload_start - place.start :], raw)
 
 
 def _timescale(moov: Box) -> int:
-    """Ticks a second, from the header of the movie (section 8.2.2)."""
+    """Ticks per second, from the movie header (section 8.2.2)."""
     header = descend(moov.payload, b"mvhd")
     if header is None:
         return 1000
     fields = Fields(header)
     version, _ = fields.version_and_flags()
-    fields.take(16 if version == 1 else 8)  # when it was made and changed
+    fields.take(16 if version == 1 else 8)  # creation and modification time
     return fields.unsigned(4) or 1000
 
 
 def _tracks(moov: Box, *, length: int, movie_timescale: int) -> tuple[tuple[Track, ...], bool]:
-    """The tracks that can be used, and whether a viewer misses another, which is damaged."""
+    """The usable tracks, and whether a damaged video or audio track is missing among them."""
     tracks: list[Track] = []
     problem: NotIndexable | None = None
     is_missed = False
@@ -217,7 +217,7 @@ def _tracks(moov: Box, *, length: int, movie_timescale: int) -> tuple[tuple[Trac
 
 
 def _picture(tracks: Iterable[Track]) -> Track | None:
-    """The track that players show as the picture."""
+    """The video track that players show."""
     pictures = (track for track in tracks if track.kind == "video" and len(track.samples))
     return max(pictures, key=lambda track: (track.is_enabled, len(track.samples) > 1), default=None)
 
@@ -225,7 +225,7 @@ def _picture(tracks: Iterable[Track]) -> Track | None:
 def _shown(
     tracks: Sequence[Track], *, movie_timescale: int, most_entries: int
 ) -> tuple[Track, ...]:
-    """The tracks as they are shown; those that no player shows stay as they are."""
+    """The tracks as played; tracks that no player shows are unchanged."""
     picture, remaining = _picture(tracks), Remaining(most_entries)
     return tuple(
         flattened(track, movie_timescale=movie_timescale, remaining=remaining)
@@ -236,9 +236,9 @@ def _shown(
 
 
 def _entries_made(track: Track) -> int:
-    """What HLS makes of a track, as entries: its segments, and silence before sound.
+    """Entries that HLS adds for a track: its segments, and silence before its audio.
 
-    How long samples last is for the file to say, so a few of them may make many segments.
+    The file sets the durations of samples, so a few samples may result in many segments.
     """
     if track.kind not in {"video", "audio"} or not track.samples:
         return 0
@@ -250,7 +250,7 @@ def _entries_made(track: Track) -> int:
 def _with_fragments(
     tracks: Iterable[Track], movie: FragmentedMovie, *, movie_timescale: int
 ) -> tuple[Track, ...]:
-    """The tracks with the samples of fragments, beginning at time 0 as players want it."""
+    """The tracks with the samples of fragments, shifted to begin at time 0 as players expect."""
     found = {number: (samples, is_cut) for number, samples, is_cut in movie.samples()}
     starts = [
         Fraction(found[track.id][0].decode_times[0], track.timescale)

@@ -1,4 +1,4 @@
-"""New MP4 files and `moov` boxes, of tracks that come from other files."""
+"""Builds new MP4 files and `moov` boxes from tracks of other files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from app.video.index.virtual_file import Piece
 
 # ---- moov boxes ----------------------------------------------------------------------------------
 
-# A new `moov` box for tracks of a movie: whole ones, chosen samples, or none, for fragments.
+# A new `moov` box for tracks of a movie: all samples, some of them, or none for fragments.
 
 
 _UNITY_MATRIX = b"".join(
@@ -43,7 +43,7 @@ _INFORMATION_HEADERS = frozenset(b"vmhd smhd nmhd sthd hmhd gmhd".split())
 
 @dataclass(frozen=True, slots=True)
 class SampleChunk:
-    """Samples of a track that follow each other in a file."""
+    """Contiguous samples of a track in a file."""
 
     offset: int
     samples: int
@@ -55,7 +55,7 @@ def movie_box(timescale: int, duration: int, *boxes: bytes | memoryview) -> byte
         b"mvhd",
         1,
         0,
-        bytes(16),  # when it was made and changed
+        bytes(16),  # creation and modification time
         timescale.to_bytes(4, "big"),
         _number(duration),
         b"\0\1\0\0\1\0\0\0",  # rate 1.0, volume 1.0
@@ -76,11 +76,11 @@ def track_box(
     kept: frozenset[bytes] = frozenset(),
     new_id: int | None = None,
 ) -> bytes:
-    """A `trak` with sample tables of its own, and what else describes the track.
+    """A `trak` box with new sample tables and the other boxes of the track.
 
-    It lasts `durations` in ticks of the movie's timescale and of its own. Of the boxes that
-    describe it to people and link it to other tracks, those of the kinds `kept` remain. It keeps
-    its id without a `new_id`.
+    `durations` are in ticks of the movie's timescale and of the track's own. Boxes with metadata
+    and references to other tracks are copied if their kind is in `kept`. Without a `new_id` the
+    track keeps its id.
     """
     boxes = children(track.box.payload)
     media = children(boxes[b"mdia"].payload)
@@ -103,7 +103,7 @@ def track_box(
 
 
 def _track_header(tkhd: Box, duration: int, new_id: int | None) -> bytes:
-    """A copy with another duration, and perhaps another id."""
+    """A copy with a new duration, and with a new id if given."""
     payload = bytes(tkhd.payload)
     is_long = payload[0] == 1
     times, rest = (payload[4:20], payload[36:]) if is_long else (_long(payload[4:12]), payload[24:])
@@ -114,7 +114,7 @@ def _track_header(tkhd: Box, duration: int, new_id: int | None) -> bytes:
 
 
 def _media_header(mdhd: Box, timescale: int, duration: int) -> bytes:
-    """A copy with another timescale and duration."""
+    """A copy with a new timescale and duration."""
     payload = bytes(mdhd.payload)
     is_long = payload[0] == 1
     times, rest = (payload[4:20], payload[32:]) if is_long else (_long(payload[4:12]), payload[20:])
@@ -123,19 +123,19 @@ def _media_header(mdhd: Box, timescale: int, duration: int) -> bytes:
 
 
 def _number(duration: int) -> bytes:
-    """64 bits; the nearest number where a damaged file lasts longer, or ends before it begins."""
+    """Encodes 64 bits; clamps too long and negative durations of damaged files."""
     return min(max(duration, 0), LARGEST_64_BIT).to_bytes(8, "big")
 
 
 def _long(times: bytes) -> bytes:
-    """Two 32-bit numbers as 64-bit ones."""
+    """Widens two 32-bit numbers to 64 bits."""
     return bytes(4) + times[:4] + bytes(4) + times[4:]
 
 
 def sample_tables(
     description: memoryview, samples: Samples, chunks: Sequence[SampleChunk], *, is_wide: bool
 ) -> bytes:
-    """An `stbl` box; `description` is its `stsd`, and `chunks` hold the samples in order."""
+    """An `stbl` box; `description` is its `stsd` box, and `chunks` hold the samples in order."""
     return box(
         b"stbl",
         description,
@@ -151,7 +151,7 @@ def sample_tables(
 
 
 def no_sample_tables(description: bytes) -> bytes:
-    """An `stbl` box of a track whose samples are in fragments."""
+    """An empty `stbl` box, for a track with its samples in fragments."""
     nothing = bytes(4)
     return box(
         b"stbl",
@@ -174,7 +174,7 @@ def _table(kind: bytes, version: int, numbers: array[int], width: int) -> bytes:
 
 
 def _durations(values: Iterable[int]) -> array[int]:
-    """How often each value is repeated, and the value, as 32-bit numbers in two's complement."""
+    """Run-length encodes values as 32-bit pairs (count, value in two's complement)."""
     runs = ((sum(1 for _ in group), value & LARGEST_32_BIT) for value, group in groupby(values))
     return array("I", chain.from_iterable(runs))
 
@@ -192,7 +192,7 @@ def key_frame_table(numbers: Sequence[int]) -> bytes:
 
 
 def _chunk_runs(chunks: Sequence[SampleChunk]) -> array[int]:
-    """First chunk, samples in each and description, of each run of chunks alike."""
+    """First chunk, samples per chunk and description index of each run of equal chunks."""
     runs = array("I")
     for number, chunk in enumerate(chunks, 1):
         if not runs or runs[-2] != chunk.samples:
@@ -202,24 +202,24 @@ def _chunk_runs(chunks: Sequence[SampleChunk]) -> array[int]:
 
 # ---- interleaved files ---------------------------------------------------------------------------
 
-# A new film of tracks that come from several places, as a plain MP4 file with its index first.
+# A new video made of tracks of several files, as an unfragmented MP4 with its index first.
 
 
 CHUNK_SECONDS = 1
-"""Of each track before the next one follows: what a player has to read ahead."""
+"""Interleaving interval: a player has to read this far ahead."""
 
 _FILE_TYPE = box(b"ftyp", b"isom", bytes(4), b"isomiso2avc1mp41")
 _LONGEST_HEAD = 1 << 30
 _DESCRIPTIONS = frozenset((b"udta", b"meta"))
 
 Run = tuple[int, int, int]
-"""The place of a track among the tracks, its first sample, and the end of its samples."""
+"""Index of the track in the list of tracks, first sample, and end of samples (exclusive)."""
 
 
 def interleaved(tracks: Sequence[Track], timescale: int) -> Iterator[Piece]:
-    """The film of these tracks, of which none is empty; its own times are in ticks of `timescale`.
+    """Interleaves non-empty tracks into one MP4; its movie timescale is `timescale`.
 
-    The samples of all are in one space of bytes: that of the ranges.
+    Sample offsets of all tracks refer to one address space, that of the yielded ranges.
     """
     runs = list(_runs(tracks))
     length = sum(sum(track.samples.sizes) for track in tracks)
@@ -240,20 +240,20 @@ def interleaved(tracks: Sequence[Track], timescale: int) -> Iterator[Piece]:
 
 
 def moved(track: Track, distance: int) -> Track:
-    """The track with its samples so many bytes further on."""
+    """The track with its sample offsets increased by `distance` bytes."""
     offsets = array("Q", map(distance.__add__, track.samples.offsets))
     return replace(track, samples=replace(track.samples, offsets=offsets))
 
 
 def _runs(tracks: Sequence[Track]) -> Iterator[Run]:
-    """All samples, in the order of the file."""
+    """All samples, in file order."""
     bounds = [_bounds(track.samples, CHUNK_SECONDS * track.timescale) for track in tracks]
     for stretch, place in sorted((at, place) for place, found in enumerate(bounds) for at in found):
         yield place, *bounds[place][stretch]
 
 
 def _bounds(samples: Samples, ticks: int) -> Mapping[int, tuple[int, int]]:
-    """The samples that are decoded in each stretch of so many ticks in which there are any."""
+    """The samples decoded in each interval of `ticks`; intervals without samples are left out."""
     firsts = [0]
     while firsts[-1] < len(samples):
         stretch = samples.decode_times[firsts[-1]] // ticks
@@ -262,7 +262,7 @@ def _bounds(samples: Samples, ticks: int) -> Mapping[int, tuple[int, int]]:
 
 
 def _chunks(tracks: Sequence[Track], runs: Sequence[Run], start: int) -> list[list[SampleChunk]]:
-    """Where the samples of each track are in a film whose media begins at byte `start`."""
+    """Chunks of each track in a file with media that begins at byte `start`."""
     chunks: list[list[SampleChunk]] = [[] for _ in tracks]
     for place, first, last in runs:
         chunks[place].append(SampleChunk(start, last - first))
@@ -287,11 +287,11 @@ def _track(
 
 
 def _edits(track: Track, duration: int, timescale: int) -> Sequence[Edit]:
-    """What a track's timeline says, as an edit list."""
+    """The track's timeline as an edit list."""
     shift = track.timeline.shift
     if not shift and track.timeline.end is None:
         return ()
-    # ffmpeg takes the first picture for the beginning of what an edit shows.
+    # ffmpeg assumes that an edit starts at the first frame.
     count = min(len(track.samples), MOST_REORDERED)
     first = max(min(track.samples.composition_times(0, count)), 0) if shift > 0 else -shift
     delay = math.ceil((shift + first) * timescale / track.timescale)
@@ -305,33 +305,34 @@ def _duration(track: Track, timescale: int) -> int:
 
 # ---- excerpts ------------------------------------------------------------------------------------
 
-# A small MP4 with a few samples of a track, so that a decoder reads nothing else of the film.
+# A small MP4 with a few samples of a track, so that a decoder reads nothing else of the video.
 
 
 _EXCERPT_TYPE = box(b"ftyp", b"isom", bytes(4), b"isomiso2mp41")
 
 
 def extract(track: Track, numbers: Sequence[int]) -> Iterator[Piece]:
-    """An MP4 with the samples of these ascending numbers, at the times they have in the film.
+    """An MP4 with the samples of these ascending numbers, at their times in the video.
 
-    A key frame can be decoded alone, another picture after all since the last key frame. A sample
-    lasts until the next one of `numbers`. Of key frames of H.264 in open groups, ffmpeg 5.1 decodes
-    only some if several are in one file, as it does with the film itself and `-skip_frame nokey`.
+    A key frame can be decoded alone, another frame only after all frames since the last key frame.
+    A sample lasts until the next one in `numbers`. If several H.264 key frames of open GOPs are in
+    one file, ffmpeg 5.1 decodes only some of them, as it does with the video itself and
+    `-skip_frame nokey`.
     """
     samples = _chosen(track.samples, numbers)
-    # ffmpeg takes the first picture for the beginning of what an edit shows.
+    # ffmpeg assumes that an edit starts at the first frame.
     count = len(samples)
     first = min(samples.composition_times(0, count))
     ends = map(add, samples.composition_times(0, count), samples.durations(0, count))
     time = first + track.timeline.shift + track.samples.decode_times[numbers[0]]
     length, delay = max(ends) - first, max(time, 0)
-    hidden = -time if 0 < -time < length else 0  # all of it is shown if the film shows none of it
+    hidden = -time if 0 < -time < length else 0  # show all of it if the video shows none of it
     shown = Edit(length - hidden, first + hidden)
     return film_of(track, samples, (Edit(delay, -1), shown) if delay else (shown,))
 
 
 def film_of(track: Track, samples: Samples, edits: Sequence[Edit] = ()) -> Iterator[Piece]:
-    """An MP4 with samples of a track, at times of their own; `edits` are in the track's ticks."""
+    """An MP4 with samples of a track at their own times; `edits` are in the track's ticks."""
     header = media_header(sum(samples.sizes))
     size = len(_index(track, samples, edits, 0)) + len(_EXCERPT_TYPE) + len(header)
     yield _EXCERPT_TYPE + _index(track, samples, edits, size) + header
@@ -339,7 +340,7 @@ def film_of(track: Track, samples: Samples, edits: Sequence[Edit] = ()) -> Itera
 
 
 def key_frame_before(track: Track, time: Fraction) -> int:
-    """The number of the last key frame that is shown at `time` seconds or earlier, or the first.
+    """Number of the last key frame shown at or before `time` seconds, or of the first key frame.
 
     0 for a track without key frames.
     """
@@ -350,7 +351,7 @@ def key_frame_before(track: Track, time: Fraction) -> int:
 
 
 def _chosen(samples: Samples, numbers: Sequence[int]) -> Samples:
-    """The samples of these numbers, the first of them decoded at time 0."""
+    """The samples of these numbers; the decode time of the first is 0."""
     begin, last = samples.decode_times[numbers[0]], numbers[-1]
     keys = samples.key_frames
     where = (bisect_left(keys, number) for number in numbers)
@@ -368,7 +369,7 @@ def _chosen(samples: Samples, numbers: Sequence[int]) -> Samples:
 
 
 def _index(track: Track, samples: Samples, edits: Sequence[Edit], media_start: int) -> bytes:
-    """The `moov` box for samples that lie one after the other from byte `media_start` on."""
+    """The `moov` box for contiguous samples from byte `media_start` on."""
     is_wide = sum(samples.sizes) > LARGEST_32_BIT - _LONGEST_HEAD
     chunks = [SampleChunk(media_start, len(samples))]
     tables = sample_tables(track.description, samples, chunks, is_wide=is_wide)

@@ -1,4 +1,4 @@
-"""HLS playlists (RFC 8216) as text."""
+"""Writes HLS playlists (RFC 8216)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Literal
 
 VERSION = 7
-"""The protocol version that fragmented MP4 with separate sound needs (RFC 8216, section 7)."""
+"""The protocol version that fragmented MP4 with separate audio needs (RFC 8216, section 7)."""
 
 MediaType = Literal["AUDIO", "SUBTITLES"]
 VideoRange = Literal["SDR", "PQ", "HLG"]
@@ -18,14 +18,14 @@ AUDIO_GROUP, SUBTITLES_GROUP = "audio", "subtitles"
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A rendition of the pictures, together with sound."""
+    """A video rendition, with audio."""
 
     uri: str
     bandwidth: int
-    """Bits a second at most, over any segment."""
+    """Peak bits per second, over any segment."""
     average_bandwidth: int
     codecs: Sequence[str]
-    """Of the pictures and of the sound."""
+    """Of the video and the audio tracks."""
     width: int = 0
     height: int = 0
     frame_rate: Fraction = Fraction()
@@ -34,7 +34,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """Sound or subtitles that a viewer may choose."""
+    """An audio or subtitle track that a viewer may select."""
 
     media_type: MediaType
     uri: str
@@ -45,7 +45,7 @@ class Alternative:
 
 
 def master_playlist(variants: Iterable[Variant], alternatives: Sequence[Alternative] = ()) -> str:
-    """The playlist that lists all others."""
+    """The master playlist, which lists all media playlists."""
     groups = {alternative.media_type for alternative in alternatives}
     lines = ["#EXTM3U", f"#EXT-X-VERSION:{VERSION}"]
     lines += [_alternative(each, name) for each, name in _named(alternatives)]
@@ -55,18 +55,18 @@ def master_playlist(variants: Iterable[Variant], alternatives: Sequence[Alternat
 
 
 def segment_lines(durations: Iterable[float]) -> list[str]:
-    """What a media playlist says of each segment; durations are in seconds, of six decimals.
+    """The entry of each segment in a media playlist; durations in seconds, with six decimals.
 
-    Segments are `1.m4s`, `2.m4s` and so on, beside `init.mp4`.
+    Segments are `1.m4s`, `2.m4s` and so on, in the folder of `init.mp4`.
     """
     return [f"#EXTINF:{lasts:.6f},\n{number}.m4s" for number, lasts in enumerate(durations, 1)]
 
 
 def media_playlist(lines: Sequence[str], longest: float, *, available: int | None = None) -> str:
-    """The playlist of a rendition with these `segment_lines`, the longest of so many seconds.
+    """The playlist of a rendition with these `segment_lines`; `longest` is a duration in seconds.
 
-    While a film still arrives, only the first `available` segments are listed, and players come
-    back for more.
+    During an upload, only the first `available` segments are listed, and players reload the
+    playlist.
     """
     is_growing = available is not None
     head = [
@@ -75,7 +75,7 @@ def media_playlist(lines: Sequence[str], longest: float, *, available: int | Non
         f"#EXT-X-TARGETDURATION:{max(math.ceil(longest), 1)}",
         "#EXT-X-MEDIA-SEQUENCE:1",
         f"#EXT-X-PLAYLIST-TYPE:{'EVENT' if is_growing else 'VOD'}",
-        # Otherwise players begin near the end of what is still growing.
+        # Otherwise players start near the end of a growing playlist.
         *(("#EXT-X-START:TIME-OFFSET=0",) if is_growing else ()),
         '#EXT-X-MAP:URI="init.mp4"',
     ]
@@ -84,9 +84,9 @@ def media_playlist(lines: Sequence[str], longest: float, *, available: int | Non
 
 
 def whole_file_playlist(uri: str, seconds: float) -> str:
-    """The playlist of a rendition that is one file, as subtitles are (RFC 8216, section 3.5).
+    """The playlist of a rendition that is one file, such as subtitles (RFC 8216, section 3.5).
 
-    Without X-TIMESTAMP-MAP their times are those of the media, which begin at 0.
+    Without X-TIMESTAMP-MAP the times of cues are media times, which begin at 0.
     """
     lines = [
         "#EXTM3U",
@@ -136,7 +136,7 @@ def _alternative(alternative: Alternative, name: str) -> str:
 
 
 def _named(alternatives: Sequence[Alternative]) -> list[tuple[Alternative, str]]:
-    """Each with a name that no other of its group has (RFC 8216, section 4.3.4.1.1)."""
+    """Gives each a name that is unique in its group (RFC 8216, section 4.3.4.1.1)."""
     taken: set[tuple[str, str]] = set()
     named = []
     for each in alternatives:
@@ -151,5 +151,5 @@ def _named(alternatives: Sequence[Alternative]) -> list[tuple[Alternative, str]]
 
 
 def _quotable(text: str) -> str:
-    """Text as a quoted string may contain it (RFC 8216, section 4.2)."""
+    """Text that is valid in a quoted string (RFC 8216, section 4.2)."""
     return "".join("'" if character == '"' else character for character in text if character >= " ")

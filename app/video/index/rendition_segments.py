@@ -1,12 +1,12 @@
-"""A picture cut into segments that are encoded anew, each apart from all others.
+"""Cuts a video track into segments that are encoded independently of each other.
 
-A segment has the pictures that are shown from its beginning up to its end. It begins at a key
-frame, so that little is decoded besides; the leading pictures of that key frame, which are shown
-before it, belong to the segment before. Where key frames are rare, it begins at any picture.
+A segment has the frames that are shown from its start up to its end. It starts at a key frame, so
+that little else has to be decoded; the leading pictures of that key frame, which are shown before
+it, belong to the previous segment. Where key frames are rare, it starts at any frame.
 
-Every segment is decoded at the time at which its first picture is shown, and pictures are shown
-`delay` later than their composition says, which an edit list takes back. So whatever order the
-encoder chooses, segments that were made apart follow each other without overlap.
+The decode time of a segment is the time at which its first frame is shown. Frames are shown
+`delay` later than their composition time, which an edit list compensates. So segments that were
+encoded independently follow each other without overlap, in any frame order the encoder chooses.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from app.video.index.tracks import Track
 from app.video.index.virtual_file import Piece
 
 _LONGEST = 2
-"""A segment of the source that lasts longer than so many usual ones is cut into several."""
+"""A source segment longer than this many usual segments is cut into several."""
 
 _REORDERED = 2
-"""Pictures after which, at most, the encoder puts one that is shown before them."""
+"""Maximum reorder depth of the encoder, in frames."""
 
 _KEPT_DESCRIPTIONS = frozenset((b"avcC", b"colr"))
-"""What a decoder needs of a sample entry. The rest, such as bit rates, differs by segment."""
+"""Boxes of a sample entry that a decoder needs. The rest, such as bit rates, varies by segment."""
 
 _VISUAL_HEADER = 8 + 78
 """Bytes of a sample entry before its boxes (ISO/IEC 14496-12, section 12.1.3)."""
@@ -49,32 +49,32 @@ _VISUAL_HEADER = 8 + 78
 
 @dataclass(frozen=True, slots=True)
 class SegmentExcerpt:
-    """What a decoder gets to see of a film for one segment, at times of its own."""
+    """The samples that a decoder needs for one segment, with times of their own."""
 
     samples: Samples
     begin: int
-    """Ticks of the film at its time 0."""
+    """Tick of the video at time 0 of the excerpt."""
     start: int
-    """The pictures that are shown from this tick of its own time ..."""
+    """Start of the segment, in the excerpt's time."""
     end: int
-    """... up to this one are those of the segment ..."""
+    """End of the segment, exclusive."""
     unseen: tuple[range, ...]
-    """... without those of these ticks."""
+    """Ranges of ticks with frames that do not belong to the segment."""
 
     @property
     def size(self) -> int:
-        """Bytes of its media."""
+        """Bytes of media."""
         return sum(self.samples.sizes)
 
     def film(self, track: Track) -> Iterator[Piece]:
-        """It as an MP4 file."""
+        """The excerpt as an MP4 file."""
         return film_of(track, self.samples)
 
     def lacking_key_frames(self, made: Set[int]) -> tuple[range, ...]:
-        """Ticks whose pictures refer to a key frame that should be among those `made`, and is not.
+        """Ranges of ticks with frames that refer to a key frame that is missing in `made`.
 
-        Decoders make them all the same, of grey. A leading picture refers to the key frame
-        before its own, too. Key frames that are not to be seen are taken for decoded.
+        Decoders output such frames anyway, in grey. A leading picture refers to the previous key
+        frame, too. Key frames that are not shown are assumed to be decoded.
         """
         times = list(map(add, self.samples.decode_times, self.samples.composition_offsets))
         keys = self.samples.key_frames
@@ -103,15 +103,15 @@ class SegmentExcerpt:
 
 @dataclass(frozen=True, slots=True)
 class RungCuts:
-    """A picture and where it is cut. All times are in its ticks, of the film's time."""
+    """A video track and its cuts. All times are in its ticks, in the video's time."""
 
     track: Track
     starts: Sequence[int]
-    """When each segment begins, and when the last one ends."""
+    """Start of each segment, and end of the last one."""
 
     @classmethod
     def of(cls, source: SegmentedTrack) -> RungCuts:
-        """Cuts near those of the picture itself."""
+        """Cuts near those of the source track."""
         track = source.track
         end = max(source.starts[-1], source.starts[0] + 1)
         times, numbers = [source.starts[0]], [source.cuts[0]]
@@ -131,14 +131,14 @@ class RungCuts:
 
     @property
     def durations(self) -> tuple[float, ...]:
-        """Of each segment, in seconds."""
-        # Differences of rounded times: their sum has no error that grows.
+        """Duration of each segment, in seconds."""
+        # Differences of rounded times, so that rounding errors do not accumulate.
         seconds = [round(time / self.track.timescale, 6) for time in self.starts]
         return tuple(round(end - start, 6) for start, end in pairwise(seconds))
 
     @property
     def delay(self) -> int:
-        """See above: enough for the encoder's order at the usual frame rate."""
+        """See above: enough for the encoder's frame order at the usual frame rate."""
         rate = self.track.frame_rate or 1
         return max(round(_REORDERED * self.track.timescale / rate), 2 * _REORDERED)
 
@@ -146,7 +146,7 @@ class RungCuts:
         return len(self.starts) - 1
 
     def excerpt(self, number: int) -> SegmentExcerpt:
-        """What has to be decoded for a segment, counted from 1."""
+        """The samples to decode for a segment, counted from 1."""
         start, end = self.starts[number - 1], self.starts[number]
         first, last = _decoded(self.track, start, end)
         samples = self.track.samples
@@ -164,16 +164,16 @@ class RungCuts:
         begin += self.track.timeline.shift
         near = (run for run in self.track.unseen if run.stop > start and run.start < end)
         unseen = tuple(range(run.start - begin, run.stop - begin) for run in near)
-        if number == 1 and self.track.is_h264:  # Its leading pictures refer to what is not there.
+        if number == 1 and self.track.is_h264:  # Its leading pictures refer to missing frames.
             start = max(start, self.track.shown_at(first))
         return SegmentExcerpt(chosen, begin, start - begin, end - begin, unseen)
 
     def segment(self, number: int, pictures: Track, begin: int) -> Fragment:
-        """The encoded pictures of a segment; `begin` is the tick of the film at their time 0."""
+        """The encoded frames of a segment; `begin` is the tick of the video at their time 0."""
         count = len(pictures.samples)
         times = [begin + pictures.shown_at(sample) for sample in range(count)]
         start, end = self.starts[number - 1], self.starts[number]
-        times[0] = start  # An earlier one is missing if it was later, as in a damaged film.
+        times[0] = start  # It is later if earlier frames are missing, as in a damaged video.
         decoded = _decode_times(times, self.delay)
         ends = [*decoded[1:], max(end, decoded[-1] + 1)]
         return Fragment(
@@ -185,12 +185,12 @@ class RungCuts:
         )
 
     def initialization(self, pictures: Track) -> bytes:
-        """What players load before the segments; the same whichever of them it is taken from."""
+        """The initialization segment; the same for `pictures` of any segment."""
         return initialization(pictures, _description(pictures), self.delay)
 
 
 def _cut_further(track: Track, ticks: range, pictures: range) -> Iterator[int]:
-    """The beginnings of the segments into which one is cut that has these samples."""
+    """Start times of the segments that one segment with these samples is cut into."""
     yield ticks.start
     length, target = ticks.stop - ticks.start, target_of(track)
     if length <= _LONGEST * target:
@@ -204,10 +204,10 @@ def _cut_further(track: Track, ticks: range, pictures: range) -> Iterator[int]:
 
 
 def _decoded(track: Track, start: int, end: int) -> tuple[int, int]:
-    """The samples, first and end, that must be decoded to show those from `start` up to `end`."""
+    """First and end of the samples to decode in order to show frames from `start` up to `end`."""
     count, keys = len(track.samples), track.samples.key_frames
     first = key_frame_before(track, Fraction(start, track.timescale))
-    # Of what is decoded after a key frame, only its leading pictures are shown before it.
+    # Of the frames decoded after a key frame, only its leading pictures are shown before it.
     after = bisect_left(keys, end, key=track.shown_at)
     last = min(keys[after] + MOST_REORDERED, count) if after < len(keys) else count
     while last > first + 1 and track.shown_at(last - 1) >= end:
@@ -216,9 +216,9 @@ def _decoded(track: Track, start: int, end: int) -> tuple[int, int]:
 
 
 def _decode_times(times: Sequence[int], delay: int) -> list[int]:
-    """Ascending times at which samples that are shown at `times` can be decoded.
+    """Ascending decode times for samples shown at `times`.
 
-    They are the same times in ascending order, but none later than `delay` after it is shown.
+    They are the sorted `times`, but none is later than `delay` after the sample is shown.
     """
     latest = [time + delay for time in times]
     for place in range(len(latest) - 2, -1, -1):
@@ -227,7 +227,7 @@ def _decode_times(times: Sequence[int], delay: int) -> list[int]:
 
 
 def _description(pictures: Track) -> bytes:
-    """The `stsd` box of an encoder's pictures without what it says of these alone."""
+    """The `stsd` box of an encoded segment, without the boxes that vary by segment."""
     stsd = Fields(children(pictures.tables)[b"stsd"].payload)
     header = stsd.take(8)
     entry = next(boxes_in(stsd.rest()), None)
@@ -240,35 +240,35 @@ def _description(pictures: Track) -> bytes:
 
 # ---- key frames ----------------------------------------------------------------------------------
 
-# Key frames that are independent, so that any player can begin to decode at them.
+# Independent key frames, at which any player can start decoding.
 #
-# In H.264 those are the IDR pictures. Others, as x264 and broadcasters write them at the beginning
-# of open groups, are followed by pictures that refer to the group before. Chromium gives up at
-# these.
+# In H.264 these are the IDR pictures. x264 and broadcasters also write other key frames, at the
+# start of open GOPs, followed by pictures that refer to the previous GOP. Chromium stops with an
+# error at these.
 #
-# HEVC needs no such care: its decoders begin at every IRAP picture, and leave out the leading
-# pictures that refer to what is before it (RASL; ITU-T H.265, 8.3.1). AV1 and VP9 have no open
-# groups.
+# HEVC needs no such care: decoders start at any IRAP picture, and drop the leading pictures that
+# refer to earlier ones (RASL; ITU-T H.265, 8.3.1). AV1 and VP9 have no open GOPs.
 
 
 MOST_LOOKED_AT = 500
-"""Key frames of a film of which the media is read. Each takes up to 64 reads, all of them 0.1 s;
-in a bucket, a request for the block that it begins in, and seldom one for the next."""
+"""Key frames of a video that are read from its media. Each takes up to 64 reads, all together
+0.1 s; in a bucket, each takes one request for the block it begins in, and rarely a second one."""
 
 _SAMPLED = 4
-"""Key frames that stand for all of a film without leading pictures."""
+"""Key frames that are sampled in a video without leading pictures."""
 
 _DEPENDENT_SLICES, _INDEPENDENT_SLICE = range(1, 5), 5  # ITU-T H.264, table 7-1
-_MOST_UNITS = 64  # are looked at before the first slice of a picture
+_MOST_UNITS = 64  # read before the first slice of a picture
 _MOST_BYTES = 64 << 10  # likewise: parameter sets and captions take a few KiB
 
 
 def independent_key_frames(
     track: Track, read_at: ReadAt, most: int = MOST_LOOKED_AT
 ) -> Sequence[int]:
-    """The key frames at which every player can begin; all of other codecs than H.264.
+    """The key frames at which every player can start decoding; all of them in codecs except H.264.
 
-    `read_at` reads the film. Where more than `most` may be independent, some are left out, evenly.
+    `read_at` reads the video. If more than `most` may be independent, an even selection of `most`
+    is checked and the others are left out.
     """
     keys = track.samples.key_frames
     if not track.is_h264 or len(keys) == len(track.samples):
@@ -282,7 +282,7 @@ def independent_key_frames(
 
 
 def is_independent(track: Track, number: int, read_at: ReadAt) -> bool:
-    """Whether a key frame can be decoded without what is before it: of H.264, an IDR picture."""
+    """Whether a key frame can be decoded without earlier frames: in H.264, an IDR picture."""
     if not track.is_h264:
         return True
     length_size, position = nal_length_size(track), track.samples.offsets[number]
@@ -299,14 +299,13 @@ def is_independent(track: Track, number: int, read_at: ReadAt) -> bool:
 
 
 def nal_length_size(track: Track) -> int:
-    """Bytes before each unit of a sample that say how long it is (ISO/IEC 14496-15, 5.3, 8.3)."""
+    """Bytes of the length field before each NAL unit (ISO/IEC 14496-15, 5.3, 8.3)."""
     kind, place = (b"hvcC", 21) if track.is_hevc else (b"avcC", 4)
     configuration = track.entry.box.partition(kind)[2]
     return (configuration[place] & 3) + 1 if len(configuration) > place else 4
 
 
 def _without_leading(samples: Samples) -> Sequence[int]:
-    """The key frames before which nothing is shown of what is decoded after them."""
     groups = pairwise(chain(samples.key_frames, (len(samples),)))
     return [key for key, end in groups if not _has_leading(samples, key, end)]
 
@@ -317,7 +316,7 @@ def _has_leading(samples: Samples, key: int, end: int) -> bool:
 
 
 def _evenly(numbers: Sequence[int], most: int) -> Sequence[int]:
-    """The numbers, or so many of them."""
+    """The numbers, or an even selection of `most` of them."""
     if len(numbers) <= most:
         return numbers
     return [numbers[place * len(numbers) // most] for place in range(most)]

@@ -1,4 +1,4 @@
-"""Sample entries: what a track's samples are (ISO/IEC 14496-12, section 8.5.2, and QuickTime)."""
+"""Sample entries: the codec of a track (ISO/IEC 14496-12, section 8.5.2, and QuickTime)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KINDS: Mapping[bytes, TrackKind] = {
     b"subt": "text",
     b"clcp": "text",
 }
-"""Kinds of tracks by handler (section 8.4.3)."""
+"""Track kinds by handler (section 8.4.3)."""
 
 _QUICKTIME_MP3 = (b".mp3", b"ms\0U")
 _VISUAL_FIELDS = 78
@@ -34,7 +34,7 @@ _DOLBY_CHANNELS = (2, 1, 2, 3, 3, 4, 4, 5)
 
 @dataclass(frozen=True, slots=True)
 class SampleEntry:
-    """A sample entry; what its kind of track does not have is 0 or None."""
+    """A sample entry; fields that do not apply to the kind of track are 0 or None."""
 
     fourcc: str
     codec: str
@@ -64,9 +64,9 @@ def read_sample_entry(stsd: memoryview, kind: TrackKind) -> SampleEntry:
 
 
 def plain_description(stsd: memoryview, kind: TrackKind) -> bytes | memoryview:
-    """The payload of an `stsd` box without what only QuickTime knows.
+    """The payload of an `stsd` box without QuickTime extensions.
 
-    Browsers refuse such sound in fragments: that of version 1 and 2, and `.mp3`.
+    Browsers reject such audio in fragments: versions 1 and 2, and `.mp3`.
     """
     fields = Fields(stsd)
     version, _ = fields.version_and_flags()
@@ -81,7 +81,7 @@ def plain_description(stsd: memoryview, kind: TrackKind) -> bytes | memoryview:
 
 
 def _plain_sound(sound: SoundEntry) -> bytes:
-    """The entry as ISO has it (section 12.2.3), with the boxes that configure its decoder."""
+    """The ISO form of the entry (section 12.2.3), with the boxes that configure its decoder."""
     is_mp3 = sound.kind in _QUICKTIME_MP3
     parts = [sound.boxes[kind].raw for kind in _LAYOUTS if kind in sound.boxes]
     rate = sound.sample_rate if sound.sample_rate < 1 << 16 else 0
@@ -91,7 +91,7 @@ def _plain_sound(sound: SoundEntry) -> bytes:
         b"\0\1",  # the first data reference
         bytes(8),
         sound.channels.to_bytes(2, "big"),
-        b"\0\x10",  # bits, of no meaning
+        b"\0\x10",  # bits per sample, without meaning
         bytes(4),
         (rate << 16).to_bytes(4, "big"),
         *([mp3_configuration()] if is_mp3 else parts),
@@ -128,7 +128,7 @@ def _pixel_aspect(pasp: Box | None) -> Fraction:
 
 
 def _high_dynamic_range(colr: Box | None) -> HighDynamicRange | None:
-    """By the transfer characteristics (section 12.1.5; ITU-T H.273, table 3)."""
+    """From the transfer characteristics (section 12.1.5; ITU-T H.273, table 3)."""
     if colr is None or len(colr.payload) < 8 or bytes(colr.payload[:4]) not in {b"nclx", b"nclc"}:
         return None
     return _TRANSFERS.get(int.from_bytes(colr.payload[6:8], "big"))
@@ -151,18 +151,18 @@ def _sound(entry: Box, *, is_quicktime: bool) -> SampleEntry:
 
 @dataclass(frozen=True, slots=True)
 class SoundEntry:
-    """A sound sample entry of ISO or of QuickTime, versions 0 to 2."""
+    """An ISO or QuickTime audio sample entry, versions 0 to 2."""
 
     kind: bytes
     channels: int
     sample_rate: int
     is_plain: bool
-    """Whether it has the fields of ISO's version 0, so that every player can read it."""
+    """Whether it has the fields of ISO version 0, which every player can read."""
     boxes: Configuration
 
     @classmethod
     def read(cls, entry: Box, *, is_quicktime: bool) -> SoundEntry:
-        """The entry; `is_quicktime` says what a version other than 0 means."""
+        """Reads an entry; `is_quicktime` sets the meaning of versions other than 0."""
         fields = Fields(entry.payload)
         fields.take(8)
         version = fields.unsigned(2)
@@ -178,7 +178,7 @@ class SoundEntry:
             channels = channels if channels < 1 << 16 else 0  # ISO has 16 bits for them
         boxes = children(fields.rest())
         is_plain = version == 0 and b"wave" not in boxes
-        if b"wave" in boxes:  # where QuickTime keeps what ISO has beside it
+        if b"wave" in boxes:  # QuickTime puts the boxes here that ISO has directly in the entry
             boxes = children(boxes[b"wave"].payload) | boxes
         return cls(entry.kind, channels, sample_rate, is_plain, boxes)
 
@@ -188,7 +188,7 @@ def _aac_layout(esds: Box, channels: int, sample_rate: int) -> tuple[int, int]:
     if config.object_type != AAC_OBJECT_TYPE or len(config.specific) < 2:
         return channels, sample_rate
     bits = int.from_bytes(config.specific[:2], "big")
-    if bits >> 11 == 31 or bits >> 7 & 0xF == 15:  # its fields are elsewhere
+    if bits >> 11 == 31 or bits >> 7 & 0xF == 15:  # the fields are at other positions
         return channels, sample_rate
     configured = bits >> 3 & 0xF
     return (8 if configured == 7 else configured) or channels, sample_rate
@@ -237,7 +237,7 @@ _LAYOUTS: Mapping[bytes, Callable[[Box, int, int], tuple[int, int]]] = {
 
 # ---- codecs --------------------------------------------------------------------------------------
 
-# Names of codecs as players ask for them: the `codecs` parameter of RFC 6381.
+# Codec names for players: the `codecs` parameter of RFC 6381.
 #
 # The formats of the parameters: ISO/IEC 14496-15, annex E (AVC, HEVC), "AV1 Codec ISO Media File
 # Format Binding", section 5, "VP Codec ISO Media File Format Binding", RFC 6381, section 3.3
@@ -256,14 +256,14 @@ Configuration = Mapping[bytes, Box]
 
 @dataclass(frozen=True, slots=True)
 class DecoderConfig:
-    """What an `esds` box says (ISO/IEC 14496-1, section 7.2.6)."""
+    """The contents of an `esds` box (ISO/IEC 14496-1, section 7.2.6)."""
 
     object_type: int
     specific: memoryview
 
 
 def codec_name(kind: bytes, boxes: Configuration) -> str:
-    """The name of a sample entry's codec; its four characters where no longer form is known."""
+    """The codec name of a sample entry; its fourcc if no longer form is known."""
     rule = _RULES.get(kind)
     if rule is None:
         return _plain_name(kind)
@@ -294,7 +294,7 @@ def decoder_config(esds: Fields) -> DecoderConfig:
 
 def mp3_configuration() -> bytes:
     """An `esds` box for MP3, which has no parameters."""
-    decoder = bytes((MP3_OBJECT_TYPE, 0x15)) + bytes(11)  # a stream of sound; rates unknown
+    decoder = bytes((MP3_OBJECT_TYPE, 0x15)) + bytes(11)  # an audio stream; rates unknown
     stream = bytes(3) + bytes((_DECODER_CONFIG, len(decoder))) + decoder + b"\6\1\2"
     return full_box(b"esds", 0, 0, bytes((_ES_DESCRIPTOR, len(stream))), stream)
 
@@ -317,7 +317,7 @@ def _descriptor(fields: Fields, wanted: int) -> Fields:
 def audio_object_type(specific: memoryview) -> int:
     """The first field of an AudioSpecificConfig (ISO/IEC 14496-3, section 1.6.2.1)."""
     if len(specific) < 2:
-        return 2  # AAC LC, the only one that leaves its configuration out
+        return 2  # AAC LC, the only type that may omit its configuration
     first = specific[0] >> 3
     return first if first < 31 else 32 + ((specific[0] & 7) << 3 | specific[1] >> 5)
 
@@ -380,7 +380,7 @@ def _dolby_vision(name: str, fields: Fields) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """The box that holds a codec's parameters, and how its name is made from them."""
+    """The box with a codec's parameters, and the function that builds its name from them."""
 
     box: bytes
     name: Callable[[str, Fields], str]

@@ -1,6 +1,6 @@
-"""The samples of a track in columns.
+"""The samples of a track, stored in columns.
 
-A sample is what a decoder takes at once: a frame of video, a packet of audio, a subtitle.
+A sample is one unit of decoder input: a video frame, an audio packet, a subtitle.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from operator import add, gt, ne, sub
 from app.core.ranges import ByteRange
 
 MAX_SAMPLES = 10_000_000
-"""Of all tracks together: 40 hours at 24 bytes of memory each. A film with more is not indexed."""
+"""In all tracks: 40 hours, at 24 bytes of memory each. A video with more is not indexed."""
 
 MOST_REORDERED = 64
-"""Samples after a key frame, or at the beginning of a film, among which is what is shown first."""
+"""The first shown frame is within this many samples of a key frame, or of the start of a file."""
 
 
 def most_samples(length: int) -> int:
-    """How many samples a file of `length` bytes can have; a table that claims more is damaged.
+    """Maximum number of samples in a file of `length` bytes; a table that claims more is damaged.
 
-    A sample has a byte of media or more, or it is empty, and a table has its size. Only a table
-    that says "all are empty" could describe more of them than there are bytes.
+    A sample has at least one byte of media, or it is empty and a table lists its size. Only a table
+    with a common size of 0 could describe more samples than the file has bytes.
     """
     return min(MAX_SAMPLES, length)
 
@@ -38,34 +38,34 @@ class Samples:
     """
 
     offsets: array[int]
-    """Type Q: where each begins in the file."""
+    """Type Q: offsets into the file."""
     sizes: array[int]
     """Type I: bytes."""
     decode_times: array[int]
-    """Type q, never descending."""
+    """Type q, in non-descending order."""
     composition_offsets: array[int]
-    """Type i: what to add to the decode time for the time at which the sample is shown."""
+    """Type i: composition time minus decode time."""
     key_frames: Sequence[int]
-    """Ascending numbers of the samples at which decoding can begin."""
+    """Ascending numbers of the samples at which decoding can start."""
     end: int
-    """Decode time at which the last one ends."""
+    """End of the last sample, in decode time."""
 
     def __len__(self) -> int:
         return len(self.offsets)
 
     @property
     def longest_group(self) -> int:
-        """The most samples from a key frame, or the first one, up to the next key frame."""
+        """The most samples from a key frame, or the first sample, up to the next key frame."""
         begins, ends = chain((0,), self.key_frames), chain(self.key_frames, (len(self),))
         longest: int = max(map(sub, ends, begins))
         return longest
 
     def composition_time(self, number: int) -> int:
-        """When a sample is shown."""
+        """The time at which a sample is shown."""
         return self.decode_times[number] + self.composition_offsets[number]
 
     def composition_times(self, first: int, last: int) -> Iterator[int]:
-        """When the samples from `first` up to, not including, `last` are shown."""
+        """Composition times of the samples from `first` up to, not including, `last`."""
         return map(add, self.decode_times[first:last], self.composition_offsets[first:last])
 
     def durations(self, first: int, last: int) -> Iterator[int]:
@@ -80,12 +80,12 @@ class Samples:
         return next(self.durations(number, number + 1))
 
     def contiguous(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """The samples from `first` up to `last`, as runs of those that follow each other."""
+        """The samples from `first` up to `last`, as runs that are contiguous in the file."""
         begins = self._begins(first, last)
         return pairwise([*begins, last] if begins else [])
 
     def bounds(self, first: int, last: int) -> tuple[array[int], array[int]]:
-        """Where the bytes of the samples from `first` up to `last` are: starts and ends of runs."""
+        """Byte offsets of the samples from `first` up to `last`: starts and ends of runs."""
         begins = self._begins(first, last)
         finals = [*(begin - 1 for begin in begins[1:]), last - 1] if begins else []
         starts = array("Q", map(self.offsets.__getitem__, begins))
@@ -102,7 +102,7 @@ class Samples:
         return [first, *compress(range(first + 1, last), are_apart)]
 
     def extents(self, first: int, last: int) -> Iterator[ByteRange]:
-        """The same as ranges."""
+        """The same as `bounds`, as ranges."""
         return map(ByteRange, *self.bounds(first, last))
 
     def up_to(self, count: int) -> Samples:
@@ -119,12 +119,12 @@ class Samples:
         )
 
     def earlier(self, ticks: int) -> Samples:
-        """The same, decoded so much earlier."""
+        """The same samples, decoded `ticks` earlier."""
         times = array("q", map((-ticks).__add__, self.decode_times))
         return replace(self, decode_times=times, end=self.end - ticks)
 
     def finer(self, factor: int) -> Samples:
-        """The same in ticks of which `factor` make one of these; raises `OverflowError`."""
+        """The same samples in ticks `factor` times as fine; raises `OverflowError`."""
         if factor == 1:
             return self
         return replace(
@@ -135,11 +135,11 @@ class Samples:
         )
 
     def count_within(self, length: int) -> int:
-        """How many samples come before the first that reaches beyond a file of `length` bytes."""
+        """Number of samples before the first one that ends beyond `length` bytes."""
         are_beyond = map(gt, map(add, self.offsets, self.sizes), repeat(length))
         return next(compress(range(len(self)), are_beyond), len(self))
 
 
 def no_samples() -> Samples:
-    """The samples of a track that has none."""
+    """Returns empty columns."""
     return Samples(array("Q"), array("I"), array("q"), array("i"), range(0), 0)

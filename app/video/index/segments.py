@@ -1,10 +1,10 @@
-"""A track as fragmented MP4 for HLS: an initialization segment, and segments that name the media.
+"""A track as fragmented MP4 for HLS: an initialization segment, and segments that refer to media.
 
-Segments are cut at key frames. What is decoded after a key frame is in its segment: the leading
-pictures of an open group, shown before it, too. Decode times begin at 0, which players take for the
-time of the first segment, and composition offsets are never negative: ffmpeg would show the others
-too late. Where pictures are reordered, and where sound begins before time 0 as that of every AAC
-encoder does, an edit list says which time is 0.
+Segments are cut at key frames. A segment contains everything decoded after its key frame, also
+leading pictures of an open GOP, which are shown before it. Decode times begin at 0, which players
+take as the time of the first segment, and composition offsets are never negative: ffmpeg would
+show the other frames too late. If frames are reordered, or audio starts before time 0 as with every
+AAC encoder, an edit list sets time 0.
 
 ISO/IEC 14496-12, section 8.8; ISO/IEC 23000-19 (CMAF), section 7.
 """
@@ -39,12 +39,12 @@ from app.video.index.virtual_file import Piece
 
 # ---- fragment boxes ------------------------------------------------------------------------------
 
-# The head of a fragment, `moof` and the header of its `mdat` (ISO/IEC 14496-12, section 8.8).
+# The head of a fragment: `moof` and the header of `mdat` (ISO/IEC 14496-12, section 8.8).
 
 
 _KEY_FRAME = 0x0200_0000
 _OTHER_SAMPLE = 0x0101_0000
-"""Flags of samples (section 8.8.3.1): what depends on others, and is no place to begin."""
+"""Sample flags (section 8.8.3.1): depends on others, is not a sync sample."""
 
 # Flags of tfhd and trun (sections 8.8.7 and 8.8.8).
 _DEFAULT_DURATION, _DEFAULT_FLAGS, _BASE_IS_MOOF = 0x8, 0x20, 0x2_0000
@@ -54,21 +54,21 @@ _DURATION, _SIZE, _FLAGS, _COMPOSITION_OFFSET = 0x100, 0x200, 0x400, 0x800
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """Samples of one track that follow each other in decode order."""
+    """Consecutive samples of one track, in decode order."""
 
     decode_time: int
-    """Ticks, of the first sample."""
+    """Decode time of the first sample, in ticks."""
     durations: array[int]
     """Type I."""
     sizes: array[int]
     """Type I."""
     composition_offsets: array[int]
-    """Type I: none is negative."""
+    """Type I: never negative."""
     key_frames: Sequence[int]
-    """Which of the samples are, ascending."""
+    """Ascending numbers of the samples that are key frames."""
 
     def head(self, track_id: int, number: int) -> bytes:
-        """The bytes before the samples; fragments of a track are numbered from 1."""
+        """The bytes before the media; fragments of a track are numbered from 1."""
         flags, columns = self._columns()
         track = (
             _track_header(track_id, self._default_duration, self._default_flags),
@@ -88,7 +88,7 @@ class Fragment:
 
     @property
     def _default_duration(self) -> int | None:
-        """The duration of all samples, if it is the same."""
+        """The common duration of all samples, if there is one."""
         first = self.durations[0]
         return first if self.durations.count(first) == len(self.durations) else None
 
@@ -97,7 +97,7 @@ class Fragment:
         return _KEY_FRAME if len(self.key_frames) == len(self.sizes) else _OTHER_SAMPLE
 
     def _columns(self) -> tuple[int, list[array[int]]]:
-        """Flags of the run, and the columns of its table."""
+        """Flags of the `trun`, and the columns of its table."""
         flags, columns = _DATA_OFFSET | _SIZE, []
         if self._default_duration is None:
             flags |= _DURATION
@@ -128,7 +128,7 @@ def _track_header(track_id: int, duration: int | None, sample_flags: int) -> byt
 
 
 def _interleaved(columns: Sequence[array[int]]) -> array[int]:
-    """The rows of a table of which `columns` are the columns."""
+    """Transposes `columns` into rows."""
     table = array("I", bytes(4 * len(columns) * len(columns[0])))
     for number, column in enumerate(columns):
         table[number :: len(columns)] = column
@@ -137,28 +137,29 @@ def _interleaved(columns: Sequence[array[int]]) -> array[int]:
 
 # ---- silence -------------------------------------------------------------------------------------
 
-# Silence before sound that begins later than the film, for HLS.
+# Silence before audio that begins later than the video, for HLS.
 #
-# Players cannot begin, or seek, where one of the streams has nothing (RFC 8216, 6.2.4). Packets of
-# silence that need no encoder fill that time.
+# Players cannot start or seek at a time where one of the streams has no media (RFC 8216, 6.2.4).
+# Silent packets, which need no encoder, fill that time.
 
 
 MOST_SECONDS = 3600
-"""Of silence; sound that begins later leaves the film to `play.mp4`."""
+"""Maximum silence; a video with audio that begins later has only `play.mp4`."""
 
 _MEASURED = 100
-"""Packets by which the length of all is measured: single ones are rounded to ticks."""
+"""Packets that are averaged to get the packet duration: single ones are rounded to ticks."""
 
 MOST_PACKETS = 1_000_000
-"""Of silence, in all tracks of a film: six begin an hour late, or 32 ten minutes, with the usual 47
-a second. Each takes up to 30 bytes on disk: one of 5.1, and its size."""
+"""Silent packets in all tracks of a video: six tracks that begin an hour late, or 32 that begin ten
+minutes late, at the usual 47 per second. Each takes up to 30 bytes on disk: a 5.1 packet, and its
+size entry."""
 
 _MOST_A_SECOND = 110
-"""Packets; where a file says that its packets are shorter, none of silence is known. Those of AAC
-last 10 ms or more: 960 samples at 96 kHz (ISO/IEC 14496-3). Some room is for rounded times."""
+"""Packets; no silence is added to a file that claims shorter packets. AAC packets last at least
+10 ms: 960 samples at 96 kHz (ISO/IEC 14496-3). The margin is for rounded times."""
 
 _ENCODED_A_SECOND = 50
-"""Packets of sound that is encoded: 1024 samples, mostly at 48 kHz."""
+"""Packets of encoded audio: 1024 samples, mostly at 48 kHz."""
 
 _AAC = {
     1: "00c800802380",
@@ -168,8 +169,8 @@ _AAC = {
     5: "00c800802084012640086400823004990021900238",
     6: "00c800802084012640086400823004990021900200b2002008e0",
 }
-"""A silent packet of AAC LC (ISO/IEC 14496-3, 4.4.2.1) for each number of channels: their elements
-in the usual order, with no spectral data."""
+"""A silent AAC LC packet (ISO/IEC 14496-3, 4.4.2.1) for each number of channels: their elements in
+the usual order, without spectral data."""
 
 _AAC_CODECS = frozenset(("mp4a.40.2", "mp4a.40.5"))
 
@@ -179,13 +180,13 @@ _OPUS, _OPUS_SECONDS = bytes.fromhex("f8fffe"), Fraction(1, 50)
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """Packets of silence at the beginning of a track."""
+    """Silent packets at the start of a track."""
 
     packet: bytes
     count: int
 
     def within(self, first: int, last: int) -> bytes:
-        """Those among the samples from `first` up to `last`."""
+        """The silent packets among the samples from `first` up to `last`."""
         return self.packet * max(min(last, self.count) - first, 0)
 
 
@@ -193,14 +194,15 @@ NO_SILENCE = Silence(b"", 0)
 
 
 def can_begin_late(track: Track) -> bool:
-    """Whether silence is known for its codec, or none is needed."""
+    """Whether a silent packet is known for its codec, or no silence is needed."""
     return _lateness(track, 0) <= 0 or _packet(track) is not None
 
 
 def silent_packets(track: Track) -> int:
-    """How many packets of silence come before a track with sound, as it is or once encoded.
+    """Number of silent packets before an audio track, as it is or once encoded.
 
-    The file says when its sound begins, in a few bytes: they are work that its tables do not show.
+    A file sets the start of its audio in a few bytes: the size of its tables does not show this
+    work.
     """
     late = _lateness(track, 0) if track.samples else 0
     if not 0 < late <= MOST_SECONDS * track.timescale:
@@ -210,9 +212,9 @@ def silent_packets(track: Track) -> int:
 
 
 def with_silence(track: Track, first: int) -> tuple[Track, Silence]:
-    """The track from its sample `first` on, with silence up to there from time 0 on.
+    """The track from its sample `first` on, with silence from time 0 up to that sample.
 
-    Without any if its codec has no known one. It begins within the first packet's time.
+    Without silence if none is known for its codec. Silence begins within one packet of time 0.
     """
     packet, late = _packet(track), _lateness(track, first)
     samples = track.samples
@@ -239,12 +241,12 @@ class _Packet:
 
 
 def _lateness(track: Track, first: int) -> int:
-    """Ticks of the film's time before its sample `first`."""
+    """Start of its sample `first` in the video's time, in ticks."""
     return track.samples.decode_times[first] + track.timeline.shift
 
 
 def _packet(track: Track) -> _Packet | None:
-    """A packet of silence, and how long it lasts; None if none is known for the track."""
+    """A silent packet and its duration; None if none is known for the track."""
     codec = track.codec.lower()
     if codec == "opus" and track.channels <= 2:
         return _Packet(_OPUS, _OPUS_SECONDS * track.timescale)
@@ -263,33 +265,32 @@ def _packet(track: Track) -> _Packet | None:
 
 
 TARGET_SECONDS = 4
-"""A segment ends at the first key frame after this long."""
+"""A segment ends at the first key frame after this time."""
 
 MOST_SEGMENTS = 20_000
-"""Films that would have more, of 22 hours, have longer ones."""
+"""Reached at 22 hours; longer videos have longer segments."""
 
 _SHORTEST_REST = 8
-"""What is left at the end of a film joins the segment before if it is shorter than this part of a
-usual one."""
+"""A rest at the end of a video shorter than 1/8 of a usual segment joins the last segment."""
 
 _FILE_TYPE = box(b"ftyp", b"iso6", bytes(4), b"iso6cmfcmp41")
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A segment; times are in seconds of the film."""
+    """A segment; times are in seconds of the video."""
 
     start: Fraction
     duration: Fraction
     head: bytes
-    """Its boxes up to the media of the film."""
+    """Its boxes up to the media."""
     starts: array[int]
     ends: array[int]
-    """Where the media is, in runs."""
+    """Starts and ends of the media in the source, in runs."""
 
     @property
     def pieces(self) -> list[Piece]:
-        """All of it."""
+        """The whole segment."""
         return [self.head, *map(ByteRange, self.starts, self.ends)]
 
 
@@ -299,22 +300,22 @@ class SegmentedTrack:
 
     track: Track
     cuts: Sequence[int]
-    """The first sample of each segment, and the end of the last."""
+    """First sample of each segment, and end of the last one."""
     starts: Sequence[int]
-    """When each segment begins to be shown, and when the last one ends; the film's time."""
+    """Display start of each segment, and end of the last one, in the video's time."""
     lead: int
-    """What to add to decode times; they then begin at 0, or when the track does."""
+    """Added to decode times; they then begin at 0, or at the start of the track."""
     media_time: int
-    """What is at time 0, by decode times so moved."""
+    """The media time at time 0, after adding `lead`."""
     stretch: int = 0
-    """How much earlier the first picture is decoded, so that there is one at time 0."""
+    """The first frame is decoded this much earlier, so that there is one at time 0."""
     pull: int = 0
-    """How much earlier than that it is shown: by as much as leading pictures are before it."""
+    """The first frame is shown this much earlier, by the length of its leading pictures."""
     silence: Silence = NO_SILENCE
 
     @property
     def initialization(self) -> bytes:
-        """The file that a player loads before the segments."""
+        """The initialization segment."""
         description = children(self.track.tables)[b"stsd"].payload
         plain = plain_description(description, self.track.kind)
         return initialization(self.track, box(b"stsd", plain), self.media_time)
@@ -353,7 +354,7 @@ class SegmentedTrack:
 
 
 def initialization(track: Track, description: bytes, media_time: int) -> bytes:
-    """What players load before fragments of a track; `media_time` is what is at time 0.
+    """The initialization segment of a track; `media_time` is the media time at time 0.
 
     `description` is its `stsd` box.
     """
@@ -375,7 +376,7 @@ def segmented_video(track: Track) -> SegmentedTrack:
     ]
     begin = max(shown[0], 0)
     first_shown = next(samples.composition_times(first, first + 1)) + track.timeline.shift
-    # Leading pictures of the first key frame cannot be decoded: it is what there is to be shown.
+    # Leading pictures of the first key frame cannot be decoded: the key frame is shown instead.
     pull = first_shown - begin if begin else 0
     shown[0] = 0
     lead = begin - samples.decode_times[first]
@@ -386,10 +387,10 @@ def segmented_video(track: Track) -> SegmentedTrack:
 
 
 def segmented_sound(track: Track, times: Iterable[Fraction] = ()) -> SegmentedTrack:
-    """Another track cut near `times`, those at which the segments of the video begin.
+    """An audio track cut near `times`, the starts of the video's segments.
 
-    Where they end, or without any, segments have their usual length. Sound that begins late has
-    silence before.
+    After the last of them, or without any, segments have their usual length. Silence is added
+    before audio that begins late.
     """
     samples, shift = _usable(track), track.timeline.shift
     preroll = -shift - int(PREROLL_SECONDS * track.timescale)
@@ -410,7 +411,7 @@ def segmented_sound(track: Track, times: Iterable[Fraction] = ()) -> SegmentedTr
     target = target_of(track)
     while (cut := bisect_left(times_of, times_of[cuts[-1]] + target)) < last:
         if samples.end - times_of[cut] < target // 2:
-            break  # The rest is so short that the last segment takes it.
+            break  # The rest is so short that it joins the last segment.
         cuts.append(cut)
     shown = [0, *(max(times_of[cut] + shift, 0) for cut in cuts[1:])]
     lead = max(shift, -times_of[first])
@@ -420,7 +421,7 @@ def segmented_sound(track: Track, times: Iterable[Fraction] = ()) -> SegmentedTr
 
 
 def _from_its_first_picture(track: Track) -> Track:
-    """The track with no picture before time 0; raises `NotIndexable` if an edit hides some."""
+    """The track with no frame before time 0; raises `NotIndexable` if an edit hides some."""
     if hides_its_beginning(track):
         raise _too_complex()
     count = min(len(track.samples), MOST_REORDERED)
@@ -446,7 +447,7 @@ def _too_complex() -> NotIndexable:
 
 
 def target_of(track: Track) -> int:
-    """How long a segment is at least, in ticks."""
+    """Minimum length of a segment, in ticks."""
     samples = track.samples
     return max(
         TARGET_SECONDS * track.timescale, (samples.end - samples.decode_times[0]) // MOST_SEGMENTS
@@ -464,12 +465,12 @@ def _cuts_at_key_frames(samples: Samples, first: int, last: int, target: int) ->
 
 
 def _ascending(times: Iterable[int]) -> array[int]:
-    """The times, none before an earlier one as in damaged files."""
+    """The times, made non-descending: in damaged files they are not."""
     return array("q", accumulate(times, max))
 
 
 def _media_time(track: Track, lead: int) -> int:
-    """The smallest one with which no composition offset is negative."""
+    """The smallest media time for which no composition offset is negative."""
     offsets, shift = track.samples.composition_offsets, track.timeline.shift - lead
     media_time = max(-shift - min(offsets), 0)
     if max(offsets) + shift + media_time > LARGEST_32_BIT:

@@ -1,7 +1,7 @@
-"""The sample tables of a `moov` (ISO/IEC 14496-12, sections 8.6 and 8.7), read into columns.
+"""Reads the sample tables of a `moov` (ISO/IEC 14496-12, sections 8.6 and 8.7) into columns.
 
-All is done by slices and iterators of the standard library: two hours of video and sound, half a
-million samples, take 0.2 CPU s.
+Uses only slices and iterators of the standard library: two hours of video and audio, half a million
+samples, take 0.2 CPU s.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from app.video.index.entries import too_many_samples
 from app.video.index.samples import Samples
 
 _HIGHEST_DELTA = 1 << 31
-"""A duration from here on is a negative number, as some recorders write them: it becomes 1."""
+"""Durations from here on are negative numbers, which some recorders write: they become 1."""
 
 Tables = Mapping[bytes, Box]
 """The boxes of an `stbl`, by kind."""
 
 
 def read_samples(tables: Tables, *, length: int, most: int, is_sound: bool) -> tuple[Samples, bool]:
-    """The samples that are within the first `length` bytes, and whether others are missing.
+    """The samples within the first `length` bytes, and whether others are missing.
 
-    Raises `NotIndexable` if there are more than `most`. Sound of one tick a sample, which is how
-    QuickTime stores PCM, is read as one sample per chunk.
+    Raises `NotIndexable` if there are more than `most`. Audio with one tick per sample, which is
+    how QuickTime stores PCM, is read as one sample per chunk.
     """
     offsets = chunk_offsets(tables)
     chunk_count = len(offsets)
-    # Offsets that are beyond any file would not fit the columns either.
+    # Offsets beyond any possible file would not fit the columns either.
     del offsets[_count_while_within(offsets, length) :]
     sizes = _Sizes.read(tables)
     times = _runs(tables.get(b"stts"), "I")
@@ -69,9 +69,9 @@ def _single_samples(chunks: _Chunks, sizes: _Sizes, tables: Tables, *, most: int
 
 
 def entries(box: Box, width: int) -> memoryview:
-    """The table in a full box that has nothing but a count before it; `width` bytes an entry.
+    """The table in a full box, preceded only by its count; `width` bytes per entry.
 
-    A count that exceeds the box is cut down to it.
+    A count that exceeds the box is reduced.
     """
     fields = Fields(box.payload)
     fields.version_and_flags()
@@ -81,7 +81,7 @@ def entries(box: Box, width: int) -> memoryview:
 
 @dataclass(frozen=True, slots=True)
 class _Sizes:
-    """Sizes of samples: `each` for all of them, or one number for each of `count` (stsz, stz2)."""
+    """Sample sizes: `each` for all of them, or one number for each of `count` (stsz, stz2)."""
 
     count: int
     each: int
@@ -118,14 +118,14 @@ class _Sizes:
 
 @dataclass(frozen=True, slots=True)
 class _Chunks:
-    """Where chunks begin, and how many samples are in each (stco, co64, stsc)."""
+    """Offsets of chunks, and numbers of samples in them (stco, co64, stsc)."""
 
     offsets: array[int]
     runs: list[tuple[int, int, int]]
-    """First chunk, end, and samples in each, of runs of chunks alike."""
+    """First chunk, end, and samples per chunk, of runs of equal chunks."""
 
     def sample_offsets(self, sizes: array[int]) -> array[int]:
-        """Where each sample begins; samples without a chunk are left out."""
+        """Offset of each sample; samples without a chunk are left out."""
         offsets = array("Q")
         for first, end, samples in self.runs:
             if samples == 1:
@@ -141,7 +141,7 @@ class _Chunks:
 
 
 def chunk_offsets(tables: Tables) -> array[int]:
-    """Where the chunks of a track begin in the file, from `stco` or `co64`."""
+    """Offsets of a track's chunks in the file, from `stco` or `co64`."""
     if b"stco" in tables:
         return array("Q", numbers("I", entries(tables[b"stco"], 4)))
     if b"co64" in tables:
@@ -164,7 +164,7 @@ def _chunk_runs(tables: Tables, chunk_count: int) -> Iterator[tuple[int, int, in
 
 
 def _whole_chunks(chunks: _Chunks, sizes: _Sizes, *, most: int) -> Samples:
-    """The samples of a track whose chunks are taken as one sample each."""
+    """The samples of a track, with each chunk read as one sample."""
     if len(chunks.offsets) > most:
         raise NotIndexable("too_many_samples", "The sound has too many parts to be indexed.")
     if any(samples * sizes.each > LARGEST_32_BIT for _, _, samples in chunks.runs):
@@ -187,7 +187,7 @@ def _whole_chunks(chunks: _Chunks, sizes: _Sizes, *, most: int) -> Samples:
 
 
 def _runs(table: Box | None, code: str) -> tuple[array[int], array[int]]:
-    """Counts and values of a table of runs; the values are of type `code`."""
+    """Counts and values of a run-length table; the values are of type `code`."""
     if table is None:
         return array("I"), array(code)
     stored = entries(table, 8)
@@ -199,7 +199,7 @@ def _expanded(counts: Iterable[int], values: Iterable[int]) -> Iterator[int]:
 
 
 def _decode_times(counts: array[int], deltas: array[int], *, count: int) -> tuple[array[int], int]:
-    """Decode times, and when the last sample ends; a table too short goes on as it ended."""
+    """Decode times, and the end of the last sample; extends a short table with its last delta."""
     if deltas and max(deltas) >= _HIGHEST_DELTA:
         deltas = array("I", (delta if delta < _HIGHEST_DELTA else 1 for delta in deltas))
     steps = chain(_expanded(counts, deltas), repeat(deltas[-1] if deltas else 0))
@@ -217,7 +217,7 @@ def _composition_offsets(table: Box | None, *, count: int) -> array[int]:
 
 
 def _key_frames(table: Box | None, *, count: int) -> array[int] | range:
-    """Numbers from 0; without a table every sample is one (section 8.6.2)."""
+    """Numbers from 0; without a table every sample is a key frame (section 8.6.2)."""
     if table is None:
         return range(count)
     is_key = bytearray(count + 1)

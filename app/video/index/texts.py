@@ -19,44 +19,44 @@ from app.video.index.movie import Movie
 from app.video.index.tracks import Track
 
 MOST_CHARACTERS = 4_000_000
-"""Of one file: what would follow is left out. Two hours of talk are 100 000."""
+"""In one file; the rest is left out. Two hours of speech are 100 000."""
 
 CHARACTERS_OF_A_CUE = 50
-"""What its times and its end take in the file, and a little more."""
+"""Size of its times and line ends in the file, plus a margin."""
 
 MAX_CUES = 100_000
-"""Further ones are left out. Those without a text count as well: 8 bytes each make one."""
+"""Further cues are left out. Cues without text count, too: each takes only 8 bytes."""
 
 MAX_CHAPTERS = 1000
-"""Further ones are left out. Those without a text count as well: each is a request in a bucket."""
+"""Further chapters are left out. Those without text count, too: each is one request in a bucket."""
 
 MAX_TEXT_BYTES = 16_384
-"""A sample of text that is longer is cut."""
+"""Longer text samples are cut."""
 
 MAX_TRACK_BYTES = 8 << 20
-"""Read of one track, whose samples may all be at one place; what follows is left out."""
+"""Read from one track, as all its samples may be at the same offset; the rest is left out."""
 
 MAX_CHAPTER_BYTES = 1 << 20
-"""Read of a track of chapters, which other films wait for; what follows is left out."""
+"""Read from a chapter track, while other videos wait; the rest is left out."""
 
 MAX_TITLE_CHARACTERS = 200
-"""A title of a chapter that is longer is cut."""
+"""Longer chapter titles are cut."""
 
 _SUBTITLES = frozenset(("tx3g", "text", "wvtt"))
 _TICKS_OF_CHPL = 10_000_000
-"""A second; the list counts in 100 ns."""
+"""Per second: the list counts in units of 100 ns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cue:
-    """A text and when it is shown, in seconds of the film."""
+    """A text and its display time, in seconds of the video."""
 
     start: Fraction
     end: Fraction
     text: str
-    """WebVTT cue text: may contain its tags."""
+    """WebVTT cue text; may contain WebVTT tags."""
     settings: str = ""
-    """Where it is shown, in the words of WebVTT."""
+    """WebVTT cue settings, such as its position."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class ChapterMark:
 
 
 def subtitle_tracks(movie: Movie) -> list[Track]:
-    """The tracks whose cues `read_cues` can read and that are not chapters."""
+    """The text tracks that `read_cues` supports, except chapters."""
     chapters = {track.references.get(b"chap") for track in movie.tracks}
     return [track for track in movie.tracks if track.id not in chapters and _has_cues(track)]
 
@@ -80,16 +80,16 @@ def _has_cues(track: Track) -> bool:
 def read_cues(
     track: Track, read_at: ReadAt, most_bytes: int = MAX_TRACK_BYTES, most: int = MAX_CUES
 ) -> Iterator[Cue]:
-    """The cues of a track of subtitles that have a text, in order; no more of it is read.
+    """Yields the cues of a subtitle track that have text, in order; reads at most `most_bytes`.
 
-    They are of the first `most` samples, and among the first `most` cues.
+    Only of the first `most` samples, and among the first `most` cues.
     """
     texts = islice(_texts(track, read_at, most_bytes), most)
     return (cue for cue in islice(_cues(track, texts), most) if cue.text)
 
 
 def _cues(track: Track, texts: Iterable[bytes]) -> Iterator[Cue]:
-    """All cues of the samples `texts`, some of which may have no text."""
+    """Yields all cues of the samples `texts`, also those without text."""
     for number, data in enumerate(texts):
         start = track.shown_at(number)
         end = start + track.samples.duration(number)
@@ -101,7 +101,7 @@ def _cues(track: Track, texts: Iterable[bytes]) -> Iterator[Cue]:
 
 
 def within_limit(cues: Iterable[Cue]) -> Iterator[Cue]:
-    """The cues that fit a file."""
+    """Yields cues up to the size limit of a file."""
     left = MOST_CHARACTERS
     for cue in cues:
         left -= CHARACTERS_OF_A_CUE + len(cue.text) + len(cue.settings)
@@ -120,13 +120,13 @@ def webvtt(cues: Iterable[Cue]) -> str:
 
 
 def escaped(text: str) -> str:
-    """Plain text as that of a cue: without tags, and without blank lines, which would end it."""
+    """Plain text escaped as cue text: without tags, and without blank lines, which end a cue."""
     lines = without_blank_lines(text)
     return lines.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def read_chapters(movie: Movie, read_at: ReadAt) -> tuple[ChapterMark, ...]:
-    """The chapters of a movie, in order; none for most."""
+    """The chapters of a movie, in order; most movies have none."""
     listed = descend(movie.box.payload, b"udta", b"chpl")
     if listed is not None:
         return tuple(islice(_listed_chapters(Fields(listed)), MAX_CHAPTERS))
@@ -151,7 +151,7 @@ def _texts(track: Track, read_at: ReadAt, most_bytes: int) -> Iterator[bytes]:
 
 
 def _cue_texts(fourcc: str, data: bytes) -> Iterator[tuple[str, str]]:
-    """Text and settings of the cues in a sample; none for a pause."""
+    """Yields text and settings of the cues in a sample; nothing for a pause."""
     if fourcc == "wvtt":
         for box in boxes_in(memoryview(data)):
             if box.kind == b"vttc":
@@ -166,13 +166,13 @@ def _cue_texts(fourcc: str, data: bytes) -> Iterator[tuple[str, str]]:
 
 
 def _decoded(data: bytes) -> str:
-    """UTF-8, or UTF-16 with a byte order mark."""
+    """Decodes UTF-8, or UTF-16 with a byte order mark."""
     is_wide = data.startswith((b"\xfe\xff", b"\xff\xfe"))
     return data.decode("utf-16" if is_wide else "utf-8", "replace").replace("\0", "")
 
 
 def without_blank_lines(text: str) -> str:
-    """A blank line would end the cue."""
+    """Drops blank lines, which would end the cue."""
     lines = (line.strip() for line in text.splitlines())
     return "\n".join(line for line in lines if line)
 
@@ -191,7 +191,7 @@ def _listed_chapters(fields: Fields) -> Iterator[ChapterMark]:
             title = _decoded(bytes(fields.take(length)))[:MAX_TITLE_CHARACTERS]
             yield ChapterMark(Fraction(start, _TICKS_OF_CHPL), title)
     except NotIndexable:
-        return  # A list that ends early loses its end, not the film.
+        return  # A truncated list only loses its last entries.
 
 
 def _timestamp(seconds: Fraction) -> str:
@@ -202,9 +202,9 @@ def _timestamp(seconds: Fraction) -> str:
 
 # ---- subrip --------------------------------------------------------------------------------------
 
-# Subtitles that come as a file of their own: SubRip (SRT) and WebVTT. Anything else has no cues.
+# Subtitles in separate files: SubRip (SRT) and WebVTT. Any other file has no cues.
 #
-# SubRip has no standard; https://www.w3.org/TR/webvtt1/ is that of WebVTT.
+# SubRip has no standard; for WebVTT it is https://www.w3.org/TR/webvtt1/.
 
 
 _TIME = r"(?:(\d{1,4}):)?(\d{1,2}):(\d{1,2})[.,](\d{1,3})"
@@ -212,15 +212,15 @@ _TIMING = re.compile(rf"\s{{0,8}}{_TIME}[ \t]{{0,8}}-->[ \t]{{0,8}}{_TIME}(?:[ \
 _SETTING = re.compile(r"(?:vertical|line|position|size|align):[\w.,%-]{1,20}")
 _PLAIN_TAG = re.compile(r"&lt;(/?[biu])&gt;", re.IGNORECASE)
 _DOUBLED_RETURN = re.compile(r"(?<!\r)\r+\n")
-"""An end of a line as files have it that were converted twice."""
+"""A line end in files that were converted twice."""
 _OTHER_MARKUP = re.compile(r"</?font[^<>]{0,200}>|\{\\[^{}]{0,200}\}", re.IGNORECASE)
-"""Colours, and places as SubStation has them."""
+"""Colours, and SubStation positions."""
 
 
 def decoded(data: bytes) -> str:
-    """The text of a file whose encoding nobody says, perhaps cut off.
+    """Decodes a text file of unknown encoding; it may be cut off.
 
-    UTF-16 with a byte order mark, or UTF-8; what is neither is Windows-1252.
+    Tries UTF-16 with a byte order mark, then UTF-8, then Windows-1252.
     """
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return data.decode("utf-16", "replace")
@@ -231,7 +231,7 @@ def decoded(data: bytes) -> str:
 
 
 def cues_of(text: str) -> list[Cue]:
-    """The cues of a SubRip or WebVTT file, by when they begin."""
+    """The cues of a SubRip or WebVTT file, sorted by start."""
     is_webvtt = text.startswith("WEBVTT")
     lines = _DOUBLED_RETURN.sub("\n", text.replace("\0", "")).splitlines()
     found = islice(_cues_in_lines(lines, is_webvtt=is_webvtt), MAX_CUES)
@@ -239,9 +239,9 @@ def cues_of(text: str) -> list[Cue]:
 
 
 def _cues_in_lines(lines: Sequence[str], *, is_webvtt: bool) -> Iterator[Cue]:
-    """A cue is a line with its times, and those after it up to an empty one, or to the next cue.
+    """A cue is a line with times and the lines after it, up to an empty line or the next cue.
 
-    Some writers of SubRip put an empty line after the times, or none between two cues.
+    Some SubRip writers put an empty line after the times, or none between two cues.
     """
     timings = ((number, _timing(line)) for number, line in enumerate(lines))
     begun = [(number, timing) for number, timing in timings if timing]
@@ -262,7 +262,7 @@ def _timing(line: str) -> re.Match[str] | None:
 
 
 def _start_of_cue(lines: Sequence[str], timing: int) -> int:
-    """The line of its number, which comes before that of its times, if it has one."""
+    """Index of the cue's first line: that of its number, if any, else that of its times."""
     has_number = timing > 0 and lines[timing - 1].strip().isdecimal()
     return timing - 1 if has_number else timing
 
@@ -278,5 +278,5 @@ def _webvtt_text(text: str) -> str:
 
 
 def _subrip_text(text: str) -> str:
-    """Bold, italic and underlined are the same in WebVTT."""
+    """Keeps bold, italic and underline tags, which are the same in WebVTT; drops other markup."""
     return _PLAIN_TAG.sub(lambda tag: f"<{tag[1].lower()}>", escaped(_OTHER_MARKUP.sub("", text)))

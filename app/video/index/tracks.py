@@ -1,4 +1,4 @@
-"""A track: one stream of pictures, sound or text (ISO/IEC 14496-12, sections 8.3 and 8.4)."""
+"""A track: one stream of video, audio or text (ISO/IEC 14496-12, sections 8.3 and 8.4)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from app.video.index.samples import Samples
 from app.video.index.tables import entries, read_samples
 
 _MOST_REORDERED = 1000
-"""Samples at the end of a track among which the one that is shown last is looked for."""
+"""The sample that is shown last is searched among this many samples at the end of a track."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +41,14 @@ class Track:
     is_enabled: bool
     kind: TrackKind
     language: str
-    """BCP 47; "und" where the file does not say."""
+    """BCP 47; "und" if the file does not say."""
     title: str
     timescale: int
-    """Ticks a second."""
+    """Ticks per second."""
     rotation: int
-    """Degrees clockwise by which a player turns the picture: 0, 90, 180 or 270."""
+    """Degrees clockwise by which a player rotates the video: 0, 90, 180 or 270."""
     references: Mapping[bytes, int]
-    """Ids of other tracks, by kind of reference (section 8.3.3)."""
+    """Ids of other tracks, by reference type (section 8.3.3)."""
     entry: SampleEntry
     edits: tuple[Edit, ...]
     timeline: Timeline
@@ -58,14 +58,14 @@ class Track:
     box: Box
     """The `trak` box."""
     unseen: tuple[range, ...] = ()
-    """Ticks of the film's time at which pictures are decoded that an edit list hides, ascending.
+    """Ranges of ticks of the video's time with frames that an edit list hides, ascending.
 
-    Each is shown for the shortest time there is."""
+    Each of these frames is shown for the shortest possible time."""
 
     def with_fragments(
         self, samples: Samples, *, is_truncated: bool, movie_timescale: int
     ) -> Track:
-        """The track with these samples. Its edits go on to its end, which was not known to them."""
+        """The track with these samples. Its last edit is extended to the new end of the track."""
         edits = self.edits[:-1] + tuple(replace(last, duration=0) for last in self.edits[-1:])
         timeline = Timeline.of(edits, movie_timescale=movie_timescale, timescale=self.timescale)
         return replace(
@@ -78,7 +78,7 @@ class Track:
 
     @property
     def tables(self) -> memoryview:
-        """What is in its `stbl` box."""
+        """Payload of its `stbl` box."""
         return descend(self.box.payload, b"mdia", b"minf", b"stbl") or memoryview(b"")
 
     @property
@@ -88,18 +88,18 @@ class Track:
 
     @property
     def has_one_description(self) -> bool:
-        """Whether all its samples are of the kind that `entry` describes."""
+        """Whether `entry` describes all its samples."""
         stsc = children(self.tables).get(b"stsc")
         return stsc is None or set(numbers("I", entries(stsc, 12))[2::3]) <= {1}
 
     @property
     def codec(self) -> str:
-        """RFC 6381, such as "avc1.64001f"."""
+        """RFC 6381 codec name, such as "avc1.64001f"."""
         return self.entry.codec
 
     @property
     def fourcc(self) -> str:
-        """The kind of its samples, such as "avc1"."""
+        """Sample entry type, such as "avc1"."""
         return self.entry.fourcc
 
     @property
@@ -119,29 +119,29 @@ class Track:
 
     @property
     def channels(self) -> int:
-        """Channels of sound."""
+        """Number of audio channels."""
         return self.entry.channels
 
     @property
     def sample_rate(self) -> int:
-        """Hz, of sound."""
+        """Audio sample rate in Hz."""
         return self.entry.sample_rate or (self.timescale if self.kind == "audio" else 0)
 
     @property
     def hdr(self) -> HighDynamicRange | None:
-        """How pictures of a high dynamic range are coded; None for others."""
+        """HDR transfer function; None for SDR."""
         return self.entry.hdr
 
     @property
     def frame_rate(self) -> Fraction:
-        """Samples a second that are shown, on average."""
+        """Shown samples per second, on average."""
         ticks = self.samples.end - (self.samples.decode_times[0] if len(self.samples) else 0)
         shown = len(self.samples) - sum(map(len, self.unseen))
         return Fraction(shown * self.timescale, ticks) if ticks > 0 else Fraction()
 
     @property
     def bit_rate(self) -> int:
-        """Bits a second, on average."""
+        """Bits per second, on average."""
         seconds = Fraction(self.samples.end, self.timescale)
         return round(8 * sum(self.samples.sizes) / seconds) if seconds > 0 else 0
 
@@ -156,18 +156,18 @@ class Track:
         return self.fourcc.startswith(("hvc", "hev"))
 
     def shown_at(self, number: int) -> int:
-        """Tick of the film's time at which a sample is shown; below 0 if it is not."""
+        """Tick of the video's time at which a sample is shown; below 0 if it is not shown."""
         return self.samples.composition_time(number) + self.timeline.shift
 
     @property
     def end(self) -> int:
-        """Tick of the film's time at which its last sample has been shown."""
+        """Tick of the video's time at which its last sample ends."""
         end = max(self.media_end + self.timeline.shift, 0)
         return end if self.timeline.end is None else min(end, self.timeline.end)
 
     @property
     def media_end(self) -> int:
-        """Composition time at which its last sample has been shown, before its edits."""
+        """Composition time at which its last sample ends, before its edits."""
         count, samples = len(self.samples), self.samples
         first = max(count - _MOST_REORDERED, 0)
         ends = map(add, samples.composition_times(first, count), samples.durations(first, count))
@@ -175,13 +175,13 @@ class Track:
 
     @property
     def duration(self) -> Fraction:
-        """Seconds from the beginning of the film to the end of this track."""
+        """Seconds from the start of the video to the end of this track."""
         return Fraction(self.end, self.timescale)
 
 
 @dataclass(frozen=True, slots=True)
 class _Header:
-    """What `tkhd` says."""
+    """Fields of `tkhd`."""
 
     id: int
     is_enabled: bool
@@ -191,7 +191,7 @@ class _Header:
     def read(cls, tkhd: memoryview) -> _Header:
         fields = Fields(tkhd)
         version, flags = fields.version_and_flags()
-        fields.take(16 if version == 1 else 8)  # when it was made and changed
+        fields.take(16 if version == 1 else 8)  # creation and modification time
         track_id = fields.unsigned(4)
         fields.take(12 if version == 1 else 8)  # duration
         fields.take(16)  # layer, group, volume
@@ -200,13 +200,13 @@ class _Header:
 
 
 def _quarter_turns(across: int, along: int) -> int:
-    """Clockwise turns of a matrix whose first row is (across, along)."""
+    """Clockwise quarter turns of a matrix with the first row (across, along)."""
     return round(math.atan2(along, across) / (math.pi / 2)) % 4
 
 
 @dataclass(frozen=True, slots=True)
 class _MediaHeader:
-    """What `mdhd` says."""
+    """Fields of `mdhd`."""
 
     timescale: int
     language: int
@@ -224,7 +224,7 @@ class _MediaHeader:
 
 
 def read_track(trak: Box, *, movie_timescale: int, length: int, most_samples: int) -> Track:
-    """The track in a `trak` box of a file of `length` bytes; raises `NotIndexable`."""
+    """Reads a `trak` box of a file of `length` bytes; raises `NotIndexable`."""
     boxes = children(trak.payload)
     media = children(_required(boxes, b"mdia"))
     information = children(_required(media, b"minf"))
@@ -258,7 +258,7 @@ def read_track(trak: Box, *, movie_timescale: int, length: int, most_samples: in
 
 
 def is_played(trak: Box) -> bool:
-    """Whether the track in a `trak` box is video or sound, as far as that can be told."""
+    """Whether a `trak` box is a video or audio track; False if its handler cannot be read."""
     handler = descend(trak.payload, b"mdia", b"hdlr")
     return handler is not None and KINDS.get(bytes(handler[8:12])) in {"video", "audio"}
 
@@ -270,7 +270,7 @@ def _required(boxes: Mapping[bytes, Box], kind: bytes) -> memoryview:
 
 
 def _require_own_media(information: Mapping[bytes, Box]) -> None:
-    """Raise if the samples are in another file, which must never be opened (section 8.7.2)."""
+    """Raise `NotIndexable` if the samples are in another file, which is never opened (8.7.2)."""
     dref = descend(information[b"dinf"].payload, b"dref") if b"dinf" in information else None
     if dref is None or len(dref) < 8:
         return
@@ -285,6 +285,6 @@ def _references(boxes: Mapping[bytes, Box]) -> dict[bytes, int]:
 
 
 def _title(boxes: Mapping[bytes, Box], handler: memoryview) -> str:
-    """The track's name, where somebody gave it one."""
+    """The track's name, or "" if it has none."""
     name = descend(boxes[b"udta"].payload, b"name") if b"udta" in boxes else None
     return bytes(name[:200]).decode("utf-8", "replace").strip("\0 ") if name is not None else ""

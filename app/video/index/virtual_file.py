@@ -1,4 +1,4 @@
-"""Files that consist mostly of parts of another file, which they name instead of copying.
+"""Files that consist mostly of parts of another file, by reference instead of as copies.
 
 The stored form, all numbers unsigned 64-bit little-endian:
 
@@ -6,7 +6,8 @@ The stored form, all numbers unsigned 64-bit little-endian:
     for each piece: its position in the virtual file, and where its bytes are
     the length of the virtual file, the number of pieces, `MAGIC`
 
-Where its bytes are: an offset into the source, or with the highest bit set, into the stored form.
+The location of its bytes is an offset into the source, or, with the highest bit set, into the
+stored form.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ Piece = bytes | ByteRange
 MAGIC = b"sluicev1"
 
 MOST_BYTES = 1 << 62
-"""No virtual file is longer, and no offset higher."""
+"""Maximum length of a virtual file, and maximum offset."""
 
 _IS_LITERAL = 1 << 63
 _TRAILER = struct.Struct("<QQ8s")
@@ -49,10 +50,10 @@ class VirtualFileWriter:
         self._literal_bytes = 0
         self._source_end = -1
         self.position = 0
-        """Bytes of the virtual file so far."""
+        """Current length of the virtual file, in bytes."""
 
     def add(self, piece: Piece) -> None:
-        """Append a piece; raises `NotIndexable` if the file becomes longer than any can be."""
+        """Append a piece; raises `NotIndexable` if the file exceeds `MOST_BYTES`."""
         if isinstance(piece, ByteRange):
             self._add_range(piece)
         elif piece:
@@ -64,7 +65,7 @@ class VirtualFileWriter:
             self.add(piece)
 
     def add_ranges(self, starts: array[int], ends: array[int]) -> None:
-        """Append ranges of the source that do not touch each other; faster than one by one."""
+        """Append ranges of the source that are not adjacent; faster than one by one."""
         if not starts:
             return
         lengths = map(sub, ends, starts)
@@ -96,7 +97,7 @@ class VirtualFileWriter:
 
     def _add_literal(self, data: bytes) -> None:
         self._require_room(self.position + len(data))
-        if self._source_end >= 0 or not self._entries:  # otherwise it goes on with the last one
+        if self._source_end >= 0 or not self._entries:  # else it extends the last entry
             self._entries.extend((self.position, self._literal_bytes | _IS_LITERAL))
         self._target.write(data)
         self._literal_bytes += len(data)
@@ -110,7 +111,7 @@ class VirtualFileWriter:
 
 
 class _Starts:
-    """The positions of the pieces, each read when it is asked for."""
+    """Positions of the pieces, each read on access."""
 
     def __init__(self, descriptor: int, table: int, count: int) -> None:
         self._descriptor, self._table, self._count = descriptor, table, count
@@ -130,10 +131,10 @@ class _Starts:
 
 
 class StoredVirtualFile:
-    """A virtual file in its stored form. Threads may share it."""
+    """A virtual file in its stored form. Thread-safe."""
 
     def __init__(self, file: FileIO) -> None:
-        """Take over an open file, and close it; raises `ValueError` if it is not a virtual file."""
+        """Take ownership of an open file; raises `ValueError` if it is not a virtual file."""
         self._file = file
         self._descriptor = file.fileno()
         try:
@@ -158,10 +159,10 @@ class StoredVirtualFile:
         self._file.close()
 
     def pieces(self, span: ByteRange) -> Iterator[Piece]:
-        """The pieces of `span`, which must be inside the file, in order.
+        """Yields the pieces of `span`, which must be inside the file, in order.
 
-        Only the entries and the literal bytes of `span` are read, these in parts of at most
-        256 KiB, each when it is asked for.
+        Reads only the entries and the literal bytes of `span`, and the literal bytes lazily, in
+        parts of at most 256 KiB.
         """
         if span.end > self.length:
             raise ValueError(f"{span} is not within {self.length} bytes")
@@ -176,7 +177,7 @@ class StoredVirtualFile:
             yield from self._parts(where + skipped, min(end, span.end) - start - skipped)
 
     def _entries(self, first: int) -> Iterator[tuple[tuple[int, int], int]]:
-        """The entries from `first` on, each with the end of its piece."""
+        """Yields the entries from `first` on, each with the end of its piece."""
         before: tuple[int, int] | None = None
         for number in range(first, self._count, _ENTRIES_AT_ONCE):
             count = min(_ENTRIES_AT_ONCE, self._count - number)
@@ -199,7 +200,7 @@ class StoredVirtualFile:
 
 
 def _layout(descriptor: int) -> tuple[int, int, int]:
-    """Length of the virtual file, number of its pieces, place of their table."""
+    """Length of the virtual file, number of its pieces, offset of their table."""
     size = os.fstat(descriptor).st_size
     trailer = os.pread(descriptor, _TRAILER.size, max(size - _TRAILER.size, 0))
     if len(trailer) < _TRAILER.size or not trailer.endswith(MAGIC):

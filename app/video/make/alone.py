@@ -1,7 +1,7 @@
-"""Runs steps whose index is long in a process of their own, which may be killed.
+"""Runs steps with a long index in a separate process, which may be killed.
 
-A thread can be limited neither in memory nor in CPU time, and long tables keep the interpreter from
-all other threads of a process.
+Memory and CPU time of a thread cannot be limited, and long tables hold the interpreter lock, which
+blocks all other threads of a process.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from app.video.make.steps import Heartbeat, make_way
 from app.video.make.worker import Step
 
 CPU_SECONDS = 60
-"""Of such a process, without its ffmpegs. The longest index takes 10 to 20."""
+"""Limit of such a process, without its ffmpeg processes. The longest index takes 10 to 20."""
 
 MEMORY_BYTES = 1 << 30
-"""Of such a process, likewise. The longest index takes 600 MB."""
+"""Limit of such a process, likewise. The longest index takes 600 MB."""
 
 TOO_LONG = (
     "index_too_long",
@@ -35,13 +35,13 @@ TOO_LONG = (
 )
 
 POLL_SECONDS = 0.2
-"""How often the end of the job is looked for."""
+"""How often the step checks whether its job is lost."""
 
 _COMMAND = [sys.executable, "-m", "app.run.server.media_step"]
 
 
 def unless_long(step: Step, run_alone: Step) -> Step:
-    """The step, which `run_alone` runs for films whose index is too long for the media worker."""
+    """Wraps a step: `run_alone` runs it for videos with an index too long for the media worker."""
 
     def attempt(job: Job, beat: Heartbeat) -> None:
         try:
@@ -54,7 +54,7 @@ def unless_long(step: Step, run_alone: Step) -> Step:
 
 
 def run_in_process(job: Job, beat: Heartbeat) -> None:
-    """Run the step of a claimed job in a process of its own; ends as the step does."""
+    """Run the step of a claimed job in a separate process; raises the errors of the step."""
     status, output = _run([job.upload_id, job.step, job.argument], beat)
     if status == -signal.SIGXCPU:
         raise JobFailed(*TOO_LONG, is_final=True)
@@ -87,11 +87,11 @@ def _run(arguments: list[str], beat: Heartbeat) -> tuple[int, bytes]:
                 else:
                     return process.returncode, output
         finally:
-            process.kill()  # Its ffmpegs end with it.
+            process.kill()  # Its ffmpeg processes end with it.
 
 
 def limit_this_process() -> None:
-    """Set the limits; ffmpeg gets its own."""
+    """Set the limits of this process; ffmpeg has its own limits."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for kind, most in ((resource.RLIMIT_CPU, CPU_SECONDS), (resource.RLIMIT_DATA, MEMORY_BYTES)):
         _, hard = resource.getrlimit(kind)
@@ -101,7 +101,7 @@ def limit_this_process() -> None:
 
 
 def outcome_of(act: Callable[[], object]) -> str:
-    """Run a step, and describe how it ended, as `run_in_process` reads it."""
+    """Run a step, and return its outcome as JSON for `run_in_process`."""
     try:
         with _as_job_failed():
             act()

@@ -1,6 +1,6 @@
-"""Films that can be played while they still arrive: their index came first.
+"""Videos that can be played during their upload: their index arrived first.
 
-Our page and client send it first. For any other client a film that begins with its index will do.
+Our page and client send it first. With any other client, the file must begin with its index.
 """
 
 from __future__ import annotations
@@ -31,59 +31,60 @@ from app.video.serve.folder import read_whole
 from app.video.serve.source import reader
 
 RECENT = timedelta(seconds=90)
-"""Only uploads of which something has just arrived are looked at; at the first look, all.
+"""Only uploads that have just received bytes are checked; in the first check, all.
 
-A request notes the time before a commit that may wait for SQLite's lock for `BUSY_SECONDS`. With a
-shorter span, what it adds would be too old once it can be seen, and the film would be missed.
+A request takes the time before a commit that may wait `BUSY_SECONDS` for SQLite's lock. With a
+shorter span, its row would be too old once it is visible, and the video would be missed.
 """
 
 BEFORE_ALL = datetime(1970, 1, 1, tzinfo=UTC)
 
 MOST_AT_ONCE = 50
-"""Uploads looked at in one go, the latest first."""
+"""Uploads per check, latest first."""
 
 MOST_READS = 2000
-"""A film that consists of more pieces is looked at once, when it is complete."""
+"""A video that needs more reads is only checked when it is complete."""
 
 POSTER_PRIORITY = 50
-"""After the indexes of films that are complete."""
+"""After the indexes of complete videos."""
 
 SEGMENTS_OF_POSTER = 2
-"""As many of HLS must have arrived: their key frames leave a choice if the first one is black."""
+"""HLS segments that must have arrived: their key frames give a choice if the first is black."""
 
 GROWTH = 1.5
-"""An index that describes more samples than bytes have arrived is counted again once there are this
-many times as many."""
+"""An index that describes more samples than received bytes is checked again when the number of
+received bytes has grown by this factor."""
 
 REMEMBERED = 1000
-"""Uploads of which what was found out is kept in memory; of others it is found out again."""
+"""Uploads with results that are cached in memory; others are checked again."""
 
 
 log = logging.getLogger(__name__)
 
 
 class NotArrived(Exception):
-    """Bytes that the index needs are not there yet."""
+    """Bytes that the index needs have not arrived yet."""
 
 
 class Arrivals:
-    """Looks for such films; the media worker calls it often."""
+    """Finds such videos; the media worker polls it."""
 
     def __init__(self, tools: StepTools) -> None:
         self._tools = tools
         self._refused: OrderedDict[UploadId, float] = OrderedDict()
-        """Files that have no index to wait for."""
+        """Files without an index to wait for."""
         self._begins_at: OrderedDict[UploadId, float] = OrderedDict()
-        """How many bytes must have arrived before a file is looked at again."""
+        """Bytes that must have arrived before a file is checked again."""
         self._poster_reaches: OrderedDict[UploadId, float] = OrderedDict()
-        """How many bytes a poster takes; infinity if none is to be made, or not again."""
+        """Bytes that a poster needs; infinity if none is to be made, or not again."""
         self._has_looked = False
 
     def look(self) -> bool:
-        """Make the films playable whose index has arrived since the last time.
+        """Make videos playable if their index has arrived since the last call.
 
-        All whose index is short, and one of the others, the shortest that has arrived; whether
-        there are more to try at once. If none of these could be done, they wait for the next look.
+        All with a short index, and one of the others, with the shortest index that has arrived.
+        Returns whether there are more to try at once. If none of the others could be read, they
+        wait for the next call.
         """
         since = self._tools.clock() - RECENT if self._has_looked else BEFORE_ALL
         found = self._tools.uploads.arriving(since, MOST_AT_ONCE)
@@ -103,7 +104,7 @@ class Arrivals:
         return False
 
     def _described(self, films: list[Upload]) -> set[UploadId]:
-        """Those whose film is known: `_describe` may have failed after it had added a row."""
+        """Uploads that are already described: `_describe` may have failed after adding a row."""
         known = self._tools.media.of([upload.id for upload in films]) if films else {}
         return {key for key, one in known.items() if one.state is not PlaybackState.WAITING}
 
@@ -114,20 +115,21 @@ class Arrivals:
         return upload.received.total >= self._begins_at.get(upload.id, 0)
 
     def _safely(self, act: Callable[[Upload], int | None], upload: Upload) -> int | None:
-        """What `act` returns; None if the next look does it."""
+        """Returns the result of `act`; None if the next call retries it."""
         try:
             return act(upload)
         except UploadError:
-            return None  # It has ended, or the next look does it.
-        except Exception:  # No upload may keep the worker from the others.
+            return None  # The upload has ended, or the next call retries it.
+        except Exception:  # No upload may block the worker.
             log.exception("an arriving film cannot be looked at", extra={"upload_id": upload.id})
             self._refuse(upload.id)
             return 0
 
     def _try(self, upload: Upload, most_entries: int = SHORT_INDEX) -> int | None:
-        """Make it playable if its index has arrived; the entries of an index that is longer.
+        """Make an upload playable if its index has arrived.
 
-        None if bytes of it are missing.
+        Returns the number of entries if the index is longer than `most_entries`, else 0; None if
+        bytes of the index are missing.
         """
         with closing(self._tools.source.open(upload)) as source:
             read_at = reader(source)
@@ -150,11 +152,11 @@ class Arrivals:
         return 0
 
     def _put_off(self, upload: Upload, error: LongIndex | NotIndexable) -> int:
-        """Note when to try again, if at all; as `_try`."""
+        """Record when to try again, if at all; returns like `_try`."""
         if isinstance(error, LongIndex) and error.entries <= LONG_INDEX:
             return error.entries
         if isinstance(error, NotIndexable) and error.code == TOO_MANY_SAMPLES:
-            # It has more samples than bytes that have arrived, until now.
+            # So far, it has more samples than received bytes.
             _remember(self._begins_at, upload.id, GROWTH * upload.received.total)
         else:
             self._refuse(upload.id)
@@ -168,7 +170,7 @@ class Arrivals:
         )
 
     def _order_poster(self, upload: Upload) -> int:
-        """Queue it once enough of the film's beginning has arrived; 0."""
+        """Queue the poster once enough of the start of the video has arrived; returns 0."""
         reach = self._poster_reaches.get(upload.id)
         if reach is None:
             reach = self._poster_reach(upload.id)
@@ -194,12 +196,12 @@ class Arrivals:
         return picture.reaches[min(SEGMENTS_OF_POSTER, len(picture.reaches)) - 1]
 
     def _refuse(self, upload_id: UploadId) -> None:
-        """Leave it until it is complete."""
+        """Ignore an upload until it is complete."""
         _remember(self._refused, upload_id, inf)
 
 
 def _reader_of_arrived(upload: Upload, read_at: ReadAt) -> ReadAt:
-    """Reads what has arrived; raises `NotArrived` for the rest."""
+    """A reader of received bytes; raises `NotArrived` for the rest."""
     reads = count_from(1)
 
     def read_arrived(offset: int, count: int) -> bytes:

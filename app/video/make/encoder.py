@@ -1,4 +1,4 @@
-"""Encodes the pictures of one segment with ffmpeg, in the size and at the rate of a rung."""
+"""Encodes the video track of one segment with ffmpeg, in the size and rate of a rendition."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ from app.video.serve.ladder import Rung
 from app.video.serve.source import copy_pieces, length_of, reader
 
 DECODER_THREADS, ENCODER_THREADS = 2, 1
-"""With more than one, the encoder keeps to its rate by what its other threads have done so far, and
-makes other bytes each time. Decoding and scaling keep a second processor busy."""
+"""With more than one thread, the encoder's rate control depends on the progress of its other
+threads, and the output differs each time. Decoding and scaling keep a second processor busy."""
 
 X264 = ("-c:v", "libx264", "-preset", "veryfast", "-profile:v", "high", "-crf", "23")
 X264_PARAMETERS = "keyint=infinite:scenecut=0:cpu-independent=1"
-"""One key frame, at the beginning of the segment; the same bytes on every processor."""
+"""One key frame, at the start of the segment; the same bytes on every processor."""
 
 PEAK_SHARE = 0.8
-"""The rate of the encoder's buffer, as part of the most that a segment may need: the buffer holds
-a second, and is nearly full at the beginning of each segment."""
+"""The rate of the encoder's buffer, as a fraction of the peak rate of a segment: the buffer holds
+one second, and is nearly full at the start of each segment."""
 
 BT709_PIXELS = 720
-"""Of the shorter side: browsers take pictures that do not name their colours for BT.709 from this
-size on, and smaller ones for BT.601. So smaller ones made of such pictures name them."""
+"""Shorter side: browsers assume BT.709 for video without colour information from this size on, and
+BT.601 below it. So smaller renditions of such video declare their colours."""
 
 NOTHING_DECODED = "nothing in this part of the film could be decoded"
 
@@ -60,7 +60,7 @@ _EXCERPT, _ENCODED = "excerpt.mp4", "encoded.mp4"
 
 
 def recipe(cuts: RungCuts, rung: Rung) -> str:
-    """What decides the bytes of segments, besides the film and the version of ffmpeg."""
+    """The settings that determine the bytes of segments, besides source and ffmpeg version."""
     filters = _filters(cuts.track, cuts.excerpt(1), rung, tone_mappings(cuts.track.hdr)[0])
     options = [*_decoding(cuts.track), *filters, *_encoding(cuts.track, rung)]
     return " ".join([*options, *map(str, cuts.starts)])
@@ -68,7 +68,7 @@ def recipe(cuts: RungCuts, rung: Rung) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Encoder:
-    """Works in a folder of its own, and reads the film with `read_at`."""
+    """Encodes in a folder of its own; `read_at` reads the source."""
 
     ffmpeg: Ffmpeg
     scratch: Path
@@ -77,7 +77,7 @@ class Encoder:
     wall_seconds: float = 1800
 
     def encode(self, cuts: RungCuts, number: int, rung: Rung) -> tuple[Path, Path]:
-        """Initialization and segment, the latter as it is named in the rung.
+        """Returns the initialization segment and the segment; the latter has its final name.
 
         Raises the errors of `FfmpegError`.
         """
@@ -123,9 +123,9 @@ class Encoder:
                 return
 
     def _leave_out_grey(self, track: Track, excerpt: SegmentExcerpt, rung: Rung) -> None:
-        """Encode again without the pictures that refer to a key frame which is damaged.
+        """Encode again without the frames that refer to a damaged key frame.
 
-        ffmpeg makes them of grey, and ends well; which ones, differs by its version.
+        ffmpeg outputs them in grey, and succeeds; which frames these are depends on its version.
         """
         with closing(FileIO(self.scratch / _ENCODED)) as file:
             pictures = _pictures(file)
@@ -152,7 +152,7 @@ class Encoder:
 
 
 def _pictures(file: FileIO) -> Track:
-    """Those that were encoded."""
+    """The encoded video track."""
     try:
         pictures = read_movie(reader(file), length_of(file)).picture
     except NotIndexable as error:
@@ -163,8 +163,9 @@ def _pictures(file: FileIO) -> Track:
 
 
 def _decoding(track: Track) -> list[str]:
-    # What is damaged is left out, however much that is. With the leading pictures of an open group
-    # ffmpeg 5.1 drops others, which it cannot tell from them; all are decoded, and these left out.
+    # Damaged frames are left out, however many there are. With the leading pictures of an open GOP,
+    # ffmpeg 5.1 drops others that it cannot tell from them; so all are decoded, and a filter drops
+    # the leading pictures.
     options = ["-max_error_rate", "1", "-flags2", "+showall", "-copyts"]
     options += ["-threads", str(DECODER_THREADS)]
     if track.hdr or min(track.width, track.height) < BT709_PIXELS:
@@ -174,12 +175,12 @@ def _decoding(track: Track) -> list[str]:
 
 
 def _filters(track: Track, excerpt: SegmentExcerpt, rung: Rung, tones: str) -> list[str]:
-    """The pictures of the segment, each once, as they are shown on a screen."""
+    """Filters for the frames of the segment, each once, as displayed."""
     is_within = f"gte(pts,{excerpt.start})*lt(pts,{excerpt.end})"
     is_seen = "".join(f"*not(gte(pts,{run.start})*lt(pts,{run.stop}))" for run in excerpt.unseen)
     is_later = "(isnan(prev_selected_pts)+gt(pts,prev_selected_pts))"
     filters = [
-        "bwdif=mode=send_frame:deint=interlaced",  # It needs the neighbours, and halves the ticks.
+        "bwdif=mode=send_frame:deint=interlaced",  # Needs adjacent frames, and halves the ticks.
         f"settb=1/{track.timescale}",
         f"select='{is_within}{is_seen}*{is_later}'",
         f"scale={rung.width}:{rung.height}:out_range=limited",
@@ -195,7 +196,7 @@ def _encoding(track: Track, rung: Rung) -> list[str]:
     level = f"{rung.level // 10}.{rung.level % 10}"
     rates = ["-maxrate", str(rate), "-bufsize", str(rate), "-level:v", level]
     parameters = ["-x264-params", X264_PARAMETERS, "-threads", str(ENCODER_THREADS)]
-    # Every picture at its own time, in ticks of the film, and the same bytes each time.
+    # Every frame at its own time, in ticks of the source, and the same bytes each time.
     times = ["-fps_mode", "passthrough", "-enc_time_base", f"1/{track.timescale}"]
     times += ["-video_track_timescale", str(track.timescale)]
     times += ["-movie_timescale", str(track.timescale)]
@@ -221,18 +222,18 @@ def _limits(
 
 # ---- calibration ---------------------------------------------------------------------------------
 
-# Measures how fast this host encodes, once for each ffmpeg, number of processors and options.
+# Measures the encoding speed of this host, once per ffmpeg, number of processors and options.
 
 
 WIDTH, HEIGHT = 1280, 720
 FEW_PICTURES, MANY_PICTURES = 2, 50
-"""The difference is what is measured: starting the program takes longer than some pictures."""
+"""The difference is measured: starting the program takes longer than encoding some frames."""
 
 ATTEMPTS = 3
-"""The fastest counts: the others were disturbed."""
+"""The fastest counts: the others were slowed down by other work."""
 
 OPTIONS = " ".join((*X264, "-x264-params", X264_PARAMETERS, "-threads", str(ENCODER_THREADS)))
-"""Of the encoder, as segments are made with."""
+"""Encoder options, the same as for segments."""
 
 _LIMITS = ProgramLimits(
     cpu_seconds=120, wall_seconds=120, memory_bytes=2 << 30, output_bytes=1 << 20
@@ -244,9 +245,9 @@ log = logging.getLogger(__name__)
 
 
 def calibrate(ffmpeg: Ffmpeg, folder: MediaFolder) -> None:
-    """Have the capability of this host known, which takes some 5 s of CPU the first time.
+    """Measure the capability of this host, unless known; takes about 5 s of CPU the first time.
 
-    Without an encoder there is none. Whoever asks meanwhile waits.
+    Without an encoder there is no capability. Concurrent calls wait.
     """
     with _measuring:
         _calibrate(ffmpeg, folder)
@@ -286,7 +287,7 @@ def _measured(ffmpeg: Ffmpeg) -> float:
 
 
 def _seconds(ffmpeg: Ffmpeg, pictures: int) -> float:
-    """Of CPU time that it takes to encode so many: a machine may be busy when it is measured."""
+    """CPU seconds to encode this many frames: the machine may be busy during the measurement."""
     encoding = OPTIONS.split()
     source = ["-f", "lavfi", "-i", f"testsrc2=size={WIDTH}x{HEIGHT}:rate=25"]
     output = ["-frames:v", str(pictures), "-pix_fmt", "yuv420p", "-f", "null", "-"]
@@ -296,6 +297,6 @@ def _seconds(ffmpeg: Ffmpeg, pictures: int) -> float:
 
 
 def _cpu_seconds() -> float:
-    """Of all our programs that have ended."""
+    """CPU seconds of all ended child processes."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime

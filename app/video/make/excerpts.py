@@ -1,4 +1,4 @@
-"""Small films made of a few pictures of a film, for ffmpeg to decode instead of all of it."""
+"""Small videos with a few frames of a video, which ffmpeg decodes instead of all of it."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from app.video.index.samples import Samples
 from app.video.index.tracks import Track
 
 MOST_BYTES = 128 << 20
-"""Of one excerpt. If its key frames have more, every second one is left out, and so on."""
+"""Of one excerpt. If its key frames have more, every second one is left out, repeatedly."""
 
 MOST_PARTS = 25
-"""Of one excerpt, likewise: each has a decoder with memory of its own."""
+"""Of one excerpt, likewise: each part needs a decoder with its own memory."""
 
 _HEVC_UNTIED, _HEVC_SPLICED = 21, 16  # CRA_NUT and BLA_W_LP (ITU-T H.265, table 7-1)
-_LATER = 0.25  # seconds; ffmpeg ends a film with its last time, and drops a picture at just that
+_LATER = 0.25  # seconds; ffmpeg ends a video at its last time, and drops a frame at exactly that
 
 
 class ExcerptTooLarge(Exception):
-    """Not even one picture fits an excerpt."""
+    """Not even one frame fits an excerpt."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExcerptPart:
-    """Samples that a decoder takes one after the other; `begin` in seconds of the excerpt."""
+    """Consecutive samples for one decoder; `begin` in seconds of the excerpt."""
 
     samples: Samples
     begin: float
@@ -40,24 +40,24 @@ class ExcerptPart:
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """Samples of a track, and where its pictures are."""
+    """Samples of a track, and the times of the wanted frames."""
 
     track: Track
     parts: Sequence[ExcerptPart]
     rate: Fraction
-    """Pictures that are wanted of each second of the excerpt."""
+    """Wanted frames per second of the excerpt."""
     starts: Sequence[Fraction]
-    """From when each picture stands for the film, in seconds of the film."""
+    """Start of the time that each frame represents, in seconds of the video."""
     has_gaps: bool
-    """Whether samples between those of the excerpt were left out."""
+    """Whether samples in between were left out."""
 
     @property
     def megapixels(self) -> float:
-        """What decoders have to do."""
+        """Megapixels to decode."""
         return sum(len(part.samples) for part in self.parts) * _pixels(self.track) / 1e6
 
     def write(self, read_at: ReadAt, folder: Path) -> Iterator[Path]:
-        """Write the parts as MP4 files; `read_at` reads the film."""
+        """Write the parts as MP4 files; `read_at` reads the video."""
         for number, part in enumerate(self.parts):
             path = folder / f"part-{number}.mp4"
             with path.open("wb") as target:
@@ -75,7 +75,7 @@ class Excerpt:
 
 
 def key_frames_near(track: Track, times: Iterable[Fraction]) -> list[int]:
-    """The numbers of the key frames that are nearest to some times of the film, each once."""
+    """Numbers of the key frames nearest to some times of the video, without duplicates."""
     return sorted({_key_frame_near(track, time) for time in times})
 
 
@@ -88,7 +88,7 @@ def _key_frame_near(track: Track, time: Fraction) -> int:
 
 
 def of_key_frames(track: Track, numbers: Sequence[int], read_at: ReadAt) -> Excerpt:
-    """These key frames, each shown for a second, or fewer of them; raises `ExcerptTooLarge`."""
+    """These key frames, or fewer, each shown for a second; raises `ExcerptTooLarge`."""
     sizes = track.samples.sizes
     while sum(sizes[number] for number in numbers) > MOST_BYTES:
         if len(numbers) == 1:
@@ -110,7 +110,7 @@ def of_key_frames(track: Track, numbers: Sequence[int], read_at: ReadAt) -> Exce
 
 
 def of_beginning(track: Track, count: int, *, pictures: int) -> Excerpt:
-    """The first `count` samples, with so many pictures evenly among them."""
+    """The first `count` samples, with `pictures` wanted frames evenly among them."""
     samples = track.samples.up_to(count)
     lasts = Fraction(max(samples.end - samples.decode_times[0], 1), track.timescale)
     return Excerpt(
@@ -123,7 +123,7 @@ def of_beginning(track: Track, count: int, *, pictures: int) -> Excerpt:
 
 
 def count_within(track: Track, *, pixels: int) -> int:
-    """How many samples from the first on can be decoded for so many pixels and `MOST_BYTES`."""
+    """Number of samples from the start within the limits `pixels` and `MOST_BYTES`."""
     count, left = 0, MOST_BYTES
     for size in track.samples.sizes[: pixels // max(_pixels(track), 1)]:
         left -= size
@@ -134,10 +134,10 @@ def count_within(track: Track, *, pixels: int) -> int:
 
 
 def with_splices(samples: bytes, length_size: int) -> bytes:
-    """Key frames of HEVC that say themselves that what came before them is missing.
+    """Marks HEVC key frames as spliced: the frames before them are missing.
 
-    A key frame in the middle of a film says where it is among its neighbours, and without those
-    decoders put it into the wrong order. Splicing is what this type is for (H.265, 3.15).
+    A key frame in the middle of a video has its order relative to its neighbours; without those,
+    decoders output it in the wrong order. This NAL unit type is for splicing (H.265, 3.15).
     """
     marked, start = bytearray(samples), 0
     while start + length_size < len(marked):
@@ -149,9 +149,9 @@ def with_splices(samples: bytes, length_size: int) -> bytes:
 
 
 def _begins_of_parts(track: Track, numbers: Sequence[int], read_at: ReadAt) -> list[int]:
-    """Where in `numbers` a new decoder is needed.
+    """Indexes in `numbers` where a new decoder is needed.
 
-    H.264 has no type for splices: a key frame that is not independent (IDR) needs a fresh one.
+    H.264 has no type for splices: a key frame that is not independent (IDR) needs a new decoder.
     """
     later = range(1, len(numbers))
     return [0, *(place for place in later if not is_independent(track, numbers[place], read_at))]

@@ -1,7 +1,7 @@
-"""Every run of ffmpeg and ffprobe: which one, with which options, in the sandbox, errors in words.
+"""Runs ffmpeg and ffprobe: finds the programs, sets options, uses the sandbox, translates errors.
 
-The sandbox assumes that a hostile file takes the program over. The options here keep it from being
-led astray before: playlists and scripts are no films, and a film names no other files.
+The sandbox assumes that a hostile file takes over the program. The options here are a first line of
+defence: playlists and scripts are not accepted as videos, and a video cannot open other files.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ FILM_FORMATS = (
     "mov,matroska,avi,flv,live_flv,mpegts,mpeg,mpegvideo,m4v,h264,hevc,obu,ivf,dv,mxf,gxf,nut,rm,"
     "wtv,asf,ogg,wav,w64,aiff,caf,mp3,aac,ac3,eac3,dts,flac"
 )
-"""Demuxers for what people upload. Never those that open other files: hls, dash, concat, image2."""
+"""Demuxers for uploads. Never those that open other files: hls, dash, concat, image2."""
 
 MAX_PIXELS = 8192 * 8192
-"""A larger picture is not decoded: a PNG of 15 MB may need 2.3 GB."""
+"""Larger frames are not decoded: a PNG of 15 MB may need 2.3 GB."""
 
 MAX_STREAMS = 100
-"""A file with more is refused."""
+"""A file with more is rejected."""
 
 PROBE_LIMITS = ProgramLimits(
     cpu_seconds=10, wall_seconds=10, memory_bytes=1024**3, output_bytes=4 * 1024**2
 )
 
 PROGRESS_SECONDS = 0.5
-"""How often progress is told, also when nothing is new: the caller may want to stop."""
+"""Interval of progress callbacks, also without progress: the caller may want to stop."""
 
 _OUT_TIME = re.compile(rb"^out_time_us=(\d{1,18})$", re.MULTILINE)
 
@@ -51,10 +51,10 @@ WITHOUT_FFPROBE = "ffprobe is not installed"
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """What ffmpeg is to make of which files, and what it may use for that.
+    """Arguments of an ffmpeg run, and what it may access.
 
-    It works in the folder `writable`, and reads the files of `readable` by their whole paths.
-    `formats` are the demuxers that its inputs may be in.
+    ffmpeg runs in the folder `writable`, and reads the files `readable` by their absolute paths.
+    `formats` are the demuxers allowed for its inputs.
     """
 
     arguments: Sequence[str]
@@ -67,7 +67,7 @@ class Conversion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ffmpeg:
-    """The programs, each None where it is not installed, and the layers that confine them."""
+    """The programs, None if not installed, and the sandbox layers that confine them."""
 
     ffmpeg: Path | None
     ffprobe: Path | None
@@ -75,11 +75,11 @@ class Ffmpeg:
 
     @classmethod
     def find(cls) -> Ffmpeg:
-        """Those in PATH; otherwise the ffmpeg of the package imageio-ffmpeg, without ffprobe."""
+        """Finds the programs in PATH; falls back to imageio-ffmpeg, which has no ffprobe."""
         return cls(ffmpeg=_in_path("ffmpeg") or _in_package(), ffprobe=_in_path("ffprobe"))
 
     def version(self) -> str:
-        """As ffmpeg says it, such as `5.1.9-0+deb12u1`."""
+        """The version that ffmpeg reports, such as `5.1.9-0+deb12u1`."""
         command = Command(
             program=self._need_ffmpeg(),
             arguments=["-version"],
@@ -97,10 +97,10 @@ class Ffmpeg:
         progress: Callable[[float], object] | None = None,
         stop: threading.Event | None = None,
     ) -> bytes:
-        """What ffmpeg writes to its standard output, or nothing if `on_output` takes the blocks.
+        """Returns ffmpeg's standard output, or b"" if `on_output` takes the blocks.
 
-        `progress` is called every half second with how many seconds of the result are made; what
-        it raises ends the run. Raises the errors of `FfmpegError`.
+        `progress` is called every half second with the seconds of output so far; an exception in it
+        ends the run. Raises the errors of `FfmpegError`.
         """
         watch = _Progress(progress)
         command = Command(
@@ -121,9 +121,9 @@ class Ffmpeg:
         formats: str = FILM_FORMATS,
         stop: threading.Event | None = None,
     ) -> dict[str, Any]:
-        """What ffprobe finds: `streams`, `format` and `chapters`. Raises like `run`.
+        """Returns ffprobe's `streams`, `format` and `chapters`. Raises like `run`.
 
-        Without ffprobe, what ffmpeg says of the file, which is less.
+        Without ffprobe, parses ffmpeg's description of the file, which has less.
         """
         if self.ffprobe is None:
             return self._ask_ffmpeg(path, limits, formats=formats, stop=stop)
@@ -145,7 +145,7 @@ class Ffmpeg:
     def _ask_ffmpeg(
         self, path: Path, limits: ProgramLimits, *, formats: str, stop: threading.Event | None
     ) -> dict[str, Any]:
-        """It describes the file, and then complains that there is no output to write."""
+        """Run ffmpeg without an output: it describes the file, and then fails."""
         source = guarded(["-i", f"file:{path.absolute()}"], formats)
         command = Command(
             program=self._need_ffmpeg(),
@@ -161,7 +161,7 @@ class Ffmpeg:
         return found
 
     def problems(self) -> list[SetupProblem]:
-        """What is missing on this machine, and what follows; none of it stops an upload."""
+        """Missing programs and sandbox layers, with the consequences; none is fatal."""
         if self.ffmpeg is None:
             detail = f"{WITHOUT_FFMPEG}: videos get no pictures and no other qualities"
             return [SetupProblem("no_ffmpeg", detail, is_fatal=False)]
@@ -200,7 +200,7 @@ def _end(
     on_report: Sink = lambda _: None,
     stop: threading.Event | None = None,
 ) -> ProgramExit:
-    """How a run ended, with any status."""
+    """Run a command; returns its exit with any status."""
     name, limits = command.program.name, command.limits
     try:
         return process.run(command, on_output=on_output, on_report=on_report, stop=stop)
@@ -225,7 +225,7 @@ class _Output:
 
 
 class _Progress:
-    """Reads what `-progress` writes, and tells it every half second."""
+    """Parses the output of `-progress`, and calls back every half second."""
 
     def __init__(self, tell: Callable[[float], object] | None) -> None:
         self._tell = tell
@@ -252,7 +252,7 @@ _GLOBAL_OPTIONS = [
 
 
 def guarded(arguments: Sequence[str], formats: str) -> list[str]:
-    """The arguments, with the limits of an input before each `-i`: options hold for one file."""
+    """The arguments, with input limits before each `-i`: options apply to one file."""
     limits = ["-protocol_whitelist", "file,pipe", "-format_whitelist", formats]
     limits += ["-max_pixels", str(MAX_PIXELS), "-max_streams", str(MAX_STREAMS)]
     found: list[str] = []
@@ -274,7 +274,7 @@ def _in_package() -> Path | None:
 
 # ---- errors --------------------------------------------------------------------------------------
 
-# What can go wrong when ffmpeg runs, and why, in words for a person.
+# Errors of ffmpeg runs, with messages for users.
 
 
 MESSAGE_CHARACTERS = 200
@@ -297,13 +297,13 @@ _FOLLOWS_FROM_OTHERS = (
     "Task finished",
     "Terminating thread",
 )
-"""How lines begin that only say that an earlier error was fatal."""
+"""Prefixes of lines that only report that an earlier error was fatal."""
 
 _WHICH_INPUT = re.compile(r"^Error opening (input|output)( files?)?: ")
 
 
 class FfmpegError(Exception):
-    """Base; `str()` is a sentence for people."""
+    """Base class; `str()` is a message for users."""
 
 
 class FfmpegMissing(FfmpegError):
@@ -311,15 +311,15 @@ class FfmpegMissing(FfmpegError):
 
 
 class FfmpegFailed(FfmpegError):
-    """The program could not do it; the file is damaged or not supported, or a limit was met."""
+    """The program failed: the file is damaged or not supported, or a limit was exceeded."""
 
 
 class FfmpegInterrupted(FfmpegFailed):
-    """It was killed, or lacked memory or room: that may be due to the machine, not to the file."""
+    """It was killed, or lacked memory or disk space: perhaps due to the machine, not the file."""
 
 
 class FfmpegTimedOut(FfmpegInterrupted):
-    """It took too long, and was killed."""
+    """It exceeded its time limit, and was killed."""
 
 
 class FfmpegStopped(FfmpegError):
@@ -327,7 +327,7 @@ class FfmpegStopped(FfmpegError):
 
 
 def failure(program: str, ended: ProgramExit, limits: ProgramLimits) -> FfmpegFailed:
-    """The error of a run that failed."""
+    """Returns the error of a failed run."""
     words = reason(program, ended, limits)
     return FfmpegInterrupted(words) if _was_interrupted(ended) else FfmpegFailed(words)
 
@@ -340,7 +340,7 @@ def _was_interrupted(ended: ProgramExit) -> bool:
 
 
 def reason(program: str, ended: ProgramExit, limits: ProgramLimits) -> str:
-    """Why a run failed, in one short line without paths."""
+    """The reason of a failure, in one short line without paths."""
     errors = ended.errors.decode("utf-8", "replace")
     text = last_useful_line(errors)
     if ended.status == NOT_CONFINED_STATUS:
@@ -365,7 +365,7 @@ def _limit_met(ended: ProgramExit, errors: str, limits: ProgramLimits) -> str | 
 
 
 def last_useful_line(errors: str) -> str:
-    """The last line of stderr that says something new, without addresses and paths."""
+    """The last informative line of stderr, without addresses and paths."""
     lines = [_without_names(line) for line in errors.splitlines()]
     lines = [line for line in lines if line]
     for line in reversed(lines):
@@ -389,7 +389,7 @@ def _signal_name(number: int) -> str:
 
 # ---- words ---------------------------------------------------------------------------------------
 
-# What ffmpeg prints about an input, in the form of ffprobe's answer, where that is missing.
+# Converts ffmpeg's description of an input to the form of ffprobe's output, if that is missing.
 
 
 _INPUT = re.compile(r"^Input #0, (\S+), from ", re.MULTILINE)
@@ -398,16 +398,16 @@ _STREAM = re.compile(
     r"^ {2,4}Stream #0:(\d+)(?:\[\w+\])?(?:\(([^)\s]+)\))?: (Video|Audio|Subtitle): (\w+)(.*)",
     re.MULTILINE,
 )
-"""A file's own texts are indented by six spaces or more."""
+"""Metadata of a file is indented by six spaces or more."""
 
 _CHANNELS = re.compile(r" Hz, (?:(mono|stereo)|(\d+)(?:\.(\d+)| channels))\b")
-"""Layouts such as 5.1(side) have a digit for the channels all round, and one for the deep ones."""
+"""Layouts such as 5.1(side) have a digit for the main channels, and one for the LFE channels."""
 
 _DOUBT = "detected only with low score"
 
 
 def answer_in(words: str) -> dict[str, Any]:
-    """`streams`, `format` and `chapters` as ffprobe has them, with the few members it can tell.
+    """`streams`, `format` and `chapters` like ffprobe's, with the few members that are known.
 
     Sizes, rates, chapters and rare channel layouts are missing.
     """
@@ -444,16 +444,16 @@ def _channels(words: str) -> int | None:
 
 # ---- hdr -----------------------------------------------------------------------------------------
 
-# Pictures of a high dynamic range for screens of the standard one, as filters of ffmpeg.
+# Converts HDR to SDR with ffmpeg filters.
 
 
 _TRANSFERS: Mapping[HighDynamicRange, str] = {"pq": "smpte2084", "hlg": "arib-std-b67"}
 
 
 def tone_mappings(hdr: HighDynamicRange | None) -> Sequence[str]:
-    """Filters that make BT.709 of such a picture, to be tried in this order.
+    """Filters that convert a video to BT.709, to be tried in this order.
 
-    The last is none: a picture that this ffmpeg cannot map is shown as it is.
+    The last one is empty: a video that this ffmpeg cannot tone-map is kept as it is.
     """
     return [_tone_mapped(_TRANSFERS[hdr]), ""] if hdr else [""]
 

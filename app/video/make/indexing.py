@@ -1,4 +1,4 @@
-"""The step `index`: the first look at a file, which makes most films playable."""
+"""The step `index`: the first examination of a file, which makes most videos playable."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from app.video.serve.source import REMUXED
 
 
 class Indexing:
-    """Indexes a complete file, notes what was found, and queues what else is to be done with it."""
+    """Indexes a complete file, stores its metadata, and queues the next steps."""
 
     def __init__(self, tools: StepTools) -> None:
         self._tools = tools
@@ -53,7 +53,7 @@ class Indexing:
             self._queue_what_follows(video, movie, facts)
 
     def _of_original(self, video: Upload, facts: Facts) -> Facts:
-        """The facts, about the original even if it was indexed in another container."""
+        """The facts of the original, even if a remuxed copy was indexed."""
         known = self._tools.media.get(video.id)
         if not self._has(video, REMUXED) or known is None or known.facts is None:
             return facts
@@ -62,7 +62,7 @@ class Indexing:
     def _describe_unplayed(
         self, video: Upload, movie: Movie, facts: Facts, read_at: ReadAt
     ) -> None:
-        """A film of which browsers play no part: it can be watched once a part is encoded."""
+        """Describe a video that no browser plays: it becomes playable once a track is encoded."""
         is_sound = movie.picture is None and bool(sounds_to_encode(movie))
         if can_be_rendered(movie, self._tools.capability()) or (
             is_sound and self._has(video, SOUND_FILE)
@@ -87,7 +87,7 @@ class Indexing:
         return self._tools.folder.find(video.id, name) is not None
 
     def _queue_what_follows(self, video: Upload, movie: Movie, facts: Facts) -> None:
-        """What is made unasked; the shortest comes first."""
+        """Queue the automatic steps; shortest first."""
         if facts.chapters or facts.of_kind("text"):
             self._enqueue(video, SUBTITLES, priority=10)
         if self._tools.ffmpeg.ffmpeg is None:
@@ -100,7 +100,7 @@ class Indexing:
             self._enqueue(video, WAVEFORM, priority=30)
 
     def _needs_sound(self, video: Upload, movie: Movie) -> bool:
-        """Whether sound is missing in its segments; a sound file that plays needs none."""
+        """Whether its segments lack audio; an audio file that plays needs no encoding."""
         if not sounds_to_encode(movie) or self._has(video, SOUND_FILE):
             return False
         return not is_playable(movie) if movie.picture is None else self._has(video, MANIFEST)

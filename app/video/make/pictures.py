@@ -1,6 +1,6 @@
-"""The step `pictures`: a poster of a film, and small pictures that are shown while seeking.
+"""The step `pictures`: a poster of a video, and thumbnails for seeking.
 
-Only the pictures that are wanted are read and decoded, mostly key frames.
+Only the wanted frames are read and decoded, mostly key frames.
 """
 
 from __future__ import annotations
@@ -36,34 +36,34 @@ from app.video.make.steps import (
 PICTURES = "pictures"
 
 EARLY_POSTER = "poster"
-"""The step that makes one of what has arrived of a film."""
+"""The step that makes a poster during the upload."""
 
 POSTER, SPRITE, THUMBNAILS = "poster.jpg", "sprite.jpg", "thumbs.vtt"
 """Names of files in the folder of a video."""
 
 POSTER_PIXELS = 1280
-"""Longest side of a poster; smaller films have smaller ones."""
+"""Longest side of a poster; smaller videos have smaller posters."""
 
 POSTER_PLACES = [Fraction(percent, 100) for percent in (10, 20, 35, 50, 70)]
-"""Where pictures for the poster are tried, as parts of the film."""
+"""Positions of candidate frames for the poster, as fractions of the video."""
 
 FEWEST_TRIED = 3
-"""Among fewer key frames one that is not black may be missing: then the beginning is decoded."""
+"""Fewer key frames may all be black: then the start of the video is decoded."""
 
 PICTURES_OF_BEGINNING = 8
 
 THUMBNAIL_PIXELS = 160
-"""Longest side of a small picture."""
+"""Longest side of a thumbnail."""
 
 MOST_THUMBNAILS, COLUMNS = 100, 10
 SHORTEST_SECONDS = 1
-"""Between two small pictures."""
+"""Minimum interval of thumbnails."""
 
 MOST_DECODED_PIXELS = 1_000_000_000
-"""Where key frames are rare, no more than this is decoded for lack of them: 20 s of 1080p24."""
+"""Decoding limit if key frames are rare: 20 s of 1080p24."""
 
 MOST_EARLY_PIXELS = 50_000_000
-"""The same for an early poster, which indexes of other films wait for: a second of 1080p24."""
+"""The same for an early poster, while indexes of other videos wait: 1 s of 1080p24."""
 
 LUMA_SIZE = (64, 36)
 LUMA_LEVELS = 32
@@ -72,13 +72,13 @@ JPEG_QUALITY = ("-q:v", "3")
 
 
 class Pictures:
-    """Makes both of a film that has an index."""
+    """Makes poster and thumbnails of an indexed video."""
 
     def __init__(self, tools: StepTools) -> None:
         self._tools = tools
 
     def __call__(self, job: Job, beat: Heartbeat) -> None:
-        """Do the job; a file without a picture gets none."""
+        """Do the job; does nothing for a file without a video track."""
         folder = self._tools.folder
         with (
             self._tools.opened(job.upload_id) as (video, source),
@@ -98,13 +98,13 @@ class Pictures:
 
 
 class EarlyPoster:
-    """Makes a poster of the beginning of a film that is still being uploaded."""
+    """Makes a poster from the start of a video during its upload."""
 
     def __init__(self, tools: StepTools) -> None:
         self._tools = tools
 
     def __call__(self, job: Job, beat: Heartbeat) -> None:
-        """Do the job. A film that is complete gets its poster from `Pictures`."""
+        """Do the job. A complete video gets its poster from `Pictures`."""
         folder = self._tools.folder
         video = self._tools.uploads.get(job.upload_id)
         if video.state is UploadState.COMPLETE:
@@ -131,17 +131,17 @@ class EarlyPoster:
 
 @dataclass(frozen=True, slots=True)
 class PictureMaker:
-    """Makes pictures in a folder."""
+    """Makes images in a folder."""
 
     ffmpeg: Ffmpeg
     scratch: Path
     read_at: ReadAt
     stop: Event
     most_cpu_seconds: float = math.inf
-    """Of a run of ffmpeg; none gets more than its pictures need."""
+    """Upper limit for a run of ffmpeg; the limit of a run is lower if its frames need less."""
 
     def poster(self, picture: Track, *, pixels: int) -> Path:
-        """The best of some pictures, for which no more than so many pixels are decoded, or few."""
+        """The best of several frames; decodes at most `pixels` if key frames are rare."""
         excerpt = _for_poster(picture, self.read_at, pixels=pixels)
         size = _fitted(picture, POSTER_PIXELS)
         luma = f"scale={LUMA_SIZE[0]}:{LUMA_SIZE[1]}:flags=area,format=gray"
@@ -157,7 +157,7 @@ class PictureMaker:
         return self.scratch / f"poster-{best + 1}.jpg"
 
     def sprite(self, movie: Movie, picture: Track) -> tuple[Path, Path]:
-        """The small pictures in one file, and the file that says which is shown when."""
+        """The thumbnails in one file, and the WebVTT file with their times."""
         excerpt = _for_sprite(movie, picture, self.read_at)
         size, count = _fitted(picture, THUMBNAIL_PIXELS), len(excerpt.starts)
         grid = f"{min(count, COLUMNS)}x{math.ceil(count / COLUMNS)}"
@@ -173,7 +173,7 @@ class PictureMaker:
     def _run(
         self, excerpt: Excerpt, size: tuple[int, int], graph: str, outputs: Sequence[str]
     ) -> bytes:
-        """Decode an excerpt and scale its pictures; standard output."""
+        """Decode an excerpt and scale its frames; returns standard output."""
         files = list(excerpt.write(self.read_at, self.scratch))
         for tones in tone_mappings(excerpt.track.hdr):
             whole = f"{_picked(excerpt)},{_scaled(size, tones)}{graph}"
@@ -193,7 +193,7 @@ class PictureMaker:
 
 
 def detail(levels: bytes) -> float:
-    """How much there is to see in a picture, from its luma: entropy in bits; 0 for a black one.
+    """The amount of detail in a frame: entropy of its luma in bits; 0 for a black frame.
 
     It is low for fades, which have few levels, and for titles, which have mostly two.
     """
@@ -212,7 +212,7 @@ def _inputs(excerpt: Excerpt, files: Sequence[Path]) -> list[str]:
 
 
 def _picked(excerpt: Excerpt) -> str:
-    """Filters for exactly the pictures that are wanted; for one that is damaged, the one before."""
+    """Filters for exactly the wanted frames; a damaged frame is replaced by the previous one."""
     parts = "".join(f"[{number}:v]" for number in range(len(excerpt.parts)))
     joined = f"{parts}interleave={len(excerpt.parts)}," if len(excerpt.parts) > 1 else parts
     return f"{joined}fps=fps={excerpt.rate}:start_time=0:eof_action=pass"
@@ -229,7 +229,7 @@ def _for_poster(picture: Track, read_at: ReadAt, *, pixels: int) -> Excerpt:
 
 
 def _for_sprite(movie: Movie, picture: Track, read_at: ReadAt) -> Excerpt:
-    """One picture for each of equal parts of the film; key frames unless those are rare."""
+    """One frame for each of equal parts of the video; key frames unless those are rare."""
     count = min(max(math.ceil(movie.duration / SHORTEST_SECONDS), 1), MOST_THUMBNAILS)
     times = [movie.duration * number / count for number in range(count)]
     numbers = excerpts.key_frames_near(picture, times)
@@ -241,14 +241,14 @@ def _for_sprite(movie: Movie, picture: Track, read_at: ReadAt) -> Excerpt:
 
 
 def _fitted(picture: Track, longest: int) -> tuple[int, int]:
-    """Width and height as shown, in proportion, neither of them above `longest`."""
+    """Display width and height, scaled down to at most `longest`."""
     width, height = max(picture.width, 1), max(picture.height, 1)
     scale = min(Fraction(longest, max(width, height)), Fraction(1))
     return max(round(width * scale), 2), max(round(height * scale), 2)
 
 
 def _scaled(size: tuple[int, int], tones: str) -> str:
-    """Filters for pictures of that size, in the colours of JPEG (JFIF: BT.601, full range)."""
+    """Filters for images of that size, in JPEG colours (JFIF: BT.601, full range)."""
     width, height = size
     jpeg = f"scale={width}:{height}:out_color_matrix=bt601:out_range=full,format=yuvj420p,setsar=1"
     return f"scale={width}:{height},{tones},{jpeg}" if tones else jpeg
@@ -265,7 +265,7 @@ def _limits(excerpt: Excerpt, most_cpu_seconds: float) -> ProgramLimits:
 
 
 def _thumbnails(starts: Sequence[Fraction], duration: Fraction, size: tuple[int, int]) -> str:
-    """Which part of the sprite stands for which part of the film."""
+    """WebVTT file that maps parts of the video to parts of the sprite."""
     width, height = size
     times = [Fraction(), *starts[1:], max(duration, starts[-1])]
     cues = []

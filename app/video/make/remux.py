@@ -1,8 +1,8 @@
-"""The step `remux`: a film in another container becomes an MP4 or MOV file, which can be indexed.
+"""The step `remux`: converts a video in another container to MP4 or MOV, which can be indexed.
 
-Pictures are copied where these containers have a place for their codec, and encoded once where
-not. Sound that every browser plays in segments is copied, other sound becomes AAC, and text
-subtitles become those of MP4. What is too damaged to be copied is encoded: a decoder skips it.
+Video is copied if these containers support its codec, else encoded once. Audio that every browser
+plays in segments is copied, other audio becomes AAC, and text subtitles become MP4 subtitles.
+Tracks too damaged to be copied are encoded: a decoder skips the damage.
 """
 
 from __future__ import annotations
@@ -49,40 +49,40 @@ MP4_PICTURES = frozenset(
     ("h264", "hevc", "av1", "vp9", "mpeg4", "mpeg2video", "mpeg1video", "mjpeg")
 )
 MOV_PICTURES = frozenset(("prores", "dnxhd", "dvvideo"))
-"""Codecs of pictures that are copied, each with the container that has a place for it."""
+"""Video codecs that are copied, by the container that supports them."""
 
 MP4_SOUNDS = frozenset(("aac", "opus", "flac"))
 MOV_SOUNDS = frozenset(("aac",))
 
 RAW_PICTURES = frozenset(("obu", "mpegvideo", "m4v"))
-"""Containers that are none: without times, pictures cannot be put into their order by copying."""
+"""Raw streams without a container: without timestamps, copied frames cannot be reordered."""
 
 REORDERED_PICTURES = frozenset(("h264", "hevc"))
 TIMED = frozenset(("mov", "matroska", "mpegts", "flv", "live_flv", "nut", "mxf"))
-"""Containers that say when each frame is shown. AVI, ASF and MPEG program streams do not, and
-ffmpeg copies such pictures from there in the order in which they are decoded."""
+"""Containers with a display time for each frame. AVI, ASF and MPEG program streams have none, and
+ffmpeg copies reordered frames from there in decode order."""
 
 KEY_FRAME_SECONDS = 4
-"""At most, between two key frames of pictures that are encoded: the length of a segment."""
+"""Maximum interval of key frames in encoded video: the length of a segment."""
 
 ENCODED_TIMES = 2
-"""What encoded pictures need on the disk, in lengths of the original: old films took up to 1.9."""
+"""Disk space of encoded video, as a multiple of the original: old videos took up to 1.9."""
 
 LOWEST_RATE = 1000
-"""Bytes a second: a file that claims to last longer than it can is given less time."""
+"""Bytes per second: limits the time for files that claim an impossible duration."""
 
 LONGEST_SECONDS = 86_400
 
 MOST_CPU_SECONDS = 172_800
-"""Enough for two hours of 4K on a slow machine; a hostile file may ask for ten times as much."""
+"""Enough for two hours of 4K on a slow machine; a hostile file may need ten times as much."""
 
 QUICK_COPY_BYTES = 100_000_000
-"""A copy of so much takes a second, for most films; others are copied behind encoded segments."""
+"""Copying this much takes 1 s for most videos; larger ones are copied after encoded segments."""
 
 NOT_PREPARED = "This film cannot be prepared for watching"
 
 _COPYING = {"hevc": ("-tag:v", "hvc1"), "mpeg4": ("-bsf:v", "mpeg4_unpack_bframes")}
-"""Apple plays HEVC only under this name; only AVI has several pictures in one packet."""
+"""Apple plays HEVC only with this tag; only AVI has several frames in one packet."""
 
 _ENCODED = (
     *("-c:v", "libx264", "-preset", "veryfast", "-crf", "20"),
@@ -96,14 +96,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """What of a film is copied; the rest is encoded."""
+    """Which tracks are copied; the others are encoded."""
 
     copies_picture: bool
     copies_sound: bool
 
 
 class Remux:
-    """Makes that file, and has it indexed."""
+    """Makes the remuxed file, and queues its index."""
 
     def __init__(self, tools: StepTools) -> None:
         self._tools = tools
@@ -131,7 +131,7 @@ class Remux:
                 run = _Run(self._tools, contents_of(answer), path, scratch, beat)
                 made = run.best(length)
             except FfmpegFailed as error:
-                # Others wait there for one short run of each program, and for no second one.
+                # In that lane, others wait for one short run of each program, not for a second.
                 if beat.job.lane is Lane.QUICK:
                     raise JobYields(Lane.BACKGROUND) from error
                 raise
@@ -139,7 +139,7 @@ class Remux:
 
 
 class _Run:
-    """One film on its way through ffmpeg."""
+    """The conversion of one video with ffmpeg."""
 
     def __init__(
         self, tools: StepTools, contents: Contents, path: Path, scratch: Path, beat: Heartbeat
@@ -152,9 +152,9 @@ class _Run:
         self._is_quick = beat.job.lane is Lane.QUICK
 
     def best(self, length: int) -> Path:
-        """The film, made in the first way that works; raises `FfmpegFailed`.
+        """Convert in the first way that works; raises `FfmpegFailed`.
 
-        In the lane `quick`, one way is tried.
+        In the lane `quick`, only one way is tried.
         """
         *others, last = ways(self._contents)[: 1 if self._is_quick else None]
         for way in others:
@@ -173,13 +173,13 @@ class _Run:
         return self._made
 
     def _encode(self, length: int, way: Way) -> None:
-        """Like `_convert`, but a disk that fills up costs an attempt: it may be hours of work.
+        """Like `_convert`, but a full disk counts as a failed attempt: it may be hours of work.
 
-        No other job waits for it: in another lane than its own, it raises `JobYields`.
+        Raises `JobYields` outside the lane `encoding`, so that no other job waits for it.
         """
         if self._beat.job.lane is not Lane.ENCODING:
             raise JobYields(Lane.ENCODING)
-        self._made.unlink(missing_ok=True)  # What another way has left.
+        self._made.unlink(missing_ok=True)  # Left by another way.
         self._tools.folder.require_room(ENCODED_TIMES * length)
         try:
             self._convert(length, way)
@@ -191,7 +191,7 @@ class _Run:
         limits = _limits(seconds, length, is_copied=way.copies_picture)
         conversion = Conversion(
             [
-                # What is decoded comes in its order, and is better off without guessed times.
+                # Decoded frames come in display order, and are better without guessed timestamps.
                 *(("-fflags", "+genpts") if way.copies_picture else ()),
                 *("-i", str(self._path)),
                 *(*options(self._contents, way), "-y", self._made.name),
@@ -207,11 +207,11 @@ class _Run:
                 stop=self._beat.stop,
             )
         except FfmpegFailed:
-            self._tools.folder.require_room()  # Its words for a full disk are many.
+            self._tools.folder.require_room()  # ffmpeg has many messages for a full disk.
             raise
 
     def _tell(self, progress: float) -> None:
-        self._tools.folder.require_room()  # Before uploads miss it.
+        self._tools.folder.require_room()  # Before uploads lack space.
         self._beat(progress if self._contents.facts.duration else 0.0)
 
     def _check(self) -> None:
@@ -219,7 +219,7 @@ class _Run:
             try:
                 movie = read_movie(reader(file), length_of(file))
             except LongIndex:
-                return  # The step that indexes it has a process of its own for that.
+                return  # The step that indexes it has a separate process for that.
             except NotIndexable as error:
                 raise FfmpegFailed("ffmpeg wrote a film that cannot be indexed") from error
         if self._contents.picture and movie.picture is None:
@@ -227,7 +227,7 @@ class _Run:
 
 
 def can_be_copied(contents: Contents) -> bool:
-    """Whether a copy in MP4 or MOV shows the picture as the original does, if there is one."""
+    """Whether a copy in MP4 or MOV shows the video like the original; True if there is none."""
     if contents.picture is None:
         return True
     container, codec = contents.facts.container, contents.picture.facts.codec
@@ -237,9 +237,9 @@ def can_be_copied(contents: Contents) -> bool:
 
 
 def lane_of(contents: Contents, length: int, probed_in: Lane) -> tuple[Lane, int]:
-    """The lane, and the priority there, of the job for a film that cannot be watched before.
+    """The lane and the priority of the job for a video that is not playable before.
 
-    If it was probed in the lane `long`, ffprobe took longer than others should wait for.
+    If it was probed in the lane `long`, ffprobe took longer than other jobs should wait.
     """
     is_soon_probed = probed_in is not Lane.LONG
     if is_soon_probed and can_be_copied(contents) and length <= QUICK_COPY_BYTES:
@@ -248,7 +248,7 @@ def lane_of(contents: Contents, length: int, probed_in: Lane) -> tuple[Lane, int
 
 
 def ways(contents: Contents) -> list[Way]:
-    """The ways to make a film, the cheapest first. Those that cannot differ are one."""
+    """The possible ways, cheapest first, without duplicates."""
     has_sound_to_copy = any(sound.facts.codec in MP4_SOUNDS for sound in contents.of_kind("audio"))
     of_sound = [True, False] if has_sound_to_copy else [False]
     if not can_be_copied(contents):
@@ -258,7 +258,7 @@ def ways(contents: Contents) -> list[Way]:
 
 
 def options(contents: Contents, way: Way) -> list[str]:
-    """Options of ffmpeg for the output: every track that players use, in the order of its kind."""
+    """Output options for ffmpeg: every track that players use, grouped by kind."""
     picture = contents.picture
     is_mov = way.copies_picture and picture is not None and picture.facts.codec in MOV_PICTURES
     copied_sounds = MOV_SOUNDS if is_mov else MP4_SOUNDS
@@ -271,7 +271,7 @@ def options(contents: Contents, way: Way) -> list[str]:
             found += as_aac(number, sound.facts.channels)
     for text in contents.of_kind("text"):
         found += _mapped(text)
-    # FLAC in MP4 counts as an experiment in ffmpeg 5; a track of time codes is of no use here.
+    # FLAC in MP4 is experimental in ffmpeg 5; a time code track is of no use here.
     found += ["-c:s", "mov_text", "-strict", "experimental", "-write_tmcd", "0"]
     return [*found, "-f", "mov" if is_mov else "mp4"]
 
@@ -289,15 +289,15 @@ def _mapped(track: ProbedTrack) -> list[str]:
 
 
 def _seconds(contents: Contents, length: int) -> float:
-    """How long the film lasts, at most."""
+    """Maximum duration of the video."""
     claimed = contents.facts.duration or LONGEST_SECONDS
     return max(min(claimed, length / LOWEST_RATE, LONGEST_SECONDS), 1.0)
 
 
 def _limits(seconds: float, length: int, *, is_copied: bool) -> ProgramLimits:
-    """Generous: a slow machine copies 100 MB and converts 10 s of sound in a second.
+    """Generous: per second, a slow machine copies 100 MB or converts 10 s of audio.
 
-    It encodes pictures of 4K at a tenth of their speed.
+    It encodes 4K video at a tenth of real time.
     """
     cpu_seconds = 60 + length / 1e8 + seconds * (1 if is_copied else 20)
     cpu_seconds = min(cpu_seconds, MOST_CPU_SECONDS)
@@ -311,14 +311,14 @@ def _limits(seconds: float, length: int, *, is_copied: bool) -> ProgramLimits:
 
 # ---- other formats -------------------------------------------------------------------------------
 
-# Files that cannot be indexed as they are: what is in them, and what becomes of them.
+# Files that cannot be indexed as they are: detects their contents, and queues the next step.
 
 
 INDEXED_TYPES = frozenset({"video/mp4", "video/quicktime"})
-"""Types of files that are indexed; browsers play none of them that cannot be."""
+"""File types that are indexed; browsers play none that cannot be indexed."""
 
 EXAMINED = frozenset({"not_mp4", "damaged", "no_tracks"})
-"""Codes of `NotIndexable` after which ffmpeg may find a film all the same."""
+"""Codes of `NotIndexable` for which ffmpeg may still find a video."""
 
 NO_FILM = PlaybackProblem(
     "no_film", "This is neither a film nor a sound recording, as far as the server can tell."
@@ -335,7 +335,7 @@ def is_played_as_it_is(video: Upload) -> bool:
 
 
 class OtherFormats:
-    """Notes what is in such a file, and queues what makes it playable."""
+    """Stores the metadata of such a file, and queues the step that makes it playable."""
 
     def __init__(self, tools: StepTools) -> None:
         self._tools = tools
@@ -343,9 +343,9 @@ class OtherFormats:
     def look(
         self, video: Upload, source: RawIOBase, error: NotIndexable, job: Job, beat: Heartbeat
     ) -> None:
-        """Examine an open file; `error` says why it has no index. No file is an error here.
+        """Examine an open file; `error` is the reason why it has no index. Accepts any file.
 
-        Raises `JobYields` if films whose index is short come first.
+        Raises `JobYields` if videos with a short index come first.
         """
         if error.code not in EXAMINED:
             self._describe(video, PlaybackProblem(error.code, error.detail))
@@ -386,7 +386,7 @@ class OtherFormats:
         )
         state = PlaybackState.PLAYABLE if plays else PlaybackState.PROBED
         self._describe(video, facts.problem, state=state, facts=facts)
-        # What cannot be watched at all comes before what only gets pictures.
+        # Unplayable videos come before those that only get thumbnails.
         if not plays:
             self._enqueue(video, REMUX, *lane_of(contents, video.length or 0, job.lane))
         elif contents.picture is None:
@@ -413,7 +413,7 @@ class OtherFormats:
         self._tools.media.describe(video.id, state, now, facts=known, problem=problem)
 
     def _enqueue(self, video: Upload, step: str, lane: Lane, priority: int) -> None:
-        if self._tools.ffmpeg.ffmpeg is None:  # Only ffprobe is there.
+        if self._tools.ffmpeg.ffmpeg is None:  # Only ffprobe is installed.
             return
         now = self._tools.clock()
         self._tools.jobs.enqueue(video.id, step, lane=lane, priority=priority, now=now, renew=True)

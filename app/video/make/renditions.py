@@ -1,6 +1,6 @@
-"""The steps that make other qualities of a film: segments that somebody waits for, and whole films.
+"""The steps that encode renditions: segments on demand, and whole videos.
 
-A segment is made alone, so work that was interrupted goes on where it was: what is there is there.
+Segments are encoded independently, so interrupted work resumes: existing segments are kept.
 """
 
 from __future__ import annotations
@@ -48,29 +48,29 @@ from app.video.serve.renditions import (
 from app.video.serve.source import copy_pieces, length_of, reader
 
 READ_AHEAD = 3
-"""Segments after the one that was asked for which are made, too, while nobody else waits."""
+"""Segments after the requested one that are also encoded, while no other request waits."""
 
 AWAITED_SECONDS, UNAWAITED_SECONDS = 60, 1800
-"""A segment that takes longer is given up: all other viewers wait for it, too."""
+"""A segment that takes longer is aborted: all other viewers wait for it, too."""
 
 ENCODED_SHARE = 0.95
-"""Of the progress of a whole film; the rest is putting it together."""
+"""Share of encoding in the progress of a whole video; the rest is joining the segments."""
 
 MOST_LEFT_OUT = 20
-"""Parts of a film in which nothing can be decoded; with so many, a film cannot be made."""
+"""Parts of a video that cannot be decoded; with this many, the rendition fails."""
 
 log = logging.getLogger(__name__)
 
 
 class Segments:
-    """Makes a segment, and some of those that a viewer will want next."""
+    """Encodes a segment, and some of the segments that the viewer will need next."""
 
     def __init__(self, tools: StepTools) -> None:
         self._tools = tools
         self._makers = RungMakers(tools)
 
     def __call__(self, job: Job, beat: Heartbeat) -> None:
-        """Do the job, unless nobody waits for it any more."""
+        """Do the job, unless no client waits for it any more."""
         if is_stale(job.priority, self._tools.clock()):
             log.info("%s: nobody has asked for long", job, extra={"upload_id": job.upload_id})
             return
@@ -91,18 +91,18 @@ class Segments:
                 if not maker.has(number):
                     maker.make(number, beat.stop, wall_seconds=AWAITED_SECONDS)
             except JobFailed:
-                return  # Whoever asks for that one is told.
+                return  # A request for that segment gets the error.
 
 
 class Rendition:
-    """Makes all segments of a rung, and one MP4 file of them and the film's sound."""
+    """Encodes all segments of a rendition, and joins them with the audio in one MP4 file."""
 
     def __init__(self, tools: StepTools) -> None:
         self._tools = tools
         self._makers = RungMakers(tools)
 
     def __call__(self, job: Job, beat: Heartbeat) -> None:
-        """Do the job. It makes way for more urgent ones of its lane after each segment."""
+        """Do the job. It yields to more urgent jobs of its lane after each segment."""
         folder = self._tools.folder
         with self._makers.of(job.upload_id, int(job.argument)) as maker:
             self._make_segments(maker, job, beat)
@@ -115,14 +115,14 @@ class Rendition:
             self._require_held(job, maker)
 
     def _make_segments(self, maker: RungMaker, job: Job, beat: Heartbeat) -> None:
-        """A part of the film in which nothing can be decoded is left out."""
+        """Encode the missing segments; a part that cannot be decoded is left out."""
         count = len(maker.cuts)
         for number in range(1, count + 1):
             beat(ENCODED_SHARE * (number - 1) / count)
             if maker.has(number) or number in maker.left_out:
                 continue
             self._make_or_leave_out(maker, number, beat)
-            # After a segment, so that it gets on whatever waits.
+            # After a segment, so that it makes progress even if other jobs always wait.
             if self._tools.jobs.is_waiting(job.lane, self._tools.clock(), before=job.priority):
                 raise JobYields
 
@@ -141,7 +141,7 @@ class Rendition:
             log.warning("%dp goes without part %d: %s", quality, number, reason, extra=extra)
 
     def _require_held(self, job: Job, maker: RungMaker) -> None:
-        """Who cancels the job removes the file; it may have been kept just after that."""
+        """Cancelling the job removes the file; remove it if it was kept just after that."""
         if not self._tools.jobs.is_held(job):
             self._tools.folder.discard(maker.video_id, rendition_file(maker.rung.quality))
             raise JobCancelled(str(job))
@@ -149,7 +149,7 @@ class Rendition:
 
 @contextmanager
 def _each_full_disk_counts() -> Iterator[None]:
-    """There was room at first: that the disk fills up all the same costs an attempt."""
+    """Raise `NoRoom` as `JobFailed`: there was space at first, so the attempt counts."""
     try:
         yield
     except NoRoom as error:
@@ -158,28 +158,28 @@ def _each_full_disk_counts() -> Iterator[None]:
 
 # ---- rung maker ----------------------------------------------------------------------------------
 
-# Makes segments of the rungs of films, and keeps those of a rung alike.
+# Encodes segments of renditions, and makes sure that all segments of a rendition match.
 
 
 MADE_BY = "made-by"
-"""In the folder of a rung: a digest of what its segments were made with. Players mix them, so all
-are made with the same."""
+"""In the folder of a rendition: a digest of the encoder and its settings. Players combine segments,
+so all must be encoded with the same."""
 
 NOT_ENCODED = "not_encoded"
-"""The code of a job that failed because of what is in the film, as it will each time."""
+"""The code of a job that failed because of the video's content, and would fail again."""
 
 TOO_LARGE = "too_large"
-"""The code of a job for which too much of the film would have to be decoded."""
+"""The code of a job that would have to decode too much of the video."""
 
 SEGMENTS_LOST = "segments_lost", "Segments were removed meanwhile."
 
 MOST_EXCERPT_BYTES = 1 << 30
-"""Of the film, decoded for one segment; a segment that needs more, or more than the whole film has,
-is not made. Four seconds of ProRes 4444 in 4K have 0.9 GB."""
+"""Source bytes decoded for one segment; a segment that needs more, or more than the whole video
+has, is not encoded. Four seconds of ProRes 4444 in 4K have 0.9 GB."""
 
 MOST_ENTRIES = 2 * LONG_INDEX
-"""A film with a longer index, of 8 hours or more, is not made in other qualities: the media worker
-keeps the index of one film, with 50 bytes an entry."""
+"""A video with a longer index, of 8 hours or more, has no renditions: the media worker keeps the
+index of one video in memory, with 50 bytes per entry."""
 
 CANNOT_BE_CONVERTED = "This part of the film cannot be converted"
 
@@ -193,7 +193,7 @@ class _Film:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RungMaker:
-    """A rung of a film whose file is open. Numbers of segments count from 1."""
+    """A rendition of a video with an open file. Segments are numbered from 1."""
 
     tools: StepTools
     video_id: UploadId
@@ -204,17 +204,17 @@ class RungMaker:
     read_at: ReadAt
 
     def has(self, number: int) -> bool:
-        """Whether a segment has been made."""
+        """Whether a segment exists."""
         name = segment_file(self.rung.quality, number)
         return self.tools.folder.find(self.video_id, name) is not None
 
     @property
     def left_out(self) -> frozenset[int]:
-        """The segments that the whole film goes without."""
+        """The segments that are left out of the whole video."""
         return left_out(self.tools.folder, self.video_id, self.rung.quality)
 
     def prepare(self) -> None:
-        """Remove what was made of the rung with another encoder, or otherwise."""
+        """Remove the rendition's files if they were made with another encoder or other settings."""
         folder = self.tools.folder
         with folder.locked(self.video_id):
             if self._mark() is None:
@@ -223,7 +223,7 @@ class RungMaker:
                     self._write(self._made_by, self._mark_file, is_new=True)
 
     def make(self, number: int, stop: Event, *, wall_seconds: float) -> None:
-        """Make a segment; raises `JobFailed`, and `JobCancelled` once `stop` is set."""
+        """Encode a segment; raises `JobFailed`, and `JobCancelled` once `stop` is set."""
         quality, folder = self.rung.quality, self.tools.folder
         with folder.scratch_folder(self._excerpt_bytes(number)) as scratch:
             encoder = Encoder(self.tools.ffmpeg, scratch, self.read_at, stop, wall_seconds)
@@ -234,19 +234,19 @@ class RungMaker:
                 folder.keep(segment, self.video_id, segment_file(quality, number), beside=mark)
 
     def leave_out(self, number: int) -> None:
-        """Note that nothing of a segment can be decoded."""
+        """Record that a segment cannot be decoded."""
         numbers = sorted({*self.left_out, number})
         with self._adding() as mark:
             text = "\n".join(map(str, numbers))
             self._write(text, left_out_file(self.rung.quality), beside=mark)
 
     def forget_left_out(self) -> None:
-        """Whoever orders the film again has them tried again."""
+        """Delete the list of left out segments, so that a new order tries them again."""
         self.tools.folder.discard(self.video_id, left_out_file(self.rung.quality))
 
     @contextmanager
     def _adding(self) -> Iterator[Made]:
-        """The rung's mark; no file is added if the rung was removed since it was prepared."""
+        """Yields the rendition's mark; raises `JobFailed` if the rendition was removed."""
         with self.tools.folder.locked(self.video_id):
             mark = self._mark()
             if mark is None:
@@ -257,7 +257,7 @@ class RungMaker:
                 raise JobFailed(*SEGMENTS_LOST) from error
 
     def _keep_initialization(self, made: Path, mark: Made) -> None:
-        """Keep the first initialization segment; all segments of a rung share it."""
+        """Keep the first initialization segment; all segments of a rendition share it."""
         folder, name = self.tools.folder, initialization_file(self.rung.quality)
         content = made.read_bytes()
         if folder.find(self.video_id, name) is None:
@@ -277,7 +277,7 @@ class RungMaker:
             folder.keep(made, self.video_id, name, beside=beside, is_new=is_new)
 
     def _mark(self) -> Made | None:
-        """The file that marks the rung as made with this encoder, if it exists."""
+        """The file that marks the rendition as made with this encoder, if it exists."""
         try:
             found, file = self.tools.folder.fetch(self.video_id, self._mark_file)
         except FileNotFoundError:
@@ -290,7 +290,7 @@ class RungMaker:
         return f"{rung_folder(self.rung.quality)}/{MADE_BY}"
 
     def _excerpt_bytes(self, number: int) -> int:
-        """How much is copied for a segment. Samples may overlap in a hostile film."""
+        """Source bytes copied for a segment. Samples may overlap in a hostile video."""
         size = self.cuts.excerpt(number).size
         if size > min(MOST_EXCERPT_BYTES, self.movie.length):
             problem = f"{CANNOT_BE_CONVERTED}: too much would have to be decoded for it."
@@ -304,7 +304,7 @@ class RungMaker:
 
 
 class RungMakers:
-    """Opens films. The last one is remembered: the index of a long film takes half a second."""
+    """Opens videos, and caches the last one: the index of a long video takes 0.5 s."""
 
     def __init__(self, tools: StepTools) -> None:
         self._tools = tools
@@ -312,7 +312,7 @@ class RungMakers:
 
     @contextmanager
     def of(self, upload_id: UploadId, quality: int) -> Iterator[RungMaker]:
-        """A rung of a complete film; raises `JobFailed` if it has no such rung here."""
+        """Yields a rendition of a complete video; raises `JobFailed` if it is not offered here."""
         video = self._tools.uploads.get(upload_id)
         if video.state is not UploadState.COMPLETE:
             raise JobFailed("not_complete", "The film has not arrived yet.", is_final=True)
@@ -357,13 +357,13 @@ class RungMakers:
             raise JobFailed("too_many_samples", problem, is_final=True) from error
 
     def _picture(self, film: _Film, read_at: ReadAt) -> Stream:
-        """The picture in the manifest, which names the segments to players."""
+        """The video stream in the manifest, which lists the segments for players."""
         upload_id = film.key[0]
         for _ in range(2):
             picture = self._listed_picture(upload_id)
             if picture is not None and picture.rung_segments == film.cuts.durations:
                 return picture
-            # It is of an earlier version.
+            # The manifest is of an earlier version.
             keep_streams(film.movie, upload_id, self._tools.folder, read_at=read_at)
         raise JobFailed("no_segments", "The film has no segments.", is_final=True)
 
@@ -374,21 +374,21 @@ class RungMakers:
             return None
 
 
-# ---- whole film ----------------------------------------------------------------------------------
+# ---- whole video ---------------------------------------------------------------------------------
 
-# Puts a whole film together: the segments of a rung, and the film's sound as it is.
+# Joins the segments of a rendition and the original audio in one file.
 
 
 @dataclass(frozen=True, slots=True)
 class RenditionFile:
-    """All segments of a rung but those left out, and the film's sound; not written yet."""
+    """All segments of a rendition except those left out, and the audio; not written yet."""
 
     tracks: Sequence[Track]
     read_at: ReadAt
 
     @classmethod
     def of(cls, maker: RungMaker) -> Self:
-        """Raises `JobFailed` if a segment is missing."""
+        """Collect the tracks; raises `JobFailed` if a segment is missing."""
         files, numbers = _Joined(), _numbers(maker)
         with _as_lost():
             for name in _names(maker, numbers):
@@ -398,18 +398,18 @@ class RenditionFile:
                 raise FileNotFoundError
             begin = maker.cuts.starts[numbers[0] - 1]
             found = cls([_begun(picture, begin), *_sounds(maker, files)], files.read_at)
-        if found.size > files.length:  # Samples may overlap in a hostile film.
+        if found.size > files.length:  # Samples may overlap in a hostile video.
             problem = "The sound of the film would take more room than the film itself."
             raise JobFailed(TOO_LARGE, problem, is_final=True)
         return found
 
     @property
     def size(self) -> int:
-        """Bytes that it takes on the disk, besides its index."""
+        """Disk space in bytes, without its index."""
         return sum(sum(track.samples.sizes) for track in self.tracks)
 
     def write(self, made: Path, beat: Callable[[], None]) -> None:
-        """Write it; `beat` is called often, and may raise."""
+        """Write the file; `beat` is called often, and may raise."""
 
         def read_at(offset: int, count: int) -> bytes:
             beat()
@@ -428,13 +428,13 @@ def _as_lost() -> Iterator[None]:
 
 
 def _begun(picture: Track, begin: int) -> Track:
-    """The picture from its tick `begin` of the film on; what is read of fragments begins at 0."""
+    """The track shifted to tick `begin` of the video: read from fragments, it begins at 0."""
     timeline = replace(picture.timeline, shift=picture.timeline.shift + begin)
     return replace(picture, timeline=timeline)
 
 
 def _sounds(maker: RungMaker, files: _Joined) -> Iterator[Track]:
-    """The film's sound, encoded where browsers do not play it; adds the files that it is in."""
+    """Yields the audio tracks, encoded if browsers do not play them; adds their files."""
     encoded = encoded_sounds(maker.movie, maker.tools.folder, maker.video_id)
     start = files.add(maker.read_at, maker.movie.length)
     others_start = files.add(*_readable(maker, SOUND_FILE)) if encoded else 0
@@ -448,7 +448,7 @@ def _sounds(maker: RungMaker, files: _Joined) -> Iterator[Track]:
 
 
 def _numbers(maker: RungMaker) -> list[int]:
-    """The segments that the film consists of."""
+    """The existing segments; raises `JobFailed` if one is missing that is not left out."""
     wanted = range(1, len(maker.cuts) + 1)
     numbers = [number for number in wanted if maker.has(number)]
     if not numbers or not maker.left_out.issuperset(set(wanted).difference(numbers)):
@@ -462,9 +462,9 @@ def _names(maker: RungMaker, numbers: Iterable[int]) -> list[str]:
 
 
 def _readable(maker: RungMaker, name: str) -> tuple[ReadAt, int]:
-    """A function that reads a made file, and the file's length in bytes.
+    """A function that reads a derived file, and the file's length in bytes.
 
-    It opens the file for each read, since a film has thousands of segments.
+    It opens the file for each read, since a video has thousands of segments.
     """
     folder = maker.tools.folder
     found = folder.find(maker.video_id, name)
@@ -480,7 +480,7 @@ def _readable(maker: RungMaker, name: str) -> tuple[ReadAt, int]:
 
 
 class _Joined:
-    """Files one after the other, as one space of bytes."""
+    """Concatenated files, as one address space."""
 
     def __init__(self) -> None:
         self._files: list[ReadAt] = []
@@ -488,14 +488,14 @@ class _Joined:
         self.length = 0
 
     def add(self, read_at: ReadAt, length: int) -> int:
-        """Add a file at the end; where it begins."""
+        """Append a file; returns its start."""
         self._files.append(read_at)
         self._starts.append(self.length)
         self.length += length
         return self._starts[-1]
 
     def read_at(self, offset: int, count: int) -> bytes:
-        """So many bytes, which may be of several files."""
+        """Reads `count` bytes, across files if needed."""
         found = b""
         while count > 0 and offset < self.length:
             place = bisect_right(self._starts, offset) - 1

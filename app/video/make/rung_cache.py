@@ -1,4 +1,4 @@
-"""Keeps other qualities within the room they may take: those watched longest ago make way."""
+"""Keeps renditions within their disk limit: the least recently watched are evicted."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ FOLDERS = frozenset({"rungs", "renditions"})
 """In the folder of a video."""
 
 LEAST_FREE_SHARE, LEAST_FREE_BYTES = 0.1, 10 << 30
-"""Of the disk, whichever is less: with less free, qualities make way for uploads."""
+"""Free disk space, whichever is less: below it, renditions are evicted in favour of uploads."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class _CachedRendition:
-    """What was made of a film in one quality; `watched_at` in seconds since 1970."""
+    """Files of one rendition of a video; `watched_at` in seconds since 1970."""
 
     upload_id: UploadId
     quality: int
@@ -39,12 +39,12 @@ class _CachedRendition:
 
 
 class RungCache:
-    """Of all films in a folder."""
+    """The renditions of all videos in a folder."""
 
     def __init__(
         self, folder: MadeFiles, jobs: JobRecords, *, most_bytes: int, least_free_bytes: int
     ) -> None:
-        """Without a limit, `most_bytes` is 0; `least_free_bytes` is what uploads may need."""
+        """`most_bytes` is 0 for no limit; `least_free_bytes` is the space reserved for uploads."""
         self._folder = folder
         self._jobs = jobs
         self._most_bytes = most_bytes
@@ -52,9 +52,9 @@ class RungCache:
         self._may_have_grown = True
 
     def watching(self, step: Step) -> Step:
-        """The step, after which there may be more than before.
+        """Wraps a step: after it, the cache may have grown.
 
-        One that has no room gets that of another quality, for its next attempt.
+        If the step lacks disk space, evicts a rendition for its next attempt.
         """
 
         def run(job: Job, beat: Heartbeat) -> None:
@@ -69,10 +69,10 @@ class RungCache:
         return run
 
     def trim(self, wanted_bytes: int = 0) -> int:
-        """Remove whole qualities until the rest fits; how many were removed.
+        """Evict whole renditions until the rest fits; returns how many were removed.
 
-        None is removed that is being made. Looks at every file, 20 000 of them in 0.2 s, and at
-        none if enough is free and nothing was made since the last time.
+        Renditions that are being encoded are kept. Reads the entry of every file, 20 000 of them in
+        0.2 s, or of none if enough space is free and nothing was made since the last call.
         """
         is_limited = self._most_bytes and self._may_have_grown
         wanted = self._folder.lacking_bytes(self._least_free_bytes, wanted_bytes)
@@ -90,7 +90,7 @@ class RungCache:
                 self._remove(each)
                 excess -= each.size
                 removed += 1
-        self._may_have_grown |= excess > 0  # What is being made now may go next time.
+        self._may_have_grown |= excess > 0  # Renditions being made may be evicted next time.
         return removed
 
     def _kept(self) -> Iterator[_CachedRendition]:
@@ -101,7 +101,7 @@ class RungCache:
                 found[bundle.upload_id, int(stem)].append(bundle)
         for (upload_id, quality), bundles in found.items():
             size = sum(bundle.size for bundle in bundles)
-            # That of the segments, if there are any: a film may be put together later.
+            # The time of the segments, if there are any: the whole file may be joined later.
             times = {bundle.name: bundle.used_at for bundle in bundles}
             watched_at = times.get(rung_folder(quality), bundles[0].used_at)
             yield _CachedRendition(upload_id, quality, size, watched_at)
@@ -122,6 +122,6 @@ class RungCache:
 
 
 def least_free_bytes(folder: Path) -> int:
-    """What is to be left free on the disk where a folder is or will be."""
+    """Bytes to keep free on the disk of a folder, which need not exist yet."""
     disk = os.statvfs(next(path for path in (folder, *folder.parents) if path.exists()))
     return min(round(disk.f_blocks * disk.f_frsize * LEAST_FREE_SHARE), LEAST_FREE_BYTES)

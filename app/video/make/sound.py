@@ -1,7 +1,7 @@
-"""The step `sound`: what not every browser plays in segments, as AAC, the one codec that all do.
+"""The step `sound`: encodes audio that not every browser plays in segments as AAC, which all do.
 
-All such tracks of a film are encoded once and whole, in a file beside it. The picture stays where
-it is.
+All such tracks of a video are encoded once, as a whole, into a separate file. The video track stays
+in the original.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from app.video.serve.folder import writing
 from app.video.serve.source import length_of
 
 MOST_CHANNELS = 6
-"""5.1; what has more is mixed down to that."""
+"""5.1; tracks with more channels are mixed down to that."""
 
 BITS_OF_A_CHANNEL = 80_000
 MOST_BITS = 384_000
-"""A second."""
+"""Per second."""
 
 _IN_TIME = "aresample=async=1000:min_comp=0.01:first_pts=0"
-"""Sound begins at time 0, after silence if need be. Where its times and its samples disagree by
-10 ms, it is stretched by up to 2 %, and gaps are filled, so that it stays with the picture."""
+"""Audio begins at time 0, after silence if needed. If its timestamps and its samples differ by
+10 ms, it is stretched by up to 2 %, and gaps are filled, so that it stays in sync."""
 
 SOME_DAMAGED = PlaybackProblem(
     "sound_damaged",
@@ -49,7 +49,7 @@ SOME_DAMAGED = PlaybackProblem(
 
 
 class Sound:
-    """Makes that file of an indexed film, and offers its tracks as streams."""
+    """Encodes the audio file of an indexed video, and offers its tracks as streams."""
 
     def __init__(self, tools: StepTools) -> None:
         self._tools = tools
@@ -76,7 +76,7 @@ class Sound:
             self._tools.media.move(video.id, PlaybackState.PLAYABLE, self._tools.clock())
 
     def _tell(self, video_id: UploadId, problem: PlaybackProblem) -> None:
-        """Those who watch the film, which lacks sound in most browsers."""
+        """Store a problem for viewers: the video lacks audio in most browsers."""
         known = self._tools.media.get(video_id)
         if known is not None and known.problem is None:
             now = self._tools.clock()
@@ -90,7 +90,7 @@ class Sound:
         room = int(seconds * len(tracks) * MOST_BITS / 8)
 
         def tell(reached: float) -> None:
-            self._tools.folder.require_room()  # Before uploads miss it.
+            self._tools.folder.require_room()  # Before uploads lack space.
             beat(reached / seconds)
 
         with (
@@ -98,7 +98,7 @@ class Sound:
             self._tools.folder.scratch_folder(room) as scratch,
         ):
             conversion = Conversion(
-                # The times of the file stay: others would count from its first track.
+                # Keeps the timestamps of the file: others would count from its first track.
                 ["-copyts", "-i", str(path), *_options(tracks), "-f", "mp4", SOUND_FILE],
                 readable=[path],
                 writable=scratch,
@@ -113,7 +113,7 @@ class Sound:
 
 
 def as_aac(number: int, channels: int | None) -> list[str]:
-    """Options for the sound track with this number among those of the output."""
+    """Options for the audio track with this number in the output."""
     count = min(channels or 2, MOST_CHANNELS)
     return [
         *(f"-c:a:{number}", "aac", f"-filter:a:{number}", _IN_TIME),
@@ -123,7 +123,7 @@ def as_aac(number: int, channels: int | None) -> list[str]:
 
 
 def _options(tracks: Sequence[Track]) -> list[str]:
-    # However much of it is damaged, what can be decoded is encoded.
+    # Encodes everything that can be decoded, however much is damaged.
     options = ["-max_error_rate", "1", "-map_metadata", "-1", "-map_chapters", "-1"]
     for number, track in enumerate(tracks):
         options += ["-map", f"0:i:{track.id}", *as_aac(number, track.channels)]
@@ -131,7 +131,7 @@ def _options(tracks: Sequence[Track]) -> list[str]:
 
 
 def _sound_limits(seconds: float, tracks: int, room: int) -> ProgramLimits:
-    """Generous: 20 s of 5.1 were converted in a second."""
+    """Generous: 20 s of 5.1 were converted per second."""
     cpu_seconds = 30 + seconds * tracks / 3
     return ProgramLimits(
         cpu_seconds=cpu_seconds,
@@ -143,7 +143,7 @@ def _sound_limits(seconds: float, tracks: int, room: int) -> ProgramLimits:
 
 # ---- waveform ------------------------------------------------------------------------------------
 
-# The step `waveform`: how loud a file that has only sound is at each moment, for its picture.
+# The step `waveform`: the loudness of an audio-only file over time, for its waveform image.
 
 
 WAVEFORM = "waveform"
@@ -152,22 +152,22 @@ FILE = "waveform.json"
 """Name of a file in the folder of a video."""
 
 RATE = 8000
-"""Samples a second that are looked at."""
+"""Samples per second that are examined."""
 
 _MONO = ("-ac", "1", "-ar", str(RATE), "-f", "s16le")
 
 SHORTEST_POINT = RATE // 50
-"""Samples of a point at first; it gets longer with the file."""
+"""Initial samples per point; points get longer with the file."""
 
 FEWEST_POINTS = 1000
-"""Of a long file; it has fewer than twice as many."""
+"""For a long file; it has fewer than twice as many."""
 
 FULL_SCALE = 32768
 MOST_CPU_SECONDS = 7200
 
 
 class Waveform:
-    """Decodes all of the sound; memory does not grow with it."""
+    """Decodes the whole audio track in constant memory."""
 
     def __init__(self, tools: StepTools) -> None:
         self._tools = tools
@@ -199,28 +199,28 @@ class Waveform:
 
 
 class Peaks:
-    """The loudest sample of each point; points get longer rather than more."""
+    """The loudest sample of each point; for longer files, points get longer instead of more."""
 
     def __init__(self) -> None:
         self._levels: list[int] = []
         self._point = SHORTEST_POINT
         self._waiting = bytearray()
         self.samples = 0
-        """Of which points were made."""
+        """Number of samples in the points so far."""
 
     def add(self, block: bytes) -> None:
-        """Take more of the sound: 16 bits a sample, little-endian."""
+        """Add audio: 16 bits per sample, little-endian."""
         self._waiting += block
         while len(self._waiting) >= 2 * self._point:
             self._add_point(self._point)
 
     def end(self) -> None:
-        """Make a point of what is left."""
+        """Make a point of the rest."""
         if rest := len(self._waiting) // 2:
             self._add_point(rest)
 
     def to_json(self) -> str:
-        """`peaks` are 0 to 1, `points_per_second` of them a second; `duration` in seconds."""
+        """JSON: `peaks` from 0 to 1, `points_per_second`, and `duration` in seconds."""
         found = {
             "duration": round(self.samples / RATE, 3),
             "points_per_second": RATE / self._point,
@@ -247,7 +247,7 @@ def _samples(data: bytearray) -> array[int]:
 
 
 def _waveform_limits(length: int) -> ProgramLimits:
-    """In proportion to the file: sound of 8 kbit/s takes 2 s of a slow machine for a megabyte."""
+    """In proportion to the file: 1 MB of audio at 8 kbit/s takes 2 s on a slow machine."""
     cpu_seconds = min(60 + 4 * length / 1e6, MOST_CPU_SECONDS)
     return ProgramLimits(
         cpu_seconds=cpu_seconds,

@@ -1,4 +1,4 @@
-"""What the steps of the media worker share: tools, limits, errors."""
+"""Shared by the steps of the media worker: tools, limits, errors."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from app.video.serve.source import MediaSource, ParsedMovies
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepTools:
-    """The records, the films, the folder of what is made from them, and the programs."""
+    """The records, the videos, the folder of derived files, and the programs."""
 
     uploads: UploadRecords
     media: MediaRecords
@@ -46,23 +46,23 @@ class StepTools:
     folder: MediaFolder
     ffmpeg: Ffmpeg
     capability: Callable[[], Capability | None]
-    """How fast other qualities can be made; None if they are not offered."""
+    """Encoding speed for renditions; None if they are not offered."""
     clock: Callable[[], datetime]
     movies: ParsedMovies = field(default_factory=ParsedMovies)
     is_alone: bool = False
-    """Whether this process runs a single step, and has limits of its own."""
+    """Whether this process runs a single step, with its own limits."""
 
     def read_movie(self, job: Job, file: RawIOBase) -> tuple[Movie, ReadAt]:
-        """The movie in an open file, and what reads it.
+        """The movie in an open file, and a reader of the file.
 
-        Raises `NotIndexable`, and `LongIndex` if it must not be read for this job here.
+        Raises `NotIndexable`, and `LongIndex` if this process must not read it for this job.
         """
         most = MAX_ENTRIES if self.is_alone else most_entries(job)
         return self.movies.read(file, most_entries=most)
 
     @contextmanager
     def opened(self, upload_id: UploadId) -> Iterator[tuple[Upload, RawIOBase]]:
-        """A video and the file that its index is about, which is closed at the end."""
+        """Yields a video and its open media file, which is closed at the end."""
         video = self.uploads.get(upload_id)
         with closing(self.source.open(video)) as source:
             yield video, source
@@ -70,54 +70,54 @@ class StepTools:
 
 # ---- limits --------------------------------------------------------------------------------------
 
-# What a step may use for one file, so that the film of another client does not wait for it.
+# Limits of a step for one file, so that videos of other clients do not wait for it.
 #
 # 1. In the lane `quick`, a short index is read at once.
-# 2. A longer one, and a file that only ffprobe knows, wait there for those, with priority `LATER`.
-# 3. What takes more than 2 s of CPU time goes to the lane `long`. There, such an index is read by a
-#    process of its own; see `alone.py`.
+# 2. A longer index, and a file that only ffprobe can read, come after those, with priority `LATER`.
+# 3. Work that takes more than 2 s of CPU time moves to the lane `long`. There, such an index is
+#    read by a separate process; see `alone.py`.
 
 
 QUICK_CPU_SECONDS = 2
-"""Of a program in the lane `quick`; ffprobe takes 0.1 s for most films."""
+"""Limit of a program in the lane `quick`; ffprobe takes 0.1 s for most videos."""
 
 LATER = 10
-"""Priority, in the lane `quick`, of what takes longer than a short index."""
+"""Priority, in the lane `quick`, of jobs that take longer than a short index."""
 
 
 _QUICK_PROBE_LIMITS = replace(PROBE_LIMITS, cpu_seconds=QUICK_CPU_SECONDS)
 
 
 def probe_limits(job: Job) -> ProgramLimits:
-    """What ffprobe may use for this job."""
+    """Limits of ffprobe for this job."""
     return _QUICK_PROBE_LIMITS if job.lane is Lane.QUICK else PROBE_LIMITS
 
 
 def most_entries(job: Job) -> int:
-    """The longest index that a step may read for this job in the media worker."""
+    """Maximum index that a step may read for this job in the media worker."""
     return SHORT_INDEX if _is_first_look(job) else LONG_INDEX
 
 
 def wait_for_short_ones(job: Job) -> None:
-    """Raise `JobYields` unless it has made way for short indexes already."""
+    """Raise `JobYields` unless the job has already yielded to short indexes."""
     if _is_first_look(job):
         raise JobYields(Lane.QUICK, LATER)
 
 
 def leave_lane(job: Job) -> None:
-    """Raise `JobYields` unless it is in the lane of what takes long already."""
+    """Raise `JobYields` unless the job is already in the lane `long`."""
     if job.lane is not Lane.LONG:
         raise JobYields(Lane.LONG)
 
 
 def leave_quick_lane(job: Job) -> None:
-    """Raise `JobYields` if it is in the lane `quick`: elsewhere, programs have more time."""
+    """Raise `JobYields` if the job is in the lane `quick`: in `long`, programs have more time."""
     if job.lane is Lane.QUICK:
         leave_lane(job)
 
 
 def make_way(job: Job, error: LongIndex) -> None:
-    """Raise `JobYields` as far as a job with such an index has not made way yet."""
+    """Raise `JobYields` until a job with such an index has reached the lane `long`."""
     if error.entries <= LONG_INDEX:
         wait_for_short_ones(job)
     leave_lane(job)
@@ -129,25 +129,25 @@ def _is_first_look(job: Job) -> bool:
 
 # ---- job errors ----------------------------------------------------------------------------------
 
-# The errors of what steps use, as those of a job.
+# Converts errors of tools to errors of a job.
 
 
 NO_FFMPEG = "no_ffmpeg"
-"""The code of what is missing because ffmpeg is not installed."""
+"""Error code: ffmpeg is needed, but not installed."""
 
 NO_RENDITIONS = "no_renditions"
-"""The code of films that could only be played in other qualities, if those were offered."""
+"""Error code: only renditions of the video could be played, but they are not offered."""
 
 INTERRUPTED = "interrupted"
-"""The code of what was killed, took too long or lacked room: a later attempt may succeed."""
+"""Error code: killed, timed out or lacked disk space; a later attempt may succeed."""
 
 
 @contextmanager
 def as_job_errors(code: str, what: str, *, is_final: bool = False) -> Iterator[None]:
-    """Raise the errors of ffmpeg as those of a job; `what` is a sentence without its full stop.
+    """Raise errors of ffmpeg as errors of a job; `what` is a sentence without its full stop.
 
-    `is_final` says that what failed once by itself fails each time; what was interrupted has the
-    code `INTERRUPTED` then.
+    With `is_final`, a failure is permanent, except interruptions: these have the code
+    `INTERRUPTED` then.
     """
     try:
         yield
@@ -163,7 +163,7 @@ def as_job_errors(code: str, what: str, *, is_final: bool = False) -> Iterator[N
 
 @contextmanager
 def needing_index() -> Iterator[None]:
-    """Raise the error of a file without an index as that of a job."""
+    """Raise `NotIndexable` as a permanent error of a job."""
     try:
         yield
     except NotIndexable as error:
@@ -172,7 +172,7 @@ def needing_index() -> Iterator[None]:
 
 # ---- heartbeat -----------------------------------------------------------------------------------
 
-# Keeps the claims of running jobs, and tells their steps when one is lost.
+# Renews the leases of running jobs, and stops their steps if a lease is lost.
 
 
 log = logging.getLogger(__name__)
@@ -180,13 +180,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatPace:
-    """The worker's times, as they suit a server; tests have shorter ones.
+    """Intervals of the worker; the defaults are for servers, tests use shorter ones.
 
-    A job is taken over when its worker has not renewed its claim for `lease`. Whether it was
-    cancelled is a read, made every `look_seconds`, as is the check for changes. A renewal is a
-    write, made at each third of the lease and with visible progress.
-    `postponed` is the pause after a failure of the server, such as a full disk, which no attempt
-    counts. A look at all videos, every `sweep_seconds`, takes 0.4 s of CPU for 100 000.
+    Another worker takes over a job if its lease has not been renewed for `lease`. The worker polls
+    for cancellation and for changes every `look_seconds`: a read. It renews the lease after each
+    third of its time, and on visible progress: a write.
+    `postponed` is the pause after a server error, such as a full disk, which does not count as an
+    attempt. A sweep of all videos, every `sweep_seconds`, takes 0.4 s of CPU for 100 000 videos.
     """
 
     lease: timedelta = timedelta(seconds=15)
@@ -204,10 +204,10 @@ SERVER_PACE = HeartbeatPace()
 
 @dataclass(slots=True)
 class Heartbeat:
-    """What a step calls now and then with its progress, from 0 to 1.
+    """Steps call it regularly with their progress, from 0 to 1.
 
-    Raises `JobCancelled` once the job is lost. `stop` is set at that moment, for whoever waits for
-    a program.
+    Raises `JobCancelled` once the job is lost. `stop` is set at that moment, for threads that wait
+    for a program.
     """
 
     job: Job
@@ -215,18 +215,18 @@ class Heartbeat:
     progress: float = 0.0
 
     def __call__(self, progress: float) -> None:
-        """Costs nothing: a thread of its own writes to the database."""
+        """Report progress. Cheap: a separate thread writes to the database."""
         self.progress = min(max(progress, 0.0), 1.0)
         self.go_on()
 
     def go_on(self) -> None:
-        """The same, without progress to report."""
+        """Check for cancellation without reporting progress."""
         if self.stop.is_set():
             raise JobCancelled(str(self.job))
 
 
 class _Claim:
-    """A running job, as its keeper sees it."""
+    """The lease of a running job."""
 
     def __init__(self, beat: Heartbeat) -> None:
         self.beat = beat
@@ -234,22 +234,22 @@ class _Claim:
         self._written = 0.0
 
     def is_due(self, pace: HeartbeatPace) -> bool:
-        """Whether to write."""
+        """Whether to renew the lease."""
         age = time.monotonic() - self._renewed_at
         moved = self.beat.progress - self._written >= pace.progress_step
         return age >= pace.lease.total_seconds() / 3 or (moved and age >= pace.progress_seconds)
 
     def was_renewed(self, progress: float) -> None:
-        """Note a write."""
+        """Record a renewal."""
         self._renewed_at, self._written = time.monotonic(), progress
 
     def has_ended(self, pace: HeartbeatPace) -> bool:
-        """Whether another worker may have the job by now."""
+        """Whether another worker may have taken over the job."""
         return time.monotonic() - self._renewed_at >= pace.lease.total_seconds()
 
 
 class LeaseKeeper:
-    """Renews leases from a thread of its own: a step that runs ffmpeg for an hour keeps its job."""
+    """Renews leases in a separate thread: a step that runs ffmpeg for an hour keeps its job."""
 
     def __init__(
         self, jobs: JobRecords, *, clock: Callable[[], datetime], pace: HeartbeatPace
@@ -264,7 +264,7 @@ class LeaseKeeper:
 
     @contextmanager
     def keeping(self, job: Job) -> Iterator[Heartbeat]:
-        """Keep the claim of `job` inside the block."""
+        """Renew the lease of `job` inside the block."""
         claim = _Claim(Heartbeat(job))
         with self._changing:
             self._claims[id(claim)] = claim
@@ -280,7 +280,7 @@ class LeaseKeeper:
                     self._is_needed.clear()
 
     def stop_all(self) -> None:
-        """Have all steps stop, and those that begin later."""
+        """Stop all steps, including steps that begin later."""
         with self._changing:
             self._is_stopping = True
             self._is_needed.set()
@@ -288,7 +288,7 @@ class LeaseKeeper:
                 claim.beat.stop.set()
 
     def run(self, stop: threading.Event) -> None:
-        """Keep claims until `stop`; costs nothing while no job runs."""
+        """Renew leases until `stop`; costs nothing while no job runs."""
         while not stop.is_set():
             self._is_needed.wait()
             with self._changing:
@@ -300,7 +300,7 @@ class LeaseKeeper:
     def _keep(self, claim: _Claim) -> None:
         try:
             is_held = self._look(claim)
-        except UploadError as error:  # A full disk, or a database that is locked.
+        except UploadError as error:  # A full disk, or a locked database.
             log.warning("a lease cannot be renewed: %s", error)
             is_held = not claim.has_ended(self._pace)
         if not is_held:

@@ -1,4 +1,4 @@
-"""The step `subtitles`: text tracks and chapters of a film as WebVTT files."""
+"""The step `subtitles`: writes text tracks and chapters of a video as WebVTT files."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from app.video.serve.folder import writing
 SUBTITLES = "subtitles"
 
 CHAPTERS = "chapters.vtt"
-"""Name of a file in the folder of a video. Those of subtitles have the number of their track among
-all text tracks of the film, from 1 on."""
+"""Name of a file in the folder of a video. Subtitle files have the number of their track among all
+text tracks of the video, from 1 on."""
 
 SHORTEST_CHAPTER = Fraction(1, 1000)
 
 
 class SubtitlesStep:
-    """Writes those of a film that has an index. A track that cannot be read is left out."""
+    """Writes the files of an indexed video. A track that cannot be read is left out."""
 
     def __init__(self, tools: StepTools) -> None:
         self._tools = tools
@@ -48,7 +48,7 @@ class SubtitlesStep:
 
 
 def _with_beat(read_at: ReadAt, beat: Heartbeat) -> ReadAt:
-    """A reader that stops when the job is lost: a track has up to 100 000 samples."""
+    """A reader that raises when the job is lost: a track has up to 100 000 samples."""
 
     def reading(offset: int, count: int) -> bytes:
         beat.go_on()
@@ -58,7 +58,7 @@ def _with_beat(read_at: ReadAt, beat: Heartbeat) -> ReadAt:
 
 
 def _files(movie: Movie, read_at: ReadAt) -> Iterator[tuple[str, list[Cue]]]:
-    """Names of files, and the cues that belong into each."""
+    """Yields the name and the cues of each file."""
     yield CHAPTERS, _chapters(movie, read_at)
     readable = {track.id for track in subtitle_tracks(movie)}
     texts = (track for track in movie.tracks if track.kind == "text")
@@ -69,7 +69,7 @@ def _files(movie: Movie, read_at: ReadAt) -> Iterator[tuple[str, list[Cue]]]:
 
 
 def _chapters(movie: Movie, read_at: ReadAt) -> list[Cue]:
-    """Each from its start to that of the next."""
+    """Chapters as cues, each up to the start of the next."""
     chapters = read_chapters(movie, read_at)
     ends = [*(chapter.start for chapter in chapters[1:]), movie.duration]
     return [

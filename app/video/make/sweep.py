@@ -1,4 +1,4 @@
-"""Finds the media worker's work in the records: what a lost message, a crash or a deletion left."""
+"""Finds work for the media worker in the records: after lost messages, crashes and deletions."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from app.video.serve.renditions import RENDITION, SEGMENTS
 from app.video.serve.rows import MediaRecords
 
 BATCH = 100
-"""Uploads looked at in one query, and changed in one transaction."""
+"""Uploads per query and per transaction."""
 
 RECENT = timedelta(seconds=90)
-"""How far back a look at recent uploads goes. What it misses, as when the clock was set, a look at
-all of them finds."""
+"""How far back a sweep of recent uploads goes. A sweep of all uploads finds those that it misses,
+such as after a clock change."""
 
 NEED_FFMPEG = frozenset((REMUX, SOUND, PICTURES, WAVEFORM))
-"""Steps, one of which every film gets that plays."""
+"""Steps that need ffmpeg; every playable video gets one of them."""
 
 NOT_AWAITED = frozenset((SEGMENTS, RENDITION, EARLY_POSTER))
-"""Steps without which a film is ready: other qualities, and what is made while it arrives."""
+"""Steps that a ready video may lack: renditions, and the poster made during the upload."""
 
 NOT_INDEXED = PlaybackProblem(
     "not_indexed", "Nobody has looked at this file: its index was cancelled."
@@ -42,10 +42,10 @@ _ABSENT = frozenset({None, *GONE})
 
 
 class MediaSweep:
-    """Each method can be repeated, and changes its records in one transaction.
+    """Each method is idempotent, and changes its records in one transaction.
 
-    Those that return a number say how many videos they dealt with. If that is `BATCH` there may be
-    more: the media worker calls them again, after a pause.
+    Methods that return a number return the number of videos they processed. If that is `BATCH`,
+    there may be more: the media worker calls them again, after a pause.
     """
 
     def __init__(  # noqa: PLR0913 - called by the composition root alone, with names
@@ -68,10 +68,10 @@ class MediaSweep:
         self._when_ready = when_ready
 
     def plan(self, *, is_recent: bool) -> int:
-        """Queue the first step of complete uploads; with `is_recent`, of those of a minute ago.
+        """Queue the first step of complete uploads; with `is_recent`, of recent uploads only.
 
-        Others, such as all there are after an update, give way to recent ones. A recent file whose
-        first bytes are those of no film gets no job: of those, thousands may arrive at once.
+        Others, such as all uploads after an update, yield to recent ones. A recent file that is
+        clearly no video by its first bytes gets no job: thousands of those may arrive at once.
         """
         lane = Lane.QUICK if is_recent else Lane.BACKGROUND
         found = self._media.unplanned(BATCH, since=self._since(is_recent=is_recent))
@@ -82,9 +82,9 @@ class MediaSweep:
         return len(found)
 
     def conclude(self, *, is_recent: bool) -> int:
-        """Decide about videos whose index or remux failed for good, so that nobody waits for it.
+        """Set the state of videos with a permanently failed step, which would wait forever.
 
-        Those whose job an operator cancelled are only found without `is_recent`.
+        Jobs cancelled by an operator are only found without `is_recent`.
         """
         ended = {job.upload_id: job for job in self._media.undescribed(BATCH, is_recent=is_recent)}
         if ended:
@@ -93,9 +93,10 @@ class MediaSweep:
         return len(ended)
 
     def settle(self, only: UploadId | None = None) -> int:
-        """Note which films are ready: they play, and nothing more is made of them unasked.
+        """Mark videos as ready that are playable and have no automatic steps left.
 
-        Of all, which reads them all, or of `only` one. It does not matter how their jobs ended.
+        Checks all videos, which reads them all, or `only` one. The outcome of their jobs does not
+        matter.
         """
         found = self._media.settle(NOT_AWAITED, self._clock(), limit=BATCH, only=only)
         for upload_id in found:
@@ -104,12 +105,12 @@ class MediaSweep:
         return len(found)
 
     def plan_unmade(self) -> None:
-        """Have videos looked at again for which ffmpeg, or other qualities, may be there now."""
+        """Plan videos again for which ffmpeg or renditions may have become available."""
         if self._has_ffmpeg:
             self._media.plan_unmade(NEED_FFMPEG, {NO_FFMPEG, NO_RENDITIONS})
 
     def forget(self, *, is_recent: bool) -> int:
-        """Remove the jobs and files of uploads that were deleted."""
+        """Remove the jobs and files of deleted uploads."""
         found = self._media.gone(BATCH, since=self._since(is_recent=is_recent))
         for upload_id in found:
             self._folder.remove(upload_id)
@@ -118,11 +119,11 @@ class MediaSweep:
         return len(found)
 
     def remove_abandoned(self) -> None:
-        """Remove what killed workers left half-made."""
+        """Remove the half-made files of killed workers."""
         self._folder.remove_abandoned()
 
     def remove_strays(self) -> None:
-        """Remove the files of videos that are gone. Reads the whole folder: for a start."""
+        """Remove the files of deleted videos. Reads the whole folder: only called at start."""
         names = self._folder.videos()
         while upload_ids := list(islice(names, BATCH)):
             states = self._uploads.states(upload_ids)
@@ -131,7 +132,7 @@ class MediaSweep:
                     self._folder.remove(upload_id)
 
     def remove_if_gone(self, upload_id: UploadId) -> None:
-        """Remove what a step has made of a video that was deleted meanwhile."""
+        """Remove files that a step has made of a video that is already deleted."""
         if self._uploads.states([upload_id]).get(upload_id) in _ABSENT:
             self._folder.remove(upload_id)
 

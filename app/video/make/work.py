@@ -1,4 +1,4 @@
-"""What the media worker runs. The web application needs none of it, and does not import it."""
+"""Builds the media worker and its steps. The web application does not import this module."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from app.video.serve.services import MediaServices
 
 @dataclass(frozen=True, slots=True)
 class MediaWork:
-    """Steps, their worker, and how fast this machine encodes."""
+    """The steps, the worker that runs them, and the calibration of this machine."""
 
     media: MediaServices
 
     def worker(self, *, name: str, tell: Listener) -> MediaWorker:
-        """The worker that makes what players need; `name` is that of its process alone."""
+        """The worker that makes the files for players; `name` is unique to its process."""
         tools = self._tools()
         steps = {
             each: unless_long(step, run_in_process) for each, step in self._steps(tools).items()
@@ -56,13 +56,13 @@ class MediaWork:
                 folder=self.media.folder,
                 clock=self.media.clock,
                 has_ffmpeg=tools.ffmpeg.ffmpeg is not None,
-                # A bucket would keep the thread waiting that looks for all work.
+                # Reading from a bucket would block the thread that looks for all work.
                 is_no_film=(lambda _: False) if self.media.has_bucket else self._is_no_film,
                 when_ready=self._make_all_qualities
                 if self.media.policy.is_eager
                 else lambda _: None,
             ),
-            # In a bucket, a film can be read only once all of it has arrived.
+            # In a bucket, a video can be read only when its upload is complete.
             look_at_arrivals=(lambda: False) if self.media.has_bucket else Arrivals(tools).look,
             make_room=partial(self._keep_up, cache, name),
             wakeup=self.media.wakeup,
@@ -72,7 +72,7 @@ class MediaWork:
         )
 
     def run_step(self, upload_id: UploadId, step: str, argument: str) -> None:
-        """Run the step of a claimed job in a process that does nothing else; raises as it does."""
+        """Run a claimed job's step; this process does nothing else. Raises like the step."""
         job = self.media.jobs.find(upload_id, step, argument)
         if job is not None:
             self._steps(self._tools(is_alone=True))[step](job, Heartbeat(job))
@@ -91,7 +91,7 @@ class MediaWork:
         )
 
     def calibrate(self, worker: str = "") -> None:
-        """Measure how fast this machine encodes, unless known, and report it for this worker."""
+        """Measure this machine's encoding speed, unless known; report it for this worker."""
         calibrate(Ffmpeg.find(), self.media.folder)
         if self.media.shared is not None and worker:
             self.media.shared.tell(worker)
@@ -101,7 +101,7 @@ class MediaWork:
             head = self.media.source.beginning(upload_id, HEAD_BYTES)
             filename = self.media.uploads.get(upload_id).filename
             return is_no_film(head) and is_no_film(head, filename)
-        except (OSError, UploadError):  # The job tells.
+        except (OSError, UploadError):  # The job reports the error.
             return False
 
     def _keep_up(self, cache: RungCache, worker: str) -> None:
@@ -110,7 +110,7 @@ class MediaWork:
             self.media.shared.tell(worker)
 
     def _capability(self) -> Capability | None:
-        """For steps that cannot go on without: at a first start, it is still being measured."""
+        """For steps that need it: at the first start it may not be measured yet, so measure it."""
         if not self.media.policy.is_on:
             return None
         if read_capability(self.media.folder.root) is None:
@@ -137,7 +137,7 @@ class MediaWork:
         return {name: cache.watching(step) for name, step in steps.items()}
 
     def _make_all_qualities(self, upload_id: UploadId) -> None:
-        """After everything else, in the order of the ladder."""
+        """Queue all renditions after everything else, in the order of the ladder."""
         self._capability()
         for rung in self.media.renditions.rungs(self.media.uploads.get(upload_id))[::-1]:
             self.media.jobs.enqueue(

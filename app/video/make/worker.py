@@ -1,4 +1,4 @@
-"""The media worker: claims jobs, runs their steps, keeps their claims. No step is known here."""
+"""The media worker: claims jobs, runs their steps, renews their leases. Knows no specific step."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ log = logging.getLogger(__name__)
 
 
 Step = Callable[[Job, Heartbeat], None]
-"""Does one job. It raises `JobFailed` if that is impossible, and lets `JobCancelled` pass.
+"""Does one job. Raises `JobFailed` if that is impossible, and lets `JobCancelled` propagate.
 
-It may run again after it has ended, or beside another one whose lease has ended: it makes files in
-a folder of its own and renames them into their place."""
+It may run again after its end, or concurrently with a run that has lost its lease: it makes files
+in a scratch folder and publishes them by renaming."""
 
 Listener = Callable[[str, str, float], None]
-"""Called with the step, one of `OUTCOMES` and the seconds, when an attempt has ended."""
+"""Called after each attempt with the step, one of `OUTCOMES` and the seconds."""
 
 OUTCOMES = ("done", "failed", "retried", "postponed", "cancelled")
 
 CRASHED = "The server made a mistake with this file ({}); its log has the details."
 
 QUIET_LOOKS = 4
-"""Looks are this many times rarer while nothing is committed: jobs also become due with time."""
+"""Without commits, polls are this many times rarer; jobs also become due with time."""
 
 SHORTEST_PAUSE = 0.05
-"""Seconds between two batches of writes, at least: uploads wait for the same lock."""
+"""Minimum seconds between two batches of writes: uploads wait for the same lock."""
 
 
 class MediaWorker:
-    """One thread for each lane, one that looks for work, one for films that arrive, one for claims.
+    """One thread per lane, one that looks for work, one for active uploads, one for leases.
 
-    The thread that looks for work parses no files of clients: all lanes wait for it.
-    `name` is this process's alone, and names it in the claims. Without the first step nothing
-    is begun.
+    The thread that looks for work does not parse files of clients: all lanes wait for it.
+    `name` is unique to this process, and identifies it in leases. Without the step `index`, no new
+    videos are planned.
     """
 
     def __init__(  # noqa: PLR0913 - called by the composition root alone, with names
@@ -81,7 +81,7 @@ class MediaWorker:
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
-        """Begin to work; returns at once."""
+        """Start the threads; returns at once."""
         self._wakeup.open()
         self._begin("look", self._look_for_work)
         self._begin("arrivals", self._look_at_changed_arrivals)
@@ -90,7 +90,7 @@ class MediaWorker:
             self._begin(lane, lambda lane=lane: self._work(lane))  # type: ignore[misc]
 
     def stop(self, seconds: float) -> None:
-        """End within about this time. Jobs that run are put back; their attempts do not count."""
+        """Stop within about this time. Requeues running jobs; their attempts do not count."""
         deadline = time.monotonic() + seconds
         self._stop.set()
         self._keeper.stop_all()
@@ -99,13 +99,13 @@ class MediaWorker:
             has_work.set()
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
-        with suppress(UploadError):  # Their leases end by themselves.
+        with suppress(UploadError):  # Otherwise their leases expire.
             self._jobs.release(self._name, self._clock())
         if not self._threads[0].is_alive():
             self._wakeup.close()
 
     def _begin(self, name: str, work: Callable[[], None]) -> None:
-        # A daemon: a step that does not stop in time ends with the process.
+        # A daemon thread: a step that does not stop in time ends with the process.
         thread = threading.Thread(target=self._persist, args=(work,), name=name, daemon=True)
         self._threads.append(thread)
         thread.start()
@@ -139,7 +139,7 @@ class MediaWorker:
             self._wakeup.wait(0.0 if most >= BATCH else pause)
 
     def _look_once(self) -> int:
-        """Look at everything, and pause in proportion to the time it took; as `_look`."""
+        """Run all sweeps, and pause in proportion to their time; returns like `_look`."""
         self._has_changed.set()
         began = time.monotonic()
         most = self._look(is_recent=True)
@@ -157,7 +157,7 @@ class MediaWorker:
         return most
 
     def _look(self, *, is_recent: bool) -> int:
-        """The most videos that one kind of change was made to: with `BATCH` there may be more."""
+        """Run the sweeps; returns their highest count: with `BATCH` there may be more."""
         counts = [
             self._sweep.forget(is_recent=is_recent),
             self._sweep.conclude(is_recent=is_recent),
@@ -168,7 +168,7 @@ class MediaWorker:
             counts.append(self._sweep.settle())
         return max(counts)
 
-    # ---- the thread of films that arrive ----
+    # ---- the thread of active uploads ----
 
     def _look_at_changed_arrivals(self) -> None:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), Lane.QUICK.niceness)
@@ -182,7 +182,7 @@ class MediaWorker:
     def _work(self, lane: Lane) -> None:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), lane.niceness)
         while not self._stop.is_set():
-            self._has_work[lane].clear()  # Before the claim: a job queued after it counts.
+            self._has_work[lane].clear()  # Before the claim, to catch jobs queued after it.
             job = self._jobs.claim(lane, self._name, self._clock(), self._pace.lease, self._steps)
             if job is None:
                 self._has_work[lane].wait()
@@ -201,7 +201,7 @@ class MediaWorker:
         self._sweep.settle(job.upload_id)
 
     def _run_step(self, job: Job, beat: Heartbeat) -> str:
-        """Run the step and record how it ended; one of `OUTCOMES`."""
+        """Run the step and record its outcome; returns one of `OUTCOMES`."""
         try:
             self._steps[job.step](job, beat)
         except JobCancelled:
@@ -249,7 +249,7 @@ class MediaWorker:
         return "postponed" if is_held else "cancelled"
 
     def _record(self, write: Callable[[], bool]) -> bool:
-        """Repeat a write until it succeeds: a full disk must not cost the work that was done."""
+        """Retry a write until it succeeds: a full disk must not cost finished work."""
         while True:
             try:
                 return write()

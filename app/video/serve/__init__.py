@@ -1,5 +1,5 @@
-"""What is known about a video, and what players load of it.
+"""Metadata of videos, and the files that players load.
 
-`facts.py` is what is kept, `folder.py` names the files, `library.py` finds them, `renditions.py`
-offers others.
+`facts.py` is the stored metadata, `folder.py` stores the files, `library.py` finds them,
+`renditions.py` offers renditions.
 """

@@ -40,10 +40,10 @@ OBJECTS = "media/"
 VERSION_BYTES = 16
 
 PART_BYTES = 64 << 20
-"""Longer files are stored in parts, of which S3 takes 10 000."""
+"""Longer files are stored in parts; S3 allows 10 000 parts."""
 
 MOST_COPIED_BYTES = 64 << 20
-"""Longer files, mostly whole films, are read from the bucket by range instead."""
+"""Longer files, mostly whole videos, are read from the bucket by range instead."""
 
 STORING_SECONDS = 900.0
 """Time limit for one part of a file, retries included: a maker can wait, unlike a viewer."""
@@ -54,7 +54,7 @@ log = logging.getLogger(__name__)
 
 
 class BucketFolder:
-    """`MediaFolder` whose files are objects; `disk` is where this machine keeps its copies."""
+    """`MediaFolder` in a bucket; this machine keeps its copies in `disk`."""
 
     def __init__(
         self,
@@ -137,7 +137,7 @@ class BucketFolder:
         self._delete_due_if_possible(upload_id)
 
     def made(self, upload_ids: Collection[UploadId]) -> Mapping[UploadId, frozenset[str]]:
-        """The names of the files of each video that are in no folder."""
+        """The names of each video's files, except those in folders."""
         return self._records.top_names(upload_ids)
 
     def videos(self) -> Iterator[UploadId]:
@@ -149,7 +149,7 @@ class BucketFolder:
         return self._records.bundles(folders)
 
     def note_use(self, upload_id: UploadId, name: str) -> None:
-        """The table says when a bundle was last used."""
+        """Record in the table that a bundle is used now."""
         self._records.note_use(upload_id, name, self._clock())
 
     def lacking_bytes(self, _least_free: int, _wanted: int) -> int:
@@ -157,12 +157,12 @@ class BucketFolder:
         return 0
 
     def scratch_folder(self, needed_bytes: int = 0) -> AbstractContextManager[Path]:
-        """A folder on this machine."""
+        """A scratch folder on this machine."""
         self.require_room(needed_bytes)
         return self._disk.scratch_folder(needed_bytes)
 
     def require_room(self, needed_bytes: int = 0) -> None:
-        """Check this machine's disk; removes all copies if that makes the room."""
+        """Check this machine's disk; removes all copies if it is too full."""
         try:
             self._disk.require_room(needed_bytes)
         except NoRoom:
@@ -226,7 +226,7 @@ class BucketFolder:
         self._storing.complete_multipart(name, multipart_id, parts)
         try:
             self._end_multiparts(made)  # Beginning one may have taken two tries.
-        except UploadError as error:  # The film is stored all the same; deleting it ends them.
+        except UploadError as error:  # The file is stored anyway; deleting it aborts them.
             log.warning("unfinished multipart uploads of %s are left: %s", name, error)
 
     def _end_multiparts(self, made: Made) -> None:
@@ -251,7 +251,7 @@ class BucketFolder:
 
 
 def object_name(made: Made) -> str:
-    """The name of the object that a file is."""
+    """The object name of a file."""
     return f"{OBJECTS}{made.upload_id}/{made.name}.{made.version}"
 
 
@@ -269,7 +269,7 @@ GROWN_SHARE = 8
 ASKED_AT_ONCE = 500
 
 ADDING_SECONDS = 30.0
-"""How long a request waits for another one to fetch the same file, before it is told to retry."""
+"""How long a request waits for another one that fetches the same file; then `ServerBusy`."""
 
 
 class Copies:
@@ -295,7 +295,7 @@ class Copies:
 
     @contextmanager
     def adding(self, made: Made) -> Iterator[None]:
-        """Let one request at a time, of all processes, fetch a file; the others wait.
+        """Let one request at a time, across processes, fetch a file; the others wait.
 
         Raises `ServerBusy` after `ADDING_SECONDS`.
         """
@@ -321,7 +321,7 @@ class Copies:
                 raise ServerBusy("Another request is still fetching this file.")
 
     def add(self, path: Path, made: Made) -> None:
-        """Move a complete copy, on the same disk, to its place."""
+        """Move a complete copy, on the same disk, into the cache."""
         with disk_errors():
             make_private_folder(self._folder)
             with path.open("rb", buffering=0) as file:
@@ -372,11 +372,11 @@ class Copies:
 
 # ---- reconcile -----------------------------------------------------------------------------------
 
-# Compares the table of files made from films with the bucket, both ways.
+# Compares the table of derived files with the bucket, in both directions.
 
 
 def orphans(bucket: Bucket, records: MadeFileRecords, now: datetime) -> Iterator[str]:
-    """The names of old objects that no row names."""
+    """Yields the names of old objects without a row."""
     listed = bucket.list_objects(OBJECTS)
     while some := list(islice(listed, ASKED_AT_ONCE)):
         known = records.known([_version(found.name) for found in some])
@@ -386,7 +386,7 @@ def orphans(bucket: Bucket, records: MadeFileRecords, now: datetime) -> Iterator
 
 
 def missing(bucket: Bucket, records: MadeFileRecords) -> Iterator[Made]:
-    """Files in the table whose objects are missing from the bucket."""
+    """Yields files in the table that are missing from the bucket."""
     for upload_id in records.videos():
         made = {object_name(each): each for each in records.of(upload_id)}
         listed = {found.name for found in bucket.list_objects(f"{OBJECTS}{upload_id}/")}

@@ -1,6 +1,6 @@
-"""How fast this host encodes, as the media worker has measured it, for those who offer qualities.
+"""The encoding speed of this host, measured by the media worker; decides the offered renditions.
 
-Without a measurement there is no encoder, and nothing is offered.
+Without a measurement there is no encoder, and no renditions are offered.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from app.video.index.tracks import Track
 from app.video.serve.facts import known_members
 
 FILE = ".encoder.json"
-"""In the folder of what is made from videos."""
+"""In the media folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capability:
-    """What was measured, and with what: another ffmpeg, machine or option is measured anew."""
+    """A measurement and its conditions: another ffmpeg, machine or option is measured again."""
 
     encoder: str
     """The version of ffmpeg."""
     processors: int = 1
     options: str = ""
-    """Of the encoder."""
+    """Options of the encoder."""
     megapixels_per_second: float
-    """Encoded as segments are."""
+    """Encoding speed, with the options of segments."""
 
 
 def read_capability(media: Path) -> Capability | None:
-    """What was measured; None if nothing was, or if the file is damaged: then measure again.
+    """Returns the stored measurement; None if there is none, or if the file is damaged.
 
-    `media` is the folder of what is made from videos. Costs one look at the file's time.
+    `media` is the media folder. Costs one `stat` of the file.
     """
     path = media / FILE
     with suppress(FileNotFoundError, ValueError, TypeError):
@@ -54,7 +54,7 @@ def read_capability(media: Path) -> Capability | None:
 
 
 def write_capability(capability: Capability, media: Path, scratch: Path) -> None:
-    """Keep what was measured; `scratch` is a folder of our own on the same disk."""
+    """Store a measurement; `scratch` is a private folder on the same disk."""
     made = scratch / FILE
     with made.open("w") as file:
         json.dump(asdict(capability), file)
@@ -64,7 +64,7 @@ def write_capability(capability: Capability, media: Path, scratch: Path) -> None
 
 
 def discard_capability(media: Path) -> None:
-    """Forget what was measured: there is no encoder any more."""
+    """Delete the measurement: there is no encoder any more."""
     (media / FILE).unlink(missing_ok=True)
 
 
@@ -78,21 +78,21 @@ _DECODED = re.compile(
     r"ap(ch|cn|cs|co|4h|4x)|AVd[nh]|CFHD|dv(c |cp|pp|5n|5p|h.)|mjp[abg]|jpeg|png |rle |SVQ[13]|"
     r"cvid|2vuy|v210|[sh]263"
 )
-"""Sample entries of pictures that every ffmpeg decodes, of those that cameras and editors write."""
+"""Video sample entries written by cameras and editors that every ffmpeg decodes."""
 
 
 def is_decoded(picture: Track) -> bool:
-    """Whether ffmpeg knows what it is; it may be damaged all the same."""
+    """Whether ffmpeg supports the codec; the track may still be damaged."""
     return _DECODED.fullmatch(picture.entry.fourcc) is not None
 
 
 # ---- encoders ------------------------------------------------------------------------------------
 
-# How fast the media workers that share a database encode.
+# The encoding speed of the media workers that share a database.
 
 
 FRESH_FOR = timedelta(minutes=15)
-"""A worker silent for this long is gone: each reports every five minutes."""
+"""A worker that has not reported for this long is gone: each reports every five minutes."""
 
 
 class EncoderRecords:
@@ -102,9 +102,9 @@ class EncoderRecords:
         self._database = database
 
     def tell(self, worker: str, capability: Mapping[str, Any], now: datetime) -> None:
-        """Record what a worker can do, and delete the rows of workers that are gone.
+        """Record a worker's capability, and delete the rows of workers that are gone.
 
-        A worker that stops may do so at the same moment as the next one of its name.
+        A stopping worker may do so at the same time as its successor of the same name.
         """
         facts = {"facts": json.dumps(capability), "told_at": now}
         is_own = encoders.c.worker == worker
@@ -115,7 +115,7 @@ class EncoderRecords:
                 insert_unless_known(connection, encoders, {"worker": worker, **facts})
 
     def live(self, now: datetime) -> list[Mapping[str, Any]]:
-        """What each live worker can do."""
+        """The capability of each live worker."""
         query = select(encoders.c.facts).where(encoders.c.told_at >= now - FRESH_FOR)
         with self._database.read() as connection:
             return [json.loads(text) for text in connection.scalars(query)]
@@ -123,7 +123,7 @@ class EncoderRecords:
 
 # ---- shared capability ---------------------------------------------------------------------------
 
-# How fast the nodes of a fleet encode, so that all offer the same qualities.
+# The encoding speed of the nodes of a fleet, so that all offer the same renditions.
 
 
 ASKED_SECONDS = 5.0
@@ -133,7 +133,7 @@ ASKED_SECONDS = 5.0
 class SharedCapability:
     """The capability of the slowest media worker, so that any worker is fast enough for any job.
 
-    Segments from a different ffmpeg must match the others, or are refused.
+    Segments from a different ffmpeg must match the others, or are rejected.
     """
 
     def __init__(
@@ -161,6 +161,6 @@ class SharedCapability:
         return self._found or self._own()
 
     def tell(self, worker: str) -> None:
-        """Report what this machine's worker can do, if it is known."""
+        """Report the capability of this machine's worker, if it is known."""
         if (own := self._own()) is not None:
             self._records.tell(worker, asdict(own), self._clock())

@@ -1,4 +1,4 @@
-"""What is known about a film: kept with its record, and shown to those who play it."""
+"""Metadata of a video: stored with its record, and returned to players."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 PICTURE_SUBTITLES = frozenset(("dvd_subtitle", "hdmv_pgs_subtitle", "dvb_subtitle", "xsub"))
-"""ffmpeg's names of subtitles that are pictures."""
+"""ffmpeg's names of bitmap subtitles."""
 
 _PICTURE_SUBTITLES = PlaybackProblem(
     "picture_subtitles",
@@ -35,12 +35,12 @@ _TRUNCATED = PlaybackProblem(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackFacts:
-    """One track. Rates are per second: bits, pictures, samples."""
+    """One track. Rates are per second: bits, frames, samples."""
 
     kind: str
-    """"video", "audio", "text", or "other" for what players do not use."""
+    """"video", "audio", "text", or "other" for tracks that players do not use."""
     codec: str
-    """As in RFC 6381, such as "avc1.64001f"; where there is no such name, ffmpeg's."""
+    """RFC 6381 name, such as "avc1.64001f"; ffmpeg's name if there is none."""
     language: str = "und"
     """BCP 47; "und" if the file does not say."""
     title: str | None = None
@@ -62,7 +62,7 @@ class Chapter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What is in a file. Width and height in pixels as they are shown: turned, and stretched."""
+    """Metadata of a file. Width and height are display pixels, after rotation and pixel aspect."""
 
     container: str
     """ffmpeg's name of the format, such as "mp4" or "matroska"."""
@@ -71,17 +71,17 @@ class Facts:
     width: int | None = None
     height: int | None = None
     rotation: int = 0
-    """Degrees clockwise that the stored picture is turned by."""
+    """Degrees clockwise by which the stored video is rotated."""
     frame_rate: float | None = None
     hdr: str | None = None
-    """"PQ" or "HLG"; None for the standard dynamic range."""
+    """"PQ" or "HLG"; None for SDR."""
     is_truncated: bool = False
     tracks: tuple[TrackFacts, ...] = ()
     chapters: tuple[Chapter, ...] = ()
 
     @classmethod
     def of(cls, movie: Movie, chapters: Sequence[texts.ChapterMark] = ()) -> Self:
-        """What the index of an MP4 or MOV file says."""
+        """The metadata in the index of an MP4 or MOV file."""
         picture = movie.picture
         return cls(
             container="mov" if movie.brand.startswith("qt") else "mp4",
@@ -99,9 +99,9 @@ class Facts:
         )
 
     def completed_by(self, made: Facts) -> Facts:
-        """These facts, about an original, with what only a copy of it tells that has an index.
+        """These facts of an original, completed with those of its indexed copy.
 
-        Both have the same tracks, apart from chapters and what is left out of the copy.
+        Both have the same tracks, apart from chapters and tracks that are left out of the copy.
         """
         others = {kind: iter(made.of_kind(kind)) for kind in ("video", "audio", "text", "other")}
         tracks = (_completed(track, next(others[track.kind], None)) for track in self.tracks)
@@ -111,7 +111,7 @@ class Facts:
 
     @property
     def problem(self) -> PlaybackProblem | None:
-        """What viewers should know, though the film plays."""
+        """A problem that viewers should know about although the video plays."""
         if self.is_truncated:
             return _TRUNCATED
         if any(track.codec in PICTURE_SUBTITLES for track in self.tracks):
@@ -119,16 +119,16 @@ class Facts:
         return None
 
     def of_kind(self, kind: str) -> list[TrackFacts]:
-        """The tracks of a kind, in the order of the file."""
+        """The tracks of a kind, in file order."""
         return [track for track in self.tracks if track.kind == kind]
 
     def to_json(self) -> dict[str, Any]:
-        """As values of JSON."""
+        """As JSON values."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """The facts that `to_json` has printed; members of a later version are ignored."""
+        """Parses the output of `to_json`; members of later versions are ignored."""
         known = known_members(cls, values)
         tracks, chapters = values.get("tracks", ()), values.get("chapters", ())
         known["tracks"] = tuple(TrackFacts(**known_members(TrackFacts, each)) for each in tracks)
@@ -137,7 +137,7 @@ class Facts:
 
 
 def known_members(kind: type[DataclassInstance], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of `values` that a dataclass has: what a later version adds is ignored."""
+    """The `values` that are fields of a dataclass: members of later versions are ignored."""
     return {field.name: values[field.name] for field in fields(kind) if field.name in values}
 
 
@@ -145,7 +145,7 @@ _Described = TypeVar("_Described", Facts, TrackFacts)
 
 
 def _completed(facts: _Described, other: _Described | None) -> _Described:
-    """The members that are None as in `other`."""
+    """Fills the members that are None from `other`."""
     found = {field.name: getattr(facts, field.name) for field in fields(facts)}
     missing = [name for name, value in found.items() if value is None]
     return type(facts)(**found | {name: getattr(other, name, None) for name in missing})
@@ -173,7 +173,7 @@ def _rounded(rate: Fraction) -> float:
 
 # ---- manifest ------------------------------------------------------------------------------------
 
-# The streams that the index made of a film, as they are kept for those who play it.
+# The HLS streams of a video, as stored for players.
 
 
 _COLUMNS = ("ends", "durations", "reaches", "rung_durations")
@@ -181,12 +181,12 @@ _COLUMNS = ("ends", "durations", "reaches", "rung_durations")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream:
-    """One track of the film, cut into segments.
+    """One track of the video, cut into segments.
 
-    For each segment: `ends` is where it ends in its virtual file, `durations` how long it lasts in
-    seconds, and `reaches` where the bytes end that it, or one before it, takes from the source.
-    `rung_durations` are those of the segments in other qualities, where they are cut elsewhere.
-    Rates are bits per second; what a kind of track does not have is 0.
+    For each segment: `ends` is its end in its virtual file, `durations` its duration in seconds,
+    and `reaches` the end of the source bytes that it or an earlier segment needs.
+    `rung_durations` are the durations of segments of renditions, if they are cut differently.
+    Rates are bits per second; values that do not apply to the kind of track are 0.
     """
 
     name: str
@@ -205,27 +205,27 @@ class Stream:
     video_range: VideoRange = "SDR"
     channels: int = 0
     file: str = ""
-    """The made file that its bytes are in; empty for the original, or what was remuxed of it."""
+    """The derived file that contains its bytes; empty for the original or its remuxed copy."""
     rung_durations: tuple[float, ...] = ()
     is_played: bool = True
-    """Whether any browser decodes it; if not, only other qualities of it are offered."""
+    """Whether any browser decodes it; if not, only its renditions are offered."""
     has_open_groups: bool = False
-    """Whether key frames of H.264 are not independent: Chromium gives up after a seek to one in
-    HLS, and plays nothing of a film that begins with one."""
+    """Whether H.264 key frames are not independent: Chromium stops with an error after a seek to
+    one in HLS, and does not play a video that begins with one."""
     longest_group: int = 0
-    """The most pictures from a key frame up to the next one; 0 in manifests of earlier versions."""
+    """The most frames from a key frame up to the next one; 0 in manifests of earlier versions."""
 
     @property
     def rung_segments(self) -> tuple[float, ...]:
-        """How long each segment lasts in other qualities, in seconds."""
+        """Duration of each segment of a rendition, in seconds."""
         return self.rung_durations or self.durations
 
     def available(self, arrived: int) -> int:
-        """How many segments can be played with the first `arrived` bytes of the source."""
+        """Number of segments that can be played with the first `arrived` bytes of the source."""
         return bisect_right(self.reaches, arrived)
 
     def span(self, number: int) -> ByteRange | None:
-        """Where a segment is in the virtual file, counted from 1; None if there is no such one."""
+        """Range of a segment in the virtual file, counted from 1; None if it does not exist."""
         if not 1 <= number <= len(self.ends):
             return None
         return ByteRange(self.ends[number - 2] if number > 1 else 0, self.ends[number - 1])
@@ -233,7 +233,7 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """All streams of a film: its picture, if it has one, first."""
+    """All streams of a video; the video stream, if any, is first."""
 
     streams: Sequence[Stream]
 
@@ -243,7 +243,7 @@ class Manifest:
 
     @property
     def picture(self) -> Stream | None:
-        """The picture."""
+        """The video stream."""
         return next((stream for stream in self.streams if stream.kind == "video"), None)
 
     def to_json(self) -> bytes:
@@ -252,61 +252,61 @@ class Manifest:
 
     @classmethod
     def from_json(cls, data: bytes) -> Self:
-        """The manifest that `to_json` has written; members of a later version are ignored."""
+        """Parses the output of `to_json`; members of later versions are ignored."""
         return cls([_stream(values) for values in json.loads(data)])
 
 
 def _stream(values: dict[str, Any]) -> Stream:
     columns = {name: tuple(values.get(name, ())) for name in _COLUMNS}
-    # Earlier versions looked at the first key frame only.
+    # Earlier versions checked only the first key frame.
     values = {"has_open_groups": values.get("begins_tied", False), **values}
     return Stream(**{**known_members(Stream, values), **columns})
 
 
 # ---- browsers ------------------------------------------------------------------------------------
 
-# What browsers decode. They say so themselves once a player asks; this decides what is offered.
+# Codecs that browsers decode. Players query the browser itself; this decides what is offered.
 #
 # Sources: caniuse.com's tables of H.264, HEVC, AV1, VP9, Opus, AC-3; the WebKit and Chromium lists
 # of codecs that MP4 may contain.
 
 
 _AVC = re.compile(r"avc[13]\.(42|4d|58|64)[0-9a-f]{4}", re.IGNORECASE)
-"""Baseline, Main, Extended and High: 8 bits, 4:2:0. High 10, 4:2:2 and 4:4:4 play nowhere."""
+"""Baseline, Main, Extended and High: 8 bits, 4:2:0. No browser plays High 10, 4:2:2 or 4:4:4."""
 
 _SOME = re.compile(r"(hvc1|hev1|av01|vp08|vp09)(\.|$)", re.IGNORECASE)
-"""Each played by some browsers only: the playlist names the codec, and the browser chooses."""
+"""Each is played by some browsers only: the playlist names the codec, and the browser selects."""
 
 _AUDIO = re.compile(r"mp4a\.40\.(2|5|29|42)|mp4a\.(69|6b)|mp3|\.mp3|opus|flac", re.IGNORECASE)
 
 _SEGMENTED_AUDIO = re.compile(r"mp4a\.40\.(2|5|29|42)|opus|flac", re.IGNORECASE)
-"""MP3 is missing: Chromium takes none in segments, and refuses the whole film for it."""
+"""Without MP3: Chromium does not support it in segments, and rejects the whole video."""
 
 _WITHOUT_INDEX = re.compile(r"vp8|vp9|av1|opus|vorbis|flac|mp3|aac|pcm_[a-z0-9]+")
-"""ffmpeg's names of what browsers decode in WebM, Ogg, MP3, WAV and FLAC files. They have given up
-Theora."""
+"""ffmpeg's names of codecs that browsers decode in WebM, Ogg, MP3, WAV and FLAC files. Browsers
+have dropped Theora."""
 
 
 def plays_without_index(*codecs: str) -> bool:
-    """Whether browsers decode all of this in the files that they play as they are."""
+    """Whether browsers decode all these codecs in files that they play without an index."""
     return all(map(_WITHOUT_INDEX.fullmatch, codecs))
 
 
 def plays_video(codec: str) -> bool:
-    """Whether every browser, or some, decode pictures of this codec."""
+    """Whether all or some browsers decode this video codec."""
     return is_played_everywhere(codec) or _SOME.match(codec) is not None
 
 
 def is_played_everywhere(codec: str) -> bool:
-    """Whether every browser decodes pictures of this codec."""
+    """Whether every browser decodes this video codec."""
     return _AVC.fullmatch(codec) is not None
 
 
 def plays_audio(codec: str) -> bool:
-    """Whether every browser decodes sound of this codec."""
+    """Whether every browser decodes this audio codec."""
     return _AUDIO.fullmatch(codec) is not None
 
 
 def plays_segmented_audio(codec: str) -> bool:
-    """Whether every browser decodes sound of this codec in segments."""
+    """Whether every browser decodes this audio codec in segments."""
     return _SEGMENTED_AUDIO.fullmatch(codec) is not None

@@ -1,4 +1,4 @@
-"""Writes what players load of an indexed film: `play.mp4`, and its tracks in segments."""
+"""Writes the files that players load of an indexed video: `play.mp4`, and tracks in segments."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from app.video.serve.ladder import is_decoded_in_time
 from app.video.serve.source import length_of, reader
 
 SOURCE = "source"
-"""Name of the stream that is the film's own picture."""
+"""Name of the stream of the original video track."""
 
 PLAY_FILE = "play.virtual"
 MANIFEST = "hls.json"
@@ -54,14 +54,14 @@ log = logging.getLogger(__name__)
 
 
 def is_playable(movie: Movie) -> bool:
-    """Whether browsers play its picture, or its sound if there is no picture."""
+    """Whether browsers play its video track, or an audio track if it has no video."""
     if movie.picture is not None:
         return plays_video(movie.picture.codec)
     return any(plays_audio(track.codec) for track in movie.sounds)
 
 
 def can_be_rendered(movie: Movie, capability: Capability | None) -> bool:
-    """Whether this host makes pictures of it that browsers play, though they may not play it."""
+    """Whether this host can make renditions of it, which browsers play."""
     picture = movie.picture
     if capability is None or picture is None or not is_decoded(picture):
         return False
@@ -76,9 +76,9 @@ def can_be_rendered(movie: Movie, capability: Capability | None) -> bool:
 
 
 def sounds_to_encode(movie: Movie) -> list[Track]:
-    """The sound that not every browser plays in segments, or that begins late and has no silence.
+    """Audio tracks that not every browser plays in segments, or that begin late without silence.
 
-    Tracks that share an id, as no file should have them, are left out: ffmpeg would mix them up.
+    Tracks with a duplicate id, which no file should have, are left out: ffmpeg would confuse them.
     """
     owners = Counter(track.id for track in movie.stored_tracks)
     return [track for track in movie.sounds if not _is_segmentable(track) and owners[track.id] == 1]
@@ -91,7 +91,7 @@ def _is_segmentable(sound: Track) -> bool:
 def keep_play_file(
     movie: Movie, video_id: UploadId, folder: MediaFolder, *, read_at: ReadAt
 ) -> None:
-    """Make the film as one virtual MP4 file; `read_at` reads the film."""
+    """Write the video as one virtual MP4 file; `read_at` reads the original."""
     with writing(folder, video_id, PLAY_FILE) as target:
         writer = VirtualFileWriter(target)
         writer.extend(fast_start(movie, read_at))
@@ -99,11 +99,10 @@ def keep_play_file(
 
 
 def keep_streams(movie: Movie, video_id: UploadId, folder: MediaFolder, *, read_at: ReadAt) -> None:
-    """Make each track that browsers play a stream; none if HLS cannot express the film.
+    """Write a stream for each track that browsers play; none if HLS cannot express the video.
 
-    A picture that only ffmpeg decodes is a stream as well: other qualities are made of it. Sound
-    that browsers do not play is taken from `SOUND_FILE`, if that has been made. `read_at` reads the
-    film.
+    A video track that only ffmpeg decodes gets a stream, too: renditions are made of it. Audio that
+    browsers do not play is taken from `SOUND_FILE`, if that exists. `read_at` reads the original.
     """
     encoded = encoded_sounds(movie, folder, video_id)
     with folder.scratch_folder() as making:
@@ -119,14 +118,14 @@ def keep_streams(movie: Movie, video_id: UploadId, folder: MediaFolder, *, read_
             if read_whole(folder, video_id, MANIFEST) == manifest and _are_kept(
                 streams, video_id, folder
             ):
-                return  # Made while the film arrived; somebody may be watching.
+                return  # Made during the upload; a client may be playing it.
         if not streams:
             folder.discard(video_id, MANIFEST)
             return
         for stream in streams:
             for name in STREAM_FILES:
                 folder.keep(making / stream.name / name, video_id, f"hls/{stream.name}/{name}")
-        (making / MANIFEST).write_bytes(manifest)  # After what it names.
+        (making / MANIFEST).write_bytes(manifest)  # After the files that it names.
         folder.keep(making / MANIFEST, video_id, MANIFEST)
 
 
@@ -136,7 +135,7 @@ def _are_kept(streams: Iterable[Stream], video_id: UploadId, folder: MadeFiles) 
 
 
 def encoded_sounds(movie: Movie, folder: MadeFiles, video_id: UploadId) -> Mapping[int, Track]:
-    """The encoded sound tracks in `SOUND_FILE`, by the id of the original track."""
+    """The encoded audio tracks in `SOUND_FILE`, by the id of the original track."""
     try:
         _, file = folder.open(video_id, SOUND_FILE)
     except FileNotFoundError:
@@ -148,11 +147,10 @@ def encoded_sounds(movie: Movie, folder: MadeFiles, video_id: UploadId) -> Mappi
 def sounds_in(file: RawIOBase, movie: Movie) -> Mapping[int, Track]:
     """The same, from an open file.
 
-    Tracks that could not be decoded are missing: ffmpeg's ids number all that were requested, from
-    1 on.
+    Tracks that could not be decoded are missing: ffmpeg numbers all requested tracks from 1 on.
     """
     try:
-        # As long as the sound of the movie, which was read.
+        # As long as the audio of the movie, which was already read.
         found = read_movie(reader(file), length_of(file), most_entries=MAX_ENTRIES)
         made = {track.id: track for track in found.sounds}
     except NotIndexable:
@@ -165,7 +163,7 @@ def sounds_in(file: RawIOBase, movie: Movie) -> Mapping[int, Track]:
 
 
 def _cut(movie: Movie, encoded: Mapping[int, Track]) -> Iterator[tuple[str, SegmentedTrack, str]]:
-    """The streams: name, track and the made file that this is in; sound is cut like the picture."""
+    """Yields name, track and derived file of each stream; audio is cut like the video track."""
     if sum(map(silent_packets, movie.sounds)) > MOST_PACKETS:
         raise NotIndexable("late_sound", "Many tracks of the video begin late.")
     times: list[Fraction] = []
@@ -174,7 +172,7 @@ def _cut(movie: Movie, encoded: Mapping[int, Track]) -> Iterator[tuple[str, Segm
         times = [Fraction(start, picture.track.timescale) for start in picture.starts[1:-1]]
         yield SOURCE, picture, ""
     for number, track in enumerate(movie.sounds, start=1):
-        # One that HLS cannot express leaves the film to play.mp4, which has all its sound.
+        # If HLS cannot express one of them, there is only play.mp4, which has all audio tracks.
         if other := encoded.get(track.id):
             yield f"audio-{number}", segmented_sound(other, times), SOUND_FILE
         elif plays_segmented_audio(track.codec):
@@ -198,7 +196,7 @@ def _write_stream(name: str, cut: SegmentedTrack, file: str, making: Path) -> St
 
 
 def _with_rungs(stream: Stream, cut: SegmentedTrack) -> Stream:
-    """What a manifest says besides of a picture that other qualities are made of."""
+    """Adds the manifest fields of a video track that renditions are made of."""
     durations = RungCuts.of(cut).durations
     return replace(
         stream,
@@ -209,13 +207,13 @@ def _with_rungs(stream: Stream, cut: SegmentedTrack) -> Stream:
 
 
 def _has_open_groups(picture: Track, read_at: ReadAt) -> bool:
-    """Whether players cannot begin at all key frames of a picture that browsers play."""
+    """Whether a playable video track has key frames at which players cannot start."""
     keys = picture.samples.key_frames
     return plays_video(picture.codec) and len(independent_key_frames(picture, read_at)) < len(keys)
 
 
 class _Columns:
-    """What a manifest says of the segments of a stream."""
+    """Collects the manifest fields of a stream's segments."""
 
     def __init__(self) -> None:
         self._ends: list[int] = []
@@ -223,15 +221,15 @@ class _Columns:
         self._reaches: list[int] = []
 
     def add(self, segment: Segment, end: int) -> None:
-        """Note a segment that ends there in its virtual file."""
+        """Add a segment that ends at byte `end` of its virtual file."""
         self._reaches.append(max(segment.ends, default=0))
-        # The difference of rounded times: the sum of all has no error that grows.
+        # Differences of rounded times, so that rounding errors do not accumulate.
         stop = round(float(segment.start + segment.duration), 6)
         self._durations.append(round(stop - round(float(segment.start), 6), 6))
         self._ends.append(end)
 
     def stream(self, name: str, track: Track) -> Stream:
-        """The stream that consists of all of them."""
+        """The stream of all added segments."""
         sizes = map(sub, self._ends, [0, *self._ends])
         rates = [_rate(size, lasts) for size, lasts in zip(sizes, self._durations, strict=True)]
         mean = _rate(self._ends[-1], sum(self._durations))
@@ -255,5 +253,5 @@ class _Columns:
 
 
 def _rate(size: int, seconds: float) -> int:
-    """Bits per second; a fragment of a second counts as a tenth."""
+    """Bits per second; durations below 0.1 s count as 0.1 s."""
     return round(8 * size / max(seconds, 0.1))

@@ -1,13 +1,13 @@
-"""The files made from videos: indexes, pictures, segments. All of them can be made again.
+"""Derived files of videos: indexes, images, segments. All of them can be made again.
 
-`DiskFolder` has them on the disk of this machine alone. `BucketFolder` has them in a bucket for
-many machines: what exists is in a table of the database, each file is an object whose name is never
-used again, and the folder on this disk holds copies of what was asked for here. A file is in the
-bucket before the table names it, and out of the table before it leaves the bucket, so a copy that
-the table does not name is never read.
+`DiskFolder` stores them on the disk of this machine only. `BucketFolder` stores them in a bucket
+for many machines: a database table lists the files, each file is an object with a name that is
+never reused, and the folder on this disk holds copies of files requested here. A file is stored in
+the bucket before its row is inserted, and its row is removed before the object is deleted, so a
+copy without a row is never read.
 
-A name is ours, never a client's, such as `poster.jpg` or `rungs/720/15.m4s`. The first two parts of
-a name are its bundle, which is discarded at once: `rungs/720`.
+File names are chosen by the server, never by a client, such as `poster.jpg` or `rungs/720/15.m4s`.
+The first two parts of a name are its bundle, which is discarded as a whole: `rungs/720`.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from app.storage.local.folder import Folder, disk_errors, free_bytes, make_priva
 
 
 class MadeFiles(Protocol):
-    """What was made, for those who make and those who play it; each call can be repeated."""
+    """Derived files, for the media worker and for players; every call can be repeated."""
 
     def find(self, upload_id: UploadId, name: str) -> Made | None:
-        """A file, if it is there."""
+        """A file, if it exists."""
         ...
 
     def open(self, upload_id: UploadId, name: str) -> tuple[Made, RawIOBase]:
-        """A file to read in parts, on disk or in the bucket; raises `FileNotFoundError`."""
+        """Opens a file to read in parts, on disk or in the bucket; raises `FileNotFoundError`."""
         ...
 
     def fetch(self, upload_id: UploadId, name: str) -> tuple[Made, FileIO]:
-        """A file on this machine, fetched first if need be; raises `FileNotFoundError`."""
+        """Opens a file on this machine, fetched first if needed; raises `FileNotFoundError`."""
         ...
 
     def keep(
@@ -55,16 +55,16 @@ class MadeFiles(Protocol):
         beside: Made | None = None,
         is_new: bool = False,
     ) -> None:
-        """Move a finished file to its place, where it replaces an older one.
+        """Publish a finished file; replaces an older one.
 
-        It appears there whole or not at all, and when this returns it survives a power cut. With
-        `beside`, raises `Outdated` unless that file is still there at that moment. With `is_new`
-        nothing is replaced, and `FileExistsError` is raised instead.
+        The change is atomic, and durable when this returns: the file survives a power failure. With
+        `beside`, raises `Outdated` unless that file still exists at that moment. With `is_new`,
+        raises `FileExistsError` instead of replacing a file.
         """
         ...
 
     def discard(self, upload_id: UploadId, name: str) -> bool:
-        """Remove an outdated file, or a whole bundle at once; whether there was one."""
+        """Remove an outdated file, or a whole bundle at once; returns whether there was one."""
         ...
 
     def remove(self, upload_id: UploadId) -> None:
@@ -80,7 +80,7 @@ class MadeFiles(Protocol):
         ...
 
     def bundles(self, folders: Collection[str]) -> Iterator[Bundle]:
-        """All bundles in folders of these names, of all videos. Reads every file's entry."""
+        """All bundles in folders with these names, of all videos. Reads the entry of every file."""
         ...
 
     def note_use(self, upload_id: UploadId, name: str) -> None:
@@ -88,12 +88,12 @@ class MadeFiles(Protocol):
         ...
 
     def lacking_bytes(self, least_free: int, wanted: int) -> int:
-        """How many bytes to discard: at least `wanted`, and until `least_free` are free."""
+        """Number of bytes to discard: at least `wanted`, and until `least_free` are free."""
         ...
 
 
 class MediaFolder(MadeFiles, Protocol):
-    """The same, with room on this machine for the programs that make files."""
+    """Derived files, and scratch space on this machine for programs that make them."""
 
     @property
     def root(self) -> Path:
@@ -109,11 +109,11 @@ class MediaFolder(MadeFiles, Protocol):
         ...
 
     def require_room(self, needed_bytes: int = 0) -> None:
-        """Raise `NoRoom` if this machine's disk would then lack the room kept for uploads."""
+        """Raise `NoRoom` if that would use space of this machine's disk reserved for uploads."""
         ...
 
     def locked(self, upload_id: UploadId) -> AbstractContextManager[None]:
-        """Exclude other makers that lock the same video; in a bucket, does nothing."""
+        """Lock a video against other makers; does nothing in a bucket."""
         ...
 
     def remove_abandoned(self) -> None:
@@ -123,7 +123,7 @@ class MediaFolder(MadeFiles, Protocol):
 
 @contextmanager
 def writing(folder: MediaFolder, upload_id: UploadId, name: str) -> Iterator[BinaryIO]:
-    """A file to write; kept under `name` if the block ends without an error."""
+    """Yields a file to write; keeps it under `name` if the block ends without an error."""
     with folder.scratch_folder() as scratch:
         made = scratch / "made"
         with disk_errors(), made.open("xb") as target:
@@ -143,13 +143,13 @@ def read_whole(folder: MadeFiles, upload_id: UploadId, name: str) -> bytes:
 # Files made from videos, in a folder on this machine's disk.
 #
 # <media>/<id>/<name>           one video's files, some in folders of their own
-# <media>/.making/<random>/     where one maker works; what is ready is renamed into its place
+# <media>/.making/<random>/     scratch folder of one maker; finished files are renamed
 
 
 MAKING = ".making"
 
 LEFT_FREE_BYTES = 64 * 1024 * 1024
-"""Nothing is made with less free space than this: it can wait, uploads cannot."""
+"""No files are made with less free space than this: they can wait, uploads cannot."""
 
 USED_SECONDS = 60
 """Precision of a bundle's last use: each update is a write."""
@@ -168,7 +168,7 @@ class DiskFolder:
         return self._path
 
     def path(self, upload_id: UploadId, name: str = "") -> Path:
-        """Path of a video's file, whether it exists or not; without a name, of their folder."""
+        """Path of a video's file, whether it exists or not; without a name, of its folder."""
         return self._path / upload_id / name
 
     def find(self, upload_id: UploadId, name: str) -> Made | None:
@@ -179,12 +179,12 @@ class DiskFolder:
             return None
 
     def open(self, upload_id: UploadId, name: str) -> tuple[Made, FileIO]:
-        """A file, unbuffered; raises `FileNotFoundError`."""
+        """Opens a file, unbuffered; raises `FileNotFoundError`."""
         file = FileIO(self.path(upload_id, name), "rb")
         return _made(upload_id, name, os.fstat(file.fileno())), file
 
     def fetch(self, upload_id: UploadId, name: str) -> tuple[Made, FileIO]:
-        """As `open`: everything is on this machine."""
+        """Same as `open`: all files are on this machine."""
         return self.open(upload_id, name)
 
     def made(self, upload_ids: Collection[UploadId]) -> Mapping[UploadId, frozenset[str]]:
@@ -222,7 +222,7 @@ class DiskFolder:
                 os.utime(folder)
 
     def lacking_bytes(self, least_free: int, wanted: int) -> int:
-        """At least `wanted`, as somebody has just failed to store that much."""
+        """At least `wanted`, as a write of that size has just failed."""
         return max(least_free - free_bytes(self._path), wanted)
 
     def remove(self, upload_id: UploadId) -> None:
@@ -253,7 +253,7 @@ class DiskFolder:
             os.close(descriptor)
 
     def require_room(self, needed_bytes: int = 0) -> None:
-        """Raise `NoRoom` if the disk would then lack the room kept for uploads."""
+        """Raise `NoRoom` if that would use disk space reserved for uploads."""
         self._disk.require_room(LEFT_FREE_BYTES + needed_bytes)
 
     def keep(
@@ -265,7 +265,7 @@ class DiskFolder:
         beside: Made | None = None,
         is_new: bool = False,
     ) -> None:
-        """Move a finished file to its place. With `beside` or `is_new`, call it under `locked`."""
+        """Publish a finished file by renaming. Requires `locked` with `beside` or `is_new`."""
         place = self.path(upload_id, name)
         if beside is not None and self.find(upload_id, beside.name) != beside:
             raise Outdated(beside.name)
@@ -278,7 +278,7 @@ class DiskFolder:
 
     @contextmanager
     def locked(self, upload_id: UploadId) -> Iterator[None]:
-        """Exclude other makers that lock the same video, in any process."""
+        """Lock a video against other makers, across processes."""
         with disk_errors():
             descriptor = _open_folder(self.path(upload_id))
         try:
@@ -292,7 +292,7 @@ class DiskFolder:
         place = self.path(upload_id, name)
         with disk_errors(), suppress(FileNotFoundError):
             if place.is_dir():
-                with self._own_folder() as folder:  # Its maker may add to it meanwhile.
+                with self._own_folder() as folder:  # Its maker may be adding files to it.
                     place.replace(folder / "discarded")
             else:
                 place.unlink()
@@ -331,7 +331,7 @@ def _size(place: Path) -> int:
 
 
 def _locked_folder(parent: Path) -> tuple[Path, int]:
-    """A new folder and its lock, which ends with this process."""
+    """A new folder and its lock, which is released when this process ends."""
     while True:
         folder = parent / secrets.token_hex(8)
         folder.mkdir(mode=0o700)

@@ -1,4 +1,4 @@
-"""Which other qualities a film is offered in: the rungs of its ladder. Values; nothing is read."""
+"""The bitrate ladder: which renditions are offered of a video. Does no I/O."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from app.video.serve.capability import Capability
 from app.video.serve.facts import Stream, is_played_everywhere
 
 PEAK_RATES: Mapping[int, int] = {360: 1_100_000, 720: 3_500_000, 1080: 6_500_000}
-"""The qualities, each by the shorter side of its picture in pixels, and the bits a second that no
-segment exceeds, up to `USUAL_FRAME_RATE`; half as much again beyond it."""
+"""Renditions by their shorter side in pixels, with the bits per second that no segment exceeds, up
+to `USUAL_FRAME_RATE`; 1.5 times as much above it."""
 
 USUAL_FRAME_RATE = 30
 
 LOWEST_PEAK_RATE = 64_000
-"""Below this, the headers of segments would count."""
+"""Below this, the size of segment headers would matter."""
 
 MEAN_SHARE = 0.6
-"""Of the peak rate, as an estimate before a rung is made: most films need less than their peak."""
+"""Of the peak rate, as an estimate before a rendition is made: most videos stay below the peak."""
 
 REAL_TIME_SHARE = 0.75
-"""Of what the host encodes: most films are harder than a test picture, and players load ahead."""
+"""Of the measured speed: most videos are harder than a test image, and players prefetch."""
 
 DECODED_AT_ONCE = 4
-"""Pixels of the source that are decoded and scaled in the time in which one is encoded; measured
-for H.264 of 1080p."""
+"""Source pixels that are decoded and scaled in the time that encoding one pixel takes; measured for
+H.264 in 1080p."""
 
 LONGEST_DECODING_SECONDS = 30
-"""On this host, from a key frame to the next one: a segment may need all of that to be decoded. A
-film that needs longer is offered in no other quality."""
+"""Time to decode from a key frame to the next one on this host, as a segment may need all of it. No
+renditions are offered of a video that takes longer."""
 
 _LEVELS = (
     (30, 1_620, 40_500),
@@ -41,16 +41,16 @@ _LEVELS = (
     (51, 36_864, 983_040),
     (52, 36_864, 2_073_600),
 )
-"""Levels of H.264, each with macroblocks in a picture and in a second (ITU-T H.264, table A-1)."""
+"""H.264 levels, each with macroblocks per frame and per second (ITU-T H.264, table A-1)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rung:
-    """One quality of a film; `quality` is its name, too. Rates are bits a second."""
+    """A rendition of a video; `quality` is also its name. Rates are bits per second."""
 
     quality: int
     width: int
-    """Pixels as shown; even, like the height."""
+    """Display pixels; even, like the height."""
     height: int
     peak_rate: int
     mean_rate: int
@@ -59,16 +59,16 @@ class Rung:
 
     @property
     def level(self) -> int:
-        """The level of H.264 that its segments declare, times ten."""
+        """The H.264 level of its segments, times ten."""
         return int(self.codecs[-2:], 16)
 
 
 def ladder(picture: Stream, capability: Capability | None) -> list[Rung]:
-    """The rungs that this host can make of a picture as fast as it is watched, the lowest first.
+    """The renditions of a video track that this host can encode in real time, lowest first.
 
-    They are smaller than the picture; one of its size is added where some browsers cannot decode
-    it. The lowest is always offered, unless key frames are too rare. None without a capability:
-    there is no encoder then.
+    They are smaller than the source; one of its size is added if some browsers cannot decode the
+    source. The lowest is always offered, unless key frames are too rare. Empty without a
+    capability: there is no encoder then.
     """
     if capability is None:
         return []
@@ -86,7 +86,7 @@ def ladder(picture: Stream, capability: Capability | None) -> list[Rung]:
 
 
 def is_decoded_in_time(pixels: int, capability: Capability) -> bool:
-    """Whether as many pixels as there are between two key frames are decoded soon enough."""
+    """Whether this many pixels, those between two key frames, can be decoded in time."""
     rate = capability.megapixels_per_second * DECODED_AT_ONCE
     return pixels / 1e6 <= rate * LONGEST_DECODING_SECONDS
 
@@ -125,7 +125,7 @@ def _rung(picture: Stream, quality: int) -> Rung:
 
 
 def _level(width: int, height: int, frame_rate: float) -> int:
-    """The lowest level for such pictures, or the highest there is."""
+    """The lowest sufficient level, or the highest there is."""
     blocks = -(-width // 16) * -(-height // 16)
     for level, most, most_a_second in _LEVELS:
         if blocks <= most and blocks * frame_rate <= most_a_second:
@@ -134,7 +134,7 @@ def _level(width: int, height: int, frame_rate: float) -> int:
 
 
 def _megapixels(width: int, height: int, frame_rate: float) -> float:
-    """In a second."""
+    """Megapixels per second."""
     return width * height * frame_rate / 1e6
 
 

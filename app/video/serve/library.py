@@ -1,4 +1,4 @@
-"""What the web asks about films: how far they can be played, and everything players load."""
+"""Playback states of videos, and the files that players load, for the web application."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CONTENT_TYPES = {
     "vtt": "text/vtt; charset=utf-8",
     "json": "application/json",
 }
-"""Of the made files that may be asked for by name; their names are in `_MADE`."""
+"""Content types of derived files that can be requested by name; `_MADE` matches their names."""
 
 _MADE = re.compile(
     r"(?:poster|sprite)\.jpg|(?:thumbs|chapters|subs-[0-9]{1,2})\.vtt|waveform\.json"
@@ -49,7 +49,7 @@ _MADE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class MadeFile:
-    """A file made from a video."""
+    """A derived file of a video."""
 
     folder: MadeFiles
     upload_id: UploadId
@@ -57,7 +57,7 @@ class MadeFile:
 
     @property
     def content_type(self) -> str:
-        """By its extension."""
+        """The content type, from the file extension."""
         return CONTENT_TYPES[self.name.rpartition(".")[2]]
 
     @property
@@ -66,7 +66,7 @@ class MadeFile:
         return self.folder.find(self.upload_id, self.name) is not None
 
     def open(self) -> tuple[Made, RawIOBase]:
-        """The file, unbuffered; raises `NotMade`."""
+        """Opens the file, unbuffered; raises `NotMade`."""
         try:
             return self.folder.open(self.upload_id, self.name)
         except FileNotFoundError as error:
@@ -83,14 +83,14 @@ class VirtualPart:
     open_source: Callable[[], RawIOBase]
 
     def pieces(self, wanted: ByteRange) -> Iterator[Piece]:
-        """The pieces of a span that is counted from the start of this one."""
+        """The pieces of a span relative to the start of this one."""
         start = self.span.start
         return self.file.pieces(ByteRange(start + wanted.start, start + wanted.end))
 
 
 @dataclass(frozen=True, slots=True)
 class PlaybackView:
-    """How a video can be played; `made` has the names of the files made from it."""
+    """The playback state of a video; `made` has the names of its derived files."""
 
     upload_id: UploadId
     state: PlaybackState
@@ -98,11 +98,11 @@ class PlaybackView:
     problem: PlaybackProblem | None
     made: frozenset[str]
     progress: float | None = None
-    """Of what must be made before it plays, from 0 to 1; None if that has not begun."""
+    """Progress of the job that makes it playable, from 0 to 1; None if it has not started."""
 
 
 def subtitles_of(view: PlaybackView) -> list[Subtitles]:
-    """Those that were made of the text tracks of a film, in the order of the file."""
+    """The subtitles made from the text tracks of a video, in file order."""
     tracks = view.facts.of_kind("text") if view.facts else []
     return [
         Subtitles(f"subs-{number}", track.language, track.title)
@@ -112,7 +112,7 @@ def subtitles_of(view: PlaybackView) -> list[Subtitles]:
 
 
 class MediaLibrary:
-    """Films for those who play them. It makes nothing: the media worker does."""
+    """Read access to videos for players. All files are made by the media worker."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class MediaLibrary:
         self._playlists = playlists
 
     def playbacks(self, videos: Sequence[Upload]) -> list[PlaybackView]:
-        """How each of the videos can be played, in their order."""
+        """The playback state of each video, in the given order."""
         known = self._media.of([video.id for video in videos])
         probed = [each for each, found in known.items() if found.state is PlaybackState.PROBED]
         jobs = self._jobs.of_step(probed, REMUX) if probed else {}
@@ -145,14 +145,14 @@ class MediaLibrary:
         ]
 
     def watched(self, scope: Scope, upload_id: UploadId) -> Upload:
-        """A video, or an upload that may be played while it arrives; raises as `get` does."""
+        """A video, or an active upload that may be playable; raises like `get`."""
         upload = scope.require(self._uploads.get(upload_id))
-        if upload.kind is UploadKind.PARTIAL:  # A part is no film.
+        if upload.kind is UploadKind.PARTIAL:  # A partial upload is not a video.
             raise UploadNotFound("No video has this id.")
         return upload.require_present()
 
     def play_file(self, video: Upload) -> VirtualPart:
-        """The film as one MP4 file; raises `NotMade`, also while it arrives."""
+        """The video as one MP4 file; raises `NotMade`, also during the upload."""
         if video.state is not UploadState.COMPLETE:
             raise NotMade("The film has not arrived yet.")
         return self._virtual(video, PLAY_FILE)
@@ -167,12 +167,12 @@ class MediaLibrary:
         return self._virtual(video, name, span, source_name=found.file)
 
     def initialization(self, video: Upload, stream: str) -> MadeFile:
-        """What comes before the first segment of a stream."""
+        """The initialization segment of a stream."""
         self._playlists.stream(video.id, stream)
         return MadeFile(self._folder, video.id, f"hls/{stream}/init.mp4")
 
     def made(self, video: Upload, name: str) -> MadeFile:
-        """A picture, subtitles, or the like; raises `NotMade` for anything else."""
+        """An image, subtitles or other derived file; raises `NotMade` for any other name."""
         if not _MADE.fullmatch(name):
             raise NotMade("Nothing of this name is made of videos.")
         return MadeFile(self._folder, video.id, name)
@@ -180,7 +180,7 @@ class MediaLibrary:
     def _virtual(
         self, video: Upload, name: str, span: ByteRange | None = None, *, source_name: str = ""
     ) -> VirtualPart:
-        """A virtual file, or a span of it, with the file that its bytes are in."""
+        """A virtual file, or a span of it, with the file that contains its bytes."""
 
         def open_source() -> RawIOBase:
             if source_name:
@@ -192,7 +192,7 @@ class MediaLibrary:
         except FileNotFoundError as error:
             raise NotMade("The film cannot be played yet.") from error
         file = StoredVirtualFile(stored)
-        if span is not None and span.end > file.length:  # Indexed anew since the list was read.
+        if span is not None and span.end > file.length:  # Indexed again since the list was read.
             file.close()
             raise NotMade("The film is being indexed anew.")
         return VirtualPart(made, file, span or ByteRange(0, file.length), open_source)
@@ -216,11 +216,11 @@ def _view(known: Playback, job: Job | None, made: frozenset[str]) -> PlaybackVie
 
 # ---- playlists -----------------------------------------------------------------------------------
 
-# The playlists of a film, from its stored manifest. Both are read once for all who ask.
+# The playlists of a video, from its stored manifest. Both are cached for all requests.
 
 
 class Playlists:
-    """What HLS players load before any media. Each method raises `NotMade`."""
+    """The HLS playlists. Each method raises `NotMade`."""
 
     def __init__(self, folder: MadeFiles) -> None:
         self._folder = folder
@@ -230,7 +230,7 @@ class Playlists:
     def master(
         self, video: Upload, rungs: Sequence[Rung], subtitles: Sequence[Subtitles] = ()
     ) -> str:
-        """The playlist of the film's streams, of its `rungs`, and of its subtitles."""
+        """The master playlist of the video's streams, its renditions `rungs`, and its subtitles."""
         manifest = self.manifest(video.id)
         sounds = [stream for stream in manifest.streams if stream.kind == "audio"]
         picture, texts = manifest.picture, list(map(_text_alternative, subtitles))
@@ -244,7 +244,7 @@ class Playlists:
         return master_playlist(variants, alternatives + texts)
 
     def of_stream(self, video: Upload, name: str) -> str:
-        """The segments of a stream, as far as they have arrived."""
+        """The media playlist of a stream; during an upload, of its available segments."""
         stored = self._stored(video.id)
         lines, longest = self._lines(stored, name, is_rung=False)
         stream = self._stream(stored, name)
@@ -253,7 +253,7 @@ class Playlists:
         return media_playlist(lines, longest, available=available)
 
     def of_rungs(self, upload_id: UploadId) -> str:
-        """The segments of the picture in any other quality."""
+        """The media playlist of any rendition."""
         stored = self._stored(upload_id)
         picture = self._manifest(stored).picture
         if picture is None:
@@ -261,7 +261,7 @@ class Playlists:
         return media_playlist(*self._lines(stored, picture.name, is_rung=True))
 
     def of_subtitles(self, upload_id: UploadId, subtitles: Subtitles) -> str:
-        """Subtitles of a film, which are one file beside its streams."""
+        """The media playlist of subtitles, which are a single file."""
         first = self._manifest(self._stored(upload_id)).streams[0]
         return whole_file_playlist(f"../../{subtitles.name}.vtt", sum(first.durations))
 
@@ -276,7 +276,7 @@ class Playlists:
         return found
 
     def manifest(self, upload_id: UploadId) -> Manifest:
-        """The streams that the index made of the film."""
+        """The stored manifest of a video."""
         return self._manifest(self._stored(upload_id))
 
     def _stored(self, upload_id: UploadId) -> Made:
@@ -286,7 +286,7 @@ class Playlists:
         return found
 
     def _read(self, stored: Made) -> Manifest:
-        """The content of a manifest; if it was replaced meanwhile, of the new one."""
+        """Reads a manifest; the new one, if it has just been replaced."""
         try:
             return Manifest.from_json(read_whole(self._folder, stored.upload_id, stored.name))
         except FileNotFoundError as error:
@@ -297,7 +297,7 @@ class Playlists:
     ) -> tuple[Sequence[str], float]:
         """A playlist's lines for each segment of a stream, and the longest duration.
 
-        Cached, as a film of two hours takes 1 ms, and 0.03 ms from the cache.
+        Cached: a video of two hours takes 1 ms, and 0.03 ms from the cache.
         """
         stream = self._stream(stored, name)
         durations = stream.rung_segments if is_rung else stream.durations
@@ -305,7 +305,7 @@ class Playlists:
 
 
 def _variant(stream: Stream, sounds: Sequence[Stream]) -> Variant:
-    """A stream, and the sound that is played with it."""
+    """A video stream with its audio."""
     return Variant(
         f"{stream.name}/index.m3u8",
         stream.peak_rate + max((sound.peak_rate for sound in sounds), default=0),
@@ -319,7 +319,7 @@ def _variant(stream: Stream, sounds: Sequence[Stream]) -> Variant:
 
 
 def _variant_of(rung: Rung, sounds: Sequence[Stream]) -> Variant:
-    """Another quality, with the same sound."""
+    """A rendition, with the same audio."""
     return Variant(
         f"{rung.quality}/index.m3u8",
         rung.peak_rate + max((sound.peak_rate for sound in sounds), default=0),

@@ -1,4 +1,4 @@
-"""Which objects in a bucket were made from videos: the authority for all nodes that share it.
+"""Table of derived files in a bucket: the authority for all nodes that share the bucket.
 
     due later  ----> kept ----> due soon ----> forgotten
          |                                        |
@@ -34,7 +34,7 @@ from app.db.engine import Database
 from app.db.tables import IS_KEPT, IS_LEFT, made_files
 
 UNFINISHED_FOR = timedelta(days=1)
-"""An object not kept by then counts as left over by a maker that was killed."""
+"""An object not kept by then is treated as left over by a killed maker."""
 
 READ_FOR = timedelta(minutes=5)
 """How long a discarded or replaced object stays, for requests that are reading it."""
@@ -55,13 +55,13 @@ _FILE = (
 
 
 class MadeFileRecords:
-    """Each call is one transaction. Names are as in `MadeFiles`, where they are explained."""
+    """Each call is one transaction. `MadeFiles` documents the names."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def find(self, upload_id: UploadId, name: str) -> Made | None:
-        """The file of that name that is kept."""
+        """The kept file of that name."""
         with self._database.read() as connection:
             return _first(connection, _is_named(upload_id, name))
 
@@ -85,7 +85,7 @@ class MadeFileRecords:
     ) -> None:
         """Make a file visible once its object is stored; see `MadeFiles.keep`.
 
-        Raises `Outdated` also if its object was due to be deleted meanwhile.
+        Also raises `Outdated` if its object has become due for deletion.
         """
         for attempt in range(1, ATTEMPTS + 1):
             try:
@@ -144,7 +144,7 @@ class MadeFileRecords:
             )
 
     def top_names(self, upload_ids: Collection[UploadId]) -> Mapping[UploadId, frozenset[str]]:
-        """The names of the files of each video that are in no folder."""
+        """The names of each video's files, except those in folders."""
         query = select(made_files.c.upload_id, made_files.c.name).where(
             made_files.c.upload_id.in_(upload_ids), made_files.c.folder == "", IS_KEPT
         )
@@ -161,19 +161,19 @@ class MadeFileRecords:
             return [UploadId(upload_id) for upload_id in connection.scalars(query)]
 
     def kept(self, versions: Sequence[str]) -> set[str]:
-        """Those of some versions that are kept."""
+        """The versions that are kept."""
         query = select(made_files.c.version).where(made_files.c.version.in_(versions), IS_KEPT)
         with self._database.read() as connection:
             return set(connection.scalars(query))
 
     def known(self, versions: Sequence[str]) -> set[str]:
-        """Those of some versions that have rows, kept or not."""
+        """The versions that have rows, kept or not."""
         query = select(made_files.c.version).where(made_files.c.version.in_(versions))
         with self._database.read() as connection:
             return set(connection.scalars(query))
 
     def of(self, upload_id: UploadId) -> list[Made]:
-        """The files of a video that are kept."""
+        """The kept files of a video."""
         query = select(*_FILE).where(made_files.c.upload_id == upload_id, IS_KEPT)
         with self._database.read() as connection:
             return [_made(row) for row in connection.execute(query)]
@@ -182,7 +182,7 @@ class MadeFileRecords:
         """All bundles in these folders, of all videos."""
         folder, name = made_files.c.folder, made_files.c.name
         below = [folder.startswith(f"{each}/", autoescape=True) for each in sorted(folders)]
-        # A file in a folder at the top is a bundle by itself.
+        # A file directly in a top-level folder is a bundle of its own.
         bundle = case((folder.in_(sorted(folders)), name), else_=folder).label("bundle")
         query = (
             select(
@@ -228,7 +228,7 @@ def _first(connection: Connection, condition: ColumnElement[bool]) -> Made | Non
 
 
 def _require_kept(connection: Connection, beside: Made) -> None:
-    """Raise `Outdated` unless the file is kept, and have it kept until the transaction ends."""
+    """Raise `Outdated` unless the file is kept; locks it until the transaction ends."""
     is_there = and_(made_files.c.version == beside.version, IS_KEPT)
     query = select(made_files.c.version).where(is_there).with_for_update(read=True)
     if connection.execute(query).first() is None:

@@ -1,4 +1,4 @@
-"""What is in a file that cannot be indexed, from the answer of ffprobe."""
+"""Reads ffprobe's output for files that cannot be indexed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOWEST_SCORE = 10
 """Of 100: ffprobe takes noise for MP3 with a score of 1."""
 
 TEXTS = frozenset(("subrip", "ass", "ssa", "webvtt", "mov_text", "text"))
-"""Subtitles that ffmpeg makes those of MP4. Others are pictures, or need libraries of their own."""
+"""Subtitles that ffmpeg converts to MP4. Others are bitmaps, or need additional libraries."""
 
 _HDR = {"smpte2084": "PQ", "arib-std-b67": "HLG"}
 
@@ -29,7 +29,7 @@ Values = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ProbedTrack:
-    """A track, and its number in the file."""
+    """A track and its stream index in the file."""
 
     number: int
     facts: TrackFacts
@@ -37,7 +37,7 @@ class ProbedTrack:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What is in a file. Covers and attachments are left out."""
+    """Contents of a file, without covers and attachments."""
 
     facts: Facts
     tracks: Sequence[ProbedTrack]
@@ -48,17 +48,17 @@ class Contents:
         return next((track for track in self.tracks if track.facts.kind == "video"), None)
 
     def of_kind(self, kind: str) -> list[ProbedTrack]:
-        """The tracks of a kind, in the order of the file."""
+        """The tracks of a kind, in file order."""
         return [track for track in self.tracks if track.facts.kind == kind]
 
     @property
     def is_film(self) -> bool:
-        """Whether there is anything to see or to hear."""
+        """Whether it has a video or audio track."""
         return self.picture is not None or bool(self.of_kind("audio"))
 
 
 def contents_of(answer: Values) -> Contents:
-    """The contents, from what `Ffmpeg.probe` returns. Numbers that make no sense are left out."""
+    """Parses the result of `Ffmpeg.probe`. Invalid numbers are left out."""
     container = _mapping(answer.get("format"))
     streams = [_mapping(stream) for stream in _list(answer.get("streams"))]
     tracks = [track for stream in streams if (track := _track(stream))][:MAX_TRACKS]
@@ -102,7 +102,7 @@ def _track(stream: Values) -> ProbedTrack | None:
 
 
 def _kind(stream: Values) -> str | None:
-    """The kind of a track; subtitles of which players show none are "other"."""
+    """The kind of a track; subtitles that no player shows are "other"."""
     kind = stream.get("codec_type")
     if kind == "subtitle":
         return "text" if stream.get("codec_name") in TEXTS else "other"
@@ -112,7 +112,7 @@ def _kind(stream: Values) -> str | None:
 
 
 def _shown(picture: Values) -> tuple[int | None, int | None, int]:
-    """Width and height as they are shown, and by how many degrees the picture is turned."""
+    """Display width and height, and rotation in degrees."""
     width, height = _whole(picture.get("width")), _whole(picture.get("height"))
     rotation = _rotation(picture)
     if width is None or height is None:
@@ -125,7 +125,7 @@ def _shown(picture: Values) -> tuple[int | None, int | None, int]:
 def _rotation(picture: Values) -> int:
     sides = map(_mapping, _list(picture.get("side_data_list")))
     turned = next((side["rotation"] for side in sides if "rotation" in side), 0)
-    return round(-_number(turned) / 90) * 90 % 360  # ffprobe counts against the clock
+    return round(-_number(turned) / 90) * 90 % 360  # ffprobe counts counterclockwise
 
 
 def _rate(picture: Values) -> float | None:
@@ -161,7 +161,7 @@ def _whole(value: Any) -> int | None:
 
 
 def _number(value: Any) -> float:
-    """A number of ffprobe, which prints some of them as text; 0 for what is none."""
+    """Parses a number; ffprobe prints some of them as text. 0 if it is not a number."""
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -179,11 +179,11 @@ def _list(value: Any) -> Sequence[Any]:
 
 # ---- signatures ----------------------------------------------------------------------------------
 
-# What a file is, as far as its first bytes tell: noise and archives cost no run of ffprobe.
+# Detects file types by their first bytes, so that noise and archives cost no run of ffprobe.
 
 
 HEAD_BYTES = 64 * 1024
-"""What is looked at of a file. Recordings of DVB may begin with the rest of a packet or picture."""
+"""Bytes of a file that are checked. DVB recordings may begin in the middle of a packet or frame."""
 
 _NO_FILMS = (
     # ZIP, RAR, 7z, gzip, bzip2, xz, Zstandard, tar
@@ -194,7 +194,7 @@ _NO_FILMS = (
     *((0, mark) for mark in (b"\xff\xd8\xff", b"\x89PNG\r\n", b"GIF8", b"II*\0", b"MM\0*")),
     *((8, b"WEBP"), (0, b"%PDF-"), (0, b"\x7fELF"), (0, b"MZ")),
 )
-"""Where in which files there are which bytes, as in their specifications."""
+"""Offsets and signatures of other file types, as in their specifications."""
 
 _BEGINNINGS = (
     b"\x1a\x45\xdf\xa3",  # Matroska and WebM (RFC 8794)
@@ -213,11 +213,11 @@ _UNMARKED_EXTENSIONS = (
     *(".y4m", ".mjpeg", ".mjpg", ".bik", ".bk2", ".smk", ".nuv", ".roq", ".h261", ".h263"),
     *(".wv", ".ape", ".au", ".amr", ".tta", ".mpc"),
 )
-"""Of films and sound whose beginnings are not above: such files are rare, and ffprobe sees each.
-A file called .mp4 that begins otherwise is none."""
+"""Extensions of video and audio files without a signature above: they are rare, and always probed
+with ffprobe. A file called .mp4 without a matching signature is not a video."""
 
 _FIRST_BOXES = FIRST_BOXES | frozenset(b"junk pict udta ediw prfl meta emsg ssix prft pdin".split())
-"""Kinds of boxes with which ffmpeg takes a file for MP4 or MOV."""
+"""First boxes by which ffmpeg recognizes a file as MP4 or MOV."""
 
 _ANYWHERE = (
     re.compile(rb"\x06\x0e\x2b\x34"),  # MXF, after a run-in of up to 64 KiB (SMPTE ST 377-1)
@@ -228,36 +228,36 @@ _ANYWHERE = (
     # Packets of MPEG-TS: 188 bytes, perhaps with a time before them or a checksum after them.
     *(re.compile(rb"\x47(?:.{%d}\x47){4}" % (size - 1), re.DOTALL) for size in (188, 192, 204)),
 )
-"""One expression each: those that begin with a known byte take 50 us for 64 KiB."""
+"""One expression each: expressions that begin with a known byte take 50 us for 64 KiB."""
 
 _FRAME = re.compile(rb"\xff[\xe2-\xff]")
-"""How frames of MPEG audio and of ADTS begin, among other things."""
+"""The sync word of MPEG audio and ADTS frames, which also occurs in other data."""
 
 _FRAMES_IN_A_ROW = 3
 
 _MOST_FRAMES = 500
-"""Beginnings of frames of which what follows is looked at, in 0.4 ms: this is done in the thread
-that looks for all work. 64 KiB of random bytes have thirty."""
+"""Candidate frame headers that are checked, in 0.4 ms: this runs in the thread that looks for all
+work. 64 KiB of random bytes have thirty."""
 
 _RATES = {
     (3, 1): (32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320),
     (3, 2): (32, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384),
 }
-"""kbit/s in MPEG-1, by the bits for version and layer III or II (ISO/IEC 11172-3, 2.4.2.3)."""
+"""kbit/s in MPEG-1, by version and layer bits, for layers III and II (ISO/IEC 11172-3, 2.4.2.3)."""
 
 _LOWER_RATES = (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160)
-"""The same in MPEG-2 and 2.5, both layers (ISO/IEC 13818-3, 2.4.2.3)."""
+"""The same for MPEG-2 and 2.5, both layers (ISO/IEC 13818-3, 2.4.2.3)."""
 
 _FREQUENCIES = (44100, 48000, 32000)
 _DIVISORS = {3: 1, 2: 2, 0: 4}
-"""Of the frequencies, by the bits for the version."""
+"""Divisors of the frequencies, by version bits."""
 
 
 def is_no_film(head: bytes, filename: str = "") -> bool:
-    """Whether a file that begins with these `HEAD_BYTES` is none, so that nothing else looks at it.
+    """Whether a file with these first `HEAD_BYTES` is not a video, so that it is not examined.
 
-    Of files of random bytes, one in a thousand seems to be a film. ffprobe takes an archive of
-    songs for a song.
+    One in a thousand files of random bytes is taken as a video. ffprobe takes an archive of songs
+    as a song.
     """
     if filename.lower().endswith(_UNMARKED_EXTENSIONS):
         return False
@@ -276,7 +276,7 @@ def _first_frames(head: bytes) -> Iterator[re.Match[bytes]]:
 
 
 def _are_frames(head: bytes, at: int) -> bool:
-    """Whether several frames of sound of one kind follow each other from `at` on."""
+    """Whether several audio frames of one kind follow each other from `at` on."""
     kind = head[at + 1] & 0xFE  # without the bit for a checksum
     for _ in range(_FRAMES_IN_A_ROW):
         if len(head) < at + 6 or head[at] != 0xFF or head[at + 1] & 0xFE != kind:
@@ -289,7 +289,7 @@ def _are_frames(head: bytes, at: int) -> bool:
 
 
 def _frame_bytes(header: bytes) -> int | None:
-    """The length of a frame of MPEG audio or ADTS; None if no frame can begin so."""
+    """The length of an MPEG audio or ADTS frame; None if this is not a valid header."""
     version, layer = header[1] >> 3 & 3, header[1] >> 1 & 3
     if layer == 0:  # ADTS (ISO/IEC 13818-7, 6.2)
         length = (header[3] & 3) << 11 | header[4] << 3 | header[5] >> 5

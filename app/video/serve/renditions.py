@@ -1,6 +1,6 @@
-"""What the web asks about other qualities of a film: which there are, and their media.
+"""The renditions of a video and their media, for the web application.
 
-The media worker makes them; segments that are missing are queued when a player asks for them.
+The media worker encodes them; missing segments are queued when a player requests them.
 """
 
 from __future__ import annotations
@@ -26,48 +26,48 @@ from app.video.serve.library import MadeFile, Playlists
 
 # ---- rungs ---------------------------------------------------------------------------------------
 
-# Where other qualities are kept, and how they are asked for: what web and worker agree on.
+# File names and job arguments of renditions, shared by the web application and the worker.
 #
-# rungs/720/init.mp4, rungs/720/15.m4s    segments, from 1, made one by one when they are asked for
-# rungs/720/left-out                      numbers of those that the whole film goes without
-# renditions/720.mp4                      the whole film, with sound, for downloads
+# rungs/720/init.mp4, rungs/720/15.m4s    segments, from 1, encoded one by one on request
+# rungs/720/left-out                      numbers of segments left out of the whole video
+# renditions/720.mp4                      the whole video, with audio, for downloads
 
 
 SEGMENTS = "segments"
-"""The step that makes a segment and a few of those after it: `rung/number`, such as "720/15"."""
+"""The step that encodes a segment and a few after it; argument `rung/number`, such as "720/15"."""
 
 RENDITION = "rendition"
-"""The step that makes the whole film: the rung, such as "720"."""
+"""The step that encodes the whole video; its argument is the rung, such as "720"."""
 
 ASKED_SECONDS = 60
-"""A segment for which nobody has asked for so long is not made any more."""
+"""A segment that was not requested for this long is no longer encoded."""
 
 ORDERED_PRIORITY, EAGER_PRIORITY = 50, 90
-"""Of `RENDITION`: somebody has ordered it, or nobody has."""
+"""Priorities of `RENDITION`: ordered by a user, or queued by the server."""
 
 
 def rung_folder(quality: int) -> str:
-    """The folder of a rung, in that of its video."""
+    """The folder of a rendition, in the folder of its video."""
     return f"rungs/{quality}"
 
 
 def initialization_file(quality: int) -> str:
-    """What players load before the segments."""
+    """The name of the initialization segment."""
     return f"{rung_folder(quality)}/init.mp4"
 
 
 def segment_file(quality: int, number: int) -> str:
-    """A segment, counted from 1."""
+    """The name of a segment, counted from 1."""
     return f"{rung_folder(quality)}/{number}.m4s"
 
 
 def left_out_file(quality: int) -> str:
-    """The numbers of segments in which nothing can be decoded, a line each."""
+    """The name of the list of segments that cannot be decoded: one number per line."""
     return f"{rung_folder(quality)}/left-out"
 
 
 def left_out(folder: MadeFiles, upload_id: UploadId, quality: int) -> frozenset[int]:
-    """The segments that the whole film goes without, counted from 1."""
+    """The segments that are left out of the whole video, counted from 1."""
     try:
         numbers = read_whole(folder, upload_id, left_out_file(quality))
     except FileNotFoundError:
@@ -76,7 +76,7 @@ def left_out(folder: MadeFiles, upload_id: UploadId, quality: int) -> frozenset[
 
 
 def rendition_file(quality: int) -> str:
-    """The whole film."""
+    """The name of the whole video."""
     return f"renditions/{quality}.mp4"
 
 
@@ -86,15 +86,15 @@ def segments_argument(quality: int, number: int) -> str:
 
 
 def asked_for(argument: str) -> tuple[int, int]:
-    """The rung and the number of a segment that an argument of `SEGMENTS` names."""
+    """Parses an argument of `SEGMENTS`: the rung and the number of a segment."""
     quality, _, number = argument.partition("/")
     return int(quality), int(number)
 
 
 def priority_at(now: datetime) -> int:
-    """That of a request for segments: the latest first, as who seeks has left where he was.
+    """The priority of a request for segments: latest first, as a viewer who seeks has moved on.
 
-    Asking again gives the job a better one, so it also says when somebody asked last.
+    A repeated request raises it, so it also tells the time of the last request.
     """
     return -int(now.timestamp())
 
@@ -106,34 +106,34 @@ def is_stale(priority: int, now: datetime) -> bool:
 
 # ---- segment queue -------------------------------------------------------------------------------
 
-# Queues segments of other qualities for the media worker, and waits until they are made.
+# Queues segments of renditions for the media worker, and waits until they are encoded.
 
 
 MOST_QUEUED = 32
-"""Jobs for segments that wait; beyond that, those that were asked for first are forgotten."""
+"""Queued jobs for segments; beyond that, the oldest requests are dropped."""
 
 MOST_FAILED = 1000
-"""Jobs for segments that are remembered as failed; of more, those asked for first are forgotten."""
+"""Failed jobs for segments that are kept; beyond that, the oldest requests are dropped."""
 
 FAILED_FOR = timedelta(minutes=10)
-"""How long a segment that failed is not tried again: a program may have been killed that time."""
+"""A failed segment is tried again after this time: a program may have been killed."""
 
 READ_AHEAD_LAG = timedelta(seconds=20)
-"""What is read ahead comes after what somebody waits for, as if it had been asked for earlier."""
+"""Prefetched segments come after requested ones, as if requested this much earlier."""
 
 FILE_LOOK_SECONDS = 0.05
 JOB_LOOK_SECONDS = 0.5
-"""Pauses between two looks at a file, which take 10 us, and at the job that makes it."""
+"""Poll intervals of a file, which takes 10 us per poll, and of the job that makes it."""
 
 IsAwaited = Callable[[], bool]
-"""Whether the client still waits for its answer."""
+"""Whether the client still waits for the response."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitTimeout:
-    """How long a request waits for a segment, and how many requests of a process do.
+    """How long a request waits for a segment, and how many requests of a process may wait.
 
-    Others are told to come back, as a thread that waits serves nobody else. Players retry.
+    Further requests fail at once, as a waiting thread serves no other request. Players retry.
     """
 
     seconds: float = 8.0
@@ -147,7 +147,7 @@ class WaitTimeout:
 
 @dataclass(frozen=True, slots=True)
 class WantedSegment:
-    """A segment of another quality, counted from 1."""
+    """A segment of a rendition, counted from 1."""
 
     upload_id: UploadId
     quality: int
@@ -155,12 +155,12 @@ class WantedSegment:
 
     @property
     def argument(self) -> str:
-        """Of the job that makes it."""
+        """The argument of the job that makes it."""
         return segments_argument(self.quality, self.number)
 
 
 class SegmentQueue:
-    """The latest request comes first: who seeks has left where he was."""
+    """Queue in which the latest request comes first: a viewer who seeks has moved on."""
 
     def __init__(
         self, jobs: JobRecords, *, patience: WaitTimeout, clock: Callable[[], datetime]
@@ -171,14 +171,14 @@ class SegmentQueue:
         self._free = threading.Semaphore(patience.most_waiting)
 
     def read_ahead(self, wanted: WantedSegment) -> None:
-        """Have a segment made that somebody will want soon."""
+        """Queue a segment that will be requested soon."""
         self._queue(wanted, self._clock() - READ_AHEAD_LAG)
 
     def wait_for(self, file: MadeFile, wanted: WantedSegment, is_awaited: IsAwaited) -> None:
-        """Return once `file`, which is made with the segment, is there.
+        """Wait until `file`, which is made with the segment, exists.
 
-        Raises `NotMadeYet` if that takes too long, or if too many requests wait already,
-        `RenditionFailed` if it cannot be made, and `NoRoom` if it waits for room on the disk.
+        Raises `NotMadeYet` if that takes too long or too many requests are waiting,
+        `RenditionFailed` if it cannot be encoded, and `NoRoom` if it waits for disk space.
         """
         if not self._free.acquire(blocking=False):
             raise NotMadeYet("Too many viewers wait for other qualities at the moment.")
@@ -242,17 +242,17 @@ class SegmentQueue:
 STEPS = (RENDITION, SEGMENTS)
 
 READ_AHEAD = 2
-"""Segments after one that is watched which should be there; the job makes a few more."""
+"""Segments after the current one that should exist; the job makes a few more."""
 
 MOST_TRIED = 20
-"""Damaged segments at the beginning of a film; one with more does not play in other qualities."""
+"""Damaged segments at the start of a video; a video with more has no playable renditions."""
 
 
 @dataclass(frozen=True, slots=True)
 class RenditionView:
-    """One other quality; `state` is `on_demand`, `making`, `ready` or `failed`.
+    """A rendition; `state` is `on_demand`, `making`, `ready` or `failed`.
 
-    `problem` says why it has failed, or why it is not being made yet.
+    `problem` is the reason why it failed, or why it has not started yet.
     """
 
     quality: int
@@ -262,7 +262,7 @@ class RenditionView:
 
 
 class Renditions:
-    """Methods that take a quality raise `NotMade` if the film is not offered in it."""
+    """Methods with a `quality` raise `NotMade` if the video is not offered in it."""
 
     def __init__(  # noqa: PLR0913 - called by the composition root alone, with names
         self,
@@ -284,7 +284,7 @@ class Renditions:
         self._clock = clock
 
     def rungs(self, video: Upload) -> list[Rung]:
-        """The qualities that the film is offered in besides its own, the best first."""
+        """The offered renditions of a video, highest first."""
         if not self._is_on or video.state is not UploadState.COMPLETE:
             return []
         try:
@@ -294,7 +294,7 @@ class Renditions:
         return ladder(picture, self._capability())[::-1]
 
     def of(self, video: Upload) -> list[RenditionView]:
-        """How far each of them is."""
+        """The state of each offered rendition."""
         rungs = self.rungs(video)
         jobs = {job.argument: job for job in self._jobs.of(video.id, RENDITION)} if rungs else {}
         return [self._view(video, rung.quality, jobs.get(str(rung.quality))) for rung in rungs]
@@ -317,9 +317,9 @@ class Renditions:
         return PlaybackProblem("incomplete", f"{parts} missing, as nothing could be decoded.")
 
     def order(self, video: Upload, quality: int) -> RenditionView:
-        """Have the whole film made in that quality, unless it is; raises `RenditionsOff`.
+        """Queue the whole rendition unless it is ready; raises `RenditionsOff`.
 
-        Segments that have failed may be tried again then.
+        Failed segments may be tried again.
         """
         if not self._is_on:
             raise RenditionsOff("This server offers films only as they were uploaded.")
@@ -337,32 +337,32 @@ class Renditions:
             lane=Lane.BACKGROUND,
             priority=ORDERED_PRIORITY,
             now=self._clock(),
-            renew=view.state != "making",  # One that runs need not run once more.
+            renew=view.state != "making",  # A running job need not run again.
         )
         return self._view(video, quality, job)
 
     def remove(self, video: Upload, quality: int) -> None:
-        """Stop making the film in that quality, and remove what was made of it. Repeatable."""
+        """Stop encoding a rendition, and remove its files. Idempotent."""
         jobs = [self._jobs.drop(video.id, step, prefix=str(quality)) for step in STEPS]
         names = [rendition_file(quality), rung_folder(quality)]
         if not any([*jobs, *(self._folder.discard(video.id, name) for name in names)]):
             self._require_offered(video, quality)
 
     def file(self, video: Upload, quality: int) -> MadeFile:
-        """The whole film in that quality, with its sound; it is there if it is `ready`."""
+        """The whole rendition, with audio; it exists if its state is `ready`."""
         self._note_watched(video, quality)
         return MadeFile(self._folder, video.id, rendition_file(quality))
 
     def playlist(self, video: Upload, quality: int) -> str:
-        """The segments of the picture, whether they are made or not."""
+        """The media playlist: all segments, whether they are made or not."""
         self._require_offered(video, quality)
         return self._playlists.of_rungs(video.id)
 
     def initialization(self, video: Upload, quality: int, is_awaited: IsAwaited) -> MadeFile:
-        """What comes before the first segment; raises as `segment` does.
+        """The initialization segment; raises like `segment`.
 
-        It is made with whichever segment is made first: where the film's beginning is damaged,
-        one after it.
+        It is made with the first segment that can be encoded: a later one if the start of the video
+        is damaged.
         """
         self._require_offered(video, quality)
         found = MadeFile(self._folder, video.id, initialization_file(quality))
@@ -378,10 +378,10 @@ class Renditions:
         return found
 
     def segment(self, video: Upload, quality: int, number: int, is_awaited: IsAwaited) -> MadeFile:
-        """A segment of the picture, counted from 1, waiting for it if it has to be made.
+        """A segment, counted from 1; waits until it is encoded if needed.
 
-        Raises `NotMadeYet` if that takes too long, `RenditionFailed` if it cannot be made, and
-        `NoRoom` if it waits for room on the disk.
+        Raises `NotMadeYet` if that takes too long, `RenditionFailed` if it cannot be encoded, and
+        `NoRoom` if it waits for disk space.
         """
         self._require_offered(video, quality)
         count = len(self._picture(video).rung_segments)
@@ -405,7 +405,7 @@ class Renditions:
                 return
 
     def _note_watched(self, video: Upload, quality: int) -> None:
-        """Record that a quality is being watched; the least recently watched are removed first."""
+        """Record that a rendition is used; the least recently used are evicted first."""
         self._folder.note_use(video.id, initialization_file(quality))
 
     def _file(self, wanted: WantedSegment) -> MadeFile:

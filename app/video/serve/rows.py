@@ -1,4 +1,4 @@
-"""How far each video can be played: one row a video, in the table `media`."""
+"""The playback state of each video: one row per video, in the table `media`."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ _GONE = (
     )
     .limit(bindparam("most"))
 )
-"""Asked twice a second: SQLAlchemy takes as long to build such a query as to run it."""
+"""Run twice per second: SQLAlchemy takes as long to build such a query as to run it."""
 
 _STILL_WAITS = {
     INDEX: PlaybackState.WAITING,
     REMUX: PlaybackState.PROBED,
     SOUND: PlaybackState.PROBED,
 }
-"""Steps without which a video does not play, each with the state in which it is waited for."""
+"""Steps that a video needs to be playable, each with the state in which the video waits for it."""
 
 _IS_WAITED_FOR = or_(
     *(
@@ -97,18 +97,18 @@ _FAILED_STEP = (
     )
     .limit(bindparam("most"))
 )
-"""Asked twice a second; an index leads to failed jobs, but not to cancelled ones."""
+"""Run twice per second; an index covers failed jobs, but not cancelled ones."""
 
 _PLAYS = (PlaybackState.PLAYABLE, PlaybackState.READY)
 
 
 PlaybackObserver = Callable[[Connection, Playback], None]
-"""Called with a video's playback in the transaction that has just set its state. If it raises,
-nothing is changed."""
+"""Called with a video's playback in the transaction that sets its state. If it raises, the
+transaction is rolled back."""
 
 
 def no_observer(_connection: Connection, _playback: Playback) -> None:
-    """For processes that do not tell anybody."""
+    """For processes without an observer."""
 
 
 class MediaRecords:
@@ -119,9 +119,9 @@ class MediaRecords:
         self._observe = observer
 
     def add(self, upload_id: UploadId, now: datetime, *, is_planned: bool) -> None:
-        """Note that a video waits to be looked at, unless there is a row of it already.
+        """Insert a row for a video that waits for its index, unless it has a row.
 
-        `is_planned` says that the jobs of the complete file are queued; it is never taken back.
+        `is_planned` says that the jobs of the complete file are queued; `add` never resets it.
         Raises `UploadGone` if there is no such upload.
         """
         try:
@@ -143,10 +143,10 @@ class MediaRecords:
                 connection.execute(update(media).where(is_row).values(is_planned=True))
 
     def plan(self, upload_ids: Collection[UploadId], lane: Lane, now: datetime) -> None:
-        """Queue the first job of these complete uploads, and note that they are planned.
+        """Queue the first job of these complete uploads, and mark them as planned.
 
-        Jobs that have ended are queued again. Uploads that were deleted or planned meanwhile are
-        left out.
+        Jobs that have ended are queued again. Uploads that are already deleted or planned are
+        skipped.
         """
         try:
             self._plan(upload_ids, lane, now)
@@ -156,7 +156,7 @@ class MediaRecords:
     def _plan(self, upload_ids: Collection[UploadId], lane: Lane, now: datetime) -> None:
         wanted = {**job_rows.as_new(now), "lane": lane, "priority": 0}
         is_present = uploads.c.id.in_(upload_ids) & uploads.c.state.not_in(sorted(GONE))
-        is_present &= not_(_IS_PLANNED)  # Another node may have done it meanwhile.
+        is_present &= not_(_IS_PLANNED)  # Another node may have planned them.
         with self._database.write() as connection:
             if self._database.is_remote:
                 statements.lock(connection, upload_ids)
@@ -175,9 +175,9 @@ class MediaRecords:
     def add_unplayable(
         self, upload_ids: Collection[UploadId], problem: PlaybackProblem, now: datetime
     ) -> None:
-        """Note of complete uploads that were never looked at why they do not play.
+        """Insert rows for complete uploads that are not playable, with the problem.
 
-        They count as planned. Others are left out.
+        They count as planned. Uploads that already have a row are skipped.
         """
         is_new = uploads.c.id.in_(upload_ids) & (uploads.c.state == UploadState.COMPLETE)
         is_new &= not_(exists().where(media.c.upload_id == uploads.c.id))
@@ -198,17 +198,17 @@ class MediaRecords:
                 self._observe(connection, playback)
 
     def get(self, upload_id: UploadId) -> Playback | None:
-        """What is known about playing a video."""
+        """The playback of a video; None if it has no row."""
         return self.of([upload_id]).get(upload_id)
 
     def of(self, upload_ids: Collection[UploadId]) -> dict[UploadId, Playback]:
-        """The same for several videos, as far as they have rows."""
+        """The playbacks of several videos; those without a row are missing."""
         with self._database.read() as connection:
             query = select(media).where(media.c.upload_id.in_(upload_ids))
             return {row.upload_id: _from_row(row) for row in connection.execute(query)}
 
     def move(self, upload_id: UploadId, target: PlaybackState, now: datetime) -> Playback:
-        """Take a step; facts and problem stay.
+        """Change the state; facts and problem stay.
 
         Raises `IllegalPlaybackStep`, and `UploadGone` if there is no row.
         """
@@ -223,9 +223,9 @@ class MediaRecords:
         facts: Mapping[str, Any] | None,
         problem: PlaybackProblem | None = None,
     ) -> Playback:
-        """Take a step, with what was found in the file; it replaces what was found before.
+        """Change the state, and replace facts and problem.
 
-        Raises as `move` does.
+        Raises like `move`.
         """
         values = {
             "facts": None if facts is None else json.dumps(facts, separators=(",", ":")),
@@ -248,15 +248,15 @@ class MediaRecords:
             return after
 
     def unplanned(self, limit: int, *, since: datetime | None = None) -> list[UploadId]:
-        """Complete uploads whose jobs were not queued yet, newest first.
+        """Complete uploads with jobs that are not queued yet, newest first.
 
-        With `since`, only those that were completed since: an index leads there, so it costs
-        nothing where there are none.
+        With `since`, only those completed since then: an index covers this query, so it costs
+        nothing if there are none.
         """
         return self._ids(_UNPLANNED, limit, since)
 
     def plan_again(self, upload_ids: Collection[UploadId] | None) -> int:
-        """Have `unplanned` find these videos again, or all of them; how many were not already."""
+        """Make `unplanned` return these videos, or all videos, again; returns how many changed."""
         change = update(media).where(media.c.is_planned).values(is_planned=False)
         if upload_ids is not None:
             change = change.where(media.c.upload_id.in_(upload_ids))
@@ -264,9 +264,9 @@ class MediaRecords:
             return connection.execute(change).rowcount
 
     def plan_unmade(self, steps: Collection[str], codes: Collection[str]) -> int:
-        """Have `unplanned` find the videos that play, but for which none of `steps` was queued.
+        """Make `unplanned` return playable videos for which none of `steps` was queued.
 
-        Also those that do not play because of a problem with one of these codes; how many they are.
+        Also videos that have a problem with one of these codes. Returns their number.
         """
         has_job = exists().where(
             media_jobs.c.upload_id == media.c.upload_id, media_jobs.c.step.in_(sorted(steps))
@@ -279,7 +279,7 @@ class MediaRecords:
             return connection.execute(change).rowcount
 
     def gone(self, limit: int, *, since: datetime | None = None) -> list[UploadId]:
-        """Uploads that were cancelled, expired or deleted and still have rows here or jobs.
+        """Cancelled, expired and deleted uploads that still have rows here or jobs.
 
         `since` as in `unplanned`.
         """
@@ -291,15 +291,15 @@ class MediaRecords:
             return [UploadId(upload_id) for upload_id in found]
 
     def forget(self, upload_ids: Collection[UploadId]) -> None:
-        """Drop the rows of these videos and all their jobs; workers that run one notice soon."""
+        """Delete the rows of these videos and all their jobs; running workers notice it soon."""
         with self._database.write() as connection:
             for table in (media_jobs, media):
                 connection.execute(delete(table).where(table.c.upload_id.in_(upload_ids)))
 
     def undescribed(self, limit: int, *, is_recent: bool) -> list[Job]:
-        """The jobs that failed for good, or were cancelled, of videos that wait for them to play.
+        """Failed and cancelled jobs that a video needed to become playable.
 
-        With `is_recent`, only those that failed: that costs nothing where there are none.
+        With `is_recent`, only failed jobs: that costs nothing if there are none.
         """
         query = _FAILED_STEP if is_recent else _ENDED_STEP
         with self._database.read() as connection:
@@ -309,9 +309,9 @@ class MediaRecords:
     def settle(
         self, not_awaited: Collection[str], now: datetime, *, limit: int, only: UploadId | None
     ) -> list[UploadId]:
-        """Call those ready that play and have no unfinished job but of the steps `not_awaited`.
+        """Mark playable videos without unfinished jobs as ready; ignores the steps `not_awaited`.
 
-        Of all planned videos, or of `only` one; returns which they are.
+        Checks all planned videos, or `only` one. Returns the changed videos.
         """
         awaited = exists().where(
             media_jobs.c.upload_id == media.c.upload_id,
@@ -324,7 +324,7 @@ class MediaRecords:
         if only is not None:
             is_settled = and_(media.c.upload_id == only, is_settled)
         query = select(media.c.upload_id).where(is_settled).limit(limit)
-        with self._database.read() as connection:  # Mostly there are none.
+        with self._database.read() as connection:  # Usually there are none.
             found = [UploadId(upload_id) for upload_id in connection.scalars(query)]
         if not found:
             return []
@@ -340,7 +340,7 @@ class MediaRecords:
     def conclude(
         self, found: Sequence[tuple[UploadId, PlaybackState, PlaybackProblem | None]], now: datetime
     ) -> None:
-        """Note what is said of videos that nothing could be made of, of those that still wait."""
+        """Store the results of videos with a failed step, if they still wait for it."""
         still_waits = media.c.state.in_(_STILL_WAITS.values())
         with self._database.write() as connection:
             for upload_id, state, problem in found:

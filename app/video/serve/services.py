@@ -1,4 +1,4 @@
-"""Puts the parts of this package together."""
+"""Builds the services of this package."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
     from app.storage.s3.bucket import Bucket
 
 FOLDER = "media"
-"""Where in the data folder the files made from videos are."""
+"""Folder of derived files, in the data folder."""
 
 COPIES_SHARE = 4
-"""With a bucket, copies of made files take up to this fraction of SLUICE_SPOOL_BYTES more."""
+"""With a bucket, copies of derived files may use an additional 1/4 of SLUICE_SPOOL_BYTES."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MediaServices:
-    """What the web application and the operator's commands use.
+    """Services for the web application and the operator's commands.
 
-    The nodes of a fleet offer the same qualities.
+    All nodes of a fleet offer the same renditions.
     """
 
     library: MediaLibrary
@@ -54,7 +54,7 @@ class MediaServices:
     policy: RenditionPolicy
     clock: Callable[[], datetime]
     shared: SharedCapability | None
-    """Between the nodes of a fleet."""
+    """Capability of the nodes of a fleet; None with a local database."""
     has_bucket: bool
 
     @classmethod
@@ -74,7 +74,7 @@ class MediaServices:
     ) -> MediaServices:
         """The services of a process with this many threads; `spool_bytes` is for a bucket.
 
-        `clock` is that of all nodes that share the database.
+        `clock` is shared by all nodes of the database.
         """
         folder = _folder(data_dir / FOLDER, database, bucket, spool_bytes=spool_bytes, clock=clock)
         shared = _shared(database, folder, clock) if database.is_remote else None

@@ -1,4 +1,4 @@
-"""Where the media of a film is read: the file that its index is about."""
+"""Opens the media file of a video: the file that its index refers to."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from app.video.index.virtual_file import Piece
 from app.video.serve.folder import MediaFolder
 
 REMUXED = "source.mp4"
-"""In the folder of a video: the same media as in an original that cannot be indexed."""
+"""In the folder of a video: a remuxed copy of an original that cannot be indexed."""
 
 BLOCK_BYTES = 1 << 20
 
@@ -33,7 +33,7 @@ BLOCK_BYTES = 1 << 20
 class MediaSource:
     """Opens a video's file, on disk or in a bucket.
 
-    Where it is in a bucket, programs get copies that take `most_copied_bytes` at a time.
+    For files in a bucket, programs get local copies of at most `most_copied_bytes` at a time.
     """
 
     def __init__(self, store: Store, folder: MediaFolder, *, most_copied_bytes: int = 0) -> None:
@@ -42,10 +42,9 @@ class MediaSource:
         self._copies = FilmCopies(folder, most_copied_bytes)
 
     def open(self, video: Upload) -> RawIOBase:
-        """The remuxed film if there is one, else the original; raises `UploadGone`.
+        """Opens the remuxed file if there is one, else the original; raises `UploadGone`.
 
-        An upload that has not arrived yet is read where it is received: what is missing of it
-        reads as zeros.
+        An incomplete upload is read from staging: missing parts read as zeros.
         """
         with suppress(FileNotFoundError):
             return self._folder.open(video.id, REMUXED)[1]
@@ -58,7 +57,7 @@ class MediaSource:
             raise UploadGone("The file of this video is no longer there.") from error
 
     def beginning(self, upload_id: UploadId, count: int) -> bytes:
-        """The first bytes of a published file, as it was sent; raises `FileNotFoundError`."""
+        """The first bytes of the published original; raises `FileNotFoundError`."""
         with closing(self._store.library.open(upload_id, ByteRange(0, 0))) as file:
             return read_fully(file, 0, count)
 
@@ -66,7 +65,7 @@ class MediaSource:
     def on_disk(self, file: RawIOBase, tell: Callable[[], None]) -> Iterator[Path]:
         """Path of an open file on this machine, for another program; may be a copy.
 
-        Raises as `FilmCopies.whole` does.
+        Raises like `FilmCopies.whole`.
         """
         if isinstance(file, FileIO):
             yield _path_of(file)
@@ -76,7 +75,7 @@ class MediaSource:
 
     @contextmanager
     def ends_on_disk(self, file: RawIOBase, tell: Callable[[], None]) -> Iterator[Path]:
-        """The same; a copy may have only the film's beginning and end."""
+        """The same; a copy may contain only the start and end of the file."""
         if isinstance(file, FileIO):
             yield _path_of(file)
         else:
@@ -85,14 +84,14 @@ class MediaSource:
 
 
 def reader(file: RawIOBase) -> ReadAt:
-    """Reads from an offset so many bytes of an open file; fewer at its end."""
+    """Returns a function that reads bytes of an open file at an offset; fewer at its end."""
     if isinstance(file, FileIO):
         return partial(read_fully, file)
     return Blocks(file).read_at
 
 
 def copy_pieces(pieces: Iterable[Piece], read_at: ReadAt, target: BinaryIO) -> None:
-    """Write pieces of a file that `read_at` reads from, a block at a time."""
+    """Write pieces to `target`, block by block; `read_at` reads their source."""
     for piece in pieces:
         if not isinstance(piece, ByteRange):
             target.write(piece)
@@ -102,7 +101,7 @@ def copy_pieces(pieces: Iterable[Piece], read_at: ReadAt, target: BinaryIO) -> N
 
 
 def length_of(file: RawIOBase) -> int:
-    """Bytes in an open file."""
+    """Size of an open file in bytes."""
     return file.seek(0, os.SEEK_END)
 
 
@@ -112,11 +111,11 @@ def _path_of(file: FileIO) -> Path:
 
 # ---- blocks --------------------------------------------------------------------------------------
 
-# Reads a remote file in blocks, and keeps the last few.
+# Reads a remote file in blocks, and caches the last few.
 
 
 CACHED_BLOCK_BYTES = 256 * 1024
-"""Indexes are read in pieces of a few bytes to some hundred KiB, mostly near each other."""
+"""Indexes are read in pieces of a few bytes to a few hundred KiB, mostly near each other."""
 
 KEPT_BLOCKS = 16
 
@@ -129,7 +128,7 @@ class Blocks:
         self._blocks: OrderedDict[int, bytes] = OrderedDict()
 
     def read_at(self, offset: int, count: int) -> bytes:
-        """So many bytes; fewer at the end of the file."""
+        """Reads `count` bytes; fewer at the end of the file."""
         if count > CACHED_BLOCK_BYTES:
             return read_fully(self._file, offset, count)
         found, end = b"", offset + count
@@ -153,7 +152,7 @@ class Blocks:
 
 
 def read_fully(file: RawIOBase, offset: int, count: int) -> bytes:
-    """So many bytes of a file from an offset, in as many reads as it takes; fewer at its end."""
+    """Reads `count` bytes at an offset, in as many reads as needed; fewer at the end."""
     file.seek(offset)
     blocks = []
     while count > 0 and (block := file.read(count)):
@@ -162,15 +161,15 @@ def read_fully(file: RawIOBase, offset: int, count: int) -> bytes:
     return b"".join(blocks)
 
 
-# ---- film copies ---------------------------------------------------------------------------------
+# ---- local copies --------------------------------------------------------------------------------
 
-# Local copies of films in a bucket, for programs that can only read files.
+# Local copies of videos in a bucket, for programs that can only read files.
 
 
 READ_BYTES = 1 << 20
 
 ENDS_BYTES = 32 << 20
-"""Bytes copied of each end of a film, where containers keep their metadata."""
+"""Bytes copied of the start and of the end of a file, where containers store metadata."""
 
 TOO_LARGE = "larger_than_spool"
 
@@ -185,10 +184,10 @@ class FilmCopies:
 
     @contextmanager
     def whole(self, film: RawIOBase, tell: Callable[[], None]) -> Iterator[Path]:
-        """A copy of a film; `tell` is called often while it is made, and may raise.
+        """A copy of a file; `tell` is called often during the copy, and may raise.
 
-        Raises `JobFailed` for a film that can never be copied, `ServerBusy` while others take
-        the room, and `NoRoom`.
+        Raises `JobFailed` for a file too large to ever be copied, `ServerBusy` while other copies
+        use the space, and `NoRoom`.
         """
         length = film.seek(0, os.SEEK_END)
         with self._copied(film, length, [ByteRange(0, length)], tell) as path:
@@ -196,7 +195,7 @@ class FilmCopies:
 
     @contextmanager
     def ends(self, film: RawIOBase, tell: Callable[[], None]) -> Iterator[Path]:
-        """A file as long as the film, with only the beginning and the end filled in."""
+        """A sparse copy of the same length, with only the start and end of the file."""
         length = film.seek(0, os.SEEK_END)
         begin = ByteRange(0, min(ENDS_BYTES, length))
         end = ByteRange(max(begin.end, length - ENDS_BYTES), length)
@@ -250,27 +249,27 @@ def _too_large(size: int, most: int) -> str:
 
 # ---- parsed movies -------------------------------------------------------------------------------
 
-# The movie that was read last: the steps of a film follow each other, and each needs its index.
+# Cache of the last movie: the steps of a video follow each other, and each needs its index.
 
 
 MOST_KEPT_SAMPLES = 600_000
-"""Of all tracks, as stored and as shown: two hours, in 15 MB. A longer movie is not kept."""
+"""Of all tracks, as stored and as played: two hours, in 15 MB. A longer movie is not cached."""
 
 MOST_KEPT_BYTES = 16 << 20
-"""Of its `moov` box."""
+"""Maximum size of its `moov` box."""
 
 
 class ParsedMovies:
-    """Reads movies, and keeps the last one as long as its file does not change.
+    """Reads movies, and caches the last one while its file does not change.
 
-    Files in a bucket are read each time.
+    Movies in a bucket are not cached.
     """
 
     def __init__(self) -> None:
         self._last: tuple[object, Movie] | None = None
 
     def read(self, file: RawIOBase, *, most_entries: int) -> tuple[Movie, ReadAt]:
-        """The movie in an open file, and what reads it; raises as `read_movie` does."""
+        """The movie in an open file, and a reader of the file; raises like `read_movie`."""
         read_at, key, last = reader(file), _identity(file), self._last
         if last is not None and key is not None and last[0] == key:
             return last[1], read_at
@@ -281,7 +280,7 @@ class ParsedMovies:
 
 
 def _identity(file: RawIOBase) -> object:
-    """What differs between two files, and between a file before and after a change."""
+    """A key that identifies a file and its version; None for files in a bucket."""
     if not isinstance(file, FileIO):
         return None
     found = os.fstat(file.fileno())

@@ -1,4 +1,4 @@
-"""Subtitles as players find them: in the video, or in a file beside it."""
+"""Subtitles for players: from the video, or from a separate file."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ from app.video.serve.source import MediaSource, reader
 
 @dataclass(frozen=True, slots=True)
 class Subtitles:
-    """Subtitles of a film; `name` is that of their file without `.vtt`."""
+    """Subtitles of a video; `name` is the name of their file without `.vtt`."""
 
     name: str
     language: str
-    """BCP 47; "und" if nothing says."""
+    """BCP 47; "und" if unknown."""
     title: str | None = None
 
 
 # ---- text files ----------------------------------------------------------------------------------
 
-# Subtitles beside a film: `film.srt`, `film.en.vtt` and the like, of the same owner.
+# Separate subtitle files of the same owner: `film.srt`, `film.en.vtt` and so on for `film.mp4`.
 #
-# Which they are is asked of the records each time, so they follow every upload, new name and
-# deletion, and nothing is kept that could be wrong.
+# They are queried from the records on each request, so they follow every upload, rename and
+# deletion, and no stale state is kept.
 
 
 ENDINGS = (".srt", ".vtt")
 
 MOST_FILES = 20
-"""Beside one film; others are not shown."""
+"""Subtitle files of one video; others are not shown."""
 
 MOST_NAMES = 500
-"""Looked at beside one film, whatever they turn out to be: `film.final.srt` is no language."""
+"""File names checked for one video. Not all match: `final` in `film.final.srt` is no language."""
 
 MOST_BYTES = 1 << 20
-"""Read of one file: what follows is left out. Two hours of talk are 0.1 MB, and take 60 ms."""
+"""Read of one file; the rest is left out. Two hours of speech are 0.1 MB, and take 60 ms."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextFile:
-    """Subtitles of a film in a file of their own."""
+    """Subtitles of a video in a separate file."""
 
     id: UploadId
     language: str
@@ -55,19 +55,19 @@ class TextFile:
 
     @property
     def subtitles(self) -> Subtitles:
-        """It, as those that are found in films."""
+        """The same as `Subtitles`."""
         return Subtitles(f"subs-{self.id}", self.language)
 
 
 class TextFiles:
-    """Finds and reads them."""
+    """Finds and reads separate subtitle files."""
 
     def __init__(self, uploads: UploadRecords, source: MediaSource) -> None:
         self._uploads = uploads
         self._source = source
 
     def of(self, film: Upload) -> list[TextFile]:
-        """Those beside a film, by name."""
+        """The subtitle files of a video, matched by name."""
         stem, ending = _split(film.filename)
         if ending.lower() in ENDINGS:
             return []
@@ -77,7 +77,7 @@ class TextFiles:
         return list(islice(texts, MOST_FILES))
 
     def as_webvtt(self, film: Upload, text_id: UploadId) -> str:
-        """One of them as WebVTT; raises `NotMade` if it is not beside the film, or not any more."""
+        """A subtitle file as WebVTT; raises `NotMade` if it does not belong to the video."""
         if text_id not in {text.id for text in self.of(film)}:
             raise NotMade("The film has no such subtitles.")
         with closing(self._source.open(self._uploads.get(text_id))) as file:
@@ -86,7 +86,7 @@ class TextFiles:
 
 
 def language_beside(stem: str, filename: str) -> str | None:
-    """The language of a text file of this name beside a film with that stem; None if it is not."""
+    """The language of a subtitle file for a video named `stem`; None if the name does not match."""
     own_stem, ending = _split(filename)
     if ending.lower() not in ENDINGS:
         return None
@@ -97,11 +97,11 @@ def language_beside(stem: str, filename: str) -> str | None:
 
 
 def _split(filename: str) -> tuple[str, str]:
-    """A name, with its folders, and what begins with its last dot."""
+    """Splits a name, with its folders, at its last dot; the ending includes the dot."""
     stem, dot, ending = filename.rpartition(".")
     return (stem, dot + ending) if dot else (filename, "")
 
 
 def _folded(name: str) -> str:
-    """Without case, and with accents as every system writes them."""
+    """Case-folded and in normal form, as systems write accents differently."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())

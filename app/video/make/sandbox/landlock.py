@@ -1,4 +1,4 @@
-"""Landlock: which files this process may open, from now on and in every program it becomes.
+"""Landlock: restricts the files that this process, and programs it executes, may open.
 
 Linux 5.13 or newer. Structures and numbers are those of linux/landlock.h.
 """
@@ -24,13 +24,13 @@ DEVICE_CONTROL = 1 << 15
 
 READ = READ_FILE | READ_FOLDER
 WRITE = READ | WRITE_FILE | MAKE_FILE | REMOVE_FILE | TRUNCATE
-"""Regular files only. Folders, links, pipes and devices cannot be made: whoever reads the result
-follows no link that a hostile file has planted."""
+"""Regular files only. Folders, links, pipes and devices cannot be created: a reader of the result
+follows no link planted by a hostile file."""
 
 _OF_A_FILE = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | DEVICE_CONTROL
 
 _FILE_RIGHTS = ((1, 0x1FFF), (2, 0x3FFF), (3, 0x7FFF), (5, 0xFFFF))
-"""Rights that each ABI version knows. What a ruleset does not handle is not restricted."""
+"""Rights by ABI version. Rights that a ruleset does not handle are not restricted."""
 
 _BIND_AND_CONNECT_TCP = 0b11  # From ABI 4 on.
 _ABSTRACT_SOCKETS_AND_SIGNALS = 0b11  # From ABI 6 on: only within the sandbox.
@@ -40,11 +40,11 @@ _ASK_VERSION = 1
 _PATH_BENEATH = 1
 
 Rule = tuple[str, int]
-"""A file, or a folder with all below it, and the rights there."""
+"""A file, or a folder with everything below it, and the rights there."""
 
 
 def abi_version() -> int:
-    """What the kernel offers; 0 if it has no Landlock, or a container forbids it."""
+    """The Landlock ABI version; 0 if the kernel has no Landlock, or a container forbids it."""
     try:
         return syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _ASK_VERSION)
     except OSError:
@@ -52,7 +52,7 @@ def abi_version() -> int:
 
 
 def restrict_self(rules: Iterable[Rule], *, version: int) -> None:
-    """Allow this process what `rules` allow, and nothing else. Needs "no new privileges".
+    """Restrict this process to what `rules` allow. Needs "no new privileges".
 
     `version` is at most `abi_version()`. Raises `OSError`, also for a path that does not exist.
     """

@@ -1,8 +1,8 @@
-"""What runs between the server and a confined program: confines itself, then becomes the program.
+"""Runs between the server and a confined program: confines itself, then executes the program.
 
 WORD=VALUE... -- PROGRAM ARGUMENT...
 
-A process of its own, because nothing may run between fork and exec of a process with threads. It
+A separate process, because nothing may run between fork and exec in a process with threads. It
 starts in 15 ms: it imports little, and its arguments are plain words.
 """
 
@@ -18,17 +18,17 @@ from app.video.make.sandbox import landlock, seccomp
 from app.video.make.sandbox.system_calls import prctl, syscall
 
 REPORT_DESCRIPTOR = 3
-"""A pipe to the server beside the output: ffmpeg reports its progress there."""
+"""A pipe to the server besides the output: ffmpeg reports its progress there."""
 
 NOT_CONFINED_STATUS = 126
 """Exit status if the process could not be confined, or the program could not be started."""
 
 OPEN_FILES = 128
 MORE_THREADS = 512
-"""How many threads the program may start, if the user's other processes start none meanwhile."""
+"""Threads that the program may start, if the user's other processes start none at the same time."""
 
 RESERVED_BYTES = 2 * 1024**3
-"""Address space beside the memory limit: for libraries, and for what is reserved and not used."""
+"""Address space on top of the memory limit: for libraries, and for unused reservations."""
 
 LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache")
 LOADERS = (
@@ -46,10 +46,10 @@ _CAPSET = {"x86_64": 126, "aarch64": 91}
 
 
 class Plan:
-    """What the words say; sizes in bytes, times in whole seconds."""
+    """The parsed arguments; sizes in bytes, times in whole seconds."""
 
     def __init__(self, words: list[str]) -> None:
-        """Parse them; the words are ours, so a wrong one is a bug."""
+        """Parse the arguments; they come from the server, so an invalid one is a bug."""
         self.readable: list[str] = []
         self.layers: list[str] = []
         self.writable = ""
@@ -72,7 +72,7 @@ class Plan:
 
 
 def main() -> None:
-    """Become the program; on failure exit with `NOT_CONFINED_STATUS` and a line on stderr."""
+    """Execute the program; on failure exit with `NOT_CONFINED_STATUS` and a line on stderr."""
     plan = Plan(sys.argv[1:])
     try:
         report = plan.numbers["report"]
@@ -89,14 +89,14 @@ def main() -> None:
 
 
 def end_with_parent(parent: int) -> None:
-    """Have this process killed when the thread that started it ends."""
+    """Make the kernel kill this process when the thread that started it ends."""
     prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 def confine(plan: Plan) -> None:
-    """Give up, for good, all that the program does not need. The order matters."""
+    """Permanently drop everything that the program does not need. The order matters."""
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores both, and so would the program.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
@@ -111,7 +111,7 @@ def confine(plan: Plan) -> None:
 
 
 def rules(plan: Plan) -> list[landlock.Rule]:
-    """Which files the program may open."""
+    """Landlock rules for the files that the program may open."""
     program = plan.command[0]
     beside = os.path.dirname(os.path.dirname(program))  # /opt/ffmpeg of /opt/ffmpeg/bin/ffmpeg
     libraries = [*LIBRARIES, f"{beside}/lib", RANDOM_NUMBERS]
@@ -126,7 +126,7 @@ def rules(plan: Plan) -> list[landlock.Rule]:
 
 
 def limit(numbers: dict[str, int]) -> None:
-    """Limit what the program may use; a limit that is lower already stays."""
+    """Set resource limits; keeps existing lower limits."""
     memory = numbers["memory"]
     for kind, value in (
         (resource.RLIMIT_CORE, 0),
@@ -143,7 +143,7 @@ def limit(numbers: dict[str, int]) -> None:
 
 
 def _threads_of_machine() -> int:
-    """All threads of all users: RLIMIT_NPROC counts those of our user, in other programs too."""
+    """All threads of all users: RLIMIT_NPROC counts all threads of our user, in any program."""
     try:
         with open("/proc/loadavg") as file:
             return int(file.read(100).split()[3].partition("/")[2])
@@ -152,14 +152,14 @@ def _threads_of_machine() -> int:
 
 
 def _drop_capabilities() -> None:
-    """What root could do, the program cannot."""
+    """Drop the capabilities of root."""
     if os.geteuid() != 0:
         return
     try:
         for capability in range(_CAPABILITIES):
             prctl(_DROP_BOUNDING, capability)
     except OSError:
-        pass  # The first number that this kernel does not know.
+        pass  # The first number that this kernel does not support.
     number = _CAPSET.get(os.uname().machine)
     if number is not None:
         syscall(number, struct.pack("=Ii", _CAPABILITY_VERSION, 0), bytes(24))

@@ -1,4 +1,4 @@
-"""Starts a confined program, reads what it writes, and sees to its end."""
+"""Starts a confined program, reads its output, and makes sure that it ends."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Sink = Callable[[bytes], object]
 LAYERS = frozenset({"landlock", "seccomp"})
 
 ERROR_BYTES = 256 * 1024
-"""The end of stderr is kept: what a program says last is why it ended. ffmpeg describes a file
-there, with all its texts, such as the words of a song."""
+"""The end of stderr is kept: the last lines are the reason of a failure. ffmpeg describes a file
+there, with all its metadata, such as lyrics."""
 
 POLL_SECONDS = 0.05
-"""How often the clock and the event that stops a program are looked at."""
+"""How often the deadline and the stop event are checked."""
 
 BLOCK_BYTES = 64 * 1024
 
@@ -37,7 +37,7 @@ LAUNCH = "import sys; sys.path.append(sys.argv.pop(1)); " + (
 
 
 class TimedOut(Exception):
-    """The program ran longer than it may, and was killed."""
+    """The program exceeded its time limit, and was killed."""
 
 
 class Stopped(Exception):
@@ -46,7 +46,7 @@ class Stopped(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramLimits:
-    """What one run may use: CPU and wall seconds, bytes of memory, bytes of each file it writes."""
+    """Limits of one run: CPU and wall seconds, bytes of memory, bytes of each file it writes."""
 
     cpu_seconds: float
     wall_seconds: float
@@ -56,7 +56,7 @@ class ProgramLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """A program, and what it may reach: files or folders to read, one folder to write."""
+    """A program, and what it may access: files or folders to read, one folder to write."""
 
     program: Path
     arguments: Sequence[str]
@@ -68,7 +68,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class ProgramExit:
-    """How a program ended: its status, or minus the signal, as in `subprocess`."""
+    """The exit of a program: its status, or minus the signal number, as in `subprocess`."""
 
     status: int
     errors: bytes
@@ -76,7 +76,7 @@ class ProgramExit:
 
 
 def missing_layers() -> list[str]:
-    """What this kernel, or the container around us, does not offer; in words."""
+    """Descriptions of the layers that this kernel or container does not support."""
     missing = []
     if not landlock.abi_version():
         missing.append(
@@ -98,11 +98,11 @@ def run(
     on_report: Sink,
     stop: threading.Event | None = None,
 ) -> ProgramExit:
-    """Run a program to its end; it reads nothing, and its blocks of output go to the sinks.
+    """Run a program to its end; its stdin is empty, and blocks of its output go to the sinks.
 
-    `on_report` gets what it writes to descriptor 3, and an empty block at least every 0.05 s. What
-    a sink raises ends the program and is passed on. Raises `TimedOut` and `Stopped`, and `OSError`
-    if the program cannot be started. Whatever happens, no process is left.
+    `on_report` gets the output on descriptor 3, and an empty block at least every 0.05 s. An
+    exception in a sink ends the program and propagates. Raises `TimedOut` and `Stopped`, and
+    `OSError` if the program cannot be started. No process is ever left running.
     """
     errors = _Tail()
     with _Process(command) as process:
@@ -122,7 +122,7 @@ class _Tail:
 
 
 class _Process:
-    """A started program; leaving the block kills what is left of it."""
+    """A started program; leaving the block kills its remaining processes."""
 
     def __init__(self, command: Command) -> None:
         self._deadline = time.monotonic() + command.limits.wall_seconds
@@ -156,7 +156,7 @@ class _Process:
             stream.close()
 
     def blocks(self, output: Sink, errors: Sink, report: Sink) -> Iterator[tuple[bytes, Sink]]:
-        """What it writes, and for whom, until it has ended; now and then an empty report."""
+        """Yields blocks of output with their sinks until the end; regularly an empty report."""
         with selectors.DefaultSelector() as selector:
             for stream, sink in zip(self._streams, (output, errors, report), strict=True):
                 selector.register(stream, selectors.EVENT_READ, sink)
@@ -173,14 +173,14 @@ class _Process:
             yield b"", report
 
     def check(self, stop: threading.Event | None) -> None:
-        """Raise if it must not go on."""
+        """Raise if the program must stop."""
         if stop is not None and stop.is_set():
             raise Stopped
         if time.monotonic() >= self._deadline:
             raise TimedOut
 
     def ended(self, errors: bytes) -> ProgramExit:
-        """How it ended; only after `blocks`."""
+        """The exit of the program; only after `blocks`."""
         status, cpu_seconds = self._end()
         return ProgramExit(status, errors, cpu_seconds)
 
@@ -192,7 +192,7 @@ class _Process:
         if self._process.returncode is not None:
             return self._process.returncode, 0.0
         with suppress(ProcessLookupError, PermissionError):
-            # Not reaped yet, so the number is still its own.
+            # Not reaped yet, so the process id is not reused.
             os.killpg(self._process.pid, signal.SIGKILL)
         _, status, usage = os.wait4(self._process.pid, 0)
         self._process.returncode = os.waitstatus_to_exitcode(status)

@@ -1,8 +1,8 @@
-"""seccomp: which system calls this process may make, from now on and in every program it becomes.
+"""seccomp: restricts the system calls of this process and of programs it executes.
 
-A list of what is denied, not of what is allowed: that would have to follow each release of ffmpeg's
-libraries and of the C library. Calls newer than the list do not exist for the program, and
-libraries fall back to older ones. Numbers are those of the kernel's unistd.h, compared by a test.
+A deny list, not an allow list: that would have to follow each release of ffmpeg's libraries and of
+the C library. Calls newer than the list fail with ENOSYS, and libraries fall back to older ones.
+Numbers are from the kernel's unistd.h; a test compares them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ files: fchownat 260 54, utime 132 -, utimes 235 -, futimesat 261 -, utimensat 28
 files: setxattr 188 5, lsetxattr 189 6, fsetxattr 190 7
 files: removexattr 197 14, lremovexattr 198 15, fremovexattr 199 16
 """
-"""Name, number on x86_64, number on aarch64. Under "files" is what Landlock does not restrict."""
+"""Name, number on x86_64, number on aarch64. "files" are calls that Landlock does not restrict."""
 
 WITHOUT_FLAGS_TO_SEE = "clone3 435 435, openat2 437 437"
 """Their flags are in memory, which a filter cannot read. Libraries fall back to the older calls."""
@@ -55,10 +55,10 @@ FILTERED = (
     "clone 56 220, tgkill 234 131, prlimit64 302 261, open 2 -, openat 257 56, "
     "fcntl 72 25, ioctl 16 29"
 )
-"""Allowed with certain arguments."""
+"""Allowed only with certain arguments."""
 
 NEWEST_CALL = 450
-"""Of Linux 6.1. Above it are newer calls, and those of the x32 ABI from 2**30 on."""
+"""In Linux 6.1. Above it are newer calls, and calls of the x32 ABI from 2**30 on."""
 
 _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 """Column in the tables, and `AUDIT_ARCH_*` of linux/audit.h."""
@@ -71,7 +71,7 @@ _FIOSETOWN, _SIOCSPGRP, _FIOASYNC = 0x8901, 0x8902, 0x5452  # asm-generic/sockio
 _FCNTL_SIGNALS = [_F_SETOWN, _F_SETSIG, _F_SETOWN_EX]
 _IOCTL_SIGNALS = [_FIOSETOWN, _SIOCSPGRP, _FIOASYNC]
 """The kernel sends the signal of a descriptor to its owner, which may be any process of the user.
-Without them, a write to a pipe would kill the server."""
+If these were allowed, a write to a pipe could kill the server."""
 
 _LOAD, _AND, _RETURN = 0x20, 0x54, 0x06  # linux/bpf_common.h
 _IF_EQUAL, _IF_GREATER = 0x15, 0x25
@@ -85,14 +85,14 @@ _DOES_NOT_EXIST = 0x00050000 | errno.ENOSYS
 _SECCOMP = {"x86_64": 317, "aarch64": 277}
 _SET_FILTER, _GET_ACTION_AVAILABLE = 1, 2
 _KEEP_SPECULATION = 1 << 2
-"""Without this flag older kernels switch off speculation in the program, which slows it down."""
+"""Without this flag, older kernels disable speculation in the program, which slows it down."""
 
 Instruction = tuple[int, int, int, int]
 """Operation, instructions to skip if true and if false, operand."""
 
 
 def is_available() -> bool:
-    """Whether this machine is one we have numbers for, and its kernel takes filters."""
+    """Whether the call numbers of this machine are known, and its kernel supports filters."""
     machine = os.uname().machine
     if machine not in _MACHINES or struct.calcsize("P") != 8:
         return False
@@ -114,7 +114,7 @@ def restrict_self() -> None:
 
 
 def program(machine: str, process: int) -> list[Instruction]:
-    """The filter, for a process of this id."""
+    """The filter program for a process with this id."""
     column, audit_machine = _MACHINES[machine]
     steps: list[Instruction] = [
         (_LOAD, 0, 0, _MACHINE),
@@ -135,7 +135,7 @@ def program(machine: str, process: int) -> list[Instruction]:
 
 
 def numbers(table: str, column: int) -> Iterator[tuple[str, int]]:
-    """The calls of a table that a machine has."""
+    """The calls in a table that exist on a machine."""
     for entry in table.split(", "):
         name, *found = entry.split()
         if found[column] != "-":
@@ -143,7 +143,7 @@ def numbers(table: str, column: int) -> Iterator[tuple[str, int]]:
 
 
 def _checks(process: int) -> dict[str, list[Instruction]]:
-    truncates = os.O_ACCMODE | os.O_TRUNC  # For reading, but empties the file: no right is needed.
+    truncates = os.O_ACCMODE | os.O_TRUNC  # Read-only, but truncates: Landlock needs no right.
     return {
         "clone": _masked(0, _CLONE_THREAD | _CLONE_NAMESPACES, [_CLONE_THREAD], _ALLOW, _DENY),
         "tgkill": _masked(0, 0xFFFFFFFF, [process], _ALLOW, _DENY),
@@ -158,7 +158,7 @@ def _checks(process: int) -> dict[str, list[Instruction]]:
 def _masked(
     argument: int, mask: int, values: list[int], then: int, otherwise: int
 ) -> list[Instruction]:
-    """Return `then` if the bits of an argument that `mask` selects are one of `values`."""
+    """Return `then` if an argument, masked with `mask`, is one of `values`, else `otherwise`."""
     steps: list[Instruction] = [(_LOAD, 0, 0, _ARGUMENTS + 8 * argument), (_AND, 0, 0, mask)]
     for value in values:
         steps += _if(_IF_EQUAL, value, [(_RETURN, 0, 0, then)])

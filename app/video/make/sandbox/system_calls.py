@@ -1,4 +1,4 @@
-"""Calls of the kernel that Python has no function for."""
+"""System calls without a Python function."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 
 
 def syscall(number: int, *arguments: object) -> int:
-    """The result; integers are passed as C ints, bytes as pointers to them. Raises `OSError`."""
+    """Call and return the result; integers are C ints, bytes are pointers. Raises `OSError`."""
     return _result(_libc().syscall(number, *arguments))
 
 
