@@ -61,7 +61,7 @@ def master(ctx: ViewContext, upload_id: str) -> Response:
     """The playlist of all qualities, sound tracks and subtitles."""
     video = _video(ctx, upload_id)
     return _playlist(
-        _playlists(ctx).master(video, _renditions(ctx).rungs(video), _subtitles(ctx, video))
+        _playlists(ctx).master(video, _renditions(ctx).formats(video), _subtitles(ctx, video))
     )
 
 

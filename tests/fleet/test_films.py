@@ -136,8 +136,8 @@ def test_segments_are_cut_from_the_bucket_and_other_qualities_made_by_another_no
         assert node.get(f"{hls}/source/init.mp4") == third.get(f"{hls}/source/init.mp4")
         assert node.get(f"{hls}/source/1.m4s") == third.get(f"{hls}/source/1.m4s")
     wait_until(lambda: third.has(f"{hls}/360/1.m4s"), "the other quality is made")
-    rung = third.get(f"{hls}/360/init.mp4"), third.get(f"{hls}/360/1.m4s")
-    assert (first.get(f"{hls}/360/init.mp4"), first.get(f"{hls}/360/1.m4s")) == rung
+    rendition = third.get(f"{hls}/360/init.mp4"), third.get(f"{hls}/360/1.m4s")
+    assert (first.get(f"{hls}/360/init.mp4"), first.get(f"{hls}/360/1.m4s")) == rendition
 
 
 def test_a_film_that_is_remuxed_is_watched_from_the_bucket(

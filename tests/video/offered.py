@@ -46,8 +46,8 @@ def write_film(folder: Path, **picture: Any) -> None:
 
 def write_segments(folder: Path, quality: int, *numbers: int) -> None:
     """Let segments of a quality be made; each consists of its number."""
-    rung = folder / "rungs" / str(quality)
-    rung.mkdir(parents=True, exist_ok=True)
-    (rung / "init.mp4").write_bytes(b"init")
+    rendition = folder / "rungs" / str(quality)
+    rendition.mkdir(parents=True, exist_ok=True)
+    (rendition / "init.mp4").write_bytes(b"init")
     for number in numbers:
-        (rung / f"{number}.m4s").write_bytes(b"%d" % number)
+        (rendition / f"{number}.m4s").write_bytes(b"%d" % number)

@@ -15,16 +15,16 @@ from app.video.make.renditions import Rendition, Segments
 from app.video.make.steps import Heartbeat, StepTools
 from app.video.make.worker import MediaWorker, Step
 from app.video.serve.capability import Capability
-from app.video.serve.film_files import keep_streams
 from app.video.serve.renditions import (
     ORDERED_PRIORITY,
     RENDITION,
     SEGMENTS,
     priority_at,
     rendition_file,
-    rung_folder,
+    rendition_folder,
 )
 from app.video.serve.source import REMUXED, MediaSource, length_of, reader
+from app.video.serve.video_files import keep_streams
 from tests.storage.stores import local_store
 from tests.video.world import World, wall_clock
 
@@ -95,7 +95,7 @@ class StepRunner:
 
     def made(self, upload_id: UploadId) -> set[str]:
         """The names of the segments that there are."""
-        folder = self.world.folder.path(upload_id, rung_folder(360))
+        folder = self.world.folder.path(upload_id, rendition_folder(360))
         return {path.stem for path in folder.glob("*.m4s")}
 
 

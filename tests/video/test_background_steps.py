@@ -23,8 +23,8 @@ from app.video.make.steps import Heartbeat
 from app.video.make.subtitles import CHAPTERS, SUBTITLES, SubtitlesStep
 from app.video.make.worker import Step
 from app.video.serve.facts import Manifest
-from app.video.serve.film_files import MANIFEST, SOUND_FILE, sounds_to_encode
 from app.video.serve.source import REMUXED, MediaSource
+from app.video.serve.video_files import MANIFEST, SOUND_FILE, sounds_to_encode
 from tests.storage.stores import local_store
 from tests.video.films import FilmStore, ffmpeg
 from tests.video.frames import probe

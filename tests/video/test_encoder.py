@@ -16,13 +16,13 @@ from pathlib import Path
 import pytest
 
 from app.video.index.movie import read_movie
-from app.video.index.rendition_segments import RungCuts
+from app.video.index.rendition_segments import RenditionCuts
 from app.video.index.samples import Samples
 from app.video.index.segments import TARGET_SECONDS, SegmentedTrack, segmented_video
 from app.video.index.tracks import Track
 from app.video.make.encoder import Encoder
 from app.video.make.ffmpeg import Ffmpeg, FfmpegFailed, FfmpegStopped
-from app.video.serve.ladder import Rung
+from app.video.serve.ladder import RenditionFormat
 from app.video.serve.source import length_of, reader
 from tests.long_tests import long
 from tests.video.films import RECIPES, FilmStore, encode, ffmpeg
@@ -60,9 +60,9 @@ class Cut:
         self.read_at = reader(source)
         picture = read_movie(self.read_at, length_of(source)).picture
         assert picture is not None
-        self.cuts = RungCuts.of(segmented_video(picture))
+        self.cuts = RenditionCuts.of(segmented_video(picture))
         self.numbers = range(1, len(self.cuts) + 1)
-        self.rung = Rung(
+        self.rendition = RenditionFormat(
             quality=360,
             width=picture.width,
             height=picture.height,
@@ -78,7 +78,7 @@ class Cut:
         encoder = Encoder(Ffmpeg.find(), folder, self.read_at, threading.Event())
         initializations, segments = set(), {}
         for number in numbers:
-            initialization, segment = encoder.encode(self.cuts, number, self.rung)
+            initialization, segment = encoder.encode(self.cuts, number, self.rendition)
             initializations.add(initialization.read_bytes())
             segments[number] = segment.read_bytes()
         assert len(initializations) == 1
@@ -125,7 +125,7 @@ def test_a_segment_of_few_pictures_of_an_open_group_is_whole(tmp_path: Path, pic
     with cut(path) as film:
         track = film.cuts.track
         begin = track.shown_at(track.samples.key_frames[-1])
-        film.cuts = RungCuts(track, array("q", [0, begin, track.end]))
+        film.cuts = RenditionCuts(track, array("q", [0, begin, track.end]))
         film.numbers = range(1, 3)
         initialization, segments = film.encode(film.numbers, tmp_path / "rung")
     whole = tmp_path / "whole.mp4"
@@ -163,7 +163,10 @@ def test_pictures_look_as_players_show_the_original(
     assert different < 4
     (stream,) = probe(whole)["streams"]
     with cut(film(name)) as source:
-        assert (stream["width"], stream["height"]) == (source.rung.width, source.rung.height)
+        assert (stream["width"], stream["height"]) == (
+            source.rendition.width,
+            source.rendition.height,
+        )
     assert stream.get("sample_aspect_ratio", "1:1") == "1:1"
 
 
@@ -189,7 +192,7 @@ def test_small_pictures_have_the_colours_of_the_large_one(
     large = ["-f", "lavfi", "-i", "testsrc2=size=1280x720:rate=5", "-frames:v", "2"]
     ffmpeg(*large, *colours, "-c:v", "libx264", "-pix_fmt", "yuv420p", str(path))
     with cut(path) as film:
-        film.rung = replace(film.rung, width=64, height=36)
+        film.rendition = replace(film.rendition, width=64, height=36)
         initialization, segments = film.encode([1], tmp_path / "rung")
     path.write_bytes(initialization + segments[1])
     (stream,) = probe(path)["streams"]
@@ -211,7 +214,7 @@ def test_a_segment_can_be_played_alone(film: FilmStore, tmp_path: Path) -> None:
 def test_whoever_makes_a_segment_makes_the_same_bytes(film: FilmStore, tmp_path: Path) -> None:
     """Also where the encoder has to keep to a low rate."""
     with cut(film("open-gop.mp4")) as source:
-        source.rung = replace(source.rung, peak_rate=64_000)
+        source.rendition = replace(source.rendition, peak_rate=64_000)
         first = source.encode(source.numbers, tmp_path / "first")
         again = [source.encode([2], tmp_path / name) for name in ("again", "and again")]
     assert again == [(first[0], {2: first[1][2]})] * 2
@@ -243,7 +246,7 @@ def seconds_to_cut(video: SegmentedTrack) -> float:
     times = []
     for _ in range(3):
         began = time.process_time()
-        RungCuts.of(video)
+        RenditionCuts.of(video)
         times.append(time.process_time() - began)
     return min(times)
 
@@ -337,6 +340,6 @@ def test_an_encoder_that_is_stopped_leaves_nothing(film: FilmStore, tmp_path: Pa
     with cut(film("h264.mp4")) as source:
         encoder = Encoder(Ffmpeg.find(), tmp_path, read_at, stop)
         with pytest.raises(FfmpegStopped):
-            encoder.encode(source.cuts, 1, source.rung)
+            encoder.encode(source.cuts, 1, source.rendition)
     assert reads == [], "it does not even copy the film"
     assert list(tmp_path.iterdir()) == []

@@ -14,7 +14,7 @@ import pytest
 from app.core.errors import ServerBusy
 from app.core.jobs import JobCancelled, JobFailed
 from app.video.serve.folder import MAKING, DiskFolder
-from app.video.serve.source import CACHED_BLOCK_BYTES, ENDS_BYTES, TOO_LARGE, Blocks, FilmCopies
+from app.video.serve.source import CACHED_BLOCK_BYTES, ENDS_BYTES, TOO_LARGE, Blocks, VideoCopies
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -73,20 +73,20 @@ def test_reads_of_any_length_have_the_bytes_of_the_film(film: Counted, length: i
 
 
 def test_a_program_reads_a_copy_that_goes_afterwards(film: Counted, folder: DiskFolder) -> None:
-    with FilmCopies(folder, len(CONTENT)).whole(film, go_on) as path:
+    with VideoCopies(folder, len(CONTENT)).whole(film, go_on) as path:
         assert path.read_bytes() == CONTENT
     assert half_made(folder) == []
 
 
 def test_a_film_that_can_never_be_copied_fails_for_good(film: Counted, folder: DiskFolder) -> None:
-    copies = FilmCopies(folder, len(CONTENT) - 1)
+    copies = VideoCopies(folder, len(CONTENT) - 1)
     with pytest.raises(JobFailed, match="SLUICE_SPOOL_BYTES") as failed, copies.whole(film, go_on):
         pass
     assert (failed.value.problem.code, failed.value.is_final) == (TOO_LARGE, True)
 
 
 def test_films_wait_for_the_room_that_others_take(film: Counted, folder: DiskFolder) -> None:
-    copies = FilmCopies(folder, len(CONTENT) + 5)
+    copies = VideoCopies(folder, len(CONTENT) + 5)
     with ExitStack() as stack:
         stack.enter_context(copies.whole(film, go_on))
         with pytest.raises(ServerBusy):
@@ -99,7 +99,7 @@ def test_a_copy_that_is_stopped_leaves_nothing(film: Counted, folder: DiskFolder
     def stop() -> None:
         raise JobCancelled
 
-    copies = FilmCopies(folder, len(CONTENT))
+    copies = VideoCopies(folder, len(CONTENT))
     with pytest.raises(JobCancelled), copies.whole(film, stop):
         pass
     assert half_made(folder) == []
@@ -114,7 +114,7 @@ def test_the_ends_of_a_film_are_where_they_belong(film: Counted, folder: DiskFol
         file.truncate(3 * ENDS_BYTES)
         file.seek(0, 2)
         file.write(b"end")
-    copies = FilmCopies(folder, 2 * ENDS_BYTES)
+    copies = VideoCopies(folder, 2 * ENDS_BYTES)
     with FileIO(long) as source, copies.ends(source, go_on) as path, path.open("rb") as copy:
         assert path.stat().st_size == 3 * ENDS_BYTES + 3
         assert path.stat().st_blocks * 512 < 2 * ENDS_BYTES + 100_000

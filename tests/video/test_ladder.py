@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.video.serve import renditions as rungs
+from app.video.serve import renditions as formats
 from app.video.serve.capability import Capability, read_capability, write_capability
 from app.video.serve.facts import Manifest, Stream
 from app.video.serve.ladder import ladder
@@ -57,14 +57,18 @@ def picture(width: int, height: int, codecs: str = H264, **more: Any) -> Stream:
 def test_rungs_are_smaller_than_the_source_unless_browsers_need_one_of_its_size(
     source: Stream, sizes: dict[int, tuple[int, int]]
 ) -> None:
-    assert {rung.quality: (rung.width, rung.height) for rung in ladder(source, FAST)} == sizes
+    assert {
+        rendition.quality: (rendition.width, rendition.height) for rendition in ladder(source, FAST)
+    } == sizes
 
 
 def test_a_film_with_open_groups_is_offered_in_its_own_size() -> None:
     """Chromium gives up after a seek in segments of the original."""
     whole = picture(1280, 720)
-    assert [rung.quality for rung in ladder(whole, FAST)] == [360]
-    assert [rung.quality for rung in ladder(replace(whole, has_open_groups=True), FAST)] == [
+    assert [rendition.quality for rendition in ladder(whole, FAST)] == [360]
+    assert [
+        rendition.quality for rendition in ladder(replace(whole, has_open_groups=True), FAST)
+    ] == [
         360,
         720,
     ]
@@ -82,7 +86,7 @@ def test_what_the_host_cannot_encode_in_time_is_hidden_except_the_lowest(
 ) -> None:
     capability = Capability(encoder="5.1 on 2", megapixels_per_second=speed)
     found = ladder(picture(1920, 1080), capability)
-    assert [rung.quality for rung in found] == expected
+    assert [rendition.quality for rendition in found] == expected
 
 
 @pytest.mark.parametrize(("seconds", "is_offered"), [(10, True), (60, True), (600, False)])
@@ -96,15 +100,19 @@ def test_a_film_with_few_key_frames_is_not_offered_in_other_qualities(
 
 
 def test_no_rung_needs_more_bits_than_the_source() -> None:
-    for rung in ladder(picture(1920, 1080, mean_rate=800_000), FAST):
-        assert rung.mean_rate < rung.peak_rate <= 800_000
+    for rendition in ladder(picture(1920, 1080, mean_rate=800_000), FAST):
+        assert rendition.mean_rate < rendition.peak_rate <= 800_000
 
 
 def test_levels_are_those_of_h264() -> None:
     usual = ladder(picture(1920, 1080, HEVC), FAST)
-    assert [rung.codecs for rung in usual] == ["avc1.64001e", "avc1.64001f", "avc1.640028"]
+    assert [rendition.codecs for rendition in usual] == [
+        "avc1.64001e",
+        "avc1.64001f",
+        "avc1.640028",
+    ]
     fast = ladder(picture(1920, 1080, HEVC, frame_rate=60.0), FAST)
-    assert [rung.level for rung in fast] == [31, 32, 42]
+    assert [rendition.level for rendition in fast] == [31, 32, 42]
     assert fast[1].peak_rate > usual[1].peak_rate
 
 
@@ -139,8 +147,8 @@ def test_a_capability_is_read_anew_when_it_has_changed(tmp_path: Path) -> None:
 
 
 def test_a_request_for_a_segment_is_urgent_when_it_is_new_and_stale_when_it_is_old() -> None:
-    assert rungs.asked_for(rungs.segments_argument(720, 15)) == (720, 15)
-    earlier, now = rungs.priority_at(NOW), rungs.priority_at(NOW + timedelta(seconds=5))
+    assert formats.asked_for(formats.segments_argument(720, 15)) == (720, 15)
+    earlier, now = formats.priority_at(NOW), formats.priority_at(NOW + timedelta(seconds=5))
     assert now < earlier
-    assert not rungs.is_stale(earlier, NOW + timedelta(seconds=rungs.ASKED_SECONDS - 1))
-    assert rungs.is_stale(earlier, NOW + timedelta(seconds=rungs.ASKED_SECONDS + 1))
+    assert not formats.is_stale(earlier, NOW + timedelta(seconds=formats.ASKED_SECONDS - 1))
+    assert formats.is_stale(earlier, NOW + timedelta(seconds=formats.ASKED_SECONDS + 1))

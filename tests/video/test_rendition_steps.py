@@ -15,10 +15,15 @@ import pytest
 
 from app.core.jobs import Job, JobCancelled, JobFailed, JobState, JobYields, Lane
 from app.video.make.ffmpeg import Ffmpeg
-from app.video.make.renditions import MADE_BY, NOT_ENCODED, TOO_LARGE, RenditionFile, RungMakers
+from app.video.make.renditions import (
+    MADE_BY,
+    NOT_ENCODED,
+    TOO_LARGE,
+    RenditionFile,
+    RenditionMakers,
+)
 from app.video.make.steps import INTERRUPTED, NO_FFMPEG, Heartbeat
 from app.video.serve.facts import Manifest, Stream
-from app.video.serve.film_files import MANIFEST, SOUND_FILE, can_be_rendered
 from app.video.serve.renditions import (
     ASKED_SECONDS,
     EAGER_PRIORITY,
@@ -28,9 +33,10 @@ from app.video.serve.renditions import (
     left_out,
     priority_at,
     rendition_file,
-    rung_folder,
+    rendition_folder,
 )
 from app.video.serve.source import REMUXED
+from app.video.serve.video_files import MANIFEST, SOUND_FILE, can_be_rendered
 from tests.live_server import FFMPEG, Server
 from tests.long_tests import long
 from tests.video.films import FilmStore, ffmpeg
@@ -135,7 +141,7 @@ def test_a_rendition_tells_its_progress_and_uses_what_there_is(
 ) -> None:
     video = runner.add(film("hevc.mp4"))
     runner.segments(video, 2)
-    there = runner.world.folder.path(video, f"{rung_folder(360)}/2.m4s")
+    there = runner.world.folder.path(video, f"{rendition_folder(360)}/2.m4s")
     made_at = there.stat().st_mtime_ns
     job = runner.queue(video, RENDITION, "360", ORDERED_PRIORITY)
     beat = Heartbeat(job)
@@ -182,7 +188,7 @@ def test_segments_of_another_encoder_are_not_mixed(runner: StepRunner, film: Fil
 def test_a_segment_unlike_the_others_is_not_kept(runner: StepRunner, film: FilmStore) -> None:
     video = runner.add(film("hevc.mp4"))
     runner.segments(video, 2)
-    runner.world.folder.path(video, f"{rung_folder(360)}/init.mp4").write_bytes(b"another")
+    runner.world.folder.path(video, f"{rendition_folder(360)}/init.mp4").write_bytes(b"another")
     with pytest.raises(JobFailed, match="differently from the others"):
         runner.segments(video, 1)
     assert runner.made(video) == {"2"}
@@ -227,7 +233,7 @@ def test_a_rendition_is_not_begun_without_room_for_all_of_it(
     """It says what it takes; a film whose sound overlaps is refused."""
     video = runner.add(film("hevc.mp4"))
     made = runner.rendition(video)
-    with RungMakers(runner.tools()).of(video, 360) as maker:
+    with RenditionMakers(runner.tools()).of(video, 360) as maker:
         size = RenditionFile.of(maker).size
         assert 0.8 * made.stat().st_size < size < made.stat().st_size
         sound = maker.movie.sounds[0]
@@ -280,7 +286,7 @@ class Deleting(Heartbeat):
         if progress >= self._at:
             self._runner.world.jobs.drop(self.job.upload_id, RENDITION, prefix="360")
             if self._has_files:
-                self._runner.world.folder.discard(self.job.upload_id, rung_folder(360))
+                self._runner.world.folder.discard(self.job.upload_id, rendition_folder(360))
 
 
 @pytest.mark.parametrize(
@@ -302,7 +308,7 @@ def test_a_rung_that_another_maker_begins_is_not_taken_for_foreign(
 ) -> None:
     video = runner.add(film("hevc.mp4"))
     runner.segments(video, 2)
-    mark = runner.world.folder.path(video, f"{rung_folder(360)}/{MADE_BY}")
+    mark = runner.world.folder.path(video, f"{rendition_folder(360)}/{MADE_BY}")
     thread = threading.Thread(target=runner.segments, args=(video, 1))
     with runner.world.folder.locked(video):
         content = mark.read_bytes()

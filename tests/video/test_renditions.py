@@ -120,7 +120,7 @@ def test_nothing_is_offered_where_nothing_can_be_made(cinema: Cinema) -> None:
 
 def test_the_master_playlist_has_the_original_first_and_then_the_best(cinema: Cinema) -> None:
     text = Playlists(cinema.world.folder).master(
-        cinema.film, cinema.renditions().rungs(cinema.film)
+        cinema.film, cinema.renditions().formats(cinema.film)
     )
     lines = text.splitlines()
     assert [line for line in lines if line.endswith(".m3u8")] == [
@@ -136,7 +136,7 @@ def test_the_master_playlist_has_the_original_first_and_then_the_best(cinema: Ci
 def test_a_picture_that_no_browser_decodes_is_left_out(cinema: Cinema) -> None:
     write_film(cinema.folder, codecs="apcn", is_played=False)
     playlists, film = Playlists(cinema.world.folder), cinema.film
-    assert "source/index" not in playlists.master(film, cinema.renditions().rungs(film))
+    assert "source/index" not in playlists.master(film, cinema.renditions().formats(film))
     with pytest.raises(NotMade):
         playlists.master(film, [])
 
@@ -384,10 +384,10 @@ def test_watching_what_is_made_writes_nothing_to_the_database(cinema: Cinema) ->
 
 def test_it_is_noted_when_a_quality_was_watched_last(cinema: Cinema) -> None:
     write_segments(cinema.folder, 720, 1, 2, 3)
-    rung = cinema.folder / "rungs" / "720"
-    os.utime(rung, (0, 0))
+    rendition = cinema.folder / "rungs" / "720"
+    os.utime(rendition, (0, 0))
     cinema.renditions().segment(cinema.film, 720, 1, yes)
-    assert time.time() - rung.stat().st_mtime < 60
+    assert time.time() - rendition.stat().st_mtime < 60
 
 
 def test_segments_may_be_cut_elsewhere_than_those_of_the_original(cinema: Cinema) -> None:

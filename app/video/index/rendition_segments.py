@@ -102,7 +102,7 @@ class SegmentExcerpt:
 
 
 @dataclass(frozen=True, slots=True)
-class RungCuts:
+class RenditionCuts:
     """A video track and its cuts. All times are in its ticks, in the video's time."""
 
     track: Track
@@ -110,7 +110,7 @@ class RungCuts:
     """Start of each segment, and end of the last one."""
 
     @classmethod
-    def of(cls, source: SegmentedTrack) -> RungCuts:
+    def of(cls, source: SegmentedTrack) -> RenditionCuts:
         """Cuts near those of the source track."""
         track = source.track
         end = max(source.starts[-1], source.starts[0] + 1)

@@ -15,7 +15,7 @@ from threading import Event
 from app.storage.local.folder import disk_errors
 from app.video.index.boxes import NotIndexable, ReadAt
 from app.video.index.movie import read_movie
-from app.video.index.rendition_segments import RungCuts, SegmentExcerpt
+from app.video.index.rendition_segments import RenditionCuts, SegmentExcerpt
 from app.video.index.tracks import Track
 from app.video.make.ffmpeg import (
     Conversion,
@@ -35,7 +35,7 @@ from app.video.serve.capability import (
     write_capability,
 )
 from app.video.serve.folder import MediaFolder
-from app.video.serve.ladder import Rung
+from app.video.serve.ladder import RenditionFormat
 from app.video.serve.source import copy_pieces, length_of, reader
 
 DECODER_THREADS, ENCODER_THREADS = 2, 1
@@ -59,10 +59,10 @@ NOTHING_DECODED = "nothing in this part of the film could be decoded"
 _EXCERPT, _ENCODED = "excerpt.mp4", "encoded.mp4"
 
 
-def recipe(cuts: RungCuts, rung: Rung) -> str:
+def recipe(cuts: RenditionCuts, rendition: RenditionFormat) -> str:
     """The settings that determine the bytes of segments, besides source and ffmpeg version."""
-    filters = _filters(cuts.track, cuts.excerpt(1), rung, tone_mappings(cuts.track.hdr)[0])
-    options = [*_decoding(cuts.track), *filters, *_encoding(cuts.track, rung)]
+    filters = _filters(cuts.track, cuts.excerpt(1), rendition, tone_mappings(cuts.track.hdr)[0])
+    options = [*_decoding(cuts.track), *filters, *_encoding(cuts.track, rendition)]
     return " ".join([*options, *map(str, cuts.starts)])
 
 
@@ -76,7 +76,9 @@ class Encoder:
     stop: Event
     wall_seconds: float = 1800
 
-    def encode(self, cuts: RungCuts, number: int, rung: Rung) -> tuple[Path, Path]:
+    def encode(
+        self, cuts: RenditionCuts, number: int, rendition: RenditionFormat
+    ) -> tuple[Path, Path]:
         """Returns the initialization segment and the segment; the latter has its final name.
 
         Raises the errors of `FfmpegError`.
@@ -85,8 +87,8 @@ class Encoder:
         try:
             with disk_errors(), (self.scratch / _EXCERPT).open("wb") as target:
                 copy_pieces(excerpt.film(cuts.track), self._read, target)
-            self._run(cuts.track, excerpt, rung)
-            self._leave_out_grey(cuts.track, excerpt, rung)
+            self._run(cuts.track, excerpt, rendition)
+            self._leave_out_grey(cuts.track, excerpt, rendition)
             return self._assembled(cuts, number, excerpt)
         finally:
             for name in (_EXCERPT, _ENCODED):
@@ -97,16 +99,16 @@ class Encoder:
             raise FfmpegStopped("nobody needs this part any more")
         return self.read_at(offset, count)
 
-    def _run(self, track: Track, excerpt: SegmentExcerpt, rung: Rung) -> None:
+    def _run(self, track: Track, excerpt: SegmentExcerpt, rendition: RenditionFormat) -> None:
         path = self.scratch / _EXCERPT
         source = [*_decoding(track), "-i", str(path)]
-        output = [*_encoding(track, rung), _ENCODED]
+        output = [*_encoding(track, rendition), _ENCODED]
         attempts = [
             Conversion(
-                [*source, *_filters(track, excerpt, rung, tones), *output],
+                [*source, *_filters(track, excerpt, rendition, tones), *output],
                 readable=[path],
                 writable=self.scratch,
-                limits=_limits(track, excerpt, rung, self.wall_seconds),
+                limits=_limits(track, excerpt, rendition, self.wall_seconds),
                 formats="mov",
             )
             for tones in tone_mappings(track.hdr)
@@ -122,7 +124,9 @@ class Encoder:
             else:
                 return
 
-    def _leave_out_grey(self, track: Track, excerpt: SegmentExcerpt, rung: Rung) -> None:
+    def _leave_out_grey(
+        self, track: Track, excerpt: SegmentExcerpt, rendition: RenditionFormat
+    ) -> None:
         """Encode again without the frames that refer to a damaged key frame.
 
         ffmpeg outputs them in grey, and succeeds; which frames these are depends on its version.
@@ -134,9 +138,11 @@ class Encoder:
         if all(any(time in run for run in grey) for time in made):
             raise FfmpegFailed(NOTHING_DECODED)
         if any(time in run for run in grey for time in made):
-            self._run(track, replace(excerpt, unseen=(*excerpt.unseen, *grey)), rung)
+            self._run(track, replace(excerpt, unseen=(*excerpt.unseen, *grey)), rendition)
 
-    def _assembled(self, cuts: RungCuts, number: int, excerpt: SegmentExcerpt) -> tuple[Path, Path]:
+    def _assembled(
+        self, cuts: RenditionCuts, number: int, excerpt: SegmentExcerpt
+    ) -> tuple[Path, Path]:
         initialization, segment = self.scratch / "init.mp4", self.scratch / f"{number}.m4s"
         with closing(FileIO(self.scratch / _ENCODED)) as file:
             read_at, pictures = reader(file), _pictures(file)
@@ -174,7 +180,9 @@ def _decoding(track: Track) -> list[str]:
     return options + [word for name in colours for word in (name, "bt709")]
 
 
-def _filters(track: Track, excerpt: SegmentExcerpt, rung: Rung, tones: str) -> list[str]:
+def _filters(
+    track: Track, excerpt: SegmentExcerpt, rendition: RenditionFormat, tones: str
+) -> list[str]:
     """Filters for the frames of the segment, each once, as displayed."""
     is_within = f"gte(pts,{excerpt.start})*lt(pts,{excerpt.end})"
     is_seen = "".join(f"*not(gte(pts,{run.start})*lt(pts,{run.stop}))" for run in excerpt.unseen)
@@ -183,7 +191,7 @@ def _filters(track: Track, excerpt: SegmentExcerpt, rung: Rung, tones: str) -> l
         "bwdif=mode=send_frame:deint=interlaced",  # Needs adjacent frames, and halves the ticks.
         f"settb=1/{track.timescale}",
         f"select='{is_within}{is_seen}*{is_later}'",
-        f"scale={rung.width}:{rung.height}:out_range=limited",
+        f"scale={rendition.width}:{rendition.height}:out_range=limited",
         tones,
         "format=yuv420p",
         "setsar=1",
@@ -191,9 +199,9 @@ def _filters(track: Track, excerpt: SegmentExcerpt, rung: Rung, tones: str) -> l
     return ["-map", "0:v:0", "-vf", ",".join(filter(None, filters))]
 
 
-def _encoding(track: Track, rung: Rung) -> list[str]:
-    rate = round(rung.peak_rate * PEAK_SHARE)
-    level = f"{rung.level // 10}.{rung.level % 10}"
+def _encoding(track: Track, rendition: RenditionFormat) -> list[str]:
+    rate = round(rendition.peak_rate * PEAK_SHARE)
+    level = f"{rendition.level // 10}.{rendition.level % 10}"
     rates = ["-maxrate", str(rate), "-bufsize", str(rate), "-level:v", level]
     parameters = ["-x264-params", X264_PARAMETERS, "-threads", str(ENCODER_THREADS)]
     # Every frame at its own time, in ticks of the source, and the same bytes each time.
@@ -205,18 +213,18 @@ def _encoding(track: Track, rung: Rung) -> list[str]:
 
 
 def _limits(
-    track: Track, excerpt: SegmentExcerpt, rung: Rung, wall_seconds: float
+    track: Track, excerpt: SegmentExcerpt, rendition: RenditionFormat, wall_seconds: float
 ) -> ProgramLimits:
     """Generous: a slow machine decodes 50 megapixels a second, and encodes 10."""
     count = len(excerpt.samples)
     decoded = count * track.entry.width * track.entry.height / 1e6
-    encoded = count * rung.width * rung.height / 1e6
+    encoded = count * rendition.width * rendition.height / 1e6
     seconds = (excerpt.end - excerpt.start) / track.timescale
     return ProgramLimits(
         cpu_seconds=20 + decoded / 10 + encoded,
         wall_seconds=wall_seconds,
         memory_bytes=3 << 30,
-        output_bytes=(32 << 20) + round(rung.peak_rate * seconds / 4),
+        output_bytes=(32 << 20) + round(rendition.peak_rate * seconds / 4),
     )
 
 

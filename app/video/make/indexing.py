@@ -14,7 +14,8 @@ from app.video.make.sound import WAVEFORM
 from app.video.make.steps import NO_FFMPEG, NO_RENDITIONS, Heartbeat, StepTools
 from app.video.make.subtitles import SUBTITLES
 from app.video.serve.facts import Facts
-from app.video.serve.film_files import (
+from app.video.serve.source import REMUXED
+from app.video.serve.video_files import (
     MANIFEST,
     SOUND_FILE,
     can_be_rendered,
@@ -23,7 +24,6 @@ from app.video.serve.film_files import (
     keep_streams,
     sounds_to_encode,
 )
-from app.video.serve.source import REMUXED
 
 
 class Indexing:

@@ -26,15 +26,14 @@ from app.video.index.boxes import LongIndex, NotIndexable, ReadAt
 from app.video.index.entries import LONG_INDEX, MAX_ENTRIES
 from app.video.index.movie import Movie, read_movie
 from app.video.index.muxing import interleaved, moved
-from app.video.index.rendition_segments import RungCuts
+from app.video.index.rendition_segments import RenditionCuts
 from app.video.index.segments import segmented_video
 from app.video.index.tracks import Track
 from app.video.make.encoder import Encoder, recipe
 from app.video.make.steps import Heartbeat, StepTools, as_job_errors, needing_index
 from app.video.serve.facts import Manifest, Stream, plays_audio, plays_segmented_audio
-from app.video.serve.film_files import MANIFEST, SOUND_FILE, encoded_sounds, keep_streams
 from app.video.serve.folder import read_whole
-from app.video.serve.ladder import Rung, ladder
+from app.video.serve.ladder import RenditionFormat, ladder
 from app.video.serve.renditions import (
     asked_for,
     initialization_file,
@@ -42,10 +41,11 @@ from app.video.serve.renditions import (
     left_out,
     left_out_file,
     rendition_file,
-    rung_folder,
+    rendition_folder,
     segment_file,
 )
 from app.video.serve.source import copy_pieces, length_of, reader
+from app.video.serve.video_files import MANIFEST, SOUND_FILE, encoded_sounds, keep_streams
 
 READ_AHEAD = 3
 """Segments after the requested one that are also encoded, while no other request waits."""
@@ -67,7 +67,7 @@ class Segments:
 
     def __init__(self, tools: StepTools) -> None:
         self._tools = tools
-        self._makers = RungMakers(tools)
+        self._makers = RenditionMakers(tools)
 
     def __call__(self, job: Job, beat: Heartbeat) -> None:
         """Do the job, unless no client waits for it any more."""
@@ -82,7 +82,7 @@ class Segments:
                 maker.make(first, beat.stop, wall_seconds=AWAITED_SECONDS)
             self._read_ahead(maker, first, beat)
 
-    def _read_ahead(self, maker: RungMaker, first: int, beat: Heartbeat) -> None:
+    def _read_ahead(self, maker: RenditionMaker, first: int, beat: Heartbeat) -> None:
         for number in range(first + 1, min(first + READ_AHEAD, len(maker.cuts)) + 1):
             beat((number - first) / (READ_AHEAD + 1))
             if Lane.ON_DEMAND in self._tools.jobs.lanes_due(self._tools.clock()):
@@ -99,7 +99,7 @@ class Rendition:
 
     def __init__(self, tools: StepTools) -> None:
         self._tools = tools
-        self._makers = RungMakers(tools)
+        self._makers = RenditionMakers(tools)
 
     def __call__(self, job: Job, beat: Heartbeat) -> None:
         """Do the job. It yields to more urgent jobs of its lane after each segment."""
@@ -111,10 +111,10 @@ class Rendition:
                 made = scratch / "rendition.mp4"
                 with _each_full_disk_counts(), disk_errors():
                     whole.write(made, lambda: beat(ENCODED_SHARE))
-                folder.keep(made, maker.video_id, rendition_file(maker.rung.quality))
+                folder.keep(made, maker.video_id, rendition_file(maker.rendition.quality))
             self._require_held(job, maker)
 
-    def _make_segments(self, maker: RungMaker, job: Job, beat: Heartbeat) -> None:
+    def _make_segments(self, maker: RenditionMaker, job: Job, beat: Heartbeat) -> None:
         """Encode the missing segments; a part that cannot be decoded is left out."""
         count = len(maker.cuts)
         for number in range(1, count + 1):
@@ -126,7 +126,7 @@ class Rendition:
             if self._tools.jobs.is_waiting(job.lane, self._tools.clock(), before=job.priority):
                 raise JobYields
 
-    def _make_or_leave_out(self, maker: RungMaker, number: int, beat: Heartbeat) -> None:
+    def _make_or_leave_out(self, maker: RenditionMaker, number: int, beat: Heartbeat) -> None:
         try:
             maker.make(number, beat.stop, wall_seconds=UNAWAITED_SECONDS)
         except JobFailed as error:
@@ -136,14 +136,14 @@ class Rendition:
             if len(maker.left_out) >= min(MOST_LEFT_OUT, len(maker.cuts)):
                 maker.forget_left_out()
                 raise
-            reason, quality = error.problem.detail, maker.rung.quality
+            reason, quality = error.problem.detail, maker.rendition.quality
             extra = {"upload_id": maker.video_id}
             log.warning("%dp goes without part %d: %s", quality, number, reason, extra=extra)
 
-    def _require_held(self, job: Job, maker: RungMaker) -> None:
+    def _require_held(self, job: Job, maker: RenditionMaker) -> None:
         """Cancelling the job removes the file; remove it if it was kept just after that."""
         if not self._tools.jobs.is_held(job):
-            self._tools.folder.discard(maker.video_id, rendition_file(maker.rung.quality))
+            self._tools.folder.discard(maker.video_id, rendition_file(maker.rendition.quality))
             raise JobCancelled(str(job))
 
 
@@ -188,47 +188,47 @@ CANNOT_BE_CONVERTED = "This part of the film cannot be converted"
 class _Film:
     key: tuple[UploadId, int]
     movie: Movie
-    cuts: RungCuts
+    cuts: RenditionCuts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RungMaker:
+class RenditionMaker:
     """A rendition of a video with an open file. Segments are numbered from 1."""
 
     tools: StepTools
     video_id: UploadId
     movie: Movie
-    cuts: RungCuts
-    rung: Rung
+    cuts: RenditionCuts
+    rendition: RenditionFormat
     encoder: str
     read_at: ReadAt
 
     def has(self, number: int) -> bool:
         """Whether a segment exists."""
-        name = segment_file(self.rung.quality, number)
+        name = segment_file(self.rendition.quality, number)
         return self.tools.folder.find(self.video_id, name) is not None
 
     @property
     def left_out(self) -> frozenset[int]:
         """The segments that are left out of the whole video."""
-        return left_out(self.tools.folder, self.video_id, self.rung.quality)
+        return left_out(self.tools.folder, self.video_id, self.rendition.quality)
 
     def prepare(self) -> None:
         """Remove the rendition's files if they were made with another encoder or other settings."""
         folder = self.tools.folder
         with folder.locked(self.video_id):
             if self._mark() is None:
-                folder.discard(self.video_id, rung_folder(self.rung.quality))
+                folder.discard(self.video_id, rendition_folder(self.rendition.quality))
                 with suppress(FileExistsError):  # Another machine has just prepared it.
                     self._write(self._made_by, self._mark_file, is_new=True)
 
     def make(self, number: int, stop: Event, *, wall_seconds: float) -> None:
         """Encode a segment; raises `JobFailed`, and `JobCancelled` once `stop` is set."""
-        quality, folder = self.rung.quality, self.tools.folder
+        quality, folder = self.rendition.quality, self.tools.folder
         with folder.scratch_folder(self._excerpt_bytes(number)) as scratch:
             encoder = Encoder(self.tools.ffmpeg, scratch, self.read_at, stop, wall_seconds)
             with as_job_errors(NOT_ENCODED, CANNOT_BE_CONVERTED, is_final=True):
-                initialization, segment = encoder.encode(self.cuts, number, self.rung)
+                initialization, segment = encoder.encode(self.cuts, number, self.rendition)
             with self._adding() as mark:
                 self._keep_initialization(initialization, mark)
                 folder.keep(segment, self.video_id, segment_file(quality, number), beside=mark)
@@ -238,11 +238,11 @@ class RungMaker:
         numbers = sorted({*self.left_out, number})
         with self._adding() as mark:
             text = "\n".join(map(str, numbers))
-            self._write(text, left_out_file(self.rung.quality), beside=mark)
+            self._write(text, left_out_file(self.rendition.quality), beside=mark)
 
     def forget_left_out(self) -> None:
         """Delete the list of left out segments, so that a new order tries them again."""
-        self.tools.folder.discard(self.video_id, left_out_file(self.rung.quality))
+        self.tools.folder.discard(self.video_id, left_out_file(self.rendition.quality))
 
     @contextmanager
     def _adding(self) -> Iterator[Made]:
@@ -258,7 +258,7 @@ class RungMaker:
 
     def _keep_initialization(self, made: Path, mark: Made) -> None:
         """Keep the first initialization segment; all segments of a rendition share it."""
-        folder, name = self.tools.folder, initialization_file(self.rung.quality)
+        folder, name = self.tools.folder, initialization_file(self.rendition.quality)
         content = made.read_bytes()
         if folder.find(self.video_id, name) is None:
             with suppress(FileExistsError):  # Another machine has just made it.
@@ -287,7 +287,7 @@ class RungMaker:
 
     @property
     def _mark_file(self) -> str:
-        return f"{rung_folder(self.rung.quality)}/{MADE_BY}"
+        return f"{rendition_folder(self.rendition.quality)}/{MADE_BY}"
 
     def _excerpt_bytes(self, number: int) -> int:
         """Source bytes copied for a segment. Samples may overlap in a hostile video."""
@@ -299,11 +299,11 @@ class RungMaker:
 
     @property
     def _made_by(self) -> str:
-        made_with = f"{self.encoder} {recipe(self.cuts, self.rung)}"
+        made_with = f"{self.encoder} {recipe(self.cuts, self.rendition)}"
         return hashlib.sha256(made_with.encode()).hexdigest()
 
 
-class RungMakers:
+class RenditionMakers:
     """Opens videos, and caches the last one: the index of a long video takes 0.5 s."""
 
     def __init__(self, tools: StepTools) -> None:
@@ -311,7 +311,7 @@ class RungMakers:
         self._film: _Film | None = None
 
     @contextmanager
-    def of(self, upload_id: UploadId, quality: int) -> Iterator[RungMaker]:
+    def of(self, upload_id: UploadId, quality: int) -> Iterator[RenditionMaker]:
         """Yields a rendition of a complete video; raises `JobFailed` if it is not offered here."""
         video = self._tools.uploads.get(upload_id)
         if video.state is not UploadState.COMPLETE:
@@ -319,16 +319,16 @@ class RungMakers:
         with closing(self._tools.source.open(video)) as source:
             film, read_at = self._read(video, source), reader(source)
             capability, picture = self._tools.capability(), self._picture(film, read_at)
-            rungs = {rung.quality: rung for rung in ladder(picture, capability)}
-            if capability is None or quality not in rungs:
+            formats = {rendition.quality: rendition for rendition in ladder(picture, capability)}
+            if capability is None or quality not in formats:
                 problem = "This server does not make this quality of this film."
                 raise JobFailed("not_offered", problem, is_final=True)
-            maker = RungMaker(
+            maker = RenditionMaker(
                 tools=self._tools,
                 video_id=video.id,
                 movie=film.movie,
                 cuts=film.cuts,
-                rung=rungs[quality],
+                rendition=formats[quality],
                 encoder=capability.encoder,
                 read_at=read_at,
             )
@@ -342,7 +342,7 @@ class RungMakers:
             if movie.picture is None:
                 raise JobFailed("no_picture", "The file has no picture.", is_final=True)
             try:
-                cuts = RungCuts.of(segmented_video(movie.picture))
+                cuts = RenditionCuts.of(segmented_video(movie.picture))
             except NotIndexable as error:
                 raise JobFailed(error.code, error.detail, is_final=True) from error
             self._film = _Film(key, movie, cuts)
@@ -387,7 +387,7 @@ class RenditionFile:
     read_at: ReadAt
 
     @classmethod
-    def of(cls, maker: RungMaker) -> Self:
+    def of(cls, maker: RenditionMaker) -> Self:
         """Collect the tracks; raises `JobFailed` if a segment is missing."""
         files, numbers = _Joined(), _numbers(maker)
         with _as_lost():
@@ -433,7 +433,7 @@ def _begun(picture: Track, begin: int) -> Track:
     return replace(picture, timeline=timeline)
 
 
-def _sounds(maker: RungMaker, files: _Joined) -> Iterator[Track]:
+def _sounds(maker: RenditionMaker, files: _Joined) -> Iterator[Track]:
     """Yields the audio tracks, encoded if browsers do not play them; adds their files."""
     encoded = encoded_sounds(maker.movie, maker.tools.folder, maker.video_id)
     start = files.add(maker.read_at, maker.movie.length)
@@ -447,7 +447,7 @@ def _sounds(maker: RungMaker, files: _Joined) -> Iterator[Track]:
             yield moved(track, start)
 
 
-def _numbers(maker: RungMaker) -> list[int]:
+def _numbers(maker: RenditionMaker) -> list[int]:
     """The existing segments; raises `JobFailed` if one is missing that is not left out."""
     wanted = range(1, len(maker.cuts) + 1)
     numbers = [number for number in wanted if maker.has(number)]
@@ -456,12 +456,12 @@ def _numbers(maker: RungMaker) -> list[int]:
     return numbers
 
 
-def _names(maker: RungMaker, numbers: Iterable[int]) -> list[str]:
-    quality = maker.rung.quality
+def _names(maker: RenditionMaker, numbers: Iterable[int]) -> list[str]:
+    quality = maker.rendition.quality
     return [initialization_file(quality), *(segment_file(quality, number) for number in numbers)]
 
 
-def _readable(maker: RungMaker, name: str) -> tuple[ReadAt, int]:
+def _readable(maker: RenditionMaker, name: str) -> tuple[ReadAt, int]:
     """A function that reads a derived file, and the file's length in bytes.
 
     It opens the file for each read, since a video has thousands of segments.

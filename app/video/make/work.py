@@ -16,8 +16,8 @@ from app.video.make.ffmpeg import Ffmpeg
 from app.video.make.indexing import Indexing
 from app.video.make.pictures import EARLY_POSTER, PICTURES, EarlyPoster, Pictures
 from app.video.make.remux import Remux
+from app.video.make.rendition_cache import RenditionCache, least_free_bytes
 from app.video.make.renditions import Rendition, Segments
-from app.video.make.rung_cache import RungCache, least_free_bytes
 from app.video.make.sound import WAVEFORM, Sound, Waveform
 from app.video.make.steps import Heartbeat, StepTools
 from app.video.make.subtitles import SUBTITLES, SubtitlesStep
@@ -41,7 +41,7 @@ class MediaWork:
         steps = {
             each: unless_long(step, run_in_process) for each, step in self._steps(tools).items()
         }
-        cache = RungCache(
+        cache = RenditionCache(
             self.media.folder,
             self.media.jobs,
             most_bytes=self.media.policy.cache_bytes,
@@ -104,7 +104,7 @@ class MediaWork:
         except (OSError, UploadError):  # The job reports the error.
             return False
 
-    def _keep_up(self, cache: RungCache, worker: str) -> None:
+    def _keep_up(self, cache: RenditionCache, worker: str) -> None:
         cache.trim()
         if self.media.shared is not None:
             self.media.shared.tell(worker)
@@ -132,18 +132,18 @@ class MediaWork:
             EARLY_POSTER: EarlyPoster(tools),
         }
 
-    def _rendition_steps(self, tools: StepTools, cache: RungCache) -> Mapping[str, Step]:
+    def _rendition_steps(self, tools: StepTools, cache: RenditionCache) -> Mapping[str, Step]:
         steps: dict[str, Step] = {SEGMENTS: Segments(tools), RENDITION: Rendition(tools)}
         return {name: cache.watching(step) for name, step in steps.items()}
 
     def _make_all_qualities(self, upload_id: UploadId) -> None:
         """Queue all renditions after everything else, in the order of the ladder."""
         self._capability()
-        for rung in self.media.renditions.rungs(self.media.uploads.get(upload_id))[::-1]:
+        for rendition in self.media.renditions.formats(self.media.uploads.get(upload_id))[::-1]:
             self.media.jobs.enqueue(
                 upload_id,
                 RENDITION,
-                str(rung.quality),
+                str(rendition.quality),
                 lane=Lane.BACKGROUND,
                 priority=EAGER_PRIORITY,
                 now=self.media.clock(),

@@ -45,7 +45,7 @@ _LEVELS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rung:
+class RenditionFormat:
     """A rendition of a video; `quality` is also its name. Rates are bits per second."""
 
     quality: int
@@ -63,7 +63,7 @@ class Rung:
         return int(self.codecs[-2:], 16)
 
 
-def ladder(picture: Stream, capability: Capability | None) -> list[Rung]:
+def ladder(picture: Stream, capability: Capability | None) -> list[RenditionFormat]:
     """The renditions of a video track that this host can encode in real time, lowest first.
 
     They are smaller than the source; one of its size is added if some browsers cannot decode the
@@ -74,13 +74,13 @@ def ladder(picture: Stream, capability: Capability | None) -> list[Rung]:
         return []
     if not is_decoded_in_time(picture.longest_group * picture.width * picture.height, capability):
         return []
-    rungs = [_rung(picture, quality) for quality in _qualities(picture)]
+    formats = [_format(picture, quality) for quality in _qualities(picture)]
     source = _megapixels(picture.width, picture.height, picture.frame_rate) / DECODED_AT_ONCE
     return [
-        rung
-        for number, rung in enumerate(rungs)
+        rendition
+        for number, rendition in enumerate(formats)
         if number == 0
-        or source + _megapixels(rung.width, rung.height, rung.frame_rate)
+        or source + _megapixels(rendition.width, rendition.height, rendition.frame_rate)
         <= capability.megapixels_per_second * REAL_TIME_SHARE
     ]
 
@@ -107,13 +107,13 @@ def _qualities(picture: Stream) -> Iterator[int]:
             yield quality
 
 
-def _rung(picture: Stream, quality: int) -> Rung:
+def _format(picture: Stream, quality: int) -> RenditionFormat:
     scale = min(quality / min(picture.width, picture.height), 1)
     width, height = _even(picture.width * scale), _even(picture.height * scale)
     usual = PEAK_RATES[quality] * (1.5 if picture.frame_rate > USUAL_FRAME_RATE else 1)
     peak = max(min(round(usual), picture.mean_rate), LOWEST_PEAK_RATE)
     level = _level(width, height, max(picture.frame_rate, USUAL_FRAME_RATE))
-    return Rung(
+    return RenditionFormat(
         quality=quality,
         width=width,
         height=height,

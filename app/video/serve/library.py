@@ -28,12 +28,12 @@ from app.video.index.playlists import (
 )
 from app.video.index.virtual_file import Piece, StoredVirtualFile
 from app.video.serve.facts import Facts, Manifest, Stream
-from app.video.serve.film_files import MANIFEST, PLAY_FILE
 from app.video.serve.folder import MadeFiles, read_whole
-from app.video.serve.ladder import Rung
+from app.video.serve.ladder import RenditionFormat
 from app.video.serve.rows import MediaRecords
 from app.video.serve.source import MediaSource
 from app.video.serve.subtitles import Subtitles
+from app.video.serve.video_files import MANIFEST, PLAY_FILE
 
 CONTENT_TYPES = {
     "jpg": "image/jpeg",
@@ -228,16 +228,16 @@ class Playlists:
         self._lines = lru_cache(maxsize=16)(self._written_lines)
 
     def master(
-        self, video: Upload, rungs: Sequence[Rung], subtitles: Sequence[Subtitles] = ()
+        self, video: Upload, formats: Sequence[RenditionFormat], subtitles: Sequence[Subtitles] = ()
     ) -> str:
-        """The master playlist of the video's streams, its renditions `rungs`, and its subtitles."""
+        """The master playlist: the streams of the video, renditions in `formats`, subtitles."""
         manifest = self.manifest(video.id)
         sounds = [stream for stream in manifest.streams if stream.kind == "audio"]
         picture, texts = manifest.picture, list(map(_text_alternative, subtitles))
         if picture is None:
             return master_playlist([_variant(stream, []) for stream in sounds[:1]], texts)
         variants = [_variant(picture, sounds)] if picture.is_played else []
-        variants += [_variant_of(rung, sounds) for rung in rungs]
+        variants += [_variant_of(rendition, sounds) for rendition in formats]
         if not variants:
             raise NotMade("Browsers cannot play the film, and no other quality of it is offered.")
         alternatives = [_alternative(stream, is_default=stream is sounds[0]) for stream in sounds]
@@ -252,7 +252,7 @@ class Playlists:
         available = None if is_complete else stream.available(video.offset)
         return media_playlist(lines, longest, available=available)
 
-    def of_rungs(self, upload_id: UploadId) -> str:
+    def of_renditions(self, upload_id: UploadId) -> str:
         """The media playlist of any rendition."""
         stored = self._stored(upload_id)
         picture = self._manifest(stored).picture
@@ -318,16 +318,16 @@ def _variant(stream: Stream, sounds: Sequence[Stream]) -> Variant:
     )
 
 
-def _variant_of(rung: Rung, sounds: Sequence[Stream]) -> Variant:
+def _variant_of(rendition: RenditionFormat, sounds: Sequence[Stream]) -> Variant:
     """A rendition, with the same audio."""
     return Variant(
-        f"{rung.quality}/index.m3u8",
-        rung.peak_rate + max((sound.peak_rate for sound in sounds), default=0),
-        rung.mean_rate + max((sound.mean_rate for sound in sounds), default=0),
-        [rung.codecs, *(sound.codecs for sound in sounds)],
-        rung.width,
-        rung.height,
-        Fraction(rung.frame_rate),
+        f"{rendition.quality}/index.m3u8",
+        rendition.peak_rate + max((sound.peak_rate for sound in sounds), default=0),
+        rendition.mean_rate + max((sound.mean_rate for sound in sounds), default=0),
+        [rendition.codecs, *(sound.codecs for sound in sounds)],
+        rendition.width,
+        rendition.height,
+        Fraction(rendition.frame_rate),
     )
 
 

@@ -21,7 +21,7 @@ from app.ingest.slots import without_slot
 from app.video.serve.capability import Capability
 from app.video.serve.facts import Stream
 from app.video.serve.folder import MadeFiles, read_whole
-from app.video.serve.ladder import Rung, ladder
+from app.video.serve.ladder import RenditionFormat, ladder
 from app.video.serve.library import MadeFile, Playlists
 
 # ---- rungs ---------------------------------------------------------------------------------------
@@ -46,24 +46,24 @@ ORDERED_PRIORITY, EAGER_PRIORITY = 50, 90
 """Priorities of `RENDITION`: ordered by a user, or queued by the server."""
 
 
-def rung_folder(quality: int) -> str:
+def rendition_folder(quality: int) -> str:
     """The folder of a rendition, in the folder of its video."""
     return f"rungs/{quality}"
 
 
 def initialization_file(quality: int) -> str:
     """The name of the initialization segment."""
-    return f"{rung_folder(quality)}/init.mp4"
+    return f"{rendition_folder(quality)}/init.mp4"
 
 
 def segment_file(quality: int, number: int) -> str:
     """The name of a segment, counted from 1."""
-    return f"{rung_folder(quality)}/{number}.m4s"
+    return f"{rendition_folder(quality)}/{number}.m4s"
 
 
 def left_out_file(quality: int) -> str:
     """The name of the list of segments that cannot be decoded: one number per line."""
-    return f"{rung_folder(quality)}/left-out"
+    return f"{rendition_folder(quality)}/left-out"
 
 
 def left_out(folder: MadeFiles, upload_id: UploadId, quality: int) -> frozenset[int]:
@@ -283,7 +283,7 @@ class Renditions:
         self._is_on = is_on
         self._clock = clock
 
-    def rungs(self, video: Upload) -> list[Rung]:
+    def formats(self, video: Upload) -> list[RenditionFormat]:
         """The offered renditions of a video, highest first."""
         if not self._is_on or video.state is not UploadState.COMPLETE:
             return []
@@ -295,9 +295,12 @@ class Renditions:
 
     def of(self, video: Upload) -> list[RenditionView]:
         """The state of each offered rendition."""
-        rungs = self.rungs(video)
-        jobs = {job.argument: job for job in self._jobs.of(video.id, RENDITION)} if rungs else {}
-        return [self._view(video, rung.quality, jobs.get(str(rung.quality))) for rung in rungs]
+        formats = self.formats(video)
+        jobs = {job.argument: job for job in self._jobs.of(video.id, RENDITION)} if formats else {}
+        return [
+            self._view(video, rendition.quality, jobs.get(str(rendition.quality)))
+            for rendition in formats
+        ]
 
     def _view(self, video: Upload, quality: int, job: Job | None) -> RenditionView:
         if self._folder.find(video.id, rendition_file(quality)) is not None:
@@ -344,7 +347,7 @@ class Renditions:
     def remove(self, video: Upload, quality: int) -> None:
         """Stop encoding a rendition, and remove its files. Idempotent."""
         jobs = [self._jobs.drop(video.id, step, prefix=str(quality)) for step in STEPS]
-        names = [rendition_file(quality), rung_folder(quality)]
+        names = [rendition_file(quality), rendition_folder(quality)]
         if not any([*jobs, *(self._folder.discard(video.id, name) for name in names)]):
             self._require_offered(video, quality)
 
@@ -356,7 +359,7 @@ class Renditions:
     def playlist(self, video: Upload, quality: int) -> str:
         """The media playlist: all segments, whether they are made or not."""
         self._require_offered(video, quality)
-        return self._playlists.of_rungs(video.id)
+        return self._playlists.of_renditions(video.id)
 
     def initialization(self, video: Upload, quality: int, is_awaited: IsAwaited) -> MadeFile:
         """The initialization segment; raises like `segment`.
@@ -419,5 +422,5 @@ class Renditions:
         return picture
 
     def _require_offered(self, video: Upload, quality: int) -> None:
-        if all(rung.quality != quality for rung in self.rungs(video)):
+        if all(rendition.quality != quality for rendition in self.formats(video)):
             raise NotMade("The film is not offered in this quality.")

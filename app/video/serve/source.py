@@ -39,7 +39,7 @@ class MediaSource:
     def __init__(self, store: Store, folder: MediaFolder, *, most_copied_bytes: int = 0) -> None:
         self._store = store
         self._folder = folder
-        self._copies = FilmCopies(folder, most_copied_bytes)
+        self._copies = VideoCopies(folder, most_copied_bytes)
 
     def open(self, video: Upload) -> RawIOBase:
         """Opens the remuxed file if there is one, else the original; raises `UploadGone`.
@@ -65,7 +65,7 @@ class MediaSource:
     def on_disk(self, file: RawIOBase, tell: Callable[[], None]) -> Iterator[Path]:
         """Path of an open file on this machine, for another program; may be a copy.
 
-        Raises like `FilmCopies.whole`.
+        Raises like `VideoCopies.whole`.
         """
         if isinstance(file, FileIO):
             yield _path_of(file)
@@ -174,7 +174,7 @@ ENDS_BYTES = 32 << 20
 TOO_LARGE = "larger_than_spool"
 
 
-class FilmCopies:
+class VideoCopies:
     """Holds at most `most_bytes` at a time, in scratch folders that are removed after use."""
 
     def __init__(self, folder: MediaFolder, most_bytes: int) -> None:

@@ -12,9 +12,9 @@ import pytest
 from app.core.errors import NoRoom
 from app.core.jobs import Job
 from app.core.upload import UploadId
-from app.video.make.rung_cache import RungCache
+from app.video.make.rendition_cache import RenditionCache
 from app.video.make.steps import Heartbeat
-from app.video.serve.renditions import RENDITION, SEGMENTS, rendition_file, rung_folder
+from app.video.serve.renditions import RENDITION, SEGMENTS, rendition_file, rendition_folder
 from tests.video.world import World
 
 SEGMENT_BYTES = 1000
@@ -29,7 +29,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 def make(world: World, video: UploadId, quality: int, *, watched_at: int) -> Path:
     """Three segments, watched last at this second."""
-    folder = world.folder.path(video, rung_folder(quality))
+    folder = world.folder.path(video, rendition_folder(quality))
     folder.mkdir(parents=True)
     for number in range(1, 4):
         (folder / f"{number}.m4s").write_bytes(bytes(SEGMENT_BYTES))
@@ -41,20 +41,26 @@ def trim(world: World, most_bytes: int) -> int:
     return cache_of(world, most_bytes=most_bytes).trim()
 
 
-def cache_of(world: World, *, most_bytes: int = 0, least_free_bytes: int = 0) -> RungCache:
-    return RungCache(
+def cache_of(world: World, *, most_bytes: int = 0, least_free_bytes: int = 0) -> RenditionCache:
+    return RenditionCache(
         world.folder, world.jobs, most_bytes=most_bytes, least_free_bytes=least_free_bytes
     )
 
 
 def test_those_watched_longest_ago_make_way_whole(world: World) -> None:
     films = [world.publish() for _ in range(2)]
-    rungs = [make(world, films[0], 360, watched_at=200), make(world, films[0], 720, watched_at=100)]
-    rungs += [make(world, films[1], 360, watched_at=50), make(world, films[1], 720, watched_at=300)]
+    formats = [
+        make(world, films[0], 360, watched_at=200),
+        make(world, films[0], 720, watched_at=100),
+    ]
+    formats += [
+        make(world, films[1], 360, watched_at=50),
+        make(world, films[1], 720, watched_at=300),
+    ]
     beside = world.folder.path(films[1], "poster.jpg")
     beside.write_bytes(bytes(SEGMENT_BYTES))
     assert trim(world, 8 * SEGMENT_BYTES) == 2
-    assert [rung.exists() for rung in rungs] == [True, False, False, True]
+    assert [rendition.exists() for rendition in formats] == [True, False, False, True]
     assert beside.exists()
     assert trim(world, 6 * SEGMENT_BYTES) == 0
     assert world.half_made() == []

@@ -19,7 +19,7 @@ from app.video.index.entries import MAX_ENTRIES
 from app.video.index.fast_start import fast_start
 from app.video.index.movie import Movie, read_movie
 from app.video.index.playlists import VideoRange
-from app.video.index.rendition_segments import RungCuts, independent_key_frames
+from app.video.index.rendition_segments import RenditionCuts, independent_key_frames
 from app.video.index.segments import (
     MOST_PACKETS,
     Segment,
@@ -192,12 +192,12 @@ def _write_stream(name: str, cut: SegmentedTrack, file: str, making: Path) -> St
             columns.add(segment, writer.position)
         writer.finish()
     stream = replace(columns.stream(name, cut.track), file=file)
-    return _with_rungs(stream, cut) if cut.track.kind == "video" else stream
+    return _with_renditions(stream, cut) if cut.track.kind == "video" else stream
 
 
-def _with_rungs(stream: Stream, cut: SegmentedTrack) -> Stream:
+def _with_renditions(stream: Stream, cut: SegmentedTrack) -> Stream:
     """Adds the manifest fields of a video track that renditions are made of."""
-    durations = RungCuts.of(cut).durations
+    durations = RenditionCuts.of(cut).durations
     return replace(
         stream,
         rung_durations=() if durations == stream.durations else durations,

@@ -17,7 +17,7 @@ from app.db.jobs import JobRecords
 from app.video.make.steps import Heartbeat
 from app.video.make.worker import Step
 from app.video.serve.folder import MadeFiles
-from app.video.serve.renditions import RENDITION, SEGMENTS, rendition_file, rung_folder
+from app.video.serve.renditions import RENDITION, SEGMENTS, rendition_file, rendition_folder
 
 FOLDERS = frozenset({"rungs", "renditions"})
 """In the folder of a video."""
@@ -38,7 +38,7 @@ class _CachedRendition:
     watched_at: float
 
 
-class RungCache:
+class RenditionCache:
     """The renditions of all videos in a folder."""
 
     def __init__(
@@ -103,7 +103,7 @@ class RungCache:
             size = sum(bundle.size for bundle in bundles)
             # The time of the segments, if there are any: the whole file may be joined later.
             times = {bundle.name: bundle.used_at for bundle in bundles}
-            watched_at = times.get(rung_folder(quality), bundles[0].used_at)
+            watched_at = times.get(rendition_folder(quality), bundles[0].used_at)
             yield _CachedRendition(upload_id, quality, size, watched_at)
 
     def _is_being_made(self, kept: _CachedRendition) -> bool:
@@ -115,7 +115,7 @@ class RungCache:
         )
 
     def _remove(self, kept: _CachedRendition) -> None:
-        for name in (rendition_file(kept.quality), rung_folder(kept.quality)):
+        for name in (rendition_file(kept.quality), rendition_folder(kept.quality)):
             self._folder.discard(kept.upload_id, name)
         detail = "%dp makes room, %.1f MB: others were watched later"
         log.info(detail, kept.quality, kept.size / 1e6, extra={"upload_id": kept.upload_id})
