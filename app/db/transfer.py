@@ -112,7 +112,7 @@ def _copy(table: Table, reading: Connection, target: Database) -> Iterator[int]:
 
 
 def _compare(table: Table, reading: Connection, target: Database) -> int:
-    """Compare the rows of both databases; returns the count, or raises `CopyRefused`."""
+    """Returns the number of rows in both; raises `CopyRefused` unless all rows are equal."""
     with target.snapshot() as connection:
         here, there = _digest(reading, table), _digest(connection, table)
     if here != there:
