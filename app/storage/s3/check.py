@@ -339,7 +339,6 @@ def _ask(place: Place, call: Call) -> Reply:
 
 
 def _unsigned(place: Place, method: str, url: str, headers: Mapping[str, str]) -> Reply:
-    """Returns the response to an unsigned request."""
     parts = urlsplit(url)
     request = Request(method, f"{parts.path}?{parts.query}", {"host": parts.netloc, **headers})
     return read_whole(place.bucket.caller.connections.ask(request, _soon()))

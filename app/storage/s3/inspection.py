@@ -67,7 +67,7 @@ class BucketInspection:
         self._catalog.inventory.shift_activity(later)
 
     def problems(self) -> list[SetupProblem]:
-        """Returns current problems of the spools, and those of the bucket from a cached check."""
+        """Returns current problems of the spools, and of the bucket at most some seconds ago."""
         of_bucket = self._problems_of_bucket()
         return [*folder_problems(self._spools, "staging", warn_of_memory=False), *of_bucket]
 
