@@ -227,7 +227,7 @@ class Chunks:
         return self._quotas.largest(upload, self._policy_of(upload).max_length)
 
     def _policy_of(self, upload: Upload) -> UploadPolicy:
-        """Includes the sender's limits, unless the upload's length was already checked."""
+        """Returns the policy, with the sender's limits unless the length was checked already."""
         if upload.length is not None or not upload.sender:
             return self._policy
         return self._policy.within(self._allowed(upload))

@@ -310,7 +310,7 @@ class Housekeeping:
         """Compute missing SHA-256 digests of a few published files; returns how many.
 
         Files with a CRC32C wait until their SHA-256 is requested, no bytes arrive, or a day has
-        passed; in a bucket, which would have to send every byte, only until it is requested.
+        passed. In a bucket they wait until it is requested, since every byte must be fetched.
         """
         count, seen = 0, set(self._unreadable)
         for _ in range(self.digest_batch):
