@@ -1,4 +1,4 @@
-"""The database: connections, transactions, tables, jobs, leases, and what processes share.
+"""The database: connections, transactions, tables, jobs, leases, and shared values.
 
-`engine.py` opens it, `tables.py` has the tables. The SQL of a subject is in the subject's file.
+`engine.py` opens it, `tables.py` defines the tables. The SQL of a subject is in its own file.
 """

@@ -1,4 +1,4 @@
-"""What a use case is given: one `Context` a process, one `RequestContext` a request."""
+"""Contexts passed to use cases: one `Context` per process, one `RequestContext` per request."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from app.settings import Settings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """What work outside requests needs; made once, by the composition root."""
+    """Services for work outside requests; created once, by the composition root."""
 
     database: Database
     clock: Callable[[], datetime]
-    """This machine's clock. Uploads and videos use the one that nodes share."""
+    """This machine's clock. Uploads and videos use the clock that nodes share."""
     new_id: Callable[[], str]
     settings: Settings
 
     def acting(
         self, caller: Caller, *, scope: Scope = EVERYTHING, address: str = ""
     ) -> RequestContext:
-        """The context of what `caller` does outside a request, as the operator's commands do."""
+        """Returns a context for `caller` outside a request, such as an operator's command."""
         return RequestContext(
             database=self.database,
             clock=self.clock,
@@ -38,14 +38,14 @@ class Context:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestContext(Context):
-    """What a use case needs of a request: who sends it, what that reaches, and from where."""
+    """What a use case needs from a request: its sender, the sender's scope, and its IP address."""
 
     caller: Caller
     scope: Scope
     address: str
-    """The client's IP address; empty if it is not known, as for the operator's commands."""
+    """The client's IP address; empty if unknown, as for the operator's commands."""
 
     @property
     def project(self) -> str:
-        """The project that new things belong to."""
+        """The project that new objects belong to."""
         return self.scope.target()

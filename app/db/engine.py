@@ -21,7 +21,7 @@ from app.ingest.stages import Stage, stage
 
 
 class Database:
-    """Transactions on one database; connects when first used.
+    """Transactions on one database; connects on first use.
 
     `synced` makes each commit survive a power cut, not only a crash of the process.
     """
@@ -44,7 +44,7 @@ class Database:
 
     @property
     def is_remote(self) -> bool:
-        """Whether each statement is a round trip to a server."""
+        """Whether each statement takes a round trip to a server."""
         return not self._kind.has_one_writer
 
     @property
@@ -54,9 +54,9 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A connection for reading, without a lock that writers would wait for.
+        """Yields a connection for reading, without a lock that blocks writers.
 
-        Each statement sees what is committed as it runs: it is a transaction of its own.
+        Each statement is a transaction of its own and sees what is committed when it runs.
         """
         try:
             with stage(Stage.RECORD), self._reading.connect() as connection:
@@ -67,7 +67,7 @@ class Database:
 
     @contextmanager
     def snapshot(self) -> Iterator[Connection]:
-        """A connection whose statements all see the same moment, for reading a lot."""
+        """Yields a connection whose statements all see the same snapshot, for long reads."""
         try:
             with self._kind.snapshot(self._engine) as connection:
                 yield connection
@@ -77,11 +77,11 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """A transaction. SQLite's holds the only write lock from its start; a server locks rows.
+        """Begin a transaction. On SQLite it holds the only write lock; a server locks rows.
 
-        As in `read`, database errors become `NoRoom`, `StorageFailed` and `ServerBusy`; broken
-        constraints do not. Raises `RuntimeError` inside another `write` of this thread: on SQLite
-        the second would wait for the first for ever.
+        As in `read`, database errors become `NoRoom`, `StorageFailed` and `ServerBusy`; violated
+        constraints do not. Raises `RuntimeError` inside another `write` of the same thread: on
+        SQLite the second would deadlock with the first.
         """
         if getattr(self._this_thread, "is_writing", False):
             raise RuntimeError("Database.write() inside another one of this thread")
@@ -96,9 +96,9 @@ class Database:
             self._this_thread.is_writing = False
 
     def one_statement(self) -> AbstractContextManager[Connection]:
-        """A transaction of one statement; on a server it needs no round trips to begin and commit.
+        """Begin a transaction of one statement; on a server it takes no extra round trips.
 
-        Raises as `write`.
+        Raises like `write`.
         """
         return self.read() if self.is_remote else self.write()
 
@@ -115,10 +115,10 @@ class Database:
                 raise
 
     def migrate(self) -> None:
-        """Bring the tables up to date; processes that start together take turns.
+        """Migrate the tables to this version; processes that start together take turns.
 
-        Where nothing is to be done it waits for nobody. Raises `StorageFailed` if the database
-        cannot be used, or is of a newer version, `NoRoom`, `ServerBusy`.
+        Returns at once if the schema is current. Raises `StorageFailed` if the database cannot be
+        used or has a newer version, `NoRoom`, `ServerBusy`.
         """
         self._kind.prepare()
         with self.read() as connection:
@@ -135,10 +135,9 @@ class Database:
             raise
 
     def schema_state(self) -> SchemaState:
-        """How the tables compare with those that this version needs; creates nothing.
+        """Compare the tables with those that this version needs; creates nothing.
 
-        Raises `StorageFailed` if the database cannot be used, or is of a newer version,
-        `ServerBusy`.
+        Raises `StorageFailed` if the database cannot be used or has a newer version, `ServerBusy`.
         """
         if self.file is not None and not (self.file.path and self.file.path.exists()):
             return SchemaState.MISSING
@@ -146,25 +145,25 @@ class Database:
             return schema_state(connection)
 
     def close(self) -> None:
-        """Close all connections: idle ones now, the others when they are returned to the pool.
+        """Close all connections: idle ones now, the others when they return to the pool.
 
-        A thread may still be at work, and connect again: that connection is closed likewise.
+        If a running thread connects again, that connection is also closed on its return.
         """
-        # SQLAlchemy 2.0 returns those in use to the old pool, which would keep them open; the new
-        # pool has the listeners that the old one had when it was replaced.
+        # SQLAlchemy 2.0 returns connections in use to the old pool, which would keep them open. The
+        # new pool has the listeners that the old pool had when it was replaced.
         event.listen(self._engine.pool, "checkin", lambda _, record: record.invalidate())
         self._engine.dispose()
 
     def change_mark(self) -> Callable[[], object]:
-        """A function whose value changes once anybody has committed something; for one thread.
+        """Returns a function whose value changes after any commit; for use by one thread.
 
-        It keeps a connection, and takes 10 us. For a server, the value just changes every two
-        seconds: a query would cost as much as the work that it saves.
+        The function keeps a connection open and takes 10 us. For a server, its value simply changes
+        every two seconds: a query would cost as much as the work that it saves.
         """
         return self._kind.change_mark(self._engine)
 
     def checkpoint(self) -> None:
-        """Leave the database in one file, if it is a file, once all processes have ended."""
+        """Write the log of a SQLite file back into it, once all processes have ended."""
         self._kind.checkpoint()
 
 
@@ -178,10 +177,10 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 
 @cache
 def newest_revision(migrations: Path = MIGRATIONS) -> str:
-    """The revision that this version of the program needs; files of migrations begin with it.
+    """Returns the revision that this version needs; names of migration files begin with it.
 
-    Looked up once, and forks know it: after an update of the files, a process that is restarted
-    does not change the database under the old code of the others.
+    Cached, and inherited by forks: if the files are updated, a restarted process does not migrate
+    the database while other processes still run the old code.
     """
     return max(_revisions(migrations))
 
@@ -201,7 +200,7 @@ class SchemaState(Enum):
 
 
 def schema_state(connection: Connection, migrations: Path = MIGRATIONS) -> SchemaState:
-    """The state of the tables, as Alembic noted; raises `StorageFailed` for a newer version's."""
+    """The state of the tables by Alembic's record; raises `StorageFailed` for a newer version."""
     if not inspect(connection).has_table("alembic_version"):
         return SchemaState.MISSING
     found = set(connection.scalars(text("SELECT version_num FROM alembic_version")))
@@ -220,8 +219,8 @@ def schema_state(connection: Connection, migrations: Path = MIGRATIONS) -> Schem
 
 
 def upgrade(connection: Connection) -> None:
-    """Run the migrations that are missing, in the caller's transaction."""
-    # Importing Alembic takes 0.17 CPU s, and every process but the first finds nothing to do.
+    """Run the pending migrations in the caller's transaction."""
+    # Importing Alembic takes 0.17 CPU s, and only the first process has anything to migrate.
     from alembic import command  # noqa: PLC0415
     from alembic.config import Config  # noqa: PLC0415
 
@@ -233,15 +232,15 @@ def upgrade(connection: Connection) -> None:
 
 # ---- group commit --------------------------------------------------------------------------------
 
-# Group commit: writers that wait at the same time share one transaction.
+# Group commit: concurrent writers share one transaction.
 #
-# SQLite has one writer at a time, and each commit waits some milliseconds for the disk. Writers of
-# one process therefore share a transaction: each works in a savepoint and hands over to the next
-# one waiting; the last one commits for all.
+# SQLite allows one writer at a time, and each commit waits some milliseconds for the disk. Writers
+# of one process therefore share a transaction: each works in a savepoint and hands over to the next
+# waiting writer; the last one commits for all.
 
 
 MOST_IN_A_GROUP = 64
-"""Limit on the writers of one transaction, as other processes wait until it ends."""
+"""Limit on the writers of one transaction, since other processes wait until it ends."""
 
 
 class _Group:
@@ -256,10 +255,10 @@ class _Group:
 
     @contextmanager
     def undone_alone(self) -> Iterator[None]:
-        """A savepoint: if the block raises, only its own changes are rolled back.
+        """Run the block in a savepoint: if it raises, rolls back only its own changes.
 
-        If that is impossible, as on a full disk, the whole transaction is rolled back and the
-        commit fails. Raises `StorageFailed` after that: a savepoint would begin a transaction that
+        If that is impossible, as on a full disk, rolls back the whole transaction, and the commit
+        fails. Later blocks raise `StorageFailed`: a savepoint would begin a new transaction that
         its release commits. SQLAlchemy's own savepoints cost 40 times as much.
         """
         driver = self.connection.connection
@@ -278,12 +277,12 @@ class _Group:
         driver.cursor().execute("RELEASE writer")
 
     def _note_cause(self, error: BaseException) -> None:
-        """So that all writers learn of a full disk, not only that their transaction is gone."""
+        """Keep the error, so that all writers see the cause, such as a full disk."""
         if isinstance(error, DATABASE_ERRORS):
             self._error = error
 
     def end(self) -> None:
-        """Commit."""
+        """Commit the transaction."""
         try:
             self._stack.close()
         except BaseException as error:
@@ -295,14 +294,14 @@ class _Group:
             self._has_ended.set()
 
     def wait(self) -> None:
-        """Return once the transaction is committed; raises what prevented that."""
+        """Wait until the transaction is committed; raises the error that prevented it."""
         self._has_ended.wait()
         if self._error is not None:
             raise self._error
 
 
 class GroupCommit:
-    """`begin` opens a transaction that commits when its context ends without an error."""
+    """Shares transactions between writers; `begin` opens one that commits when its context ends."""
 
     def __init__(self, begin: Callable[[], AbstractContextManager[Connection]]) -> None:
         self._begin = begin
@@ -313,10 +312,10 @@ class GroupCommit:
 
     @contextmanager
     def join(self) -> Iterator[Connection]:
-        """Work in a transaction, which is committed when this ends without an error.
+        """Run the block in a shared transaction, committed after it ends without an error.
 
-        A block that raises is rolled back alone. It too returns only after the commit: it may have
-        raised because of what the others did, which nobody else can see before.
+        If the block raises, only its changes are rolled back. It also returns only after the
+        commit: its error may depend on changes of other writers that are not visible before.
         """
         group = None
         try:
@@ -328,7 +327,7 @@ class GroupCommit:
 
     @contextmanager
     def _turn(self) -> Iterator[_Group]:
-        """The running group, or a new one, for one writer at a time."""
+        """Yields the open group or a new one, to one writer at a time."""
         self._count(1)
         with self._working:
             self._count(-1)

@@ -33,21 +33,21 @@ _FAILED = frozenset(
         sqlite3.SQLITE_NOTADB,
     }
 )
-"""Errors of the disk or the file; all others are our bugs, or broken constraints."""
+"""Errors of the disk or the file; all others are bugs or violated constraints."""
 
 _NO_MEMORY_FOR_INDEX = frozenset({sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_SHMMAP})
 """SQLite cannot enlarge its -shm file, usually because the disk is full."""
 
 _TRY_AGAIN = ("08", "40", "53", "55P03", "57", "25006", "25P03")
-"""How SQLSTATEs begin after which the same request may succeed: a lost connection, a deadlock, too
-many connections, a lock or statement that took too long, a server that stops, or that only reads
-(postgresql.org, "PostgreSQL Error Codes")."""
+"""Prefixes of SQLSTATEs that can be retried: a lost connection, a deadlock, too many connections, a
+lock or statement timeout, a server that stops or is read-only (postgresql.org, "PostgreSQL Error
+Codes")."""
 
 _DISK_FULL = "53100"
 
 _SERVER_FAILED = ("28", "3D", "3F", "42501", "58", "XX")
-"""Nobody may sign in, no such database or schema, no rights, an error of its disk, a damaged
-table."""
+"""Prefixes of SQLSTATEs of a failed server: login refused, no such database or schema, missing
+privileges, a disk error, a corrupt table."""
 
 
 def sqlite_code(error: BaseException) -> int:
@@ -57,14 +57,14 @@ def sqlite_code(error: BaseException) -> int:
 
 
 def is_busy(error: BaseException) -> bool:
-    """Whether another connection held the database for longer than the busy timeout."""
+    """Whether another connection locked the database for longer than the busy timeout."""
     return sqlite_code(error) & 0xFF in _BUSY
 
 
 def wants_new_connection(error: BaseException) -> bool:
-    """Whether the connection is of no use any more.
+    """Whether the connection is unusable and must be replaced.
 
-    SQLite opened the file read-only, which a connection never changes, or a server ended it.
+    SQLite opened the file read-only, which is permanent for a connection, or a server ended it.
     """
     if sqlite_code(error):
         return sqlite_code(error) & 0xFF == sqlite3.SQLITE_READONLY
@@ -72,14 +72,14 @@ def wants_new_connection(error: BaseException) -> bool:
 
 
 def raise_as_upload_error(error: BaseException) -> None:
-    """Raise the error of the domain, if there is one."""
+    """Raise the matching error of the domain, if there is one."""
     ours = as_upload_error(error)
     if ours is not None:
         raise ours from error
 
 
 def as_upload_error(error: BaseException) -> UploadError | None:
-    """The matching error of the domain; None for bugs and broken constraints."""
+    """Returns the matching error of the domain; None for bugs and violated constraints."""
     if isinstance(error, NoFreeConnection):
         return ServerBusy("The database is busy.")
     if hasattr(_of_driver(error), "sqlstate"):
@@ -99,9 +99,9 @@ def _of_file(error: BaseException) -> UploadError | None:
 
 
 def _of_server(error: BaseException) -> UploadError | None:
-    """Translate by SQLSTATE.
+    """Translate the error by its SQLSTATE.
 
-    Unlike SQLite, a server refuses text with a zero byte, and numbers too large for their column.
+    Unlike SQLite, a server rejects text with a NUL byte and numbers too large for their column.
     Clients can send both.
     """
     if isinstance(error, DataError):
@@ -119,7 +119,7 @@ def _of_server(error: BaseException) -> UploadError | None:
 
 
 def _of_connecting(error: BaseException) -> UploadError | None:
-    """A connection that failed or was lost has no SQLSTATE."""
+    """Translate errors without an SQLSTATE: a connection that failed or was lost."""
     if isinstance(error, OperationalError | InterfaceError):
         return ServerBusy("The database cannot be reached.")
     if isinstance(error, ProgrammingError) and error.statement is None:  # Options in the URL.
@@ -128,16 +128,16 @@ def _of_connecting(error: BaseException) -> UploadError | None:
 
 
 def driver_message(error: UploadError) -> str:
-    """What the driver said first, for the operator: it may name hosts, users and paths."""
+    """Returns the driver's message, for the operator only: it may name hosts, users and paths."""
     cause = error.__cause__
     lines = str(_of_driver(cause)).splitlines() if cause is not None else []
     return lines[0] if lines else ""
 
 
 def operator_message(error: UploadError) -> str:
-    """The error in one line, with what the driver or the system said and the path, if any.
+    """Returns the error in one line, with the driver's or system's message and the path, if any.
 
-    For the operator alone.
+    For the operator only.
     """
     cause = error.__cause__
     if isinstance(cause, OSError) and cause.filename is not None:

@@ -1,4 +1,4 @@
-"""A job as a row: the conditions under which it may change, and the values that it then gets."""
+"""Jobs as rows: the conditions for changes, and the values of each change."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.core.upload import UploadId
 from app.db.tables import IS_UNFINISHED, media_jobs, uploads
 
 LONGEST_WAIT = timedelta(hours=1)
-"""A job that is due later than this was written before the clock was set back: it is due now."""
+"""Longest delay of a job. One due later dates from before the clock was set back: it is due now."""
 
 Values = Mapping[str, Any]
 Condition = ColumnElement[bool]
@@ -27,7 +27,7 @@ def key_of(upload_id: UploadId, step: str, argument: str) -> dict[str, Any]:
 
 
 def is_job(key: Values) -> Condition:
-    """Whether a row is that of the key."""
+    """Whether a row has this key."""
     return and_(*(media_jobs.c[name] == value for name, value in key.items()))
 
 
@@ -37,12 +37,12 @@ def is_in(states: Collection[JobState]) -> Condition:
 
 
 def is_due(now: datetime) -> Condition:
-    """Whether a job may be claimed: its pause is over, or its lease."""
+    """Whether a job may be claimed: its delay or its lease has ended."""
     return or_(media_jobs.c.due_at <= now, media_jobs.c.due_at > now + LONGEST_WAIT)
 
 
 def is_held(job: Job) -> Condition:
-    """Whether the claim of `job` is still the one in the row, and its video exists."""
+    """Whether the row still has the claim of `job`, and its video exists."""
     is_present = (
         select(uploads.c.id)
         .where(uploads.c.id == media_jobs.c.upload_id, uploads.c.state.not_in(sorted(GONE)))
@@ -58,7 +58,7 @@ def is_held(job: Job) -> Condition:
 
 
 def client_of(sender: str) -> str:
-    """Who sent an upload, by its `sender`; the visitors of an upload link are one client."""
+    """Returns the client of an upload's `sender`; all users of an upload link are one client."""
     return ":".join(sender.split(":")[:2])
 
 
@@ -67,8 +67,8 @@ def as_last_of_client(
 ) -> dict[str, Any]:
     """Values of a job that is queued behind the other jobs of its client.
 
-    Its turn is that of the job which comes first, or the one after the client's last. So the next
-    job of each client runs before the second one of any.
+    Its turn is that of the first job in the queue, or the one after the client's last job. So the
+    next job of each client runs before the second job of any client.
     """
     is_beside = and_(IS_UNFINISHED, media_jobs.c.lane == lane, media_jobs.c.priority == priority)
     turns = select(func.min(media_jobs.c.turn)).where(is_beside)
@@ -78,7 +78,7 @@ def as_last_of_client(
 
 
 def as_new(now: datetime) -> dict[str, Any]:
-    """Values of a job that was just asked for."""
+    """Values of a job that was just requested."""
     return {
         **as_waiting(None, now, now),
         "attempts": 0,
@@ -89,12 +89,12 @@ def as_new(now: datetime) -> dict[str, Any]:
 
 
 def as_waiting(problem: PlaybackProblem | None, now: datetime, due_at: datetime) -> dict[str, Any]:
-    """Values of a job that no worker has."""
+    """Values of a job that waits for a worker."""
     return as_ended(JobState.QUEUED, now, problem) | {"due_at": due_at}
 
 
 def as_claimed(job: Job, worker: str, now: datetime, lease: timedelta) -> dict[str, Any]:
-    """Values of a job that a worker begins."""
+    """Values of a job that a worker has claimed."""
     return {
         "state": JobState.RUNNING,
         "worker": worker,
@@ -109,7 +109,7 @@ def as_claimed(job: Job, worker: str, now: datetime, lease: timedelta) -> dict[s
 def as_ended(
     state: JobState, now: datetime, problem: PlaybackProblem | None = None
 ) -> dict[str, Any]:
-    """Values of a job that no worker has, and that none will take."""
+    """Values of a job that has ended."""
     return {
         "state": state,
         "worker": None,
@@ -120,7 +120,7 @@ def as_ended(
 
 
 def asked_again(known: Job, wanted: Values, *, renew: bool) -> Values:
-    """What a second request changes in a job; see `JobRecords.enqueue`."""
+    """The changes that a repeated request makes to a job; see `JobRecords.enqueue`."""
     if known.state in ENDED:
         return wanted if renew else {}
     if known.state is JobState.RUNNING:
@@ -131,25 +131,25 @@ def asked_again(known: Job, wanted: Values, *, renew: bool) -> Values:
 
 
 def get(connection: Connection, key: Values, *, for_update: bool = False) -> Job | None:
-    """The job of the key."""
+    """Returns the job with this key; None if there is none."""
     query = select(media_jobs).where(is_job(key))
     row = connection.execute(query.with_for_update() if for_update else query).first()
     return None if row is None else from_row(row)
 
 
 def change(connection: Connection, condition: Condition, values: Values) -> int:
-    """Change the rows that meet the condition; how many did."""
+    """Update the rows that match the condition; returns how many."""
     return connection.execute(update(media_jobs).where(condition).values(**values)).rowcount
 
 
 def queue_all(
     connection: Connection, upload_ids: Collection[UploadId], step: str, wanted: Values
 ) -> None:
-    """Renew this step of several videos, or queue it, as `JobRecords.enqueue` does for one.
+    """Renew or queue this step for several videos, like `JobRecords.enqueue` for one.
 
-    `wanted` are the values of a new job besides its key and its turn. Takes seven statements at
-    most for videos of one client, as uploads wait for the write lock meanwhile. Jobs that are
-    renewed keep their turns.
+    `wanted` are the values of a new job besides its key and its turn. Takes at most seven
+    statements for videos of one client, since it holds the write lock that uploads wait for.
+    Renewed jobs keep their turns.
     """
     of_step = and_(media_jobs.c.step == step, media_jobs.c.argument == "")
     query = select(media_jobs).where(of_step, media_jobs.c.upload_id.in_(upload_ids))
@@ -179,7 +179,7 @@ def queue_all(
 
 
 def from_row(row: Any) -> Job:
-    """The job in a row of the table."""
+    """Returns the job in a row of the table."""
     values = dict(row._mapping)
     code, detail = values.pop("problem_code"), values.pop("problem_detail")
     values["problem"] = None if code is None else PlaybackProblem(code, detail)

@@ -1,8 +1,7 @@
-"""The queue of the media worker: a table whose jobs are claimed for a limited time, the lease.
+"""The media worker's queue: a table of jobs that workers claim with a lease.
 
-A claim can be renewed, and ends by itself when its worker dies: nothing has to be repaired. Every
-change names in its condition the states from which it is legal, and the claim it belongs to, so a
-worker that has lost its job changes nothing.
+A claim can be renewed, and expires when its worker dies: no repair is needed. Every update has a
+condition on the job's state and on the claim, so a worker that has lost its job changes nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from app.db.job_rows import Values, is_held, is_in, is_job, key_of
 from app.db.tables import IS_SHOWN, IS_UNFINISHED, media_jobs, uploads
 
 BATCH = 100
-"""Jobs that one call forgets at most."""
+"""Most jobs that one call deletes."""
 
 WORKER_ENDED = PlaybackProblem(
     "worker_ended",
@@ -41,24 +40,24 @@ _LANES_DUE = (
         or_(media_jobs.c.due_at <= bindparam("now"), media_jobs.c.due_at > bindparam("beyond")),
     )
 )
-"""Asked twice a second: SQLAlchemy takes as long to build such a query as to run it."""
+"""Built once, since it runs twice a second: SQLAlchemy takes as long to build it as to run it."""
 
 _IN_ORDER = (media_jobs.c.priority, media_jobs.c.turn, media_jobs.c.queued_at)
-"""That in which the jobs of a lane are claimed."""
+"""The order in which jobs of a lane are claimed."""
 
 _HAS_FAILED = and_(IS_SHOWN, is_in([JobState.FAILED]))
 
 
 @dataclass(frozen=True, slots=True)
 class ListedJob:
-    """A job and the name of its video, for lists."""
+    """A job with the name of its video, for lists."""
 
     job: Job
     filename: str
 
 
 class JobRecords:
-    """Every call is one transaction. `wake` is called after each that queues a job."""
+    """Each call is one transaction. Calls `wake` after each one that queues a job."""
 
     def __init__(self, database: Database, wake: Callable[[], None] = lambda: None) -> None:
         self._database = database
@@ -75,11 +74,11 @@ class JobRecords:
         now: datetime,
         renew: bool = False,
     ) -> Job:
-        """The job of that step and argument: a new one, or the one there is.
+        """Queue a job for this step and argument; returns the new or the existing job.
 
-        Lower priorities come first. A job that still waits gets the lane and priority of whoever
-        is in more of a hurry. With `renew`, one that has ended is queued again, and a running one
-        runs once more afterwards. Raises `UploadNotFound`, and `UploadGone` for an upload that was
+        Lower priorities come first. A waiting job moves to the requested lane and priority if they
+        are more urgent. With `renew`, a job that has ended is queued again, and a running job runs
+        once more afterwards. Raises `UploadNotFound`, and `UploadGone` for an upload that was
         cancelled, expired or deleted.
         """
         key = key_of(upload_id, step, argument)
@@ -111,14 +110,14 @@ class JobRecords:
     def claim(
         self, lane: Lane, worker: str, now: datetime, lease: timedelta, steps: Collection[str]
     ) -> Job | None:
-        """The next job of a lane, if it is one of `steps`, for this worker until `now + lease`.
+        """Claim the next job of a lane, if it is one of `steps`, until `now + lease`.
 
-        Lowest priority first, then one of each client in turn, the one that waits longest first.
-        Jobs whose lease has ended are taken over; one that has used up its attempts fails instead.
-        A worker may have one job of each lane at a time.
+        Lowest priority first, then round robin over clients, then longest waiting first. Takes over
+        jobs whose lease has ended; one that has used up its attempts fails instead. A worker may
+        have one job of each lane at a time.
         """
         next_job = _next_of(lane, now, steps)
-        with self._database.read() as connection:  # Mostly there is none.
+        with self._database.read() as connection:  # Usually there is none.
             if connection.execute(next_job).first() is None:
                 return None
         with self._database.write() as connection:
@@ -133,17 +132,17 @@ class JobRecords:
         return None
 
     def change_mark(self) -> Callable[[], object]:
-        """As `Database.change_mark`."""
+        """Like `Database.change_mark`."""
         return self._database.change_mark()
 
     def lanes_due(self, now: datetime) -> set[Lane]:
-        """The lanes in which a job may be claimed."""
+        """Lanes with a job that may be claimed."""
         moments = {"now": now, "beyond": now + rows.LONGEST_WAIT}
         with self._database.read() as connection:
             return {Lane(lane) for lane in connection.scalars(_LANES_DUE, moments)}
 
     def is_waiting(self, lane: Lane, now: datetime, *, before: int) -> bool:
-        """Whether a job of a lane could be claimed now that has a lower priority than `before`."""
+        """Whether a lane has a job with a priority below `before` that could be claimed now."""
         query = select(media_jobs.c.step).where(
             IS_UNFINISHED,
             media_jobs.c.lane == lane,
@@ -154,32 +153,32 @@ class JobRecords:
             return connection.execute(query.limit(1)).first() is not None
 
     def is_held(self, job: Job) -> bool:
-        """Whether the worker that claimed `job` still has it, and the video exists."""
+        """Whether the worker that claimed `job` still holds it, and the video exists."""
         query = select(media_jobs.c.step).where(is_held(job))
         with self._database.read() as connection:
             return connection.execute(query).first() is not None
 
     def heartbeat(self, job: Job, progress: float, now: datetime, lease: timedelta) -> bool:
-        """Renew the lease and note the progress; False if the job is lost: stop it now.
+        """Renew the lease and store the progress; False if the job is lost and must stop now.
 
-        It is lost if it was cancelled, if another worker has taken it over, or with its video.
+        A job is lost if it was cancelled, if another worker took it over, or if its video is gone.
         """
         return self._change(job, {"progress": progress, "updated_at": now, "due_at": now + lease})
 
     def finish(self, job: Job, now: datetime) -> bool:
-        """Note that a claimed job is done; False if it is lost, as for `heartbeat`.
+        """Record that a claimed job is done; False if it is lost, as for `heartbeat`.
 
-        One that was renewed meanwhile is queued again, and one of a `FLEETING` step forgotten.
+        A job renewed since its claim is queued again; a job of a `FLEETING` step is deleted.
         """
         return self._end(job, {**rows.as_ended(JobState.DONE, now), "progress": 1.0}, now)
 
     def fail(
         self, job: Job, problem: PlaybackProblem, now: datetime, *, retry_after: timedelta | None
     ) -> bool:
-        """Note that an attempt failed; False if the job is lost, as for `heartbeat`.
+        """Record a failed attempt; False if the job is lost, as for `heartbeat`.
 
-        The next attempt comes after that pause. If that is None, or this was the last attempt,
-        the job has failed, unless it was renewed meanwhile.
+        The next attempt is due after `retry_after`. If that is None, or this was the last attempt,
+        the job fails, unless it was renewed since its claim.
         """
         if retry_after is None or job.is_last_attempt:
             return self._end(job, rows.as_ended(JobState.FAILED, now, problem), now)
@@ -195,10 +194,10 @@ class JobRecords:
         lane: Lane | None = None,
         priority: int | None = None,
     ) -> bool:
-        """Put a claimed job back, for a reason such as a full disk.
+        """Return a claimed job to the queue, for example because of a full disk.
 
-        Perhaps it goes to another lane or gets another priority. The attempt does not count. False
-        if the job is lost, as for `heartbeat`.
+        Can move it to another lane or priority. The attempt does not count. False if the job is
+        lost, as for `heartbeat`.
         """
         values = rows.as_waiting(problem, now, now + pause) | {"attempts": job.attempts - 1}
         lane, priority = lane or job.lane, job.priority if priority is None else priority
@@ -209,14 +208,14 @@ class JobRecords:
             return rows.change(connection, is_held(job), values) > 0
 
     def release(self, worker: str, now: datetime) -> int:
-        """Put back what a worker that stops has claimed; how many jobs. Attempts do not count."""
+        """Requeue the jobs of a worker that stops; returns how many. Attempts do not count."""
         values = rows.as_waiting(None, now, now) | {"attempts": media_jobs.c.attempts - 1}
         is_its_own = and_(IS_UNFINISHED, media_jobs.c.worker == worker)
         with self._database.write() as connection:
             return rows.change(connection, is_its_own, values)
 
     def cancel(self, upload_id: UploadId, step: str, argument: str, now: datetime) -> bool:
-        """End a job that waits or runs; False if there is none. Its worker notices soon."""
+        """Cancel a waiting or running job; False if there is none. Its worker notices soon."""
         may_end = is_in(sources(JobState.CANCELLED))
         condition = and_(is_job(key_of(upload_id, step, argument)), may_end)
         with self._database.write() as connection:
@@ -225,7 +224,7 @@ class JobRecords:
     def retry(
         self, now: datetime, *, upload_id: UploadId | None = None, code: str | None = None
     ) -> int:
-        """Queue failed jobs again, of all videos or of one, with any problem or one; how many."""
+        """Requeue failed jobs, of all videos or one, with any problem or one; returns how many."""
         condition = _HAS_FAILED
         if upload_id is not None:
             condition &= media_jobs.c.upload_id == upload_id
@@ -238,7 +237,7 @@ class JobRecords:
         return count
 
     def find(self, upload_id: UploadId, step: str, argument: str = "") -> Job | None:
-        """The job of that step and argument."""
+        """Returns the job for this step and argument; None if there is none."""
         with self._database.read() as connection:
             return rows.get(connection, key_of(upload_id, step, argument))
 
@@ -250,9 +249,9 @@ class JobRecords:
         prefix: str,
         states: Collection[JobState] = tuple(JobState),
     ) -> int:
-        """Forget the jobs of a step with the argument `prefix`, or one below it such as `prefix/3`.
+        """Delete a step's jobs with the argument `prefix` or one below it, such as `prefix/3`.
 
-        Returns how many of these states there were. Workers that run one notice soon.
+        Returns how many jobs in these states it deleted. Workers that run one notice soon.
         """
         argument = media_jobs.c.argument
         is_meant = or_(argument == prefix, argument.startswith(f"{prefix}/", autoescape=True))
@@ -264,7 +263,7 @@ class JobRecords:
     def drop_beyond(
         self, most: int, step: str, lane: Lane, state: JobState = JobState.QUEUED
     ) -> None:
-        """Forget the jobs of a step in that lane and state behind so many others of them."""
+        """Delete a step's jobs in this lane and state beyond the first `most`."""
         of_state = select(media_jobs).where(
             IS_UNFINISHED if state is JobState.QUEUED else IS_SHOWN,
             media_jobs.c.lane == lane,
@@ -272,7 +271,7 @@ class JobRecords:
             is_in([state]),
         )
         behind = of_state.order_by(*_IN_ORDER).offset(most)
-        with self._database.read() as connection:  # Mostly there are none.
+        with self._database.read() as connection:  # Usually there are none.
             jobs = [rows.from_row(row) for row in connection.execute(behind.limit(BATCH))]
         if not jobs:
             return
@@ -281,7 +280,7 @@ class JobRecords:
             connection.execute(delete(media_jobs).where(is_in([state]), or_(*keys)))
 
     def of_step(self, upload_ids: Collection[UploadId], step: str) -> dict[UploadId, Job]:
-        """The jobs of that step and no argument of these videos, as far as there are any."""
+        """Returns these videos' jobs for the step without an argument, where there are any."""
         is_wanted = and_(media_jobs.c.step == step, media_jobs.c.argument == "")
         query = select(media_jobs).where(is_wanted, media_jobs.c.upload_id.in_(upload_ids))
         with self._database.read() as connection:
@@ -289,7 +288,7 @@ class JobRecords:
             return {job.upload_id: job for job in found}
 
     def of(self, upload_id: UploadId, step: str | None = None) -> list[Job]:
-        """All jobs of a video, or those of one step, by step and argument."""
+        """All jobs of a video, or those of one step, sorted by step and argument."""
         query = select(media_jobs).where(media_jobs.c.upload_id == upload_id)
         if step is not None:
             query = query.where(media_jobs.c.step == step)
@@ -306,9 +305,9 @@ class JobRecords:
         return {(lane, state): found.get((lane, state), 0) for lane in Lane for state in SHOWN}
 
     def unfinished(self, limit: int) -> list[ListedJob]:
-        """The jobs that run, then those that wait, the most urgent lane first.
+        """Running jobs, then waiting jobs, most urgent lane first.
 
-        Reads only the head of each lane, however long the queue is.
+        Reads only the head of each lane, regardless of the queue's length.
         """
         running = select(media_jobs).where(IS_SHOWN, is_in([JobState.RUNNING]))
         waiting = select(media_jobs).where(IS_UNFINISHED, is_in([JobState.QUEUED]))
@@ -316,7 +315,7 @@ class JobRecords:
         return self._listed(*(query.limit(limit) for query in (running, *heads)))[:limit]
 
     def failures(self, limit: int) -> list[ListedJob]:
-        """The jobs that have failed for good, the latest first."""
+        """Jobs that have failed permanently, latest first."""
         failed = select(media_jobs).where(_HAS_FAILED).order_by(media_jobs.c.updated_at.desc())
         return self._listed(failed.limit(limit))
 
@@ -335,7 +334,7 @@ class JobRecords:
             return rows.change(connection, is_held(job), values) > 0
 
     def _end(self, job: Job, values: Values, now: datetime) -> bool:
-        """End a job, or queue it again if somebody has renewed it since it was claimed."""
+        """End a job, or queue it again if it was renewed since its claim."""
         is_renewed = and_(is_held(job), media_jobs.c.is_renewed)
         with self._database.write() as connection:
             if rows.change(connection, is_renewed, rows.as_new(now)) > 0:

@@ -1,6 +1,6 @@
-"""Counts per name and minute, in memory that all worker processes share.
+"""Counts per name and minute, in memory shared by all worker processes.
 
-A library would count per process, or need a server of its own. The nodes of a fleet exchange their
+A library would count per process or need its own server. The nodes of a fleet exchange their
 counts: see `report` and `learn`.
 """
 
@@ -18,30 +18,30 @@ from typing import NamedTuple
 from app.ingest.shared_table import WITHOUT_SECRET, NameDigest, replace_table, shared_table
 
 SLOTS = 1 << 14
-"""Names that are counted at once, about; 256 KiB of memory."""
+"""Approximate number of names counted at the same time; takes 256 KiB of memory."""
 
 NEAR = 4
-"""Slots in which a name may be. If others hold all of them, the last one has to make room."""
+"""Number of slots in which a name may be. If others hold all of them, the last one is evicted."""
 
 REPORTED_NAMES = 200
-"""Most names in a report: those with the largest counts, which are closest to a limit."""
+"""Most names in a report: those with the largest counts, since they are closest to a limit."""
 
 _SLOT = struct.Struct("=QII")  # The name's digest, the minute, the count.
 
 
 class MinuteReport(NamedTuple):
-    """Counts of a minute since 1970, by the digests of names."""
+    """Counts of one minute, numbered since 1970, by the digests of names."""
 
     minute: int
     counts: Mapping[int, int]
 
 
 class MinuteCounts:
-    """What happened in the current minute, by name; `clock` returns seconds.
+    """Counts events of the current minute by name; `clock` returns seconds.
 
     Two processes that count the same name in the same microsecond may count one instead of two: a
-    lock would cost more than that is worth. The files hold nothing of value. `elsewhere` is one for
-    the counts of other nodes, if there are any.
+    lock would cost more than that is worth. The files can be lost. `elsewhere` is the file for
+    counts of other nodes, if there are any.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class MinuteCounts:
         self._digest = digest
 
     def add(self, name: str) -> int:
-        """Count one more; returns this minute's count of all nodes."""
+        """Count one event; returns this minute's count over all nodes."""
         minute = self._minute
         digest = self._digest.of(name)
         place, count = _find(self._table, digest, minute)
@@ -67,11 +67,11 @@ class MinuteCounts:
 
     @property
     def seconds_left(self) -> int:
-        """Until the next minute; at least one."""
+        """Seconds until the next minute; at least one."""
         return max(1, 60 - int(self._clock() % 60))
 
     def report(self) -> MinuteReport:
-        """This node's counts, for the others."""
+        """Returns this node's counts, for the other nodes."""
         minute = self._minute
         counts = (
             (count, digest)
@@ -82,7 +82,7 @@ class MinuteCounts:
         return MinuteReport(minute, {digest: count for count, digest in largest})
 
     def learn(self, reports: Iterable[MinuteReport]) -> None:
-        """Replace the other nodes' counts with those of their reports; all processes see them."""
+        """Replace the other nodes' counts with those in their reports; all processes see them."""
         if self._elsewhere_file is None:
             return
         table = bytearray(SLOTS * _SLOT.size)
@@ -113,9 +113,9 @@ class MinuteCounts:
 
 
 def counts_in(folder: Path, digest: NameDigest | None) -> MinuteCounts:
-    """The counts of a server with this data folder.
+    """Returns the counts of a server with this data folder.
 
-    `digest` is the one that the nodes of a fleet share; None on a single machine.
+    `digest` is shared by the nodes of a fleet; None on a single machine.
     """
     file = folder / "minute-counts"
     if digest is None:
@@ -124,7 +124,7 @@ def counts_in(folder: Path, digest: NameDigest | None) -> MinuteCounts:
 
 
 def _find(table: mmap.mmap | bytearray, digest: int, minute: int) -> tuple[int, int]:
-    """The place of a name in a table, and its count."""
+    """Returns a name's position in a table, and its count."""
     free = None
     for near in range(NEAR):
         place = (digest + near) % SLOTS * _SLOT.size

@@ -1,7 +1,7 @@
-"""Which nodes share the records. Each renews a lease; a lease that ends means a lost node.
+"""The nodes that share the records. Each renews a lease; a lease that expires means a lost node.
 
-Only on a database server, since a SQLite file has one machine. All times come from the database's
-clock, so the clocks of the nodes need not agree.
+Only with a database server, since a SQLite file belongs to one machine. All times come from the
+database's clock, so the nodes' clocks need not agree.
 """
 
 from __future__ import annotations
@@ -32,49 +32,49 @@ from app.db.tables import leases, nodes, shared_values
 
 # ---- clock ---------------------------------------------------------------------------------------
 
-# One clock for all nodes that share a database.
+# A clock shared by all nodes of a database.
 
 
 Clock = Callable[[], datetime]
 
 SECOND = 1_000_000
-"""In microseconds, as `Instant` counts."""
+"""One second in microseconds, the unit of `Instant`."""
 
 SERVER_NOW: ColumnElement[int] = cast(
     func.extract("epoch", func.clock_timestamp()) * SECOND, BigInteger
 )
-"""The database server's time in the format of its columns, as the nodes' clocks may differ."""
+"""The database server's time, in the unit of its columns, since the nodes' clocks may differ."""
 
 ASKED_SECONDS = 60.0
-"""How often the server's clock is read; a machine's own drifts by some ms in between."""
+"""How often the server's clock is read; a machine's own clock drifts by some ms in between."""
 
 
 def utc_now() -> datetime:
-    """This machine's own clock."""
+    """Returns the time of this machine's own clock."""
     return datetime.now(UTC)
 
 
 def _elapsed() -> float:
-    """Seconds since boot, including those the machine was asleep."""
+    """Seconds since boot, including time that the machine was asleep."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class ServerClock:
-    """The clock of the database server, so that leases hold even where the nodes' clocks differ.
+    """The database server's clock, so that leases hold even if the nodes' clocks differ.
 
-    While the server cannot be reached, counts on from the last answer. Before the first answer it
-    raises `UploadError`, as a wrong time could delete videos.
+    While the server is unreachable, continues from the last reading. Raises `UploadError` before
+    the first reading, since a wrong time could delete videos.
     """
 
     def __init__(self, database: Database, elapsed: Callable[[], float] = _elapsed) -> None:
         self._database = database
         self._elapsed = elapsed
-        # One value, as another thread may replace it at any time: when this machine booted.
+        # The time this machine booted; a single value, since other threads may replace it any time.
         self._booted: datetime | None = None
         self._ask_at = float("-inf")
 
     def __call__(self) -> datetime:
-        """The time on the server now."""
+        """Returns the current time on the server."""
         booted = self._booted
         if booted is None or self._elapsed() >= self._ask_at:
             booted = self._ask(booted)
@@ -82,7 +82,7 @@ class ServerClock:
 
     def _ask(self, known: datetime | None) -> datetime:
         began = self._elapsed()
-        self._ask_at = began + ASKED_SECONDS  # Set first, so that other threads do not ask too.
+        self._ask_at = began + ASKED_SECONDS  # Set first, so that only one thread queries it.
         try:
             with self._database.read() as connection:
                 found = connection.execute(select(func.clock_timestamp())).scalar_one()
@@ -97,7 +97,7 @@ class ServerClock:
 
 
 def shared_clock(database: Database, own: Clock) -> Clock:
-    """The clock of all users of the database: the server's, or for SQLite this machine's `own`."""
+    """Returns the clock shared by all nodes: the server's, or for SQLite this machine's `own`."""
     return ServerClock(database) if database.is_remote else own
 
 
@@ -105,10 +105,10 @@ def shared_clock(database: Database, own: Clock) -> Clock:
 
 
 LEASE_SECONDS = 10.0
-"""A node that has not reported for this long is gone."""
+"""A node that has not reported for this long counts as lost."""
 
 SHOWN_SECONDS = 600.0
-"""How long the status page goes on showing a node that is gone."""
+"""How long the status page keeps showing a lost node."""
 
 _LEASE_UNTIL = type_coerce(nodes.c.lease_until, BigInteger)
 _STARTED_AT = type_coerce(nodes.c.started_at, BigInteger)
@@ -148,22 +148,22 @@ class NodeRecords:
             connection.execute(renewed)
 
     def all(self) -> list[Node]:
-        """Every node, oldest first, including those that vanished a short while ago."""
+        """Every node, oldest first, including recently lost ones."""
         with self._database.read() as connection:
             return [_from_row(row) for row in connection.execute(_NODES)]
 
     def count_live(self) -> int:
-        """How many nodes hold a lease."""
+        """Number of nodes that hold a lease."""
         with self._database.read() as connection:
             return connection.execute(_LIVE).scalar_one()
 
     def remove(self, name: str) -> None:
-        """Delete the row of a node that has ended."""
+        """Delete the row of a node that has shut down."""
         with self._database.one_statement() as connection:
             connection.execute(delete(nodes).where(nodes.c.name == name))
 
     def forget_gone(self, shown_seconds: float = SHOWN_SECONDS) -> None:
-        """Delete the rows of nodes that vanished longer ago than this."""
+        """Delete the rows of nodes lost longer ago than this."""
         vanished = SERVER_NOW - round(shown_seconds * SECOND) > _LEASE_UNTIL
         with self._database.one_statement() as connection:
             connection.execute(delete(nodes).where(vanished))
@@ -196,12 +196,12 @@ def _state(row: Row[Any]) -> NodeState:
 
 # Leases on work that any node of a fleet could do. With SQLite one server does all of it.
 #
-# A lease is taken with a single statement, and ends by itself even if its node has died. All times
-# are the database's.
+# A lease is taken with a single statement and expires even if its node has died. All times are
+# the database's.
 
 
 FORGOTTEN_SECONDS = 24 * 3600
-"""Leases that ended longer ago than this are deleted."""
+"""Age after which expired leases are deleted."""
 
 _DUE_AT = type_coerce(leases.c.due_at, BigInteger)
 
@@ -213,9 +213,9 @@ class Leases:
         self._database = database
 
     def take(self, work: str, seconds: float) -> bool:
-        """Whether this node does that work now; if so, no other one begins it for this time.
+        """Try to take the lease on some work for `seconds`; False if another node holds it.
 
-        Work that takes longer may be begun twice, so it must be harmless to do it twice.
+        Work that takes longer may be started twice, so it must be safe to do it twice.
         """
         if not self._database.is_remote:
             return True
@@ -232,17 +232,17 @@ class Leases:
 
     @property
     def are_shared(self) -> bool:
-        """Whether there may be other nodes."""
+        """Whether other nodes may exist."""
         return self._database.is_remote
 
     def end(self, work: str) -> None:
-        """Give back the lease of work that is done for good."""
+        """Release the lease of work that is finished."""
         if self._database.is_remote:
             with self._database.one_statement() as connection:
                 connection.execute(delete(leases).where(leases.c.work == work))
 
     def remove_old(self) -> None:
-        """Forget leases that ended long ago; nobody gave them back, as the node died."""
+        """Delete leases that expired long ago: their nodes died before releasing them."""
         if self._database.is_remote:
             with self._database.one_statement() as connection:
                 connection.execute(
@@ -252,7 +252,7 @@ class Leases:
 
 # ---- shared values -------------------------------------------------------------------------------
 
-# What all nodes must agree on: a few short texts by name.
+# Values that all nodes must agree on: a few short texts by name.
 
 
 class SharedValues:
@@ -267,13 +267,13 @@ class SharedValues:
         return self._database.is_remote
 
     def get(self, name: str) -> str | None:
-        """The text of that name."""
+        """Returns the text with this name; None if there is none."""
         with self._database.read() as connection:
             query = select(shared_values.c.value).where(shared_values.c.name == name)
             return connection.execute(query).scalar()
 
     def agree(self, name: str, propose: Callable[[], str]) -> str:
-        """The text of that name, or else what is proposed; of several proposals the first."""
+        """Returns the text with this name; if there is none, stores the first proposal."""
         known = self.get(name)
         if known is not None:
             return known
@@ -284,7 +284,7 @@ class SharedValues:
         return row["value"] if found is None else found
 
     def put(self, name: str, value: str) -> None:
-        """Replace the text of that name; of several first ones at once, one stays."""
+        """Replace the text with this name; of several first texts at the same time, one stays."""
         with self._database.write() as connection:
             change = update(shared_values).where(shared_values.c.name == name).values(value=value)
             if not connection.execute(change).rowcount:
@@ -292,16 +292,16 @@ class SharedValues:
 
 
 class SharedNote:
-    """One value, which outlives the process."""
+    """A shared value that outlives the process."""
 
     def __init__(self, values: SharedValues, name: str) -> None:
         self._values = values
         self._name = name
 
     def read(self) -> str | None:
-        """Its text."""
+        """Returns the text."""
         return self._values.get(self._name)
 
     def write(self, text: str) -> None:
-        """Replace it."""
+        """Replace the text."""
         self._values.put(self._name, text)

@@ -1,7 +1,7 @@
-"""What is special about PostgreSQL: a server elsewhere, which may restart, or take over.
+"""The PostgreSQL backend: a remote server, which may restart or fail over.
 
 Sessions get limits, so that a process paused in a transaction does not block others for long.
-How safe a commit is, the operator says there: `synchronous_commit` is left alone.
+The operator configures the durability of commits there: `synchronous_commit` is not changed.
 """
 
 from __future__ import annotations
@@ -18,43 +18,43 @@ from sqlalchemy.exc import DisconnectionError
 from app.core.errors import StorageFailed
 
 CONNECTIONS = 8
-"""Of one process at most: a request has one for milliseconds. PostgreSQL allows 100 by default."""
+"""Most per process: a request uses one for milliseconds. PostgreSQL allows 100 by default."""
 
 WAIT_SECONDS = 30
-"""How long a thread waits for one of them."""
+"""How long a thread waits for a free connection."""
 
 CONNECT = {
     "connect_timeout": "5",
     "application_name": "sluice",
-    # A server that vanished is noticed within half a minute, not after two hours.
+    # Detect a lost server within half a minute instead of two hours.
     "keepalives_idle": "10",
     "keepalives_interval": "5",
     "keepalives_count": "3",
     "tcp_user_timeout": "20000",
 }
-"""See "Parameter Key Words" of libpq, in seconds; the last in milliseconds."""
+"""See "Parameter Key Words" of libpq; in seconds, the last in milliseconds."""
 
 SESSION = {
     "lock_timeout": "20s",
     "statement_timeout": "60s",
     "idle_in_transaction_session_timeout": "10s",
-    # A session that waits for a lock otherwise outlives its process, until all are taken.
+    # Otherwise sessions that wait for a lock outlive their process, until none are left.
     "client_connection_check_interval": "2s",
 }
-"""See "Client Connection Defaults" of PostgreSQL; the last is there since version 14."""
+"""See "Client Connection Defaults" of PostgreSQL; the last requires version 14."""
 
 MIGRATION = "60s"
-"""How long a migration may do something else between two statements."""
+"""How long a migration may be idle between two statements."""
 
 LOOK_SECONDS = 2.0
-"""How often an idle process checks for work from others."""
+"""How often an idle process checks for work from other processes."""
 
 MIGRATION_LOCK = 0x736C75696365
-"""The key of an advisory lock; "sluice" in ASCII."""
+"""Key of the advisory lock for migrations: "sluice" in ASCII."""
 
 
 class PostgresqlServer:
-    """The database that a URL such as `postgresql+psycopg://user@host/name` leads to."""
+    """The database at a URL such as `postgresql+psycopg://user@host/name`."""
 
     has_one_writer = False
 
@@ -62,7 +62,7 @@ class PostgresqlServer:
         self._url = url
 
     def engine(self, connections: int) -> Engine:
-        """A pool of so many connections, or of `CONNECTIONS` if that is less."""
+        """Returns a pool of at most `connections` connections, and at most `CONNECTIONS`."""
         wanted = {**CONNECT, "options": " ".join(f"-c {key}={SESSION[key]}" for key in SESSION)}
         engine = create_engine(
             self._url,
@@ -77,12 +77,12 @@ class PostgresqlServer:
         return engine
 
     def autocommit(self, engine: Engine) -> Engine:
-        """The same pool, with a transaction for each statement: no round trips to begin and end."""
+        """Returns the same pool with a transaction per statement: saves two round trips each."""
         return engine.execution_options(isolation_level="AUTOCOMMIT")
 
     @contextmanager
     def snapshot(self, engine: Engine) -> Iterator[Connection]:
-        """A connection that sees what is committed at its first statement."""
+        """Yields a connection that sees what was committed at its first statement."""
         repeatable = engine.execution_options(isolation_level="REPEATABLE READ")
         with repeatable.connect() as connection, connection.begin():
             yield connection
@@ -92,10 +92,10 @@ class PostgresqlServer:
         return nullcontext()
 
     def require_durable(self) -> None:
-        """Nothing to do: the server answers for its disk."""
+        """Nothing to do: the server is responsible for its disk."""
 
     def prepare(self) -> None:
-        """Nothing to do: the server has made the database."""
+        """Nothing to do: the database exists on the server already."""
 
     def require_limits(self, connection: Connection) -> None:
         """Raise `StorageFailed` if `SESSION` was not applied: poolers can ignore `options`."""
@@ -109,10 +109,10 @@ class PostgresqlServer:
             )
 
     def lock_for_migration(self, connection: Connection) -> None:
-        """Wait until no other process migrates, and keep others waiting until the commit.
+        """Take the migration lock until the commit; waits while another process holds it.
 
-        Statements may take their time. But if this process vanishes, or the line to it, the server
-        ends the transaction a minute later; otherwise no node would ever start again.
+        Statements have no time limit. But if this process or its connection is lost, the server
+        ends the transaction a minute later; otherwise no node could ever start again.
         """
         for limit in ("lock_timeout", "statement_timeout"):
             connection.execute(text(f"SET LOCAL {limit} = 0"))
@@ -120,19 +120,20 @@ class PostgresqlServer:
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
 
     def change_mark(self, _engine: Engine) -> Callable[[], object]:
-        """One that just changes every so often: asking the server would cost as much as a look."""
+        """Returns a mark that changes at intervals: a query would cost as much as the work."""
         return lambda: time.monotonic() // LOOK_SECONDS
 
     def checkpoint(self) -> None:
-        """Nothing to do: the server does that."""
+        """Nothing to do: the server checkpoints its own log."""
 
 
 def _prepare_nothing_behind_pooler(connection: Any, _record: Any) -> None:
-    """Turn prepared statements off if a pooler such as PgBouncer stands between.
+    """Disable prepared statements behind a pooler such as PgBouncer.
 
-    It may run each transaction in another session, where others have prepared other statements
-    under the same names. A pooler makes up the process id that it reports to its clients. Not
-    preparing costs a third more CPU a record from one thread, and nearly twice as much from 16.
+    A pooler may run each transaction in another session, where other clients have prepared other
+    statements under the same names. It is detected by the process id, which a pooler makes up.
+    Without prepared statements a record costs a third more CPU from one thread, and nearly twice as
+    much from 16.
     """
     found = connection.execute("SELECT pg_backend_pid()").fetchone()
     connection.rollback()
@@ -147,9 +148,9 @@ def _mark_new(_connection: Any, record: Any) -> None:
 def _refuse_ended(connection: Any, record: Any, _proxy: Any) -> None:
     """Have the pool replace a connection that the server has ended.
 
-    A server that ends one sends a message or closes it, and nothing was asked: something to read is
-    a sign of that. Costs no round trip, as a query would. A server that ends new ones too is
-    stopping: that is an error of the database, where the pool would raise one of its own.
+    To end a connection, a server sends a message or closes it; since no query is pending, any
+    readable data reveals that. Unlike a query, the check costs no round trip. A server that also
+    ends new connections is stopping: raises a database error where the pool would raise its own.
     """
     is_new, is_ended = record.info.pop("is_new", False), connection.closed
     if not is_ended:

@@ -1,4 +1,4 @@
-"""How statements run: on the bare driver, several in one round trip, with locks."""
+"""Runs statements: on the bare driver, several in one round trip, with locks."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ Convert = Callable[[Any], Any]
 def fetch(
     connection: Connection, statement: Select[Any], values: Mapping[str, object]
 ) -> list[tuple[Any, ...]]:
-    """All rows of a query, with the types of its columns.
+    """Returns all rows of a query, converted to the types of its columns.
 
-    Here and below, `statement` must live as long as the program; errors are SQLAlchemy's.
+    Here and below, `statement` must live as long as the program; raises SQLAlchemy's errors.
     """
     compiled = _compiled(statement, connection.dialect)
     rows = _execute(connection, compiled, values).fetchall()
@@ -40,9 +40,9 @@ def run(connection: Connection, statement: Executable, values: Mapping[str, obje
 def run_together(
     connection: Connection, statement: Executable, values: Sequence[Mapping[str, object]]
 ) -> list[int]:
-    """Run a statement with each of the values in one round trip; how many rows each changed.
+    """Run a statement with each of the values in one round trip; returns the row count of each.
 
-    For psycopg alone. On a connection for reading it is one transaction.
+    Only for psycopg. On a connection for reading it is one transaction.
     """
     if len(values) == 1:  # A pipeline would cost a quarter more CPU.
         return [run(connection, statement, values[0])]
@@ -60,7 +60,7 @@ def run_together(
 
 @dataclass(frozen=True, slots=True)
 class _Compiled:
-    """The text of a statement for one kind of database, and how its values are converted."""
+    """The text of a statement for one kind of database, and the conversions of its values."""
 
     text: str
     inputs: Sequence[tuple[str, Convert | None]]
@@ -113,25 +113,25 @@ def _compiled(statement: ClauseElement, dialect: Dialect) -> _Compiled:
 
 # ---- shared updates ------------------------------------------------------------------------------
 
-# Updates that wait at the same time share one round trip and one commit on a server.
+# Concurrent updates share one round trip and one commit on a server.
 #
 # The counterpart of SQLite's `GroupCommit`: a commit waits some milliseconds for the server's
-# disk, and updates that arrive meanwhile in the same process are sent together afterwards.
+# disk, and updates that arrive during that time in the same process are sent together afterwards.
 #
 # Threads that record one chunk after another would form two batches, each waiting for the other's
-# commit. Therefore the threads of the last batch get a moment to come back before the next is sent.
+# commit. So the threads of the last batch get a moment to return before the next batch is sent.
 
 
 MOST_TOGETHER = 64
 """Limit on the updates of one commit."""
 
 RETURN_SHARE = 0.25
-"""How long a batch waits for the threads of the last one, as a share of the time that one took.
+"""How long a batch waits for the threads of the last batch, as a share of the time that one took.
 
-Of 16 threads, 13 to 15 then share each commit instead of 8; twice as long adds one more."""
+Of 16 threads, 13 to 15 then share each commit instead of 8; waiting twice as long adds one."""
 
 RETURN_SECONDS = 0.01
-"""The most a batch waits for them: a commit of more than 40 ms waited for more than the disk."""
+"""Limit of that wait: a commit that takes over 40 ms was waiting for more than the disk."""
 
 Change = TypeVar("Change")
 
@@ -139,7 +139,7 @@ Change = TypeVar("Change")
 class _Waiting(Generic[Change]):
     """A waiting change: `is_made` is set once it was tried, or `error` if its whole batch failed.
 
-    If its thread is woken with neither set, it should try the oldest changes itself.
+    If its thread wakes with neither set, it must try the oldest changes itself.
     """
 
     __slots__ = ("change", "error", "is_made", "woken")
@@ -152,9 +152,9 @@ class _Waiting(Generic[Change]):
 
 
 class SharedUpdates(Generic[Change]):
-    """`make` tries several changes in one commit, and says of each whether it was made.
+    """Batches changes: `make` tries several in one commit and returns whether each was made.
 
-    It must not wait for locks: that would block all others of the batch.
+    It must not wait for locks: that would block the rest of the batch.
     """
 
     def __init__(
@@ -172,9 +172,9 @@ class SharedUpdates(Generic[Change]):
         self._expected_until = 0.0
 
     def make(self, change: Change) -> bool:
-        """Try a change, together with those of other waiting threads; whether it was made.
+        """Try a change together with those of other waiting threads; returns whether it was made.
 
-        Raises what `make` raised for the whole batch.
+        Raises the error that `make` raised for the whole batch.
         """
         own = _Waiting(change)
         with self._gathering:
@@ -185,7 +185,7 @@ class SharedUpdates(Generic[Change]):
         if not is_first:
             own.woken.wait()
         if own.is_made is None and own.error is None:
-            self._make_oldest()  # Our own is the oldest.
+            self._make_oldest()  # Its own change is the oldest.
         if own.error is not None:
             raise own.error
         return own.is_made is True
@@ -202,7 +202,7 @@ class SharedUpdates(Generic[Change]):
             for each, is_made in zip(taken, made, strict=True):
                 each.is_made = is_made
         ended = self._clock()
-        with self._gathering:  # The next ones begin before these go on.
+        with self._gathering:  # The next batch begins before these threads continue.
             self._expected = min(len(taken) + len(self._waiting), MOST_TOGETHER)
             self._expected_until = ended + min((ended - began) * RETURN_SHARE, RETURN_SECONDS)
             self._is_busy = bool(self._waiting)
@@ -212,7 +212,7 @@ class SharedUpdates(Generic[Change]):
             each.woken.set()
 
     def _gathered(self) -> list[_Waiting[Change]]:
-        """Take the oldest changes, once the last batch's threads are back or their time is up."""
+        """Take the oldest changes once the last batch's threads are back or the wait is over."""
         with self._gathering:
             while len(self._waiting) < self._expected:
                 seconds = self._expected_until - self._clock()
@@ -225,7 +225,7 @@ class SharedUpdates(Generic[Change]):
 
 # ---- inserts -------------------------------------------------------------------------------------
 
-# Inserts a row unless there is one with its key, in SQLite and in PostgreSQL.
+# Inserts a row unless its key exists, in SQLite and PostgreSQL.
 
 
 KNOWN_BY = "known_by"
@@ -235,7 +235,7 @@ KNOWN_BY = "known_by"
 class InsertUnlessKnown(Insert):
     """Inserts a row unless there is one with the same key.
 
-    SQLite and PostgreSQL share the syntax. SQLAlchemy's class for each would import the whole
+    SQLite and PostgreSQL share the syntax. SQLAlchemy's separate classes would import the whole
     dialect.
     """
 
@@ -251,36 +251,36 @@ def _unless_known(statement: Insert, compiler: SQLCompiler, **options: Any) -> s
 
 
 def insert_unless_known(connection: Connection, table: Table, row: Mapping[str, object]) -> bool:
-    """Insert a row unless there is one with the same key; whether it did."""
+    """Insert a row unless there is one with the same key; returns whether it did."""
     insert = InsertUnlessKnown(table).values(row).execution_options(preserve_rowcount=True)
     return connection.execute(insert).rowcount == 1
 
 
 # ---- locks ---------------------------------------------------------------------------------------
 
-# Locks for transactions on a database server; SQLite has one writer at a time.
+# Locks for transactions on a database server; SQLite allows one writer at a time.
 #
 # Lock order: projects, people, members, keys, links, invitations. Two transactions that lock in
 # different orders deadlock, and PostgreSQL ends one of them after a second.
 
 
 def lock_row(connection: Connection, key: Column[str], value: str) -> bool:
-    """Block others from locking or changing this row until the transaction ends.
+    """Block other transactions from locking or changing this row until this one ends.
 
-    They may still insert rows that refer to it. False if there is no such row.
+    They can still insert rows that refer to it. False if there is no such row.
     """
     query = select(key).where(key == value).with_for_update(key_share=True)
     return connection.execute(query).first() is not None
 
 
 def lock_table(connection: Connection, table: Table) -> None:
-    """Block others from changing the table until the transaction ends; they may read it."""
+    """Block other transactions from changing the table until this one ends; they can read it."""
     if connection.dialect.name == "postgresql":
         connection.execute(text(f"LOCK TABLE {table.name} IN SHARE ROW EXCLUSIVE MODE"))
 
 
 def lock_name(connection: Connection, name: str) -> None:
-    """Block others from locking this name until the transaction ends.
+    """Block other transactions from locking this name until this one ends.
 
     Call it after all other locks, so that its holder never waits for a row lock.
     """

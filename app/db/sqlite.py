@@ -1,4 +1,4 @@
-"""What is special about SQLite: a file, one writer at a time, a write-ahead log."""
+"""The SQLite backend: a file, one writer at a time, a write-ahead log."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class SqliteFile:
 
     @cached_property
     def _folder(self) -> Path:
-        """The file's folder, on the disk that has the file where its path is a link."""
+        """The folder of the file, after resolving a symlink."""
         return Path(self._url.database or "").resolve().parent
 
     def engine(self, connections: int) -> Engine:
-        """A pool that keeps so many connections, and opens twice as many."""
+        """Returns a pool that keeps this many connections, and opens up to twice as many."""
         engine = create_engine(
             self._url, pool_size=connections, max_overflow=connections, pool_timeout=60
         )
@@ -55,24 +55,25 @@ class SqliteFile:
         return engine
 
     def autocommit(self, engine: Engine) -> Engine:
-        """The same: each statement is a transaction of its own until one begins."""
+        """Returns the same engine: each statement is its own transaction until one begins."""
         return engine
 
     @contextmanager
     def snapshot(self, engine: Engine) -> Iterator[Connection]:
-        """A connection that sees what is committed at its first statement."""
+        """Yields a connection that sees what was committed at its first statement."""
         with engine.connect() as connection, connection.begin():
             connection.connection.execute("BEGIN")
             yield connection
 
     @contextmanager
     def begun(self, connection: Connection) -> Iterator[None]:
-        """The write lock, from the start of a transaction to just before its commit.
+        """Hold the write lock from the start of a transaction to just before its commit.
 
         A transaction that reads first and writes later fails at once if another has written in
-        between; this one waits, and processes alone compete, as SQLite polls for its lock, with
-        growing pauses. If the disk fills up or fails, SQLite rolls back the whole transaction, with
-        the savepoints of all who share it, and the driver's commit() says nothing.
+        between; with the lock, it waits. Only processes compete for the lock, since SQLite polls
+        for it with growing pauses. If the disk is full or fails, SQLite rolls back the whole
+        transaction, including the savepoints of all writers, and the driver's commit() does not
+        raise.
         """
         driver = connection.connection
         driver.execute("BEGIN IMMEDIATE")
@@ -81,7 +82,7 @@ class SqliteFile:
             raise StorageFailed("The database rolled the transaction back.")
 
     def require_durable(self) -> None:
-        """Raise `StorageFailed` if the disk may have dropped what was just committed."""
+        """Raise `StorageFailed` if the disk may have lost the last commit."""
         if not self._synced or self.path is None:
             return
         try:
@@ -98,10 +99,10 @@ class SqliteFile:
         """Nothing to do: a busy timeout is set on each connection."""
 
     def lock_for_migration(self, connection: Connection) -> None:
-        """Nothing to do: whoever has begun to write is alone."""
+        """Nothing to do: a write transaction is exclusive."""
 
     def change_mark(self, engine: Engine) -> Callable[[], object]:
-        """SQLite's number of the version that a connection sees; see "PRAGMA data_version"."""
+        """Returns a function for SQLite's data version; see "PRAGMA data_version"."""
         kept: list[PoolProxiedConnection] = []
 
         def version() -> object:
@@ -119,15 +120,15 @@ class SqliteFile:
     def checkpoint(self) -> None:
         """Write the write-ahead log back to the database, once all processes have ended.
 
-        Whoever closes a SQLite database last does that; processes that exit do not. If another
-        process is still reading, the log stays: nothing is lost.
+        Closing the last connection to a SQLite database does that; exiting processes do not. If
+        another process is still reading, the log stays: nothing is lost.
         """
         if self.path is not None and self.path.exists():
             with suppress(sqlite3.Error), closing(_open_file(self.path)) as connection:
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def copy_to(self, path: Path, *, without: Collection[Table] = ()) -> None:
-        """Make `path` a consistent copy, while others write; the rows of `without` are left out.
+        """Copy the database to `path` consistently, during writes; leaves out rows of `without`.
 
         Raises `sqlite3.Error` if SQLite refuses; `path` must not be a database in use.
         """
@@ -135,18 +136,18 @@ class SqliteFile:
             raise ValueError(f"{self._url} is not a file")
         keep_private(path)
         with closing(_open_file(self.path)) as source, closing(_open_file(path)) as target:
-            source.backup(target)  # One read transaction for all pages; no writer waits for it.
+            source.backup(target)  # One read transaction for all pages; it does not block writers.
             for table in without:
                 target.execute(str(delete(table)))
             target.commit()
-            # A single file, without a log beside it; a server switches it back.
+            # Makes it a single file without a log; a server switches it back.
             target.execute("PRAGMA journal_mode=DELETE")
 
 
 def keep_private(file: Path) -> None:
-    """Create a database file that only its owner can read, or make an existing one so.
+    """Create a database file that only its owner can read, or restrict an existing one.
 
-    SQLite gives its -wal and -shm the mode of the database, but only when it creates them. Only the
+    SQLite gives -wal and -shm the mode of the database, but only when it creates them. Only the
     owner changes modes: other users who share the file cannot, or would lock themselves out.
     """
     try:
@@ -169,7 +170,7 @@ def _open_file(path: Path) -> sqlite3.Connection:
 def _use_write_ahead_log(cursor: Any, busy_seconds: float) -> None:
     """Switch to WAL, and retry while another process opens the same new database.
 
-    SQLite answers "database is locked" at once here, whatever the busy timeout. If it cannot
+    Here SQLite returns "database is locked" at once, ignoring the busy timeout. If it cannot
     switch, it returns the old mode, and this raises `StorageFailed`.
     """
     deadline = time.monotonic() + busy_seconds
@@ -192,7 +193,7 @@ def _use_write_ahead_log(cursor: Any, busy_seconds: float) -> None:
 def _tune(engine: Engine, *, synced: bool, busy_seconds: float) -> None:
     @event.listens_for(engine, "connect")
     def set_up(connection: Any, _record: Any) -> None:
-        connection.isolation_level = None  # The driver would delay BEGIN; we send our own.
+        connection.isolation_level = None  # The driver would delay BEGIN; the engine sends its own.
         try:
             with closing(connection.cursor()) as cursor:
                 cursor.execute(f"PRAGMA busy_timeout={int(busy_seconds * 1000)}")
@@ -200,5 +201,5 @@ def _tune(engine: Engine, *, synced: bool, busy_seconds: float) -> None:
                 cursor.execute(f"PRAGMA synchronous={'FULL' if synced else 'NORMAL'}")
                 cursor.execute("PRAGMA foreign_keys=ON")
         except BaseException:
-            connection.close()  # The pool forgets it without closing it.
+            connection.close()  # The pool drops it without closing it.
             raise

@@ -47,9 +47,9 @@ class Instant(TypeDecorator[datetime]):
 
 
 class Ranges(TypeDecorator[RangeSet]):
-    """A set of bytes as `RangeSet.to_bytes` writes it.
+    """A set of byte ranges, in the format of `RangeSet.to_bytes`.
 
-    A row for each range would cost 10 us per range whenever the upload is read.
+    A row for each range would cost 10 us per range each time the upload is read.
     """
 
     impl = LargeBinary
@@ -65,7 +65,7 @@ class Ranges(TypeDecorator[RangeSet]):
 
 
 class Sums(TypeDecorator[RangeSums]):
-    """Checksums of parts of a file as `RangeSums.to_bytes` writes them; NULL if there are none."""
+    """Checksums of parts of a file, in the format of `RangeSums.to_bytes`; NULL for none."""
 
     impl = LargeBinary
     cache_ok = True
@@ -87,7 +87,7 @@ IS_RESERVING = text("reserved IS NOT NULL AND state IN ('receiving', 'held')")
 
 
 def _videos(name: str, column: str) -> Index:
-    """One index for each order of videos. Unfinished uploads cost these indexes nothing."""
+    """An index for one sort order of videos. Unfinished uploads are not in these indexes."""
     return Index(name, "owner", column, "id", sqlite_where=IS_VIDEO, postgresql_where=IS_VIDEO)
 
 
@@ -153,15 +153,15 @@ uploads = Table(
     info={KNOWN_BY: ("owner", "client_key")},
 )
 
-"""`owner` is the id of a project, `sender` names who sent it there: see `Caller.sender`. `retry_at`
-is when one that could not be published is tried again."""
+"""`owner` is the id of a project, `sender` identifies who sent the upload: see `Caller.sender`.
+`retry_at` is the time of the next attempt to publish an upload that could not be published."""
 
 UPLOAD = tuple(
     column
     for column in uploads.columns
     if column.name not in {"search_name", "sort_name", "retry_at", "is_sha256_wanted"}
 )
-"""The columns that make an `Upload`. Two of the rest are derived from its name, and only searched.
+"""The columns of an `Upload`. Two of the rest are derived from its name, and only searched.
 """
 
 parts = Table(
@@ -172,7 +172,7 @@ parts = Table(
     Column("part_id", String(32), nullable=False, index=True),
     Column("reference", Text, nullable=False),
 )
-"""The parts of concatenations, in order; a part may be deleted before the whole."""
+"""The parts of concatenations, in order; a part may be deleted before the concatenation."""
 
 
 media = Table(
@@ -186,12 +186,12 @@ media = Table(
     Column("is_planned", Boolean, nullable=False),
     Column("updated_at", Instant, nullable=False),
 )
-"""How far each video can be played. `is_planned` says that the jobs of the complete file were
-queued: a film that is watched while it arrives has a row before that."""
+"""The playback state of each video. `is_planned` says that the jobs of the complete file were
+queued: a video that is watched while it arrives has a row before that."""
 
 IS_UNFINISHED = text("state IN ('queued', 'running')")
 IS_SHOWN = text("state IN ('queued', 'running', 'failed')")
-"""SQLite uses a partial index only for a query with the same words."""
+"""SQLite uses a partial index only for a query with the same expression."""
 
 media_jobs = Table(
     "media_jobs",
@@ -232,9 +232,9 @@ media_jobs = Table(
         postgresql_where=IS_SHOWN,
     ),
 )
-"""The queue of the media worker. Jobs that are done cost its indexes nothing.
+"""The queue of the media worker. Jobs that are done are not in its indexes.
 
-`client` is who sent the file, see `job_rows.client_of`. Of the jobs of a lane and priority the
+`client` sent the file, see `job_rows.client_of`. Among jobs of the same lane and priority the
 lowest `turn` comes first; older servers of a fleet do not set it.
 """
 
@@ -261,8 +261,9 @@ made_files = Table(
     ),
     Index("made_files_left", "due_at", sqlite_where=IS_LEFT, postgresql_where=IS_LEFT),
 )
-"""Objects in a bucket that were made from videos. One with `due_at` is invisible, since it is not
-stored yet or was discarded, and is deleted at that time. Rows outlive their videos until then."""
+"""Objects in a bucket that were derived from videos. An object with `due_at` is invisible, since it
+is not stored yet or was discarded, and is deleted at that time. Rows outlive their videos until
+then."""
 
 encoders = Table(
     "encoders",
@@ -271,7 +272,7 @@ encoders = Table(
     Column("facts", Text, nullable=False),
     Column("told_at", Instant, nullable=False),
 )
-"""What the media workers of a fleet can do; empty with SQLite."""
+"""The capabilities of a fleet's media workers; empty with SQLite."""
 
 nodes = Table(
     "nodes",
@@ -287,15 +288,15 @@ nodes = Table(
 )
 """The nodes of the fleet that shares the database; empty with SQLite."""
 
-# `facts` and `turns` are the first names of these two tables. They stay: in a fleet that is updated
-# node by node, older nodes go on using them.
+# `facts` and `turns` are the original names of these two tables. They stay: in a fleet that is
+# updated node by node, older nodes still use them.
 shared_values = Table(
     "facts",
     metadata,
     Column("name", String(64), primary_key=True),
     Column("value", Text, nullable=False),
 )
-"""What all nodes agree on, such as the secret they sign with."""
+"""Values that all nodes share, such as the signing secret."""
 
 leases = Table(
     "turns",
@@ -303,13 +304,13 @@ leases = Table(
     Column("work", String(64), primary_key=True),
     Column("due_at", Instant, nullable=False),
 )
-"""When leases on work that only one node does end; empty with SQLite."""
+"""Expiry times of leases on work that only one node does; empty with SQLite."""
 
 IS_UNPUBLISHED = text("is_published = false")
 IS_INTENT = text("etag IS NULL")
 
 _NUMBER = BigInteger().with_variant(Integer, "sqlite")
-"""SQLite numbers only rows whose key is an INTEGER."""
+"""SQLite generates row numbers only for an INTEGER key."""
 
 stored_files = Table(
     "stored_files",
@@ -330,7 +331,7 @@ stored_files = Table(
         postgresql_where=IS_UNPUBLISHED,
     ),
 )
-"""Files in a bucket. The key is an upload's id; the upload's own record may come later."""
+"""Files in a bucket. The key is an upload's id; the upload's own record may be added later."""
 
 stored_pieces = Table(
     "stored_pieces",
@@ -353,7 +354,7 @@ stored_pieces = Table(
     ),
     sqlite_autoincrement=True,
 )
-"""Objects with less than a cell. One without an ETag is being stored until its lease ends."""
+"""Objects smaller than a cell. One without an ETag is being stored until its lease ends."""
 
 stored_cells = Table(
     "stored_cells",
@@ -369,7 +370,7 @@ stored_cells = Table(
     Column("crc32c", String(8)),
     Column("through", BigInteger),
 )
-"""Cells that were claimed or offered to clients; with an ETag, the part that has the whole cell."""
+"""Cells that were claimed or offered to clients; with an ETag, the part with the whole cell."""
 
 stored_garbage = Table(
     "stored_garbage",
@@ -385,12 +386,12 @@ stored_garbage = Table(
 
 # ---- access tables -------------------------------------------------------------------------------
 
-# The tables of identity. Every change here needs a migration in `../migrations/versions/`.
+# The tables for access control. Every change here needs a migration in `migrations/versions/`.
 
 
 ID = String(32)
 DIGEST = String(64)
-"""SHA-256 of a secret, in hexadecimal: who reads the database cannot use it."""
+"""SHA-256 of a secret, in hexadecimal: a reader of the database cannot use it."""
 
 
 def _in_project(*, is_key: bool = False) -> Column[str]:
@@ -413,8 +414,8 @@ projects = Table(
     Column("quota_bytes", BigInteger),
     Column("video_seconds", Float),
 )
-"""`used_bytes` is the length of every upload that has not ended: what is stored and what is
-reserved. `video_seconds` is how long a finished video is kept; without it, for ever."""
+"""`used_bytes` is the total length of uploads that have not ended: stored and reserved bytes.
+`video_seconds` is how long a finished video is kept; NULL means forever."""
 
 people = Table(
     "people",
@@ -429,7 +430,7 @@ people = Table(
     Column("created_at", Instant, nullable=False),
     Column("visited_at", Instant),
 )
-"""`email` is in lower case. `is_proven` says that it is known to be the person's."""
+"""`email` is in lower case. `is_proven` says that the address is verified."""
 
 members = Table(
     "members",
@@ -456,7 +457,7 @@ sessions = Table(
     Column("agent", Text, nullable=False),
     Index("sessions_of_person", "person_id"),
 )
-"""`digest` is that of the cookie's value. `project_id` is the project the person last chose."""
+"""`digest` is that of the cookie's value. `project_id` is the project the person chose last."""
 
 invitations = Table(
     "invitations",
@@ -472,7 +473,7 @@ invitations = Table(
     Column("expires_at", Instant, nullable=False),
     Column("used_at", Instant),
 )
-"""Links that work once: to set up the server, to join a project, to choose a new password."""
+"""Single-use links: to set up the server, to join a project, to choose a new password."""
 
 attempts = Table(
     "attempts",
@@ -481,7 +482,7 @@ attempts = Table(
     Column("failures", Integer, nullable=False),
     Column("last_at", Instant, nullable=False),
 )
-"""Failed sign-ins of late, by account and by address."""
+"""Recent failed sign-ins, by account and by address."""
 
 passkeys = Table(
     "passkeys",
@@ -505,7 +506,7 @@ second_factors = Table(
     Column("last_step", BigInteger, nullable=False),
     Column("created_at", Instant, nullable=False),
 )
-"""One-time codes beside passwords; `last_step` is the time step of the last code that was used."""
+"""One-time codes as a second factor; `last_step` is the time step of the last used code."""
 
 recovery_codes = Table(
     "recovery_codes",
@@ -514,7 +515,7 @@ recovery_codes = Table(
     _of_person(),
     Index("recovery_codes_of_person", "person_id"),
 )
-"""Codes for a lost device; each is deleted when it is used."""
+"""Recovery codes for a lost device; each is deleted when it is used."""
 
 provider_accounts = Table(
     "provider_accounts",
@@ -525,7 +526,7 @@ provider_accounts = Table(
     Column("created_at", Instant, nullable=False),
     Index("provider_accounts_of_person", "person_id"),
 )
-"""Accounts of an OpenID provider, and whose they are."""
+"""Accounts of an OpenID provider, and the people they belong to."""
 
 spent_tokens = Table(
     "spent_tokens",
@@ -533,7 +534,7 @@ spent_tokens = Table(
     Column("id", ID, primary_key=True),
     Column("expires_at", Instant, nullable=False),
 )
-"""Signed tokens that work once, and were used: none of them is taken again before it expires."""
+"""Signed single-use tokens that were used: none is accepted again before it expires."""
 
 api_keys = Table(
     "api_keys",
@@ -552,8 +553,8 @@ api_keys = Table(
     Column("revoked_at", Instant),
     Index("api_keys_of_project", "project_id"),
 )
-"""`hint` is the beginning of the key, by which people tell keys apart. `made_with` is the key by
-which a program has made it."""
+"""`hint` is the beginning of the key, so that people can tell keys apart. `made_with` is the key
+with which a program created this one."""
 
 upload_links = Table(
     "upload_links",
@@ -577,8 +578,8 @@ upload_links = Table(
     Column("closed_at", Instant),
     Index("upload_links_of_project", "project_id"),
 )
-"""`files` and `bytes` count what was sent through it, and what is on its way. The code is kept as
-it is: whoever manages the project may look at the link again."""
+"""`files` and `bytes` count what was sent through the link or is being sent. The code is stored in
+plain text, so that managers of the project can view the link again."""
 
 link_senders = Table(
     "link_senders",
@@ -588,7 +589,7 @@ link_senders = Table(
     Column("name", Text, nullable=False),
     Column("created_at", Instant, nullable=False),
 )
-"""What the visitors of upload links say they are called."""
+"""Names that users of upload links have given."""
 
 share_links = Table(
     "share_links",
@@ -631,7 +632,7 @@ audit = Table(
     Column("details", Text, nullable=False),
     Index("audit_of_project", "project_id", "id"),
 )
-"""What happened; rows are only added. Without a project it concerns the server."""
+"""The audit log: append-only. Entries without a project concern the server."""
 
 webhooks = Table(
     "webhooks",
@@ -661,7 +662,7 @@ webhook_events = Table(
     Column("created_at", Instant, nullable=False),
     Index("webhook_events_of_subject", "subject", "number"),
 )
-"""The outbox: a row is written in the transaction of the change that it tells of."""
+"""The outbox: a row is written in the transaction of the change that it reports."""
 
 webhook_deliveries = Table(
     "webhook_deliveries",
@@ -688,4 +689,4 @@ webhook_deliveries = Table(
     Index("webhook_deliveries_of_webhook", "webhook_id", "event_number"),
     Index("webhook_deliveries_of_event", "event_number"),
 )
-"""`token` is that of whoever is sending it: see `DeliveryQueue`."""
+"""`token` identifies the worker that is sending the delivery: see `DeliveryQueue`."""

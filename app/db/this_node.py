@@ -1,4 +1,4 @@
-"""The running server: its name among those that share its records, and whether it is leaving."""
+"""The running server: its name among the nodes, and whether it is shutting down."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from pathlib import Path
 from app.ingest.shared_table import replace_table, shared_table
 
 VARIABLE = "SLUICE_NODE"
-"""Environment variable in which the supervisor passes the name to its processes."""
+"""Environment variable with which the supervisor passes the name to its processes."""
 
 _DIGEST_BYTES = 16
 
 
 def new_name() -> str:
-    """A name for a server that starts: the machine's name and a random suffix."""
+    """Returns a name for a new server: the machine's name and a random suffix."""
     return f"{socket.gethostname()[:80]}-{secrets.token_hex(4)}"
 
 
 class ThisNode:
     """One server; all of its processes see whether it is leaving.
 
-    `file` holds the name of the server that is leaving, so one left over from a killed server says
-    nothing about the next. Without a name, as in gunicorn without the supervisor, it never leaves.
+    `file` stores the name of the server that is leaving, so a file left by a killed server does not
+    affect the next. Without a name, as in gunicorn without the supervisor, it is never leaving.
     """
 
     def __init__(self, file: Path, name: str) -> None:
@@ -37,11 +37,11 @@ class ThisNode:
 
     @property
     def is_leaving(self) -> bool:
-        """Whether it was told to stop, and takes requests only until load balancers notice."""
+        """Whether it is stopping, and accepts requests only until load balancers notice."""
         return bool(self.name) and self._note[:] == self._digest
 
     def leave(self) -> None:
-        """Tell all processes that it is leaving; on a full disk they are not told."""
+        """Notify all processes that it is leaving; fails silently on a full disk."""
         with suppress(OSError):
             replace_table(self._file, self._digest)
 
@@ -54,9 +54,9 @@ class ThisNode:
         try:
             return shared_table(self._file, _DIGEST_BYTES)
         except OSError:
-            return b""  # No name can be stored.
+            return b""  # The file cannot store a name.
 
 
 def this_node(data: Path) -> ThisNode:
-    """The server that this process belongs to, with its data folder."""
+    """Returns the server that this process belongs to, with its data folder."""
     return ThisNode(data / "leaving", os.environ.get(VARIABLE, ""))

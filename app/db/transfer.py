@@ -1,9 +1,9 @@
-"""Moves all records from one database to another, whatever their kinds.
+"""Copies all records from one database to another, of the same or another kind.
 
-Rows are copied table by table, in the order of their keys, a thousand in a transaction. A copy that
-was cut off goes on after the last row that the target has; a table there says that it is not
-finished, and no server starts on it. At the end every row is compared: if the source has changed
-before the copy went on, it is refused.
+Rows are copied table by table, in key order, a thousand per transaction. An interrupted copy
+resumes after the last row in the target; a marker table shows that the copy is unfinished, and no
+server starts on that database. At the end every row is compared: if the source changed before the
+copy resumed, the copy is refused.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ ROWS_AT_ONCE = 1000
 _OF_NODES = {encoders, nodes, leases}
 
 TABLES = tuple(each for each in projects.metadata.sorted_tables if each not in _OF_NODES)
-"""All tables with lasting content, each after those that its rows refer to."""
+"""All tables with persistent content, each after the tables that its rows refer to."""
 
 UNFINISHED = Table("unfinished_copy", MetaData(), Column("started", Integer, primary_key=True))
-"""Stands in a database into which something is being copied."""
+"""Marks a database that is the target of an unfinished copy."""
 
 _ROWS = {projects: 1}
-"""What migrations leave in a new database."""
+"""Row counts that migrations leave in a new database."""
 
 Tell = Callable[[str, int], None]
-"""Called with a table's name and its rows so far."""
+"""Called with a table's name and its number of rows so far."""
 
 
 class CopyRefused(Exception):
-    """The message says why, and what to do."""
+    """The copy is not possible; the message says why and what to do."""
 
 
 def copy_records(
@@ -62,10 +62,10 @@ def copy_records(
     without: Collection[Table] = (),
     tell: Tell = lambda *_: None,
 ) -> int:
-    """Copy every record, or what is left of a copy that was cut off; how many rows there are.
+    """Copy every record, or resume an interrupted copy; returns the number of rows.
 
-    All are of one moment; those of the tables in `without` are left out. Both databases must have
-    the newest tables, those of the target as migrations leave them. Raises `CopyRefused`.
+    All rows come from one snapshot; leaves out the tables in `without`. Both databases must have
+    the newest schema, and the target only the rows that migrations create. Raises `CopyRefused`.
     """
     _begin(target)
     tables = [table for table in TABLES if table not in without]
@@ -79,7 +79,7 @@ def copy_records(
 
 
 def require_finished(database: Database) -> None:
-    """Raise `StorageFailed` if a copy into this database has begun and not ended."""
+    """Raise `StorageFailed` if a copy into this database is unfinished."""
     with database.read() as connection:
         if inspect(connection).has_table(UNFINISHED.name):
             raise StorageFailed(
@@ -101,7 +101,7 @@ def _begin(target: Database) -> None:
 
 
 def _copy(table: Table, reading: Connection, target: Database) -> Iterator[int]:
-    """The number of rows that the target has, after each transaction."""
+    """Copy a table; yields the target's number of rows after each transaction."""
     with target.read() as connection:
         count, last = _count(connection, table), _last_key(connection, table)
     for rows in _rows(reading, table, after=last):
@@ -112,7 +112,7 @@ def _copy(table: Table, reading: Connection, target: Database) -> Iterator[int]:
 
 
 def _compare(table: Table, reading: Connection, target: Database) -> int:
-    """How many rows both have; raises `CopyRefused` unless they are the same."""
+    """Returns the number of rows in both; raises `CopyRefused` unless all rows are equal."""
     with target.snapshot() as connection:
         here, there = _digest(reading, table), _digest(connection, table)
     if here != there:
@@ -124,9 +124,9 @@ def _compare(table: Table, reading: Connection, target: Database) -> int:
 
 
 def _finish(target: Database) -> None:
-    """Have the numbers of new rows begin after those that were copied; it may be used then."""
+    """Continue row numbers after the copied ones, and mark the copy as finished."""
     with target.write() as connection:
-        if connection.dialect.name == "postgresql":  # SQLite takes the next one by itself.
+        if connection.dialect.name == "postgresql":  # SQLite continues the numbers by itself.
             for table in TABLES:
                 if table.autoincrement_column is not None:
                     _continue_numbers(connection, table, table.autoincrement_column)
@@ -141,7 +141,7 @@ def _continue_numbers(connection: Connection, table: Table, column: Column[Any])
 
 
 def _digest(connection: Connection, table: Table) -> tuple[int, str]:
-    """The number of rows, and a digest of them in the order of their keys."""
+    """Returns the number of rows, and a digest of them in key order."""
     digest, count = hashlib.sha256(), 0
     for rows in _rows(connection, table):
         for row in rows:
@@ -153,7 +153,7 @@ def _digest(connection: Connection, table: Table) -> tuple[int, str]:
 def _rows(
     connection: Connection, table: Table, *, after: Sequence[Any] | None = None
 ) -> Iterator[Sequence[Row[Any]]]:
-    """All rows, or those after a key, in the order of their keys, `ROWS_AT_ONCE` at a time."""
+    """Yields all rows, or those after a key, in key order, `ROWS_AT_ONCE` at a time."""
     key = _key(connection, table)
     query = select(table).order_by(*key)
     if after is not None:
@@ -170,7 +170,7 @@ def _last_key(connection: Connection, table: Table) -> Sequence[Any] | None:
 
 
 def _key(connection: Connection, table: Table) -> list[ColumnElement[Any]]:
-    """The columns of the key; texts compare by their bytes, in whatever language the server is."""
+    """The key columns; texts compare by their bytes, regardless of the server's collation."""
     collation = "C" if connection.dialect.name == "postgresql" else "BINARY"
     return [
         column.collate(collation) if isinstance(column.type, String) else column

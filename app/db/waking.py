@@ -1,6 +1,6 @@
-"""Wakes the media worker: a datagram to a socket in the data folder says that there is work.
+"""Wakes the media worker: a datagram to a socket in the data folder signals new work.
 
-Nothing depends on it. A worker that gets none looks by itself, a moment later.
+Nothing depends on it: a worker that receives none polls a moment later.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class Waker:
         self._folder = folder
 
     def wake(self) -> None:
-        """Wake the worker, if there is one. Never waits and never fails; takes 15 us."""
+        """Wake the worker, if there is one. Never blocks and never fails; takes 15 us."""
         with (
-            suppress(OSError),  # Nobody listens, or enough datagrams wait for the worker already.
+            suppress(OSError),  # No worker listens, or enough datagrams are queued already.
             _reachable(self._folder) as address,
             socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sender,
         ):
@@ -37,7 +37,7 @@ class Waker:
 
 
 class WakeupSocket:
-    """For the worker. If several listen in one folder, the last one to open is woken."""
+    """The worker's end. If several listen in one folder, the last one to open is woken."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -47,12 +47,12 @@ class WakeupSocket:
         """How often it was woken."""
 
     def open(self) -> None:
-        """Listen from now on. A folder that allows no socket is logged, and the rest works."""
+        """Start listening. If the folder does not allow a socket, logs that and works without."""
         self._own_reader, self._own_writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         try:
             with _reachable(self._folder) as address:
-                (self._folder / SOCKET).unlink(missing_ok=True)  # Of a worker that was killed.
+                (self._folder / SOCKET).unlink(missing_ok=True)  # Left by a killed worker.
                 listener.bind(address)
         except OSError as error:
             listener.close()
@@ -66,7 +66,7 @@ class WakeupSocket:
             os.write(self._own_writer, b"!")
 
     def wait(self, seconds: float) -> None:
-        """Return once something calls `notify` or `Waker.wake`, or after this time."""
+        """Wait for a call of `notify` or `Waker.wake`, for at most `seconds`."""
         sources = [self._own_reader]
         if self._socket is not None:
             sources.append(self._socket.fileno())
@@ -77,7 +77,7 @@ class WakeupSocket:
                     pass
 
     def close(self) -> None:
-        """Stop listening. The socket's file stays: it may be another worker's by now."""
+        """Stop listening. Keeps the socket's file: it may belong to another worker by now."""
         os.close(self._own_reader)
         os.close(self._own_writer)
         if self._socket is not None:
@@ -86,7 +86,7 @@ class WakeupSocket:
 
 @contextmanager
 def _reachable(folder: Path) -> Iterator[str]:
-    """The socket's address, through a descriptor: addresses may only have 107 bytes."""
+    """Yields the socket's address, through a descriptor: an address may have at most 107 bytes."""
     descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{descriptor}/{SOCKET}"
@@ -96,7 +96,7 @@ def _reachable(folder: Path) -> Iterator[str]:
 
 # ---- changes -------------------------------------------------------------------------------------
 
-# Makes polling cheap: skips the query while no transaction has been committed.
+# Makes polling cheap: skips the query if no transaction has been committed.
 
 
 T = TypeVar("T")
@@ -105,18 +105,18 @@ T = TypeVar("T")
 def after_changes(
     look: Callable[[], T], mark: Callable[[], object], *, longest_seconds: float
 ) -> Callable[[], T | None]:
-    """A function that calls `look`, or returns None if nothing was committed since the last call.
+    """Returns a function that calls `look`, or returns None if nothing was committed since.
 
-    `mark` is what `Database.change_mark` returns. Work may also become due with time, so `look` is
-    called at least every `longest_seconds`. If it raises, or returns something true since there may
-    be more, the next call runs it again.
+    `mark` comes from `Database.change_mark`. Work may also become due with time, so `look` is
+    called at least every `longest_seconds`. If it raises, or returns a true value since there may
+    be more work, the next call runs it again.
     """
     seen: object = None
     again_at = 0.0
 
     def look_if_changed() -> T | None:
         nonlocal seen, again_at
-        found = mark()  # Before the look: it misses what is committed meanwhile.
+        found = mark()  # Read before `look`, which may miss commits made while it runs.
         if found == seen and time.monotonic() < again_at:
             return None
         result = look()

@@ -1,4 +1,4 @@
-"""The facts about uploads, and about what a bucket holds of them.
+"""The records of uploads, and of their objects in a bucket.
 
-Start with `uploads.py`, which the use cases call. `statements.py` has the SQL of every chunk.
+Start with `uploads.py`, which the use cases call. `statements.py` has the SQL that runs per chunk.
 """

@@ -1,7 +1,7 @@
-"""Where files lie in a bucket: the rows behind a store that several nodes share.
+"""Locations of files in a bucket: the rows behind a store that several nodes share.
 
-A chunk runs two or three of these statements, whatever the size of its file. Names of objects are
-never reused: the transaction that replaces or removes a row also records the object to delete.
+A chunk runs two or three of these statements, regardless of the file's size. Object names are never
+reused: the transaction that replaces or removes a row also records the object to delete.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from app.records import bucket_statements as statements
 from app.records.bucket_inventory import BucketInventory
 
 PIECE_LEASE = timedelta(hours=1)
-"""An object not stored by then is garbage. Nobody waits for this lease to end."""
+"""An object not stored within this time is garbage. No request waits for this lease to end."""
 
 RETRY_DELAY = timedelta(hours=1)
 """Pause before retrying a deletion that the store refused."""
@@ -57,9 +57,9 @@ class _CannotJoin(Exception):
 
 
 class BucketCatalog:
-    """The bucket store's `Catalog`; `clock` decides when leases end.
+    """Implements the bucket store's `Catalog`; `clock` decides when leases end.
 
-    Nodes must share it (`app.db.nodes`). If theirs differ by a lease, work is done twice.
+    Nodes must share the clock (`app.db.nodes`). If clocks differ by a lease, work is done twice.
     """
 
     def __init__(self, database: Database, clock: Clock = utc_now) -> None:
@@ -68,7 +68,7 @@ class BucketCatalog:
         self._clock = clock
 
     def reserve(self, key: str, grid: Grid, length: int | None) -> None:
-        """Insert the file, or let its length grow."""
+        """Insert the file, or increase its length."""
         values = {"key": key, "cell_bytes": grid.cell_bytes, "length": length}
         values |= {"is_published": False, "active_at": self._clock()}
         with self._database.one_statement() as connection:
@@ -82,20 +82,20 @@ class BucketCatalog:
             )
 
     def file(self, key: str) -> StoredFile | None:
-        """The row of a file."""
+        """Returns the row of a file; None if there is none."""
         with self._database.read() as connection:
             row = connection.execute(statements.FILE, {"of_key": key}).first()
         return None if row is None else _file(row)
 
     def intend_multipart(self, name: str) -> None:
-        """Insert garbage that is due after a lease; `begin_multipart` deletes it."""
+        """Insert a garbage row that is due after a lease; `begin_multipart` deletes it."""
         due_at = self._clock() + PIECE_LEASE
         row = {"name": name, "multipart_id": UNKNOWN_ID, "due_at": due_at}
         with self._database.one_statement() as connection:
             connection.execute(insert(garbage), row)
 
     def begin_multipart(self, key: str, multipart: Multipart) -> Multipart | None:
-        """Store it, unless another is stored or the intent is due."""
+        """Store the multipart upload unless another is stored or the intent is due."""
         values = {"multipart": multipart.name, "multipart_number": multipart.id}
         place = {"of_key": key, "now": self._clock()}
         with self._database.write() as connection:
@@ -134,12 +134,15 @@ class BucketCatalog:
         return PieceTotals(count, int(length))
 
     def is_joinable(self, key: str, pieces: Sequence[Piece]) -> bool:
-        """Whether there is no piece, stored or on its way, between them in age and place."""
+        """Whether no other piece, stored or being stored, overlaps these and came between them."""
         with self._database.read() as connection:
             return connection.execute(statements.BETWEEN, _between(key, pieces)).first() is None
 
     def join(self, piece_id: int, joined: Sequence[Piece], key: str, stamp: Stamp) -> bool:
-        """Delete them, and give the piece the id of the newest, in one transaction."""
+        """Delete the joined pieces and give the new piece the id of the newest, in one transaction.
+
+        Returns whether it did.
+        """
         values = {**_between(key, joined), "until": self._clock() + PIECE_LEASE}
         values |= {"piece": piece_id, "tag": stamp.etag, "checksum": stamp.crc32c}
         try:
@@ -150,7 +153,7 @@ class BucketCatalog:
         return True
 
     def _join(self, connection: Connection, values: dict[str, Any]) -> None:
-        # Locked: every piece that has a lower id than a new one can be seen.
+        # With the lock, every piece with a lower id than a new one is visible.
         if connection.execute(statements.LOCKED_OPEN_FILE, values).first() is None:
             raise _CannotJoin
         connection.execute(statements.DISCARD_JOINED, values)
@@ -168,12 +171,12 @@ class BucketCatalog:
             return [_piece(row) for row in found]
 
     def loose(self, key: str) -> list[Piece]:
-        """Stored pieces that came after the part of their cell, if there is one."""
+        """Stored pieces that are newer than their cell's part, if it has one."""
         with self._database.read() as connection:
             return [_piece(row) for row in connection.execute(statements.LOOSE, {"of_key": key})]
 
     def claim(self, key: str, cell: int, token: str, lease: timedelta) -> Claim | None:
-        """Insert the cell, or take it over with the next epoch once nobody has it."""
+        """Insert the cell, or take over an unclaimed one with the next epoch."""
         now = self._clock()
         values = {"of_key": key, "in_cell": cell, "claimed_by": token, "until": now + lease}
         try:
@@ -189,13 +192,13 @@ class BucketCatalog:
         return Claim(key, cell, token, part_number(cell, epoch), int(through))
 
     def renew(self, claim: Claim, lease: timedelta) -> bool:
-        """Move the end of the lease, if the token is still there."""
+        """Extend the lease if the row still has the claim's token; returns whether it did."""
         values = {**_of(claim), "until": self._clock() + lease}
         with self._database.one_statement() as connection:
             return connection.execute(statements.RENEW, values).rowcount == 1
 
     def seal(self, claim: Claim, length: int, stamp: Stamp) -> bool:
-        """Give the cell its part, if the token is still there."""
+        """Store the cell's part if the row still has the claim's token; returns whether it did."""
         part = {"number": claim.number, "bytes": length, "last_piece": claim.through}
         values = {**part, "tag": stamp.etag, "checksum": stamp.crc32c}
         with self._database.one_statement() as connection:
@@ -207,7 +210,10 @@ class BucketCatalog:
             connection.execute(statements.RELEASE, _of(claim))
 
     def offer(self, key: str, cells: Collection[int], *, seconds: float) -> set[int]:
-        """Insert the cells that are not there, without a claim; the file ages from their end."""
+        """Insert the missing cells, unclaimed; returns those that it inserted.
+
+        If there are any, the file counts as active until `seconds` from now.
+        """
         now = self._clock()
         rows = [{"of_key": key, "in_cell": cell, "now": now} for cell in sorted(cells)]
         try:
@@ -223,14 +229,14 @@ class BucketCatalog:
         return found
 
     def place(self, key: str, parts: Sequence[Part]) -> bool:
-        """Insert cells with their parts, or give them these parts."""
+        """Insert cells with their parts, or replace the parts of existing cells."""
         now = self._clock()
         try:
             with self._database.write() as connection:
                 placing = statements.placing(connection.dialect.name)
                 rows = [
                     connection.execute(placing, _placed(key, part, now)).first()
-                    # In one order, or two nodes could wait for each other.
+                    # A fixed order prevents a deadlock between two nodes.
                     for part in sorted(parts, key=lambda part: part.cell)
                 ]
                 return None not in rows
@@ -238,18 +244,18 @@ class BucketCatalog:
             return False
 
     def parts(self, key: str) -> list[Part]:
-        """Cells with an ETag, in order."""
+        """The parts of cells that have an ETag, in order."""
         with self._database.read() as connection:
             return [_part(row) for row in connection.execute(statements.PARTS, {"of_key": key})]
 
     def part(self, key: str, cell: int) -> Part | None:
-        """A cell, if it has an ETag."""
+        """The part of a cell, if it has an ETag."""
         with self._database.read() as connection:
             row = connection.execute(statements.PART, {"of_key": key, "in_cell": cell}).first()
         return None if row is None else _part(row)
 
     def add_whole(self, wholes: Sequence[tuple[str, str, int]]) -> None:
-        """Insert files with their objects' names, or add the names to reserved files."""
+        """Insert files with their object names, or add the names to reserved files."""
         common = {"is_published": False, "active_at": self._clock()}
         rows = [
             {"key": key, "name": name, "length": length, "cell_bytes": 0, **common}
@@ -281,17 +287,17 @@ class BucketCatalog:
         return True
 
     def publish(self, keys: Sequence[str]) -> int:
-        """Mark them as published; those already published count too."""
+        """Mark files as published; returns how many, including those already published."""
         change = update(files).where(files.c.key.in_(keys), files.c.name.is_not(None))
         with self._database.one_statement() as connection:
             return connection.execute(change.values(is_published=True)).rowcount
 
     def remove(self, key: str, *, also_published: bool) -> list[Garbage]:
-        """Delete the rows of a file; returns the resulting garbage that is due now."""
+        """Delete the rows of a file; returns the garbage this leaves that is due now."""
         now = self._clock()
         values = {"of_key": key, "kept": "", "now": now, "lease_end": now + PIECE_LEASE}
         with self._database.write() as connection:
-            # Locked, so that no piece or claim is added meanwhile.
+            # The lock keeps others from adding a piece or claim until the commit.
             found = connection.execute(statements.FILE.with_for_update(), values).first()
             if found is None or (found.is_published and not also_published):
                 return []
@@ -304,26 +310,26 @@ class BucketCatalog:
             return [_garbage(row) for row in connection.execute(own)]
 
     def remove_unused(self, key: str) -> None:
-        """Delete the file, unless something refers to it."""
+        """Delete the file's row unless another row refers to it."""
         try:
             with self._database.one_statement() as connection:
                 connection.execute(statements.DELETE_UNUSED, {"of_key": key})
-        except IntegrityError:  # A row was added meanwhile.
+        except IntegrityError:  # Another transaction has just added such a row.
             return
 
     def discard(self, name: str, multipart_id: str | None = None) -> None:
-        """Insert garbage that is due now."""
+        """Insert a garbage row that is due now."""
         row = {"name": name, "multipart_id": multipart_id, "due_at": self._clock()}
         with self._database.one_statement() as connection:
             connection.execute(insert(garbage), row)
 
     def garbage(self, limit: int) -> list[Garbage]:
-        """The oldest garbage that is due, after pieces whose lease has ended joined it."""
+        """Turn pieces with an expired lease into garbage; returns the oldest due garbage."""
         now = {"now": self._clock()}
         late = select(pieces.c.name, statements.NOW).where(statements.IS_LATE)
         due = select(garbage).where(garbage.c.due_at <= now["now"]).order_by(garbage.c.id)
         with self._database.write() as connection:
-            # Locked first: one that is stored this moment stays, or is found too late.
+            # Lock first: a piece committed right now either stays, or its commit finds no row.
             found = connection.execute(
                 select(pieces.c.id)
                 .where(statements.IS_LATE)
@@ -340,7 +346,7 @@ class BucketCatalog:
             return [_garbage(row) for row in connection.execute(due.limit(limit))]
 
     def collected(self, removed: Collection[Garbage], failed: Collection[Garbage] = ()) -> None:
-        """Delete the rows of what was removed; postpone those of what was not."""
+        """Delete the rows of removed garbage; postpone those that could not be removed."""
         gone, kept = (garbage.c.id.in_([each.id for each in some]) for some in (removed, failed))
         with self._database.write() as connection:
             connection.execute(delete(garbage).where(gone))
@@ -349,7 +355,7 @@ class BucketCatalog:
                 connection.execute(update(garbage).where(kept).values(due_at=due_at))
 
     def mend(self, key: str, part: Part, stamp: Stamp | None) -> None:
-        """Replace the stamp of a part that still has the old one."""
+        """Replace the stamp of a part if the row still has the old stamp."""
         new = Stamp("", "") if stamp is None else stamp
         values = {"of_key": key, "in_cell": part.cell, "number": part.number}
         values |= {"old_tag": part.stamp.etag, "tag": new.etag or None, "checksum": new.crc32c}
@@ -357,7 +363,7 @@ class BucketCatalog:
             connection.execute(statements.MEND, values)
 
     def _insert(self, connection: Connection, table: Any) -> Any:
-        """An INSERT with ON CONFLICT, for which SQLAlchemy has one class per database."""
+        """Returns an INSERT with ON CONFLICT; SQLAlchemy has a separate class for each database."""
         return statements.upsert_into(table, connection.dialect.name)
 
 

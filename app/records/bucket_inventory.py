@@ -1,4 +1,4 @@
-"""Listings of what the bucket store has rows for: used by the sweep, and to reconcile."""
+"""Lists the bucket store's rows: used by the sweep and by reconciliation."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from app.db.tables import stored_files as files
 from app.records import bucket_statements as statements
 
 PAGE = 1000
-"""Rows read at once from a table of any length."""
+"""Page size, in rows, for reading a table of any length."""
 
 
 class BucketInventory:
-    """`Inventory` of the store in a bucket; ages are by `clock`."""
+    """Implements `Inventory` for the bucket store; `clock` determines ages."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
 
     def has_files(self) -> bool:
-        """Whether any file is, or was begun, in a bucket."""
+        """Whether any file is stored or being received in a bucket."""
         with self._database.read() as connection:
             return connection.execute(select(files.c.key).limit(1)).first() is not None
 
@@ -41,7 +41,7 @@ class BucketInventory:
         return (row.key for row in self._pages(files.c.is_published))
 
     def shift_activity(self, later: timedelta) -> None:
-        """Move the times, but not into the future."""
+        """Shift the activity times, but not into the future."""
         now, active_at = self._clock(), files.c.active_at
         shifted = active_at + literal(later // timedelta(microseconds=1))
         latest = case((active_at > now - later, literal(now, Instant)), else_=shifted)
@@ -50,7 +50,7 @@ class BucketInventory:
             connection.execute(change)
 
     def objects(self) -> Iterator[tuple[str, bool]]:
-        """Names in byte order; of equal names, the needed one comes last."""
+        """Yields names in byte order; of equal names, the needed one comes last."""
         needed, possible = statements.NEEDED, statements.POSSIBLE
         named = union_all(
             select(needed.c[0].label("name"), literal(1).label("is_needed")),
@@ -63,11 +63,11 @@ class BucketInventory:
                 yield row.name, bool(row.is_needed)
 
     def is_needed(self, name: str) -> bool:
-        """Whether it is among the names of files and stored pieces."""
+        """Whether a file or a stored piece has this name."""
         return self._is_among([statements.NEEDED], name)
 
     def is_known(self, name: str) -> bool:
-        """Whether it is among any names."""
+        """Whether any row has this name."""
         return self._is_among([statements.NEEDED, statements.POSSIBLE], name)
 
     def _is_among(self, tables: Sequence[Any], name: str) -> bool:

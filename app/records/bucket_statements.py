@@ -48,7 +48,7 @@ FORGET_INTENT = delete(garbage).where(_OF_INTENT)
 NOTE_MULTIPART = (
     update(files)
     .where(_IS_OPEN, files.c.multipart_id.is_(None))
-    # Once it is due, a sweep may have seen it, and abort the multipart upload.
+    # Once the intent is due, a sweep may have read it and may abort the multipart upload.
     .where(select(garbage.c.id).where(_OF_INTENT, garbage.c.due_at > NOW).exists())
     .values(multipart_name=bindparam("multipart"), multipart_id=bindparam("multipart_number"))
 )
@@ -94,7 +94,7 @@ BETWEEN = (
     .where(pieces.c.id.not_in(bindparam("joined", expanding=True)))
     .limit(1)
 )
-"""Other pieces, stored or being stored, that overlap the joined ones and came between them."""
+"""Selects other pieces, stored or being stored, that overlap the joined ones and came between."""
 
 REPLACE_JOINED = (
     update(pieces)
@@ -187,7 +187,7 @@ FINISH = (
 )
 
 _LATER = case((pieces.c.etag.is_(None), pieces.c.leased_until), else_=NOW)
-"""When the object of a piece may be removed: it may still be on its way."""
+"""When a piece's object may be removed: the request that stores it may still be running."""
 
 DISCARD_PIECES = insert(garbage).from_select(
     ["name", "due_at"],
@@ -214,7 +214,7 @@ _DISCARD_AGAIN = insert(garbage).from_select(
         files.c.key == _KEY, files.c.name.is_not(None), files.c.is_published.is_(False)
     ),
 )
-"""The row of a file received whole is added before its object, which may arrive after this."""
+"""A file received whole gets its row before its object, which may be stored after this runs."""
 
 DELETE_PIECES = delete(pieces).where(pieces.c.key == _KEY)
 DELETE_CELLS = delete(cells).where(cells.c.key == _KEY)
@@ -228,7 +228,7 @@ REMOVE: Sequence[Executable] = (
     DELETE_CELLS,
     _DELETE_FILE,
 )
-"""A file with all that belongs to it; its names become garbage, except that of `kept`."""
+"""Delete a file and all its rows; its object names become garbage, except `kept`."""
 
 DELETE_UNUSED = _DELETE_FILE.where(
     files.c.name.is_(None),
@@ -241,13 +241,13 @@ IS_LATE = and_(pieces.c.etag.is_(None), pieces.c.leased_until < NOW)
 
 
 def upsert_into(table: Table, dialect: str) -> Any:
-    """SQLAlchemy's `Insert` of "sqlite" or "postgresql"; importing both takes 0.04 s."""
+    """Returns SQLAlchemy's `Insert` for "sqlite" or "postgresql"; importing both takes 0.04 s."""
     return import_module(f"sqlalchemy.dialects.{dialect}").insert(table)
 
 
 @cache
 def claim(dialect: str) -> Any:
-    """A first claim, or the next epoch after a claim whose lease has ended."""
+    """Insert a first claim, or take over an expired claim with the next epoch."""
     new = upsert_into(cells, dialect).from_select(
         ["key", "cell", "epoch", "token", "leased_until"], _NEW_CLAIM
     )
@@ -265,7 +265,7 @@ def claim(dialect: str) -> Any:
 
 @cache
 def placing(dialect: str) -> Any:
-    """Set the part of a cell, replacing an earlier one; a claim stays."""
+    """Set the part of a cell, replacing an earlier one; keeps any claim."""
     part = ("part_number", "length", "etag", "crc32c", "through")
     new = upsert_into(cells, dialect).from_select(
         ["key", "cell", "epoch", "leased_until", *part], _PLACED
@@ -278,7 +278,7 @@ def placing(dialect: str) -> Any:
 
 @cache
 def offer(dialect: str) -> Any:
-    """Insert a cell that nobody has begun to store."""
+    """Insert a cell unless it already has a row."""
     new = upsert_into(cells, dialect).from_select(
         ["key", "cell", "epoch", "leased_until"], _OFFERED
     )
@@ -289,7 +289,7 @@ NEEDED = union_all(
     select(files.c.name).where(files.c.is_published),
     select(pieces.c.name).where(pieces.c.etag.is_not(None)),
 ).subquery()
-"""Names of objects that are in the bucket, if nothing was lost."""
+"""Names of objects that must be in the bucket."""
 
 POSSIBLE = union_all(
     select(files.c.name).where(files.c.name.is_not(None), files.c.is_published.is_(False)),
@@ -299,7 +299,7 @@ POSSIBLE = union_all(
     select(pieces.c.name).where(pieces.c.etag.is_(None)),
     select(garbage.c.name),
 ).subquery()
-"""Names of those that are on their way there, or to be removed."""
+"""Names of objects that are being stored or are to be removed."""
 
 MEND = (
     update(cells)

@@ -1,6 +1,6 @@
-"""The statements of every chunk and file, and the functions that run them.
+"""SQL statements that run for every chunk or file, and the functions that run them.
 
-They are built once: SQLAlchemy takes as long to build one as to run it.
+The statements are built once: SQLAlchemy takes as long to build a statement as to run it.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ _CHANGING = (
 """The columns that change when bytes arrive."""
 
 _RESERVATION = ("reserved", "is_stalled")
-"""Those that change besides in transactions that observers see."""
+"""More columns that change in transactions that observers see."""
 
 _COMPARED = ("filename", "length", "state", "received", "reserved")
-"""The columns that show whether an upload is still as it was read."""
+"""Columns compared to detect that an upload has changed since it was read."""
 
 _USABLE = sorted([*ACTIVE, UploadState.COMPLETE])
 
@@ -77,7 +77,7 @@ BY_FINGERPRINT_AND_SENDER = BY_FINGERPRINT.where(uploads.c.sender == bindparam("
 
 
 def by_fingerprints(owner: str, fingerprints: Collection[str], sender: str | None) -> Select[Any]:
-    """As `BY_FINGERPRINT` for several files of any length, the newest upload last."""
+    """Like `BY_FINGERPRINT`, for several files of any length; newest upload last."""
     query = select(*UPLOAD).where(
         uploads.c.owner == owner,
         uploads.c.fingerprint.in_(fingerprints),
@@ -156,13 +156,13 @@ def lock(connection: Connection, upload_ids: Collection[UploadId]) -> None:
 def first(
     connection: Connection, statement: Select[Any], values: Mapping[str, object]
 ) -> Upload | None:
-    """The first upload that a query of this file finds."""
+    """Returns the first upload that a query of this module finds."""
     rows = fetch(connection, statement, values)
     return from_row(rows[0]) if rows else None
 
 
 def active(owner: str | None, sender: str | None) -> Select[Any]:
-    """Unfinished uploads, newest first: the owner's, or else all, or those of `sender`."""
+    """Unfinished uploads, newest first; of all owners or senders where those are None."""
     query = select(*UPLOAD).where(uploads.c.state.in_(ACTIVE))
     if owner is not None:
         query = query.where(uploads.c.owner == owner)
@@ -172,7 +172,7 @@ def active(owner: str | None, sender: str | None) -> Select[Any]:
 
 
 def arrived(owner: str, sender: str) -> Select[Any]:
-    """The files of a sender that have arrived, also those that were deleted later."""
+    """Files received from a sender, including those deleted later."""
     query = select(*UPLOAD).where(HAS_SENDER) if sender else select(*UPLOAD)  # Has an index.
     return query.where(
         uploads.c.owner == owner,
@@ -184,13 +184,16 @@ def arrived(owner: str, sender: str) -> Select[Any]:
 
 
 def totals_of(found: Select[Any]) -> Select[int, Any]:
-    """The number of uploads that a query of this file finds, and their length together."""
+    """The number of uploads that a query of this module finds, and their total length."""
     rows = found.order_by(None).subquery()
     return select(func.count(), func.sum(rows.c.length))
 
 
 def videos(owner: str | None, wanted: VideoList, after: Position | None) -> Select[Any]:
-    """Complete uploads that match `wanted`, in its order, after a position: the owner's, or all."""
+    """Complete uploads that match `wanted`, in its order, after a position.
+
+    Without an owner, those of all owners.
+    """
     key, is_descending = uploads.c[wanted.order.column], wanted.order.is_descending
     query = select(*UPLOAD).where(IS_VIDEO)
     if owner is not None:
@@ -206,7 +209,7 @@ def videos(owner: str | None, wanted: VideoList, after: Position | None) -> Sele
 
 
 def older_videos(owner: str, cutoff: datetime) -> Select[Any]:
-    """Complete uploads of the owner, last active at `cutoff` or before, oldest first."""
+    """The owner's complete uploads last active at or before `cutoff`, oldest first."""
     active_at = uploads.c.active_at
     query = select(*UPLOAD).where(uploads.c.owner == owner, IS_VIDEO, active_at <= cutoff)
     return query.order_by(active_at, uploads.c.id)
@@ -229,7 +232,7 @@ def to_publish(idle_since: datetime, now: datetime, longest: timedelta) -> Selec
 
 
 def shifted_activity(later: timedelta, now: datetime, *, of_videos: bool) -> Update:
-    """Moves the last activity of all videos, or of all other uploads, as `shift_activity` says."""
+    """Shifts the last activity of all videos, or of all other uploads; see `shift_activity`."""
     active_at = uploads.c.active_at
     states = [each for each in UploadState if (each is UploadState.COMPLETE) == of_videos]
     change = update(uploads).where(uploads.c.state.in_(states))  # The index needs a state.
@@ -241,9 +244,9 @@ def shifted_activity(later: timedelta, now: datetime, *, of_videos: bool) -> Upd
 
 
 def beside(owner: str, stem: str, endings: Sequence[str]) -> Select[Any]:
-    """Complete uploads named `stem`, perhaps a part that begins with a letter, and an ending.
+    """Complete uploads named `stem` plus an ending, with an optional part between the two.
 
-    As "film.srt" and "film.en.srt". Case and accents are ignored.
+    That part begins with a letter: "film.srt" and "film.en.srt" match. Ignores case and accents.
     """
     first, last = sort_form(f"{stem}.a"), sort_form(f"{stem}.z") + b"\xff"
     has_ending = [uploads.c.search_name.endswith(each, autoescape=True) for each in endings]
@@ -258,7 +261,10 @@ def add(connection: Connection, upload: Upload) -> None:
 
 
 def add_unless_known(connection: Connection, upload: Upload) -> tuple[Upload, bool]:
-    """Insert an upload unless its key belongs to one that has not ended; whether it is new."""
+    """Insert an upload unless its key belongs to one that has not ended.
+
+    Returns the stored upload and whether it is new.
+    """
     key = {"owner": upload.owner, "client_key": upload.client_key}
     while True:
         existing = first(connection, BY_CLIENT_KEY, key)
@@ -268,15 +274,15 @@ def add_unless_known(connection: Connection, upload: Upload) -> tuple[Upload, bo
             release_key(connection, upload.owner, upload.client_key)
         if run(connection, _INSERT_UNLESS_KNOWN, _row(upload)) == 1:
             return upload, True
-        # Another transaction has just committed one with that key.
+        # Another transaction has just committed an upload with that key.
 
 
 def add_all_unless_known(
     connection: Connection, uploads: Sequence[Upload]
 ) -> list[tuple[Upload, bool]]:
-    """Insert several as `add_unless_known` does; the first of two with one key.
+    """Insert several uploads like `add_unless_known`; of two with the same key, the first.
 
-    They are inserted in the order of their keys, so that two groups never wait for each other.
+    Inserts in the order of the keys, so that two batches never deadlock.
     """
     places = sorted(range(len(uploads)), key=lambda place: _key(uploads[place]))
     stored = {place: add_unless_known(connection, uploads[place]) for place in places}
@@ -307,21 +313,21 @@ def store(connection: Connection, upload: Upload) -> None:
 
 
 def store_if_unchanged(connection: Connection, upload: Upload, old: Upload) -> bool:
-    """Write the changes of an upload if the record still equals `old`; whether it did."""
+    """Write the changes of an upload if the record still equals `old`; returns whether it did."""
     return run(connection, _UPDATE_IF_UNCHANGED, _changed_from(upload, old)) == 1
 
 
 def store_unchanged(connection: Connection, changes: Sequence[tuple[Upload, Upload]]) -> list[bool]:
-    """The same for several on a server, each with its earlier state; whether each was written.
+    """Like `store_if_unchanged`, for several uploads on a server, each with its earlier state.
 
-    Those whose rows are locked are not.
+    Returns whether each was written. Uploads with locked rows are not.
     """
     values = [_changed_from(upload, old) for upload, old in changes]
     return [count == 1 for count in run_together(connection, _UPDATE_UNLESS_LOCKED, values)]
 
 
 def names(filename: str) -> dict[str, str | bytes]:
-    """The columns that hold a file's name: as it is, to search and to sort."""
+    """The columns that hold a file's name: as given, for searching and for sorting."""
     return {
         "filename": filename,
         "search_name": search_form(filename),

@@ -1,4 +1,4 @@
-"""How changes of uploads are stored: in full or not at all, and observers see each of them."""
+"""Stores changes of uploads atomically, and shows observers each change."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from app.db.sql import SharedUpdates
 from app.records import statements
 
 Observer = Callable[[Connection, Upload | None, Upload | None], None]
-"""Called with an upload before and after a change, in the transaction of that change; None where it
-did not exist or does not any more. If it raises, nothing is changed. Bytes that arrive are no such
-change, unless they need another reservation: they would pay for it with every chunk."""
+"""Called with an upload before and after a change, in the transaction of that change; None if the
+upload did not exist before or does not exist after. If it raises, the change is rolled back. Not
+called for received bytes unless they change the reservation: that would cost time per chunk."""
 
 
 class UploadChanges:
-    """The transactions of `UploadRecords` are made of these."""
+    """Building blocks of the transactions in `UploadRecords`."""
 
     def __init__(self, database: Database, observers: Sequence[Observer]) -> None:
         self._database = database
@@ -33,9 +33,9 @@ class UploadChanges:
         *,
         claimed_bytes: int = 0,
     ) -> Upload:
-        """Store the upload after `change`; if that raises, nothing is changed.
+        """Apply `change` to the upload and store the result; if it raises, nothing is changed.
 
-        Observers must accept that it holds `claimed_bytes`, too, even if it reserves less.
+        Observers must also accept that it holds `claimed_bytes`, even if it reserves less.
         """
         before = statements.get(connection, upload_id, for_update=True)
         after = change(before)
@@ -49,19 +49,19 @@ class UploadChanges:
         return after
 
     def observe_new(self, connection: Connection, upload: Upload) -> None:
-        """Tell the observers of a new upload; they must accept its whole length, too."""
+        """Show observers a new upload; they must also accept its whole length."""
         claim = upload.claiming(upload.length or 0)
         self.observe(connection, None, claim)
         if claim is not upload:
             self.observe(connection, claim, upload)
 
     def observe(self, connection: Connection, before: Upload | None, after: Upload | None) -> None:
-        """Tell the observers of a change that this transaction makes."""
+        """Show observers a change made in this transaction."""
         for observe in self._observers:
             observe(connection, before, after)
 
     def store_if_unchanged(self, after: Upload, before: Upload) -> bool:
-        """Store the upload unless somebody else has changed it meanwhile; whether it did."""
+        """Store the upload unless it has changed since it was read; returns whether it did."""
         if self._database.is_remote:
             return self._together.make((after, before))
         with self._database.write() as connection:

@@ -26,9 +26,10 @@ from app.records.upload_changes import Observer, UploadChanges
 CREATED = "created"
 
 Listener = Callable[[str], None]
-"""Called with `CREATED`, or the state that `move` set, once the transaction is committed.
+"""Called with `CREATED`, or the state that `move` set, after the transaction commits.
 
-If several callers try the same step, one succeeds: each is reported once, where it was taken."""
+Of several callers that try the same step only one succeeds, so each step is reported once, by the
+process that took it."""
 
 _TICK = timedelta(microseconds=1)
 
@@ -39,9 +40,9 @@ def no_listener(_step: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """The latest files of a sender that have arrived, how many and how many bytes have in all.
+    """The latest files received from a sender, and the total number of files and bytes.
 
-    `unfinished` is the number of its uploads in progress.
+    `unfinished` is the number of the sender's uploads in progress.
     """
 
     files: list[Upload]
@@ -51,7 +52,7 @@ class Sent:
 
 
 class UploadRecords:
-    """Every call is one transaction; concurrent callers see all of it or nothing."""
+    """Each call is one transaction; concurrent callers see all of it or nothing."""
 
     def __init__(
         self,
@@ -66,12 +67,12 @@ class UploadRecords:
     def add(
         self, upload: Upload, parts: Sequence[UploadPart] = (), *, renews_key: bool = False
     ) -> tuple[Upload, bool]:
-        """Store a new upload with its ranges, unless its owner has one with that client key.
+        """Store a new upload with its ranges unless its owner has one with the same client key.
 
-        `parts` are those of a concatenation, in order. With `renews_key`, an upload that has ended
-        loses the key first, as by `release_key`.
+        `parts` are those of a concatenation, in order. With `renews_key`, the key is first taken
+        from an upload that has ended, as by `release_key`.
 
-        Returns the stored upload, and whether it is the new one.
+        Returns the stored upload and whether it is the new one.
         """
         try:
             return self._add(upload, parts, renews_key=renews_key)
@@ -79,7 +80,7 @@ class UploadRecords:
             existing = self.find(upload.owner, upload.client_key)
         if existing is not None:
             return existing, False
-        # It was removed meanwhile for lack of space: the key is free.
+        # Another request has just removed it for lack of space: the key is free.
         return self._add(upload, parts, renews_key=renews_key)
 
     def _add(
@@ -95,9 +96,9 @@ class UploadRecords:
         return upload, True
 
     def add_all(self, uploads: Sequence[Upload]) -> list[tuple[Upload, bool]]:
-        """Store several, each as `add` with `renews_key`; all or none.
+        """Store several uploads like `add` with `renews_key`; all or none.
 
-        Of two with the same key, the first is new.
+        Of two with the same key, only the first is stored.
         """
         with self._database.write() as connection:
             stored = statements.add_all_unless_known(connection, uploads)
@@ -109,17 +110,17 @@ class UploadRecords:
         return stored
 
     def release_key(self, owner: str, client_key: str) -> None:
-        """Take the key from an upload that has ended, so that a new one can have it.
+        """Take the key from an upload that has ended, so that a new upload can use it.
 
-        Harmless if the upload with that key has not ended, or there is none.
+        Does nothing if the upload with that key has not ended, or there is none.
         """
         with self._database.write() as connection:
             statements.release_key(connection, owner, client_key)
 
     def remove(self, upload_id: UploadId, *, only_if_empty: bool = False) -> None:
-        """Forget an upload as if it had never been; unknown ids are fine.
+        """Delete the record of an upload; ignores unknown ids.
 
-        With `only_if_empty`, one that has received bytes, or is complete, stays.
+        With `only_if_empty`, keeps an upload that has received bytes or is complete.
         """
         with self._database.write() as connection, suppress(UploadNotFound):
             before = statements.get(connection, upload_id, for_update=True)
@@ -134,12 +135,12 @@ class UploadRecords:
             return statements.get(connection, upload_id)
 
     def get_all(self, upload_ids: Collection[UploadId]) -> dict[UploadId, Upload]:
-        """The uploads with these ids, as far as there are any."""
+        """Returns the uploads with these ids; unknown ids are left out."""
         found = self._list(select(*UPLOAD).where(uploads.c.id.in_(upload_ids)))
         return {upload.id: upload for upload in found}
 
     def find(self, owner: str, client_key: str) -> Upload | None:
-        """The owner's upload of that client key."""
+        """Returns the owner's upload with this client key; None if there is none."""
         key = {"owner": owner, "client_key": client_key}
         with self._database.read() as connection:
             return statements.first(connection, statements.BY_CLIENT_KEY, key)
@@ -147,9 +148,9 @@ class UploadRecords:
     def find_fingerprint(
         self, owner: str, fingerprint: str, length: int, *, sender: str | None = None
     ) -> Upload | None:
-        """The owner's newest upload of that file that is unfinished or complete.
+        """Returns the owner's newest unfinished or complete upload of a file.
 
-        With `sender`, the newest that came from there.
+        With `sender`, the newest from that sender.
         """
         file: dict[str, object] = {"owner": owner, "fingerprint": fingerprint, "length": length}
         statement = statements.BY_FINGERPRINT
@@ -161,7 +162,7 @@ class UploadRecords:
     def find_fingerprints(
         self, owner: str, files: Collection[tuple[str, int]], *, sender: str | None = None
     ) -> dict[tuple[str, int], Upload]:
-        """The same for several files, each with its length, by one query."""
+        """Like `find_fingerprint`, for several files with their lengths, in one query."""
         query = statements.by_fingerprints(owner, {fingerprint for fingerprint, _ in files}, sender)
         found = {(upload.fingerprint or "", upload.length): upload for upload in self._list(query)}
         return {file: found[file] for file in files if file in found}
@@ -169,11 +170,12 @@ class UploadRecords:
     def add_received(
         self, upload: Upload, span: ByteRange, now: datetime, *, crc32c: int | None = None
     ) -> Upload:
-        """Note that the bytes of `span` are durable; the last missing ones start verification.
+        """Record that the bytes of `span` are durable; the last missing bytes start verification.
 
         `upload` is as the caller last read it; if that is current, a single statement suffices.
-        Raises `UploadGone` if it was cancelled or has expired meanwhile, and what refuses bytes for
-        which a link's upload has no reservation: `QuotaExceeded`, `LinkFull`, `TooMuchReserved`.
+        Raises `UploadGone` if the upload has since been cancelled or expired. For bytes that an
+        upload through a link has not reserved, may raise `QuotaExceeded`, `LinkFull` or
+        `TooMuchReserved`.
         """
 
         def with_received(found: Upload, *, is_ahead: bool) -> Upload:
@@ -189,10 +191,10 @@ class UploadRecords:
         return self._reserve(upload, with_received)
 
     def reserve(self, upload: Upload, more_bytes: int, now: datetime) -> Upload:
-        """Reserve what comes next of an upload through a link, of which more is about to come.
+        """Reserve space for the next bytes of an upload through a link.
 
-        Raises as `add_received` does if all of it would not fit now. Others hold their length, and
-        are left as they are.
+        Raises like `add_received` unless all `more_bytes` fit now. Does nothing for other uploads:
+        they hold their whole length already.
         """
         needed = upload.received.total + more_bytes
         if upload.reserved is None or (needed <= upload.reserved and not upload.is_stalled):
@@ -205,7 +207,7 @@ class UploadRecords:
         return self._reserve(upload, reserving, claimed_bytes=needed)
 
     def _reserve(self, upload: Upload, change: _Reserving, *, claimed_bytes: int = 0) -> Upload:
-        """Store the upload after `change`; where little is left, without bytes ahead."""
+        """Store the upload after `change`; if little space is left, reserve no bytes ahead."""
         for is_ahead in (True, False):
             try:
                 with self._database.write() as connection:
@@ -221,9 +223,9 @@ class UploadRecords:
         raise AssertionError("one of the two has returned or raised")
 
     def stall(self, upload_id: UploadId, cutoff: datetime) -> None:
-        """Give back what an upload through a link holds beyond its bytes, if idle since `cutoff`.
+        """Release what an upload through a link reserves beyond its bytes, if idle since `cutoff`.
 
-        Harmless if it was active meanwhile, or has ended.
+        Does nothing if the upload was active since then or has ended.
         """
         with self._database.write() as connection, suppress(UploadNotFound):
             self._changes.apply(
@@ -233,7 +235,7 @@ class UploadRecords:
             )
 
     def reserving(self, limit: int, *, idle_since: datetime) -> list[Upload]:
-        """Uploads through links that hold more than their bytes, and are idle since that time."""
+        """Uploads through links that reserve more than their bytes and are idle since that time."""
         return self._list(
             select(*UPLOAD)
             .where(IS_RESERVING, uploads.c.state == UploadState.RECEIVING)
@@ -243,9 +245,9 @@ class UploadRecords:
         )
 
     def unfinished_of(self, senders: str, limit: int) -> list[Upload]:
-        """Uploads that still need bytes, or to be put together, of senders with that prefix.
+        """Uploads of senders with this prefix that still need bytes or must be concatenated.
 
-        Without the parts of a file that is `verifying`: they are about to become that file.
+        Leaves out the parts of a file in `verifying`: they are about to become that file.
         """
         is_theirs = (uploads.c.sender >= senders) & (uploads.c.sender < senders + "~")
         needs_more = uploads.c.state.in_([UploadState.RECEIVING, UploadState.HELD])
@@ -259,9 +261,10 @@ class UploadRecords:
         return self._list(found.limit(limit))
 
     def add_parts(self, upload_id: UploadId, length: int, now: datetime) -> Upload:
-        """Note that all parts of a concatenation, `length` bytes, are there: it is `verifying`.
+        """Record that all parts of a concatenation are held, and move it to `verifying`.
 
-        Harmless if it has moved on already; raises `UploadGone` if it has ended.
+        `length` is their total length in bytes. Does nothing if the upload has moved on already;
+        raises `UploadGone` if it has ended.
         """
 
         def with_parts(found: Upload) -> Upload:
@@ -290,7 +293,7 @@ class UploadRecords:
         return self._wholes_of(part_id, UploadState.COMPLETE)
 
     def forget_received(self) -> None:
-        """Mark every unfinished upload as empty; all of them receive again."""
+        """Mark every unfinished upload as empty and move all of them back to `receiving`."""
         with self._database.write() as connection:
             connection.execute(
                 update(uploads)
@@ -304,9 +307,9 @@ class UploadRecords:
             )
 
     def touch(self, upload_id: UploadId, now: datetime) -> None:
-        """Note that an unfinished upload was active at `now`, unless it was active later.
+        """Record that an unfinished upload was active at `now`, unless it was active later.
 
-        Harmless if it has ended, or is unknown.
+        Does nothing if the upload has ended or is unknown.
         """
         with self._database.write() as connection:
             connection.execute(
@@ -320,16 +323,17 @@ class UploadRecords:
             )
 
     def shift_activity(self, later: timedelta, now: datetime, *, videos_later: timedelta) -> None:
-        """Move the last activity of all uploads `later`; of those that are videos, `videos_later`.
+        """Shift the last activity of videos by `videos_later`, of all other uploads by `later`.
 
-        Both may be zero. Afterwards none is later than `now`. That of a video was its publication.
+        Both may be zero. Afterwards no activity is later than `now`. A video's last activity is its
+        publication.
         """
         with self._database.write() as connection:
             for shift, of_videos in ((later, False), (videos_later, True)):
                 connection.execute(statements.shifted_activity(shift, now, of_videos=of_videos))
 
     def declare_length(self, upload_id: UploadId, length: int, now: datetime) -> Upload:
-        """Note the length of an upload created without one; may move it to `verifying`.
+        """Record the length of an upload created without one; may move it to `verifying`.
 
         Raises `UploadConflict` if it has another length, `UploadGone` if it has ended.
         """
@@ -349,10 +353,10 @@ class UploadRecords:
         *,
         idle_since: datetime | None = None,
     ) -> Upload:
-        """Take a step of the lifecycle; of several callers exactly one succeeds.
+        """Move the upload to another state; of several concurrent callers exactly one succeeds.
 
-        Raises `IllegalTransition` if the table lacks the step, or if the upload was active after
-        `idle_since`.
+        Raises `IllegalTransition` if the state table does not allow the step, or if the upload was
+        active after `idle_since`.
         """
 
         def moved(found: Upload) -> Upload:
@@ -368,9 +372,9 @@ class UploadRecords:
     def move_all(
         self, upload_ids: Sequence[UploadId], target: UploadState, now: datetime
     ) -> list[Upload]:
-        """Take the same step with several uploads, all or none; raises as `move` does.
+        """Move several uploads to the same state, all or none; raises like `move`.
 
-        Their times are a microsecond apart, so that lists by time keep their order.
+        Their times are a microsecond apart, so that lists sorted by time keep their order.
         """
         with self._database.write() as connection:
             if self._database.is_remote:
@@ -384,7 +388,7 @@ class UploadRecords:
         return moved
 
     def rename(self, upload_id: UploadId, filename: str) -> Upload:
-        """Note the new name of an upload; raises `UploadGone` if it has ended."""
+        """Rename an upload; raises `UploadGone` if it has ended."""
         with self._database.write() as connection:
             before = statements.get(connection, upload_id, for_update=True).require_present()
             connection.execute(
@@ -400,7 +404,7 @@ class UploadRecords:
             )
 
     def set_sha256(self, upload_id: UploadId, digest: str) -> None:
-        """Note the SHA-256 (hexadecimal) of a complete upload."""
+        """Store the SHA-256 (hexadecimal) of a complete upload."""
         with self._database.write() as connection:
             connection.execute(
                 update(uploads)
@@ -418,14 +422,14 @@ class UploadRecords:
             )
 
     def set_crc32c(self, upload_id: UploadId, checksum: str) -> None:
-        """Note the CRC32C (base64) of an upload whose bytes nobody here has read."""
+        """Store the CRC32C (base64) of an upload whose bytes did not pass through the server."""
         with self._database.write() as connection:
             connection.execute(
                 update(uploads).where(uploads.c.id == upload_id).values(crc32c=checksum)
             )
 
     def sent(self, owner: str, sender: str, limit: int) -> Sent:
-        """What that sender has sent, with the latest `limit` files that have arrived."""
+        """Returns totals of what a sender has sent, and the latest `limit` files received."""
         arrived = statements.arrived(owner, sender)
         with self._database.read() as connection:
             count, length = connection.execute(statements.totals_of(arrived)).one()
@@ -435,11 +439,11 @@ class UploadRecords:
         return Sent(self._list(latest), count, int(length or 0), unfinished)
 
     def active(self, owner: str | None, limit: int, *, sender: str | None = None) -> list[Upload]:
-        """Unfinished uploads, newest first: the owner's, or else all, or those of `sender`."""
+        """Unfinished uploads, newest first; of all owners or senders where those are None."""
         return self._list(statements.active(owner, sender).limit(limit))
 
     def arriving(self, since: datetime, limit: int) -> list[Upload]:
-        """Uploads of all owners of which something has arrived since; the latest first."""
+        """Uploads of all owners that have received bytes since then; latest first."""
         return self._list(
             select(*UPLOAD)
             .where(uploads.c.state == UploadState.RECEIVING, uploads.c.active_at >= since)
@@ -448,7 +452,7 @@ class UploadRecords:
         )
 
     def has_changed(self, since: datetime) -> bool:
-        """Whether, since then, something of any upload has arrived, or one was completed."""
+        """Whether any upload has received bytes or was completed since then."""
         states = (UploadState.RECEIVING, UploadState.VERIFYING, UploadState.COMPLETE)
         query = select(uploads.c.id).where(
             uploads.c.state.in_(states), uploads.c.active_at >= since
@@ -468,15 +472,18 @@ class UploadRecords:
     def videos(
         self, owner: str | None, wanted: VideoList, limit: int, after: Position | None = None
     ) -> list[Upload]:
-        """Complete uploads that match `wanted`, the owner's or all, in its order, after a place."""
+        """Complete uploads that match `wanted`, in its order, after a position.
+
+        Without an owner, those of all owners.
+        """
         return self._list(statements.videos(owner, wanted, after).limit(limit))
 
     def beside(self, owner: str, stem: str, endings: Sequence[str], *, limit: int) -> list[Upload]:
-        """The owner's complete uploads named as `statements.beside` says, by name."""
+        """The owner's complete uploads that `statements.beside` matches, sorted by name."""
         return self._list(statements.beside(owner, stem, endings).limit(limit))
 
     def older_videos(self, owner: str, cutoff: datetime, *, limit: int) -> list[Upload]:
-        """The owner's complete uploads, last active at `cutoff` or before; oldest first."""
+        """The owner's complete uploads last active at or before `cutoff`; oldest first."""
         return self._list(statements.older_videos(owner, cutoff).limit(limit))
 
     def in_state(
@@ -488,23 +495,24 @@ class UploadRecords:
     def to_publish(
         self, limit: int, *, idle_since: datetime, now: datetime, longest: timedelta
     ) -> list[Upload]:
-        """Uploads in `verifying`, idle since that time, of which none waits for its next attempt.
+        """Uploads in `verifying`, idle since that time, whose next attempt is due.
 
-        Those that were never tried come first. None waits more than `longest` from `now`, even if
-        the clock was set back.
+        Those never tried come first. No attempt is due later than `longest` from `now`, even if the
+        clock was set back.
         """
         return self._list(statements.to_publish(idle_since, now, longest).limit(limit))
 
     def retry_at(self, upload_id: UploadId, moment: datetime) -> None:
-        """Let `to_publish` leave an upload out until then."""
+        """Exclude an upload from `to_publish` until then."""
         change = update(uploads).where(uploads.c.id == upload_id).values(retry_at=moment)
         with self._database.write() as connection:
             connection.execute(change)
 
     def without_sha256(self, limit: int, *, idle_since: datetime | None = None) -> list[Upload]:
-        """Complete uploads without a SHA-256: those it was wanted of, then those without a CRC32C.
+        """Complete uploads without a SHA-256: first those wanted, then those without a CRC32C.
 
-        Then those with one that are idle since that time, if it is given. Each oldest first.
+        If `idle_since` is given, then those with a CRC32C that are idle since that time. Each group
+        is oldest first.
         """
         missing = (
             select(*UPLOAD)
@@ -524,7 +532,7 @@ class UploadRecords:
         return list(found.values())[:limit]
 
     def states(self, upload_ids: Collection[UploadId]) -> dict[UploadId, UploadState]:
-        """The states of the given uploads, as far as they exist."""
+        """Returns the states of the given uploads; unknown ids are left out."""
         query = select(uploads.c.id, uploads.c.state).where(uploads.c.id.in_(upload_ids))
         with self._database.read() as connection:
             return {UploadId(row.id): UploadState(row.state) for row in connection.execute(query)}

@@ -1,5 +1,6 @@
-"""Bytes by key. Knows neither uploads nor HTTP: it takes and returns plain values.
+"""Stores bytes by key. Knows neither uploads nor HTTP: it takes and returns plain values.
 
-`base.py` says what a store must do; `local/` does it on disks. `machine.py` notices restarts of the
-machine and jumps of its clock. Imports `ingest` (the copy loop), `request` and `domain`.
+`base.py` defines the store interface; `local/` implements it on disks, `s3/` in a bucket.
+`machine.py` detects restarts of the machine and jumps of its clock. Imports `core`, `ingest` (the
+copy loop) and `settings`.
 """

@@ -1,4 +1,4 @@
-"""What the rest of the program asks of a store. Keys are validated upload ids."""
+"""The store interface that the rest of the program uses. Keys are validated upload ids."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ class Durability(StrEnum):
     CHUNK = "chunk"
     """Before a chunk is acknowledged."""
     FILE = "file"
-    """Before a finished file is."""
+    """Before a finished file is acknowledged."""
     NONE = "none"
-    """Whenever the kernel writes it."""
+    """Whenever the kernel writes them."""
 
 
 def durability_in(settings: Settings) -> Durability:
-    """A bucket has what it has confirmed, whatever happens to this machine."""
+    """`CHUNK` for a bucket: it keeps the bytes it confirmed even if this machine fails."""
     return Durability.CHUNK if settings.storage else Durability(settings.durability)
 
 
 class BytesLost(Exception):
-    """The store no longer has a file it had taken bytes for (a cleaned /tmp, a lost disk)."""
+    """The store lost a file that it had accepted bytes for (a cleaned /tmp, a lost disk)."""
 
 
 Checkpoint = Callable[[ByteRange], None]
-"""Called with a range whose bytes are as durable as the settings ask."""
+"""Called with a range whose bytes have the durability in the settings."""
 
 
 class RangeWriter(Protocol):
-    """The exclusive right to write one range of one file, while its context lasts."""
+    """Holds the exclusive right to write one range of one file, for the duration of its context."""
 
     def write(self, span: ByteRange, source: BodySource, checkpoint: Checkpoint) -> int:
         """Write bytes of `source` until `span` is full or the source ends; returns where they end.
 
-        They are durable when this returns. From time to time, and before it raises anything, it
+        The bytes are durable when this returns. At intervals, and before it raises an error, it
         calls `checkpoint` with the bytes that are durable by then. Raises `WriterSuperseded` as
-        soon as a newer writer asks for the range, `NoRoom`, `StorageFailed`, and whatever the
-        source raises.
+        soon as a newer writer requests the range, `NoRoom`, `StorageFailed`, and any error of the
+        source.
         """
         ...
 
@@ -58,7 +58,7 @@ class RangeWriter(Protocol):
         ...
 
     def finish(self, source: BodySource) -> None:
-        """Finish `source`; may raise `WriterSuperseded` if it has to wait for its client."""
+        """Finish `source`; may raise `WriterSuperseded` while it waits for the client."""
         ...
 
 
@@ -82,41 +82,41 @@ class Staging(Protocol):
     def writer(
         self, key: str, span: ByteRange, limits: BodyLimits
     ) -> AbstractContextManager[RangeWriter]:
-        """Become the only writer of `span`: stops an older one, and waits until it has ended.
+        """Become the only writer of `span`: stops an older writer and waits until it has ended.
 
-        Raises `BytesLost` if no space is reserved, `ServerBusy` if the older one does not stop.
+        Raises `BytesLost` if no space is reserved, `ServerBusy` if the older writer does not stop.
         """
         ...
 
     def wait_for_writer(self, key: str, position: int) -> None:
-        """Return once nobody writes the byte at `position`.
+        """Return once no writer holds the byte at `position`.
 
-        A writer gets a moment to end by itself before it is stopped. Raises as `writer` does.
+        A writer gets a moment to end by itself before it is stopped. Raises like `writer`.
         """
         ...
 
     def receive(self, key: str, source: BodySource, limit: int, limits: BodyLimits) -> int:
         """Write all of `source`, up to `limit` bytes, to a new file; returns its length.
 
-        For a key that nobody else knows yet. The file is durable only after `sync`. Raises what
-        `RangeWriter.write` raises.
+        No other request may know the key yet. The file is durable only after `sync`. Raises like
+        `RangeWriter.write`.
         """
         ...
 
     def sync(self, keys: Sequence[str]) -> None:
-        """Make files durable in about one wait for the disk; raises `BytesLost`."""
+        """Make several files durable in about the time of one disk sync; raises `BytesLost`."""
         ...
 
     def open(self, key: str) -> RawIOBase:
-        """A file from its start, unbuffered; missing bytes read as zeros.
+        """Open a file at its start, unbuffered; missing bytes read as zeros.
 
-        Raises `BytesLost`. Reading raises `StorageFailed` for bytes that are stored, but cannot be
+        Raises `BytesLost`. Reading raises `StorageFailed` for bytes that are stored but cannot be
         read before the file is complete.
         """
         ...
 
     def open_complete(self, key: str, length: int) -> RawIOBase:
-        """A file whose `length` bytes have all arrived; as `open`. No more may be written."""
+        """Like `open`, for a file whose `length` bytes have all arrived. No more may be written."""
         ...
 
     def contains(self, key: str, start: int, ours: RawIOBase, length: int) -> bool:
@@ -128,14 +128,14 @@ class Staging(Protocol):
         ...
 
     def give_back(self, key: str, is_unused: Callable[[], bool]) -> None:
-        """Free the space of a file that nobody writes, if `is_unused()`; it can be reserved anew.
+        """Free the space of a file without writers if `is_unused()`; it can be reserved again.
 
-        It is asked while nobody can begin to write. Writers that come later raise `BytesLost`.
+        `is_unused` is called while no writer can start. Later writers raise `BytesLost`.
         """
         ...
 
     def remove(self, key: str) -> None:
-        """Remove whatever exists of the file. Repeatable."""
+        """Remove the file and its reserved space, if they exist. Repeatable."""
         ...
 
 
@@ -143,7 +143,7 @@ class SignUrl(Protocol):
     """Optional capability of a store that can send files to clients itself."""
 
     def __call__(self, key: str, seconds: int, /, *, content_type: str, disposition: str) -> str:
-        """A URL that sends a published file, with these response headers, for this long.
+        """Returns a URL of a published file with these response headers, valid for `seconds`.
 
         May raise `FileNotFoundError`.
         """
@@ -154,37 +154,37 @@ class Library(Protocol):
     """Complete files: publishing, reading and deleting them."""
 
     def concatenate(self, key: str, parts: Sequence[tuple[str, int]]) -> None:
-        """Copy files, published or not, into the space reserved under `key`; lengths are bytes.
+        """Copy files, published or not, into the space reserved under `key`; lengths in bytes.
 
-        They are left as they are, and their bytes do not pass through the program. Repeatable;
-        does nothing if the file is published already. Raises `BytesLost` if one of them, or the
-        reserved space, is missing.
+        The sources are not changed, and their bytes do not pass through the program. Repeatable;
+        does nothing if the file is published already. Raises `BytesLost` if one of the sources or
+        the reserved space is missing.
         """
         ...
 
     def publish(self, key: str, length: int) -> str | None:
-        """Make the file readable, whole or not at all, once no writer is left. Repeatable.
+        """Publish the file atomically, once no writer is left. Repeatable.
 
-        Space beyond `length` is freed. A published file is never replaced. Returns its CRC32C in
-        base64 if some of its bytes went straight into the store, which has checked them; otherwise
-        None. Raises `BytesLost` if there is neither an unpublished file of at least `length` bytes
-        nor a published one.
+        Frees space beyond `length`. Never replaces a published file. Returns the CRC32C in base64
+        if clients sent some of the bytes straight to the store, which checked them; otherwise None.
+        Raises `BytesLost` if there is neither an unpublished file of at least `length` bytes nor a
+        published one.
         """
         ...
 
     def publish_all(self, files: Sequence[tuple[str, int]]) -> None:
-        """Publish several synced files, given with their lengths, as `publish` does.
+        """Publish several synced files, given with their lengths, like `publish`.
 
         If it raises, some of them may be published.
         """
         ...
 
     def open(self, key: str, span: ByteRange) -> RawIOBase:
-        """A published file, unbuffered, at `span.start`; may raise `FileNotFoundError`."""
+        """Open a published file, unbuffered, at `span.start`; may raise `FileNotFoundError`."""
         ...
 
     def delete(self, key: str) -> None:
-        """Remove whatever exists under the key, published or not. Repeatable."""
+        """Remove the file with this key, published or not. Repeatable."""
         ...
 
 
@@ -198,7 +198,7 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True)
 class SetupProblem:
-    """Something wrong with this machine. A fatal one means that no upload can be taken."""
+    """A problem with this machine's setup. A fatal problem means that no upload can be accepted."""
 
     code: str
     detail: str
@@ -206,7 +206,7 @@ class SetupProblem:
 
 
 class Inspection(Protocol):
-    """What housekeeping, the commands and health checks ask of a store."""
+    """The store interface for housekeeping, commands and health checks."""
 
     def staged(self) -> Iterator[StagedFile]:
         """Unpublished files."""
@@ -221,12 +221,12 @@ class Inspection(Protocol):
         ...
 
     def problems(self) -> list[SetupProblem]:
-        """What is wrong with the store now; empty when all is well."""
+        """Returns the store's current problems; empty if there are none."""
         ...
 
 
 class Store(Protocol):
-    """Where the bytes of uploads are kept."""
+    """Stores the bytes of uploads."""
 
     @property
     def staging(self) -> Staging:
@@ -240,5 +240,5 @@ class Store(Protocol):
 
     @property
     def inspection(self) -> Inspection:
-        """What the store contains, and what is wrong with it."""
+        """Lists the store's files and problems."""
         ...

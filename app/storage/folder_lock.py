@@ -1,4 +1,4 @@
-"""The lock of a data folder: one server at a time, and no command that needs it stopped."""
+"""Locks a data folder for one server, or for a command that needs the server stopped."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ log = logging.getLogger(__name__)
 
 
 class FolderLocked(Exception):
-    """The message says who has the folder, and what to do."""
+    """Another process holds the folder; the message says which one and what to do."""
 
 
 def lock_data_folder(folder: Path) -> int | None:
-    """A descriptor that holds the data folder for this process; raises `FolderLocked`.
+    """Lock the data folder; returns the descriptor that holds the lock. Raises `FolderLocked`.
 
-    None if the folder cannot hold a lock; `/readyz` reports what is wrong with it.
+    Returns None if the folder cannot hold a lock; `/readyz` reports why.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -40,7 +40,7 @@ def lock_data_folder(folder: Path) -> int | None:
         ) from None
     except OSError as error:
         log.warning("cannot lock the data folder %s: %s", folder, error.strerror)
-    with suppress(OSError):  # On a full disk the lock holds without the number.
+    with suppress(OSError):  # On a full disk the lock works without the process id.
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
     return descriptor

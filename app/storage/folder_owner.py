@@ -7,13 +7,13 @@ from pathlib import Path
 
 
 def shown(path: Path) -> str:
-    """The path in one line that every terminal and log can show."""
+    """Returns the path as one line that any terminal or log can display."""
     text = str(path)
     return text if text.isprintable() else ascii(text)[1:-1]
 
 
 def user_name(number: int) -> str:
-    """The owner of a file, as in "the user sluice"."""
+    """Names the owner of a file, such as "the user sluice"."""
     try:
         return f"the user {pwd.getpwuid(number).pw_name}"
     except KeyError:

@@ -1,13 +1,13 @@
-"""Notices what the machine did while no process watched: restarts, and jumps of its clock.
+"""Detects restarts of the machine and jumps of its clock, also while the server was off.
 
-A restart shows in the kernel's boot id. With a durability below `chunk` the records may claim bytes
-that a power cut has lost, because the kernel had not written them yet.
+The kernel's boot id reveals a restart. With a durability below `chunk` the records may claim bytes
+that a power cut lost because the kernel had not written them yet.
 
-A machine without a battery starts with a wrong clock and corrects it later, an operator sets it by
-hand, a machine or a server is off for weeks: time in which no client could have come back. The
-clock is therefore compared with the time since boot (CLOCK_BOOTTIME), which nobody can set, and
-which keeps running while the machine sleeps. Finished videos wait for no client: they
-get older while a server is off, but not when its clock is set.
+A machine without a clock battery starts with a wrong time and corrects it later, an operator sets
+the clock by hand, or a machine or server is off for weeks: clients could not resume during that
+time, so it must not count as idle. The wall clock is therefore compared with the time since boot
+(CLOCK_BOOTTIME), which cannot be set and keeps running while the machine sleeps. Finished videos
+wait for no client: they get older while a server is off, but not when its clock is set.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from app.storage.base import Durability
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 COUNTED_GAP = timedelta(hours=1)
-"""At most this much counts between two readings, a minute apart while the server runs. Not zero, so
-that uploads also expire on a server that restarts all the time."""
+"""Longest time that counts as idle between two readings, which are a minute apart while the server
+runs. Not zero, so that uploads also expire on a server that restarts all the time."""
 
 TOLERANCE = timedelta(seconds=1)
-"""Smaller differences are ignored: the two clocks are read one after the other."""
+"""Smaller differences are ignored, since the two clocks are read one after the other."""
 
 
 def after_restart_of_machine(
@@ -42,10 +42,10 @@ def after_restart_of_machine(
     *,
     boot_id_file: Path = BOOT_ID,
 ) -> None:
-    """Call `forget_unsynced` if the machine restarted after bytes were stored without syncing them.
+    """Call `forget_unsynced` if the machine restarted after bytes were stored without a sync.
 
-    A server calls this before it serves. If several processes do, one at a time, only the first
-    finds anything to do. `marker` is a file that keeps the boot id and the durability.
+    A server calls this before it accepts requests. If several processes call it in turn, only the
+    first has anything to do. `marker` is a file that stores the boot id and the durability.
     """
     marker.parent.mkdir(parents=True, exist_ok=True)
     boot_id = boot_id_file.read_text().strip()
@@ -55,7 +55,7 @@ def after_restart_of_machine(
         old_boot_id, _, old_durability = file.read().strip().partition(" ")
         has_unsynced = old_durability not in {"", Durability.CHUNK}
         if old_boot_id == boot_id and (has_unsynced or old_durability == durability):
-            return  # A stricter setting does not cover bytes stored before it.
+            return  # A stricter setting does not cover bytes stored before the change.
         if has_unsynced:
             forget_unsynced()
         file.truncate(0)
@@ -73,14 +73,14 @@ class Reading:
     wall: datetime
 
     def uncounted_since(self, before: Reading, counted_gap: timedelta) -> timedelta:
-        """How much of the wall clock's advance is no idle time; negative if it was set back."""
+        """Time on the wall clock that does not count as idle; negative if it was set back."""
         passed = max(self._passed_since(before), timedelta(0))
         return _beyond_tolerance(self.wall - before.wall - min(passed, counted_gap))
 
     def jump_since(self, before: Reading) -> timedelta:
         """How far the wall clock was set; negative if it was set back.
 
-        Zero across a restart of the machine: how long it was off, only the wall clock tells.
+        Zero across a restart of the machine: only the wall clock shows how long it was off.
         """
         return _beyond_tolerance(self.wall - before.wall - self._passed_since(before))
 
@@ -95,14 +95,14 @@ def _beyond_tolerance(difference: timedelta) -> timedelta:
 
 
 def read_clocks(wall: Callable[[], datetime]) -> Reading:
-    """Both clocks now; `wall` is the one that dates uploads and videos."""
+    """Read both clocks; `wall` is the clock used for the times of uploads and videos."""
     since_boot = time.clock_gettime(time.CLOCK_BOOTTIME)
     return Reading(BOOT_ID.read_text().strip(), since_boot, wall())
 
 
 @dataclass(frozen=True, slots=True)
 class ClockCheck:
-    """The clocks now, and what happened since the last reading; zero if there was none.
+    """The current reading, and the changes since the previous one; zero if there was none.
 
     See `Reading.uncounted_since` and `Reading.jump_since`.
     """
@@ -119,13 +119,13 @@ class Note(Protocol):
         """The text; None if there is none, or if it cannot be read."""
 
     def write(self, text: str) -> None:
-        """Replace it."""
+        """Replace the text."""
 
 
 class NoteFile:
-    """A note of one process in a file.
+    """A note of one process, stored in a file.
 
-    On a full disk the file keeps an older one, which counts after a restart alone.
+    On a full disk the file keeps an older note, which matters only after a restart.
     """
 
     def __init__(self, file: Path) -> None:
@@ -151,8 +151,8 @@ class NoteFile:
 class IdleClock:
     """Compares each reading with the previous one, which `note` keeps across restarts.
 
-    Nodes that share the records share the note, since uploads are idle only while all nodes are
-    off. They must also share the wall clock: a difference would look like a jump.
+    Nodes that share the records share the note, since clients can resume while any node is
+    running. They must also share the wall clock: a difference would look like a jump.
     """
 
     def __init__(
@@ -175,7 +175,7 @@ class IdleClock:
         return ClockCheck(now, uncounted, now.jump_since(before))
 
     def keep(self, reading: Reading) -> None:
-        """Count from this reading on."""
+        """Store this reading for the next comparison."""
         words = [reading.boot_id, reading.since_boot, reading.wall.isoformat()]
         self._note.write(json.dumps(words))
 
@@ -184,4 +184,4 @@ class IdleClock:
             boot_id, since_boot, wall = json.loads(self._note.read() or "")
             return Reading(str(boot_id), float(since_boot), datetime.fromisoformat(wall))
         except (ValueError, TypeError):
-            return None  # Missing, or not ours.
+            return None  # Missing, or not written by this program.

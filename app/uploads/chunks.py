@@ -1,4 +1,4 @@
-"""Writes the bytes of requests into uploads: each byte once, however many requests send it."""
+"""Writes request bodies into uploads: each byte once, even if several requests send it."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ from app.uploads.completion import Completion
 from app.uploads.quotas import ProjectQuotas
 
 TAKEN_OVER = BodyLimits(idle_seconds=2.0, minimum_bytes_per_second=64 * 1024)
-"""For the rest of a body that a newer request is resending: a dead connection is dropped soon."""
+"""For the rest of a body that a newer request resends: drops a dead connection soon."""
 
 NEWER_WRITER_SECONDS = 10.0
-"""How long a superseded request waits to report the success of the newer one."""
+"""How long a superseded request waits for the newer one, to report its success."""
 
 Progress = Callable[[int], None]
 """Called with the upload's offset whenever more of its bytes are durable and recorded."""
 
 
 def _no_progress(_offset: int) -> None:
-    """For requests that get a single answer at their end."""
+    """For requests that get a single response at their end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncomingChunk:
-    """The bytes of one request, and their place in the file.
+    """The bytes of one request and their range in the file.
 
-    If `is_at_offset`, they must begin at the upload's offset.
+    With `is_at_offset`, they must begin at the upload's offset.
     """
 
     chunk: ByteRange
@@ -56,13 +56,13 @@ class IncomingChunk:
     progress: Progress = _no_progress
 
     def is_needed_by(self, upload: Upload) -> bool:
-        """Whether any of it is missing; the one chunk of an empty file has no bytes."""
+        """Whether any of the bytes are missing; the single chunk of an empty file has none."""
         return upload.state is UploadState.RECEIVING and (
             self.chunk.length == 0 or not upload.received.covers(self.chunk)
         )
 
     def check_offset(self, upload: Upload) -> None:
-        """Raise `UploadComplete` or `OffsetMismatch` unless the upload continues there."""
+        """Raise `UploadComplete` or `OffsetMismatch` unless the chunk begins at the offset."""
         if not self.is_at_offset:
             return
         if upload.offset != self.chunk.start:
@@ -72,7 +72,7 @@ class IncomingChunk:
 
 
 class Chunks:
-    """Takes request bodies. Bytes first, record second: see `_write_gaps`."""
+    """Receives request bodies. Writes bytes first and records them second: see `_write_gaps`."""
 
     taken_over = TAKEN_OVER
     newer_writer_seconds = NEWER_WRITER_SECONDS
@@ -99,12 +99,12 @@ class Chunks:
         self._allowance = allowance
 
     def append(self, upload: Upload, start: int, source: BodySource) -> Upload:
-        """Write all of `source` from `start` on; returns the upload afterwards.
+        """Write all of `source` from `start` on; returns the updated upload.
 
-        Bytes that are stored already are not written again. Whichever request writes the last
-        missing ones completes the upload. After an error, what has arrived is kept, unless the
-        source has a digest to match. Of two requests with the same bytes, the newer one takes over;
-        if they are small and have digests, the first whole one is stored. Raises `ChunkMismatch`,
+        Does not write bytes again that are stored already. The request that writes the last missing
+        bytes completes the upload. After an error, received bytes are kept, unless the source has a
+        digest to match. Of two requests with the same bytes, the newer one takes over; if they are
+        small and have digests, the first one received in full is stored. Raises `ChunkMismatch`,
         `BodyTruncated`, `BodyStalled`, `DigestMismatch`, `UploadGone`, `TooLarge`,
         `TypeNotAllowed`, `NoRoom`, `StorageFailed`.
         """
@@ -127,13 +127,13 @@ class Chunks:
         *,
         progress: Progress = _no_progress,
     ) -> Upload:
-        """Write all of `source` after the stored bytes; raises as `append` does.
+        """Write all of `source` after the stored bytes; raises like `append`.
 
-        It also raises `OffsetMismatch` unless `offset` is the upload's after older requests have
+        Also raises `OffsetMismatch` unless `offset` is the upload's offset once older requests have
         ended, `UploadComplete` if no bytes are missing, and `WriterSuperseded` as soon as a newer
         request takes over.
         """
-        if upload.offset != offset:  # Even if it is far beyond the limit.
+        if upload.offset != offset:  # Checked first, even if far beyond the limit.
             raise OffsetMismatch.of(expected=upload.offset, provided=offset)
         chunk = self._chunk(upload, offset, source.remaining)
         arrival = IncomingChunk(chunk=chunk, source=source, is_at_offset=True, progress=progress)
@@ -146,20 +146,20 @@ class Chunks:
         return self._completion.finish(upload)
 
     def check(self, upload: Upload, span: ByteRange) -> None:
-        """Raise what `append` would raise for this chunk before it reads any bytes."""
+        """Raise the errors that `append` would raise for this chunk before it reads any bytes."""
         check_chunk(self._chunk(upload, span.start, span.length), upload.length)
 
     def reserve(self, upload: Upload, count: int) -> Upload:
-        """Reserve room for the next bytes of an upload through a link, if it has none.
+        """Reserve space for the next bytes of an upload through a link, if needed.
 
-        Raises `QuotaExceeded`, `LinkFull` or `TooMuchReserved` unless there is room for `count`.
+        Raises `QuotaExceeded`, `LinkFull` or `TooMuchReserved` unless `count` bytes fit.
         """
         return self._records.reserve(upload, count, self._clock()) if count else upload
 
     def note_stored(self, upload: Upload, spans: Sequence[ByteRange]) -> Upload:
-        """Record bytes that were stored without the server; returns the upload afterwards.
+        """Record bytes that clients sent straight to the store; returns the updated upload.
 
-        Whichever request records the last missing ones completes the upload.
+        The request that records the last missing bytes completes the upload.
         """
         for span in RangeSet.of(spans):
             upload = self._records.add_received(upload, span, self._clock())
@@ -184,18 +184,18 @@ class Chunks:
         )
 
     def wait_for_writer(self, upload: Upload) -> Upload:
-        """The upload once no request writes at its offset, which is then exact to the byte.
+        """Wait until no request writes at the upload's offset, so that the offset is exact.
 
-        Such a request gets a moment to end by itself, and is then stopped. A concatenation whose
-        parts have all arrived is published.
+        Such a request gets a moment to end by itself and is then stopped. Publishes a concatenation
+        whose parts have all arrived. Returns the updated upload.
         """
         is_whole = upload.kind is UploadKind.CONCATENATION
         if upload.state is UploadState.HELD or (is_whole and upload.state is UploadState.RECEIVING):
             return self._completion.finish(upload)
         offset = -1
         while upload.state is UploadState.RECEIVING and upload.offset != offset:
-            offset = upload.offset  # If it has moved, another request may be writing there.
-            with suppress(BytesLost):  # Published or ended meanwhile: the record says which.
+            offset = upload.offset  # If the offset moves, another request may be writing there.
+            with suppress(BytesLost):  # It was published or has ended: the record shows which.
                 self._staging.wait_for_writer(upload.id, offset)
             upload = self._records.get(upload.id).require_present()
         return upload
@@ -203,13 +203,13 @@ class Chunks:
     def _enlarge(self, upload: Upload, length: int) -> None:
         """Reserve more space for an upload that was created without a length.
 
-        A missing file is not created again: it would have zeros in place of the bytes.
+        Does not recreate a missing file: it would have zeros in place of the bytes.
         """
         with suppress(BytesLost):  # The next write or publish finds out why.
             self._staging.enlarge(upload.id, length, allocates=upload.reserved is None)
 
     def _chunk(self, upload: Upload, start: int, length: int | None) -> ByteRange:
-        """What a request will write; without a length, up to the end of the file or the limit."""
+        """The range a request will write; without a length, up to the file's end or the limit."""
         if upload.kind is UploadKind.CONCATENATION:
             raise UploadConflict("The upload gets its bytes from other uploads.")
         self._check_type(upload)
@@ -223,11 +223,11 @@ class Chunks:
         return chunk
 
     def _largest(self, upload: Upload) -> int:
-        """How long an upload may become whose client has not told its length."""
+        """Maximum size of an upload of unknown length."""
         return self._quotas.largest(upload, self._policy_of(upload).max_length)
 
     def _policy_of(self, upload: Upload) -> UploadPolicy:
-        """The limits of its sender too, unless its length was compared with them already."""
+        """Returns the policy, with the sender's limits unless the length was checked already."""
         if upload.length is not None or not upload.sender:
             return self._policy
         return self._policy.within(self._allowed(upload))
@@ -237,7 +237,7 @@ class Chunks:
         return self._allowance(upload.sender, filename, upload_id=upload.id)
 
     def _check_type(self, upload: Upload) -> None:
-        """Raise `TypeNotAllowed` before anything of a forbidden type is written.
+        """Raise `TypeNotAllowed` before bytes of a forbidden type are written.
 
         The upload may have been created without a name, or when the settings allowed its type.
         """
@@ -246,12 +246,12 @@ class Chunks:
         self._policy.check_type(upload.filename)
         if (
             upload.filename == UNNAMED and upload.sender
-        ):  # Other names were compared with its limits.
+        ):  # Other names were checked when the upload was created.
             self._allowed(upload)
 
     @contextmanager
     def _completing(self, upload: Upload) -> Iterator[None]:
-        """If a request fails after the last missing byte, the upload is still completed."""
+        """Complete the upload even if the request fails after the last missing byte."""
         try:
             yield
         except UploadError:
@@ -261,7 +261,7 @@ class Chunks:
 
     @contextmanager
     def _held(self, upload: Upload, arrival: IncomingChunk) -> Iterator[IncomingChunk]:
-        """The same, whole and checked, if it is small: see `held`."""
+        """Yields the chunk, received in full and verified if it is small: see `held`."""
 
         def stop_if_stored() -> None:
             if not arrival.is_needed_by(self._records.get(upload.id).require_present()):
@@ -282,15 +282,15 @@ class Chunks:
                     is_begun = True
                     return self._write(upload, arrival, writer)
             except BytesLost as error:
-                # Not created yet, published, ended, or really lost: `upload` is out of date.
+                # Not created yet, published, ended, or really lost: `upload` is stale.
                 upload = self._records.get(upload.id).require_present()
                 if not arrival.is_needed_by(upload):
-                    break  # Another node has received them.
+                    break  # Another node has received the bytes.
                 if is_begun and (before is None or arrival.source.remaining != before):
                     raise StorageFailed("The file was removed while it was written.") from error
                 if tries > 1:
                     self._completion.give_up(upload)
-                if not upload.received:  # Otherwise it had bytes that are lost.
+                if not upload.received:  # An upload with bytes has lost them.
                     allocates = upload.reserved is None
                     self._staging.reserve(upload.id, upload.length or 0, allocates=allocates)
         arrival.check_offset(upload)
@@ -298,9 +298,9 @@ class Chunks:
         return self._records.get(upload.id).require_present()
 
     def _drop(self, arrival: IncomingChunk) -> None:
-        """Read bytes that are stored already, so that the connection can be reused.
+        """Read and discard bytes that are already stored, so that the connection can be reused.
 
-        At the end of an upload none are expected: a single byte is one too many.
+        At the end of an upload no bytes are expected, so a single byte is an error.
         """
         most = 1 if arrival.is_at_offset else None
         if discard(arrival.source, limits=self._limits, watch=no_watch, count=most) and most:
@@ -327,7 +327,7 @@ class Chunks:
     def _write_gaps(
         self, upload: Upload, arrival: IncomingChunk, gaps: list[ByteRange], writer: RangeWriter
     ) -> tuple[Upload, int]:
-        """The upload as last recorded, and where the bytes end.
+        """Write the missing ranges; returns the upload as last recorded, and the end of the bytes.
 
         Writes bytes first and records them second, so that a record never claims missing bytes.
         """
@@ -351,7 +351,7 @@ class Chunks:
         return upload, chunk.end
 
     def _await_newer_writer(self, upload: Upload, arrival: IncomingChunk) -> Upload:
-        """Two live requests send the same bytes: report the outcome of the newer one."""
+        """Two active requests send the same bytes: report the outcome of the newer one."""
         discard(arrival.source, limits=self.taken_over, watch=no_watch)
         deadline = time.monotonic() + self.newer_writer_seconds
         while time.monotonic() < deadline:

@@ -1,6 +1,6 @@
-"""Uploads under the names their clients give them: a key of the client's own, or an upload's id.
+"""Finds uploads by the name the client uses: its own key, or an upload id.
 
-An id stands for its upload in every protocol, whichever one created it.
+An id identifies its upload in every protocol, regardless of the protocol that created it.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from app.uploads.library import VideoLibrary
 from app.uploads.service import NewUpload, UploadService
 
 RESTART_SECONDS = 5.0
-"""How long a later chunk waits for the first chunk to restart an upload that has ended."""
+"""How long a later chunk waits until the first chunk restarts an upload that has ended."""
 
 RESTART_TICK_SECONDS = 0.05
-"""How often it looks."""
+"""Poll interval while it waits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """What a client says about one chunk; offset, length and total are bytes.
+    """A client's description of one chunk; offset, length and total in bytes.
 
-    `filename` is empty if the client does not name the file. `identifier` is what the client sent,
-    if `key` is derived from it.
+    `filename` is empty if the client does not name the file. `identifier` is the value the client
+    sent, if `key` is derived from it.
     """
 
     key: str
@@ -48,7 +48,7 @@ class Chunk:
 
     @property
     def span(self) -> ByteRange:
-        """Its place in the file."""
+        """The chunk's range in the file."""
         return ByteRange(self.offset, self.offset + self.length)
 
 
@@ -61,14 +61,14 @@ class ClientUploads:
         self._library = library
 
     def called(self, scope: Scope, key: str) -> Upload:
-        """The upload of that key, whatever its length; raises `UploadNotFound` or `UploadGone`."""
+        """The upload with this key, of any length; raises `UploadNotFound` or `UploadGone`."""
         upload = self._by_id(scope, key) or self._uploads.called(scope, key)
         if upload is None:
             raise UploadNotFound("No upload has this key.")
         return upload
 
     def find(self, scope: Scope, chunk: Chunk) -> Upload | None:
-        """The upload of the chunk; raises `UploadConflict` for another length, and `UploadGone`."""
+        """The chunk's upload; raises `UploadConflict` if its length differs, and `UploadGone`."""
         upload = self._by_id(scope, chunk.identifier or chunk.key)
         if upload is None:
             return self._uploads.find(scope, chunk.key, chunk.total)
@@ -77,10 +77,10 @@ class ClientUploads:
         return upload
 
     def of_chunk(self, scope: Scope, chunk: Chunk, filename: str) -> Upload:
-        """The upload the chunk belongs to, created by whichever of its chunks arrives first.
+        """Returns the upload the chunk belongs to; the first chunk to arrive creates it.
 
-        Raises `UploadConflict` if it has another length, `UploadGone` if it has ended, and what
-        `UploadService.create` raises.
+        Raises `UploadConflict` if its length differs, `UploadGone` if it has ended, and the errors
+        of `UploadService.create`.
         """
         upload = self.find(scope, chunk)
         if upload is None:
@@ -95,7 +95,7 @@ class ClientUploads:
     def of_restartable_chunk(self, scope: Scope, chunk: Chunk, filename: str) -> Upload:
         """Like `of_chunk`, but the first bytes of a file restart an upload that has ended.
 
-        Later chunks do not: their client counts on bytes that were lost with the old upload, and
+        Later chunks do not: their client relies on bytes that were lost with the old upload, and
         must get an error.
         """
         self._by_id(scope, chunk.identifier)  # Raises: an upload addressed by id never restarts.
@@ -113,9 +113,9 @@ class ClientUploads:
                     time.sleep(RESTART_TICK_SECONDS)
 
     def probe(self, scope: Scope, chunk: Chunk) -> tuple[Upload | None, bool]:
-        """The upload of the chunk, if there is one, and whether it has every byte of the chunk.
+        """Returns the chunk's upload, if any, and whether it has every byte of the chunk.
 
-        An empty file has its one chunk once it is complete.
+        An empty file has its single chunk once it is complete.
         """
         try:
             upload = self.find(scope, chunk)
@@ -128,7 +128,7 @@ class ClientUploads:
         return upload, upload.received.covers(chunk.span)
 
     def remove(self, scope: Scope, upload: Upload) -> Upload:
-        """Cancel the upload, or delete the video it has become; what it was.
+        """Cancel the upload, or delete the video it has become; returns it as it was before.
 
         Raises `NotAllowed` for a video that its sender may not delete.
         """

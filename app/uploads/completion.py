@@ -1,4 +1,4 @@
-"""From the last byte to a published file: exactly once, however many requests try."""
+"""Publishes uploads after their last byte: exactly once, even if several requests try."""
 
 from __future__ import annotations
 
@@ -22,19 +22,20 @@ from app.storage.base import BytesLost, Store
 from app.uploads.concatenation import Concatenation
 
 ANSWER_WITHIN_SECONDS = 20.0
-"""Proxies give up on a silent server after 30 to 60 s. Publishing across file systems copies and
-may take longer: it then continues in the background; the client gets `verifying` and asks again."""
+"""Proxies time out after 30 to 60 s without a response. Publishing across file systems copies the
+file and may take longer: it then continues in the background; the client gets `verifying` and
+polls."""
 
 SHORT_BYTES = 32 * 1024 * 1024
-"""Files up to this length are published by the thread of their request: even hashing one takes a
-fraction of a second, and it does not queue behind longer ones."""
+"""Files up to this length are published in the thread of their request: even hashing takes only a
+fraction of a second, and they do not queue behind longer files."""
 
 PUBLISHING_THREADS = 4
-"""Longer files that a process publishes in parallel without reading them."""
+"""Number of longer files that a process publishes in parallel without reading them."""
 
 READING_THREADS = 4
-"""Longer files that a process reads in parallel before publishing: those with a digest to compare,
-and concatenations."""
+"""Number of longer files that a process reads in parallel before publishing: those with a digest to
+verify, and concatenations."""
 
 Listener = Callable[[UploadCompleted], None]
 T = TypeVar("T")
@@ -67,10 +68,10 @@ class Completion:
         self._reading = ThreadPoolExecutor(READING_THREADS, thread_name_prefix="read")
 
     def finish(self, upload: Upload) -> Upload:
-        """The published upload, or the upload as it stands if publishing takes long or must wait.
+        """Publish the upload; returns its current state if publishing takes long or must wait.
 
-        A part that is held may be the last one of a concatenation, which is then published too,
-        in the background.
+        If a held part is the last one of a concatenation, that is also published, in the
+        background.
         """
         if upload.state is UploadState.HELD:
             for whole in self._concatenation.waiting_for(upload):
@@ -86,9 +87,9 @@ class Completion:
         return self._result_in_time(pool, self.publish, upload) or self._records.get(upload.id)
 
     def publish(self, upload: Upload) -> Upload:
-        """Publish an upload in `verifying`; harmless if another request does so too, or has.
+        """Publish an upload in `verifying`; safe if another request publishes it too.
 
-        Raises `UploadGone` if it was cancelled meanwhile or its bytes are lost, and
+        Raises `UploadGone` if it has since been cancelled or its bytes are lost, and
         `DigestMismatch` if they do not match the client's digest: that ends the upload.
         """
         try:
@@ -111,9 +112,9 @@ class Completion:
         return published
 
     def finish_all(self, uploads: Sequence[Upload]) -> list[Upload | UploadError]:
-        """Publish several synced uploads in `verifying` for the cost of one; returns all outcomes.
+        """Publish several synced uploads in `verifying` at the cost of one; returns all outcomes.
 
-        As with `finish`, uploads are returned as they stand if publishing takes long.
+        Like `finish`, returns the uploads in their current state if publishing takes long.
         """
         if not uploads:
             return []
@@ -125,7 +126,7 @@ class Completion:
     def _result_in_time(
         self, pool: ThreadPoolExecutor, work: Callable[[U], T], subject: U
     ) -> T | None:
-        """The result of `work`; None if it takes too long and continues in the background."""
+        """Returns the result of `work`; None if it takes long and continues in the background."""
         clock = StageClock()
         task = pool.submit(timed_by(clock, work), subject)
         try:
@@ -138,7 +139,7 @@ class Completion:
                 add_seconds(clock)
 
     def give_up(self, upload: Upload) -> NoReturn:
-        """End an upload whose bytes were lost, so that its client starts again."""
+        """Expire an upload whose bytes were lost, so that its client starts over."""
         with suppress(IllegalTransition):
             self._records.move(upload.id, UploadState.EXPIRED, self.clock())
             self._store.library.delete(upload.id)
@@ -154,7 +155,7 @@ class Completion:
             upload_ids = [upload.id for upload in uploads]
             published = self._records.move_all(upload_ids, UploadState.COMPLETE, self.clock())
         except (BytesLost, IllegalTransition, UploadError):
-            # One of them was cancelled or lost meanwhile: publish the others one by one.
+            # One of them was cancelled or lost its bytes: publish the others one by one.
             return [self._published_or_error(upload) for upload in uploads]
         for upload in published:
             self._tell(upload)
@@ -171,9 +172,10 @@ class Completion:
             listener(UploadCompleted(published))
 
     def _finish_whole(self, upload: Upload) -> None:
-        """After a failure, the next request for the concatenation tries again.
+        """Publish a concatenation in the background.
 
-        It is `verifying` when this returns, so that a crash does not forget it.
+        After a failure, the next request for the concatenation tries again. It is `verifying` when
+        this returns, so that it survives a crash.
         """
         with self._told_of_failure(upload):
             begun = self._concatenation.begin(upload)
@@ -198,7 +200,7 @@ class Completion:
         try:
             file = self._store.staging.open_complete(upload.id, upload.known_length)
         except BytesLost:
-            return  # Published by another request, which has checked; if lost, publishing says so.
+            return  # Another request has checked and published it; if lost, publishing raises.
         with file:
             found = digest_of(file, algorithm, upload.known_length)
         if found != expected:
@@ -220,5 +222,5 @@ class Completion:
 
 
 def _is_read(upload: Upload) -> bool:
-    """Whether publishing takes as long as reading the file, and is not mostly a rename."""
+    """Whether publishing reads the whole file instead of just renaming it."""
     return upload.repr_digest is not None or upload.kind is UploadKind.CONCATENATION

@@ -1,4 +1,4 @@
-"""One file out of several partial uploads."""
+"""Concatenates several partial uploads into one file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from app.storage.base import Store
 
 
 def made_before(records: UploadRecords, owner: str, parts: Sequence[UploadPart]) -> list[Upload]:
-    """Complete files of the same parts in the same order, which have expired since."""
+    """Complete files made from the same parts in the same order; the parts have since expired."""
     wanted = [part.upload_id for part in parts]
     return [
         whole
@@ -32,7 +32,7 @@ def made_before(records: UploadRecords, owner: str, parts: Sequence[UploadPart])
 
 
 class Concatenation:
-    """The steps of a concatenation; any request may repeat each of them."""
+    """The steps of a concatenation; each can be repeated by any request."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Concatenation:
         return self._records.waiting_for(part.id)
 
     def begin(self, upload: Upload) -> Upload:
-        """The upload in `verifying` with its space reserved, if every part is held by now.
+        """Move the upload to `verifying` and reserve its space, if every part is held by now.
 
         Raises `TooLarge`, `NoRoom`, `QuotaExceeded`, `LinkFull`, and `UploadGone` if a part has
         ended: that ends the upload.
@@ -62,12 +62,12 @@ class Concatenation:
         if sources is None:
             return self._waiting(upload, states)
         length = sum(length for _, length in sources)
-        self._policy.check_length(length)  # Some parts may have got their length only now.
+        self._policy.check_length(length)  # A part's length may have been declared late.
         self._store.staging.reserve(upload.id, length)
         try:
             return self._records.add_parts(upload.id, length, self._clock())
         except (QuotaExceeded, LinkClosed, LinkFull, TooLarge):
-            self._store.staging.remove(upload.id)  # It is still `receiving`: nothing is in there.
+            self._store.staging.remove(upload.id)  # It is still `receiving`: the file is empty.
             raise
         except (UploadGone, UploadNotFound):
             self._store.library.delete(upload.id)
@@ -79,7 +79,7 @@ class Concatenation:
         self._store.library.concatenate(upload.id, sources or self._lengths(upload))
 
     def release(self, upload: Upload) -> None:
-        """Let the parts of a published upload expire, except those that others still need."""
+        """Expire the parts of a published upload, except those that other concatenations need."""
         for part in self._parts(upload):
             if not self._records.waiting_for(part.id):
                 with suppress(IllegalTransition, UploadNotFound):
@@ -89,9 +89,9 @@ class Concatenation:
     def _sources(
         self, upload: Upload, states: set[UploadState | None]
     ) -> list[tuple[UploadId, int]] | None:
-        """Where to copy from, with lengths: the parts, or an earlier file made of them.
+        """Returns the sources to copy, with lengths: the parts, or an earlier file made of them.
 
-        None if a part is unfinished or gone.
+        Returns None if a part is unfinished or gone.
         """
         if states == {UploadState.HELD}:
             return self._lengths(upload)
@@ -103,7 +103,10 @@ class Concatenation:
         return [(part.id, part.known_length) for part in self._parts(upload)]
 
     def _waiting(self, upload: Upload, states: set[UploadState | None]) -> Upload:
-        """The upload as it stands. Its parts also end when another request has published it."""
+        """Returns the upload's current state; expires it if a part has ended.
+
+        Parts also end when another request has published the upload.
+        """
         upload = self._records.get(upload.id)
         if upload.state is UploadState.RECEIVING and states & {*GONE, None}:
             with suppress(IllegalTransition):
@@ -112,7 +115,7 @@ class Concatenation:
         return upload.require_present()
 
     def _part_states(self, upload: Upload) -> set[UploadState | None]:
-        """None stands for parts without a record."""
+        """The states of the parts; None stands for a part without a record."""
         upload_ids = [part.upload_id for part in self._records.parts(upload.id)]
         states = self._records.states(upload_ids)
         return {states.get(upload_id) for upload_id in upload_ids}

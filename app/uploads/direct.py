@@ -1,4 +1,4 @@
-"""Direct uploads: clients send cells to the bucket, the server signs, checks and records them."""
+"""Direct uploads: clients send cells to the bucket; the server signs, checks and records them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from app.storage.s3.direct import DirectCells
 
 SMALLEST_BYTES = 5 * 1024 * 1024
-"""Shorter files go through the server: four extra requests would cost more than the bytes."""
+"""Shorter files go through the server: four extra requests cost more than sending the bytes."""
 
 
 class DirectUploads:
-    """Accepts cells that never pass through this machine, by the same rules as chunks.
+    """Accepts cells that do not pass through the server, by the same rules as chunks.
 
-    `origin` is the bucket's, to which browsers send them.
+    `origin` is the bucket's origin, to which browsers send the cells.
     """
 
     def __init__(self, cells: DirectCells, chunks: Chunks, *, origin: str) -> None:
@@ -32,16 +32,16 @@ class DirectUploads:
         self._chunks = chunks
 
     def cell_bytes(self, upload: Upload) -> int | None:
-        """Size of the cells that may be sent to the bucket; None if none may be."""
+        """Size of the cells that clients may send to the bucket; None if they may send none."""
         is_taking = upload.state is UploadState.RECEIVING
         if not is_taking or upload.kind is UploadKind.CONCATENATION or upload.length is None:
             return None
         return Grid.of(upload.length).cell_bytes if upload.length >= SMALLEST_BYTES else None
 
     def offers(self, upload: Upload, promised: Sequence[PromisedCell]) -> list[CellOffer]:
-        """What to do with each of the cells.
+        """Returns, for each cell, whether it is stored and where to send it otherwise.
 
-        Raises `NotDirect`, and what `Chunks.append` raises before it takes bytes.
+        Raises `NotDirect`, and the errors that `Chunks.append` raises before it reads bytes.
         """
         missing = self._missing(upload, promised)
         if missing and self.cell_bytes(upload) is None:
@@ -52,9 +52,10 @@ class DirectUploads:
         return [next(found) if each in missing else CellOffer(is_stored=True) for each in promised]
 
     def accept(self, upload: Upload, promised: Sequence[PromisedCell]) -> Upload:
-        """The upload once it has these cells; whichever request brings the last one completes it.
+        """Record cells that the bucket has; the request with the last one completes the upload.
 
-        Raises `CellNotStored` if the bucket lacks any of them; then none counts.
+        Returns the updated upload. Raises `CellNotStored` if the bucket lacks any of the cells;
+        then none is recorded.
         """
         missing = self._missing(upload, promised)
         if missing:

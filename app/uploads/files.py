@@ -1,4 +1,4 @@
-"""Whole files, each sent in one request, whose length is known only at the end."""
+"""Receives whole files, each sent in one request, whose length is known only at the end."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from app.uploads.quotas import ProjectQuotas
 from app.uploads.service import derived_key, whose
 
 DIGEST_AT_ONCE_BYTES = 32 * 1024 * 1024
-"""The checksum of longer files is left to the background worker, as for files sent in chunks: the
-answer need not wait for it."""
+"""The background worker computes the checksum of longer files, as for files sent in chunks, so that
+the response does not wait for it."""
 
 CHECKED_FIRST_BYTES = 1024 * 1024
-"""Longer files are held against the quota before they arrive. For shorter ones the look-up would
-cost as much as it saves: their record refuses them."""
+"""Longer files are checked against the quota before they arrive. For shorter files the query would
+cost as much as it saves: they are rejected when they are recorded."""
 
 FORM_BYTES = 1024 * 1024
-"""What a form may hold besides its file when its length is held against the quota."""
+"""Bytes assumed for a form's other fields when its length is checked against the quota."""
 
 
 Algorithm = Literal["sha256", "crc32c"]
@@ -47,9 +47,9 @@ Algorithm = Literal["sha256", "crc32c"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceivedFile:
-    """A file that has arrived but has no record yet; `length` in bytes.
+    """A file that was received but has no record yet; `length` in bytes.
 
-    `checksum` is that of `algorithm`, in hexadecimal.
+    `checksum` is computed with `algorithm`, in hexadecimal.
     """
 
     id: UploadId
@@ -62,21 +62,21 @@ class ReceivedFile:
 
 
 _Sent = tuple[str, str | None, str, int]
-"""The project, sender, fingerprint and length of a file that was sent before."""
+"""The project, sender, fingerprint and length of an earlier file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Where a file is kept: in a new upload, or an earlier one with the same fingerprint."""
+    """The upload that stores a file: a new one, or an earlier one with the same fingerprint."""
 
     upload: Upload
     is_new: bool
 
 
 class WholeFiles:
-    """Receives files first and records them afterwards, whole or not at all.
+    """Receives files first and records them afterwards, each as a whole or not at all.
 
-    The checksum of one file is computed while the next one arrives, on another core.
+    The checksum of one file is computed on another core while the next one arrives.
     """
 
     def __init__(  # noqa: PLR0913 - called by the composition root alone, with names
@@ -114,11 +114,11 @@ class WholeFiles:
         most_bytes: int | None = None,
         algorithm: Algorithm = "sha256",
     ) -> ReceivedFile:
-        """Store all of `source`, after reserving `room` bytes; then `keep` or `drop` it.
+        """Reserve `room` bytes and store all of `source`; then `keep` or `drop` the file.
 
-        A new file is held against what its sender and project have left. A chunk of a known upload,
-        which was, may have `most_bytes`. Raises what `Chunks.append` raises, and leaves nothing
-        behind.
+        Checks a new file against the remaining allowance of its sender and project. A chunk of an
+        existing upload, already checked, may have `most_bytes`. Raises like `Chunks.append`, and
+        then leaves no file behind.
         """
         filename = self._policy.check_filename(filename)
         is_new = most_bytes is None
@@ -131,7 +131,7 @@ class WholeFiles:
         upload_id = parse_upload_id(self._new_id())
         try:
             if room:
-                # The bodies of strangers hold no more of the disk than has arrived.
+                # A body through a link takes no more disk space than its received bytes.
                 self._store.staging.reserve(
                     upload_id,
                     min(room, policy.max_length),
@@ -139,8 +139,7 @@ class WholeFiles:
                 )
             length = self._store_body(upload_id, source, policy=policy)
             if is_new and not told_bytes:
-                # Not twice: of the chunks of a file that are sent at the same time, the first to
-                # arrive takes the room of all.
+                # Check once: the first of several parallel chunks reserves space for all.
                 self._check_quota(scope.target(), length)
             source.finish()
         except BaseException:
@@ -156,7 +155,7 @@ class WholeFiles:
         )
 
     def _store_body(self, upload_id: UploadId, source: BodySource, *, policy: UploadPolicy) -> int:
-        """Receive all of `source`, and return its length in bytes."""
+        """Receive all of `source`; returns its length in bytes."""
         limit = policy.max_length + 1 if source.remaining is None else source.remaining
         length = self._store.staging.receive(upload_id, source, limit, self._limits)
         policy.check_length(length)
@@ -167,20 +166,20 @@ class WholeFiles:
             self._quotas.check(project, length)
 
     def keep(self, file: ReceivedFile) -> Upload:
-        """Record the file as an upload that is complete, and publish it."""
+        """Record the file as a complete upload and publish it."""
         (outcome,) = self.keep_all([file])
         if isinstance(outcome, UploadError):
             raise outcome
         return outcome.upload
 
     def keep_all(self, files: Sequence[ReceivedFile]) -> list[Kept | UploadError]:
-        """Keep several files for about the cost of one; returns all outcomes.
+        """Keep several files at about the cost of one; returns all outcomes.
 
-        A file with the fingerprint and length of one that is stored, or being stored, is dropped
-        in favour of the earlier one. Raises if none can be kept.
+        Drops a file if an earlier one with the same fingerprint and length is stored or being
+        stored. Raises if none can be kept.
         """
         try:
-            # Before the records: after a power cut none may claim bytes that are missing.
+            # Sync before recording: after a power cut no record may claim missing bytes.
             self._store.staging.sync([file.id for file in files])
             earlier = self._earlier(files)
             stored = self._add_all([self._upload_of(file, earlier) for file in files])
@@ -188,8 +187,8 @@ class WholeFiles:
             if len(files) > 1 and isinstance(error, UploadError) and not error.retryable:
                 return [self._keep_alone(file) for file in files]  # Others may still fit.
             for file in files:
-                # Its record may be stored all the same, if only the answer to COMMIT was lost:
-                # another request may have published the file, and then it stays.
+                # The record may exist after all, if only the response to COMMIT was lost. Another
+                # request may then have published the file, and a published file stays.
                 self._store.staging.remove(file.id)
             if isinstance(error, BytesLost):
                 raise _removed() from error
@@ -203,14 +202,14 @@ class WholeFiles:
             return error
 
     def open(self, file: ReceivedFile) -> RawIOBase:
-        """The file, from its first byte."""
+        """Open the file at its first byte."""
         try:
             return self._store.staging.open_complete(file.id, file.length)
         except BytesLost as error:
             raise _removed() from error
 
     def is_in(self, file: ReceivedFile, upload: Upload, start: int) -> bool:
-        """Whether the upload has the bytes of the file at `start`."""
+        """Whether the upload has the same bytes as the file at `start`."""
         with self.open(file) as ours:
             with suppress(BytesLost):  # It may have just been published.
                 return self._store.staging.contains(upload.id, start, ours, file.length)
@@ -240,7 +239,7 @@ class WholeFiles:
             return digest_of(file, algorithm, length)
 
     def _earlier(self, files: Sequence[ReceivedFile]) -> dict[_Sent, Upload]:
-        """Uploads with the fingerprints of these files, by one query for all of a sender."""
+        """Uploads with the fingerprints of these files, in one query per sender."""
         wanted: dict[tuple[str, str | None], set[tuple[str, int]]] = {}
         for file in files:
             if file.fingerprint is not None:
@@ -255,7 +254,7 @@ class WholeFiles:
         }
 
     def _upload_of(self, file: ReceivedFile, known: Mapping[_Sent, Upload]) -> Upload:
-        """A new upload for the file, or the existing one with its fingerprint."""
+        """Returns a new upload for the file, or the existing one with its fingerprint."""
         if file.fingerprint is not None:
             place = file.scope.target(), file.scope.finds_of
             earlier = known.get((*place, file.fingerprint, file.length))
@@ -280,9 +279,9 @@ class WholeFiles:
         )
 
     def _add_all(self, uploads: Sequence[Upload]) -> list[Upload]:
-        """The uploads as recorded, each the new one or an earlier one with its key.
+        """Record the uploads; returns each as the new one or an earlier one with the same key.
 
-        An earlier one that lost its bytes in a power cut (see `storage/machine.py`) is replaced.
+        Replaces an earlier one that lost its bytes in a power cut (see `storage/machine.py`).
         """
         stored = [upload for upload, _ in self._records.add_all(uploads)]
         lost = [upload for upload in stored if upload.state is UploadState.RECEIVING]
@@ -303,7 +302,7 @@ class WholeFiles:
             outcome = finished.get(upload.id) or self._finish_one(upload)
             is_new = upload.id == file.id
             if not is_new and isinstance(outcome, UploadGone):
-                # The earlier one has lost its bytes, or was cancelled: this one replaces it.
+                # The earlier one has lost its bytes or was cancelled: this one replaces it.
                 outcomes.append(self._keep_alone(file))
                 continue
             if not is_new:
@@ -319,7 +318,7 @@ class WholeFiles:
 
 
 def _removed() -> BodyStalled:
-    """Housekeeping removes files without a record once they are idle for the expiry time."""
+    """The error for a removed file: housekeeping removes files without a record after expiry."""
     return BodyStalled("The body was idle for longer than its file is kept.")
 
 
@@ -333,7 +332,7 @@ def _awaited(digest: Future[str] | None) -> str | None:
 
 
 def _key_of(file: ReceivedFile) -> str:
-    """One key for one fingerprint and length: of two requests at once, one stores the file."""
+    """One key per fingerprint and length: of two simultaneous requests, one stores the file."""
     if file.fingerprint is None or file.scope.is_crowd:
         return file.id
     return derived_key("file", file.length, file.fingerprint, *whose(file.scope))

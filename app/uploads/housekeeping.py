@@ -1,4 +1,4 @@
-"""What happens to uploads without anyone asking: expiry, recovery after crashes, digests."""
+"""Background jobs on uploads: expiry, recovery after crashes, digests."""
 
 from __future__ import annotations
 
@@ -22,46 +22,46 @@ from app.storage.machine import IdleClock
 from app.uploads.completion import Completion
 
 BATCH = 100
-"""Records looked at in one transaction."""
+"""Number of records read in one transaction."""
 
 STUCK_AFTER = timedelta(seconds=60)
-"""An upload that stays in `verifying` this long was left by a crash. If it is merely slow, a second
-attempt to publish it waits for the first and is harmless."""
+"""An upload that stays in `verifying` this long was interrupted by a crash. If it is merely slow, a
+second attempt to publish it waits for the first and does no harm."""
 
 LONGEST_PAUSE = timedelta(hours=1)
-"""Pause before the next attempt to publish an upload that cannot be published: at first as long as
-it has been idle, so that it doubles, and never longer than this."""
+"""Limit of the backoff between attempts to publish an upload. The pause is as long as the upload
+has been idle, so that it doubles up to this limit."""
 
 SWEEP = "sweep"
-"""The lease for checking the clocks: two nodes that do it would move the times twice."""
+"""The lease for checking the clocks: two nodes that do it would shift the times twice."""
 
 LIBRARY = "library"
 """The lease for `remove_deleted`."""
 
 START_SECONDS = 60.0
-"""A server that dies while it checks the clocks keeps the others from sweeping for this long."""
+"""A server that dies while checking the clocks blocks the sweeps of others for this long."""
 
 DIGEST_SECONDS = 60.0
 DIGEST_BYTES_PER_SECOND = 20_000_000
-"""A server that takes longer for a digest is taken for dead, and another computes it too."""
+"""A server that takes longer for a digest counts as dead, and another one also computes it."""
 
 DIGEST_BATCH = 8
-"""Files whose digest is computed at a time, while nothing begins to arrive."""
+"""Number of files whose digests are computed in one run, while no upload arrives."""
 
 QUIET = timedelta(minutes=5)
-"""Without an arriving byte, after which files that have a CRC32C get their SHA-256."""
+"""Time without received bytes after which files with a CRC32C also get their SHA-256."""
 
 LONGEST_WITHOUT_SHA256 = timedelta(days=1)
-"""After which they get it on a server that is never quiet."""
+"""Age at which they get it on a server that is never quiet."""
 
 REMEMBER_GONE = timedelta(days=30)
-"""How long an ended upload gets 410 instead of 404."""
+"""How long requests for an ended upload get 410 instead of 404."""
 
 log = logging.getLogger(__name__)
 
 
 class Housekeeping:
-    """Each method does one job once; the background worker repeats them."""
+    """Each method runs one job once; the background worker repeats them."""
 
     batch = BATCH
     digest_batch = DIGEST_BATCH
@@ -97,9 +97,9 @@ class Housekeeping:
     def sweep(self) -> datetime:
         """Expire idle uploads, finish interrupted ones, remove orphaned files and old records.
 
-        Each is tried even if another fails: on a full disk one may still free space. None is
-        tried if a jump of the clock cannot be recorded. The time of `allow_for_clock`. Of several
-        nodes one is enough.
+        Runs each job even if another fails: on a full disk one may still free space. Runs none if a
+        jump of the clock cannot be recorded. Returns the time of `allow_for_clock`. Only one of
+        several nodes needs to call it.
         """
         now = self.allow_for_clock()
         jobs: dict[str, Callable[[], None]] = {
@@ -117,23 +117,23 @@ class Housekeeping:
         return now
 
     def collect_garbage(self) -> None:
-        """Remove leftovers of this server and of the bucket; each server does that."""
+        """Remove leftovers of this server and of the bucket; each server calls this."""
         if self._collect_garbage is not None:
             self._collect_garbage()
 
     def start(self) -> None:
-        """`allow_for_clock`, unless another server does that or has just done it."""
+        """Run `allow_for_clock` unless another server runs it or has just run it."""
         if self._leases.take(SWEEP, START_SECONDS):
             self.allow_for_clock()
             self._leases.end(SWEEP)
 
     def allow_for_clock(self) -> datetime:
-        """The time now; what the clock skipped makes neither uploads idle nor videos old.
+        """Shift recorded times by the clock's jump and the server's downtime; returns the time now.
 
-        Nor does the time that the server was off make uploads idle, beyond what `IdleClock` counts;
-        but videos are promised to be deleted after their time, so they get older meanwhile. If the
-        clock was set back, no activity stays in the future: such an upload would live until the
-        clock gets there again.
+        A jump of the clock makes neither uploads idle nor videos old. Time that the server was off
+        does not make uploads idle, beyond what `IdleClock` counts; but videos must be deleted on
+        time, so they do get older. If the clock was set back, no activity stays in the future: such
+        an upload would not expire until the clock gets there again.
         """
         check = self._idle_clock.look()
         if check.uncounted:
@@ -151,7 +151,7 @@ class Housekeeping:
         return check.reading.wall
 
     def expire(self, now: datetime | None = None) -> None:
-        """End every upload that was idle for the expiry time, and free its space.
+        """Expire every upload that was idle for the expiry time, and free its space.
 
         `now`, here and below, defaults to the clock's time.
         """
@@ -163,7 +163,7 @@ class Housekeeping:
                         self._expire_idle(upload, cutoff)
 
     def _expire_idle(self, upload: Upload, cutoff: datetime) -> None:
-        """Parts of one file, and the file itself, live as long as any of them is active."""
+        """Expire the upload, unless its concatenation or another part of it is active."""
         last = max((member.active_at for member in self._family(upload)), default=cutoff)
         if last > cutoff:
             self._records.touch(upload.id, last)
@@ -171,7 +171,7 @@ class Housekeeping:
             self.expire_one(upload.id, idle_since=cutoff)
 
     def _family(self, upload: Upload) -> list[Upload]:
-        """The unfinished concatenations it is or belongs to, and their unfinished parts."""
+        """The unfinished concatenations that it is or belongs to, and their unfinished parts."""
         if upload.kind is UploadKind.FILE:
             return []
         is_whole = upload.kind is UploadKind.CONCATENATION
@@ -182,7 +182,7 @@ class Housekeeping:
         return [member for member in family if member.state in ACTIVE]
 
     def expire_one(self, upload_id: UploadId, *, idle_since: datetime | None = None) -> None:
-        """End one upload and free its space, unless it was active after the given time.
+        """Expire one upload and free its space, unless it was active after the given time.
 
         Raises `UploadNotFound`, and `IllegalTransition` unless it is unfinished.
         """
@@ -191,9 +191,9 @@ class Housekeeping:
         log.info("upload expired", extra={"upload_id": upload_id})
 
     def finish_stuck(self, now: datetime | None = None) -> None:
-        """Publish uploads whose publisher was killed, or that could not be published so far.
+        """Publish uploads whose publishing was interrupted or has failed so far.
 
-        One that still cannot be published once it was idle for the expiry time expires.
+        Expires an upload that still cannot be published after being idle for the expiry time.
         """
         now = now or self._clock()
         due = self._records.to_publish(
@@ -215,7 +215,7 @@ class Housekeeping:
             self._records.retry_at(upload.id, now + pause)
 
     def remove_orphans(self) -> None:
-        """Remove staged files of ended uploads, left by a crash between two steps.
+        """Remove staged files of ended uploads, left behind by a crash between two steps.
 
         A file without a record may belong to another server that shares the folder, so it is
         removed only once it has been idle for the expiry time.
@@ -228,11 +228,12 @@ class Housekeeping:
                 log.info("orphan removed", extra={"upload_id": key})
 
     def give_space_back(self) -> None:
-        """Free what uploads hold for bytes that have not come for the time of a reservation.
+        """Release reservations of uploads that received no bytes in time.
 
-        Those of members stay, and reserve their space again when their first byte comes; without
-        accounts they keep it. Those of upload links expire if nothing has arrived, and otherwise
-        hold no more than that, so that strangers hold neither quota nor links by what they claim.
+        Empty uploads of members stay, and reserve their space again when the first byte arrives;
+        without accounts they keep it. Uploads through links expire if they are empty, and otherwise
+        keep only their received bytes reserved, so that anonymous clients cannot block a quota or a
+        link with claimed lengths.
         """
         if self._reservation is None:
             return
@@ -249,14 +250,14 @@ class Housekeeping:
         for upload_id, state in self._states(idle):
             upload = self._empty(upload_id) if state is UploadState.RECEIVING else None
             if upload is not None and upload.reserved is None:
-                # Asked again once no writer can begin: it records its bytes before it ends.
+                # Checked again once no writer can start: a writer records its bytes before it ends.
                 self._store.staging.give_back(upload_id, partial(self._is_empty, upload_id))
 
     def _release_stalled(self, cutoff: datetime, written: Collection[str]) -> None:
-        """Expire uploads through links without a byte, and let the others hold only their bytes.
+        """Expire empty uploads through links, and reduce other reservations to the received bytes.
 
-        Bytes with a digest are recorded at the end of their request: files that were `written`
-        may wait for them.
+        Bytes with a digest are recorded only at the end of their request: files in `written` may
+        still be waiting for that.
         """
         while found := self._records.reserving(self.batch, idle_since=cutoff):
             for upload in found:
@@ -269,7 +270,7 @@ class Housekeeping:
         return self._empty(upload_id) is not None
 
     def _empty(self, upload_id: UploadId) -> Upload | None:
-        """The upload, if it has a length and waits for its first byte."""
+        """Returns the upload if it has a length and waits for its first byte."""
         with suppress(UploadNotFound):
             upload = self._records.get(upload_id)
             is_waiting = upload.state is UploadState.RECEIVING and not upload.received
@@ -279,16 +280,16 @@ class Housekeeping:
     def remove_deleted(self) -> None:
         """Remove published files of uploads that were cancelled or deleted.
 
-        Reads the whole library, so it runs when a worker starts, and once a day. Files without any
-        record are left alone.
+        Reads the whole library, so it runs only when a worker starts and once a day. Leaves files
+        without a record alone.
         """
         self._remove_published(GONE)
 
     def forget_unsynced(self) -> None:
-        """After a power cut: all unfinished uploads start again, as their bytes may be gone.
+        """After a power cut, restart all unfinished uploads, since their bytes may be lost.
 
-        So do those that were published but not yet recorded as complete: while their file is in
-        the library, clients could not send it again.
+        This includes uploads that were published but not yet recorded as complete: while their file
+        is in the library, clients could not send it again.
         """
         self._records.forget_received()
         self._remove_published(ACTIVE)
@@ -299,7 +300,7 @@ class Housekeeping:
                 self._store.library.delete(key)
 
     def forget(self, now: datetime | None = None) -> None:
-        """Drop the records of uploads that ended long ago."""
+        """Delete the records of uploads that ended long ago."""
         cutoff = (now or self._clock()) - REMEMBER_GONE
         for state in GONE:
             for upload in self._records.in_state(state, self.batch, idle_since=cutoff):
@@ -308,12 +309,12 @@ class Housekeeping:
     def digest(self) -> int:
         """Compute missing SHA-256 digests of a few published files; returns how many.
 
-        Files with a CRC32C wait until somebody wants theirs, nothing arrives, or a day has passed;
-        those in a bucket, whose every byte would be fetched, until somebody wants it.
+        Files with a CRC32C wait until their SHA-256 is requested, no bytes arrive, or a day has
+        passed. In a bucket they wait until it is requested, since every byte must be fetched.
         """
         count, seen = 0, set(self._unreadable)
         for _ in range(self.digest_batch):
-            # Asked before each: by now something may arrive.
+            # Checked before each file: bytes may have begun to arrive.
             since = self._digested_since()
             found = self._records.without_sha256(1 + len(seen), idle_since=since)
             upload = next((each for each in found if each.id not in seen), None)
@@ -331,7 +332,7 @@ class Housekeeping:
         return now - (QUIET if is_quiet else LONGEST_WITHOUT_SHA256)
 
     def _digest_alone(self, upload: Upload) -> bool:
-        """Compute it, unless another server is doing so or has just done so."""
+        """Compute the digest unless another server is computing or has just computed it."""
         work = f"digest {upload.id}"
         longest = DIGEST_SECONDS + upload.known_length / DIGEST_BYTES_PER_SECOND
         if not self._leases.take(work, longest):
@@ -353,7 +354,7 @@ class Housekeeping:
             self._records.set_sha256(upload.id, sha256)
 
     def _check(self, upload: Upload, crc32c: str) -> None:
-        """Raise `StorageFailed` unless the file has the bytes that arrived, as far as is known."""
+        """Raise `StorageFailed` if the file's CRC32C differs from the recorded one."""
         if upload.crc32c not in {None, in_base64(int(crc32c, 16))}:
             raise StorageFailed("It has changed on the disk since it arrived: its CRC32C differs.")
 

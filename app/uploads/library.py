@@ -1,4 +1,4 @@
-"""Published uploads: list, look at, read, rename, delete."""
+"""Published uploads: list, get, read, rename, delete."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from app.records.uploads import UploadRecords
 from app.storage.base import Library, SignUrl
 
 MAX_PAGE = 200
-"""Most videos on one page; larger requests are cut to this."""
+"""Most videos on one page; larger limits are reduced to this."""
 
 SIGNED_SECONDS = 900
-"""How long a signed URL is valid. A download that started in time runs to its end; a client that
-resumes comes here again."""
+"""How long a signed URL is valid. A download that starts in time runs to its end; a client that
+resumes requests a new URL."""
 
 NEWEST_FIRST = VideoList()
 
@@ -32,14 +32,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class VideoPage:
-    """Some videos of a list; `next_cursor` names the page after them, if there is one."""
+    """One page of videos; `next_cursor` points to the next page, if there is one."""
 
     videos: list[Upload]
     next_cursor: str | None
 
 
 class VideoLibrary:
-    """What the pages, the API and delivery do with complete uploads."""
+    """Operations on complete uploads, for the pages, the API and delivery."""
 
     max_page = MAX_PAGE
 
@@ -53,7 +53,7 @@ class VideoLibrary:
         let_group_read: Callable[[str], None] | None = None,
         sign_url: SignUrl | None = None,
     ) -> None:
-        """With `let_group_read` or `sign_url`, other programs can send the files too."""
+        """With `let_group_read` or `sign_url`, other programs can also send the files."""
         self._records = records
         self._store = store
         self._policy = policy
@@ -62,7 +62,7 @@ class VideoLibrary:
         self._sign_url = sign_url
 
     def want_sha256(self, *videos: Upload) -> None:
-        """Have their SHA-256 computed soon, or once they are complete, unless it is on record."""
+        """Request the SHA-256 of videos that lack it; computed soon, or once they are complete."""
         if without := [video.id for video in videos if video.sha256 is None]:
             self._records.want_sha256(without)
 
@@ -74,12 +74,12 @@ class VideoLibrary:
         limit: int,
         cursor: str | None = None,
     ) -> VideoPage:
-        """At most `limit` of the wanted videos, from `cursor` on.
+        """Returns at most `limit` of the wanted videos, from `cursor` on.
 
-        Paging lists every video once, whatever is added or deleted meanwhile; only one that is
-        renamed meanwhile can be missed or listed twice, in the order of names or in a search.
-        Who may not see all videos finds none. Raises `InvalidRequest` for a cursor that is not from
-        this list.
+        Paging lists every video once, even if others are added or deleted between pages. Only a
+        video renamed between pages can be missed or listed twice, if sorted by name or in a search.
+        Returns no videos unless the scope includes all of them. Raises `InvalidRequest` for a
+        cursor from another list.
         """
         if scope.reach is not Reach.ALL:
             return VideoPage([], None)
@@ -90,7 +90,7 @@ class VideoLibrary:
         return VideoPage(videos, wanted.cursor_after(videos[-1]) if len(found) > limit else None)
 
     def all(self, scope: Scope) -> Iterator[Upload]:
-        """Every video, newest first, page by page; one published meanwhile is left out."""
+        """Yields every video, newest first; leaves out videos published during the iteration."""
         cursor = None
         while True:
             page = self.page(scope, limit=self.max_page, cursor=cursor)
@@ -99,23 +99,23 @@ class VideoLibrary:
                 return
 
     def get(self, scope: Scope, upload_id: UploadId) -> Upload:
-        """A complete upload; raises `UploadNotFound`, `NotAllowed` or `UploadGone`."""
+        """Returns a complete upload; raises `UploadNotFound`, `NotAllowed` or `UploadGone`."""
         upload = scope.require(self._records.get(upload_id))
         if upload.require_present().state is not UploadState.COMPLETE:
             raise UploadNotFound("The upload is not complete yet.")
         return upload
 
     def open(self, upload: Upload, span: ByteRange) -> RawIOBase:
-        """The bytes of a video from `span.start` on."""
+        """Open the bytes of a video from `span.start` on; raises `UploadGone`."""
         try:
             return self._store.open(upload.id, span)
         except FileNotFoundError as error:
             raise _gone(upload, error) from error
 
     def hand_over(self, upload: Upload) -> bool:
-        """Let a server in this program's group read the file itself; raises `UploadGone`.
+        """Let a server in this process's group read the file; raises `UploadGone`.
 
-        Returns False, and does nothing, if it is not on a disk of this machine.
+        Returns False and does nothing if the file is not on a disk of this machine.
         """
         if self._let_group_read is None:
             return False
@@ -126,10 +126,10 @@ class VideoLibrary:
         return True
 
     def signed_url(self, upload: Upload, *, content_type: str, disposition: str) -> str | None:
-        """A URL at which the store sends the file, with these headers, to whoever has the URL.
+        """Returns a URL at which the store serves the file, with these headers, to any client.
 
-        It is valid for `SIGNED_SECONDS`, even if the video is deleted or hidden meanwhile. None if
-        the store has no such URLs; raises `UploadGone`.
+        Valid for `SIGNED_SECONDS`, even if the video is then deleted or hidden. Returns None if the
+        store does not support such URLs; raises `UploadGone`.
         """
         if self._sign_url is None:
             return None
@@ -141,9 +141,9 @@ class VideoLibrary:
             raise _gone(upload, error) from error
 
     def rename(self, scope: Scope, upload_id: UploadId, filename: str) -> Upload:
-        """The video under its new name; raises as `get` does, `InvalidRequest`, `TypeNotAllowed`.
+        """Rename a video; returns it. Raises like `get`, `InvalidRequest`, `TypeNotAllowed`.
 
-        Its content type always follows from its name.
+        The content type always follows from the name.
         """
         if not clean_filename(filename):
             raise InvalidRequest("The new name is empty.")
@@ -151,7 +151,7 @@ class VideoLibrary:
         return self._records.rename(self.get(scope, upload_id).id, name)
 
     def delete(self, scope: Scope, upload_id: UploadId) -> Upload:
-        """Remove a video and its file; what it was. Raises as `get` does."""
+        """Delete a video and its file; returns the video as it was before. Raises like `get`."""
         upload = self.get(scope, upload_id)
         try:
             self._move_to_deleted(upload)
@@ -164,8 +164,8 @@ class VideoLibrary:
         try:
             self._records.move(upload.id, UploadState.DELETED, self._clock())
         except NoRoom:
-            # Delete the file first: the record may need its space. A complete upload can only be
-            # deleted, so nothing is lost that could have been kept.
+            # Delete the file first: the record may need its space. The only step from `complete` is
+            # to `deleted`, so this loses nothing that could have been kept.
             self._store.delete(upload.id)
             self._records.move(upload.id, UploadState.DELETED, self._clock())
 

@@ -1,10 +1,10 @@
-"""How much of its quota each project uses, counted in the transactions that change it.
+"""Counts each project's quota usage, in the transactions that change it.
 
-Every upload that has not ended counts with its whole length, whether or not its bytes have arrived;
-one through a link with its reservation, as strangers may claim what they never send. One of a
-member whose length is not known is not counted until it is: until then it may not outgrow what is
-left, and the others may not have what it has received. While a concatenation and its parts both
-exist, both count: both take space.
+Every upload that has not ended counts with its whole length, whether or not its bytes have arrived.
+An upload through a link counts with its reservation instead, since anonymous clients may claim
+bytes they never send. A member's upload of unknown length does not count until its length is
+declared: until then it may not exceed the remaining quota, and its received bytes are not available
+to other uploads. While a concatenation and its parts both exist, both count: both take space.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ _UNCOUNTED = select(uploads.c.received).where(
 
 
 class ProjectQuotas:
-    """Counts the bytes of projects, and refuses what does not fit."""
+    """Counts the bytes of projects and rejects uploads that exceed a quota."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def observe(self, connection: Connection, before: Upload | None, after: Upload | None) -> None:
-        """Count a change of an upload in its transaction; raises as `check` does."""
+        """Count a change of an upload in its transaction; raises like `check`."""
         upload = after or before
         more = _held_bytes(after) - _held_bytes(before)
         if upload is None:
@@ -63,30 +63,33 @@ class ProjectQuotas:
                 _refuse(connection, upload.owner, more, but=upload.id, is_counted=True)
             return
         if before is None and not fetch(connection, _QUOTA, {"project": upload.owner}):
-            raise EntryNotFound("There is no such project.")  # It was removed a moment ago.
+            raise EntryNotFound("There is no such project.")  # It was removed just now.
         _refuse(connection, upload.owner, more, but=upload.id)
 
     def check(self, project: str, length: int) -> None:
         """Raise `QuotaExceeded` or `LargerThanQuota` unless the project has `length` bytes left.
 
-        For an early answer: others may take what is left before a record does.
+        Only an early check: other uploads may use the remaining quota before this one is recorded.
         """
         with self._database.read() as connection:
             _refuse(connection, project, length)
 
     def check_growth(self, upload: Upload, length: int) -> None:
-        """Raise as `check` does unless an upload of unknown length may get `length` bytes."""
+        """Raise like `check` unless an upload of unknown length may grow to `length` bytes."""
         with self._database.read() as connection:
             _refuse(connection, upload.owner, length - upload.held_bytes, but=upload.id)
 
     def largest(self, upload: Upload, limit: int) -> int:
-        """How many bytes an upload of unknown length may have, at most `limit`."""
+        """Maximum size in bytes of an upload of unknown length, at most `limit`."""
         with self._database.read() as connection:
             found = _left_and_quota(connection, upload.owner, but=upload.id)
         return limit if found is None else max(0, min(limit, found[0] + upload.held_bytes))
 
     def recount(self) -> dict[str, tuple[int, int]]:
-        """Count all projects anew; those whose count was wrong, with it and the right one."""
+        """Recount the used bytes of all projects and correct wrong counts.
+
+        Returns the corrected projects by id, each with the wrong and the right count.
+        """
         counted = (
             select(func.coalesce(func.sum(func.coalesce(uploads.c.reserved, uploads.c.length)), 0))
             .where(uploads.c.owner == projects.c.id, uploads.c.state.not_in(GONE))
@@ -108,9 +111,9 @@ def _held_bytes(upload: Upload | None) -> int:
 def _left_and_quota(
     connection: Connection, project: str, *, but: str = ""
 ) -> tuple[int, int] | None:
-    """What is left of the quota for the upload with the id `but`, and the quota; None without one.
+    """Returns the quota left for the upload with the id `but`, and the quota; None without one.
 
-    What is left is below zero if uploads of unknown length have received too much together.
+    The rest is negative if uploads of unknown length together have received too much.
     """
     rows = fetch(connection, _QUOTA, {"project": project})
     if not rows or rows[0][0] is None:
@@ -122,7 +125,7 @@ def _left_and_quota(
 def _refuse(
     connection: Connection, project: str, length: int, *, but: str = "", is_counted: bool = False
 ) -> None:
-    """Raise unless `length` bytes fit, which may be counted as used already."""
+    """Raise unless `length` bytes fit; with `is_counted`, they are included in the used bytes."""
     found = _left_and_quota(connection, project, but=but)
     if found is None:
         return
@@ -132,6 +135,6 @@ def _refuse(
 
 
 def _uncounted_bytes(connection: Connection, project: str, but: str) -> int:
-    """What the project's uploads of unknown length have received, except the one with that id."""
+    """Bytes received by the project's uploads of unknown length, except the one with that id."""
     rows = fetch(connection, _UNCOUNTED, {"project": project, "but": but})
     return sum(received.total for (received,) in rows)

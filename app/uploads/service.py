@@ -1,4 +1,4 @@
-"""Uploads from creation to end, except for their bytes."""
+"""The lifecycle of uploads, from creation to end, except for their bytes."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ from app.uploads.completion import Completion
 from app.uploads.concatenation import made_before
 
 CANCELLED_AT_ONCE = 100
-"""Uploads that one query reads in order to cancel them."""
+"""Number of uploads that one query reads in order to cancel them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewUpload:
-    """What a client says about a file that it is going to send; `length` in bytes.
+    """A client's description of a file that it is going to send; `length` in bytes.
 
-    `scope` says where it goes and who sends it; the other fields are those of `Upload`. Name and
-    length are None if not known yet.
+    `scope` defines the target project and the sender; the other fields are those of `Upload`. Name
+    and length are None if not known yet.
     """
 
     scope: Scope
@@ -63,7 +63,7 @@ class NewUpload:
 
 
 class UploadService:
-    """What clients do to uploads, except sending bytes: see `Chunks` and `WholeFiles`."""
+    """Client operations on uploads, except sending bytes: see `Chunks` and `WholeFiles`."""
 
     def __init__(  # noqa: PLR0913 - called by the composition root alone, with names
         self,
@@ -85,12 +85,12 @@ class UploadService:
         self._allowance = allowance
 
     def create(self, new: NewUpload) -> tuple[Upload, bool]:
-        """The upload for a file, with its space reserved, and whether it is new.
+        """Create an upload and reserve its space; returns it, and whether it is new.
 
-        Returns an earlier one if the client key is known, or the fingerprint is that of a file
+        Returns an earlier upload if the client key is known, or if the fingerprint matches a file
         that is unfinished or complete. Raises `TooLarge`, `NoRoom`, `TypeNotAllowed`,
-        `InvalidRequest`, `UploadConflict` if the earlier one has another length, `UploadGone` if
-        it has ended.
+        `InvalidRequest`, `UploadConflict` if the earlier one has another length, `UploadGone` if it
+        has ended.
         """
         upload = self._upload_of(new)
         existing = self._find_file(new)
@@ -103,15 +103,15 @@ class UploadService:
         return _same_length(stored.require_present(), new.length), is_new
 
     def concatenate(self, new: NewUpload, parts: Sequence[UploadPart]) -> Upload:
-        """The file made of partial uploads, in order, some of which may still be unfinished.
+        """Concatenate partial uploads in order; some of them may still be unfinished.
 
-        It is published once every part is complete, and the parts then expire. Repeating the
+        The file is published once every part is complete, and the parts then expire. Repeating the
         request returns the same file, unless that has ended and the parts have not. With other
-        names for the parts or the file it makes another file; once the parts have expired, from
-        the one made of them before. Raises as `create` does, and `InvalidRequest` for uploads
-        that are not partial.
+        names for the parts or the file it makes another file; once the parts have expired, it is
+        copied from the earlier file made of them. Raises like `create`, and `InvalidRequest` for
+        uploads that are not partial.
         """
-        # A client that lost the answer asks again when the parts are gone.
+        # A client that lost the response may repeat the request after the parts have expired.
         names = [part.reference for part in parts]
         key = derived_key("parts", new.filename, new.metadata, *names)
         upload = self._records.find(new.scope.target(), new.scope.key(key))
@@ -126,13 +126,13 @@ class UploadService:
         return self._records.parts(upload.id)
 
     def length_of_parts(self, upload: Upload) -> int | None:
-        """The length that a concatenation will have; None while that of a part is unknown."""
+        """The length that a concatenation will have; None while a part's length is unknown."""
         lengths = [self._records.get(part.upload_id).length for part in self.parts(upload)]
         known = [length for length in lengths if length is not None]
         return sum(known) if len(known) == len(lengths) else None
 
     def rename(self, upload: Upload, filename: str) -> Upload:
-        """Name an upload created without a name; raises what `create` raises for a bad name."""
+        """Name an upload that was created without a name; raises like `create` for a bad name."""
         name = self._policy.check_filename(filename)
         self._allowance(upload.sender, name, upload_id=upload.id)
         return self._records.rename(upload.id, name)
@@ -142,7 +142,7 @@ class UploadService:
         return scope.require(self._records.get(upload_id)).require_present()
 
     def get_all(self, scope: Scope, upload_ids: Sequence[UploadId]) -> list[Upload]:
-        """Those of the uploads that `get` would return, in the order of the ids."""
+        """Returns the uploads that `get` would return, in the order of the ids."""
         known = self._records.get_all(upload_ids)
         found = []
         for upload_id in dict.fromkeys(upload_ids):
@@ -151,22 +151,22 @@ class UploadService:
         return found
 
     def find(self, scope: Scope, client_key: str, length: int) -> Upload | None:
-        """The upload with a client's own key; `UploadConflict` if its length differs."""
+        """Returns the upload with a client's key; raises `UploadConflict` if its length differs."""
         upload = self.called(scope, client_key)
         return None if upload is None else _same_length(upload, length)
 
     def called(self, scope: Scope, client_key: str) -> Upload | None:
-        """The upload with a client's own key, whatever its length; raises `UploadGone`."""
+        """Returns the upload with a client's key, of any length; raises `UploadGone`."""
         key = scope.key(check_client_key(client_key))
         upload = self._records.find(scope.target(), key)
         return None if upload is None else upload.require_present()
 
     def release_key(self, scope: Scope, client_key: str) -> None:
-        """Let a new upload have the key of one that has ended."""
+        """Release the key of an upload that has ended, so that a new one can use it."""
         self._records.release_key(scope.target(), scope.key(client_key))
 
     def forget_key(self, upload: Upload) -> None:
-        """Let a new upload have the key of one that stays: its client is done with it."""
+        """Release the key of an upload that stays: its client no longer needs the key."""
         self._records.forget_key(upload.id)
 
     def active(self, scope: Scope, limit: int) -> list[Upload]:
@@ -174,9 +174,9 @@ class UploadService:
         return self._records.active(scope.project, limit, sender=scope.finds_of)
 
     def sent(self, scope: Scope, limit: int) -> Sent:
-        """What the caller itself has sent to its project, with the latest `limit` files.
+        """Returns totals of what the client has sent to its project, and the latest `limit` files.
 
-        If several people may be that sender, nobody is told anything.
+        Returns zeros if several people may share that sender.
         """
         if scope.project is None or scope.is_crowd:
             return Sent([], 0, 0, 0)
@@ -187,7 +187,10 @@ class UploadService:
         return self._records.count_active()
 
     def cancel(self, scope: Scope, upload_id: UploadId) -> Upload:
-        """End an upload and free its space; what it was. Raises `UploadComplete` if too late."""
+        """Cancel an upload and free its space; returns it as it was before.
+
+        Raises `UploadComplete` if it is complete already.
+        """
         upload = self.get(scope, upload_id)
         try:
             self._records.move(upload.id, UploadState.CANCELLED, self._clock())
@@ -198,7 +201,7 @@ class UploadService:
         return upload
 
     def cancel_all(self, senders: str) -> None:
-        """Cancel what senders with that prefix have not finished, and free its space."""
+        """Cancel the unfinished uploads of senders with this prefix, and free their space."""
         while found := self._records.unfinished_of(senders, CANCELLED_AT_ONCE):
             for upload in found:
                 with suppress(IllegalTransition, UploadNotFound):
@@ -213,7 +216,7 @@ class UploadService:
         )
 
     def _upload_of(self, new: NewUpload) -> Upload:
-        """A new upload, not stored yet; raises what the policy raises, and `NotAllowed`."""
+        """Returns a new upload, not stored yet; raises the policy's errors, and `NotAllowed`."""
         filename = self._filename_of(new)
         self._policy.check_length(new.length or 0)
         if new.fingerprint is not None:
@@ -238,7 +241,7 @@ class UploadService:
         )
 
     def _filename_of(self, new: NewUpload) -> str:
-        """A part of a file needs no allowed name: it never becomes a video."""
+        """A partial upload does not need an allowed name: it never becomes a video."""
         if new.filename is None or (new.kind is UploadKind.PARTIAL and not new.filename):
             return UNNAMED
         return self._policy.check_filename(new.filename)
@@ -260,29 +263,29 @@ class UploadService:
                 upload.id, upload.length or 0, allocates=upload.reserved is None
             )
         except BaseException:
-            # Not if the client has repeated the request meanwhile and sent bytes.
+            # Keep the record if the client has repeated the request and sent bytes.
             self._records.remove(upload.id, only_if_empty=True)
             raise
 
 
 def _first_reserved(new: NewUpload) -> int | None:
-    """What an upload through a link holds before its first byte."""
+    """Bytes that an upload through a link reserves before its first byte."""
     if new.kind is UploadKind.CONCATENATION or not is_through_link(new.scope.sender):
         return None
     return min(new.length or 0, LEAST_AHEAD_BYTES)
 
 
 def derived_key(purpose: str, *facts: object) -> str:
-    """A client key derived from whatever identifies a file among those of its owner.
+    """Derive a client key from facts that identify a file among those of its owner.
 
-    A key belongs to one upload only, so of several simultaneous requests only one creates it.
+    A key belongs to only one upload, so of several simultaneous requests only one creates it.
     """
     text = "\0".join(str(fact) for fact in facts)
     return f"{purpose}:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 def _key_of(new: NewUpload, upload_id: UploadId) -> str:
-    """The client's own key, one derived from the file it describes, or the id."""
+    """The client's key, or a key derived from the file's description, or the id."""
     if new.client_key is not None:
         return new.scope.key(check_client_key(new.client_key))
     is_found_by_it = new.fingerprint is not None and not new.scope.is_crowd
@@ -292,7 +295,7 @@ def _key_of(new: NewUpload, upload_id: UploadId) -> str:
 
 
 def whose(scope: Scope) -> list[str]:
-    """What keeps the keys of files apart for those who find only their own."""
+    """Extra facts that keep keys apart between senders who can find only their own files."""
     return [scope.sender] if scope.is_private else []
 
 

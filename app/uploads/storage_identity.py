@@ -1,8 +1,8 @@
 """Ties the records to the files they describe.
 
-A server that looked for the files elsewhere would not find them, and end every unfinished upload.
-So the records say where the files are, by the setting, and a bucket has a mark with the id of the
-library: whoever starts compares both.
+A server with a wrong storage setting would not find the files, and would end every unfinished
+upload. So the records store the setting, and a bucket has a mark with the id of the library: each
+process compares both when it starts.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 PLACE = "storage"
 LIBRARY = "library"
-"""Names of shared values: where the files are, and the id that their mark has."""
+"""Names of shared values: the location of the files, and the id in their mark."""
 
 MOVED = "moved to another database"
-"""The place, once the records were copied: those here describe files that others own."""
+"""Replaces the location once the records were copied: another database now owns the files."""
 
 RESTORE = "Restore the setting."
 
@@ -37,14 +37,14 @@ log = logging.getLogger(__name__)
 
 
 class WrongStorage(Exception):
-    """The files of the library are elsewhere; the message says where, and what to do."""
+    """The files of the library are elsewhere; the message says where and what to do."""
 
 
 class StorageIdentity:
-    """Whether the storage of the settings is the one with the files that the records describe.
+    """Checks that the storage in the settings has the files that the records describe.
 
-    `place` is `SLUICE_STORAGE`; `mark` is that of the bucket. Folders have none, as they may be
-    moved. `is_in_bucket` tells whether the catalog of buckets has a file.
+    `place` is `SLUICE_STORAGE`; `mark` is the bucket's mark. Folders have none, since they may be
+    moved. `is_in_bucket` returns whether the catalog of buckets has a file.
     """
 
     def __init__(
@@ -65,14 +65,13 @@ class StorageIdentity:
         self._new_id = new_id
 
     def require(self) -> None:
-        """Raise `WrongStorage` if the files are elsewhere; the first start records where they are.
+        """Raise `WrongStorage` if the files are elsewhere; the first start records their location.
 
-        A bucket that cannot be asked for its mark is not refused: nothing seems to be missing from
-        it.
+        Accepts a bucket whose mark cannot be read: no file seems to be missing from it.
         """
         known = self._values.get(PLACE)
         is_new = known is None or (known != MOVED and not self._may_describe_files())
-        if known is None:  # An older version has served it.
+        if known is None:  # An older version was in use.
             self._require_kind()
         elif not is_new:
             self._require_place(known)
@@ -86,38 +85,38 @@ class StorageIdentity:
             self._settle()
 
     def adopt(self, *, replaces_mark: bool = False) -> None:
-        """Look for the files where the settings say from now on; no server may be running.
+        """Record the location in the settings as that of the files; no server may be running.
 
-        With `replaces_mark` even if they are marked as those of another library; otherwise raises
-        `WrongStorage`, and errors of the bucket.
+        With `replaces_mark`, even if they have the mark of another library; otherwise that raises
+        `WrongStorage`. Also raises errors of the bucket.
         """
         self._require_kind()
         self._require_mark(self._library(), is_new=True, replaces=replaces_mark)
         self._values.put(PLACE, self._place)
 
     def require_records(self) -> None:
-        """Raise `WrongStorage` if `leave` was called, so these records are out of date."""
+        """Raise `WrongStorage` if `leave` was called: these records are out of date."""
         if self._values.get(PLACE) == MOVED:
             self._require_place(MOVED)
 
     def leave(self) -> None:
-        """Refuse servers and commands: the records are in another database."""
+        """Reject servers and commands from now on: the records are in another database."""
         self._values.put(PLACE, MOVED)
 
     def _library(self) -> str:
         return self._values.agree(LIBRARY, self._new_id)
 
     def _may_describe_files(self) -> bool:
-        """Whether the records have uploads or videos, or other nodes may be adding some now."""
+        """Whether the records have uploads or videos, or other nodes may be adding some."""
         return self._values.are_shared or self._describe_files()
 
     def _describe_files(self) -> bool:
         return bool(self._records.active(None, 1) or self._records.videos(None, VideoList(), 1))
 
     def _require_kind(self) -> None:
-        """Raise `WrongStorage` unless the files are in a bucket, or in folders, as in the settings.
+        """Raise `WrongStorage` unless the files are of the kind in the settings: bucket or folders.
 
-        Only files in a bucket have rows in its catalog, without which they cannot be found there.
+        Only files in a bucket have rows in its catalog, and without rows they cannot be found.
         """
         if not self._describe_files():
             return
@@ -159,7 +158,7 @@ class StorageIdentity:
             return
         if (found is None and is_new) or replaces:
             self._mark.write(library)
-            found = self._mark.read()  # Two libraries may start in one bucket at once.
+            found = self._mark.read()  # Two libraries may start in one bucket at the same time.
             if found == library:
                 return
         if found is None:

@@ -1,4 +1,4 @@
-"""Alembic's entry: runs the migrations on the connection (and in the transaction) it is given."""
+"""Alembic's entry point: runs the migrations in the given connection's transaction."""
 
 from alembic import context
 

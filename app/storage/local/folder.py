@@ -1,4 +1,4 @@
-"""One folder on disk, accessed through a descriptor, so that no file name leads outside it."""
+"""A folder on disk, accessed through a descriptor, so that no file name can escape it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from app.ingest.stages import Stage, stage
 from app.ingest.write_probe import WriteProbe
 
 KEPT_FREE_BYTES = 16 * 1024 * 1024
-"""Never given to uploads: if the database cannot write, every upload stops."""
+"""Free space that uploads may not use: if the database cannot write, every upload stops."""
 
 BLOCK_BYTES = 512
-"""Unit of `st_blocks`, whatever the block size of the file system."""
+"""Unit of `st_blocks`, independent of the file system's block size."""
 
 _NO_ROOM_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
@@ -30,9 +30,9 @@ def _no_room() -> UploadError:
 
 
 class disk_errors:  # noqa: N801 - reads as the statement it is used in
-    """`with disk_errors(): ...` turns errors of the operating system into those of the domain.
+    """`with disk_errors(): ...` translates errors of the operating system to errors of the domain.
 
-    `no_room` makes the error for a full disk.
+    `no_room` returns the error for a full disk.
     """
 
     __slots__ = ("_no_room",)
@@ -59,14 +59,14 @@ def _failed(error: OSError) -> UploadError:
 
 
 def make_private_folder(path: Path) -> None:
-    """Create a folder and its missing parents, which only the owner can enter."""
+    """Create a folder and its missing parents, accessible only to the owner."""
     if not path.is_dir():
         make_private_folder(path.parent)
         path.mkdir(mode=0o700, exist_ok=True)
 
 
 class Folder:
-    """Files by plain name. The folder is created and opened when first needed."""
+    """Accesses files by plain name. Creates and opens the folder on first use."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -76,9 +76,9 @@ class Folder:
 
     @property
     def descriptor(self) -> int:
-        """The open folder; raises `StorageFailed` if it cannot be created or opened.
+        """Returns the open folder; raises `StorageFailed` if it cannot be created or opened.
 
-        Anyone can write to /tmp: a folder there that is a link, or someone else's, is refused.
+        Any user can write to /tmp: rejects a folder that is a symlink or belongs to another user.
         """
         with self._opening, disk_errors():
             if self._descriptor is None or _is_removed(self._descriptor):
@@ -93,7 +93,7 @@ class Folder:
 
     @property
     def device(self) -> tuple[int, str]:
-        """The file system the folder is on, and its mount: rename() crosses neither."""
+        """Returns the folder's file system and mount: rename() crosses neither."""
         descriptor = self.descriptor
         facts = Path(f"/proc/self/fdinfo/{descriptor}").read_text()
         return os.fstat(descriptor).st_dev, facts.partition("mnt_id:")[2].split()[0]
@@ -109,15 +109,15 @@ class Folder:
             raise _no_room()
 
     def open(self, name: str, flags: int) -> int:
-        """A descriptor of a regular file that is not a link."""
+        """Open a regular file, not a symlink; returns its descriptor."""
         return os.open(
             name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode=0o600, dir_fd=self.descriptor
         )
 
     def open_published(self, name: str) -> int:
-        """A descriptor for reading; `FileNotFoundError` also if it is not a regular file.
+        """Open a file for reading; raises `FileNotFoundError` also if it is not a regular file.
 
-        A link or a pipe that somebody has put there is not the file that was published.
+        A symlink or a pipe placed there is not the file that was published.
         """
         try:
             descriptor = self.open(name, os.O_RDONLY | os.O_NONBLOCK)  # A pipe would block.
@@ -133,9 +133,9 @@ class Folder:
         raise FileNotFoundError(errno.ENOENT, "something else stands in its place")
 
     def let_group_read(self, name: str) -> None:
-        """Let the file's group read it, and find it in the folder.
+        """Let the file's group read the file, and access it in the folder.
 
-        The group may pass through the folder above, but not list it.
+        The group may traverse the parent folder, but not list it.
         """
         descriptor = self.open_published(name)
         try:
@@ -147,7 +147,7 @@ class Folder:
             os.close(descriptor)
 
     def has(self, name: str) -> bool:
-        """Whether there is a regular file of that name."""
+        """Whether the folder has a regular file with this name."""
         try:
             found = os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
         except FileNotFoundError:
@@ -155,7 +155,7 @@ class Folder:
         return stat.S_ISREG(found.st_mode)
 
     def allocate(self, name: str, length: int) -> None:
-        """Create a file of `length` bytes with its blocks reserved on the disk."""
+        """Create a file of `length` bytes and reserve its blocks on the disk."""
         descriptor = self.open(name, os.O_RDWR | os.O_CREAT)
         try:
             self.allocate_open(descriptor, length)
@@ -166,22 +166,22 @@ class Folder:
         """Extend a file of this folder, open for writing, to at least `length` bytes."""
         missing = length - os.fstat(descriptor).st_size
         if missing > 0:
-            # A request for more than is free would fill the disk before it fails.
+            # Requesting more than is free would fill the disk before it fails.
             self.require_room(missing)
             os.posix_fallocate(descriptor, 0, length)
 
     def room_check(self, descriptor: int) -> Callable[[int], None]:
-        """A check of the position in a growing file: raises `NoRoom` once the disk is full.
+        """Returns a check of the position in a growing file; raises `NoRoom` once the disk is full.
 
-        Full means that only `KEPT_FREE_BYTES` are left. Writing within the space that was
-        allocated is always allowed; in a file with holes, that is none.
+        Full means that only `KEPT_FREE_BYTES` are left. Writing within allocated space is always
+        allowed; a file with holes has none.
         """
         found = os.fstat(descriptor)
         has_holes = found.st_blocks * BLOCK_BYTES < found.st_size
         allocated = 0 if has_holes else found.st_size
 
         def check(position: int) -> None:
-            # Asks the file, which is on the folder's disk: this runs once per block.
+            # Queries the file, which is on the folder's disk: this runs once per block.
             if position > allocated and _free(os.fstatvfs(descriptor)) < KEPT_FREE_BYTES:
                 raise _no_room()
 
@@ -193,22 +193,22 @@ class Folder:
             os.unlink(name, dir_fd=self.descriptor)
 
     def move(self, name: str, target: Folder, new_name: str) -> None:
-        """Move into a folder of the same file system, atomically."""
+        """Move a file atomically into a folder of the same file system."""
         os.rename(name, new_name, src_dir_fd=self.descriptor, dst_dir_fd=target.descriptor)
 
     def sync(self) -> None:
-        """Make the names in the folder durable."""
+        """Sync the folder, so that its file names are durable."""
         with stage(Stage.SYNC):
             os.fsync(self.descriptor)
             self.require_writable()
 
     def require_writable(self) -> None:
-        """Raise `OSError` if what was synced may be lost all the same; see `WriteProbe`."""
+        """Raise `OSError` if synced data may be lost all the same; see `WriteProbe`."""
         self._probe.require_writable(Path(f"/proc/self/fd/{self.descriptor}"))
 
     def entries(self) -> Iterator[os.DirEntry[str]]:
         """Regular files in the folder."""
-        # A descriptor of our own: callers that share one also share its position in the list.
+        # Opens its own descriptor: callers that share one also share its position in the listing.
         descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=self.descriptor)
         try:
             with os.scandir(descriptor) as found:
@@ -219,7 +219,7 @@ class Folder:
     def shift_times(self, seconds: float) -> None:
         """Shift the modification time of each file, but not beyond now.
 
-        Files of other users are left alone.
+        Skips files of other users.
         """
         for entry in self.entries():
             with suppress(FileNotFoundError, PermissionError):
@@ -228,7 +228,7 @@ class Folder:
 
 
 def free_bytes(folder: Path) -> int:
-    """Free space for this process where a folder is or will be; 0 if that is unknown."""
+    """Free space for this process at a folder's location, existing or not; 0 if unknown."""
     for existing in (folder, *folder.parents):
         try:
             return _free(os.statvfs(existing))
@@ -250,7 +250,7 @@ def _grant(descriptor: int, bits: int) -> None:
 
 
 def _grant_in_parent(folder: int, bits: int) -> None:
-    """Does nothing if the parent belongs to another user, who then has to do it."""
+    """Does nothing if the parent belongs to another user, who must grant access instead."""
     parent = os.open("..", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
     try:
         if os.fstat(parent).st_uid == os.geteuid():
@@ -260,5 +260,5 @@ def _grant_in_parent(folder: int, bits: int) -> None:
 
 
 def _is_removed(descriptor: int) -> bool:
-    """Whether the open folder was removed, as cleaners do with idle ones in /tmp."""
+    """Whether the open folder was removed: cleaners remove idle folders in /tmp."""
     return os.fstat(descriptor).st_nlink == 0

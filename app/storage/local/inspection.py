@@ -1,4 +1,4 @@
-"""What is in the folders, and what is wrong with them: for housekeeping and health checks."""
+"""Lists the folders' files and problems, for housekeeping and health checks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NO_ROOM_BYTES = KEPT_FREE_BYTES + 16 * 1024 * 1024
 
 
 class LocalInspection:
-    """`Inspection` of both folders."""
+    """Implements `Inspection` for both folders."""
 
     def __init__(self, staging: Folder, library: Folder) -> None:
         self._staging = staging
@@ -46,7 +46,7 @@ class LocalInspection:
             self._staging.shift_times(later.total_seconds())
 
     def problems(self) -> list[SetupProblem]:
-        """What is wrong with the folders now. Names no paths, because anyone may read it."""
+        """Returns the folders' current problems. Names no paths, because the result is public."""
         return [
             *folder_problems(self._staging, "staging", warn_of_memory=True),
             *folder_problems(self._library, "library", warn_of_memory=False),

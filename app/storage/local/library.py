@@ -1,4 +1,4 @@
-"""Complete files: concatenated, published, read and deleted."""
+"""Complete files: concatenates, publishes, reads and deletes them."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ COPIED_AT_ONCE_BYTES = 1 << 30
 _CANNOT_COPY_RANGE = frozenset(
     {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM}
 )
-"""Errors of file systems that cannot copy ranges, or not to another file system. Containers that do
-not know the call return EPERM."""
+"""Errors of file systems that cannot copy ranges, or not to another file system. Containers that
+do not support the call return EPERM."""
 
 
 class LocalLibrary:
-    """`Library` in a folder."""
+    """Implements `Library` in a folder."""
 
     def __init__(self, staging: LocalStaging, folder: Folder, durability: Durability) -> None:
         self._staging = staging
@@ -36,7 +36,7 @@ class LocalLibrary:
         self._durability = durability
 
     def concatenate(self, key: str, parts: Sequence[tuple[str, int]]) -> None:
-        """Copy the parts, one after the other, inside the kernel."""
+        """Copy the parts one after the other, inside the kernel."""
         try:
             with self._staging.opened(key) as descriptor, disk_errors():
                 lock_range(descriptor, WHOLE_FILE, gives_way=False)
@@ -49,26 +49,26 @@ class LocalLibrary:
                 raise
 
     def publish(self, key: str, length: int) -> None:
-        """Rename into the library; copies first if that is on another file system."""
+        """Rename the file into the library; copies it first to a library on another file system."""
         self._publish(key, length, is_synced=False)
         self._sync_names()
 
     def publish_all(self, files: Sequence[tuple[str, int]]) -> None:
-        """The same for several synced files; one sync makes all their names durable."""
+        """Publish several synced files; one sync makes all their names durable."""
         for key, length in files:
             self._publish(key, length, is_synced=True)
         self._sync_names()
 
     def open(self, key: str, span: ByteRange) -> FileIO:
-        """A published file, positioned at `span.start`."""
+        """Open a published file, positioned at `span.start`."""
         file = FileIO(self._folder.open_published(key), "rb")
         file.seek(span.start)
         return file
 
     def let_group_read(self, key: str) -> None:
-        """Let programs of this one's group read a file; may raise `FileNotFoundError`.
+        """Let programs in this process's group read a file; may raise `FileNotFoundError`.
 
-        For servers that send files themselves. Only a store on a local disk can do this.
+        For servers that send files themselves. Only a store on a local disk supports this.
         """
         self._folder.let_group_read(key)
 
@@ -82,7 +82,7 @@ class LocalLibrary:
         try:
             with self._staging.opened(key) as descriptor:
                 lock_range(descriptor, WHOLE_FILE, gives_way=False)
-                if self._folder.has(key):  # Space reserved too late: the file is published already.
+                if self._folder.has(key):  # Reserved after the file had been published.
                     self._staging.remove(key)
                 else:
                     self._publish_locked(key, length, descriptor, is_synced=is_synced)
@@ -101,14 +101,14 @@ class LocalLibrary:
                 self._sync_file(descriptor)
             try:
                 self._rename_or_copy(key, length, descriptor)
-            except FileNotFoundError as error:  # Cancelled or deleted a moment ago.
+            except FileNotFoundError as error:  # Cancelled or deleted just now.
                 raise BytesLost(key) from error
 
     def _rename_or_copy(self, key: str, length: int, descriptor: int) -> None:
         try:
             self._staging.folder.move(key, self._folder, key)
         except OSError as error:
-            # Two mounts of one file system look like one, and still do not rename.
+            # Two mounts can look like one file system, and rename() still fails between them.
             if error.errno != errno.EXDEV:
                 raise
             self._copy_and_rename(key, length, descriptor)
@@ -161,10 +161,10 @@ class LocalLibrary:
 def copy_range(
     source: int, target: int, position: int, length: int, *, at_once: int = COPIED_AT_ONCE_BYTES
 ) -> int:
-    """Copy the first `length` bytes of `source` to `target` at `position`; returns how many.
+    """Copy the first `length` bytes of `source` to `target` at `position`; returns the count.
 
-    Fewer than `length` mean that the source is shorter. On XFS and Btrfs the two files share the
-    blocks and nothing is copied; on other file systems the kernel copies.
+    A count below `length` means that the source is shorter. On XFS and Btrfs the two files share
+    the blocks and nothing is copied; on other file systems the kernel copies.
     """
     copied = 0
     with stage(Stage.WRITE):

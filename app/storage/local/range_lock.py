@@ -1,9 +1,9 @@
 """One writer per range, across threads and processes; the newest wins.
 
-Open-file-description locks (Linux 3.15) belong to an open file, cover a byte range, and die with
-the descriptor: nothing stale survives a killed process. A writer holds the lock on its range. A
-newer one that wants the range makes a *takeover request*: it takes a shared lock on the same range
-far beyond any file's end, which the holder looks for between blocks; it then stops and lets go.
+Open-file-description locks (Linux 3.15) belong to an open file, cover a byte range, and end with
+the descriptor: a killed process leaves no stale lock. A writer holds the lock on its range. A newer
+writer that wants the range makes a *takeover request*: it takes a shared lock on the same range,
+far beyond any file's end. The holder checks for it between blocks, then stops and unlocks.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from app.core.ranges import ByteRange
 from app.ingest.slots import without_slot
 
 REQUEST_OFFSET = 1 << 62
-"""Where takeover requests are locked: locks may lie beyond the end of a file, and no file reaches
-this offset."""
+"""Offset of the locks for takeover requests: locks may lie beyond the end of a file, and no file
+reaches this offset."""
 
 TAKEOVER_SECONDS = 20.0
-"""How long to wait for an older writer. It checks for takeover requests while bytes flow, and twice
-a second while none do, then syncs what it has. If that takes longer, the disk hangs, and the newer
-request gets `ServerBusy`."""
+"""How long to wait for an older writer. It checks for takeover requests while bytes flow, and
+twice a second while none do, then syncs its bytes. If that takes longer, the disk hangs and the
+newer request gets `ServerBusy`."""
 
 WHOLE_FILE = ByteRange(0, REQUEST_OFFSET)
 
 ARRIVAL_OFFSET = REQUEST_OFFSET + (1 << 61)
-"""Where each waiting writer locks the microsecond of its arrival."""
+"""Offset at which each waiting writer locks the microsecond of its arrival."""
 
 _LAST_ARRIVAL = 1 << 60
 _POLL_SECONDS = 0.005
@@ -39,7 +39,7 @@ _FLOCK = struct.Struct("@hhqqi4x")  # struct flock: type, whence, start, length,
 
 
 def _lock_call(descriptor: int, command: int, kind: int, start: int, span: ByteRange) -> int:
-    # A length of 0 would mean "to the end of everything": an empty range locks one byte.
+    # In fcntl, a length of 0 means "to infinity": an empty range locks one byte instead.
     request = _FLOCK.pack(kind, 0, start + span.start, max(span.length, 1), 0)
     answer = fcntl.fcntl(descriptor, command, request)
     found: int = _FLOCK.unpack(answer)[0]
@@ -47,7 +47,7 @@ def _lock_call(descriptor: int, command: int, kind: int, start: int, span: ByteR
 
 
 def is_takeover_requested(descriptor: int, span: ByteRange) -> bool:
-    """Whether a newer writer waits for bytes of `span`, which this descriptor has locked."""
+    """Whether a newer writer waits for bytes of `span`, which this descriptor holds locked."""
     found = _lock_call(descriptor, fcntl.F_OFD_GETLK, fcntl.F_WRLCK, REQUEST_OFFSET, span)
     return found != fcntl.F_UNLCK
 
@@ -62,20 +62,20 @@ def lock_range(
 ) -> None:
     """Lock `span` of a file open for reading and writing; closing the descriptor unlocks it.
 
-    The current holder is asked to stop after `patience_seconds`. Of several waiting writers the
-    newest gets the lock; the others raise `WriterSuperseded` if they `gives_way`. Raises
-    `ServerBusy` if the holder has not let go `takeover_seconds` after it was asked.
+    Requests a takeover from the current holder after `patience_seconds`. Of several waiting
+    writers the newest gets the lock; the others raise `WriterSuperseded` if they `gives_way`.
+    Raises `ServerBusy` if the holder has not released the lock `takeover_seconds` after that.
     """
     if try_lock(descriptor, span):
         return
-    with without_slot():  # The holder may need the slot to notice, and to let go.
+    with without_slot():  # The holder may need the slot to notice the request and release the lock.
         if not wait_for_range(descriptor, span, patience_seconds):
             deadline = time.monotonic() + takeover_seconds
             _take_over(descriptor, span, deadline=deadline, gives_way=gives_way)
 
 
 def wait_for_range(descriptor: int, span: ByteRange, seconds: float) -> bool:
-    """Wait this long without a takeover request; whether the range is locked now."""
+    """Wait at most this long, without a takeover request; returns whether the range got locked."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         time.sleep(_POLL_SECONDS)
@@ -85,7 +85,7 @@ def wait_for_range(descriptor: int, span: ByteRange, seconds: float) -> bool:
 
 
 def try_lock(descriptor: int, span: ByteRange) -> bool:
-    """Lock `span` as `lock_range` does if nobody else has locked any of it; whether it did."""
+    """Lock `span` like `lock_range`, unless others hold any of it; returns whether it did."""
     try:
         _lock_call(descriptor, fcntl.F_OFD_SETLK, fcntl.F_WRLCK, 0, span)
     except BlockingIOError:
@@ -94,7 +94,7 @@ def try_lock(descriptor: int, span: ByteRange) -> bool:
 
 
 def locked_by_others(descriptor: int, span: ByteRange) -> ByteRange | None:
-    """A range locked by others that overlaps `span`; None if there is none."""
+    """Returns a range locked by others that overlaps `span`; None if there is none."""
     request = _FLOCK.pack(fcntl.F_WRLCK, 0, span.start, span.length, 0)
     answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, request)
     kind, _, start, length, _ = _FLOCK.unpack(answer)
@@ -120,8 +120,8 @@ def _take_over(descriptor: int, span: ByteRange, *, deadline: float, gives_way: 
 
 @contextmanager
 def _takeover_request(descriptor: int, span: ByteRange) -> Iterator[int]:
-    """Ask for `span`; yields the time of arrival, which is locked too, for others to compare."""
-    arrival = time.monotonic_ns() // 1000  # One clock for all processes of the machine.
+    """Request `span`; yields the arrival time, which is also locked for others to compare."""
+    arrival = time.monotonic_ns() // 1000  # All processes of the machine share this clock.
     mine = ByteRange(arrival, arrival + 1)
     _lock_call(descriptor, fcntl.F_OFD_SETLK, fcntl.F_RDLCK, ARRIVAL_OFFSET, mine)
     _lock_call(descriptor, fcntl.F_OFD_SETLK, fcntl.F_RDLCK, REQUEST_OFFSET, span)
@@ -133,9 +133,9 @@ def _takeover_request(descriptor: int, span: ByteRange) -> Iterator[int]:
 
 
 def _has_newer(descriptor: int, span: ByteRange, arrival: int) -> bool:
-    """Whether a writer that came later is waiting too.
+    """Whether a writer that arrived later is also waiting.
 
-    Arrivals concern the whole file; the takeover request shows that it waits for these bytes.
+    Arrival locks cover the whole file; the takeover request shows that it waits for these bytes.
     """
     later = ByteRange(arrival + 1, _LAST_ARRIVAL)
     found = _lock_call(descriptor, fcntl.F_OFD_GETLK, fcntl.F_WRLCK, ARRIVAL_OFFSET, later)
@@ -143,7 +143,7 @@ def _has_newer(descriptor: int, span: ByteRange, arrival: int) -> bool:
 
 
 def _let_older_ones_leave(descriptor: int, span: ByteRange) -> None:
-    # Their requests would look like those of newer writers; they see ours at their next poll.
+    # Their requests would look like those of newer writers. They see ours at their next poll.
     for _ in range(_LEAVING_POLLS):
         if not is_takeover_requested(descriptor, span):
             return

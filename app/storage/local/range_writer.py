@@ -1,4 +1,4 @@
-"""Writes bytes to one range of a file, and to the disk while more are arriving."""
+"""Writes bytes to one range of a file, and starts disk writes while more bytes arrive."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ take at most a fifth of the time, and each upload is synced less often."""
 
 LOOK_SECONDS = 0.02
 """How often, while bytes flow, a writer checks for a takeover request and a removed file. The two
-calls take 5 us, a block of 1 MiB takes 300."""
+calls take 5 us; a block of 1 MiB takes 300 us."""
 
 WRITEBACK_BYTES = 4 * 1024 * 1024
-"""How much arrives before the kernel is told to start writing it. With this, chunks of 20 MiB, each
-followed by fdatasync, arrived 1.8 times as fast as without; in steps of 1 MiB no faster, in steps
-of 8 MiB 1.5 times (medians of interleaved rounds of `python -m bench write_path`)."""
+"""Step size for starting writeback in the kernel. With it, chunks of 20 MiB, each followed by
+fdatasync, arrived 1.8 times as fast as without; with steps of 1 MiB no faster, with steps of 8 MiB
+1.5 times (medians of interleaved rounds of `python -m bench write_path`)."""
 
 _SYNC_FILE_RANGE_WRITE = 2  # linux/fs.h: start, and do not wait
 
 
 class Checkpoints:
-    """When the bytes of a long request are made durable and recorded before its end.
+    """Decides when the bytes of a long request are made durable and recorded before its end.
 
     One per process, shared by all of its writers.
     """
@@ -53,7 +53,7 @@ class Checkpoints:
         self._rests_until = 0.0
 
     def run_timed(self, checkpoint: Callable[[], None]) -> None:
-        """Run it, unless another is running or has just run; it is then due at the next call."""
+        """Run the checkpoint; skips it while another runs, and for a pause after one has run."""
         if not self._running.acquire(blocking=False):
             return
         try:
@@ -105,7 +105,7 @@ class LocalRangeWriter:
         return copy.position
 
     def skip(self, count: int, source: BodySource) -> None:
-        """Skip bytes that are in the file already, unless a newer writer takes over."""
+        """Skip bytes that the file has already, unless a newer writer takes over."""
         if count:
             discard(source, count=count, limits=self._limits, watch=self.stop_if_superseded)
 
@@ -114,18 +114,18 @@ class LocalRangeWriter:
         source.finish(self.stop_if_superseded)
 
     def sync(self) -> None:
-        """Sync what was written; raises `BytesLost` if the file was removed."""
+        """Sync the written bytes; raises `BytesLost` if the file was removed."""
         self._has_lost_bytes = True
         if self._durability is Durability.CHUNK:
             with stage(Stage.SYNC):
-                # After one that failed, the next may succeed without the lost data.
+                # After a failed fdatasync, the next one may succeed although data was lost.
                 os.fdatasync(self._descriptor)
                 self._folder.require_writable()
         self.stop_if_removed()
         self._has_lost_bytes = False
 
     def stop_if_superseded(self) -> None:
-        """Raise `WriterSuperseded` once a newer writer wants the range."""
+        """Raise `WriterSuperseded` if a newer writer has requested the range."""
         if is_takeover_requested(self._descriptor, self._span):
             raise WriterSuperseded("A newer request writes the same bytes.")
 
@@ -137,7 +137,7 @@ class LocalRangeWriter:
 
 
 class _Flow:
-    """Follows one copy and writes its bytes to the disk as it goes."""
+    """Follows one copy, and starts disk writes and checkpoints as bytes arrive."""
 
     def __init__(
         self,
@@ -181,9 +181,9 @@ class _Flow:
 
 
 class Writeback:
-    """Makes the kernel start writing what has been copied, if `is_wanted`.
+    """Makes the kernel start writing copied bytes to the disk, if `is_wanted`.
 
-    Little is then left to wait for at the end.
+    The final sync then has little left to wait for.
     """
 
     def __init__(self, descriptor: int, start: int, *, is_wanted: bool) -> None:
@@ -192,21 +192,21 @@ class Writeback:
         self._is_wanted = is_wanted
 
     def follow(self, position: int) -> None:
-        """The copy has reached `position`."""
+        """Note that the copy has reached `position`."""
         if position - self._begun_to >= WRITEBACK_BYTES:
             self.catch_up(position)
 
     def catch_up(self, position: int) -> None:
-        """Nothing more comes for a while: start writing everything up to `position`."""
+        """Start writing everything up to `position`; called when no more bytes come for a while."""
         if self._is_wanted and position > self._begun_to:
             begin_writeback(self._descriptor, self._begun_to, position - self._begun_to)
         self._begun_to = position
 
 
 def begin_writeback(descriptor: int, start: int, length: int) -> None:
-    """Start to write `length` bytes from `start` to the disk, without waiting.
+    """Start writing `length` bytes from `start` to the disk, without waiting.
 
-    A hint that guarantees nothing; fdatasync reports its errors again.
+    This is a hint without guarantees; fdatasync reports any error again.
     """
     if _sync_file_range is not None:
         _sync_file_range(descriptor, start, length, _SYNC_FILE_RANGE_WRITE)
@@ -215,7 +215,7 @@ def begin_writeback(descriptor: int, start: int, length: int) -> None:
 def _find_sync_file_range() -> Callable[[int, int, int, int], int] | None:
     try:
         found = ctypes.CDLL(None).sync_file_range
-    except (OSError, AttributeError):  # Not in every C library: musl's has none.
+    except (OSError, AttributeError):  # Not every C library has it: musl does not.
         return None
     found.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
     return found

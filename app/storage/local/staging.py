@@ -1,4 +1,4 @@
-"""Files that are still being received: reserving space, writing, syncing."""
+"""Files that are still being received: reserves space, writes, syncs."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from app.storage.local.range_lock import WHOLE_FILE, lock_range, try_lock, wait_
 from app.storage.local.range_writer import Checkpoints, LocalRangeWriter, Writeback
 
 WRITER_ENDS_SECONDS = 0.3
-"""Enough for a request whose client has gone to read what the network still holds, and end."""
+"""Enough for a request whose client has gone to read the remaining bytes and end."""
 
 TAKE_OVER_SECONDS = 2.0
-"""Enough for a request to notice a takeover, which it checks for at least twice a second, and to
-sync what it has."""
+"""Enough for a request to notice a takeover request, which it checks for at least twice a second,
+and to sync its bytes."""
 
 SYNCS_AT_ONCE = 8
-"""Files of one group that are synced in parallel."""
+"""Number of files in a group that are synced in parallel."""
 
 
 class LocalStaging:
-    """`Staging` in a folder; reserves space in the library too if that is on another disk."""
+    """Implements `Staging` in a folder; also reserves space in a library on another disk."""
 
     def __init__(
         self, folder: Folder, library: Folder, durability: Durability, checkpoints: Checkpoints
@@ -56,10 +56,10 @@ class LocalStaging:
                     self._library.allocate(incoming_name(key), length)
                 if self._durability is Durability.CHUNK:
                     self.folder.sync()
-            if self._library.has(key):  # Published meanwhile by another request.
+            if self._library.has(key):  # Another request has published it.
                 self.remove(key)
         except BaseException:
-            if not had_room:  # Otherwise there may be bytes in it.
+            if not had_room:  # A file that had space may contain bytes.
                 self.remove(key)
             raise
 
@@ -94,8 +94,8 @@ class LocalStaging:
             try:
                 lock_range(descriptor, byte, patience_seconds=WRITER_ENDS_SECONDS)
             except WriterSuperseded:
-                # Usually by a request that waits like this one; it stops the older writer for both.
-                # There is no need to wait for the end of a newer writer.
+                # Usually by another request that waits like this one; it stops the older writer for
+                # both. There is no need to wait for the end of a newer writer.
                 with without_slot():
                     wait_for_range(descriptor, byte, TAKE_OVER_SECONDS)
 
@@ -113,27 +113,27 @@ class LocalStaging:
                 writeback.follow(copy.position)
 
             copy.run(source, watch)
-            os.ftruncate(descriptor, copy.position)  # Frees space reserved for more.
+            os.ftruncate(descriptor, copy.position)  # Frees unused reserved space.
             writeback.catch_up(copy.position)
             return copy.position
 
     def sync(self, keys: Sequence[str]) -> None:
-        """Sync files in parallel, so that they share the waits for the disk."""
+        """Sync files in parallel, so that they share the disk's sync time."""
         if self._durability is not Durability.NONE:
             with stage(Stage.SYNC):
                 for _ in self._syncing.map(self._sync_one, keys):
                     pass
 
     def open(self, key: str) -> FileIO:
-        """A file from its start."""
+        """Open a file at its start."""
         return FileIO(self.descriptor(key, os.O_RDONLY), "rb")
 
     def open_complete(self, key: str, length: int) -> FileIO:
-        """A file from its start."""
+        """Open a file at its start."""
         return self.open(key)
 
     def contains(self, key: str, start: int, ours: RawIOBase, length: int) -> bool:
-        """Compare with the file."""
+        """Compare the bytes of `ours` with the file."""
         with self.open(key) as stored:
             stored.seek(start)
             return has_same_bytes(ours, stored, length)
@@ -141,23 +141,23 @@ class LocalStaging:
     def give_back(self, key: str, is_unused: Callable[[], bool]) -> None:
         """Remove a file while its whole range is locked.
 
-        A writer that has opened it and waits for the lock finds it removed when it syncs.
+        A writer that has the file open and waits for the lock notices the removal when it syncs.
         """
         with suppress(BytesLost), self.opened(key) as descriptor:
             if try_lock(descriptor, WHOLE_FILE) and is_unused():
                 self.remove(key)
 
     def remove(self, key: str) -> None:
-        """Remove a file and its room in the library.
+        """Remove a file and its reserved space in the library.
 
-        The file is removed last: through it, housekeeping finds what a crash leaves behind.
+        The file is removed last: housekeeping uses it to find leftovers of a crash.
         """
         with disk_errors():
             self._library.remove(incoming_name(key))
             self.folder.remove(key)
 
     def descriptor(self, key: str, flags: int) -> int:
-        """A descriptor of the file; raises `BytesLost` if it does not exist."""
+        """Open the file; returns its descriptor. Raises `BytesLost` if it does not exist."""
         with disk_errors():
             try:
                 return self.folder.open(key, flags)
@@ -166,7 +166,7 @@ class LocalStaging:
 
     @contextmanager
     def opened(self, key: str, flags: int = os.O_RDWR) -> Iterator[int]:
-        """A descriptor of the file while the context lasts; raises as `descriptor` does."""
+        """Yields a descriptor of the file, closed with the context; raises like `descriptor`."""
         descriptor = self.descriptor(key, flags)
         try:
             yield descriptor
@@ -189,5 +189,5 @@ class LocalStaging:
 
 
 def incoming_name(key: str) -> str:
-    """The name of a file in the library while it is incomplete there."""
+    """Returns the name of a file that is still incomplete in the library."""
     return f".{key}.incoming"

@@ -1,4 +1,4 @@
-"""The bucket's address: read from the settings, written into requests."""
+"""The bucket's address: parsed from the settings and used in requests."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from urllib.parse import quote, urlsplit
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 UNRESERVED = "/-_.~"
-"""Characters that are not quoted in an object's path, besides letters and digits."""
+"""Characters besides letters and digits that are not quoted in an object's path."""
 
 
 @dataclass(frozen=True, slots=True)
 class BucketAddress:
-    """A server, one of its buckets, and the prefix of all names in it."""
+    """A server, one of its buckets, and the prefix of all object names."""
 
     scheme: str
     host: str
@@ -23,13 +23,13 @@ class BucketAddress:
     prefix: str = ""
     """Empty, or ends in a slash."""
     is_path_style: bool = True
-    """Whether the bucket is in the path, and not in the host name."""
+    """Whether the bucket's name is in the path instead of the host name."""
 
     @classmethod
     def of(cls, storage: str, *, endpoint: str, region: str) -> BucketAddress:
-        """The address from `s3://bucket/prefix` and the URL of a server; without one, AWS's.
+        """Build the address from `s3://bucket/prefix` and the server's URL; without a URL, for AWS.
 
-        Takes values that passed `settings.addresses.bucket_url` and `server_url`.
+        The values must have passed `settings.addresses.bucket_url` and `server_url`.
         """
         bucket, _, folder = storage.removeprefix("s3://").partition("/")
         prefix = f"{folder}/" if folder else ""

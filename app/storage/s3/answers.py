@@ -1,4 +1,4 @@
-"""Reads a store's answers: its errors as ours, and its XML."""
+"""Parses a store's responses: translates its errors and reads its XML."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from app.core.errors import NoRoom, ServerBusy, StorageFailed
 log = logging.getLogger(__name__)
 
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
-"""A page of a list has 1000 entries of at most some 10 KB, mostly 300 bytes."""
+"""A page of a listing has 1000 entries of at most about 10 KB, mostly 300 bytes."""
 
 RETRY_AFTER_SECONDS = 5
-"""Retry-After for clients while the store does not answer, or asks to slow down."""
+"""Retry-After for clients while the store does not respond or asks to slow down."""
 
 _CODE = re.compile("[A-Za-z0-9.]{1,64}")
 """Longest text from the store in messages and logs."""
@@ -29,16 +29,16 @@ class MultipartGone(StorageFailed):
 
 
 class PartsDiffer(StorageFailed):
-    """The store lacks parts that the completion names: compare with `list_parts`."""
+    """The store does not have the parts named in the completion: compare with `list_parts`."""
 
 
 class Kind(Enum):
     """How to react to an error."""
 
     RETRY = "retry"
-    """Transient: retried, and `ServerBusy` for the client if the time runs out."""
+    """Transient: retried; the client gets `ServerBusy` if the time runs out."""
     MISSING = "missing"
-    """There is no such object."""
+    """The object does not exist."""
     GONE = "gone"
     PARTS = "parts"
     FULL = "full"
@@ -56,7 +56,7 @@ class Failure:
 
     @property
     def kind(self) -> Kind:
-        """What is to be done about it."""
+        """How to react to this error."""
         if self.code in _WORDS:
             return Kind.REFUSED
         return _KINDS.get(self.code) or _KINDS_OF_STATUSES.get(self.status, Kind.REFUSED)
@@ -78,18 +78,18 @@ class Failure:
 
 
 def failure_of(status: int, body: bytes, request_id: str) -> Failure:
-    """The failure that an answer reports; its body may be anything."""
-    if not body:  # As in answers to HEAD.
+    """Parse the failure that a response reports; its body may have any content."""
+    if not body:  # A response to HEAD has no body.
         return Failure(status, _CODES_OF_STATUSES.get(status, ""), request_id)
     try:
         code = Document(body).text("Code")
     except StorageFailed:
-        code = ""  # A proxy's HTML.
+        code = ""  # For example HTML from a proxy.
     return Failure(status, code if _CODE.fullmatch(code) else "", request_id)
 
 
 class Document:
-    """An answer in XML, ignoring namespaces; raises `StorageFailed` if it is not XML.
+    """A response in XML, ignoring namespaces; raises `StorageFailed` if it is not XML.
 
     Safe from entity expansion attacks: expat 2.4.1 and newer refuses amplification.
     """
@@ -102,19 +102,19 @@ class Document:
 
     @property
     def is_error(self) -> bool:
-        """Whether it reports an error, whatever the status."""
+        """Whether the document reports an error, regardless of the HTTP status."""
         return _name(self._root) == "Error"
 
     def text(self, name: str) -> str:
-        """The text of a child of the root; empty if there is none."""
+        """Returns the text of a child of the root; empty if there is none."""
         return _texts(self._root).get(name, "")
 
     def all(self, name: str) -> Iterator[Mapping[str, str]]:
-        """The texts of each child of the root with that name, by the names of its own children."""
+        """Yields, for each child of the root with this name, its own children's texts by name."""
         return (_texts(child) for child in self._root if _name(child) == name)
 
     def everywhere(self, name: str) -> list[str]:
-        """The texts of all elements with that name, however deep."""
+        """Returns the texts of all elements with this name, at any depth."""
         return [(found.text or "").strip() for found in self._root.iter() if _name(found) == name]
 
 
@@ -127,7 +127,7 @@ def _name(element: ElementTree.Element) -> str:
 
 
 def busy() -> ServerBusy:
-    """The error for a store that does not answer in time."""
+    """Returns the error for a store that does not respond in time."""
     error = ServerBusy("The object store does not answer in time.")
     error.retry_after_seconds = RETRY_AFTER_SECONDS
     return error
@@ -156,12 +156,12 @@ SlowDownRead, SlowDownWrite and XMinio... are MinIO's."""
 _KINDS_OF_STATUSES = MappingProxyType(
     dict.fromkeys((408, 429, 500, 502, 503, 504), Kind.RETRY) | {507: Kind.FULL}
 )
-"""For codes that are not listed, and for answers without a code, such as those of a proxy."""
+"""For codes that are not listed, and for responses without a code, such as a proxy's."""
 
 _CODES_OF_STATUSES = MappingProxyType(
     {301: "PermanentRedirect", 403: "AccessDenied", 404: "NoSuchKey"}
 )
-"""Codes for answers without a body."""
+"""Codes for responses without a body."""
 
 _UNKNOWN = "The object store refused a request ({})."
 

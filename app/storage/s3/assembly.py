@@ -1,4 +1,4 @@
-"""Assembles a file's parts and pieces into one object; any number of nodes may try."""
+"""Assembles a file's parts and pieces into one object; several nodes may try at the same time."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from app.storage.s3.cells import CellStore
 from app.storage.s3.room import NoSpoolRoom
 
 SEALING_SECONDS = 120.0
-"""How long to go on while none is made: other nodes join pieces, or there is no room for that."""
+"""How long to keep trying without a new part: other nodes may join pieces, or spools are full."""
 
 COMPLETING_SECONDS = 600.0
-"""Time limit for completing an object of 10,000 parts; some stores copy the bytes, 1 GB in 6 s."""
+"""Time limit for completing an object of 10,000 parts: some stores copy the bytes, 1 GB in 6 s."""
 
 PARTS_AT_ONCE = 4
-"""Parts that a process makes in parallel from pieces or other files."""
+"""Number of parts that a process makes in parallel from pieces or other files."""
 
 COMPLETION_TRIES = 3
-"""Parts are compared, and made anew where they can be, between them."""
+"""Attempts at completion. Between them, parts are compared and, where possible, made again."""
 
 NO_STAMP = Stamp("", "")
 """Whole objects are not compared."""
@@ -50,14 +50,14 @@ _POLL_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """The object that has all of a file; `crc32c` as in `StoredFile`."""
+    """The object that contains the whole file; `crc32c` as in `StoredFile`."""
 
     name: str
     crc32c: str | None = None
 
 
 class Assembly:
-    """Turns cells into one object, and removes what is left over."""
+    """Turns cells into one object and removes leftover objects."""
 
     def __init__(self, cells: CellStore) -> None:
         self._cells = cells
@@ -66,7 +66,7 @@ class Assembly:
         self._filling = ThreadPoolExecutor(PARTS_AT_ONCE, thread_name_prefix="fill")
 
     def open(self, key: str) -> RawIOBase:
-        """A file that is one object, published or not; raises `BytesLost`."""
+        """Open a file that is one object, published or not; raises `BytesLost`."""
         file = self._catalog.file(key)
         if file is None or file.name is None or file.length is None:
             raise BytesLost(key)
@@ -76,9 +76,9 @@ class Assembly:
             raise BytesLost(key) from error
 
     def assemble(self, key: str, length: int, *, is_published: bool) -> Whole:
-        """Make the file one object of `length` bytes, and return that. Repeatable.
+        """Make the file one object of `length` bytes; returns the object. Repeatable.
 
-        Raises `BytesLost` if it does not have as many.
+        Raises `BytesLost` if the file does not have `length` bytes.
         """
         file = self._catalog.file(key)
         if file is None:
@@ -88,13 +88,13 @@ class Assembly:
             try:
                 whole = self._object_of(replace(file, length=length))
             except BytesLost:
-                # What it was made of may be gone because another request was faster.
+                # Its parts may be gone because another request has completed the object.
                 whole = self._completed(key, length)
             if whole and self._finish(key, whole, length, is_published=is_published):
                 return whole
             file = self._catalog.file(key)
         if file is None and whole:
-            # The file may have been removed before there was this object.
+            # The file may have been removed before this object was completed.
             self._catalog.discard(whole.name)
         if file is None or file.name is None or file.length != length:
             raise BytesLost(key)
@@ -108,10 +108,10 @@ class Assembly:
         )
 
     def collect(self, garbage: Sequence[Garbage]) -> None:
-        """Remove objects and multipart uploads that nothing needs, and drop their rows.
+        """Remove unneeded objects and multipart uploads, and delete their rows.
 
-        What the store refuses to remove is tried again an hour later. If the store stops answering,
-        so is all that is left, and this raises `ServerBusy`.
+        Objects that the store refuses to remove are retried an hour later. If the store stops
+        responding, so is everything left, and this raises `ServerBusy`.
         """
         removed = set[Garbage]()
         try:
@@ -126,7 +126,7 @@ class Assembly:
                 self._catalog.collected(removed, [each for each in garbage if each not in removed])
 
     def _delete(self, objects: Sequence[Garbage]) -> set[Garbage]:
-        """Remove objects in one request, or one by one if that fails; returns which are gone."""
+        """Remove objects in one request, or one by one if that fails; returns the removed ones."""
         with suppress(StorageFailed):
             self._bucket.delete(*(each.name for each in objects))
             return {*objects}
@@ -138,7 +138,7 @@ class Assembly:
         return removed
 
     def _abort(self, name: str, multipart_id: str) -> None:
-        """Abort a multipart upload, and delete the object if it had been completed unnoticed."""
+        """Abort a multipart upload, and delete its object if it was completed without a record."""
         if multipart_id == UNKNOWN_ID:
             for begun in self._bucket.list_multiparts(name):
                 self._bucket.abort_multipart(begun.name, begun.id)
@@ -147,7 +147,7 @@ class Assembly:
             self._bucket.delete(name)
 
     def _completed(self, key: str, length: int) -> Whole | None:
-        """The object of a multipart upload that was completed but not recorded."""
+        """Returns the object of a multipart upload that was completed but not recorded."""
         file = self._catalog.file(key)
         if file is None or file.name is not None or file.multipart is None:
             return None
@@ -168,7 +168,7 @@ class Assembly:
         return any(part.length == whole.length for part in self._catalog.parts(file.key))
 
     def _one_piece(self, file: StoredFile, whole: ByteRange) -> str:
-        """The object of a file of one cell: a piece that has all of it, or a new one."""
+        """Returns the object of a file of one cell: a piece with all its bytes, or a new one."""
         if not whole.length:
             return self._cells.put_piece(file.key, 0, whole, b"").name
         pieces = self._catalog.pieces(file.key, 0)
@@ -183,7 +183,7 @@ class Assembly:
     def concatenate(self, key: str, parts: Sequence[tuple[str, int]]) -> None:
         """Make the cells of a file from other files, given with their lengths. Repeatable.
 
-        Raises `BytesLost` if one of them is missing.
+        Raises `BytesLost` if one of the other files is missing.
         """
         file = self._catalog.file(key)
         if file is None:
@@ -195,7 +195,7 @@ class Assembly:
                 file = self._catalog.file(key)
                 if file is None or file.name is None:
                     raise
-                # Another request was faster, and the parts are gone.
+                # Another request has finished the file, and its parts are gone.
 
     def _concatenate(self, file: StoredFile, parts: Sequence[tuple[str, int]]) -> None:
         whole = ByteRange(0, sum(length for _, length in parts))
@@ -210,7 +210,7 @@ class Assembly:
             )
 
     def _sources(self, parts: Sequence[tuple[str, int]]) -> Iterator[Piece]:
-        """The objects of files, as if they were pieces of the whole."""
+        """Yields the objects of the files as pieces of the concatenated file."""
         position = 0
         for number, (key, length) in enumerate(parts):
             name = self.assemble(key, length, is_published=False).name
@@ -225,12 +225,12 @@ class Assembly:
                 self._cells.put_piece(file.key, 0, whole, spool.slice(whole))
 
     def _parts(self, file: StoredFile, whole: ByteRange) -> list[Part]:
-        """A part for each cell, made from its pieces if it has none; raises `BytesLost`."""
+        """Returns a part for each cell, made from its pieces if needed; raises `BytesLost`."""
         self._fill(lambda: self._unsealed(file, whole), lambda cell: self._cells.seal(file, cell))
         parts = {part.cell: part for part in self._catalog.parts(file.key)}
         try:
             return [parts[cell.number] for cell in file.grid.cells(whole)]
-        except KeyError:  # Another request has finished the file this moment.
+        except KeyError:  # Another request has just finished the file.
             raise BytesLost(file.key) from None
 
     def _fill(self, missing: Callable[[], list[int]], fill: Callable[[int], bool]) -> None:
@@ -240,7 +240,7 @@ class Assembly:
         def try_to_fill(cell: int) -> bool:
             try:
                 return fill(cell)
-            except NoSpoolRoom:  # Beside the others.
+            except NoSpoolRoom:  # Other parts use the room now.
                 return False
 
         while cells := missing():
@@ -263,10 +263,9 @@ class Assembly:
         ]
 
     def _unsealed(self, file: StoredFile, whole: ByteRange) -> list[int]:
-        """Cells that must be made from their pieces; raises `BytesLost` if bytes are missing.
+        """Cells whose part must be made from pieces; raises `BytesLost` if bytes are missing.
 
-        A part stays if the pieces that came after it do not cover its cell: they are bytes that
-        two requests have sent.
+        A part stays if the newer pieces do not cover its cell: two requests sent the same bytes.
         """
         missing = set(self._missing(file, whole))
         loose = {piece.cell for piece in self._catalog.loose(file.key)}
@@ -298,7 +297,7 @@ class Assembly:
         raise StorageFailed("The object store does not have the parts that it has confirmed.")
 
     def _mend(self, key: str, multipart: Multipart, parts: Sequence[Part]) -> None:
-        """Drop parts that differ from what was confirmed: a late request may have replaced one."""
+        """Drop parts that differ from the confirmed ones: a late request may have replaced one."""
         listed = {
             each.number: each for each in self._bucket.list_parts(multipart.name, multipart.id)
         }
@@ -306,7 +305,7 @@ class Assembly:
             found = listed.get(part.number)
             if found is not None and found.stored.etag == part.stamp.etag:
                 continue
-            # An ETag may differ for the same bytes, where the store encrypts them; not the CRC.
+            # If the store encrypts, the same bytes may get another ETag, but never another CRC.
             is_same = (
                 found is not None
                 and found.length == part.length

@@ -1,4 +1,4 @@
-"""The S3 client: a method for each call that the server makes."""
+"""The S3 client, with a method for each call that the server makes."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ CALL_SECONDS = 60.0
 """Time limit of a call, retries included, unless `within` sets another."""
 
 PAGE_ENTRIES = 1000
-"""Most entries of a list in one answer."""
+"""Most entries of a listing in one response."""
 
 DELETED_AT_ONCE = 1000
 """Most names in one DeleteObjects."""
 
 COPIED_BYTES = 1024 * 1024
-"""Block size of reads: 0.30 CPU s/GB, where 256 KiB cost 0.48."""
+"""Block size of reads: costs 0.30 CPU s/GB; 256 KiB costs 0.48."""
 
 OCTETS = "application/octet-stream"
 CHECKED = {"x-amz-checksum-algorithm": "CRC32C"}
@@ -51,17 +51,17 @@ CHECKED = {"x-amz-checksum-algorithm": "CRC32C"}
 
 
 def utc_now() -> datetime:
-    """The time for signatures."""
+    """Returns the time for signatures."""
     return datetime.now(UTC)
 
 
 class Bucket:
-    """One bucket; names are relative to the prefix of its address.
+    """A client for one bucket; names are relative to the prefix of its address.
 
-    Opens nothing before the first call. Threads and forked processes may share it. Every call
-    raises `ServerBusy` if the store does not answer in time, `StorageFailed` if it refuses, and
-    `NoRoom`. A call that raised `ServerBusy` may have been carried out all the same. `caller` is
-    for calls that have no method here.
+    Opens no connection before the first call. Threads and forked processes may share it. Every call
+    raises `ServerBusy` if the store does not respond in time, `StorageFailed` if it refuses, and
+    `NoRoom`. A call that raised `ServerBusy` may still have taken effect. `caller` makes calls that
+    have no method here.
     """
 
     def __init__(self, caller: S3Caller, *, page_entries: int = PAGE_ENTRIES) -> None:
@@ -77,19 +77,19 @@ class Bucket:
         clock: Callable[[], datetime] = utc_now,
         page_entries: int = PAGE_ENTRIES,
     ) -> Bucket:
-        """The bucket at an address, with a given key, or the one that AWS's tools would find."""
+        """Returns the bucket at an address; without a key, uses the one AWS's tools would find."""
         signer = Signer(address.region, key or AmbientKeys(), clock)
         connections = Connections(address.scheme, address.host, address.port)
         return cls(S3Caller(address, signer, connections, CALL_SECONDS), page_entries=page_entries)
 
     def within(self, seconds: float) -> Bucket:
-        """The same bucket, over the same connections, with another time limit for each call."""
+        """Returns the same bucket and connections with another time limit for each call."""
         return Bucket(self.caller.within(seconds), page_entries=int(self._page_entries))
 
     def probe(self) -> None:
-        """List one name, to raise what any call would if the bucket cannot be used.
+        """List one name; raises like any call if the bucket cannot be used.
 
-        HEAD cannot tell a missing bucket from a missing object.
+        HEAD cannot distinguish a missing bucket from a missing object.
         """
         query = {"list-type": "2", "max-keys": "1", "prefix": self._key("")}
         self.caller.call(Call("GET", None, query))
@@ -99,12 +99,12 @@ class Bucket:
     def put_object(
         self, name: str, body: Body, *, content_type: str = OCTETS, disposition: str = ""
     ) -> Stamp:
-        """Store an object, whole or not at all."""
+        """Store an object atomically."""
         headers = _described(content_type, disposition)
         return self._put(Call("PUT", name, headers=headers, body=body))
 
     def head(self, name: str) -> ObjectHead | None:
-        """An object's metadata; None if there is no such object."""
+        """Returns an object's metadata; None if there is no such object."""
         try:
             headers = self.caller.call(Call("HEAD", name)).headers
         except FileNotFoundError:
@@ -112,16 +112,16 @@ class Bucket:
         return ObjectHead(_whole_number(headers.get("content-length")), _etag(headers))
 
     def open(self, name: str, span: ByteRange, length: int) -> RawIOBase:
-        """An object of `length` bytes, unbuffered, positioned at `span.start`.
+        """Open an object of `length` bytes, unbuffered, positioned at `span.start`.
 
-        Requests the span at once, but can be read beyond it. Raises `FileNotFoundError`.
+        Requests the span at once, but reads may continue beyond it. Raises `FileNotFoundError`.
         """
         return ObjectReader(lambda wanted: self._get(name, wanted, length), span, length)
 
     def copy_into(self, name: str, span: ByteRange, descriptor: int, *, at: int) -> None:
-        """Write a span of an object into an open file from the offset `at` on.
+        """Write a span of an object into an open file at the offset `at`.
 
-        Raises `FileNotFoundError`, and `OSError` as writing does.
+        Raises `FileNotFoundError`, and `OSError` if writing fails.
         """
         buffer = memoryview(bytearray(min(COPIED_BYTES, span.length)))
         with ObjectReader(lambda wanted: self._get(name, wanted), span, span.end) as source:
@@ -142,7 +142,7 @@ class Bucket:
             self._delete_batch(names[start : start + DELETED_AT_ONCE])
 
     def list_objects(self, prefix: str = "") -> Iterator[ListedObject]:
-        """Objects whose names begin with `prefix`, by name."""
+        """Yields objects whose names begin with `prefix`, sorted by name."""
         query = {"list-type": "2", "max-keys": self._page_entries, "prefix": self._key(prefix)}
         for page in self._pages(query, ("continuation-token", "NextContinuationToken")):
             for entry in page.all("Contents"):
@@ -154,18 +154,18 @@ class Bucket:
     def create_multipart(
         self, name: str, *, content_type: str = OCTETS, disposition: str = ""
     ) -> str:
-        """Begin an object of parts; returns the id of the multipart upload.
+        """Create a multipart upload; returns its id.
 
-        A try whose answer was lost may leave another one of this name.
+        An attempt whose response was lost may leave another multipart upload with this name.
         """
         headers = {**_described(content_type, disposition), **CHECKED}
         reply = self.caller.call(Call("POST", name, {"uploads": ""}, headers))
         return _required(reply.document.text("UploadId"))
 
     def create_multipart_anew(self, new_name: Callable[[], str]) -> tuple[str, str]:
-        """Begin an object of parts, under another name at each try; returns name and id.
+        """Create a multipart upload, with a new name for each attempt; returns name and id.
 
-        So no name ever has two multipart uploads.
+        This way no name ever has two multipart uploads.
         """
         headers = {**_described(OCTETS, ""), **CHECKED}
         call, reply = self.caller.call_anew(
@@ -180,7 +180,7 @@ class Bucket:
     def copy_part(
         self, name: str, multipart_id: str, number: int, source_name: str, span: ByteRange
     ) -> Stamp:
-        """Copy bytes of another object into a part, within the store. Raises `MultipartGone`.
+        """Copy bytes of another object into a part, inside the store. Raises `MultipartGone`.
 
         S3 and Garage refuse sources of 5 MiB or less. `crc32c` is empty if the store reports none.
         """
@@ -198,7 +198,7 @@ class Bucket:
     def complete_multipart(
         self, name: str, multipart_id: str, parts: Sequence[tuple[int, Stamp]]
     ) -> str:
-        """Complete an object from its parts, given by number; returns its ETag.
+        """Complete a multipart upload from parts given by number; returns the object's ETag.
 
         Raises `PartsDiffer`, and `MultipartGone`, also if an earlier call has completed it.
         """
@@ -225,9 +225,9 @@ class Bucket:
     def list_parts(
         self, name: str, multipart_id: str, *, first: int = 1, at_once: int | None = None
     ) -> Iterator[ListedPart]:
-        """The stored parts, ordered by number, from `first` on. Raises `MultipartGone`.
+        """Yields the stored parts, ordered by number, from `first` on. Raises `MultipartGone`.
 
-        Each request asks for `at_once` of them.
+        Each request lists at most `at_once` of them.
         """
         query = {"uploadId": multipart_id, "max-parts": str(at_once or self._page_entries)}
         if first > 1:
@@ -240,10 +240,10 @@ class Bucket:
                 yield ListedPart(_whole_number(entry.get("PartNumber")), length, stored)
 
     def list_multiparts(self, prefix: str = "") -> Iterator[ListedMultipart]:
-        """Unfinished multipart uploads of objects whose names begin with `prefix`, in any order.
+        """Yields unfinished multipart uploads whose names begin with `prefix`, in any order.
 
         May miss some if an object has several: pages continue after a name, since versitygw 1.8
-        refuses the marker that tells two uploads of one object apart.
+        refuses the marker that distinguishes two uploads of one object.
         """
         query = {"uploads": "", "max-uploads": self._page_entries, "prefix": self._key(prefix)}
         for page in self._pages(query, ("key-marker", "NextKeyMarker")):
@@ -256,7 +256,7 @@ class Bucket:
     def presign_get(
         self, name: str, seconds: int, *, content_type: str = "", disposition: str = ""
     ) -> str:
-        """A URL that reads an object, sent with this type and disposition."""
+        """Returns a URL that serves an object with this content type and disposition."""
         overrides = {
             "response-content-type": content_type,
             "response-content-disposition": disposition,
@@ -267,7 +267,7 @@ class Bucket:
     def presign_part(
         self, name: str, multipart_id: str, number: int, promised: PromisedBytes, seconds: int
     ) -> str:
-        """A URL that stores these bytes and no others as a part.
+        """Returns a URL that stores exactly these bytes as a part.
 
         The request must have the header `x-amz-checksum-crc32c` as given here.
         """
@@ -275,7 +275,7 @@ class Bucket:
         return self.caller.url(call, seconds)
 
     def let_pages_store(self, *origins: str) -> None:
-        """Let pages of these origins store parts; replaces the bucket's CORS rules."""
+        """Allow pages of these origins to store parts; replaces the bucket's CORS rules."""
         allowed = "".join(f"<AllowedOrigin>{escape(origin)}</AllowedOrigin>" for origin in origins)
         rule = (
             f"{allowed}<AllowedMethod>PUT</AllowedMethod>"
@@ -293,7 +293,7 @@ class Bucket:
         return Stamp(_required(_etag(reply.headers)), checksum)
 
     def _get(self, name: str, span: ByteRange, length: int | None = None) -> Answer:
-        """The answer with exactly this span of an object, whose `length` is checked if given."""
+        """Returns the response with exactly this span of an object; checks `length` if given."""
         last = span.end - 1
         answer = self.caller.stream(
             Call("GET", name, headers={"range": f"bytes={span.start}-{last}"})
@@ -316,7 +316,7 @@ class Bucket:
                 raise failure.error("DELETE of several objects", is_object=False)
 
     def _send_document(self, method: str, query: Mapping[str, str], body: bytes) -> Reply:
-        """Send XML to the bucket itself, with the MD5 that S3 requires."""
+        """Send XML to the bucket, with the MD5 that S3 requires."""
         headers = {
             "content-type": "application/xml",
             "content-md5": base64_of(hashlib.md5(body, usedforsecurity=False).digest()),
@@ -326,7 +326,7 @@ class Bucket:
     def _pages(
         self, query: Mapping[str, str], marker: tuple[str, str], *, name: str | None = None
     ) -> Iterator[Document]:
-        """Each page of a list; `marker` is our word for where the next begins, and the store's."""
+        """Yields each page of a listing; `marker` names our and the store's continuation field."""
         asked = dict(query)
         while True:
             page = self.caller.call(Call("GET", name, asked)).document

@@ -1,4 +1,4 @@
-"""Signs and sends calls; retries those that may succeed while time is left."""
+"""Signs and sends calls; retries transient failures until the time limit."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ T = TypeVar("T")
 
 FIRST_PAUSE_SECONDS = 0.1
 MAX_PAUSE_SECONDS = 5.0
-"""Pauses between attempts double up to this, with jitter, so that refused requests do not all
-return at once."""
+"""Upper limit of the exponential backoff between attempts. Jitter keeps refused requests from
+returning all at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request before it is signed; `name` is without the prefix, None for the bucket itself."""
+    """An unsigned request; `name` is without the prefix, None for the bucket itself."""
 
     method: str
     name: str | None
@@ -51,9 +51,9 @@ class Call:
     """Names in lower case, values in ASCII."""
     body: Body = b""
     is_slow: bool = False
-    """Whether the answer may take minutes: some stores complete and copy that slowly."""
+    """Whether the response may take minutes: some stores complete and copy that slowly."""
     is_repeatable: bool = True
-    """Whether it does no harm if the store gets it twice."""
+    """Whether the call is idempotent, so that it can be sent twice."""
 
     def __str__(self) -> str:
         words = (self.method, self.name, *(name for name in self.query))
@@ -62,7 +62,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A whole answer."""
+    """A complete response."""
 
     status: int
     headers: Mapping[str, str]
@@ -71,17 +71,17 @@ class Reply:
 
     @property
     def failure(self) -> Failure:
-        """The failure that it reports."""
+        """Returns the failure that the response reports."""
         return failure_of(self.status, self.body, self.headers.get("x-amz-request-id", ""))
 
     @property
     def document(self) -> Document:
-        """The body as XML; raises `StorageFailed` if it is not XML."""
+        """Parse the body as XML; raises `StorageFailed` if it is not XML."""
         return Document(self.body)
 
 
 def read_whole(answer: Answer) -> Reply:
-    """Read an answer to its end, and close it; raises `StoreUnreachable`."""
+    """Read a response to its end and close it; raises `StoreUnreachable`."""
     try:
         body = answer.read(MAX_ANSWER_BYTES)
     finally:
@@ -106,26 +106,26 @@ class S3Caller:
     seconds: float
 
     def within(self, seconds: float) -> S3Caller:
-        """The same connections with another time limit."""
+        """Returns a caller with the same connections and another time limit."""
         return replace(self, seconds=seconds)
 
     def call(self, call: Call) -> Reply:
-        """Make a call and read its answer.
+        """Make a call and read its response.
 
         Raises `ServerBusy` when the time is up, `FileNotFoundError`, `StorageFailed`, `NoRoom`.
         """
         return self._retried(lambda: call, self._reply)
 
     def call_anew(self, new_call: Callable[[], Call]) -> tuple[Call, Reply]:
-        """Make a call that is another one at each try; the last one, and its answer."""
+        """Make a call, with a new one for each attempt; returns the last call and its response."""
         return self._retried(new_call, lambda call, deadline: (call, self._reply(call, deadline)))
 
     def stream(self, call: Call) -> Answer:
-        """Make a call whose answer the caller reads and closes. Raises as `call` does."""
+        """Make a call; the code that uses the response must close it. Raises like `call`."""
         return self._retried(lambda: call, self._answer)
 
     def url(self, call: Call, seconds: int) -> str:
-        """A URL with which anyone may make the call, with exactly its headers, for a while."""
+        """Returns a signed URL for the call with exactly its headers, valid for `seconds`."""
         target = self._target(call)
         query = self.signer.presigned_query(call.method, target, call.headers, seconds)
         return f"{self.address.origin}{target.path}?{query}"
@@ -165,7 +165,7 @@ class S3Caller:
         return answer
 
     def request(self, call: Call) -> Request:
-        """The signed request of a call."""
+        """Returns the signed request of a call."""
         target = self._target(call)
         if isinstance(call.body, bytes):
             length, payload = len(call.body), hashlib.sha256(call.body).hexdigest()

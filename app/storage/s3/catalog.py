@@ -1,7 +1,6 @@
-"""The bucket store's part of the database: which objects and parts a file consists of.
+"""The bucket store's interface to the database: the objects and parts of each file.
 
-`app/records/bucket.py` implements it. Each call takes effect in full or not at all, on whichever
-node it runs.
+`app/records/bucket.py` implements it. Each call is atomic, on any node.
 """
 
 from __future__ import annotations
@@ -25,19 +24,19 @@ from app.core.ranges import ByteRange
 
 
 class Catalog(Protocol):
-    """The rows of files, their pieces, parts and claims, and what is to be removed."""
+    """The rows of files, their pieces, parts and claims, and of garbage to be removed."""
 
     @property
     def inventory(self) -> Inventory:
-        """Listings of everything it has rows for."""
+        """Lists all rows."""
         ...
 
     def reserve(self, key: str, grid: Grid, length: int | None) -> None:
-        """Add a file; the length of an existing one may only grow."""
+        """Add a file; the length of an existing file can only grow."""
         ...
 
     def file(self, key: str) -> StoredFile | None:
-        """A file."""
+        """Returns a file; None if there is none."""
         ...
 
     def intend_multipart(self, name: str) -> None:
@@ -47,40 +46,40 @@ class Catalog(Protocol):
     def begin_multipart(self, key: str, multipart: Multipart) -> Multipart | None:
         """Record the multipart upload of a file; returns the one that was recorded first.
 
-        None if the file is gone, or is one object already, or if the intent is so old that a sweep
-        may have aborted the multipart upload.
+        Returns None if the file is gone or is one object already, or if the intent is so old that a
+        sweep may have aborted the multipart upload.
         """
         ...
 
     def intend(self, key: str, cell: int, span: ByteRange, name: str) -> int | None:
         """Announce an object with some bytes of a cell; returns the id of its piece.
 
-        None if the file is gone, or is one object already.
+        Returns None if the file is gone or is one object already.
         """
         ...
 
     def withdraw(self, piece_id: int, name: str) -> None:
-        """Take back an announcement that was not committed; a later sweep removes its object."""
+        """Withdraw an announcement that was not committed; a later sweep removes its object."""
         ...
 
     def commit(self, piece_id: int, key: str, cell: int, stamp: Stamp) -> PieceTotals | None:
-        """Record that the object is stored; returns what the cell has in pieces now.
+        """Record that the object is stored; returns the new totals of the cell's pieces.
 
-        They are counted afterwards: of two pieces that fill a cell together, one sees both. None
-        if it came too late: a sweep may have removed it.
+        Pieces are counted after the change: of two that fill a cell together, at least one sees
+        both. Returns None if the call came too late: a sweep may have removed the object.
         """
         ...
 
     def is_joinable(self, key: str, pieces: Sequence[Piece]) -> bool:
-        """Whether `join` would succeed now: no other piece overlaps these and came between them."""
+        """Whether `join` would succeed now: no overlapping piece came between these."""
         ...
 
     def join(self, piece_id: int, joined: Sequence[Piece], key: str, stamp: Stamp) -> bool:
-        """Record a stored object in place of the pieces whose bytes it has.
+        """Replace the joined pieces with one stored object that has their bytes.
 
-        It counts as the newest of them. Their objects are deleted later, as somebody may still be
-        reading them. False if it came too late, if one of them is gone, or if another piece
-        overlaps them and came between them: the object would hide newer bytes, or be hidden.
+        It counts as the newest of them. Their objects are deleted later, since they may still be
+        read. Returns False if the call came too late, if one of the pieces is gone, or if another
+        piece that overlaps them came between them: the object would hide newer bytes, or be hidden.
         """
         ...
 
@@ -93,34 +92,34 @@ class Catalog(Protocol):
         ...
 
     def claim(self, key: str, cell: int, token: str, lease: timedelta) -> Claim | None:
-        """Claim a cell; None while another has it, or if the file is gone or one object."""
+        """Claim a cell; None while it is claimed, or if the file is gone or one object."""
         ...
 
     def renew(self, claim: Claim, lease: timedelta) -> bool:
-        """Let the lease of a claim begin again; False if somebody else has the cell."""
+        """Renew the lease of a claim; False if the claim was taken over."""
         ...
 
     def seal(self, claim: Claim, length: int, stamp: Stamp) -> bool:
-        """Record the stored cell, and end the claim; False if the claim was lost meanwhile."""
+        """Record the stored cell and end the claim; False if the claim was lost."""
         ...
 
     def offer(self, key: str, cells: Collection[int], *, seconds: float) -> set[int]:
-        """Those of the cells that nobody has begun to store; each is returned only once, ever.
+        """Returns the cells that no request has begun to store; returns each cell only once, ever.
 
-        If there are any, the file is not idle for so many seconds.
+        If there are any, the file does not count as idle for `seconds`.
         """
         ...
 
     def place(self, key: str, parts: Sequence[Part]) -> bool:
         """Record cells that a client has stored, under part numbers that no claim uses.
 
-        They supersede all pieces so far, whatever `through` says. False if the file is gone, or is
-        one object already.
+        They supersede all earlier pieces, regardless of `through`. Returns False if the file is
+        gone or is one object already.
         """
         ...
 
     def release(self, claim: Claim) -> None:
-        """End a claim without a result; does nothing if it has ended."""
+        """End a claim without a part; does nothing if it has ended."""
         ...
 
     def parts(self, key: str) -> list[Part]:
@@ -134,45 +133,46 @@ class Catalog(Protocol):
     def add_whole(self, files: Sequence[tuple[str, str, int]]) -> None:
         """Add files of one object each, as key, name and length, before the objects are put.
 
-        Files that are one object already stay. A caller whose put fails removes the file.
+        Does not change files that are one object already. If the put fails, the caller must remove
+        the file.
         """
         ...
 
     def finish(
         self, key: str, name: str, length: int, *, is_published: bool, crc32c: str | None = None
     ) -> bool:
-        """Record that one object has the whole file, and its CRC32C; whether that was new.
+        """Record the object that has the whole file, and its CRC32C; returns whether it was new.
 
-        Its pieces and parts are dropped, and become garbage.
+        All pieces and parts of the file become garbage.
         """
         ...
 
     def publish(self, keys: Sequence[str]) -> int:
-        """Publish files that are one object each; returns how many of them are published now."""
+        """Publish files that are one object each; returns how many of them are now published."""
         ...
 
     def remove(self, key: str, *, also_published: bool) -> list[Garbage]:
-        """Delete a file's rows; returns what to remove from the bucket now. Repeatable."""
+        """Delete a file's rows; returns the garbage to remove from the bucket now. Repeatable."""
         ...
 
     def remove_unused(self, key: str) -> None:
-        """Delete the row of a file of which nothing is stored."""
+        """Delete the row of a file that has no stored bytes."""
         ...
 
     def discard(self, name: str, multipart_id: str | None = None) -> None:
-        """Leave an object, or an unfinished multipart upload, to the next sweep to remove."""
+        """Leave an object or an unfinished multipart upload to the next sweep."""
         ...
 
     def garbage(self, limit: int) -> list[Garbage]:
-        """What is due for removal, including objects whose lease ended before they were stored."""
+        """Returns due garbage, including objects whose lease ended before they were stored."""
         ...
 
     def collected(self, removed: Collection[Garbage], failed: Collection[Garbage] = ()) -> None:
-        """Drop garbage that was removed; the rest is due again an hour later."""
+        """Delete the rows of removed garbage; the failed garbage is due again an hour later."""
         ...
 
     def mend(self, key: str, part: Part, stamp: Stamp | None) -> None:
-        """Correct the stamp of a part, or drop a lost part, unless it was replaced meanwhile."""
+        """Correct the stamp of a part, or drop a lost part, unless the part has been replaced."""
         ...
 
 
@@ -188,11 +188,11 @@ class Inventory(Protocol):
         ...
 
     def shift_activity(self, later: timedelta) -> None:
-        """Make unpublished files younger, but not younger than now."""
+        """Shift the activity times of unpublished files, but not beyond now."""
         ...
 
     def objects(self) -> Iterator[tuple[str, bool]]:
-        """Names of all objects that may be in the bucket, in order, and whether each must be."""
+        """Yields names of objects that may be in the bucket, in order, and whether each must be."""
         ...
 
     def is_needed(self, name: str) -> bool:
@@ -200,5 +200,5 @@ class Inventory(Protocol):
         ...
 
     def is_known(self, name: str) -> bool:
-        """Whether anything refers to an object, or a multipart upload, of this name."""
+        """Whether any row refers to an object or a multipart upload with this name."""
         ...

@@ -1,7 +1,7 @@
-"""Stores the bytes of cells: whole ones as parts, less as pieces, joined once they fill a cell.
+"""Stores the bytes of cells: whole cells as parts, less as pieces, joined once they fill a cell.
 
-A claim is taken around each part, never while bytes arrive. Whoever finds a cell claimed stores a
-piece instead, so nobody waits for another node.
+A request claims a cell only to upload its part, never while bytes arrive. If the cell is already
+claimed, it stores a piece instead, so no request waits for another node.
 """
 
 from __future__ import annotations
@@ -41,34 +41,34 @@ SHORTEST_COPY_BYTES = 5 * MIB
 """S3 copies ranges only from longer objects (UploadPartCopy)."""
 
 MOST_PIECES = 64
-"""Some pieces of a cell are joined whenever their number is a multiple of this. Nodes that store
-pieces at the same moment may step over one; the next is not far."""
+"""Pieces of a cell are joined whenever their number is a multiple of this. Nodes that store pieces
+at the same moment may skip a multiple; the next one soon follows."""
 
 JOINED_AT_ONCE = 1024
-"""Most pieces joined at once; the rest is left for the next time."""
+"""Most pieces joined at once; the rest are left for the next time."""
 
 READS_AT_ONCE = 8
-"""Pieces that a process reads in parallel."""
+"""Number of pieces that a process reads in parallel."""
 
 RENEWED_SECONDS = 10.0
-"""How often a reader of pieces checks that its claim lasts long enough."""
+"""How often a reader of pieces checks that its lease lasts long enough."""
 
 Uploaded = tuple[Stamp, int | None]
-"""A part, and the newest piece that it includes, unless that is the newest before the claim."""
+"""A part and the newest piece it includes; None stands for the newest piece before the claim."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class KeptPiece:
-    """A stored piece, and the cell's pieces in total."""
+    """A stored piece, and the totals of its cell's pieces."""
 
     name: str
     totals: PieceTotals
 
 
 class CellStore:
-    """Pieces and parts of files in a bucket."""
+    """Stores pieces and parts of files in a bucket."""
 
     def __init__(
         self, bucket: Bucket, catalog: Catalog, spools: Spools, *, most_pieces: int = MOST_PIECES
@@ -108,8 +108,8 @@ class CellStore:
     ) -> Piece:
         """Store an object that the catalog does not count as a piece yet.
 
-        The announcement of one that failed is withdrawn: until it ends, older pieces must not be
-        joined with newer ones.
+        If storing fails, withdraws the announcement: while it exists, older pieces cannot be joined
+        with newer ones.
         """
         name = new_name("pieces", key)
         piece_id = self.catalog.intend(key, cell, span, name)
@@ -117,16 +117,16 @@ class CellStore:
             raise BytesLost(key)
         try:
             stamp = self._within(span.length).put_object(name, body)
-        except Exception:  # Of the store, the spool or the network; raised again.
-            with suppress(UploadError):  # Its lease ends it otherwise.
+        except Exception:  # From the store, the spool or the network; re-raised.
+            with suppress(UploadError):  # If this fails, the lease expires.
                 self.catalog.withdraw(piece_id, name)
             raise
         return Piece(piece_id, cell, span, name, stamp)
 
     def seal(self, file: StoredFile, cell: int, *, patience: float = 1.0) -> bool:
-        """Make a part from a cell's pieces; False if another claims it or bytes are missing.
+        """Make a part from a cell's pieces; False if the cell is claimed or bytes are missing.
 
-        `patience` as of `Spools.open`.
+        `patience` as in `Spools.open`.
         """
         span = file.cell(cell).span
 
@@ -140,7 +140,7 @@ class CellStore:
         return self._store_part(file, cell, span.length, upload)
 
     def compose(self, file: StoredFile, cell: int, sources: Sequence[Piece]) -> bool:
-        """Make a part from other objects, which cover the cell; False if another claims it."""
+        """Make a part from other objects that cover the cell; False if the cell is claimed."""
         span = file.cell(cell).span
 
         def upload(lease: Lease, multipart: Multipart) -> Uploaded:
@@ -164,7 +164,7 @@ class CellStore:
         length: int,
         upload: Callable[[Lease, Multipart], Uploaded | None],
     ) -> bool:
-        """Run `upload` under a claim, and record its part; whether the part is stored."""
+        """Run `upload` under a claim and record its part; returns whether the part is stored."""
         with claimed(self.catalog, file.key, cell, length) as lease:
             if lease is None:
                 return False
@@ -180,16 +180,16 @@ class CellStore:
             return lease.seal(length, stamp, through=through)
 
     def _seal_if_possible(self, file: StoredFile, cell: int) -> bool:
-        """Seal a cell, unless that fails or has no room beside the spool that the caller has."""
+        """Seal a cell; False if that fails or there is no room besides the caller's spool."""
         try:
             return self.seal(file, cell, patience=0.0)
         except (UploadError, BytesLost) as error:
-            # Its bytes are stored: whoever publishes the file tries again.
+            # Its bytes are stored; publishing the file tries again.
             log.warning("a cell is left in pieces: %s", error, extra={"upload_id": file.key})
             return False
 
     def multipart(self, file: StoredFile) -> Multipart:
-        """The multipart upload of a file, begun here if there is none yet; raises `BytesLost`."""
+        """Returns the multipart upload of a file; creates it if needed. Raises `BytesLost`."""
         known = file.multipart
         while known is None:
             known = self._noted_multipart(file.key) or self._begin_multipart(file.key)
@@ -202,7 +202,7 @@ class CellStore:
         return file.multipart
 
     def _begin_multipart(self, key: str) -> Multipart | None:
-        """None if the file is gone, or it took so long that a sweep may have aborted this one."""
+        """None if the file is gone, or if it took so long that a sweep may have aborted it."""
         own = Multipart(*self.bucket.create_multipart_anew(lambda: self._intended_name(key)))
         noted = self.catalog.begin_multipart(key, own)
         if noted is None:
@@ -210,7 +210,7 @@ class CellStore:
         return noted
 
     def _intended_name(self, key: str) -> str:
-        """A sweep aborts what has this name, unless it becomes the multipart upload of the file."""
+        """A sweep aborts the multipart upload with this name unless it becomes the file's."""
         name = new_name("files", key)
         self.catalog.intend_multipart(name)
         return name
@@ -237,11 +237,11 @@ class CellStore:
     def _copied_part(
         self, piece: Piece, span: ByteRange, target: tuple[str, str, int]
     ) -> Stamp | None:
-        """Copy bytes of a piece within the store; None if the store reports no checksum of them.
+        """Copy bytes of a piece inside the store; None if the store reports no checksum for them.
 
-        A part without one cannot be completed on every store: versitygw reports the checksum of
-        the whole source if that has parts itself. Raises `StorageFailed` if the copy of a whole
-        piece does not match its checksum.
+        Not every store can complete a part without a checksum. If the source has parts itself,
+        versitygw reports the checksum of the whole source. Raises `StorageFailed` if the copy of a
+        whole piece does not match its checksum.
         """
         inside = ByteRange(span.start - piece.span.start, span.end - piece.span.start)
         try:
@@ -257,7 +257,7 @@ class CellStore:
     def _join_if_possible(self, file: StoredFile, cell: int) -> None:
         """Join pieces of a cell that has many, unless another claim is active.
 
-        Their bytes are stored: whoever adds more tries again.
+        If it fails, no bytes are lost: the next join tries again.
         """
         length = file.cell(cell).span.length
         try:
@@ -273,7 +273,7 @@ class CellStore:
         key, cell = lease.claim.key, lease.claim.cell
         pieces = self.catalog.pieces(key, cell)
         if self.catalog.part(key, cell) is not None:
-            return  # Pieces that came before the part must not mix with those that came after it.
+            return  # Pieces older than the part must not be joined with newer ones.
         for run in joinable(pieces):
             group = run[:JOINED_AT_ONCE]
             span = span_of(group)
@@ -293,9 +293,9 @@ class CellStore:
         *,
         patience: float = 1.0,
     ) -> Spool:
-        """The bytes of a span, from pieces that cover it; keeps the lease alive meanwhile.
+        """Read a span into a spool, from pieces that cover it; renews the lease while it reads.
 
-        Raises `StorageFailed` if a piece is not what was stored, `BytesLost` if it is missing.
+        Raises `StorageFailed` if a piece does not match its checksum, `BytesLost` if it is missing.
         """
         ranges = defaultdict[Piece, list[ByteRange]](list)
         for piece, taken in overlay(pieces, span):
@@ -313,7 +313,7 @@ class CellStore:
         except BaseException:
             for each in reads:
                 each.cancel()
-            wait(reads)  # Nobody may write to a spool that is closed.
+            wait(reads)  # No thread may write to a closed spool.
             spool.close()
             raise
         return spool
@@ -323,5 +323,5 @@ class CellStore:
 
 
 def new_name(folder: str, key: str) -> str:
-    """A unique name: no object is ever written twice."""
+    """Returns a unique name: no object is ever written twice."""
     return f"{folder}/{key}.{secrets.token_hex(8)}"

@@ -1,6 +1,6 @@
-"""Tests whether a bucket does what the server relies on, and reports what differs.
+"""Tests whether a bucket behaves as the server requires, and reports differences.
 
-Each probe uses its own names below `checks/`, and removes them.
+Each probe uses its own names below `checks/` and removes its objects.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from app.storage.s3.contents import PromisedBytes, SpoolSlice, crc32c_of
 FOLDER = "checks"
 
 PART_BYTES = 5 * 1024 * 1024
-"""The least that S3 takes for a part that is not the last one."""
+"""The smallest part that S3 accepts, except for the last one."""
 
 CUT_SECONDS = 0.5
-"""How long a probe withholds the second half of a body, and waits for the store to react."""
+"""How long a probe withholds the second half of a body while it waits for the store to react."""
 
 ALLOWED_CLOCK_DIFFERENCE = timedelta(minutes=5)
 """S3 refuses signatures that are 15 minutes off; URLs signed for a minute fail earlier."""
@@ -43,9 +43,9 @@ class Grade(StrEnum):
 
     FINE = "fine"
     DEGRADED = "degraded"
-    """The server works; something is slower, or missing."""
+    """The server works, but something is slower or missing."""
     FATAL = "fatal"
-    """Uploads would fail, or could be lost."""
+    """Uploads would fail or could be lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +71,15 @@ Probe = Callable[[Place], Result]
 
 
 def check_quickly(bucket: Bucket, token: str) -> Finding:
-    """Whether objects can be stored, read and deleted; takes a handful of requests."""
+    """Tests whether objects can be stored, read and deleted; takes a handful of requests."""
     return run_probe("objects", Place(bucket, f"{FOLDER}/{token}", ""))
 
 
 def check_all(bucket: Bucket, token: str, *, origin: str) -> Iterator[Finding]:
-    """Findings of all probes, in order; stops after the first if the bucket is unusable.
+    """Yields the findings of all probes, in order; stops after the first if the bucket is unusable.
 
-    `token` makes the names of this check unique. `origin` is that of pages whose direct uploads the
-    bucket should allow, as in `https://films.example`.
+    `token` makes the names of this check unique. `origin` is the origin of pages whose direct
+    uploads the bucket should allow, such as `https://films.example`.
     """
     place = Place(bucket, f"{FOLDER}/{token}", origin)
     for topic in PROBES:
@@ -90,7 +90,7 @@ def check_all(bucket: Bucket, token: str, *, origin: str) -> Iterator[Finding]:
 
 
 def run_probe(topic: str, place: Place) -> Finding:
-    """The finding of one probe; errors become findings."""
+    """Run one probe; returns its finding. Errors become findings."""
     probe, grade_of_failure = PROBES[topic]
     try:
         grade, detail = probe(place)
@@ -131,7 +131,7 @@ def _parts(place: Place) -> Result:
 
 
 def _copying(place: Place) -> Result:
-    """Copies of an object that was stored whole, and of one that was made of parts."""
+    """Copies an object that was stored whole, and one that was made of parts."""
     bucket, source = place.bucket, f"{place.name}/source"
     with _zeros() as descriptor:
         bucket.put_object(source, SpoolSlice(descriptor, 0, PART_BYTES + 1))
@@ -157,9 +157,9 @@ def _copying(place: Place) -> Result:
 
 
 def _is_copied_right(place: Place, source: str) -> bool | None:
-    """Whether an object made of a copied range has its bytes; None if it has no checksum.
+    """Whether an object made from a copied range has the right bytes; None without a checksum.
 
-    The server does not complete such a part: some stores refuse it.
+    The server does not complete a part without a checksum: some stores refuse it.
     """
     bucket, name = place.bucket, f"{place.name}/copy"
     with _multipart(place, name) as upload:
@@ -321,7 +321,7 @@ def _multipart(place: Place, name: str) -> Iterator[str]:
     try:
         yield upload
     finally:
-        with suppress(UploadError):  # Must not hide an error of the probe.
+        with suppress(UploadError):  # A failure here must not hide an error of the probe.
             place.bucket.abort_multipart(name, upload)
 
 
@@ -333,13 +333,12 @@ def _zeros() -> Iterator[int]:
 
 
 def _ask(place: Place, call: Call) -> Reply:
-    """The answer to a call, whatever its status, without retries."""
+    """Returns the response to a call, with any status, without retries."""
     caller = place.bucket.caller
     return read_whole(caller.connections.ask(caller.request(call), _soon()))
 
 
 def _unsigned(place: Place, method: str, url: str, headers: Mapping[str, str]) -> Reply:
-    """The answer to an unsigned request."""
     parts = urlsplit(url)
     request = Request(method, f"{parts.path}?{parts.query}", {"host": parts.netloc, **headers})
     return read_whole(place.bucket.caller.connections.ask(request, _soon()))

@@ -1,4 +1,4 @@
-"""Claims on cells: whoever has one makes a part of the cell or joins its pieces; no one waits."""
+"""Claims on cells: the holder makes the cell's part or joins its pieces; others do not wait."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from app.storage.s3.catalog import Catalog
 from app.storage.s3.connections import SLOWEST_BYTES_PER_SECOND
 
 SPARE_SECONDS = 30.0
-"""By how much a claim outlives the request that it was taken for."""
+"""How long a claim outlives the request that took it."""
 
 
 class ClaimLost(Exception):
-    """Somebody else has the cell by now."""
+    """Another request has taken over the cell."""
 
 
 class Lease:
-    """A claim, and until when it is certain by this machine's clock."""
+    """A claim, and until when it is certain to hold by this machine's monotonic clock."""
 
     def __init__(self, catalog: Catalog, claim: Claim, ends_at: float) -> None:
         self.claim = claim
@@ -33,7 +33,7 @@ class Lease:
         self._ends_at = ends_at
 
     def cover(self, length: int) -> None:
-        """Make it outlive a request with so many bytes; raises `ClaimLost`."""
+        """Extend the lease to outlive a request of `length` bytes; raises `ClaimLost`."""
         limit = limit_seconds(length)
         if time.monotonic() + limit < self._ends_at:
             return
@@ -44,7 +44,7 @@ class Lease:
         self._ends_at = ends_at
 
     def seal(self, length: int, stamp: Stamp, *, through: int | None = None) -> bool:
-        """Record the part, with the bytes of pieces up to `through`, and end the claim."""
+        """Record the part, which includes pieces up to `through`, and end the claim."""
         claim = self.claim if through is None else replace(self.claim, through=through)
         is_sealed = self._catalog.seal(claim, length, stamp)
         self.is_over = True
@@ -53,9 +53,9 @@ class Lease:
 
 @contextmanager
 def claimed(catalog: Catalog, key: str, cell: int, length: int) -> Iterator[Lease | None]:
-    """Claim a cell for a request with `length` bytes; None while somebody else has it.
+    """Claim a cell for a request of `length` bytes; yields None while another claim is active.
 
-    A claim whose answer was lost is released, instead of holding the cell until its lease ends.
+    If the database's response was lost, releases the claim instead of holding it until it expires.
     """
     seconds = limit_seconds(length) + SPARE_SECONDS
     ends_at, token = time.monotonic() + seconds, secrets.token_hex(16)
@@ -73,10 +73,10 @@ def claimed(catalog: Catalog, key: str, cell: int, length: int) -> Iterator[Leas
         yield lease
     finally:
         if not lease.is_over:
-            with suppress(UploadError):  # The lease ends it otherwise.
+            with suppress(UploadError):  # If this fails, the lease expires.
                 catalog.release(claim)
 
 
 def limit_seconds(length: int) -> float:
-    """What the store may take for a request with so many bytes."""
+    """Time limit for a request of `length` bytes, in seconds."""
     return CALL_SECONDS + length / SLOWEST_BYTES_PER_SECOND

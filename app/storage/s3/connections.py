@@ -1,4 +1,4 @@
-"""A pool of HTTP connections to the object store, which send files with sendfile.
+"""A pool of HTTP connections to the object store, which sends files with sendfile.
 
 Small requests go through `http.client`. The bytes of a part go from the kernel's page cache to the
 socket, without passing through the program; over TLS they are copied in blocks.
@@ -36,17 +36,17 @@ log = logging.getLogger(__name__)
 CONNECT_SECONDS = 5.0
 
 IDLE_SECONDS = 15.0
-"""Idle timeout: a store that takes and sends no byte for this long is taken for dead."""
+"""Idle timeout: a store that accepts and sends no byte for this long counts as dead."""
 
 SLOWEST_BYTES_PER_SECOND = 2 * 1024 * 1024
-"""The time limit of a request grows with its bytes, at this rate: to send them, and to wait for the
-answer, since some stores check and write them all first."""
+"""The time limit of a request grows with its size, at this rate: for sending the bytes, and for the
+response, since some stores first check and write all of them."""
 
 KEPT_SECONDS = 10.0
-"""An idle connection is reused for this long. S3 closes them after some 20 seconds."""
+"""How long an idle connection can be reused. S3 closes them after some 20 seconds."""
 
 MAX_KEPT = 64
-"""Most idle connections per process; more are closed."""
+"""Most idle connections per process; any more are closed."""
 
 _DROP_UNSENT = struct.pack("ii", 1, 0)
 """struct linger, see socket(7)."""
@@ -64,13 +64,13 @@ class Request:
     headers: Mapping[str, str]
     body: Body = b""
     idle_seconds: float = IDLE_SECONDS
-    """How long the store may take to begin its answer."""
+    """How long the store may take to begin its response."""
     is_repeatable: bool = True
-    """Whether it does no harm if the server gets it twice."""
+    """Whether the request is idempotent, so that it can be sent twice."""
 
 
 class StoreUnreachable(Exception):
-    """No answer: the connection was refused or cut, or stayed idle."""
+    """No response: the connection was refused or dropped, or timed out."""
 
 
 @dataclass(slots=True)
@@ -81,13 +81,13 @@ class _Kept:
 
 @dataclass(slots=True)
 class Answer:
-    """Status and headers, which have arrived, and a body to be read; must be closed."""
+    """A response: status and headers have arrived, the body is still to be read. Must be closed."""
 
     response: HTTPResponse
     _connection: HTTPConnection
     _pool: Connections
     _is_reusable: bool
-    """False if the store answered before it had the whole request."""
+    """False if the store responded before it had the whole request."""
     _is_open: bool = field(default=True)
 
     @property
@@ -96,11 +96,11 @@ class Answer:
         return self.response.status
 
     def header(self, name: str) -> str:
-        """A header's value; empty if there is none."""
+        """Returns a header's value; empty if there is none."""
         return self.response.headers.get(name, "")
 
     def readinto(self, buffer: memoryview) -> int:
-        """Read some bytes of the body; 0 at its end. Raises `StoreUnreachable` if it is cut."""
+        """Read some bytes of the body; 0 at its end. Raises `StoreUnreachable` if it is cut off."""
         try:
             count = self.response.readinto(buffer)
         except (OSError, HTTPException) as error:
@@ -110,7 +110,7 @@ class Answer:
         return count
 
     def read(self, limit: int) -> bytes:
-        """The whole body; raises `StoreUnreachable` if it is cut, or longer than `limit` bytes."""
+        """Read the whole body; raises `StoreUnreachable` if cut off or over `limit` bytes."""
         try:
             found = self.response.read(limit + 1)
         except (OSError, HTTPException) as error:
@@ -120,7 +120,7 @@ class Answer:
         return found
 
     def close(self) -> None:
-        """Keep the connection if the body was read to its end, else close it. Repeatable."""
+        """Reuse the connection if the body was read to its end, else close it. Repeatable."""
         if not self._is_open:
             return
         self._is_open = False
@@ -133,9 +133,9 @@ class Answer:
 
 
 class Connections:
-    """Connections of this process to one server, opened on demand. Thread-safe.
+    """This process's connections to one server, opened on demand. Thread-safe.
 
-    A forked process opens its own.
+    A forked process opens its own connections.
     """
 
     def __init__(self, scheme: str, host: str, port: int) -> None:
@@ -146,7 +146,7 @@ class Connections:
         self._tls: ssl.SSLContext | None = None
 
     def ask(self, request: Request, deadline: float) -> Answer:
-        """Send a request; returns once the head of its answer is there.
+        """Send a request; returns once the response headers have arrived.
 
         Raises `StoreUnreachable`. `deadline` is on the monotonic clock. If the server closes an
         idle connection just as it is reused, the request is sent again on a new one.
@@ -167,15 +167,15 @@ class Connections:
             self._kept.append(_Kept(connection, time.monotonic() + KEPT_SECONDS))
 
     def _take(self) -> HTTPConnection | None:
-        if self._process != os.getpid():  # The others belong to the process we were forked from.
+        if self._process != os.getpid():  # The connections belong to the parent process.
             self._process = os.getpid()
             _close(self._kept)
         with suppress(IndexError):
             while True:
                 kept = self._kept.pop()
                 sock = kept.connection.sock
-                # An idle connection that is readable has been closed by the server. The collector
-                # of garbage may have closed one before the answer that returned it to the pool.
+                # A readable idle connection was closed by the server. The garbage collector may
+                # have closed one before the response that returned it to the pool.
                 is_quiet = sock.fileno() >= 0 and not _events(sock, select.POLLIN, 0)
                 if is_quiet and time.monotonic() < kept.until:
                     return kept.connection
@@ -204,7 +204,7 @@ class Connections:
                 _give_up(request.body)
             connection.sock.settimeout(_remaining(deadline, request.idle_seconds))
             answer = Answer(connection.getresponse(), connection, self, is_sent)
-            if connection.sock is not None:  # None: the answer says that it is the last one.
+            if connection.sock is not None:  # None: the response closes the connection.
                 connection.sock.settimeout(IDLE_SECONDS)
         except ssl.SSLCertVerificationError as error:
             connection.close()
@@ -224,7 +224,7 @@ class Connections:
 class _WholeHead(HTTPResponse):
     """Refuses a truncated head, which http.client takes for one with fewer or shorter headers."""
 
-    fp: Any  # None once the answer has been read.
+    fp: Any  # None once the response has been read.
 
     def begin(self) -> None:
         """Read the head; raises `IncompleteRead`."""
@@ -239,7 +239,7 @@ class _WholeHead(HTTPResponse):
 
 
 class _Lines:
-    """The part of a stream that http.client needs to read a head; keeps the last line read."""
+    """The part of a stream that http.client needs to read headers; keeps the last line read."""
 
     def __init__(self, stream: BufferedReader) -> None:
         self.stream = stream
@@ -254,11 +254,11 @@ class _Lines:
 
 
 def _abort(connection: HTTPConnection) -> None:
-    """Close a connection, and drop what the kernel has not sent yet of a spool.
+    """Close a connection and discard the bytes of a spool that the kernel has not sent yet.
 
-    It would send the pages as they are by then: another spool may have overwritten them. What a
-    store on this machine has received are those pages, too, so their file is not used again; if it
-    were, the CRC32C of the request would still protect the object.
+    The kernel would send the pages as they are by then: another spool may have overwritten them.
+    A store on this machine may even have received the same pages, so their file is not reused; if
+    it were, the CRC32C of the request would still protect the object.
     """
     if connection.sock is not None:
         with suppress(OSError):
@@ -282,7 +282,7 @@ def _reason(error: Exception) -> str:
 
 
 def _remaining(deadline: float, most: float) -> float:
-    """Seconds until the deadline, at most `most`; raises `TimeoutError` when it has passed."""
+    """Returns the seconds until the deadline, at most `most`; raises `TimeoutError` after it."""
     seconds = deadline - time.monotonic()
     if seconds <= 0:
         raise TimeoutError("the time for the request is over")
@@ -290,7 +290,7 @@ def _remaining(deadline: float, most: float) -> float:
 
 
 def _send(connection: HTTPConnection, request: Request, deadline: float) -> bool:
-    """Send a request; False if the store answered, or closed, before it had all of the body."""
+    """Send a request; False if the store responded or closed before it had the whole body."""
     body = request.body
     connection.sock.settimeout(_remaining(deadline, IDLE_SECONDS))
     connection.putrequest(request.method, request.target, skip_host=True, skip_accept_encoding=True)
@@ -305,7 +305,7 @@ def _send(connection: HTTPConnection, request: Request, deadline: float) -> bool
             return _copy(connection.sock, body, deadline)
         return _sendfile(connection.sock, body, deadline)
     except (BrokenPipeError, ConnectionResetError, ssl.SSLEOFError, ssl.SSLZeroReturnError):
-        return False  # It may have said why before it closed: read the answer.
+        return False  # The store may have responded before it closed: read the response.
 
 
 def _sendfile(sock: socket.socket, body: SpoolSlice, deadline: float) -> bool:
@@ -337,7 +337,7 @@ def _copy(sock: ssl.SSLSocket, body: SpoolSlice, deadline: float) -> bool:
 
 
 def _events(sock: socket.socket, wanted: int, seconds: float) -> int:
-    """Those of the `wanted` events of poll(2) that happen within this time; 0 for none."""
+    """Returns the `wanted` poll(2) events that happen within this time; 0 for none."""
     poll = select.poll()
     poll.register(sock, wanted)
     found = poll.poll(seconds * 1000)

@@ -1,4 +1,4 @@
-"""Values for bytes to be stored in a bucket, and for what the store reports about them."""
+"""Value types: bytes to be stored in a bucket, and the store's reports about objects."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from crc32c import crc32c
 from app.core.cells import Stamp
 
 BLOCK_BYTES = 512 * 1024
-"""Block size; fits into the processor's cache between reading and encrypting. Reading a spool for
-its CRC32C costs 0.10 CPU s/GB, with 256 KiB 0.12, with 4 MiB 0.11 to 0.16."""
+"""Block size; a block stays in the CPU cache between reading and encrypting. Reading a spool for
+its CRC32C costs 0.10 CPU s/GB; with 256 KiB 0.12, with 4 MiB 0.11 to 0.16."""
 
 
 class SpoolTooShort(Exception):
-    """A slice extends beyond the bytes that were written: a bug of the caller."""
+    """A slice extends beyond the written bytes: a bug of the caller."""
 
 
 def _do_nothing() -> None:
@@ -27,13 +27,13 @@ def _do_nothing() -> None:
 
 @dataclass(frozen=True, slots=True)
 class SpoolSlice:
-    """`length` bytes of an open file, from `start` on."""
+    """A range of an open file: `length` bytes from `start` on."""
 
     descriptor: int
     start: int
     length: int
     give_up: Callable[[], None] = _do_nothing
-    """Called when a request is given up while the store may still be reading from the file."""
+    """Called when a request is aborted while the store may still be reading the file."""
 
 
 Body = bytes | SpoolSlice
@@ -48,7 +48,7 @@ class PromisedBytes:
 
     @property
     def headers(self) -> dict[str, str]:
-        """Headers that make the store refuse any other bytes."""
+        """Headers that make the store reject any other bytes."""
         return {"content-length": str(self.length), "x-amz-checksum-crc32c": self.crc32c}
 
 
@@ -88,7 +88,7 @@ class ListedMultipart:
 
 
 def blocks_of(body: SpoolSlice) -> Iterator[memoryview]:
-    """The bytes of a slice, block by block, in one buffer that is reused.
+    """Yields the bytes of a slice block by block, in one reused buffer.
 
     Raises `SpoolTooShort` if the file ends before the slice does.
     """
@@ -103,7 +103,7 @@ def blocks_of(body: SpoolSlice) -> Iterator[memoryview]:
 
 
 def crc32c_of(body: Body) -> str:
-    """The CRC32C of bytes (RFC 3720), as S3 writes it: base64 of four bytes, big-endian."""
+    """Returns the CRC32C (RFC 3720) in S3's format: base64 of four bytes, big-endian."""
     value = 0
     for block in [body] if isinstance(body, bytes) else blocks_of(body):
         value = crc32c(block, value)
@@ -111,10 +111,10 @@ def crc32c_of(body: Body) -> str:
 
 
 def crc32c_text(value: int) -> str:
-    """A CRC32C as S3 writes it."""
+    """Formats a CRC32C as S3 does."""
     return base64_of(value.to_bytes(4, "big"))
 
 
 def base64_of(text: bytes) -> str:
-    """Base64 for headers."""
+    """Encodes bytes in base64 for headers."""
     return base64.b64encode(text).decode()

@@ -1,10 +1,10 @@
-"""Cells that clients upload to the bucket themselves, at URLs that are signed here.
+"""Direct uploads: clients upload cells to the bucket, with URLs signed here.
 
 A URL stores one part, with a fixed length and CRC32C, under a part number that the server itself
-never uses. The part counts only once the bucket has listed it. Each cell gets one URL: a request
-that broke off may reach the bucket after the next one, and Garage then loses the part. Whoever asks
-again is told to send the cell to the server. When the file is complete or has
-ended, its multipart upload is gone, and the URL no longer works.
+never uses. The part counts only once the bucket lists it. Each cell gets only one URL: an aborted
+request may reach the bucket after the next one, and Garage then loses the part. A second request
+for the cell must send its bytes to the server. Once the file is complete or has ended, its
+multipart upload is gone and the URL no longer works.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from app.storage.s3.cells import CellStore
 from app.storage.s3.contents import ListedPart, PromisedBytes
 
 LISTED_AT_ONCE = 1000
-"""Most parts that a store lists in one answer."""
+"""Most parts that a store lists in one response."""
 
 
 class DirectCells:
-    """Signs URLs for cells, and checks what the bucket has received."""
+    """Signs URLs for cells and checks the parts that the bucket has received."""
 
     def __init__(self, cells: CellStore) -> None:
         self._cells = cells
 
     def offers(self, key: str, promised: Sequence[PromisedCell]) -> list[CellOffer]:
-        """Signed requests that upload cells, valid for `URL_SECONDS`, for those never offered yet.
+        """Returns signed upload requests, valid for `URL_SECONDS`, for cells never offered before.
 
         Raises `ChunkMismatch` for spans that are not cells of the file, and `BytesLost`.
         """
@@ -55,7 +55,7 @@ class DirectCells:
         ]
 
     def accept(self, key: str, promised: Sequence[PromisedCell]) -> None:
-        """Record cells as stored, if the bucket has them as promised.
+        """Record cells as stored if the bucket has the promised bytes.
 
         Raises `CellNotStored` unless it has all of them, `ChunkMismatch` and `BytesLost`.
         """
@@ -75,12 +75,12 @@ class DirectCells:
         url = self._cells.bucket.presign_part(
             multipart.name, multipart.id, number, bytes_, URL_SECONDS
         )
-        # Clients send Content-Length by themselves, and browsers let no script set it.
+        # Clients send Content-Length automatically, and browsers do not let scripts set it.
         headers = {name: text for name, text in bytes_.headers.items() if name != "content-length"}
         return CellTarget(url, headers)
 
     def _listed(self, file: StoredFile, places: Sequence[Cell]) -> dict[int, ListedPart]:
-        """The parts that the bucket has for these cells, and for some between them."""
+        """Returns the bucket's parts for these cells, and for some cells between them."""
         if file.multipart is None or not places:
             return {}
         numbers = (direct_part_number(place.number) for place in places)
@@ -103,9 +103,9 @@ class DirectCells:
                 return
 
     def _open_file(self, key: str) -> StoredFile:
-        """The file while it takes cells.
+        """Returns the file if it accepts cells; raises `BytesLost` otherwise.
 
-        One whose length came late may have others than clients are told: `BytesLost`.
+        If the length was declared late, the grid may differ from what clients expect: `BytesLost`.
         """
         file = self._cells.catalog.file(key)
         if file is None or file.name is not None or file.length is None:
@@ -116,7 +116,7 @@ class DirectCells:
 
 
 def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """First and last of part numbers that are listed together, in order.
+    """Groups part numbers into runs that are listed together: first and last of each, in order.
 
     A gap of a page or more ends a run, so there is at most one request per number.
     """
@@ -130,7 +130,7 @@ def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
 
 
 def _part_of(listed: ListedPart | None, place: Cell, promised: PromisedCell) -> Part:
-    """What the bucket has of a cell; raises `CellNotStored` unless it is what was promised."""
+    """Returns the bucket's part of a cell; raises `CellNotStored` unless it is as promised."""
     wanted = (promised.span.length, promised.crc32c)
     if listed is None or (listed.length, listed.stored.crc32c) != wanted:
         raise CellNotStored(f"The bucket does not have the cell at {promised.span.start}.")

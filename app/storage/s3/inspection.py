@@ -1,4 +1,4 @@
-"""Lists a bucket's files, checks its health, and removes garbage."""
+"""Lists a bucket's files, checks the bucket's health, and removes garbage."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from app.storage.s3.bucket import Bucket
 from app.storage.s3.catalog import Catalog
 
 REMOVED_AT_ONCE = 1000
-"""Most objects that one request can remove."""
+"""Most objects that one request may remove."""
 
 PROBED_EVERY_SECONDS = 10.0
 """How long the result of a health check is cached."""
@@ -28,11 +28,11 @@ PROBE_SECONDS = 5.0
 """How long a health check waits for the store."""
 
 LOCK_FILE_SECONDS = 24 * 3600.0
-"""Lock files are removed after this time."""
+"""Age at which lock files are removed."""
 
 
 class BucketInspection:
-    """`Inspection` of a bucket and this node's spool folder."""
+    """Implements `Inspection` for a bucket and this node's spool folder."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class BucketInspection:
         self._found: list[SetupProblem] | None = None
 
     def staged(self) -> Iterator[StagedFile]:
-        """Unpublished files; idle since they were reserved, or the last URL for a cell ended."""
+        """Unpublished files; idle since they were reserved or their last URL for a cell expired."""
         return (StagedFile(key, seconds) for key, seconds in self._catalog.inventory.staged())
 
     def published(self) -> Iterator[str]:
@@ -63,11 +63,11 @@ class BucketInspection:
         return self._catalog.inventory.published()
 
     def shift_activity(self, later: timedelta) -> None:
-        """Make unpublished files younger, but not younger than now."""
+        """Shift the activity times of unpublished files, but not beyond now."""
         self._catalog.inventory.shift_activity(later)
 
     def problems(self) -> list[SetupProblem]:
-        """Problems of the spools now, and of the bucket some seconds ago at most."""
+        """Returns current problems of the spools, and of the bucket at most some seconds ago."""
         of_bucket = self._problems_of_bucket()
         return [*folder_problems(self._spools, "staging", warn_of_memory=False), *of_bucket]
 
@@ -78,9 +78,9 @@ class BucketInspection:
         self._remove_old_locks()
 
     def _problems_of_bucket(self) -> list[SetupProblem]:
-        """The last result; if it is old, one thread checks again while the others use it.
+        """Returns the cached result; if it is old, one thread checks again while others use it.
 
-        They wait only while there is no result yet.
+        Other threads wait only for the first result.
         """
         if self._is_due() and self._probing.acquire(blocking=self._found is None):
             try:

@@ -1,4 +1,4 @@
-"""Complete files in a bucket: concatenated, published, read and deleted."""
+"""Complete files in a bucket: concatenates, publishes, reads and deletes them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.storage.s3.staging import BucketStaging
 
 
 class BucketLibrary:
-    """`Library` in a bucket."""
+    """Implements `Library` in a bucket."""
 
     def __init__(
         self, staging: BucketStaging, assembly: Assembly, catalog: Catalog, bucket: Bucket
@@ -24,18 +24,18 @@ class BucketLibrary:
         self._bucket = bucket
 
     def concatenate(self, key: str, parts: Sequence[tuple[str, int]]) -> None:
-        """Copy the parts within the store; cells that span two parts pass through a spool."""
+        """Copy the parts inside the store; cells that span two parts pass through a spool."""
         self._assembly.concatenate(key, parts)
 
     def publish(self, key: str, length: int) -> str | None:
-        """Make one object of the file, and mark its row as published."""
+        """Make the file one object and mark its row as published."""
         self._staging.put_received([key])
         published = self._assembly.assemble(key, length, is_published=True)
         self._staging.let_go(key)
         return published.crc32c
 
     def publish_all(self, files: Sequence[tuple[str, int]]) -> None:
-        """Publish files; one statement for all that are one object already."""
+        """Publish files, in one statement for all that are one object already."""
         keys = [key for key, _ in files]
         self._staging.put_received(keys)
         if self._catalog.publish(keys) < len(keys):
@@ -45,12 +45,12 @@ class BucketLibrary:
             self._staging.let_go(key)
 
     def open(self, key: str, span: ByteRange) -> RawIOBase:
-        """A published file, positioned at `span.start`."""
+        """Open a published file, positioned at `span.start`."""
         name, length = self._published(key)
         return self._bucket.open(name, span, length)
 
     def sign_url(self, key: str, seconds: int, /, *, content_type: str, disposition: str) -> str:
-        """A URL at which the store sends a published file; may raise `FileNotFoundError`."""
+        """Returns the store's URL of a published file; may raise `FileNotFoundError`."""
         name, _ = self._published(key)
         return self._bucket.presign_get(
             name, seconds, content_type=content_type, disposition=disposition
@@ -61,7 +61,7 @@ class BucketLibrary:
         self._staging.delete(key, also_published=True)
 
     def _published(self, key: str) -> tuple[str, int]:
-        """Name and length of a published file's object."""
+        """Returns the name and length of a published file's object."""
         file = self._catalog.file(key)
         if file is None or not file.is_published or file.name is None or file.length is None:
             raise FileNotFoundError(key)

@@ -1,6 +1,6 @@
-"""Copies bytes of a piece into a spool, and checks that the piece is what was stored.
+"""Copies bytes of a piece into a spool and verifies the piece's checksum.
 
-Whatever is made from a piece replaces it, so a wrong byte must not pass for a right one.
+An object made from a piece replaces it, so corrupt bytes must be detected.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 def copy_piece(bucket: Bucket, piece: Piece, taken: Sequence[ByteRange], spool: Spool) -> None:
-    """Copy some ranges of a piece; reads all of it if its checksum is known.
+    """Copy some ranges of a piece; reads the whole piece if its checksum is known.
 
     Raises `StorageFailed` if the checksum does not match, `BytesLost` if the object is missing.
     """
@@ -37,14 +37,14 @@ def copy_piece(bucket: Bucket, piece: Piece, taken: Sequence[ByteRange], spool: 
 
 
 def require_stored(piece: Piece, found_crc32c: str) -> None:
-    """Log and raise `StorageFailed` unless a piece's bytes have the checksum that was stored."""
+    """Log and raise `StorageFailed` unless a piece's bytes match its stored checksum."""
     if found_crc32c != piece.stamp.crc32c:
         log.error("an object does not match the checksum of what was stored: %s", piece.name)
         raise StorageFailed("The object store returned other bytes than were stored.")
 
 
 def _blocks(bucket: Bucket, piece: Piece, span: ByteRange) -> Iterator[tuple[int, memoryview]]:
-    """Positions in the file, with bytes in one buffer that is reused."""
+    """Yields positions in the file with their bytes, in one reused buffer."""
     inside = ByteRange(span.start - piece.span.start, span.end - piece.span.start)
     buffer = memoryview(bytearray(min(COPIED_BYTES, span.length)))
     position = span.start
@@ -58,7 +58,7 @@ def _blocks(bucket: Bucket, piece: Piece, span: ByteRange) -> Iterator[tuple[int
 
 
 def _write(block: memoryview, position: int, taken: Sequence[ByteRange], spool: Spool) -> None:
-    """Write those bytes of a block that are taken."""
+    """Write the bytes of a block that are in `taken`."""
     for span in taken:
         start, end = max(span.start, position), min(span.end, position + len(block))
         while start < end:

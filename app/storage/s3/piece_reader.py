@@ -1,6 +1,6 @@
 """Reads an unfinished file from its pieces; S3 cannot read parts before the upload is completed.
 
-A cell that arrived in pieces keeps them until then, so only cells that arrived whole are hidden.
+A cell that arrived in pieces keeps them until then: only cells that arrived whole are unreadable.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class PieceReader(io.RawIOBase):
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move to a position, relative to the start, the current one or the end."""
+        """Move to a position relative to the start, the current position or the end."""
         if whence == io.SEEK_CUR:
             offset += self._position
         elif whence == io.SEEK_END:
@@ -67,7 +67,7 @@ class PieceReader(io.RawIOBase):
         super().close()
 
     def readinto(self, buffer: WriteableBuffer) -> int:
-        """Read from one piece, or the zeros up to the next; 0 at the end."""
+        """Read from one piece, or zeros up to the next one; 0 at the end."""
         target = memoryview(buffer).cast("B")
         end = min(self._position + len(target), self._length)
         if end <= self._position:
@@ -79,7 +79,7 @@ class PieceReader(io.RawIOBase):
 
     @property
     def _length(self) -> int:
-        """The declared length; without one, where the last piece ends."""
+        """The declared length; without one, the end of the last piece."""
         if self._end is None:
             loose = self._cells.catalog.loose(self._file.key)
             self._end = max((piece.span.end for piece in loose), default=0)
@@ -103,7 +103,7 @@ class PieceReader(io.RawIOBase):
             raise BytesLost(piece.name) from error
 
     def _opened(self, piece: Piece, inside: ByteRange) -> RawIOBase:
-        """The object of a piece, at the start of a range."""
+        """Opens the object of a piece at the start of a range."""
         if self._source is None or self._source[0] != piece:
             self._let_go()
             source = self._cells.bucket.open(piece.name, inside, piece.span.length)
@@ -118,7 +118,7 @@ class PieceReader(io.RawIOBase):
         self._source = None
 
     def _taken(self, number: int) -> Sequence[tuple[Piece, ByteRange]]:
-        """Which bytes of a cell to read from which piece, in order."""
+        """Returns which ranges of a cell to read from which piece, in order."""
         if self._known is None or self._known[0] != number:
             pieces = self._cells.catalog.pieces(self._file.key, number)
             self._known = number, overlay(pieces, self._file.cell(number).span)
@@ -131,8 +131,8 @@ class PieceReader(io.RawIOBase):
 def contains(cells: CellStore, file: StoredFile, start: int, ours: RawIOBase, length: int) -> bool:
     """Whether the stored bytes of a file from `start` on are the next `length` bytes of `ours`.
 
-    A cell that arrived whole is compared by its checksum. Less of such a cell cannot be read before
-    the file is complete, and counts as equal.
+    A cell that arrived whole is compared by its checksum. A part of such a cell cannot be read
+    before the file is complete, and counts as equal.
     """
     for cell in file.grid.cells(ByteRange(start, start + length)):
         part = cells.catalog.part(file.key, cell.number)
@@ -152,7 +152,7 @@ def contains(cells: CellStore, file: StoredFile, start: int, ours: RawIOBase, le
 
 
 def crc32c_of_stream(file: RawIOBase, length: int) -> str:
-    """The CRC32C of the next `length` bytes, as S3 writes it."""
+    """Returns the CRC32C of the next `length` bytes, in S3's format."""
     value = 0
     while length:
         block = file.read(min(length, BLOCK_BYTES))

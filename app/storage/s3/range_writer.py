@@ -1,4 +1,4 @@
-"""Writes one range of a file: into a spool, cell by cell, and from there into the bucket."""
+"""Writes one range of a file: cell by cell into a spool, and from there into the bucket."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from app.storage.s3.spool import FIRST_BYTES, Spool, spool_errors
 from app.storage.s3.spool_copy import SpoolCopy
 
 CHECKPOINT_SECONDS = 30.0
-"""A killed worker loses at most this many seconds of a request. Each request to a store costs
-money, and a cell that has pieces is uploaded twice."""
+"""A killed worker loses at most this many seconds of a request. More frequent checkpoints cost more
+requests to the store, and a cell stored in pieces is uploaded twice."""
 
 
 class BucketRangeWriter:
@@ -50,7 +50,7 @@ class BucketRangeWriter:
     def write(self, span: ByteRange, source: BodySource, checkpoint: Checkpoint) -> int:
         """Store the bytes first, then call `checkpoint`, once for each cell but the last.
 
-        Bytes that may still prove wrong are stored by `finish`.
+        Bytes that are verified only at the end are stored by `finish`.
         """
         if source.is_verified_at_end:
             self._cells.spools.require(span.length)
@@ -64,12 +64,12 @@ class BucketRangeWriter:
         return position
 
     def skip(self, count: int, source: BodySource) -> None:
-        """Skip bytes that are stored already, unless a newer writer takes over."""
+        """Skip bytes that are already stored, unless a newer writer takes over."""
         if count:
             discard(source, count=count, limits=self.limits, watch=self.stop_if_superseded)
 
     def finish(self, source: BodySource) -> None:
-        """Finish the source, unless a newer writer takes over; store the bytes it verified."""
+        """Finish the source unless a newer writer takes over, and store the verified bytes."""
         source.finish(self.stop_if_superseded)
         while self._unverified:
             cell, spool = self._unverified.pop(0)
@@ -77,12 +77,12 @@ class BucketRangeWriter:
                 self.keep(spool, cell.number, cell.span)
 
     def drop(self) -> None:
-        """Drop bytes that were not verified."""
+        """Discard bytes that were not verified."""
         while self._unverified:
             self._unverified.pop()[1].close()
 
     def keep(self, spool: Spool, cell: int, span: ByteRange) -> None:
-        """Make bytes in a spool durable, without holding the request's slot."""
+        """Make the bytes of a spool durable, without holding the request's slot."""
         with stage(Stage.SYNC), without_slot():
             self._cells.keep(self._file, cell, spool, span)
 
@@ -95,19 +95,19 @@ class BucketRangeWriter:
         return self._cells.spools.room_check(spool)
 
     def stop_if_superseded(self) -> None:
-        """Raise `WriterSuperseded` once a newer writer of this node wants the range."""
+        """Raise `WriterSuperseded` if a newer writer of this node has requested the range."""
         if is_takeover_requested(self._lock, self._span):
             raise WriterSuperseded("A newer request writes the same bytes.")
 
     def stop_if_removed(self) -> None:
-        """Raise `BytesLost` once this node knows that the upload has ended."""
+        """Raise `BytesLost` if this node knows that the upload has ended."""
         if os.fstat(self._lock).st_nlink == 0:
             raise BytesLost("the file was removed while it was written")
 
     def _write_cell(
         self, cell: Cell, source: BodySource, checkpoint: Checkpoint
     ) -> tuple[int, int]:
-        """Where its bytes end, and the position last passed to `checkpoint`."""
+        """Returns the end of the bytes, and the position last passed to `checkpoint`."""
         with ExitStack() as spools:
             spool = self._cells.spools.begin(cell.span, may_reuse_file=True)
             spools.enter_context(spool)
@@ -117,12 +117,12 @@ class BucketRangeWriter:
             if source.is_verified_at_end and flow.position > cell.span.start:
                 arrived = Cell(cell.number, ByteRange(cell.span.start, flow.position))
                 self._unverified.append((arrived, spool))
-                spools.pop_all()  # It stays open.
+                spools.pop_all()  # Keep the spool open.
             return flow.position, flow.told_to
 
 
 class _Flow:
-    """Follows the copy of one cell into a spool, and stores its bytes.
+    """Follows the copy of one cell into a spool and stores its bytes.
 
     Without a `checkpoint` it stores nothing.
     """
@@ -154,9 +154,9 @@ class _Flow:
         return self._copy.position
 
     def run(self, source: BodySource) -> None:
-        """Copy and store; if the copy ends early, what has arrived is stored and recorded.
+        """Copy and store the bytes; if the copy ends early, received bytes are stored and recorded.
 
-        If storing is what failed, it is not tried again: it has used up its time.
+        If storing itself failed, it is not retried: it has used up its time.
         """
         try:
             self._copy.run(source, self._watch)
@@ -181,7 +181,7 @@ class _Flow:
             self._due_at = time.monotonic() + self._writer.checkpoint_seconds
 
     def _let_others_have_room(self) -> None:
-        """A slow body must not keep more room than it needs, if others wait for some."""
+        """Release unneeded room of a slow body while other requests wait for room."""
         if self._checkpoint is not None and self._spool.is_wanted:
             self._spool.shrink(FIRST_BYTES)
             self._copy.begin_again()
@@ -196,7 +196,7 @@ class _Flow:
         self._is_storing = False
 
     def _store(self) -> None:
-        """Store what has arrived since the last call, or the whole cell once it is complete."""
+        """Store the bytes received since the last call, or the whole cell once it is complete."""
         fresh = ByteRange(self.told_to, self.position)
         if self._checkpoint is None or not fresh.length:
             return

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 SKIPPED_BYTES = 256 * 1024
-"""A seek forward by at most this much reads on: cheaper than another request."""
+"""A seek forward by at most this much reads and discards: cheaper than another request."""
 
 FIRST_WINDOW_BYTES = 1024 * 1024
-"""Range requested after a seek. It doubles with each request that is read to its end: random access
-requests little, a sequential read takes few requests."""
+"""Size of the range requested after a seek. It doubles with each request that is read to its end:
+random access fetches little, and a sequential read takes few requests."""
 
 MAX_CUTS = 4
-"""Consecutive answers cut off without a byte before the read fails."""
+"""Consecutive responses cut off without a byte before the read fails."""
 
 PAUSE_SECONDS = 0.2
 
@@ -30,9 +30,9 @@ Fetch = Callable[[ByteRange], Answer]
 
 
 class ObjectReader(io.RawIOBase):
-    """Reads an object of known length from any position; an answer that is cut is requested again.
+    """Reads an object of known length from any position; re-requests a response that is cut off.
 
-    `fetch` requests a half-open range, and checks that the answer begins there. The first request,
+    `fetch` requests a half-open range and checks that the response begins there. The first request,
     for `first`, is sent at once, so that a missing object raises here.
     """
 
@@ -41,9 +41,9 @@ class ObjectReader(io.RawIOBase):
         self._fetch = fetch
         self._length = length
         self._position = first.start
-        self._next, self._end = first.start, first.end  # The rest of the answer.
+        self._next, self._end = first.start, first.end  # The rest of the response.
         self._window = FIRST_WINDOW_BYTES
-        self._answer: Answer | None = None  # For `close`, which is called even if `fetch` raises.
+        self._answer: Answer | None = None  # Set first: `close` is called even if `fetch` raises.
         if first.length:
             self._answer = fetch(first)
 
@@ -60,7 +60,7 @@ class ObjectReader(io.RawIOBase):
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go to another position; costs nothing before the next read."""
+        """Move to another position; sends no request before the next read."""
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._length}[whence]
         if base + offset < 0:
             raise ValueError("before the start of the object")
@@ -91,7 +91,7 @@ class ObjectReader(io.RawIOBase):
         super().close()
 
     def _at_position(self) -> Answer:
-        """An answer whose next byte is at the position."""
+        """Returns a response whose next byte is at the position."""
         if self._answer is not None and self._next < self._position < self._end:
             self._skip(self._answer)
         if self._answer is None or self._next != self._position:
@@ -102,7 +102,7 @@ class ObjectReader(io.RawIOBase):
 
     def _end_of_next(self) -> int:
         if self._next == self._position < self._end:
-            return self._end  # The rest of an answer that was cut.
+            return self._end  # The rest of a response that was cut off.
         has_read_on = self._next == self._position == self._end
         self._window = self._window * 2 if has_read_on else FIRST_WINDOW_BYTES
         return min(self._position + self._window, self._length)

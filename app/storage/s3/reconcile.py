@@ -1,6 +1,6 @@
 """Compares the database with the bucket: objects without a row, and rows without an object.
 
-Both are read once, sorted by name, so millions of them need little memory.
+Both are read once, sorted by name, so that millions of objects need little memory.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from app.storage.s3.catalog import Catalog
 from app.storage.s3.contents import ListedMultipart, ListedObject
 
 FOLDERS = ("files/", "pieces/")
-"""Where the store has its objects, in the order of their names."""
+"""Folders with the store's objects, in name order."""
 
 ORPHAN_AGE = timedelta(days=1)
-"""Younger objects may belong to a row that is still being written; allows for wrong clocks."""
+"""Newer objects may belong to a row that is still being written; allows for wrong clocks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A name that only one side has: orphaned in the bucket, or missing from it."""
+    """A name that only one side has: orphaned in the bucket or missing from it."""
 
     name: str
     is_orphan: bool
 
 
 class Reconciliation:
-    """The comparison; a difference is checked again before it is reported."""
+    """Compares the two sides; checks each difference again before it reports it."""
 
     def __init__(
         self, bucket: Bucket, catalog: Catalog, now: datetime, *, orphan_age: timedelta = ORPHAN_AGE
@@ -42,7 +42,7 @@ class Reconciliation:
         self._born_before = now - orphan_age
 
     def differences(self) -> Iterator[Difference]:
-        """Old objects that nothing refers to, and missing ones, sorted by name."""
+        """Yields old objects without a row, and missing objects, sorted by name."""
         objects = chain.from_iterable(self._bucket.list_objects(folder) for folder in FOLDERS)
         listed = ((found.name, found) for found in objects)
         both = merge(listed, self._inventory.objects(), key=itemgetter(0))
@@ -59,7 +59,7 @@ class Reconciliation:
                 yield Difference(name, is_orphan=True)
 
     def orphaned_multiparts(self) -> Iterator[ListedMultipart]:
-        """Old multipart uploads that nothing refers to."""
+        """Yields old multipart uploads without a row."""
         for begun in self._bucket.list_multiparts(FOLDERS[0]):
             if begun.started_at < self._born_before and not self._inventory.is_known(begun.name):
                 yield begun

@@ -1,7 +1,7 @@
-"""How many bytes all spools of a node hold together, whichever processes they belong to.
+"""Limits the total bytes in all spools of a node, across processes.
 
-A byte of room is a byte of a common file that somebody has locked: locks end with their process, so
-the sum is right whatever was killed. That file itself stays empty.
+A byte of room is a locked byte of a shared file: locks end with their process, so the total stays
+right when processes are killed. The file itself stays empty.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from app.storage.local.folder import Folder
 from app.storage.local.range_lock import locked_by_others, try_lock, unlock
 
 GUESSES = 3
-"""Places to try before looking for one: with half of the room taken, most are free."""
+"""Random positions to try before a search: with half of the room taken, most are free."""
 
 _POLL_SECONDS = 0.02
 _ACCOUNT = "spool-room"
 
 
 class NoSpoolRoom(ServerBusy):
-    """Other spools of this node have taken the room."""
+    """Other spools of this node use the room."""
 
 
 class Room:
-    """Room for some bytes on this node, until it is closed; all have `capacity` together."""
+    """Room for some bytes on this node until it is closed; all rooms share `capacity` bytes."""
 
     def __init__(self, folder: Folder, capacity: int) -> None:
         self._capacity = capacity
@@ -37,16 +37,16 @@ class Room:
 
     @property
     def length(self) -> int:
-        """How many bytes there is room for."""
+        """Number of bytes that this room holds."""
         return self._taken.total
 
     @property
     def is_wanted(self) -> bool:
-        """Whether somebody waits for room."""
+        """Whether another request waits for room."""
         return locked_by_others(self._descriptor, self._waiting) is not None
 
     def grow(self, count: int, seconds: float = 0.0) -> bool:
-        """Add room for more bytes; False if there is none within so many seconds."""
+        """Add room for `count` more bytes; False if there is none within `seconds`."""
         if self._take(count):
             return True
         if not seconds:
@@ -55,12 +55,12 @@ class Room:
             return self._wait_for(count, time.monotonic() + seconds)
 
     def require(self, count: int, seconds: float) -> None:
-        """Add room for more bytes; raises `NoSpoolRoom` if there is none in time."""
+        """Add room for `count` more bytes; raises `NoSpoolRoom` if none is free in time."""
         if not self.grow(count, seconds):
             raise NoSpoolRoom("The server waits for its store to take what has arrived.")
 
     def shrink(self, length: int) -> None:
-        """Give back all but `length` bytes."""
+        """Release all but `length` bytes."""
         for span in self._taken:
             kept = ByteRange(span.start, min(span.end, span.start + length))
             length -= kept.length
@@ -68,12 +68,12 @@ class Room:
                 self._give_back(ByteRange(kept.end, span.end))
 
     def close(self) -> None:
-        """Give back all of it."""
+        """Release all room."""
         os.close(self._descriptor)
 
     @property
     def _waiting(self) -> ByteRange:
-        """What one of those who wait has locked."""
+        """The byte that a waiting request locks."""
         return ByteRange(self._capacity, self._capacity + 1)
 
     def _wait_for(self, count: int, deadline: float) -> bool:
@@ -88,7 +88,7 @@ class Room:
             unlock(self._descriptor, self._waiting)
 
     def _take(self, count: int) -> bool:
-        """Lock `count` free bytes, together if that is easy."""
+        """Lock `count` free bytes, contiguous if that is easy."""
         starts = [self._taken.end]
         starts += (random.randrange(self._capacity) for _ in range(GUESSES))  # noqa: S311 - no secret
         if any(self._lock(ByteRange(start, start + count)) for start in starts):
@@ -96,7 +96,7 @@ class Room:
         return self._gather(count)
 
     def _gather(self, count: int) -> bool:
-        """Lock `count` free bytes wherever they are, or none; looks from a random place on."""
+        """Lock `count` free bytes anywhere, or none; searches from a random position."""
         begin = random.randrange(self._capacity)  # noqa: S311 - no secret
         found, missing = list[ByteRange](), count
         for position, end in ((begin, self._capacity), (0, begin)):
@@ -113,7 +113,7 @@ class Room:
         return not missing
 
     def _first_free(self, position: int, count: int) -> ByteRange:
-        """At most `count` free bytes, the first from `position` on; none at the end of the room."""
+        """Returns the first free range from `position` on, up to `count` bytes; may be empty."""
         while position < self._capacity:
             rest = ByteRange(position, min(position + count, self._capacity))
             own_or_free = next(self._taken.gaps(rest), None)
@@ -131,7 +131,7 @@ class Room:
         return ByteRange(self._capacity, self._capacity)
 
     def _lock(self, span: ByteRange) -> bool:
-        """Lock bytes that are neither ours nor those of others; whether all of them are."""
+        """Lock bytes that are free; returns whether all of them were."""
         is_ours = self._taken.total + span.length != self._taken.add(span).total
         if not span.length or span.end > self._capacity or is_ours:
             return False

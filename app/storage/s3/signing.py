@@ -25,7 +25,7 @@ UNSIGNED_PAYLOAD = "UNSIGNED-PAYLOAD"
 """Used instead of the body's SHA-256 if a header with the body's CRC32C is signed."""
 
 MAX_PRESIGNED_SECONDS = 7 * 24 * 3600
-"""Longest validity that S3 accepts."""
+"""Longest validity of a URL that S3 accepts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +47,13 @@ class Target:
 
     @property
     def query_text(self) -> str:
-        """The query as it is signed and sent: quoted and sorted."""
+        """The query as signed and sent: quoted and sorted."""
         pairs = [(quote(name, safe=""), quote(text, safe="")) for name, text in self.query.items()]
         return "&".join(f"{name}={text}" for name, text in sorted(pairs))
 
 
 class Signer:
-    """Signs for one region with the key that is valid at the time."""
+    """Signs requests for one region with the current key."""
 
     def __init__(
         self, region: str, key: Callable[[], AccessKey], clock: Callable[[], datetime]
@@ -65,7 +65,7 @@ class Signer:
     def headers(
         self, method: str, target: Target, headers: Mapping[str, str], payload: str
     ) -> dict[str, str]:
-        """`headers`, all of them signed, and those of the signature.
+        """Returns `headers`, all of them signed, plus the headers of the signature.
 
         Names are in lower case. `payload` is the body's SHA-256 in hex, or `UNSIGNED_PAYLOAD`.
         """
@@ -90,7 +90,7 @@ class Signer:
     def presigned_query(
         self, method: str, target: Target, headers: Mapping[str, str], seconds: int
     ) -> str:
-        """The query of a URL with which anyone may send this request for this many seconds.
+        """Returns the query of a URL that authorizes this request for `seconds`.
 
         The request must have the same `headers`. A temporary key may expire earlier.
         """
@@ -135,7 +135,7 @@ def _signature(secret: str, moment: str, scope: str, request: str) -> str:
 
 @lru_cache(maxsize=8)
 def _signing_key(secret: str, scope: str) -> bytes:
-    """The key for a scope; the same all day."""
+    """Returns the signing key of a scope; it is the same all day."""
     key = f"AWS4{secret}".encode()
     for word in scope.split("/"):
         key = _hmac(key, word)
@@ -147,7 +147,7 @@ def _hmac(key: bytes, text: str) -> bytes:
 
 
 class AmbientKeys:
-    """The key that AWS's own tools would find: in the environment, a profile, or an instance role.
+    """Finds the key as AWS's own tools do: in the environment, a profile, or an instance role.
 
     Temporary keys are renewed before they expire.
     """
@@ -157,7 +157,7 @@ class AmbientKeys:
         self._found: Any = None
 
     def __call__(self) -> AccessKey:
-        """The key that is valid now; raises `StorageFailed` if there is none."""
+        """Returns the current key; raises `StorageFailed` if there is none."""
         from botocore.exceptions import BotoCoreError  # noqa: PLC0415 - see _find
 
         try:
@@ -169,7 +169,7 @@ class AmbientKeys:
     def _find(self) -> Any:
         with self._lock:
             if self._found is None:
-                # 0.2 CPU s and 23 MiB that a server without a bucket does not need.
+                # Costs 0.2 CPU s and 23 MiB, which a server without a bucket does not need.
                 from botocore.session import Session  # noqa: PLC0415
 
                 self._found = Session().get_credentials()

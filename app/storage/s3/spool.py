@@ -1,7 +1,7 @@
 """Unnamed files that buffer bytes between a client and the bucket, within a limit per node.
 
-A spool that waits for a client has room for little more than has come. When no more room is free, a
-spool stores its bytes and reuses its room, so no request waits for a stuck one.
+A spool that waits for its client has room for little more than the received bytes. When no more
+room is free, a spool stores its bytes and reuses its room, so no request waits for a stuck one.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from app.storage.s3.contents import SpoolSlice, SpoolTooShort
 from app.storage.s3.room import Room
 
 FIRST_BYTES = 1024 * 1024
-"""Room for a body of which nothing has come: one block. It doubles whenever it is full."""
+"""Initial room for a body: one block. It doubles whenever it is full."""
 
 ROOM_SECONDS = 10.0
-"""How long a request waits for others to release their spools, before it is told to retry."""
+"""How long a request waits for others to release their spools before the client must retry."""
 
 KEPT_FILES = 4
 KEPT_FILE_BYTES = 32 * 1024 * 1024
-"""Files that a process keeps for reuse, and their largest size; they do not count as spools.
-Writing over pages that the kernel has costs 0.13 CPU s/GB, new ones 0.26."""
+"""Number of files that a process keeps for reuse, and their largest size; they do not count as
+spools. Overwriting pages in the page cache costs 0.13 CPU s/GB, new pages 0.26."""
 
 _NO_UNNAMED_FILES = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL})
 """Errors of file systems without O_TMPFILE, such as NFS."""
@@ -43,34 +43,34 @@ def _disk_is_full() -> UploadError:
 
 
 def spool_errors() -> disk_errors:
-    """As `disk_errors`, but a full disk is `ServerBusy`: the file has room, in the bucket.
+    """Like `disk_errors`, but a full disk is `ServerBusy`: the bucket has room for the file.
 
-    Another node can take it, and so can this one once its spools are sent.
+    Another node can accept the file, and so can this one once its spools are sent.
     """
     return disk_errors(_disk_is_full)
 
 
 @dataclass(slots=True)
 class SpoolFile:
-    """An open file. A reused one has bytes of another spool from `end` on; None for a new one."""
+    """An open file. A reused file has another spool's bytes from `end` on; None for a new file."""
 
     descriptor: int
     end: int | None = None
     may_be_read: bool = False
-    """Whether a request that was given up may still be reading it; it is not reused then."""
+    """Whether an aborted request may still be reading the file; then it is not reused."""
 
     def give_up(self) -> None:
-        """Note that a request with some of its bytes was given up."""
+        """Note that a request with some of its bytes was aborted."""
         self.may_be_read = True
 
 
 class Spool:
-    """Bytes of a span of a file, the first of which is `base`; whoever is done with them closes it.
+    """Buffers bytes of a span of a file, starting at `base`; must be closed after use.
 
-    A copy into it may write to `place(room)`, and asks it to grow once that is full.
+    A copy into the spool may write to `place(room)`, and calls `grow` once that is full.
 
-    Leaving its context closes it, too, and may keep the file for reuse: leave it only once nobody
-    reads the bytes. If a store still does, their CRC32C will not match.
+    Leaving its context also closes it and may keep the file for reuse: leave it only once nothing
+    reads the bytes. If a store still reads them, their CRC32C will not match.
     """
 
     def __init__(
@@ -92,25 +92,25 @@ class Spool:
 
     @property
     def room(self) -> ByteRange:
-        """The bytes of the file that it may hold as it is."""
+        """The range of the file that fits without growing."""
         return ByteRange(self.base, min(self.base + self._room.length, self.end))
 
     @property
     def is_wanted(self) -> bool:
-        """Whether somebody waits for room."""
+        """Whether another request waits for room."""
         return self._room.is_wanted
 
     def grow(self, patience: float) -> bool:
-        """Make it twice as large, or as large as its span; False if there is no room.
+        """Double the room, up to the length of its span; False if there is no room.
 
-        `patience` is how long it waits for room, as a share of `ROOM_SECONDS`.
+        `patience` is the time to wait for room, as a share of `ROOM_SECONDS`.
         """
         missing = self.end - self.room.end
         most, least = min(self._room.length, missing), min(FIRST_BYTES, missing)
         return self._room.grow(most) or self._room.grow(least, patience * self._room_seconds)
 
     def begin_again(self, position: int) -> None:
-        """Use its room for the bytes from `position` on; those before are stored elsewhere."""
+        """Reuse the room for the bytes from `position` on; earlier bytes are already stored."""
         self.base = position
         self._file.end = 0
 
@@ -124,18 +124,18 @@ class Spool:
         self._room.shrink(length)
 
     def place(self, span: ByteRange) -> ByteRange:
-        """Where in the spool the bytes of a span of the file are."""
+        """Returns the range in the spool of a span of the file."""
         return ByteRange(span.start - self.base, span.end - self.base)
 
     def slice(self, span: ByteRange) -> SpoolSlice:
-        """The bytes of a span of the file; raises `SpoolTooShort` if some are not there yet."""
+        """Returns the bytes of a span of the file; raises `SpoolTooShort` if some are missing."""
         place = self.place(span)
         if self._file.end is not None and place.end > self._file.end:
             raise SpoolTooShort
         return SpoolSlice(self.descriptor, place.start, place.length, self._file.give_up)
 
     def reader(self) -> FileIO:
-        """Reads all of it from the start; works even after `close`."""
+        """Open the spool for reading from its start; works even after `close`."""
         with disk_errors():
             return FileIO(os.open(f"/proc/self/fd/{self.descriptor}", os.O_RDONLY), "rb")
 
@@ -153,7 +153,7 @@ class Spool:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Keep the file for reuse if the store's answers came at the first try."""
+        """Keep the file for reuse if no request with its bytes was aborted."""
         is_unread = kind is None and not self._file.may_be_read
         is_short = os.fstat(self.descriptor).st_size <= KEPT_FILE_BYTES
         if is_unread and is_short and len(self._kept) < KEPT_FILES:
@@ -176,24 +176,24 @@ class Spools:
         weakref.finalize(self, _close_all, self._kept)
 
     def open(self, span: ByteRange, *, patience: float = 1.0) -> Spool:
-        """An empty spool with room for the bytes of a span.
+        """Returns an empty spool with room for all bytes of a span.
 
-        Waits for room as `Spool.grow` does. Raises `NoSpoolRoom` if there is none, `ServerBusy`
-        if the disk is full, and `NoRoom` if there will never be enough.
+        Waits for room like `Spool.grow`. Raises `NoSpoolRoom` if there is none, `ServerBusy` if the
+        disk is full, and `NoRoom` if the span exceeds the capacity.
         """
         return self._open(span, span.length, self._unnamed_file, patience)
 
     def begin(self, span: ByteRange, *, may_reuse_file: bool = False) -> Spool:
-        """A spool for bytes of a span that are still to come, with room for the first of them.
+        """Returns a spool for bytes of a span that are yet to arrive, with room for the first.
 
-        With `may_reuse_file`, which is cheaper, its writer calls `note_written`: bytes of other
-        files follow. Raises as `open` does.
+        With `may_reuse_file`, which is cheaper, the writer must call `note_written`: old bytes of
+        other files follow. Raises like `open`.
         """
         new_file = self._kept_file if may_reuse_file else self._unnamed_file
         return self._open(span, min(span.length, FIRST_BYTES), new_file, patience=1.0)
 
     def require(self, length: int) -> None:
-        """Raise `NoRoom` if there will never be room for that many bytes."""
+        """Raise `NoRoom` if `length` bytes exceed the capacity."""
         if length > self._capacity:
             raise NoRoom("The server cannot hold that many bytes between the client and its store.")
 
@@ -213,7 +213,7 @@ class Spools:
             return Spool(file, room, span, room_seconds=self._room_seconds, kept=self._kept)
 
     def room_check(self, spool: Spool) -> Callable[[int], None]:
-        """A check of the position in a spool: raises `ServerBusy` once the disk is full."""
+        """Returns a check of the position in a spool; raises `ServerBusy` once the disk is full."""
         check = self.folder.room_check(spool.descriptor)
 
         def check_spool(position: int) -> None:
@@ -225,7 +225,7 @@ class Spools:
         return check_spool
 
     def _require_disk(self, length: int) -> None:
-        """Free the disk of files kept for reuse before refusing; raises `ServerBusy`."""
+        """Check for disk space, if necessary without files kept for reuse; raises `ServerBusy`."""
         try:
             self.folder.require_room(length)
         except NoRoom:

@@ -1,4 +1,4 @@
-"""Copies a body into a spool that grows as bytes come."""
+"""Copies a body into a spool that grows as bytes arrive."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from app.ingest.source import BodySource, Watch
 from app.storage.s3.spool import Spool
 
 SHORT_PATIENCE = 0.3
-"""Share of a new spool's time that bytes wait for room before they are stored as a piece, which
-costs a request, and must be read again."""
+"""How long bytes wait for room before they are stored as a piece, as a share of a new spool's time.
+A piece costs a request and must be read again."""
 
 
 class SpoolCopy:
-    """Copies the bytes of a span of a file, as far as there is room for them.
+    """Copies the bytes of a span of a file as far as there is room for them.
 
     When no more room is free, it calls `store_and_tell` to store the bytes, and reuses their room.
-    Without `store_and_tell` the bytes must stay, so it waits, and then raises `ServerBusy`. Copies
-    that wait for each other wait for different times, so that one fails and the others continue.
+    Without `store_and_tell` the bytes must stay, so it waits and then raises `ServerBusy`. Copies
+    that wait for each other use random timeouts, so that one fails and the others continue.
     """
 
     def __init__(
@@ -37,16 +37,16 @@ class SpoolCopy:
 
     @property
     def position(self) -> int:
-        """How far into the file the bytes have come."""
+        """Position in the file at which the copied bytes end."""
         return self._spool.base + self._copy.position
 
     @property
     def spooled(self) -> int:
-        """How many bytes are in the spool."""
+        """Number of bytes in the spool."""
         return self._copy.position
 
     def run(self, source: BodySource, watch: Watch) -> None:
-        """As `FileCopy.run` does."""
+        """Like `FileCopy.run`."""
 
         def watch_and_grow() -> None:
             self._spool.note_written(self._copy.position)
@@ -60,7 +60,7 @@ class SpoolCopy:
             self._spool.note_written(self._copy.position)
 
     def begin_again(self) -> None:
-        """Go on in the room of bytes that have been stored."""
+        """Continue in the room of bytes that have been stored."""
         self._spool.begin_again(self.position)
         self._copy.move_to(self._spool.place(self._spool.room))
 

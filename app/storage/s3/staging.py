@@ -31,14 +31,14 @@ from app.storage.s3.spool import Spool, spool_errors
 from app.storage.s3.spool_copy import SpoolCopy
 
 PUTS_AT_ONCE = 8
-"""Small files of a process that are sent to the bucket in parallel."""
+"""Number of small files that a process sends to the bucket in parallel."""
 
 
 @dataclass(slots=True)
 class ReceivedWhole:
-    """A short file that has arrived whole, in a spool; `is_put` once it is in the bucket too.
+    """A short file that has arrived whole, in a spool; `is_put` once it is also in the bucket.
 
-    `name` is that of its object, however often it is tried.
+    `name` is the name of its object, the same for every attempt.
     """
 
     name: str
@@ -48,7 +48,7 @@ class ReceivedWhole:
 
 
 class BucketStaging:
-    """`Staging` in a bucket. Writers of one node stop each other with locks in `locks`."""
+    """Implements `Staging` in a bucket. Writers on one node take over with locks in `locks`."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class BucketStaging:
         self._changing = Lock()
 
     def reserve(self, key: str, length: int, *, allocates: bool = True) -> None:
-        """Add the file's row; a bucket reserves no room. A length of 0 may still grow."""
+        """Add the file's row; a bucket reserves no space. A length of 0 may still grow."""
         self._catalog.reserve(key, self._grid(length or None), length or None)
 
     def enlarge(self, key: str, length: int, *, allocates: bool = True) -> None:
@@ -107,7 +107,7 @@ class BucketStaging:
                     wait_for_range(lock, byte, TAKE_OVER_SECONDS)
 
     def receive(self, key: str, source: BodySource, limit: int, limits: BodyLimits) -> int:
-        """Keep a file of up to one cell in a spool for `sync`; store longer ones as they arrive."""
+        """Keep a file of up to one cell in a spool for `sync`; store a longer one as it arrives."""
         told = source.remaining
         file = StoredFile(key, self._grid(told), None, None, is_published=False, multipart=None)
         position = 0
@@ -120,7 +120,7 @@ class BucketStaging:
                 return end
             with spool:
                 if cell.number == 0:
-                    self._catalog.remove_unused(key)  # It may have been reserved with other cells.
+                    self._catalog.remove_unused(key)  # It may have been reserved with another grid.
                     self._catalog.reserve(key, file.grid, told)
                 self._keep_next(file, cell, spool, end, has_ended=has_ended)
             position = end
@@ -131,14 +131,14 @@ class BucketStaging:
         return position
 
     def sync(self, keys: Sequence[str]) -> None:
-        """Put short files into the bucket, in parallel; longer ones are there already."""
+        """Put short files into the bucket in parallel; longer ones are there already."""
         self.put_received(keys)
         for key in keys:
             if key not in self._received:
                 self._require(key)
 
     def put_received(self, keys: Sequence[str]) -> None:
-        """Put those of the files that are waiting in a spool."""
+        """Put the files that are waiting in a spool."""
         found = {key: self._received.get(key) for key in keys}
         held = {key: whole for key, whole in found.items() if whole and not whole.is_put}
         if not held:
@@ -157,7 +157,7 @@ class BucketStaging:
                 each.result()
 
     def open(self, key: str) -> RawIOBase:
-        """A file as far as it can be read: cells that arrived whole only once it is complete."""
+        """Open a file; cells that arrived whole can be read only once the file is complete."""
         held = self._received.get(key)
         if held is not None:
             return held.spool.reader()
@@ -165,7 +165,7 @@ class BucketStaging:
         return PieceReader(self._cells, file) if file.name is None else self._assembly.open(key)
 
     def contains(self, key: str, start: int, ours: RawIOBase, length: int) -> bool:
-        """Compare with what is stored."""
+        """Compare the bytes of `ours` with the stored ones."""
         file = self._require_unpublished(key)
         if file.name is None:
             return contains(self._cells, file, start, ours, length)
@@ -174,7 +174,7 @@ class BucketStaging:
             return has_same_bytes(ours, stored, length)
 
     def open_complete(self, key: str, length: int) -> RawIOBase:
-        """A file whose bytes have all arrived, from its start; makes it one object first."""
+        """Open a file whose bytes have all arrived, at its start; makes it one object first."""
         held = self._received.get(key)
         if held is not None:
             return held.spool.reader()
@@ -182,7 +182,7 @@ class BucketStaging:
         return self._assembly.open(key)
 
     def give_back(self, key: str, is_unused: Callable[[], bool]) -> None:
-        """Drop a file that nobody on this node writes, and of which nothing is stored."""
+        """Drop a file without stored bytes and without writers on this node."""
         with self._lock_file(key) as lock:
             if try_lock(lock, WHOLE_FILE) and is_unused():
                 self._catalog.remove_unused(key)
@@ -192,7 +192,7 @@ class BucketStaging:
         self.delete(key, also_published=False)
 
     def delete(self, key: str, *, also_published: bool) -> None:
-        """Delete the file's rows, stop this node's writers, and remove its bytes.
+        """Delete the file's rows, stop this node's writers, and remove its objects.
 
         Objects that cannot be removed now are left to the sweep.
         """
@@ -219,7 +219,7 @@ class BucketStaging:
             self._received[key] = ReceivedWhole(new_name("files", key), spool, length)
 
     def _arrived(self, cell: Cell, source: BodySource, limits: BodyLimits) -> tuple[Spool, int]:
-        """A spool with the bytes received for one cell, and their end in the file."""
+        """Returns a spool with the bytes received for one cell, and their end in the file."""
         spool = self._cells.spools.begin(cell.span)
         try:
             copy = SpoolCopy(spool, limits)
@@ -239,21 +239,21 @@ class BucketStaging:
             self._cells.keep(known, cell.number, spool, ByteRange(cell.span.start, end))
 
     def _require(self, key: str) -> StoredFile:
-        """A file; raises `BytesLost` if there is none."""
+        """Returns a file; raises `BytesLost` if there is none."""
         file = self._catalog.file(key)
         if file is None:
             raise BytesLost(key)
         return file
 
     def _require_unpublished(self, key: str) -> StoredFile:
-        """A file that is not published; raises `BytesLost` if there is none."""
+        """Returns an unpublished file; raises `BytesLost` if there is none."""
         file = self._require(key)
         if file.is_published:
             raise BytesLost(key)
         return file
 
     def _open_file(self, key: str) -> StoredFile:
-        """A file to which bytes can be added; raises `BytesLost` if there is none."""
+        """Returns a file to which bytes can be added; raises `BytesLost` if there is none."""
         file = self._require(key)
         if file.name is not None:
             raise BytesLost(key)

@@ -1,4 +1,4 @@
-"""Uploads and the ranges of them that have arrived."""
+"""Uploads and their received ranges."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""What uploads of further protocols need: metadata, digests to match, parts of a whole."""
+"""Columns for more upload protocols: metadata, digests to verify, parts of concatenations."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -30,7 +30,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop them. Parts expire, because without these columns they would become videos."""
+    """Drop them. Expires parts, because without these columns they would become videos."""
     op.execute(
         "UPDATE uploads SET state = 'expired' "
         "WHERE kind <> 'file' AND state IN ('receiving', 'held', 'verifying')"

@@ -1,4 +1,4 @@
-"""The received ranges of an upload, in its own row instead of a row for each."""
+"""Stores an upload's received ranges in its own row instead of one row per range."""
 
 import sys
 from array import array
@@ -22,7 +22,7 @@ def upgrade() -> None:
         "uploads", sa.Column("received", sa.LargeBinary, nullable=False, server_default="")
     )
     connection = op.get_bind()
-    connection.execute(sa.update(uploads).values(received=b""))  # SQLite's default is a text.
+    connection.execute(sa.update(uploads).values(received=b""))  # SQLite's default is text.
     bounds: defaultdict[str, array[int]] = defaultdict(lambda: array("q"))
     in_order = sa.select(received_ranges).order_by("upload_id", "start")
     for upload_id, start, end in connection.execute(in_order):
@@ -37,7 +37,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Give each range a row again."""
+    """Store each range in its own row again."""
     op.create_table(
         "received_ranges",
         sa.Column(

@@ -1,4 +1,4 @@
-"""Forms of the names for searching and sorting, and an index for each order of videos."""
+"""Forms of names for searching and sorting, and an index for each sort order of videos."""
 
 import re
 import unicodedata

@@ -1,4 +1,4 @@
-"""How far each video can be played, and the jobs that make it so."""
+"""The playback state of each video, and the jobs that prepare it."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -11,7 +11,7 @@ IS_SHOWN = sa.text("state IN ('queued', 'running', 'failed')")
 
 
 def upgrade() -> None:
-    """Create both tables. The media worker fills them from the uploads that are complete."""
+    """Create both tables. The media worker fills them from the complete uploads."""
     op.create_table(
         "media",
         _upload_id(),
@@ -48,7 +48,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop them: everything in them can be made again."""
+    """Drop them: all of their content can be recreated."""
     op.drop_table("media_jobs")
     op.drop_table("media")
 

@@ -1,4 +1,4 @@
-"""People, projects, keys and links, and what is told about them; each upload names its sender."""
+"""People, projects, keys and links, their audit log and webhooks; each upload has a sender."""
 
 from datetime import UTC, datetime
 
@@ -13,11 +13,11 @@ IS_WITHOUT_LENGTH = sa.text("state = 'receiving' AND length IS NULL")
 IS_VIDEO = sa.text("state = 'complete'")
 
 FIRST_PROJECT = "local"
-"""Owner of every upload until now."""
+"""Owner of all existing uploads."""
 
 
 def upgrade() -> None:
-    """Create the tables, and the first project, to which all uploads belong."""
+    """Create the tables and the first project, which owns all existing uploads."""
     op.add_column("uploads", sa.Column("sender", sa.String(100), nullable=False, server_default=""))
     op.create_index(
         "uploads_by_sender",
@@ -50,7 +50,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop them: afterwards whoever reaches the server may do everything again."""
+    """Drop them: afterwards any client that reaches the server has full access again."""
     for name in (
         *("webhook_deliveries", "webhook_events", "webhooks", "audit"),
         *("shared_videos", "share_links", "link_senders", "upload_links"),

@@ -23,5 +23,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop it: servers no longer know of each other."""
+    """Drop it: servers no longer know about each other."""
     op.drop_table("nodes")

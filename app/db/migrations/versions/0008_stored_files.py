@@ -1,4 +1,4 @@
-"""Where files lie in a bucket: objects, parts and claims of a store that nodes share."""
+"""Locations of files in a bucket: objects, parts and claims of a store that nodes share."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -13,7 +13,7 @@ NUMBER = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 
 def upgrade() -> None:
-    """Create the tables, empty: files in folders have no rows there."""
+    """Create empty tables: files in folders have no rows there."""
     _create_files()
     _create_pieces()
     _create_cells()
@@ -29,7 +29,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop them: what is in the bucket cannot be found any more."""
+    """Drop them: files in the bucket can no longer be found."""
     for name in ("stored_garbage", "stored_cells", "stored_pieces", "stored_files"):
         op.drop_table(name)
 

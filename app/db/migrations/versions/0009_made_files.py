@@ -1,4 +1,4 @@
-"""What was made from videos, where that is kept in a bucket."""
+"""Files derived from videos, if they are stored in a bucket."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""What all servers that share the records agree on, and whose turn it is."""
+"""Values and leases shared by all servers of the records."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -22,6 +22,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop them: a server makes a new secret, and what was signed is worth nothing."""
+    """Drop them: a server creates a new secret, and earlier signatures become invalid."""
     op.drop_table("turns")
     op.drop_table("facts")

@@ -1,4 +1,4 @@
-"""How fast the media workers of a fleet encode."""
+"""The encoding speed of a fleet's media workers."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -18,5 +18,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop it: each machine offers what it can do itself."""
+    """Drop it: each machine offers only its own capabilities."""
     op.drop_table("encoders")

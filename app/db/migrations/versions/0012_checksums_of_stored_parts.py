@@ -1,4 +1,4 @@
-"""The CRC32C of files that clients have sent straight to the bucket."""
+"""The CRC32C of files that clients sent straight to the bucket."""
 
 import sqlalchemy as sa
 from alembic import op

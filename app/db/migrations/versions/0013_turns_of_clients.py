@@ -1,4 +1,4 @@
-"""Whose file a job is about, and its turn: one file of each client after the other."""
+"""The client of a job's file, and the job's turn: round robin over clients."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,7 +10,7 @@ IS_UNFINISHED = sa.text("state IN ('queued', 'running')")
 
 
 def upgrade() -> None:
-    """Add the columns; jobs that wait keep their order, as those of a single client."""
+    """Add the columns; waiting jobs keep their order, as jobs of a single client."""
     client = sa.Column("client", sa.String(100), nullable=False, server_default="")
     op.add_column("media_jobs", client)
     op.add_column("media_jobs", sa.Column("turn", sa.Integer, nullable=False, server_default="0"))
@@ -20,7 +20,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop them: the job that waits longest comes first."""
+    """Drop them: the longest waiting job comes first."""
     op.drop_index("media_jobs_by_client", "media_jobs")
     op.drop_index("media_jobs_unfinished", "media_jobs")
     _index("media_jobs_unfinished", ["lane", "priority", "queued_at"])

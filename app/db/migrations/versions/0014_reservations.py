@@ -25,9 +25,9 @@ IS_RESERVING = sa.text("reserved IS NOT NULL AND state IN ('receiving', 'held')"
 
 
 def upgrade() -> None:
-    """Reserve the whole length of unfinished uploads, as they hold it already.
+    """Reserve the whole length of unfinished uploads, since they hold it already.
 
-    Links count the bytes of parts, and the file made of them, once that is put together.
+    Links count the bytes of parts, and the concatenated file once it is assembled.
     """
     op.add_column("uploads", sa.Column("reserved", sa.BigInteger))
     op.add_column(
@@ -61,7 +61,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Count whole lengths again, even if that is more than a quota or a link allows."""
+    """Count whole lengths again, even if that exceeds a quota or a link's limit."""
     files, sizes = Counter[str](), Counter[str]()
     for link, row in _unfinished():
         length = row.length or 0
@@ -83,7 +83,7 @@ def downgrade() -> None:
 
 
 def _unfinished() -> Iterator[tuple[str, Any]]:
-    """Unfinished uploads through links, each with the id of its link; no wholes of known length."""
+    """Yields unfinished uploads with their links' ids, without concatenations of known length."""
     is_whole = (uploads.c.kind == "concatenation") & uploads.c.length.is_not(None)
     query = sa.select(uploads).where(
         uploads.c.sender.like(f"{SENDER}%"), uploads.c.state.in_(["receiving", "held"]), ~is_whole

@@ -1,4 +1,4 @@
-"""When an upload that could not be published is tried again."""
+"""The time of the next attempt to publish an upload."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""When each person last used a session."""
+"""The time each person last used a session."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = "0016"
 
 
 def upgrade() -> None:
-    """Add the column, with what the sessions that are there tell."""
+    """Add the column, filled from the existing sessions."""
     op.add_column("people", sa.Column("visited_at", sa.BigInteger))
     op.execute(
         "UPDATE people SET visited_at = "

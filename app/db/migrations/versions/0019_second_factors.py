@@ -1,4 +1,4 @@
-"""One-time codes beside passwords, and earlier secrets of webhooks."""
+"""One-time codes as a second factor, and previous webhook secrets."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -15,7 +15,7 @@ def _of_person(*, is_key: bool) -> "sa.Column[str]":
 
 
 def upgrade() -> None:
-    """Create the tables; nobody has a second factor yet, and no webhook an earlier secret."""
+    """Create the tables, empty: no second factors or previous webhook secrets exist yet."""
     op.create_table(
         "second_factors",
         _of_person(is_key=True),
@@ -34,7 +34,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop them: passwords alone are enough again."""
+    """Drop them: passwords alone suffice again."""
     with op.batch_alter_table("webhooks") as table:
         table.drop_column("old_secret_until")
         table.drop_column("old_secret")

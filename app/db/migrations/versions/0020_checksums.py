@@ -1,4 +1,4 @@
-"""Checksums of what has arrived of each upload, and whether its SHA-256 is wanted."""
+"""Checksums of each upload's received bytes, and whether its SHA-256 is wanted."""
 
 import sqlalchemy as sa
 from alembic import op
