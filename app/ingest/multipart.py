@@ -209,7 +209,7 @@ class BoundaryReader:
 # ---- multipart -----------------------------------------------------------------------------------
 
 
-# Beyond any of these the body is refused as malformed.
+# A body beyond any of these limits is refused as malformed.
 MAX_PREAMBLE_BYTES = 8 * 1024
 MAX_HEADER_BYTES = 8 * 1024  # of one part
 MAX_FIELD_BYTES = 64 * 1024  # of one value
@@ -226,7 +226,7 @@ _BOUNDARY = re.compile(r"[0-9A-Za-z'()+_,\-./:=? ]{0,99}[0-9A-Za-z'()+_,\-./:=?]
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A whole small form field."""
+    """A complete, small form field."""
 
     name: str
     value: str
@@ -250,12 +250,12 @@ class FileData:
 
 @dataclass(frozen=True, slots=True)
 class FileEnd:
-    """The file part is whole: its delimiter was seen."""
+    """The file part is complete: its delimiter was read."""
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The closing delimiter was seen; whatever follows is ignored."""
+    """The closing delimiter was read; any bytes after it are ignored."""
 
 
 class _NeedData(Enum):
@@ -319,7 +319,7 @@ class MultipartScanner:
         return event
 
     def take_payload(self, length: int) -> memoryview:
-        """After FileBegin: let `length` payload bytes bypass the scanner, whatever they contain.
+        """After FileBegin: let `length` payload bytes bypass the scanner, unscanned.
 
         Returns those that were received already. The caller reads the rest, exactly
         `length - len(taken)` bytes, from the transport itself, then feeds what comes after. The
