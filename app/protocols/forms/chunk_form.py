@@ -64,7 +64,7 @@ def request_fields() -> dict[str, str]:
 def receive_raw(
     ctx: ViewContext, dialects: tuple[FormDialect, ...], fields: Mapping[str, str]
 ) -> Upload:
-    """Store a body that is the bare bytes of a chunk."""
+    """Store a body that consists of the raw bytes of a chunk."""
     dialect, chunk = parse_chunk(dialects, fields)
     if chunk is None:
         raise InvalidRequest(
@@ -99,8 +99,8 @@ def _append(
     try:
         return services.chunks.append(upload, chunk.offset, source)
     except UploadNotFound as error:
-        # Another chunk created it, and could not reserve its space. A chunk names no upload that
-        # could be missing: sent again, it creates one.
+        # Another chunk created the upload, and could not reserve its space. A chunk names no upload
+        # that could be missing: a retry creates one.
         raise ServerBusy("The upload could not be created; send the chunk again.") from error
 
 
@@ -118,7 +118,7 @@ class ChunkForm:
         self._staged: list[StagedChunk] = []
 
     def receive(self) -> list[Upload]:
-        """Read the form to its end; the uploads its files went to, at least one."""
+        """Read the form to its end; returns the uploads its files went to, at least one."""
         if not (uploads := self.receive_any()):
             raise InvalidRequest("The form has no file in it.")
         return uploads
@@ -151,7 +151,7 @@ class ChunkForm:
             self._staged.append(stage(self._ctx, chunk, source, filename=part.filename, room=room))
 
     def _placed_chunk(self) -> tuple[FormDialect, Chunk | UnplacedChunk | None]:
-        """The chunk, if all of its fields have arrived already."""
+        """The chunk and its dialect, if all of its fields have arrived."""
         for dialect in self._dialects:
             if all(name in self._fields for name in dialect.fields):
                 chunk = dialect.parse(self._fields)
@@ -174,7 +174,7 @@ class ChunkForm:
                 self._uploads.append(note_upload(self._ctx.services.whole_files.keep(file)))
 
     def _refuse_unknown_chunk(self) -> None:
-        """A chunk stored as a whole file would be lost without its sender ever hearing of it."""
+        """Refuse the form: a chunk stored as a whole file would be silent data loss."""
         length = self._staged[0].file.length if len(self._staged) == 1 else None
         if signs := chunk_signs(self._fields, request.headers.keys(), length):
             raise UnknownChunkFields.of(signs)
