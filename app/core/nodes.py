@@ -13,11 +13,11 @@ class NodeState(StrEnum):
     """State of a node; the value is what the status page shows."""
 
     READY = "ready"
-    """It takes requests."""
+    """Serving requests."""
     LEAVING = "leaving"
-    """It was told to stop, and is finishing its requests."""
+    """Stopping: it is finishing its requests."""
     GONE = "gone"
-    """Its lease has run out: it was killed, is cut off, or hangs."""
+    """Its lease has expired: it was killed, is disconnected, or hangs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
