@@ -7,9 +7,9 @@
       v |
      held
 
-A crash may leave an upload in `verifying`; anyone may finish it. An upload goes back to `receiving`
-if a power cut has lost bytes that were never synced. `held` is for uploads that are one part of
-a file: they wait there for the others and never become a video.
+A crash may leave an upload in `verifying`; any process may finish it. An upload goes back to
+`receiving` if a power cut has lost bytes that were never synced. `held` is for uploads that are one
+part of a file: they wait there for the others and never become a video.
 """
 
 from __future__ import annotations

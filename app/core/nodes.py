@@ -1,4 +1,4 @@
-"""What the nodes of a fleet report to each other."""
+"""Reports exchanged by the nodes of a fleet."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class NodeState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReport:
-    """What a node reports about itself every few seconds.
+    """The report that a node sends every few seconds.
 
     `address` is for operators. `counts` is its current activity; `traffic` lets the other nodes
     enforce limits across the fleet. Both can be written as JSON.

@@ -75,7 +75,7 @@ def check_transition(current: PlaybackState, target: PlaybackState) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PlaybackProblem:
-    """What went wrong: a stable code for programs, a sentence for people."""
+    """A problem with playback: a stable code for programs, a sentence for people."""
 
     code: str
     detail: str

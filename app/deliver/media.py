@@ -38,7 +38,7 @@ from app.http.context import (
 from app.http.documents import plays_original
 from app.http.proxy import is_forwarded
 
-# ---- elsewhere -----------------------------------------------------------------------------------
+# ---- redirects -----------------------------------------------------------------------------------
 
 # Lets nginx, or the bucket itself, send the bytes of a download.
 #
@@ -88,7 +88,7 @@ def follows_redirects(headers: Headers, *, is_download: bool) -> bool:
     return is_download if mode is None else mode == "navigate"
 
 
-# ---- answers -------------------------------------------------------------------------------------
+# ---- responses -----------------------------------------------------------------------------------
 
 # Responses to GET and HEAD of anything stored: conditions, ranges, the headers of both.
 

@@ -94,7 +94,7 @@ def _rule_of(endpoint: str, view: Callable[..., Any]) -> AccessRule:
     return rule
 
 
-# ---- under way -----------------------------------------------------------------------------------
+# ---- active requests -----------------------------------------------------------------------------
 
 # Re-authorizes active requests, and ends those whose access was revoked: a key revoked, a link
 # closed, a session ended.

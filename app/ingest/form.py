@@ -1,4 +1,4 @@
-"""Reads a multipart body part by part, straight from its source."""
+"""Reads a multipart body part by part, directly from its source."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ takes an hour would otherwise not be counted until its end."""
 
 
 class Stage(StrEnum):
-    """What an uploading request spends its time on."""
+    """A stage of an upload request, for timing."""
 
     RECEIVE = "receive"
     """Waiting for the client and reading from the network."""

@@ -47,7 +47,7 @@ from app.uploads.files import Algorithm, Kept, ReceivedFile
 blueprint = Blueprint("batch", __name__)
 
 MAX_FILES = 20_000
-"""Files in one request; their receipts are held in memory until its end."""
+"""Maximum files in one request; their receipts are held in memory until its end."""
 
 GROUP_FILES = 128
 GROUP_BYTES = 32 * 1024 * 1024

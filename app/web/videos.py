@@ -25,7 +25,7 @@ from app.http.page_policy import style_nonce, widen_policy
 from app.video.serve.library import PlaybackView
 from app.web.project import kept_project
 
-# ---- as templates show them ----------------------------------------------------------------------
+# ---- view for templates --------------------------------------------------------------------------
 
 # A video as shown by the templates.
 

@@ -1,7 +1,7 @@
 """Chunks in forms, and raw chunks with the same fields in the query string.
 
-A chunk whose fields say where it belongs goes straight into the upload. A chunk that comes before
-its fields, or whose place depends on its length, is staged until the form ends.
+A chunk whose place is known from its fields is written directly to the upload. A chunk that comes
+before its fields, or whose place depends on its length, is staged until the form ends.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from app.uploads.client_uploads import Chunk
 from app.uploads.files import ReceivedFile
 
 MAX_FILES = 1000
-"""Files in one form; facts about each are held in memory until the form ends."""
+"""Maximum files in one form; metadata of each is held in memory until the form ends."""
 
 FORM_TYPE = "multipart/form-data"
 
@@ -43,7 +43,7 @@ HEADERS = (
     "uploader-file-name",
     "uploader-file-size",
 )
-"""Headers that dialects read like fields."""
+"""Headers that dialects treat like fields."""
 
 
 def receive_chunk(ctx: ViewContext, *dialects: FormDialect) -> list[Upload]:

@@ -228,7 +228,7 @@ _REGISTERED_TITLES = {
 }
 
 
-# ---- answers -------------------------------------------------------------------------------------
+# ---- responses -----------------------------------------------------------------------------------
 
 # Responses: the upload's state in header fields, 104 interim responses, digests.
 
