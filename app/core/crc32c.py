@@ -130,6 +130,5 @@ class RangeSums:
 
 
 def _turn_round_if_big_endian(numbers: array[int]) -> None:
-    """Convert between this machine's byte order and little-endian, in place."""
     if sys.byteorder == "big":
         numbers.byteswap()

@@ -133,7 +133,7 @@ class Job:
         return first * growth
 
     def __str__(self) -> str:
-        """Its step and argument."""
+        """Step and argument of the job."""
         return f"{self.step} {self.argument}".rstrip()
 
 

@@ -135,6 +135,5 @@ def _pairs(bounds: Iterable[int]) -> Iterator[ByteRange]:
 
 
 def _turn_round_if_big_endian(numbers: array[int]) -> None:
-    """Convert between this machine's byte order and little-endian, in place."""
     if sys.byteorder == "big":
         numbers.byteswap()

@@ -84,7 +84,7 @@ class ArchiveBody:
         for video, name in zip(videos, names, strict=True):
             self._zip.add(self._blocks(video), name, size=video.known_length)
         self.length = len(self._zip)
-        """In bytes."""
+        """Length of the archive in bytes."""
         if sending is not None:
             sending.began()
 

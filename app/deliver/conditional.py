@@ -19,7 +19,7 @@ from app.core.ranges import ByteRange, RangeSet
 
 
 class Outcome(Enum):
-    """How to answer."""
+    """The kind of response."""
 
     SEND = auto()
     NOT_MODIFIED = auto()

@@ -40,7 +40,7 @@ _RULE = "access_rule"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessRule:
-    """Who may send requests to a view."""
+    """The access rule of a view."""
 
     action: Action
     is_below_links: bool

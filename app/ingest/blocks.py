@@ -54,7 +54,7 @@ _small_blocks = BlockPool(SMALL_BLOCK_BYTES, kept=KEPT_SMALL_BLOCKS)
 
 
 class borrowed_block:  # noqa: N801 - reads as the statement it is used in
-    """A block of at most `wanted` bytes, for as long as the context lasts.
+    """Context manager that borrows a block of at most `wanted` bytes.
 
     It has at most `BLOCK_BYTES`, or `SMALL_BLOCK_BYTES` while many requests hold one; with None it
     is as large as possible.

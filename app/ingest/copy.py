@@ -114,7 +114,6 @@ class FileCopy:
         return count == 0
 
     def _copy_block(self, source: BodySource, pace: Pace, watch: Watch) -> bool:
-        """Fill one block and write it; returns whether the source has ended."""
         with borrowed_block(self._end - self.position) as block:
             return self._fill_and_write(block, source, pace, watch)
 

@@ -46,7 +46,7 @@ class PartHeaders:
 
 @lru_cache(KEPT_HEADERS)
 def parse_part_headers(block: bytes) -> PartHeaders:
-    """Headers from the text between a boundary and the empty line; MalformedBody if not valid."""
+    """Parse the text between a boundary and the empty line; MalformedBody if not valid."""
     padding, *lines = decode_utf8(block).split("\r\n")
     if padding.strip(" \t"):
         raise MalformedBody("A boundary is followed by other text.")
@@ -76,7 +76,7 @@ def parse_parameters(header: str) -> tuple[str, dict[str, str]]:
 
 
 def decode_utf8(text: bytes) -> str:
-    """The text; MalformedBody if it is not UTF-8."""
+    """Decode UTF-8; MalformedBody if it is not valid."""
     try:
         return text.decode()
     except UnicodeDecodeError as error:
@@ -135,7 +135,7 @@ def _decode_extended(value: str) -> str:
 
 
 class BoundaryReader:
-    """Holds one received block; of earlier ones it keeps at most the start of a delimiter."""
+    """Holds one received block, and at most the start of a delimiter from earlier ones."""
 
     def __init__(self, boundary: bytes) -> None:
         self._delimiter = b"\r\n--" + boundary
@@ -303,7 +303,7 @@ class MultipartScanner:
         self._reader.feed(data)
 
     def receive_end(self) -> None:
-        """Note that the transport has ended: nothing more will be fed."""
+        """Signal the end of the transport: nothing more will be fed."""
         self._is_transport_ended = True
 
     def next_event(self) -> Event:

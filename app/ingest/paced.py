@@ -36,7 +36,7 @@ class _Paced:
 
     @property
     def is_verified_at_end(self) -> bool:
-        """As the wrapped source says."""
+        """Same as the wrapped source."""
         return self._source.is_verified_at_end
 
     def readinto(self, buffer: memoryview, /) -> int | None:
@@ -70,7 +70,7 @@ class _PacedSplice(_Paced, SpliceSource):
 
     @property
     def can_splice(self) -> bool:
-        """As the wrapped source says."""
+        """Same as the wrapped source."""
         return self._spliced.can_splice
 
     def wait(self, count: int) -> bool:

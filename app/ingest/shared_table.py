@@ -65,4 +65,4 @@ class NameDigest:
 
 
 WITHOUT_SECRET = NameDigest(bytes)
-"""For a single machine."""
+"""A digest without a key, for a single machine."""

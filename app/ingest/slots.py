@@ -13,8 +13,8 @@ from contextvars import ContextVar
 from threading import Lock
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-"""Requests with these methods change nothing (RFC 9110, section 9.2.1), and do not wait for those
-that do: they have slots of their own."""
+"""Requests with these methods change nothing (RFC 9110, section 9.2.1), and do not wait for writes:
+they have slots of their own."""
 
 
 class Slots:

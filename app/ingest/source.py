@@ -1,4 +1,4 @@
-"""Where the bytes of a chunk come from."""
+"""Sources of a chunk's bytes."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class StreamSource:
 
 
 def read_from_stream(stream: Readable, size: int) -> bytes:
-    """At most `size` bytes, none at the end; network errors become those of the domain."""
+    """Read at most `size` bytes, none at the end; converts network errors to domain errors."""
     try:
         with stage(Stage.RECEIVE):
             return stream.read(size) or b""

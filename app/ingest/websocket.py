@@ -19,7 +19,7 @@ each costs some microseconds, however small."""
 
 
 class Opcode(IntEnum):
-    """Of frames; RFC 6455, section 5.2."""
+    """Opcodes of frames; RFC 6455, section 5.2."""
 
     CONTINUATION = 0
     TEXT = 1

@@ -229,6 +229,5 @@ def _links(ctx: ViewContext) -> ShareLinks:
 
 
 def _unindexed(response: AnyResponse) -> AnyResponse:
-    """Exclude the page from search engines."""
     response.headers["X-Robots-Tag"] = "noindex"
     return response

@@ -140,7 +140,6 @@ def _drop_page(ctx: ViewContext, link: UploadLink, sender: str | None) -> str:
 
 
 def _sent(ctx: ViewContext, link: UploadLink, visitor: str) -> Sent:
-    """The files this visitor has sent."""
     sender = sender_prefix(link.id) + visitor
     return ctx.services.uploads.sent(Scope(link.project_id, sender), SENT_SHOWN)
 

@@ -226,7 +226,7 @@ def show_page(ctx: ViewContext, webhook_id: str) -> BaseResponse:
 @pages.post("/<webhook_id>/secret", endpoint="show_secret")
 @requires(Action.MANAGE)
 def show_secret_page(ctx: ViewContext, webhook_id: str) -> BaseResponse:
-    """The same page with the secret."""
+    """One webhook, with its secret shown."""
     webhook = webhooks.show_secret(ctx, webhook_id)
     return _page(ctx, webhook, secret=webhook.secret)
 

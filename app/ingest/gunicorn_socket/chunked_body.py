@@ -100,7 +100,7 @@ class GunicornChunkedSource:
         return 0
 
     def _release(self) -> None:
-        """Leave the connection as gunicorn would after it had read the body itself."""
+        """Restore the connection to gunicorn's state after reading a body itself."""
         reader, trailers = self._body.reader, self._decoder.trailers
         if trailers:
             try:

@@ -52,7 +52,7 @@ VERSION_HEADER = "Upload-Draft-Interop-Version"
 
 
 def _named_version() -> InteropVersion | None:
-    """The version that the client names, if we speak it."""
+    """The version that the client requests, if it is supported."""
     with suppress(InvalidRequest):
         return VERSIONS.get(parse_length(request.headers.get(VERSION_HEADER, ""), VERSION_HEADER))
     return None
@@ -263,6 +263,6 @@ def _checked(body: BodySource) -> BodySource:
 
 
 def _content_length() -> int | None:
-    """None for a chunked body; 0 for a request without either header (RFC 9112, section 6.3)."""
+    """Length of the body: None if chunked, 0 without either header (RFC 9112, section 6.3)."""
     is_chunked = request.headers.get("Transfer-Encoding", "").lower() == "chunked"
     return None if is_chunked else request.content_length or 0

@@ -297,8 +297,8 @@ def acknowledgement(
 class Interim:
     """104 (Upload Resumption Supported) interim responses to one request.
 
-    None are sent if `version` is None: the draft forbids them for clients that name no version we
-    speak (appendix "Draft Version Identification"), and a proxy may not pass them on.
+    None are sent if `version` is None: the draft forbids them for clients that request no supported
+    version (appendix "Draft Version Identification"), and a proxy may not forward them.
     """
 
     def __init__(self, environ: dict[str, Any], version: InteropVersion | None) -> None:

@@ -63,7 +63,7 @@ CHECKSUM_MISMATCH = 460
 """tus defines a status of its own (section Checksum)."""
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-"""All are accepted on the request line, because X-HTTP-Method-Override may name another."""
+"""All are accepted on the request line, because X-HTTP-Method-Override may replace the method."""
 
 Handler = Callable[[], BaseResponse]
 

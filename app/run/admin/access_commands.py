@@ -268,7 +268,6 @@ def revoke_key(key_id: str, project_id: str) -> None:
 
 
 def _in(project_id: str) -> RequestContext:
-    """The context of an operator's action in a project."""
     return open_library().context.acting(OPERATOR, scope=Scope(project_id))
 
 
