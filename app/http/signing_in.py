@@ -13,7 +13,8 @@ from app.http import session_cookie
 from app.http.context import ViewContext
 
 ALL_NOTED = 100
-"""The audit log records this many failures of a network or account, then those at powers of 2."""
+"""The audit log records each of this many failures of a network or account, then those at powers
+of 2."""
 
 PASSWORD, PASSWORD_AND_CODE = "password", "password+code"
 """Ways to sign in, as sessions and the audit log name them."""

@@ -49,7 +49,7 @@ from app.settings.values import (
 
 MOST_WORKERS = 512
 MOST_THREADS = 4096
-"""More than any machine can use: a larger number is a mistake."""
+"""More than any machine can use: larger numbers are mistakes."""
 
 LEAST_SESSION_SECONDS = 60.0
 """A shorter session would end while people read."""

@@ -24,7 +24,7 @@ from app.ingest.source import SOURCE_KEY, BodySource, Readable, StreamSource
 
 DRAIN_BYTES = 32 * 1024 * 1024
 DRAIN_SECONDS = 5.0
-"""Longest time for draining an unwanted body to reuse its connection: enough for one chunk."""
+"""How much of an unwanted body is drained to reuse its connection, and for how long: one chunk."""
 
 _DRAIN_LIMITS = BodyLimits(idle_seconds=1.0, minimum_bytes_per_second=0.0)
 
