@@ -167,7 +167,7 @@ def run_module(*command: str) -> None:
 
 
 def import_main(module: str) -> Work:
-    """Returns a function that runs the module's `main`, which returns the exit status.
+    """Returns a function that runs the module like `python -m`; its `main` returns the exit status.
 
     The module is imported now: a process forked after an update of our files still runs the same
     code as the others.
