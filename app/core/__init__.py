@@ -1,5 +1,5 @@
-"""The core: values and rules of uploads, on the standard library alone.
+"""The core: values and rules of uploads, using only the standard library.
 
-No clocks, no ids made here, no I/O: time and randomness are arguments.
+No clocks, no id generation, no I/O: time and randomness are arguments.
 Start with `upload.py`, then `lifecycle.py`.
 """

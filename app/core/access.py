@@ -1,8 +1,8 @@
-"""Who may do what, as one table.
+"""Permissions, as one table.
 
-Every caller has a role in each project it may enter. Every view asks for one action: `@requires`
-above it names it. `REACH` says how far a role's action reaches: to all of a project, or to what the
-caller has sent itself.
+Every caller has a role in each project it may access. Every view requires one action, declared
+with `@requires`. `REACH` defines how far a role's action reaches: to all of a project, or only to
+the caller's own uploads.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from app.core.errors import (
 from app.core.upload import Upload
 
 FIRST_PROJECT = "local"
-"""The project that every database begins with; without accounts it is the only one. Uploads made
-before there were projects belong to it."""
+"""The project that every database starts with; without accounts it is the only one. Uploads from
+before projects existed belong to it."""
 
 
 class Role(StrEnum):
-    """What somebody is in a project; the value is what records and the API show."""
+    """A caller's role in a project; the value is used in records and the API."""
 
     GUEST = "guest"
     """Has a link to certain videos."""
@@ -44,54 +44,54 @@ class Role(StrEnum):
 
 
 MEMBERS = (Role.VIEWER, Role.UPLOADER, Role.EDITOR, Role.MANAGER)
-"""The roles that people and keys can have, the least first."""
+"""The roles that people and keys can have, in ascending order."""
 
 
 def lower_of(role: Role, other: Role) -> Role:
-    """The one of two roles of members that may do less."""
+    """The lower of two member roles."""
     return min(role, other, key=MEMBERS.index)
 
 
 def parse_role(text: str) -> Role:
-    """The role of a member or key with that name; raises `InvalidField`."""
+    """Parse the role of a member or key; raises `InvalidField`."""
     if text not in MEMBERS:
         raise InvalidField(f"A role is one of {', '.join(MEMBERS)}.", field="role")
     return Role(text)
 
 
 class Action(StrEnum):
-    """What a request asks for."""
+    """The action that a request performs."""
 
     VISIT = "visit"
-    """What everybody may see: sign-in, health, the page's own files."""
+    """View public pages: sign-in, health, static files."""
     BROWSE = "browse"
-    """Find videos, and what is known about them."""
+    """List and search videos, and view their metadata."""
     WATCH = "watch"
-    """Play videos that the caller knows of."""
+    """Play videos whose ids the caller knows."""
     DOWNLOAD = "download"
-    """The files of videos."""
+    """Download video files."""
     FOLLOW = "follow"
-    """The state of uploads on their way."""
+    """View the state of unfinished uploads."""
     SEND = "send"
-    """Begin, continue or cancel uploads."""
+    """Create, resume or cancel uploads."""
     CHANGE = "change"
-    """Rename or delete videos, and order other qualities."""
+    """Rename or delete videos, and request renditions."""
     SHARE = "share"
-    """Make links for others."""
+    """Create share links and upload links."""
     MANAGE = "manage"
-    """The project: its members, keys and webhooks."""
+    """Manage the project: its members, keys and webhooks."""
     AUDIT = "audit"
-    """What happened in the project; on the whole server, for administrators."""
+    """Read the project's audit log; that of the whole server, for administrators."""
     BELONG = "belong"
-    """The projects one may enter."""
+    """List the caller's projects."""
     HAVE_ACCOUNT = "have_account"
-    """A person's own account."""
+    """Manage the caller's own account."""
     SECURE_ACCOUNT = "secure_account"
-    """The same, as far as somebody needs it who must set up a second factor first."""
+    """The part of it available to a person who must set up a second factor first."""
     ADMINISTER = "administer"
-    """The server: people, projects, its state."""
+    """Administer the server: people, projects, status."""
     MEASURE = "measure"
-    """The server's metrics. Programs on the same machine read them without a key."""
+    """Read the server's metrics. Programs on the same machine need no key."""
 
 
 class Reach(StrEnum):
@@ -99,9 +99,9 @@ class Reach(StrEnum):
 
     NONE = "none"
     LISTED = "listed"
-    """To the videos of a link."""
+    """The videos of a share link."""
     OWN = "own"
-    """To what the caller has sent."""
+    """The caller's own uploads."""
     ALL = "all"
 
 
@@ -124,25 +124,25 @@ REACH: Mapping[Action, Mapping[Role, Reach]] = MappingProxyType(
         Action.AUDIT: _row(manager=_ALL),
     }
 )
-"""A role that is not named has no reach. The other actions do not concern a project."""
+"""A role that is not listed has no reach. Actions that are not listed do not concern a project."""
 
 
 OF_ONE_PROJECT = frozenset({Action.SHARE, Action.MANAGE, Action.AUDIT})
-"""They concern the project that the request is for. Uploads are also reached by their ids alone,
-in any project in which the caller has the reach."""
+"""Actions on the project that the request names. Uploads can also be accessed by id alone, in any
+project in which the caller has the reach."""
 
 
 def reach_of(action: Action, role: Role | None) -> Reach:
-    """How far the action of a role reaches; without a role nowhere."""
+    """The reach of an action for a role; `NONE` without a role."""
     return Reach.NONE if role is None else REACH[action].get(role, Reach.NONE)
 
 
 class CallerKind(StrEnum):
-    """How a caller has shown who it is."""
+    """How a caller was authenticated."""
 
     NOBODY = "nobody"
     LOCAL = "local"
-    """Whoever can reach a server without accounts."""
+    """Any client of a server without accounts."""
     PERSON = "person"
     KEY = "key"
     UPLOAD_LINK = "upload_link"
@@ -151,12 +151,12 @@ class CallerKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who sends a request.
+    """The principal of a request.
 
-    `id` is the id of the person, key or link, and `name` what people call it. `roles` are those in
-    each project, and `project` is the one that new uploads go to. `visitor` tells those apart who
-    use the same upload link, and `is_crowd` says that several people may be that visitor; `videos`
-    are those of a share link. With `needs_second_factor`, a person may only set one up.
+    `id` is the id of the person, key or link, and `name` its display name. `roles` has the role in
+    each project, and `project` is the one that new uploads go to. `visitor` identifies a user of an
+    upload link, and `is_crowd` says that several people may share that `visitor`; `videos` are
+    those of a share link. With `needs_second_factor`, a person may only set one up.
     """
 
     kind: CallerKind
@@ -179,36 +179,36 @@ class Caller:
 
     @property
     def is_manager(self) -> bool:
-        """Whether the caller manages its project; administrators manage every one."""
+        """Whether the caller manages its project; administrators manage all projects."""
         return self.role is Role.MANAGER or (self.is_admin and self.project != "")
 
     def require_at_most_own(self, role: Role) -> None:
-        """Raise `NotAllowed` for a role above the caller's: no key reaches further than that."""
+        """Raise `NotAllowed` for a role above the caller's, which limits the keys it creates."""
         own = Role.MANAGER if self.is_manager else self.role
         if own not in MEMBERS or MEMBERS.index(role) > MEMBERS.index(own):
             raise NotAllowed("A key cannot have a higher role than yours.")
 
     @property
     def sender(self) -> str:
-        """How records name whoever sent an upload: "person:..." or the like, or nothing."""
+        """The sender of an upload as recorded, such as "person:..."; empty if not authenticated."""
         if self.kind in {CallerKind.NOBODY, CallerKind.LOCAL}:
             return ""
         return f"{self.kind}:{self.id}{self.visitor and ':' + self.visitor}"
 
     @property
     def actor(self) -> str:
-        """How the audit log names the caller: as `sender`, or "local", or "nobody"."""
+        """The caller's name in the audit log: its `sender`, or "local", or "nobody"."""
         return self.sender or self.kind.value
 
 
 THROUGH_LINKS = frozenset({CallerKind.UPLOAD_LINK, CallerKind.SHARE_LINK})
-"""Callers who share one link, and can be as many visitors as they like."""
+"""Callers that share one link; a client can be any number of visitors."""
 
 
 def counted_as(caller: Caller | None, address: str) -> str:
-    """The name by which limits count whoever sends a request from that address.
+    """The key by which rate limits count the client of a request from that address.
 
-    Who is not known is told apart by network, and so are those who use the same link.
+    Unauthenticated clients are counted by network, and so are users of the same link.
     """
     if caller is not None and caller.kind in THROUGH_LINKS:
         return f"{caller.kind}:{caller.id} {network_of(address)}"
@@ -228,19 +228,19 @@ LOCAL = Caller(
     roles=MappingProxyType({FIRST_PROJECT: Role.MANAGER}),
     is_admin=True,
 )
-"""Everybody, on a server without accounts."""
+"""The caller of all requests on a server without accounts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The uploads that one request may reach; `Scope("p")` are all of the project "p".
+    """The uploads that one request may access; `Scope("p")` are all uploads of the project "p".
 
-    Without a project they are all of the server.
-    `reach` is that in `project`, `others` those in further projects, whose uploads can be reached
-    by their ids only. `own` is what the records of the caller's own uploads begin with, and
-    `seen` are the projects in which the caller may know about all uploads. Unless it `may_delete`,
-    it can cancel uploads but not delete the videos they have become. If several people may be its
-    `sender` (`is_crowd`), they are not told of each other's uploads.
+    Without a project they are all uploads of the server.
+    `reach` applies to `project`, and `others` to further projects, whose uploads can be accessed
+    only by id. `own` is the prefix of `Upload.sender` in the caller's own uploads, and `seen` are
+    the projects in which the caller may know about all uploads. Unless it `may_delete`, it can
+    cancel uploads but not delete the videos they have become. If several people may share its
+    `sender` (`is_crowd`), they cannot list each other's uploads.
     """
 
     project: str | None
@@ -255,12 +255,12 @@ class Scope:
 
     @property
     def is_private(self) -> bool:
-        """Whether the caller finds only what it has sent itself."""
+        """Whether the caller finds only its own uploads."""
         return self.reach is Reach.OWN
 
     @property
     def finds_of(self) -> str | None:
-        """The sender whose uploads it finds without their ids or keys; None for everybody's."""
+        """The sender whose uploads it can list without ids or keys; None for all senders."""
         if self.is_crowd:
             return CallerKind.NOBODY
         return self.sender if self.is_private else None
@@ -268,8 +268,9 @@ class Scope:
     def key(self, client_key: str) -> str:
         """The key under which a client's own key is recorded.
 
-        Who finds only its own uploads can neither guess nor block the keys of others, nor write
-        into their files: libraries make the same key for files of the same name and size.
+        A caller that finds only its own uploads can neither guess nor block other callers' keys,
+        nor write into their files: libraries derive the same key for files of the same name and
+        size.
         """
         if not self.is_private:
             return client_key
@@ -282,13 +283,13 @@ class Scope:
         return self.project
 
     def whole(self) -> str | None:
-        """The project if all of it is reached, None for the server; raises `NotAllowed`."""
+        """The project if the scope covers all of it, None for the server; raises `NotAllowed`."""
         if self.reach is not Reach.ALL:
             raise NotAllowed("You do not manage this project.")
         return self.project
 
     def require(self, upload: Upload) -> Upload:
-        """The upload itself; raises `UploadNotFound`, or `NotAllowed` for one that is known."""
+        """Returns `upload`; raises `UploadNotFound`, or `NotAllowed` for one the caller may see."""
         is_in_project = self.project in {upload.owner, None}
         reach = self.reach if is_in_project else self.others.get(upload.owner)
         if reach is Reach.ALL:
@@ -302,7 +303,7 @@ class Scope:
         raise UploadNotFound("No upload has this id.")
 
     def includes(self, earlier: Scope) -> bool:
-        """Whether the same caller reaches in each project at least as far as it did before."""
+        """Whether the reach in each project is at least that of the caller's earlier scope."""
         order = list(Reach)
         return all(
             order.index(self.reach_in(project)) >= order.index(earlier.reach_in(project))
@@ -310,16 +311,16 @@ class Scope:
         )
 
     def reach_in(self, project: str | None) -> Reach:
-        """How far it reaches in one project."""
+        """The reach in one project."""
         return self.reach if project == self.project else self.others.get(project or "", Reach.NONE)
 
 
 EVERYTHING = Scope(None)
-"""For the operator of the server."""
+"""The scope of the server's operator."""
 
 
 def scope_of(caller: Caller, action: Action) -> Scope:
-    """What the caller's action reaches; raises `NotSignedIn` or `NotAllowed`."""
+    """The scope of the caller's action; raises `NotSignedIn` or `NotAllowed`."""
     if caller.needs_second_factor and action not in {Action.VISIT, Action.SECURE_ACCOUNT}:
         raise SecondFactorMissing("Add one-time codes or a passkey on the page of your account.")
     if action is Action.AUDIT and caller.is_admin:

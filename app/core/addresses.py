@@ -1,4 +1,4 @@
-"""The addresses of clients, as limits count them."""
+"""Client addresses and networks, for limits."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 NETWORK_BITS = 64
-"""Whoever has an IPv6 address has as many as differ in the rest: homes and servers get at least a
-/64 (RFC 6177)."""
+"""Prefix length by which IPv6 clients are counted: homes and servers get at least a /64 (RFC 6177),
+so one client may use any address in it."""
 
 SITE_BITS = 48
 """The largest IPv6 network that one customer usually gets (RFC 6177)."""
@@ -15,9 +15,9 @@ SITE_BITS = 48
 
 @lru_cache(maxsize=1024)
 def network_of(address: str) -> str:
-    """The IPv4 address, or the network of the IPv6 address; what is neither stays as it is.
+    """The IPv4 address, or the network of the IPv6 address; other text is returned unchanged.
 
-    An IPv4 address is the same one inside IPv6, and this machine stays itself ("::1").
+    An IPv4-mapped IPv6 address counts as the IPv4 address, and "::1" stays "::1".
     """
     found = _parsed(address)
     if isinstance(found, IPv6Address) and not found.is_loopback:
@@ -34,7 +34,7 @@ def site_of(address: str) -> str | None:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether the address is this machine's, or none: a proxy may name no clients."""
+    """Whether it is an address of this machine, or none: a proxy may not name its clients."""
     found = _parsed(address)
     return found is None or found.is_loopback
 

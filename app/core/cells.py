@@ -1,8 +1,8 @@
-"""How a file lies in an object store: a grid of cells, each one part, and pieces of cells.
+"""Layout of a file in an object store: a grid of cells, each one part, and pieces of cells.
 
-S3 takes parts of 5 MiB or more, at most 10,000 of them, whole or not at all; uploads here arrive in
-ranges of any size and order. A cell that arrives whole becomes a part at once. Less than a cell
-becomes a *piece*, an object of its own, until the rest of its cell is there.
+S3 takes parts of 5 MiB or more, at most 10,000 of them, each in one request; uploads here arrive in
+ranges of any size and order. A cell that arrives completely becomes a part at once. Less than a
+cell becomes a *piece*, an object of its own, until the rest of its cell has arrived.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NUMBERS_PER_CELL = 3
 CRC32C_BYTES = 4
 
 URL_SECONDS = 15 * 60
-"""How long the signed URL of a cell is valid. A request that has begun by then may take longer."""
+"""How long the signed URL of a cell is valid. A request that started in time may take longer."""
 
 GROWTH_SHARE = 8
 """Pieces are joined only if the longest of them has at most seven eighths of their bytes."""
@@ -60,7 +60,7 @@ class Grid:
 
     @property
     def capacity(self) -> int:
-        """The length of the longest file, in bytes."""
+        """The maximum file length, in bytes."""
         return sum(count * size for count, size in self._sections)
 
     @property
@@ -78,7 +78,7 @@ class Grid:
         return largest
 
     def cells(self, span: ByteRange) -> Iterator[Cell]:
-        """The cells that have bytes of `span`, each cut to it."""
+        """The cells that overlap `span`, each clipped to it."""
         for cell in self._all_from(span.start):
             if cell.span.start >= span.end:
                 return
@@ -86,7 +86,7 @@ class Grid:
             yield Cell(cell.number, ByteRange(start, end))
 
     def cell(self, number: int, length: int | None) -> Cell:
-        """The whole cell, cut at the file's length; raises `ValueError` beyond the grid."""
+        """The whole cell, clipped to the file's length; raises `ValueError` beyond the grid."""
         left, start = number, 0
         for count, size in self._sections:
             if left < count:
@@ -113,8 +113,8 @@ class Grid:
 def part_number(cell: int, epoch: int) -> int:
     """The part number, from 1, under which the claim with this epoch uploads a cell.
 
-    Consecutive claims have different ones, so a process that was paused while uploading, and wakes
-    late, does not overwrite its successor's part.
+    Consecutive claims use different numbers, so a process that was paused while uploading and
+    resumes late does not overwrite its successor's part.
     """
     return cell * NUMBERS_PER_CELL + 1 + epoch % (NUMBERS_PER_CELL - 1)
 
@@ -122,7 +122,7 @@ def part_number(cell: int, epoch: int) -> int:
 def direct_part_number(cell: int) -> int:
     """The number under which clients upload a cell to the bucket themselves.
 
-    No claim uses it, so whatever is done with a signed URL, our own parts stay intact.
+    No claim uses it, so no use of a signed URL can overwrite our own parts.
     """
     return (cell + 1) * NUMBERS_PER_CELL
 
@@ -131,7 +131,7 @@ def direct_part_number(cell: int) -> int:
 class Stamp:
     """Identifies bytes that the store has confirmed: its ETag, and their CRC32C in base64.
 
-    The CRC32C is of four bytes, big-endian; empty if the store has told none.
+    The CRC32C has four bytes, big-endian; it is empty if the store returned none.
     """
 
     etag: str
@@ -151,7 +151,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class PieceTotals:
-    """Number and total length of a cell's pieces; bytes that are in two of them count twice."""
+    """Number and total length of a cell's pieces; bytes in two pieces count twice."""
 
     count: int
     length: int
@@ -159,7 +159,7 @@ class PieceTotals:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A stored cell: the part of a multipart upload that has all its `length` bytes.
+    """A stored cell: the part of a multipart upload with all of its `length` bytes.
 
     It includes the bytes of all pieces with ids up to `through`.
     """
@@ -181,7 +181,7 @@ def unread_crc32c(parts: Sequence[Part]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class PromisedCell:
-    """A cell that a client is about to upload to the bucket itself; `crc32c` as in `Stamp`."""
+    """A cell that a client is about to upload directly to the bucket; `crc32c` as in `Stamp`."""
 
     span: ByteRange
     crc32c: str
@@ -195,7 +195,7 @@ def check_crc32c(text: str) -> str:
 
 
 def is_crc32c(text: str) -> bool:
-    """Whether this is how S3 writes a CRC32C: base64 allows other texts for the same bytes."""
+    """Whether this is S3's form of a CRC32C: base64 allows other texts for the same bytes."""
     try:
         found = b64decode(text, validate=True)
     except ValueError:
@@ -213,9 +213,9 @@ class CellTarget:
 
 @dataclass(frozen=True, slots=True)
 class CellOffer:
-    """What to do with a cell: nothing if it is stored, else send it to `target`.
+    """What to do with a cell: nothing if it is stored, otherwise send it to `target`.
 
-    Without a `target`, to the server.
+    Without a `target`, send it to the server.
     """
 
     is_stored: bool = False
@@ -246,8 +246,8 @@ class StoredFile:
     """The catalog's row of a file.
 
     `length` is the declared one, None if there is none. `name` is the object that holds the whole
-    file, once there is one; `is_published` says that it may be read. `crc32c` is there
-    once the file is one object, if clients have sent some of its cells straight to the bucket.
+    file, once it exists; `is_published` says that it may be read. `crc32c` is set once the file is
+    one object, if clients have sent some of its cells directly to the bucket.
     """
 
     key: str
@@ -259,7 +259,7 @@ class StoredFile:
     crc32c: str | None = None
 
     def cell(self, number: int) -> Cell:
-        """A whole cell, cut at the file's length."""
+        """A whole cell, clipped to the file's length."""
         return self.grid.cell(number, self.length)
 
     @property
@@ -269,7 +269,7 @@ class StoredFile:
 
 
 UNKNOWN_ID = ""
-"""Stands for the ids of multipart uploads whose creator may have died before recording them."""
+"""Placeholder for ids of multipart uploads whose creator may have crashed before recording them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,12 +299,12 @@ def covers(pieces: Iterable[Piece], span: ByteRange) -> bool:
 
 
 def joinable(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
-    """Groups of adjacent pieces to make one of each: a cell has few then, and copying costs little.
+    """Groups of adjacent pieces to join: keeps the number of pieces and the copied bytes small.
 
-    A piece is left alone while it is more than seven times as long as all that it would join: what
-    is left of n bytes without a gap is then some n ** 0.25 pieces (67 of 20 MiB) at the worst, and
-    seven if they came in order. A run of which one piece has all bytes is left alone, too: that
-    piece may be about to become the file, and joining deletes it.
+    A piece is left alone while it is more than seven times as long as all that it would join: n
+    bytes without a gap then end up in about n ** 0.25 pieces (67 for 20 MiB) at worst, and in seven
+    if they arrived in order. A run in which one piece has all bytes is left alone, too: that piece
+    may be about to become the file, and joining deletes it.
     """
     left = [*_runs(pieces)]
     while left:
@@ -320,13 +320,13 @@ def joinable(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
 
 
 def span_of(pieces: Sequence[Piece]) -> ByteRange:
-    """The bytes from the first to the last of some pieces."""
+    """The range from the first to the last byte of the pieces."""
     start = min(piece.span.start for piece in pieces)
     return ByteRange(start, max(piece.span.end for piece in pieces))
 
 
 def _runs(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
-    """The pieces in order, divided where there are gaps."""
+    """The pieces in order, split at gaps."""
     run, end = list[Piece](), 0
     for piece in sorted(pieces, key=lambda each: each.span):
         if run and piece.span.start > end:

@@ -1,4 +1,4 @@
-"""The CRC32C of a file, from those of its parts: nobody has to read the bytes again."""
+"""Combines the CRC32Cs of a file's parts into the file's, without reading the bytes again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from functools import lru_cache
 from app.core.ranges import ByteRange
 
 POLYNOMIAL = 0x82F63B78
-"""Castagnoli's, with the bits of each byte reversed (RFC 3720, appendix B.4)."""
+"""Castagnoli's polynomial, with the bits of each byte reversed (RFC 3720, appendix B.4)."""
 
 ONE = 0x80000000
 """The polynomial 1; the highest bit is the coefficient of x^0."""
@@ -22,7 +22,7 @@ X_TO_THE_8 = ONE >> 8
 
 
 def joined_crc32c(parts: Iterable[tuple[int, str]]) -> str:
-    """The CRC32C of parts in a row, each given as length and CRC32C; in base64, as S3 writes it."""
+    """The CRC32C of consecutive parts, each given as length and CRC32C; in base64, as in S3."""
     value = 0
     for length, checksum in parts:
         value = joined(value, int.from_bytes(b64decode(checksum), "big"), length)
@@ -30,18 +30,18 @@ def joined_crc32c(parts: Iterable[tuple[int, str]]) -> str:
 
 
 def joined(first: int, second: int, length: int) -> int:
-    """The CRC32C of bytes and of `length` further ones, from those of both."""
+    """The CRC32C of two concatenated blocks, from those of both; `length` is the second's."""
     return _product(first, _shift(length)) ^ second
 
 
 def in_base64(crc32c: int) -> str:
-    """Four bytes, the highest first, as S3 writes it."""
+    """Four bytes, big-endian, in base64, as in S3."""
     return b64encode(crc32c.to_bytes(4, "big")).decode()
 
 
 @lru_cache(maxsize=32)
 def _shift(length: int) -> int:
-    """What a CRC is multiplied by when so many bytes follow: x^(8 * length)."""
+    """The factor of a CRC that `length` bytes follow: x^(8 * length)."""
     power, square = ONE, X_TO_THE_8
     while length:
         if length & 1:
@@ -52,7 +52,7 @@ def _shift(length: int) -> int:
 
 
 def _product(one: int, other: int) -> int:
-    """Of two polynomials over GF(2), modulo the polynomial of the CRC."""
+    """The product of two polynomials over GF(2), modulo the CRC's polynomial."""
     product = 0
     while one:
         if one & ONE:
@@ -64,7 +64,7 @@ def _product(one: int, other: int) -> int:
 
 # ---- range sums ----------------------------------------------------------------------------------
 
-# The CRC32C of the parts of a file that have arrived, joined where they touch.
+# CRC32Cs of the received parts of a file, combined where parts are adjacent.
 
 
 def _no_numbers() -> array[int]:
@@ -79,7 +79,7 @@ class RangeSums:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> RangeSums:
-        """The sums that `to_bytes` has written; raises `ValueError` if they are damaged."""
+        """Parse the output of `to_bytes`; raises `ValueError` if it is damaged."""
         if len(data) % 24:
             raise ValueError(f"damaged: {len(data)} bytes are not a whole number of sums")
         numbers = array("q", data)
@@ -96,7 +96,7 @@ class RangeSums:
         return hash(self._numbers.tobytes())
 
     def add(self, span: ByteRange, crc32c: int) -> RangeSums:
-        """The sums with that of `span`, which none of them may overlap."""
+        """The sums with that of `span` added, which must not overlap any of them."""
         if span.length == 0:
             return self
         starts, ends = self._numbers[::3], self._numbers[1::3]
@@ -116,7 +116,7 @@ class RangeSums:
 
     @property
     def total(self) -> int:
-        """How many bytes have sums."""
+        """Number of bytes that have sums."""
         return sum(self._numbers[1::3]) - sum(self._numbers[::3])
 
     def whole(self, length: int) -> int | None:
@@ -130,6 +130,5 @@ class RangeSums:
 
 
 def _turn_round_if_big_endian(numbers: array[int]) -> None:
-    """Convert between this machine's byte order and little-endian, in place."""
     if sys.byteorder == "big":
         numbers.byteswap()

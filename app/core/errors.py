@@ -72,14 +72,14 @@ class UploadError(Exception):
     status_hint: ClassVar[int]
     retryable: ClassVar[bool] = False
     retry_after_seconds: int | None = None
-    """How long a client should wait before it tries again, where the server can tell."""
+    """How long a client should wait before it retries, if the server can tell."""
     members: Mapping[str, object] = MappingProxyType({})
     """Further members of the problem document."""
 
 
 # ---- uploads, requests, videos -------------------------------------------------------------------
 
-# What can go wrong with uploads, with the requests that send them, and with videos.
+# Errors of uploads, of the requests that send them, and of videos.
 
 
 class InvalidRequest(UploadError):
@@ -105,7 +105,7 @@ class UnknownChunkFields(InvalidRequest):
 
     @classmethod
     def of(cls, names: Sequence[str]) -> UnknownChunkFields:
-        """The error that names the fields and headers that give the chunk away."""
+        """The error that lists the fields and headers that identify the chunk."""
         return cls(
             f"The request seems to carry one chunk of a larger file ({', '.join(names)}), in no "
             "form that this server knows. Nothing was stored. Use tus at /tus/, a library that "
@@ -121,14 +121,14 @@ class ChunkMismatch(InvalidRequest):
 
 
 class TooManyGaps(InvalidRequest):
-    """The ranges of an upload are too fragmented; no more between them are accepted."""
+    """The ranges of an upload are too fragmented; no further separate ranges are accepted."""
 
     code = "too_many_gaps"
     title = "The upload has too many gaps"
 
 
 class InvalidField(InvalidRequest):
-    """What was entered in a form's field, or sent as a member of JSON, cannot be used."""
+    """The value of a form field or JSON member is not valid."""
 
     code = "invalid_field"
     title = "A field cannot be used"
@@ -163,7 +163,7 @@ class UploadNotFound(UploadError):
 
 
 class NotMade(UploadNotFound):
-    """The video exists, and this has not been made of it, or cannot be."""
+    """The video exists, but this derived file has not been made, or cannot be."""
 
     code = "not_made"
     title = "The video does not have this"
@@ -187,7 +187,7 @@ class UploadConflict(UploadError):
 
 
 class NotDirect(UploadConflict):
-    """The upload takes no direct uploads: send the bytes to the server."""
+    """The upload does not accept direct uploads: send the bytes to the server."""
 
     code = "not_direct"
     title = "The upload takes its bytes through the server"
@@ -233,14 +233,14 @@ class UploadComplete(UploadConflict):
 
 
 class RenditionsOff(UploadConflict):
-    """The server is set up to offer films in their own quality only."""
+    """The server is configured without renditions."""
 
     code = "renditions_off"
     title = "The server makes no other qualities"
 
 
 class UploadGone(UploadError):
-    """The upload existed, and was cancelled, expired or deleted."""
+    """The upload existed, but was cancelled, expired or deleted."""
 
     code = "upload_gone"
     title = "The upload no longer exists"
@@ -248,7 +248,7 @@ class UploadGone(UploadError):
 
 
 class TooLarge(UploadError):
-    """The file is larger than the server takes."""
+    """The file is larger than the server accepts."""
 
     code = "too_large"
     title = "The file is too large"
@@ -256,7 +256,7 @@ class TooLarge(UploadError):
 
 
 class TypeNotAllowed(UploadError):
-    """The server is set up to refuse files of this type."""
+    """The server is configured to refuse files of this type."""
 
     code = "type_not_allowed"
     title = "Files of this type are not accepted"
@@ -264,7 +264,7 @@ class TypeNotAllowed(UploadError):
 
 
 class RenditionFailed(UploadError):
-    """This part of the film could not be made in another quality; trying again does not help."""
+    """This part of the rendition could not be encoded; retrying does not help."""
 
     code = "rendition_failed"
     title = "The film cannot be made in this quality"
@@ -272,7 +272,7 @@ class RenditionFailed(UploadError):
 
 
 class StorageFailed(UploadError):
-    """The disk or the object store answered with an error."""
+    """The disk or the object store returned an error."""
 
     code = "storage_failed"
     title = "The storage failed"
@@ -291,7 +291,7 @@ class ServerBusy(UploadError):
 
 
 class NotMadeYet(ServerBusy):
-    """What was asked for is being made."""
+    """The requested file is being made."""
 
     code = "not_made_yet"
     title = "This is still being made"
@@ -308,11 +308,11 @@ class NoRoom(UploadError):
 
 # ---- people, projects, keys, links ---------------------------------------------------------------
 
-# What can go wrong with people, projects, keys and links.
+# Errors of people, projects, keys and links.
 
 
 class NotSignedIn(UploadError):
-    """Nobody knows who sends the request, and signing in would help."""
+    """The request is not authenticated; signing in would help."""
 
     code = "not_signed_in"
     title = "You are not signed in"
@@ -322,7 +322,7 @@ class NotSignedIn(UploadError):
 class WrongCredentials(NotSignedIn):
     """No account has this e-mail address and this password.
 
-    `failures` is how often the network, or the account, has failed of late.
+    `failures` counts recent failures of the network or the account.
     """
 
     code = "wrong_credentials"
@@ -334,7 +334,7 @@ class WrongCredentials(NotSignedIn):
 
 
 class NotAllowed(UploadError):
-    """It is known who sends the request, and that they may not do this."""
+    """The request is authenticated, but not authorized."""
 
     code = "not_allowed"
     title = "This is not allowed"
@@ -342,23 +342,23 @@ class NotAllowed(UploadError):
 
 
 class SecondFactorRequired(NotSignedIn):
-    """The password is right, and a one-time code is missing."""
+    """The password is correct, but a one-time code is missing."""
 
     code = "second_factor_required"
     title = "Enter a code too"
 
 
 class SecondFactorMissing(NotAllowed):
-    """The person must set up a second factor before they reach anything but their account."""
+    """The person must set up a second factor before they can use anything but their account."""
 
     code = "second_factor_missing"
     title = "Set up a second factor first"
 
 
 class SignInRefused(NotAllowed):
-    """A passkey or an answer of the OpenID provider does not sign anybody in.
+    """A passkey or a response of the OpenID provider is not valid for signing in.
 
-    `person_id` is whose it is, where that is known.
+    `person_id` is its owner, if known.
     """
 
     code = "sign_in_refused"
@@ -370,7 +370,7 @@ class SignInRefused(NotAllowed):
 
 
 class TooManyAttempts(UploadError):
-    """Too many failed sign-ins of late."""
+    """Too many recent failed sign-ins."""
 
     code = "too_many_attempts"
     title = "Too many attempts to sign in"
@@ -383,7 +383,7 @@ class TooManyAttempts(UploadError):
 
 
 class ProviderUnreachable(ServerBusy):
-    """The OpenID provider does not answer, or is out of order."""
+    """The OpenID provider does not respond, or is not working."""
 
     code = "provider_unreachable"
     title = "The sign-in service cannot be reached"
@@ -391,7 +391,7 @@ class ProviderUnreachable(ServerBusy):
 
 
 class LastAdministrator(UploadError):
-    """Nobody would administer the server any more."""
+    """The server would be left without an administrator."""
 
     code = "last_administrator"
     title = "The server needs an administrator"
@@ -399,7 +399,7 @@ class LastAdministrator(UploadError):
 
 
 class EntryNotFound(UploadError):
-    """No project, member, key or webhook has this id, or none that the caller may know of."""
+    """No project, member, key or webhook has this id, or none visible to the caller."""
 
     code = "entry_not_found"
     title = "There is no such entry"
@@ -407,14 +407,14 @@ class EntryNotFound(UploadError):
 
 
 class NoProject(NotAllowed):
-    """It is known who sends the request, and that they are in no project."""
+    """The person is signed in, but is not a member of any project."""
 
     code = "no_project"
     title = "You are in no project yet"
 
 
 class LastManager(UploadError):
-    """Nobody would manage the project any more."""
+    """The project would be left without a manager."""
 
     code = "last_manager"
     title = "The project needs a manager"
@@ -446,7 +446,7 @@ class LinkClosed(UploadError):
 
 
 class LinkFull(UploadError):
-    """The upload link takes no more files, or not as many bytes."""
+    """The upload link accepts no more files, or not as many bytes."""
 
     code = "link_full"
     title = "The link has no room for the file"
@@ -455,32 +455,32 @@ class LinkFull(UploadError):
 
 # ---- limits --------------------------------------------------------------------------------------
 
-# What can go wrong with limits: what projects may hold, and what one sender may ask for.
+# Errors of limits: storage of projects, requests and uploads of one sender.
 
 
 class LargerThanQuota(TooLarge):
-    """The file would not even fit if the project were empty."""
+    """The file is larger than the project's whole quota."""
 
     code = "larger_than_quota"
     title = "The file is larger than the project may be"
 
 
 class QuotaExceeded(NoRoom):
-    """The project has less left of its quota than the file needs."""
+    """The rest of the project's quota is smaller than the file."""
 
     code = "quota_exceeded"
     title = "The project has not enough space left"
 
 
 class TooMuchReserved(NoRoom):
-    """The sender has begun uploads for so many bytes that no further ones fit."""
+    """The sender's unfinished uploads already reserve the maximum number of bytes."""
 
     code = "too_much_reserved"
     title = "Too many bytes are on their way"
 
 
 class TooManyRequests(UploadError):
-    """The caller sends more requests a minute than it may."""
+    """The caller exceeds its limit of requests per minute."""
 
     code = "too_many_requests"
     title = "Too many requests"
@@ -489,7 +489,7 @@ class TooManyRequests(UploadError):
 
 
 class TooManyUploads(TooManyRequests):
-    """The sender has as many unfinished uploads as it may have."""
+    """The sender has the maximum number of unfinished uploads."""
 
     code = "too_many_uploads"
     title = "Too many uploads are on their way"
@@ -497,7 +497,7 @@ class TooManyUploads(TooManyRequests):
 
 
 def over_quota(length: int, *, left: int, quota: int) -> QuotaExceeded | LargerThanQuota:
-    """The error for a file of `length` bytes where a project has `left` of `quota` bytes."""
+    """The error for a file of `length` bytes in a project with `left` of `quota` bytes left."""
     error: QuotaExceeded | LargerThanQuota
     if length > quota:
         error = LargerThanQuota(
@@ -514,7 +514,7 @@ def over_quota(length: int, *, left: int, quota: int) -> QuotaExceeded | LargerT
 
 
 def too_many(what: str, limit: int, *, wait_seconds: int) -> TooManyRequests:
-    """The error for a caller that has done something more often than `limit` times a minute."""
+    """The error for a caller that has done `what` more often than `limit` times a minute."""
     error = TooManyRequests(f"At most {limit} {what} a minute; go on in {wait_seconds} seconds.")
     error.retry_after_seconds = wait_seconds
     return error

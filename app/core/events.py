@@ -1,4 +1,4 @@
-"""Events that other parts of the program can listen to."""
+"""Events that other parts of the program can subscribe to."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from app.core.upload import Upload
 
 @dataclass(frozen=True, slots=True)
 class UploadCompleted:
-    """Sent once for each upload, by whoever published it."""
+    """Sent once per upload, by the process that published it."""
 
     upload: Upload

@@ -1,4 +1,4 @@
-"""What kind of file system a folder is on."""
+"""Detects the type of the file system a folder is on."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ MEMORY_FILE_SYSTEMS = frozenset({"tmpfs", "ramfs"})
 MOUNTS = Path("/proc/self/mounts")
 
 _ESCAPED = re.compile(rb"\\([0-7]{3})")
-"""Spaces, tabs, line feeds and backslashes of a name; its other bytes stand as they are."""
+"""Escaped spaces, tabs, line feeds and backslashes of a name; other bytes are not escaped."""
 
 
 def is_in_memory(path: Path, mounts: Path = MOUNTS) -> bool:
-    """Whether files there use RAM, and are lost in a restart of the machine."""
+    """Whether files there are in RAM, and lost when the machine restarts."""
     return _type_of(path, mounts) in MEMORY_FILE_SYSTEMS
 
 

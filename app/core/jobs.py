@@ -18,31 +18,31 @@ from app.core.playback import PlaybackProblem
 from app.core.upload import UploadId
 
 MAX_ATTEMPTS = 3
-"""A job that has failed this often, or has ended this many workers, fails for good."""
+"""A job that has failed this often, or crashed this many workers, fails for good."""
 
 INDEX = "index"
-"""The step that every complete upload begins with. It queues the others."""
+"""The first step of every complete upload. It queues the others."""
 
 REMUX = "remux"
-"""The step that makes a film that can be indexed of one that cannot."""
+"""The step that converts a video that cannot be indexed into one that can."""
 
 SOUND = "sound"
-"""The step that makes sound that browsers play of what they do not."""
+"""The step that converts sound that browsers cannot play."""
 
 FLEETING = frozenset({"segments"})
-"""Steps whose jobs are forgotten when they are done: a film has thousands of segments."""
+"""Steps whose jobs are deleted when done: a video has thousands of segments."""
 
 
 class JobState(StrEnum):
-    """Where a job stands; the value is what the record and the status page show."""
+    """The state of a job; the value is used in records and on the status page."""
 
     QUEUED = "queued"
-    """It waits for a worker, or for the time of its next attempt."""
+    """Waiting for a worker, or for the time of its next attempt."""
     RUNNING = "running"
-    """A worker holds it, as long as it renews its lease."""
+    """Held by a worker as long as it renews its lease."""
     DONE = "done"
     FAILED = "failed"
-    """It was tried as often as is sensible; its problem says what happened."""
+    """All attempts failed; its problem says why."""
     CANCELLED = "cancelled"
     """Ended on request."""
 
@@ -58,11 +58,11 @@ TRANSITIONS: dict[JobState, frozenset[JobState]] = {
 ENDED = frozenset({JobState.DONE, JobState.FAILED, JobState.CANCELLED})
 
 SHOWN = (JobState.QUEUED, JobState.RUNNING, JobState.FAILED)
-"""What an operator looks at."""
+"""States shown to operators."""
 
 
 def sources(target: JobState) -> list[JobState]:
-    """The states from which the table has a step to `target`."""
+    """The states with a step to `target`."""
     return [state for state in JobState if target in TRANSITIONS[state]]
 
 
@@ -70,24 +70,24 @@ class Lane(StrEnum):
     """Queues that do not wait for each other, the most urgent first."""
 
     QUICK = "quick"
-    """Takes less than a second, such as an index: a new film does not wait for a viewer's."""
+    """Takes less than a second, such as an index: a new video does not wait for a viewer's."""
     ON_DEMAND = "on_demand"
-    """Somebody is waiting for it."""
+    """A viewer is waiting for it."""
     BACKGROUND = "background"
-    """Takes minutes, for most films."""
+    """Takes minutes for most videos."""
     LONG = "long"
-    """Films whose index takes more than 2 s of CPU time to read; these wait for each other only."""
+    """Videos whose index takes over 2 s of CPU time to read; these wait only for each other."""
     ENCODING = "encoding"
-    """Takes hours, as whole films that are encoded do."""
+    """Takes hours, such as encoding a whole video."""
 
     @property
     def niceness(self) -> int:
-        """Of the lane's thread and its ffmpegs: uploads and downloads go first."""
+        """Niceness of the lane's thread and its ffmpegs: uploads and downloads have priority."""
         return 5 if self in {Lane.QUICK, Lane.ON_DEMAND} else 19
 
     @property
     def urgency(self) -> int:
-        """Its place among the lanes; 0 is the most urgent."""
+        """Rank of the lane; 0 is the most urgent."""
         return list(Lane).index(self)
 
 
@@ -98,7 +98,7 @@ class Job:
     `due_at` is the earliest time of the next attempt, or the end of a running job's lease.
     `attempts` counts claims since the job was last queued by request, at `queued_at`. A running
     job with `is_renewed` is queued again when it ends. `progress` is 0 to 1. `client` sent the
-    file; by the `turn` of jobs of a lane and priority, one of each client comes after the other.
+    file; within a lane and priority, `turn` orders jobs round-robin by client.
     """
 
     upload_id: UploadId
@@ -128,23 +128,23 @@ class Job:
         return self.attempts >= MAX_ATTEMPTS
 
     def retry_after(self, first: timedelta) -> timedelta:
-        """Pause after the attempt that has just failed: `first`, then four times as long each."""
+        """Pause after the failed attempt: `first`, then four times as long after each (backoff)."""
         growth: int = 4 ** max(0, self.attempts - 1)
         return first * growth
 
     def __str__(self) -> str:
-        """Its step and argument."""
+        """Step and argument of the job."""
         return f"{self.step} {self.argument}".rstrip()
 
 
 class JobCancelled(Exception):
-    """Raised by a heartbeat: stop now, and leave nothing half-made. Nobody wants the result."""
+    """Raised by a heartbeat: stop now, and leave no partial files. The result is not needed."""
 
 
 class JobYields(Exception):
-    """Raised by a step that makes way for a more urgent job of its lane, or goes to another `lane`.
+    """Raised by a step to yield to a more urgent job of its lane, or to move to another `lane`.
 
-    It is claimed again after that, perhaps with another priority, and goes on where it was.
+    The job is claimed again later, perhaps with another priority, and resumes where it stopped.
     """
 
     def __init__(self, lane: Lane | None = None, priority: int | None = None) -> None:
@@ -154,9 +154,9 @@ class JobYields(Exception):
 
 
 class JobFailed(Exception):
-    """What a step raises when it cannot do its job; `detail` is a sentence for people.
+    """Raised by a step that cannot do its job; `detail` is a sentence for people.
 
-    `is_final` says that another attempt would fail as well.
+    `is_final` says that another attempt would fail, too.
     """
 
     def __init__(self, code: str, detail: str, *, is_final: bool = False) -> None:

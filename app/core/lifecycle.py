@@ -7,9 +7,9 @@
       v |
      held
 
-A crash may leave an upload in `verifying`; anyone may finish it. An upload goes back to `receiving`
-if a power cut has lost bytes that were never synced. `held` is for uploads that are one part of
-a file: they wait there for the others and never become a video.
+A crash may leave an upload in `verifying`; any process may finish it. An upload goes back to
+`receiving` if a power cut has lost bytes that were never synced. `held` is for uploads that are one
+part of a file: they wait there for the others and never become a video.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from enum import StrEnum
 
 
 class UploadState(StrEnum):
-    """Where an upload stands; the value is what the record and the API show."""
+    """The state of an upload; the value is used in records and the API."""
 
     RECEIVING = "receiving"
     """Bytes are missing; chunks are accepted."""
     HELD = "held"
-    """Every byte of a part has arrived; it waits to be concatenated with others."""
+    """Every byte of a part has arrived; it is waiting to be concatenated with others."""
     VERIFYING = "verifying"
     """Every byte has arrived; the file is being published."""
     COMPLETE = "complete"
@@ -33,7 +33,7 @@ class UploadState(StrEnum):
     EXPIRED = "expired"
     """Ended by the server: it was idle for too long, or its bytes were lost."""
     DELETED = "deleted"
-    """Was complete; its file was deleted on request."""
+    """It was complete; its file was deleted on request."""
 
 
 TRANSITIONS: dict[UploadState, frozenset[UploadState]] = {

@@ -1,4 +1,4 @@
-"""Times as programs write them."""
+"""Formats and parses times for programs (ISO 8601)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from app.core.errors import InvalidRequest
 
 LONGEST = timedelta(days=100 * 365)
-"""No expiry is further away, so that adding it always gives a valid date."""
+"""Maximum lifetime, so that adding it to a time always gives a valid date."""
 
 
 def instant(moment: datetime) -> str:
@@ -17,12 +17,12 @@ def instant(moment: datetime) -> str:
 
 
 def optional_instant(moment: datetime | None) -> str | None:
-    """As `instant`; None for None."""
+    """Like `instant`; None for None."""
     return None if moment is None else instant(moment)
 
 
 def parse_instant(text: str) -> datetime | None:
-    """A time in ISO 8601, in UTC if it names no zone; a day is its beginning. None for no time."""
+    """A time in ISO 8601, in UTC without a zone; a date means its start. None if malformed."""
     try:
         moment = datetime.fromisoformat(text)
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
@@ -31,7 +31,7 @@ def parse_instant(text: str) -> datetime | None:
 
 
 def parse_expiry(value: object, now: datetime) -> datetime | None:
-    """When something expires: seconds from now, or a time in ISO 8601, in UTC if it names no zone.
+    """Parse an expiry: seconds from now, or a time in ISO 8601, in UTC if it has no zone.
 
     None for None. Raises `InvalidRequest` for anything else, and for a time that has passed.
     """

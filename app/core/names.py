@@ -1,4 +1,4 @@
-"""Names that people give to themselves, to projects, to keys and the like."""
+"""Display names of people, projects, keys and so on."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ MAX_NAME_CHARACTERS = 100
 
 
 def clean_name(text: str, *, field: str = "name") -> str:
-    """The name in one line; raises `InvalidField` if it is empty, too long or unprintable.
+    """The name on one line; raises `InvalidField` if it is empty, too long or unprintable.
 
-    `field` is where it was entered.
+    `field` names the form field.
     """
     name = " ".join(text.split())
     if not name:

@@ -1,4 +1,4 @@
-"""What the nodes of a fleet report to each other."""
+"""Reports exchanged by the nodes of a fleet."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ class NodeState(StrEnum):
     """State of a node; the value is what the status page shows."""
 
     READY = "ready"
-    """It takes requests."""
+    """Serving requests."""
     LEAVING = "leaving"
-    """It was told to stop, and is finishing its requests."""
+    """Stopping: it is finishing its requests."""
     GONE = "gone"
-    """Its lease has run out: it was killed, is cut off, or hangs."""
+    """Its lease has expired: it was killed, is disconnected, or hangs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReport:
-    """What a node reports about itself every few seconds.
+    """The report that a node sends every few seconds.
 
     `address` is for operators. `counts` is its current activity; `traffic` lets the other nodes
     enforce limits across the fleet. Both can be written as JSON.

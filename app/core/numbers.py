@@ -1,4 +1,4 @@
-"""Whole numbers as clients write them, and sizes as people do."""
+"""Parses whole numbers from clients; formats and parses sizes for people."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _MOST_DIGITS = 30
 
 
 def parse_digits(text: str) -> int | None:
-    """The number in a text of ASCII digits alone, without sign or space; None for other texts.
+    """The number in a text of only ASCII digits, without sign or space; None for other text.
 
-    Larger numbers than `LARGEST_NUMBER` are read as `LARGEST_NUMBER`.
+    Numbers above `LARGEST_NUMBER` are parsed as `LARGEST_NUMBER`.
     """
     if not _DIGITS.fullmatch(text):
         return None
@@ -25,20 +25,20 @@ def parse_digits(text: str) -> int | None:
 
 
 def parse_bounded(text: str) -> int | None:
-    """As `parse_digits`, and None for a number of `LARGEST_NUMBER` or more."""
+    """Like `parse_digits`, but None for a number of `LARGEST_NUMBER` or more."""
     number = parse_digits(text)
     return None if number == LARGEST_NUMBER else number
 
 
 _UNITS = ("bytes", "KB", "MB", "GB", "TB", "PB")
 _STEP = 1000
-"""Of units: a MB is 10^6 bytes wherever a person reads or writes one, and a MiB is 2^20."""
+"""Factor between units: a MB is 10^6 bytes wherever people read or write one; a MiB is 2^20."""
 
 _SIZE = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,6})?) ?([KMGTP]?)(?:(i?)B|bytes?)?", re.IGNORECASE)
 
 
 def bytes_in_words(count: int) -> str:
-    """A size as "20 MB" or "1.4 GB", rounded down: what is left must not look like more."""
+    """A size as "20 MB" or "1.4 GB", rounded down: free space must not look larger than it is."""
     unit, step = 0, 1
     while count >= step * _STEP and unit < len(_UNITS) - 1:
         unit, step = unit + 1, step * _STEP

@@ -4,10 +4,10 @@
        |             |            |             |
        +-------------+----> unplayable <--------+
 
-Beside the upload's own state: a video can be downloaded in all of these. A step may skip states of
-the upper line: an index says at once what can be played. One that looks again, at a file that has
-arrived meanwhile, or with an ffmpeg that was missing, may find an unplayable one to be a film, or
-find that what a film was played from must be made first, or again.
+Separate from the upload's state: a video can be downloaded in all of these. A step may skip states
+of the upper line: an index shows at once what can be played. A later probe, of a file that has
+arrived since, or with an ffmpeg that was missing, may find that an unplayable file is a video, or
+that the file a video was played from must be made first, or again.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from app.core.upload import UploadId
 
 
 class PlaybackState(StrEnum):
-    """How far a video can be played; the value is what the record and the API show."""
+    """How far a video can be played; the value is used in records and the API."""
 
     WAITING = "waiting"
-    """Nobody has looked at the file yet."""
+    """The file has not been probed yet."""
     PROBED = "probed"
-    """What is in the file is known; something has to be made before it plays."""
+    """The file's contents are known; a derived file must be made before it plays."""
     PLAYABLE = "playable"
-    """Browsers can play it; more is being made."""
+    """Browsers can play it; more derived files are being made."""
     READY = "ready"
-    """Everything is made that is made unasked."""
+    """All derived files that are not made on demand exist."""
     UNPLAYABLE = "unplayable"
-    """It is no film, or a damaged one; the problem says which."""
+    """It is not a video, or a damaged one; the problem says which."""
 
 
 TRANSITIONS: dict[PlaybackState, frozenset[PlaybackState]] = {
@@ -67,7 +67,7 @@ class IllegalPlaybackStep(ValueError):
 def check_transition(current: PlaybackState, target: PlaybackState) -> None:
     """Raise `IllegalPlaybackStep` unless `target` is `current` or the table has the step.
 
-    Staying is legal because a step that a crash interrupted runs again.
+    Staying is legal, because a step interrupted by a crash runs again.
     """
     if target is not current and target not in TRANSITIONS[current]:
         raise IllegalPlaybackStep(f"playback cannot go from {current} to {target}")
@@ -75,7 +75,7 @@ def check_transition(current: PlaybackState, target: PlaybackState) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PlaybackProblem:
-    """What went wrong: a stable code for programs, a sentence for people."""
+    """A problem with playback: a stable code for programs, a sentence for people."""
 
     code: str
     detail: str
@@ -83,9 +83,9 @@ class PlaybackProblem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Playback:
-    """What is known about playing one video. `facts` is what its probe found, as JSON values.
+    """The playback record of one video. `facts` is the result of its probe, as JSON values.
 
-    A problem can also come with a playable film, such as one that is cut off in the middle.
+    A playable video can have a problem, too, for example if it is truncated.
     """
 
     upload_id: UploadId
@@ -97,14 +97,14 @@ class Playback:
 
 # ---- made files ----------------------------------------------------------------------------------
 
-# Values that describe files made from videos.
+# Values that describe derived files of videos.
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A file as it was found. A replacement of the same name has another `version`.
+    """A derived file as it was found. A replacement of the same name has another `version`.
 
-    `length` in bytes. The version is the same on every machine, and can serve as an entity tag.
+    `length` in bytes. The version is the same on every machine, and can be used as an entity tag.
     """
 
     upload_id: UploadId

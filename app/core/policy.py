@@ -1,4 +1,4 @@
-"""What may be uploaded, and what is made of it. Pure: takes values, raises or returns them."""
+"""Rules for uploads and renditions. Pure: takes values, raises or returns them."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _CLIENT_KEY = re.compile(r"[A-Za-z0-9._:-]+")
 
 @dataclass(frozen=True, slots=True)
 class RenditionPolicy:
-    """Whether films are offered in other qualities; `is_eager` makes all of them unasked.
+    """Whether renditions are offered; `is_eager` encodes all of them in advance.
 
-    `cache_bytes` is the room they may take, 0 for any.
+    `cache_bytes` is the maximum size of the cache, 0 for no limit.
     """
 
     is_on: bool
@@ -37,7 +37,7 @@ class RenditionPolicy:
 
 @dataclass(frozen=True, slots=True)
 class UploadPolicy:
-    """The limits an operator sets. An empty `allowed_extensions` allows every type."""
+    """The operator's limits. An empty `allowed_extensions` allows every type."""
 
     max_length: int
     allowed_extensions: frozenset[str] = frozenset()
@@ -53,7 +53,7 @@ class UploadPolicy:
         if length < 0:
             raise InvalidRequest("The size of the file is negative.")
         if length > self.max_length:
-            # `length` may be what has come so far, or just the first byte too many.
+            # `length` may be the bytes received so far, or just the first byte too many.
             raise TooLarge(f"The file has more than the {self.max_length} bytes it may have here.")
         return length
 
@@ -74,25 +74,25 @@ class UploadPolicy:
 
 
 class Allowance(Protocol):
-    """The limits of senders, asked before bytes are taken whose number or name is not known yet."""
+    """The limits of senders, checked before accepting bytes of unknown length or name."""
 
     def __call__(self, sender: str, filename: str | None, *, upload_id: str | None) -> int | None:
-        """How many bytes the file may have, None for any; raises what refuses it.
+        """Maximum bytes of the file, None for no limit; raises the error that refuses it.
 
-        `filename` is None for a part of a file, and `upload_id` for what is not recorded yet.
+        `filename` is None for a part of a file, and `upload_id` for an upload not recorded yet.
         """
         ...
 
 
 def no_allowance(sender: str, filename: str | None, *, upload_id: str | None) -> None:
-    """An `Allowance` where senders have no limits of their own."""
+    """An `Allowance` without limits for senders."""
 
 
 def clean_filename(filename: str) -> str:
     """The name normalised (NFC), without folders such as `..`; empty if nothing is left.
 
-    It is only ever shown and sent back in a header; no path on the server contains it. Raises
-    `InvalidRequest` for one that is too long or has control characters.
+    It is only displayed and sent in a header; no path on the server contains it. Raises
+    `InvalidRequest` for a name that is too long or has control characters.
     """
     name = unicodedata.normalize("NFC", filename).replace("\\", "/").strip()
     if len(name) > MAX_FILENAME_CHARACTERS:
@@ -127,7 +127,7 @@ def check_chunk(chunk: ByteRange, length: int | None) -> None:
 
 # ---- media type ----------------------------------------------------------------------------------
 
-# The content type of a stored file. Never what its uploader claimed.
+# The content type of a stored file. Never the one its client declared.
 
 
 PLAYABLE = {
@@ -152,6 +152,6 @@ OPAQUE = "application/octet-stream"
 
 
 def media_type(filename: str) -> str:
-    """The Content-Type for a file of that name."""
+    """The Content-Type for a file name."""
     extension = PurePosixPath(filename).suffix.lower().removeprefix(".")
     return PLAYABLE.get(extension, OPAQUE)

@@ -61,7 +61,7 @@ class RangeSet:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> RangeSet:
-        """The set that `to_bytes` has written; raises `ValueError` if it is damaged."""
+        """Parse the output of `to_bytes`; raises `ValueError` if it is damaged."""
         if len(data) % 16:
             raise ValueError(f"damaged: {len(data)} bytes are not a whole number of ranges")
         bounds = array("q", data)
@@ -125,7 +125,7 @@ class RangeSet:
         return _pairs(chain(before, self._bounds[first:last], after))
 
     def missing(self, length: int) -> RangeSet:
-        """What a file of `length` bytes still lacks."""
+        """The ranges missing from a file of `length` bytes."""
         return RangeSet.of(self.gaps(ByteRange(0, length)))
 
 
@@ -135,6 +135,5 @@ def _pairs(bounds: Iterable[int]) -> Iterator[ByteRange]:
 
 
 def _turn_round_if_big_endian(numbers: array[int]) -> None:
-    """Convert between this machine's byte order and little-endian, in place."""
     if sys.byteorder == "big":
         numbers.byteswap()

@@ -1,4 +1,4 @@
-"""What the server knows about one upload."""
+"""The record of one upload."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ send a few chunks at once make a handful."""
 LEAST_AHEAD_BYTES = 64 * 1024
 MOST_AHEAD_BYTES = 1024 * 1024 * 1024
 AHEAD_SECONDS = 60
-"""How far the reservation of a link's upload reaches beyond its bytes: what its present rate brings
-in this time, and no more than has arrived already. Each step costs a transaction; as the steps
-double, that is one chunk of 20 MB in fifty."""
+"""How far the reservation of a link's upload reaches beyond its bytes: as many as arrive in this
+time at the current rate, and no more than have arrived already. Each step costs a transaction; as
+the steps double, that is one chunk of 20 MB in fifty."""
 
 PROGRESS_BYTES = 1024 * 1024
-"""What must arrive before a link's upload counts as active again: fewer bytes, however often, move
-neither its expiry nor the end of its reservation."""
+"""Bytes that must arrive before a link's upload counts as active again: fewer, however often they
+come, extend neither its expiry nor its reservation."""
 
 _ID_FORM = re.compile(r"[0-9a-f]{32}")
 
@@ -52,14 +52,14 @@ def parse_upload_id(text: str) -> UploadId:
 
 
 class UploadKind(StrEnum):
-    """What happens to an upload once its bytes have arrived; the value is what the record shows."""
+    """What happens to an upload once its bytes have arrived; the value is used in records."""
 
     FILE = "file"
-    """It is published."""
+    """Published."""
     PARTIAL = "partial"
-    """It is held until it is concatenated with others."""
+    """Held until it is concatenated with others."""
     CONCATENATION = "concatenation"
-    """It gets its bytes from partial uploads, and is published."""
+    """Assembled from partial uploads, and published."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,24 +72,24 @@ class UploadPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upload:
-    """One file on its way in, or a published one: they share the id for life.
+    """An unfinished upload or a published file: the id stays the same.
 
-    `owner` is the id of its project, and `sender` names who sent it (see `Caller.sender`).
-    `received` says which bytes are durable, not the size of any file on the disk; `sums` are the
-    checksums of those that came with one.
+    `owner` is the id of its project, and `sender` identifies its sender (see `Caller.sender`).
+    `received` has the durable bytes, not the size of any file on the disk; `sums` are the checksums
+    of the bytes that came with one.
     `client_key` is the client's own name for the upload (Dropzone's dzuuid), unique in its
     project; without one it is derived from the fingerprint, or the id. `fingerprint` identifies
     the file on the person's disk, so that a reloaded page finds its upload again. `length` is None
-    until the client has sent it. `metadata` is what else the protocol says about the file, returned
-    as it came. `repr_digest` is the digest that the file must have, as "sha256:1f2e...": a hashlib
-    algorithm, and hexadecimal. `crc32c`, in base64, is known of files with cells that clients have
-    sent straight to a bucket.
+    until the client has sent it. `metadata` is further metadata of the protocol, returned
+    unchanged. `repr_digest` is the digest that the file must have, as "sha256:1f2e...": a hashlib
+    algorithm, and hexadecimal. `crc32c`, in base64, is known for files with cells that clients have
+    sent directly to a bucket.
 
-    Uploads through links have a reservation: `reserved` is how many bytes they hold of quota and
-    link until they are complete, at least those received and at most the length. It is None for
+    Uploads through links have a reservation: `reserved` is how many bytes of quota and link they
+    hold until they are complete, at least those received and at most the length. It is None for
     all others, which hold their whole length. `progress` is how many bytes had arrived at
-    `active_at`, and `is_stalled` says that until it makes progress again it holds no more than its
-    bytes: no place among the files of its link, either.
+    `active_at`. While `is_stalled`, until it makes progress again, the upload holds only its
+    received bytes, and no place among the files of its link.
     """
 
     id: UploadId
@@ -131,7 +131,7 @@ class Upload:
 
     @property
     def held_bytes(self) -> int:
-        """How many bytes of a quota it takes."""
+        """Bytes of quota that the upload holds."""
         if self.state in GONE:
             return 0
         return (self.length or 0) if self.reserved is None else self.reserved
@@ -145,7 +145,7 @@ class Upload:
 
     @property
     def content_type(self) -> str:
-        """The media type that the file is served with; its name decides, and nothing else."""
+        """The media type that the file is served with; depends only on its name."""
         return media_type(self.filename)
 
     @property
@@ -164,12 +164,12 @@ class Upload:
         """The upload after `span` became durable; the last missing byte starts verification.
 
         Its reservation reaches beyond the bytes if `is_ahead`. `crc32c` is that of the span's bytes
-        as they were sent: where some were stored already, those need not be the same.
+        as sent: bytes that were stored already may differ.
 
         Raises `TooManyGaps` if it would become too fragmented, and `ChunkMismatch` beyond a length
-        that the client has sent meanwhile.
+        that the client has declared in the meantime.
 
-        An empty file is covered from the start, so it too moves on only here: with its first
+        An empty file is covered from the start, so it changes state only here, too: with its first
         (empty) chunk.
         """
         check_chunk(span, self.length)
@@ -180,7 +180,7 @@ class Upload:
         return after._active(now, is_ahead=is_ahead)._moved_on(now)
 
     def _sums_with(self, span: ByteRange, crc32c: int | None) -> RangeSums:
-        """None at all once some bytes have no sum: those of the others are of no use then."""
+        """The sums with that of `span`; empty once some bytes have none, as the rest is useless."""
         new = list(self.received.gaps(span))
         if not new:
             return self.sums
@@ -188,7 +188,7 @@ class Upload:
         return self.sums.add(span, crc32c) if is_whole and crc32c is not None else RangeSums()
 
     def with_length(self, length: int, now: datetime) -> Upload:
-        """The upload with its length; `UploadConflict` if it has another one already."""
+        """The upload with its length; `UploadConflict` if it already has another."""
         if self.length not in {None, length}:
             raise UploadConflict(f"The upload has {self.length} bytes, not {length}.")
         if self.received.end > length:
@@ -196,7 +196,7 @@ class Upload:
         return replace(self, length=length)._active(now, is_ahead=False)._moved_on(now)
 
     def reserving(self, now: datetime, *, is_ahead: bool) -> Upload:
-        """The upload with a reservation for its bytes and, unless it is stalled, for the next."""
+        """The upload with a reservation for its bytes and, unless stalled, the following ones."""
         if self.reserved is None:
             return self
         total, ahead = self.received.total, 0
@@ -212,13 +212,13 @@ class Upload:
         )
 
     def claiming(self, count: int) -> Upload:
-        """The upload as if it held `count` bytes and a place, if it has a reservation for less."""
+        """The upload holding at least `count` bytes and a place, if its reservation is smaller."""
         if self.reserved is None or (count <= self.reserved and not self.is_stalled):
             return self
         return replace(self, reserved=max(count, self.reserved), is_stalled=False)
 
     def stalled(self) -> Upload:
-        """The upload after it has given back all that it holds beyond its bytes."""
+        """The upload after releasing everything it holds beyond its received bytes."""
         if self.reserved is None or self.is_stalled or self.state is not UploadState.RECEIVING:
             return self
         return replace(self, reserved=self.received.total, is_stalled=True)
@@ -228,7 +228,7 @@ class Upload:
         return self.with_length(length, now).with_received(ByteRange(0, length), now)
 
     def _active(self, now: datetime, *, is_ahead: bool) -> Upload:
-        """The upload after some of it has arrived; with a reservation, a few bytes do not count."""
+        """The upload after bytes arrived; with a reservation, at least `PROGRESS_BYTES` count."""
         if self.reserved is None:
             return replace(self, active_at=now)
         total, after = self.received.total, self

@@ -1,7 +1,7 @@
-"""Lists of videos: the search, the order, and where the next page begins. Pure.
+"""Lists of videos: search, order and pagination cursors. Pure.
 
-Names are compared without case, accents and width: "ETE" finds "été.mp4". Records keep both forms
-of a name, so that a database needs to know nothing about Unicode.
+Names are compared without case, accents and width: "ETE" finds "été.mp4". Records store both forms
+of a name, so that the database needs no Unicode support.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from app.core.numbers import parse_bounded
 from app.core.upload import Upload, UploadId, parse_upload_id
 
 MAX_SEARCH_CHARACTERS = 200
-"""Longer searches are refused: each word is looked for in every name."""
+"""Longer searches are refused: each word is searched in every name."""
 
 MAX_SORT_BYTES = 120
-"""Names that agree up to here are ordered by id, so that every cursor fits into a URL."""
+"""Names with a common prefix of this length are ordered by id, so that a cursor fits into a URL."""
 
 MAX_CURSOR_CHARACTERS = 210
-"""A binding, MAX_SORT_BYTES in base64, an id, the dots between them, and not much more."""
+"""A binding, MAX_SORT_BYTES in base64, an id, the dots between them, and a small margin."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DIGITS = re.compile("[0-9]+")
@@ -36,12 +36,12 @@ class Position(NamedTuple):
     """The place of a video in an order; videos with the same key are ordered by id."""
 
     key: Any
-    """A datetime, a length in bytes, or a `sort_form`: one kind in one order."""
+    """A datetime, a length in bytes, or a `sort_form`, depending on the order."""
     upload_id: UploadId
 
 
 class VideoOrder(StrEnum):
-    """The order; the values are those of the parameter `sort`."""
+    """The sort order; the values are those of the parameter `sort`."""
 
     NEWEST = "newest"
     OLDEST = "oldest"
@@ -61,7 +61,7 @@ class VideoOrder(StrEnum):
         return _COLUMNS[self]
 
     def position(self, video: Upload) -> Position:
-        """Where a complete upload stands."""
+        """The position of a complete upload."""
         if self.column == "sort_name":
             return Position(sort_form(video.filename), video.id)
         if self.column == "length":
@@ -89,7 +89,7 @@ class VideoList:
 
     @classmethod
     def parse(cls, search: str, order: str) -> VideoList:
-        """The list that a client asks for; raises `InvalidRequest`."""
+        """The list that a client requests; raises `InvalidRequest`."""
         if len(search) > MAX_SEARCH_CHARACTERS:
             raise InvalidRequest(f"The search is over {MAX_SEARCH_CHARACTERS} characters.")
         words = dict.fromkeys(search_form(search).split())
@@ -107,12 +107,12 @@ class VideoList:
         return all(word in name for word in self.words)
 
     def cursor_after(self, video: Upload) -> str:
-        """Names the page that begins after a video of this list, and of no other list."""
+        """The cursor of the page that begins after a video; valid only for this list."""
         position = self.order.position(video)
         return f"{self._binding}.{_key_text(position.key)}.{position.upload_id}"
 
     def parse_cursor(self, text: str) -> Position:
-        """The position that a cursor of this list names; `InvalidRequest` for any other text."""
+        """The position of a cursor of this list; `InvalidRequest` for any other text."""
         try:
             binding, key, upload_id = text[:MAX_CURSOR_CHARACTERS].split(".")
             if binding == self._binding:
@@ -123,7 +123,7 @@ class VideoList:
 
     @property
     def _binding(self) -> str:
-        """Tells lists apart; forging it only yields a page that begins elsewhere."""
+        """Identifies the list; forging it only yields a page that begins elsewhere."""
         return hashlib.sha256(" ".join([self.order, *self.words]).encode()).hexdigest()[:8]
 
     def _parse_key(self, text: str) -> datetime | int | bytes:
@@ -146,7 +146,7 @@ def _key_text(key: datetime | int | bytes) -> str:
 
 
 def search_form(text: str) -> str:
-    """A name, or a search for one, without what the search ignores: case, accents, width."""
+    """A name or search term without case, accents and width, which the search ignores."""
     if text.isascii():
         return text.lower()
     folded = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
@@ -154,11 +154,11 @@ def search_form(text: str) -> str:
 
 
 def sort_form(filename: str) -> bytes:
-    """A form of a name that every database sorts alike, bytewise: "clip 2" before "clip 10"."""
+    """A sort key for names, the same in every database (bytewise): "clip 2" before "clip 10"."""
     return _DIGITS.sub(_by_value, search_form(filename)).encode()[:MAX_SORT_BYTES]
 
 
 def _by_value(digits: re.Match[str]) -> str:
-    """A number that sorts by its value: the count of its digits goes first."""
+    """A number that sorts by its value: prefixed with the count of its digits."""
     number = digits[0].lstrip("0")
     return chr(ord("0") + min(len(number), 15)) + number

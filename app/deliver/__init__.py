@@ -1,5 +1,5 @@
 """GET and HEAD of published files, sent by the kernel where possible.
 
-`conditional.py` decides without I/O, `bodies.py` has the bodies of responses. Start with
+`conditional.py` evaluates headers without I/O, `bodies.py` has the response bodies. Start with
 `media.py`.
 """

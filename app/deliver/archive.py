@@ -1,7 +1,7 @@
-"""POST /media/archive: several videos as one ZIP file, made while it is sent.
+"""POST /media/archive: several videos as one ZIP file, generated while it is sent.
 
-Nothing is compressed and nothing is kept, so its length is known before its first byte. A thread
-is busy with it until it has ended, as with every download.
+Nothing is compressed or stored, so the length is known before the first byte. It occupies a thread
+until it ends, like every download.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from app.http.context import SENDING_KEY, Sending, ViewContext
 from app.uploads.library import VideoLibrary
 
 MAX_VIDEOS = 1000
-"""An archive with more is refused: its table of contents is kept in memory until its end."""
+"""An archive with more is refused: its central directory is held in memory until the end."""
 
 MAX_FORM_BYTES = 64 * 1024
 """`MAX_VIDEOS` ids take 36 KB."""
 
 _DRIVE = re.compile(r"^([A-Za-z]):")
-"""Windows takes a path that begins so for an absolute one."""
+"""A drive letter: Windows treats a path that begins with one as absolute."""
 
 blueprint = Blueprint("archive", __name__)
 
@@ -69,8 +69,8 @@ def _ids(ctx: ViewContext) -> list[str]:
 class ArchiveBody:
     """The ZIP file as blocks; a video is opened when the ones before it are sent.
 
-    Raises in mid-archive where a video was deleted meanwhile, so that the connection breaks before
-    the announced length: the client is left with a failed download, never with a wrong archive.
+    Raises in mid-archive if a video was deleted in the meantime, so that the connection breaks
+    before the announced length: the client gets a failed download, never a corrupt archive.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class ArchiveBody:
         for video, name in zip(videos, names, strict=True):
             self._zip.add(self._blocks(video), name, size=video.known_length)
         self.length = len(self._zip)
-        """In bytes."""
+        """Length of the archive in bytes."""
         if sending is not None:
             sending.began()
 
@@ -103,14 +103,14 @@ class ArchiveBody:
                 self._sent += len(block)
 
     def close(self) -> None:
-        """Called by the server whether all was sent or not."""
+        """Report the bytes sent; the server calls this even if not everything was sent."""
         if self._sending is not None:
             self._sending.ended(self._sent)
             self._sending = None
 
 
 def distinct_names(filenames: Iterable[str]) -> Iterator[str]:
-    """Relative names for files that are unpacked side by side, on disks that ignore case too.
+    """Distinct relative names for the files of an archive, also on case-insensitive file systems.
 
     The second "film.mp4" becomes "film (2).mp4". A folder that has the name of a file becomes part
     of the names of its files.

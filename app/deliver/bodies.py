@@ -1,4 +1,4 @@
-"""Bodies of responses: files that the kernel sends, pieces of files, several ranges."""
+"""Response bodies: files sent by the kernel, pieces of files, several ranges."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class SpanFile:
 
     @property
     def sent_bytes(self) -> int:
-        """How many of its bytes have gone out."""
+        """Bytes sent so far."""
         return self._sent_to - self._start
 
     def read(self, size: int) -> bytes:
@@ -54,7 +54,7 @@ class SpanFile:
         return block
 
     def seek(self, position: int) -> int:
-        """Called by socket.sendfile(), with the end of what it has sent."""
+        """Called by socket.sendfile() with the position up to which it has sent."""
         self._sent_to = position
         return self._file.seek(position)
 
@@ -66,7 +66,7 @@ class SpanFile:
 
 
 def span_body(environ: dict[str, Any], file: RawIOBase, span: ByteRange) -> Iterable[bytes]:
-    """The bytes of `span` as a body; the answer's `Content-Length` must be the span's length.
+    """The bytes of `span` as a body; the response's `Content-Length` must be the span's length.
 
     `file` is positioned at its start, and closed afterwards.
     """
@@ -80,7 +80,7 @@ def span_body(environ: dict[str, Any], file: RawIOBase, span: ByteRange) -> Iter
 
 # ---- pieces --------------------------------------------------------------------------------------
 
-# The body of an answer that consists of literal bytes and of parts of a stored file.
+# The body of a response that consists of literal bytes and parts of a stored file.
 
 
 BLOCK_BYTES = 256 * 1024
@@ -109,7 +109,7 @@ class PiecesBody:
         self._sending = sending
         self._is_closed = False
         self.sent_bytes = 0
-        """How many bytes have gone out."""
+        """Bytes sent so far."""
         if sending is not None:
             sending.began()
 
@@ -119,7 +119,7 @@ class PiecesBody:
             if isinstance(group, bytes):
                 held += group
             elif self._kernel is not None and group[0].length > BLOCK_BYTES:
-                # Even if it is empty: the server sends the headers first.
+                # Even if it is empty: with the first block the server sends the headers.
                 yield self._counted(held)
                 self._send_past_the_server(self._kernel, group[0])
             elif len(group) > 1:
@@ -131,7 +131,7 @@ class PiecesBody:
         yield self._counted(held)
 
     def close(self) -> None:
-        """Close what was read from; the server calls this even if not everything was sent."""
+        """Close the resources; the server calls this even if not everything was sent."""
         if not self._is_closed:
             self._is_closed = True
             self._resources.close()
@@ -139,7 +139,7 @@ class PiecesBody:
                 self._sending.ended(self.sent_bytes)
 
     def _send_past_the_server(self, kernel: KernelSender, span: ByteRange) -> None:
-        """Count what was sent also if the client leaves: players do so at every seek."""
+        """Also counts the bytes sent if the client disconnects, as players do at every seek."""
         self._source.seek(span.start)
         try:
             kernel(self._source, span)
@@ -177,7 +177,7 @@ class PiecesBody:
 
 
 def _groups(pieces: Iterable[Piece]) -> Iterator[bytes | list[ByteRange]]:
-    """Literal bytes as they are, and spans: alone, or as many as one read gets cheaply."""
+    """Literal bytes unchanged, and spans: alone, or as many as one read gets cheaply."""
     group: list[ByteRange] = []
     for piece in pieces:
         if group and not (isinstance(piece, ByteRange) and _continues(group, piece)):
@@ -197,7 +197,7 @@ def _continues(group: Sequence[ByteRange], span: ByteRange) -> bool:
 
 
 def _too_short() -> OSError:
-    """Anything sent after this would be taken for the missing bytes."""
+    """Ends the response: the client would take anything sent later for the missing bytes."""
     return OSError(errno.EIO, "the file is shorter than its index says")
 
 
@@ -215,7 +215,7 @@ def pieces_body(
 
 # ---- byteranges ----------------------------------------------------------------------------------
 
-# The body of an answer to several ranges: multipart/byteranges (RFC 9110, section 14.6).
+# The body of a response to several ranges: multipart/byteranges (RFC 9110, section 14.6).
 
 
 COPIED_BYTES = 64 * 1024
@@ -235,7 +235,7 @@ class Layout:
     """128 random bits: the chance that a file contains it is negligible."""
 
     def head(self, span: ByteRange) -> bytes:
-        """What comes before the bytes of a part."""
+        """Delimiter and headers before the bytes of a part."""
         return (
             f"\r\n--{self.boundary}\r\n"
             f"Content-Type: {self.content_type}\r\n"
@@ -244,7 +244,7 @@ class Layout:
 
     @property
     def tail(self) -> bytes:
-        """What comes after the last part."""
+        """The closing delimiter after the last part."""
         return f"\r\n--{self.boundary}--\r\n".encode("ascii")
 
     @property
@@ -276,7 +276,7 @@ class PartsOfFile:
         while left:
             block = self._file.read(min(COPIED_BYTES, left))
             if not block:
-                # Anything sent now would be taken for the missing bytes.
+                # The client would take anything sent now for the missing bytes.
                 raise OSError(errno.EIO, "the file is shorter than its record says")
             left -= len(block)
             yield head + block
@@ -293,7 +293,7 @@ class PartsOfFile:
 def parts_body(environ: dict[str, Any], file: RawIOBase, layout: Layout) -> PartsOfFile:
     """The parts as a body; `file` is closed afterwards.
 
-    The time limit is the listener's (`gunicorn_conf.SEND_IDLE_SECONDS`). A timeout of the socket
-    itself would apply to a whole block, and be too short for slow lines.
+    The idle timeout is the listener's (`gunicorn_conf.SEND_IDLE_SECONDS`). A timeout of the socket
+    itself would apply to a whole block, and be too short for slow links.
     """
     return PartsOfFile(file, layout, environ.get(SENDING_KEY))

@@ -1,4 +1,4 @@
-"""What the headers of a GET ask for: conditions and ranges (RFC 9110, sections 13 and 14). Pure."""
+"""Evaluates conditions and ranges in the headers of a GET (RFC 9110, sections 13 and 14). Pure."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from app.core.ranges import ByteRange, RangeSet
 
 # ---- conditions ----------------------------------------------------------------------------------
 
-# What the conditional headers of a request ask for (RFC 9110, section 13). Pure.
+# Evaluates conditional request headers (RFC 9110, section 13). Pure.
 
 
 class Outcome(Enum):
-    """How to answer."""
+    """The kind of response."""
 
     SEND = auto()
     NOT_MODIFIED = auto()
@@ -67,7 +67,7 @@ def _is_newer(validators: Validators, header: str | None) -> bool | None:
 
 # ---- ranges --------------------------------------------------------------------------------------
 
-# Which bytes a Range header asks for (RFC 9110, section 14). Pure.
+# Parses Range headers (RFC 9110, section 14). Pure.
 
 
 MAX_RANGES = 100
@@ -116,7 +116,7 @@ def _span(text: str, length: int) -> ByteRange | None:
 
 
 def _magnitude(digits: str) -> tuple[int, str]:
-    """Sorts digits by their value, even beyond the largest number that is read."""
+    """A sort key for digits by their value, even beyond the largest number that is parsed."""
     significant = digits.lstrip("0")
     return len(significant), significant
 

@@ -38,28 +38,28 @@ from app.http.context import (
 from app.http.documents import plays_original
 from app.http.proxy import is_forwarded
 
-# ---- elsewhere -----------------------------------------------------------------------------------
+# ---- redirects -----------------------------------------------------------------------------------
 
-# Lets nginx in front, or the bucket itself, send the bytes of a download.
+# Lets nginx, or the bucket itself, send the bytes of a download.
 #
-# nginx (X-Accel-Redirect) drops the body of our answer and sends a file from an internal location
-# instead, or fetches it from the bucket at the URL that `BUCKET_HEADER` names. A client that
-# follows redirects can be sent to the bucket itself. Neither knows our validators, and they read
-# some Range headers differently, so we answer such requests ourselves. `deploy/nginx.conf` and
-# `deploy/nginx-bucket.conf` have nginx's side, with the headers it would drop.
+# nginx (X-Accel-Redirect) drops the body of our response and sends a file from an internal location
+# instead, or fetches it from the bucket at the URL in `BUCKET_HEADER`. A client that follows
+# redirects can be redirected to the bucket. Neither knows our validators, and they parse some Range
+# headers differently, so we serve such requests ourselves. `deploy/nginx.conf` and
+# `deploy/nginx-bucket.conf` have nginx's configuration, with the headers it would drop.
 
 
 ACCEL_HEADER = "X-Accel-Redirect"
 BUCKET_HEADER = "X-Bucket-URL"
 
 _OURS_ALONE = ("If-Match", "If-Unmodified-Since")
-"""nginx and the bucket compare them with their own validators, which the client has never seen."""
+"""nginx and the bucket compare these with their own validators, which the client never got."""
 
 _NOT_ELSEWHERE = (*_OURS_ALONE, "If-None-Match", "If-Modified-Since", "If-Range")
 
 _PLAIN_RANGE = re.compile("bytes=([0-9]{1,18}-[0-9]{0,18}|-[0-9]{1,18})")
 """A single range. For several, nginx sends overlapping bytes twice, and S3 sends none. nginx
-answers malformed ranges and numbers beyond 63 bits with 416. Garage wants the unit in lower case.
+answers malformed ranges and numbers beyond 63 bits with 416. Garage needs the unit in lower case.
 """
 
 
@@ -77,10 +77,10 @@ def is_decided_alike(headers: Headers, *, has_range: bool) -> bool:
 def follows_redirects(headers: Headers, *, is_download: bool) -> bool:
     """Whether the client may be redirected to another origin for a file.
 
-    Browsers mark downloads and opened links (Fetch Metadata), though not to sites without TLS. What
-    pages load, including films, has to come from our origin: their policies name no other, and a
-    player would go on using a signed URL after it expired. A client that sends conditions would
-    repeat them to the bucket, which has different validators.
+    Browsers mark downloads and opened links (Fetch Metadata), though not to sites without TLS.
+    Resources of pages, including videos, must come from our origin: the pages' policies allow no
+    other, and a player would use a signed URL after it expired. A client that sends conditions
+    would repeat them to the bucket, which has different validators.
     """
     if any(name in headers for name in _NOT_ELSEWHERE):
         return False
@@ -88,9 +88,9 @@ def follows_redirects(headers: Headers, *, is_download: bool) -> bool:
     return is_download if mode is None else mode == "navigate"
 
 
-# ---- answers -------------------------------------------------------------------------------------
+# ---- responses -----------------------------------------------------------------------------------
 
-# The answer to GET and HEAD of anything stored: conditions, ranges, the headers of both.
+# Responses to GET and HEAD of anything stored: conditions, ranges, the headers of both.
 
 
 _CONDITIONS = {
@@ -100,12 +100,12 @@ _CONDITIONS = {
         "Range",
     )
 }
-"""Request headers that decide what is sent, by their keys in the WSGI environment."""
+"""Conditional and Range headers, by their keys in the WSGI environment."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Something that can be sent: its length in bytes, and what its headers say."""
+    """Something that can be sent: its length in bytes and its headers."""
 
     length: int
     content_type: str
@@ -115,11 +115,11 @@ class Stored:
 
 
 Send = Callable[[list[ByteRange], dict[str, str]], Response]
-"""Answers a GET with the spans asked for, none for everything, and with these headers."""
+"""Responds to a GET with the requested spans (none for everything) and these headers."""
 
 
 def answer(stored: Stored, send: Send) -> Response:
-    """The response that the request's method and conditional headers ask for."""
+    """The response for the request's method, conditional headers and Range."""
     environ = request.environ
     conditions = {name: environ[key] for key, name in _CONDITIONS.items() if key in environ}
     outcome = evaluate(conditions, stored.validators)
@@ -163,11 +163,11 @@ def send_span(
 blueprint = Blueprint("delivery", __name__)
 
 PLAYER_ONLY = "default-src 'none'; media-src 'self'; style-src 'unsafe-inline'"
-"""For a film opened directly: the browser's own player with its style, and nothing else."""
+"""For a video opened directly: the browser's own player with its style, and nothing else."""
 
 SANDBOX = "default-src 'none'; sandbox"
-"""For all other files, in case a browser shows one. A film would not play with it: a sandboxed page
-has no origin to load the film from."""
+"""For all other files, in case a browser shows one. A video would not play with it: a sandboxed
+page has no origin to load the video from."""
 
 
 @blueprint.get("/media/<upload_id>")
@@ -200,10 +200,10 @@ def _require_player_needs(ctx: ViewContext, video: Upload) -> None:
 
 
 def _validators(video: Upload, content_type: str) -> Validators:
-    """The bytes under an id never change; what they are served as changes if a new name says so.
+    """The validators of a video: its bytes never change, but a new name may change its type.
 
-    A browser keeps the old type along with its copy after a 304, so the tag names the type. Any
-    other new name leaves the tag as it is, and interrupted downloads go on.
+    A browser keeps the old type along with its copy after a 304, so the tag includes the type. Any
+    other new name leaves the tag unchanged, so that interrupted downloads can be resumed.
     """
     published_at = video.published_at or video.active_at
     return Validators(f"{video.id}-{content_type}", published_at.replace(microsecond=0))
@@ -235,7 +235,7 @@ def _leave_to_nginx(ctx: ViewContext, video: Upload, headers: dict[str, str]) ->
 
 
 def _redirect(url: str) -> Response:
-    """A redirect that must not be cached: whoever has the URL gets the file."""
+    """A redirect that must not be cached: anyone with the URL gets the file."""
     headers = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer", "Location": url}
     return Response(status=302, headers=headers)
 

@@ -1,4 +1,4 @@
-"""GET and HEAD of what players ask for: /media/{id}/play.mp4, its HLS, pictures and subtitles."""
+"""GET and HEAD of files for players: /media/{id}/play.mp4, its HLS, images and subtitles."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ from app.video.serve.subtitles import Subtitles
 blueprint = Blueprint("playback", __name__, url_prefix="/media/<upload_id>")
 
 SANDBOX = "default-src 'none'; sandbox"
-"""In case a browser shows one of these by itself."""
+"""In case a browser opens one of these files directly."""
 
 CACHING = "private, no-cache"
-"""Kept, and checked by its tag each time: a later version of the index may cut films otherwise."""
+"""Cached but revalidated each time: a later version of the index may segment videos differently."""
 
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
@@ -50,7 +50,7 @@ PLAYLIST = "application/vnd.apple.mpegurl"
 @blueprint.get("/play.mp4")
 @requires(Action.WATCH)
 def play(ctx: ViewContext, upload_id: str) -> Response:
-    """The film as an MP4 file that starts to play at once."""
+    """The video as an MP4 file that starts to play at once."""
     video = _video(ctx, upload_id)
     return _send_virtual(_films(ctx).play_file(video), "video/mp4")
 
@@ -58,7 +58,7 @@ def play(ctx: ViewContext, upload_id: str) -> Response:
 @blueprint.get("/hls/master.m3u8")
 @requires(Action.WATCH)
 def master(ctx: ViewContext, upload_id: str) -> Response:
-    """The playlist of all qualities, sound tracks and subtitles."""
+    """The playlist of all renditions, audio tracks and subtitles."""
     video = _video(ctx, upload_id)
     return _playlist(
         _playlists(ctx).master(video, _renditions(ctx).formats(video), _subtitles(ctx, video))
@@ -68,7 +68,7 @@ def master(ctx: ViewContext, upload_id: str) -> Response:
 @blueprint.get("/hls/<stream>/index.m3u8")
 @requires(Action.WATCH)
 def playlist(ctx: ViewContext, upload_id: str, stream: str) -> Response:
-    """The segments of one stream."""
+    """The playlist of one stream."""
     return _playlist(_playlists(ctx).of_stream(_video(ctx, upload_id), stream))
 
 
@@ -94,7 +94,7 @@ def segment(ctx: ViewContext, upload_id: str, stream: str, number: int) -> Respo
 @blueprint.get("/hls/<stream>/init.mp4")
 @requires(Action.WATCH)
 def initialization(ctx: ViewContext, upload_id: str, stream: str) -> Response:
-    """What a player needs before the first segment of a stream."""
+    """The initialization segment of a stream."""
     found = _films(ctx).initialization(_video(ctx, upload_id), stream)
     return _send_made(found, "video/mp4")
 
@@ -102,14 +102,14 @@ def initialization(ctx: ViewContext, upload_id: str, stream: str) -> Response:
 @blueprint.get("/hls/<int:quality>/index.m3u8")
 @requires(Action.WATCH)
 def rung_playlist(ctx: ViewContext, upload_id: str, quality: int) -> Response:
-    """The segments of the picture in another quality."""
+    """The playlist of the video track of a rendition."""
     return _playlist(_renditions(ctx).playlist(_video(ctx, upload_id), quality))
 
 
 @blueprint.get("/hls/<int:quality>/<int:number>.m4s")
 @requires(Action.WATCH)
 def rung_segment(ctx: ViewContext, upload_id: str, quality: int, number: int) -> Response:
-    """One of them, once it is made; they are counted from 1."""
+    """One segment of a rendition, once it is encoded; segments are counted from 1."""
     found = _renditions(ctx).segment(_video(ctx, upload_id), quality, number, _is_awaited)
     return _send_made(found, "video/iso.segment")
 
@@ -117,7 +117,7 @@ def rung_segment(ctx: ViewContext, upload_id: str, quality: int, number: int) ->
 @blueprint.get("/hls/<int:quality>/init.mp4")
 @requires(Action.WATCH)
 def rung_initialization(ctx: ViewContext, upload_id: str, quality: int) -> Response:
-    """What a player needs before the first of them."""
+    """The initialization segment of a rendition."""
     found = _renditions(ctx).initialization(_video(ctx, upload_id), quality, _is_awaited)
     return _send_made(found, "video/mp4")
 
@@ -125,7 +125,7 @@ def rung_initialization(ctx: ViewContext, upload_id: str, quality: int) -> Respo
 @blueprint.get("/renditions/<int:quality>.mp4")
 @requires(Action.DOWNLOAD)
 def rendition(ctx: ViewContext, upload_id: str, quality: int) -> Response:
-    """The whole film in another quality, to be downloaded."""
+    """A rendition of the whole video, to be downloaded."""
     video = _video(ctx, upload_id)
     filename = f"{PurePosixPath(video.filename).stem} {quality}p.mp4"
     disposition = content_disposition(filename, is_attachment=True)
@@ -136,7 +136,7 @@ def rendition(ctx: ViewContext, upload_id: str, quality: int) -> Response:
 @blueprint.get("/subs-<string(length=32):text_id>.vtt")
 @requires(Action.WATCH)
 def subtitles_beside(ctx: ViewContext, upload_id: str, text_id: str) -> Response:
-    """Subtitles that came in a file of their own."""
+    """Subtitles uploaded as a separate file."""
     files = ctx.services.media.text_files
     text = files.as_webvtt(_video(ctx, upload_id), parse_upload_id(text_id))
     response = _text(text, CONTENT_TYPES["vtt"])
@@ -148,7 +148,7 @@ def subtitles_beside(ctx: ViewContext, upload_id: str, text_id: str) -> Response
 @blueprint.get("/<name>")
 @requires(Action.WATCH)
 def made(ctx: ViewContext, upload_id: str, name: str) -> Response:
-    """A picture, subtitles, or the like."""
+    """A derived file, such as an image or subtitles."""
     found = _films(ctx).made(_video(ctx, upload_id), name)
     return _send_made(found, found.content_type)
 
@@ -166,7 +166,7 @@ def _renditions(ctx: ViewContext) -> Renditions:
 
 
 def _subtitles(ctx: ViewContext, video: Upload) -> list[Subtitles]:
-    """Those of a film, and beside it; none while it arrives."""
+    """Embedded and external subtitles of a video; none while it arrives."""
     if video.state is not UploadState.COMPLETE:
         return []
     (view,) = _films(ctx).playbacks([video])
@@ -222,7 +222,7 @@ def _send_made(
 
 
 def _only(spans: list[ByteRange]) -> list[ByteRange]:
-    """Players ask for one range; who asks for several gets everything (RFC 9110, 14.2)."""
+    """One range, as players request; several ranges get the whole file (RFC 9110, 14.2)."""
     return spans if len(spans) == 1 else []
 
 
@@ -232,7 +232,7 @@ def _stored(
     content_type: str,
     more: Mapping[str, str] = NO_HEADERS,
 ) -> Stored:
-    """A made file never changes in place: a replacement has a new version."""
+    """A derived file never changes in place: a replacement has a new version."""
     changed_at = made.made_at.replace(microsecond=0)
     headers = {
         "Accept-Ranges": "bytes",

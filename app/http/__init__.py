@@ -1,4 +1,4 @@
-"""What the blueprints share: the request's context, its body, errors as answers, header codecs.
+"""Shared by all blueprints: request context, request bodies, error responses, header codecs.
 
-The only code below the blueprints that knows Flask. Start with `problems.py`.
+The only code below the blueprints that uses Flask. Start with `problems.py`.
 """

@@ -1,4 +1,4 @@
-"""Lets a request in, or refuses it: who sends it, what it asks for, what that reaches."""
+"""Authorizes requests: authenticates the caller, and determines the scope of the action."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from app.ingest.slots import SAFE_METHODS
 
 # ---- access rules --------------------------------------------------------------------------------
 
-# What each view asks for, declared beside its route: `@requires(Action.SHARE)`.
+# The action of each view, declared at its route: `@requires(Action.SHARE)`.
 #
-# A server with a view that declares nothing does not start.
+# A server with a view that declares none does not start.
 
 
 View = TypeVar("View", bound=Callable[..., Any])
@@ -40,23 +40,23 @@ _RULE = "access_rule"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessRule:
-    """Who may send requests to a view."""
+    """The access rule of a view."""
 
     action: Action
     is_below_links: bool
-    """Found below a link too, although everybody may see it."""
+    """Also served below a link, although the view is public."""
     is_counted: bool
-    """Counts for the caller's requests a minute."""
+    """Counts toward the caller's rate limit, in requests per minute."""
 
 
 class MissingRule(TypeError):
-    """A view does not say who may use it."""
+    """A view declares no action."""
 
 
 def requires(
     action: Action, *, is_below_links: bool = False, is_counted: bool = True
 ) -> Callable[[Callable[Concatenate[ViewContext, P], R]], Callable[P, R]]:
-    """Declares what callers of a view must be allowed to do; stands between route and view.
+    """Declares the action that a view authorizes; the decorator goes between route and view.
 
     The view is called with the context of the request as its first argument.
     """
@@ -73,7 +73,7 @@ def requires(
 
 
 def with_rule(view: View, rule: AccessRule) -> View:
-    """The view, which takes no context, with its rule: for views that are not ours."""
+    """Attaches a rule to a view that takes no context: for views that are not ours."""
     setattr(view, _RULE, rule)
     return view
 
@@ -94,25 +94,26 @@ def _rule_of(endpoint: str, view: Callable[..., Any]) -> AccessRule:
     return rule
 
 
-# ---- under way -----------------------------------------------------------------------------------
+# ---- active requests -----------------------------------------------------------------------------
 
-# Ends requests whose sender has lost its right: a key revoked, a link closed, a session ended.
+# Re-authorizes active requests, and ends those whose access was revoked: a key revoked, a link
+# closed, a session ended.
 #
-# A caller is checked when its request begins, but a body may arrive for hours, and a download may
-# take as long. Each process therefore asks again about these requests, once a second and apart from
-# them: a chunk pays for none of it. A request that would not be let in any more loses its
-# connection, as if the network had failed; what has arrived is kept or dropped as after that, and
-# the client's next request is told why. Whoever revokes something need only write it to the
-# database.
+# A caller is authorized when its request begins, but a body may arrive for hours, and a download
+# may take as long. Each process therefore re-authorizes these requests once a second, in a separate
+# thread: a chunk pays for none of it. A request that is no longer authorized loses its connection,
+# as if the network had failed; received bytes are kept or dropped as in that case, and the client's
+# next request gets the reason. To revoke access, a write to the database is enough.
 
 
 LOOK_SECONDS = 1.0
-"""How often to ask; with `RECENT_SECONDS` of memory a body ends 3 s after it was revoked."""
+"""Interval of re-authorization; with callers cached for `RECENT_SECONDS`, a body ends 3 s after
+access is revoked."""
 
 log = logging.getLogger(__name__)
 
 Ask = Callable[[], Scope]
-"""What the sender of a request may reach now; raises what refuses it."""
+"""Returns the current scope of the request's caller; raises the error that refuses it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,18 +124,18 @@ class _Body:
     begun_at: float = field(default_factory=time.monotonic)
 
     def may_go_on(self) -> bool:
-        """Whether its sender still reaches all that it did; a fault of ours is no reason to end."""
+        """Whether the caller still has at least this scope; True if a server error prevents it."""
         try:
             return self.ask().includes(self.scope)
         except UploadError as error:
             return error.retryable
-        except Exception:  # It must not keep the others from being asked about.
+        except Exception:  # Other requests must still be re-authorized.
             log.exception("a request of %s cannot be checked", self.scope.sender)
             return True
 
 
 class _GuardedSending:
-    """Counts what is sent, and has it guarded meanwhile."""
+    """Counts the bytes sent, and has the download re-authorized while it runs."""
 
     def __init__(self, active: ActiveRequests, body: _Body, counted: Sending | None) -> None:
         self._under_way = active
@@ -153,7 +154,7 @@ class _GuardedSending:
 
 
 class ActiveRequests:
-    """The uploads and downloads of a process."""
+    """The active uploads and downloads of a process."""
 
     def __init__(self) -> None:
         self._bodies: dict[int, _Body] = {}
@@ -161,34 +162,34 @@ class ActiveRequests:
         self._watching: Thread | None = None
 
     def begin(self, environ: dict[str, Any], scope: Scope, ask: Ask) -> None:
-        """A request with that scope was let in; `ask` is called from another thread."""
+        """Register an authorized request; `ask` is called from another thread."""
         self.guard(id(environ), _Body(environ, scope, ask))
 
     def end(self, environ: dict[str, Any]) -> None:
-        """The application is done with the request; its connection may get another one."""
+        """Unregister a request when the application is done; its connection may be reused."""
         self.forget(id(environ))
 
     def begin_download(self, environ: dict[str, Any], scope: Scope, ask: Ask) -> None:
-        """As `begin`, for what is sent after the application has returned."""
+        """Like `begin`, for a response sent after the application has returned."""
         body, counted = _Body(environ, scope, ask), environ.get(SENDING_KEY)
         environ[SENDING_KEY] = _GuardedSending(self, body, counted)
 
     def guard(self, key: int, body: _Body) -> None:
-        """Ask about a body from now on, under any key of its own."""
+        """Re-authorize a body from now on; `key` must be unique."""
         with self._changing:
             self._bodies[key] = body
-            if self._watching is None:  # Not in a constructor: gunicorn forks after that.
+            if self._watching is None:  # Not in the constructor: gunicorn forks later.
                 self._watching = Thread(target=self._watch, name="revocation", daemon=True)
                 self._watching.start()
 
     def forget(self, key: int) -> None:
-        """The body has ended."""
+        """Stop re-authorizing a body."""
         if self._bodies:
             with self._changing:
                 self._bodies.pop(key, None)
 
     def look(self, lasting_seconds: float = LOOK_SECONDS) -> None:
-        """Ask about every request that has lasted so long, and end those refused."""
+        """Re-authorize every request at least this old, and end those that are refused."""
         latest = time.monotonic() - lasting_seconds
         with self._changing:
             lasting = [each for each in self._bodies.items() if each[1].begun_at <= latest]
@@ -197,7 +198,7 @@ class ActiveRequests:
                 self._end_early(key, body)
 
     def _end_early(self, key: int, body: _Body) -> None:
-        with self._changing:  # Its connection may belong to the next request otherwise.
+        with self._changing:  # Otherwise the connection may already serve its next request.
             if self._bodies.get(key) is body:
                 log.info("ended a request of %s, who may no longer", body.scope.sender)
                 break_off(body.environ)
@@ -207,7 +208,7 @@ class ActiveRequests:
             time.sleep(LOOK_SECONDS)
             try:
                 self.look()
-            except Exception:  # Without this thread nothing would ever be revoked again.
+            except Exception:  # Without this thread, revocation would stop working.
                 log.exception("requests under way cannot be checked")
 
 
@@ -215,16 +216,16 @@ class ActiveRequests:
 
 
 PROJECT_ID = "project_id"
-"""The part of a path that names one."""
+"""The path parameter with the id of a project."""
 
 OF_NO_PROJECT = {Action.VISIT, Action.MEASURE}
-"""What anybody may do whatever the project, so that nothing else keeps it from below a link."""
+"""Actions independent of any project: no other check keeps their views from below a link."""
 
 OF_ADMINISTRATORS = frozenset({Action.MANAGE, Action.AUDIT, Action.ADMINISTER})
-"""What administrators may do in projects that they are not members of."""
+"""Actions of administrators in projects they are not members of."""
 
 OF_DOWNLOADS = frozenset({Action.WATCH, Action.DOWNLOAD})
-"""What may go on sending after the view has returned."""
+"""Actions whose responses may be sent after the view has returned."""
 
 LETS_IN = frozenset(
     {
@@ -235,28 +236,28 @@ LETS_IN = frozenset(
         Action.SECURE_ACCOUNT,
     }
 )
-"""What lets others in, or the same person in another way. Requests that do are rare, and ask the
-database who sends them: otherwise somebody whom another process has shut out could undo it within
-`RECENT_SECONDS`."""
+"""Actions that can grant access to others, or the same person another way to sign in. Such requests
+are rare, and look up the caller in the database, not in the cache: otherwise a person whose access
+another process has revoked could restore it within `RECENT_SECONDS`."""
 
 PROJECT = "project"
-"""The parameter by which people with several projects choose one for a request."""
+"""The query parameter by which people with several projects choose one for a request."""
 
 Find = Callable[[], tuple[Caller, Scope]]
 
 
 def admit(request: Request, rules: Mapping[str, AccessRule], active: ActiveRequests) -> None:
-    """Note who sends a request; raises `NotSignedIn`, `NotAllowed`, `TooManyRequests`.
+    """Set a request's caller and scope; raises `NotSignedIn`, `NotAllowed`, `TooManyRequests`.
 
-    Uploads and downloads go on as long as they would be let in again: see `ActiveRequests`. What is
-    refused counts for its address.
+    Active uploads and downloads are re-authorized: see `ActiveRequests`. Refused requests count
+    toward the rate limit of their address.
     """
-    if request.endpoint is None:  # No such URL, or not with this method: routing says so.
+    if request.endpoint is None:  # No such URL, or another method: routing raises the error.
         return
     rule = rules[request.endpoint]
     action = Action.VISIT if request.method == "OPTIONS" else rule.action
     if LINK_KEY in request.environ and rule.action in OF_NO_PROJECT and not rule.is_below_links:
-        raise NotFound  # A link leads to uploads or videos, and not to the pages of people.
+        raise NotFound  # A link leads to uploads or videos, not to pages of members.
     is_safe = request.method in SAFE_METHODS and origins.OVERRIDE not in request.environ
     find = _finder(request, action, anew=action in LETS_IN and not is_safe)
     g.caller, g.scope = _counted(request, find, is_counted=rule.is_counted)
@@ -270,7 +271,7 @@ def admit(request: Request, rules: Mapping[str, AccessRule], active: ActiveReque
 
 
 def who_sees(request: Request) -> Caller:
-    """Who sees a page, also one that refuses; below a link nobody."""
+    """The current principal, also on error pages; `NOBODY` below a link."""
     if "caller" in g:
         caller: Caller = g.caller
         return caller
@@ -281,12 +282,12 @@ def who_sees(request: Request) -> Caller:
         return LOCAL
     try:
         return services.identity.sessions.caller(_credentials_of(request).session) or NOBODY
-    except UploadError:  # This page may say that the database cannot be read.
+    except UploadError:  # This may be the error page for an unreadable database.
         return NOBODY
 
 
 def _finder(request: Request, action: Action, *, anew: bool) -> Find:
-    """Finds who sends the request and what it reaches, now or while it runs."""
+    """Returns a function that finds the request's caller and scope, now or while it runs."""
     identity, sent = current_services().identity, _credentials_of(request)
     chosen = _chosen_project(request)
 
@@ -302,7 +303,7 @@ def _finder(request: Request, action: Action, *, anew: bool) -> Find:
         except (NotAllowed, EntryNotFound):
             if anew or caller.kind is not CallerKind.PERSON:
                 raise
-            # Another process may have let them in since this one has looked them up.
+            # Another process may have granted access since the caller was cached.
             return admitted(identity.callers.find(sent, anew=True))
 
     if action is Action.VISIT:
@@ -313,17 +314,20 @@ def _finder(request: Request, action: Action, *, anew: bool) -> Find:
 
 
 def _guest_asker(guest: Caller, action: Action) -> Callable[[], Scope]:
-    """Finds what a guest still reaches: a download may take longer than its ticket is good for."""
+    """Returns a function that finds the current scope of a link user.
+
+    A download may outlast its ticket.
+    """
     share_links = current_services().identity.share_links
     return lambda: scope_of(share_links.guest_by(guest.id), action)
 
 
 def _counted(request: Request, find: Find, *, is_counted: bool) -> tuple[Caller, Scope]:
-    """What `find` returns, unless the caller or its address asks too often."""
+    """Returns what `find` returns; counts the request, and may raise `TooManyRequests`."""
     rate, address = current_services().request_rate, request.environ.get("REMOTE_ADDR", "")
     try:
         caller, scope = find()
-    except UploadError:  # Guessed links and ids count too.
+    except UploadError:  # Guessed links and ids count, too.
         rate.check(None, address)
         raise
     if is_counted:
@@ -332,16 +336,16 @@ def _counted(request: Request, find: Find, *, is_counted: bool) -> tuple[Caller,
 
 
 def _is_this_machine(environ: dict[str, Any]) -> bool:
-    """Whether a program on this machine asks, and no proxy for somebody else.
+    """Whether the request comes from a program on this machine, not through a proxy.
 
-    nginx speaks HTTP/1.0 if nobody tells it otherwise, and may show in no other way.
+    By default nginx uses HTTP/1.0, which may be its only trace.
     """
     is_plain = environ.get("SERVER_PROTOCOL") != "HTTP/1.0" and came_directly(environ)
     return is_plain and environ.get("REMOTE_ADDR") in {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
 
 
 def _visitor(callers: Callers, sent: Credentials) -> tuple[Caller, Scope]:
-    """Whoever it is may come in, even with a key that works no longer."""
+    """The caller of a public view; `NOBODY` if its credentials are not valid."""
     try:
         caller = callers.find(sent)
     except UploadError:
@@ -350,7 +354,7 @@ def _visitor(callers: Callers, sent: Credentials) -> tuple[Caller, Scope]:
 
 
 def _credentials_of(request: Request) -> Credentials:
-    """A session counts on our own pages alone: those of other origins are not the person's."""
+    """The request's credentials. A session cookie from a page of another origin is ignored."""
     environ = request.environ
     is_ours = not origins.is_from_other_site(request)
     return Credentials(
@@ -363,15 +367,15 @@ def _credentials_of(request: Request) -> Credentials:
 
 
 def _chosen_project(request: Request) -> str | None:
-    """The project that the URL names, in its path or behind it."""
+    """The project that the URL names, in its path or its query."""
     in_path: str | None = (request.view_args or {}).get(PROJECT_ID)
     return in_path or (request.args.get(PROJECT) if request.query_string else None)
 
 
 def _in_project(identity: IdentityServices, caller: Caller, chosen: str, action: Action) -> Caller:
-    """The caller in the project that the URL names; raises `EntryNotFound` for a stranger to it.
+    """The caller in the project that the URL names; raises `EntryNotFound` for a non-member.
 
-    Administrators manage every project, and see the videos only of those they are members of.
+    Administrators manage every project, but see only the videos of those they are members of.
     They read the audit log of the whole server: there, the project only filters it.
     """
     if caller.kind is CallerKind.NOBODY:

@@ -1,4 +1,4 @@
-"""The body of the current request, never through Werkzeug's form parser: as a source, as JSON."""
+"""Reads the current request's body as a source, form or JSON, never with Werkzeug's form parser."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from app.ingest.paced import paced
 from app.ingest.source import SOURCE_KEY, BodySource, StreamSource
 
 SMALL_BODY_LIMITS = BodyLimits(idle_seconds=10.0, minimum_bytes_per_second=1024.0)
-"""For bodies that fit into a few packets."""
+"""Limits for bodies that fit into a few packets."""
 
 MAX_JSON_BYTES = 64 * 1024
 """Far more than any API request needs; a larger body is refused with 413, unread."""
 
 MAX_FORM_BYTES = 64 * 1024
 MAX_FORM_FIELDS = 100
-"""Of a page's form without files; a larger one is refused."""
+"""Maximum fields of a page's form without files; a larger form is refused."""
 
 _REQUIRED = object()
 
@@ -57,7 +57,7 @@ def open_body(ctx: ViewContext, expected_length: int | None = None) -> BodySourc
 
 
 def _paced(ctx: ViewContext, source: BodySource) -> BodySource:
-    """The body itself where the line has no limits."""
+    """The body, throttled if there is a bandwidth limit."""
     line = ctx.services.line
     if line is None:
         return source
@@ -96,7 +96,7 @@ def read_small_body(ctx: ViewContext, limit: int) -> bytes:
 def form_fields(ctx: ViewContext, limit: int = MAX_FORM_BYTES) -> dict[str, str]:
     """The fields of a form without files; raises `InvalidRequest` or `TooLarge`.
 
-    Of a field that is there several times, the last one counts.
+    If a field is repeated, its last value counts.
     """
     if request.mimetype != "application/x-www-form-urlencoded":
         raise InvalidRequest("The body is not a form (application/x-www-form-urlencoded).")
@@ -150,9 +150,9 @@ _KIND_NAMES: dict[type, str] = {
 
 # Recognizes a chunk of a larger file by the names and numbers of the fields around it.
 #
-# For uploads in no dialect we know. A chunk stored as a whole file is silent data loss: its sender
+# For uploads in an unknown dialect. A chunk stored as a whole file is silent data loss: its client
 # goes on to the next chunk and reports success. A whole file, on the other hand, may come with any
-# fields a page likes, even `index` or `part`. So a single name counts only if it says `chunk`;
+# fields a page likes, even `index` or `part`. So a single name counts only if it contains `chunk`;
 # others must come in pairs, a position and a total, that do not fit a whole file.
 
 
@@ -182,7 +182,7 @@ _NOTHING = {"", "false", "no", "off", "null", "none", "undefined"}
 
 
 def chunk_signs(fields: Mapping[str, str], headers: Iterable[str], length: int | None) -> list[str]:
-    """Names that show a file of `length` bytes to be a chunk; empty if it may be whole.
+    """Names that show that a file of `length` bytes is a chunk; empty if it may be whole.
 
     `length` is None if the form has several files.
     """
@@ -214,7 +214,7 @@ def _are_of_whole(totals: list[int], length: int | None) -> bool:
 def _span_signs(
     plain: Mapping[str, str], numbers: Mapping[str, int], length: int | None
 ) -> list[str]:
-    """A start and an end exactly one file length apart; those of a clip in a film would not be."""
+    """Names of a start and an end exactly one file length apart, unlike those of a video clip."""
     for start in (name for name in numbers if plain[name] in _STARTS):
         for end in (name for name in numbers if plain[name] in _ENDS):
             if length is not None and numbers[end] - numbers[start] in {length, length - 1}:

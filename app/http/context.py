@@ -1,4 +1,4 @@
-"""The context of a request: its services, who sends it and what that reaches, its id."""
+"""The context of a request: its services, caller, scope and id."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from app.http.services import Services
 
 REQUEST_ID_KEY = "sluice.request_id"
 UPLOAD_ID_KEY = "sluice.upload_id"
-"""Keys of the WSGI environment under which the access log finds both."""
+"""Keys of the WSGI environment from which the access log reads both."""
 
 PROBLEM_KEY = "sluice.problem"
-"""Key of the WSGI environment for the code of an error answer."""
+"""Key of the WSGI environment for the code of an error response."""
 
 SENDING_KEY = "sluice.sending"
 """Key of the WSGI environment for a `Sending`, which counts the bytes of downloads."""
@@ -32,23 +32,23 @@ class Sending(Protocol):
     """Counts bytes that are sent after the application has returned."""
 
     def began(self) -> None:
-        """The server starts to send a file."""
+        """Called when the server starts to send a file."""
         ...
 
     def ended(self, count: int) -> None:
-        """The server has sent `count` bytes, whether or not that was all."""
+        """Called when the server has stopped sending, after `count` bytes."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewContext(RequestContext):
-    """What a view is given by `requires`: the request's context, and the services."""
+    """The first argument of a view: the request's context and the services."""
 
     services: Services
 
 
 def view_context() -> ViewContext:
-    """The context of the current request; before anyone is let in, that of nobody."""
+    """The context of the current request; its caller is `NOBODY` until `admit` has run."""
     services = current_services()
     context = services.context
     caller: Caller = g.get("caller", NOBODY)
@@ -71,35 +71,35 @@ def current_services() -> Services:
 
 
 def current_caller() -> Caller:
-    """Who sends this request."""
+    """The caller of this request."""
     caller: Caller = g.caller
     return caller
 
 
 def current_scope() -> Scope:
-    """The uploads that this request may reach, and where its new ones go."""
+    """The uploads that this request may access, and the project of new ones."""
     scope: Scope = g.scope
     return scope
 
 
 def note_upload(upload: Upload) -> Upload:
-    """Name the upload in the access log of this request."""
+    """Add the upload's id to this request's line in the access log."""
     request.environ[UPLOAD_ID_KEY] = upload.id
     return upload
 
 
 def init_app(app: Flask, services: Services) -> None:
-    """Give every request of `app` its services."""
+    """Make `services` available to the requests of `app`."""
     app.extensions[_EXTENSION] = services
 
 
 def has_services(app: Flask) -> bool:
-    """Whether `app` has them already."""
+    """Whether `init_app` was called for `app`."""
     return _EXTENSION in app.extensions
 
 
 def name_request(environ: dict[str, Any]) -> str:
-    """Give the request an id: the proxy's if it sends a valid one, else a random one."""
+    """Set the request's id: the proxy's if it sends a valid one, otherwise a random one."""
     given = environ.get("HTTP_X_REQUEST_ID", "")
     name = given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
     environ[REQUEST_ID_KEY] = name
@@ -107,5 +107,5 @@ def name_request(environ: dict[str, Any]) -> str:
 
 
 def show_request_id(request: Request, response: Response) -> None:
-    """Return the id, so that a client's report can be found in the log."""
+    """Add the request id to the response, so that a client's report can be found in the log."""
     response.headers["X-Request-ID"] = request.environ.get(REQUEST_ID_KEY, "")

@@ -33,7 +33,7 @@ def parse_item(text: str, name: str) -> Any:
 
 
 def parse_dictionary(text: str, name: str) -> Any:
-    """The Dictionary in the field `name`, empty if that is; raises `InvalidRequest`."""
+    """The Dictionary in the field `name`, empty for an empty field; raises `InvalidRequest`."""
     dictionary = Dictionary()
     if text.strip():  # An empty one counts as absent (RFC 9651, section 3.2).
         _parse(dictionary, text, name)
@@ -63,8 +63,8 @@ ALGORITHMS = {
     CRC32C: "crc32c",
 }
 """Names in the registry of RFC 9530, and ours. Unknown ones are ignored, as the RFC requires;
-of several digests only one is checked, the first in this order. CRC32C finds damage in transit at a
-tenth of the cost of SHA-256, and no attack."""
+of several digests only the first in this order is checked. CRC32C detects damage in transit at a
+tenth of the cost of SHA-256, but no attack."""
 
 
 def parse_content_digest(header: str) -> tuple[str, bytes] | None:
@@ -110,7 +110,7 @@ def parse_repr_digest(text: str) -> str | None:
 
 
 def known_digest(name: str, upload: Upload) -> bytes | None:
-    """The digest of a file that is on record, under the algorithm's name in the registry."""
+    """The recorded digest of a file; `name` is the algorithm's in the registry."""
     if name == SHA256 and upload.sha256 is not None:
         return bytes.fromhex(upload.sha256)
     if name == CRC32C and upload.crc32c is not None:
@@ -126,7 +126,7 @@ def write_repr_digest(name: str, digest: bytes) -> str:
 
 
 def wanted_digests() -> list[str]:
-    """Of the request, the preferred first; a preference that cannot be read counts as absent."""
+    """Digests the request wants, the preferred first; a malformed preference counts as absent."""
     try:
         return parse_wanted_digests(request.headers.get("Want-Repr-Digest", ""))
     except InvalidRequest:

@@ -1,8 +1,8 @@
-"""URLs of files that an nginx in front sends by itself, until they expire.
+"""Signed URLs of files that nginx serves by itself until they expire; JSON documents.
 
-nginx checks the signature (its `secure_link` module) and asks nobody; from an expired URL, or from
-one for which it is not set up, it passes the request on, and Sluice decides as always.
-`deploy/nginx-secure-link.conf` has its side.
+nginx checks the signature (its `secure_link` module) without a request to Sluice. For an expired
+URL, or one for which it is not configured, it passes the request on, and Sluice authorizes it as
+usual. `deploy/nginx-secure-link.conf` has nginx's configuration.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from app.video.serve.subtitles import Subtitles, TextFile
 from app.video.serve.video_files import MANIFEST, PLAY_FILE, SOUND_FILE
 
 PERIOD_SECONDS = 600
-"""URLs change this often, and are good for one to two such periods."""
+"""URLs change this often, and are valid for one to two such periods."""
 
 
 def signed_media(ctx: ViewContext, video: Upload, path: str, *, is_download: bool = False) -> str:
-    """The URL of a video's bytes, signed if the operator has set that up."""
+    """The URL of a video's bytes, signed if the operator has configured it."""
     question = "?download" if is_download else ""
     secret = ctx.services.settings.secure_link_secret
     if not secret or not ctx.services.library.hand_over(video):
@@ -52,7 +52,7 @@ def signed_media(ctx: ViewContext, video: Upload, path: str, *, is_download: boo
 
 
 def sign(path: str, content_type: str, name: str, *, expires: int, secret: str) -> str:
-    """What nginx computes from its `secure_link_md5`; it knows no other digest than MD5."""
+    """Signs a URL as nginx does with `secure_link_md5`; nginx supports no digest but MD5."""
     signed = f"{expires} {path} {content_type} {name} {secret}".encode()
     digest = hashlib.md5(signed, usedforsecurity=False).digest()
     return base64.urlsafe_b64encode(digest).decode().rstrip("=")
@@ -60,18 +60,18 @@ def sign(path: str, content_type: str, name: str, *, expires: int, secret: str) 
 
 # ---- documents -----------------------------------------------------------------------------------
 
-# The JSON shapes of uploads, videos and keys; each is made here and nowhere else.
+# The JSON documents of uploads, videos and keys; each is defined only here.
 #
-# `root` is what the URLs of a guest's media begin with: a ticket, as in `/t/TICKET`, and before it
-# the prefix that a proxy has taken off.
+# `root` is the prefix of media URLs for a link user: a ticket, as in `/t/TICKET`, preceded by the
+# prefix that a proxy has stripped.
 
 
 def upload_document(
     upload: Upload, expiry_seconds: float, playback: PlaybackView
 ) -> dict[str, Any]:
-    """An upload with all that is needed to resume it; ranges are half-open.
+    """An upload with everything needed to resume it; ranges are half-open.
 
-    `playback` is shown once something is known about it: a film may play while it arrives.
+    `playback` is included once something is known about it: a video may play while it arrives.
     """
     expires = upload.active_at + timedelta(seconds=expiry_seconds)
     return {
@@ -92,7 +92,7 @@ def upload_document(
 
 
 def chunk_document(upload: Upload) -> dict[str, Any]:
-    """How far the upload is; `media` once it is complete, and each checksum once it is known."""
+    """The upload's progress; `media` once it is complete, and each checksum once it is known."""
     document: dict[str, Any] = {
         "id": upload.id,
         "filename": upload.filename,
@@ -122,10 +122,9 @@ def video_document(  # noqa: PLR0913 - what only some callers know has a name
 ) -> dict[str, Any]:
     """A published file; `inline` says whether a browser may play it in place.
 
-    Guests are not told its sender.
+    The sender is not shown to link users.
 
-    Lists leave out `renditions` and `texts`, the files of subtitles beside it: each would cost as
-    much again.
+    Lists omit `renditions` and `texts` (files of external subtitles): each would double the cost.
     """
     media = media_path(video.id, root)
     known = playback_document(playback, root)
@@ -149,7 +148,7 @@ def video_document(  # noqa: PLR0913 - what only some callers know has a name
 
 
 def sent_document(sent: Sent, link: UploadLink | None = None) -> dict[str, Any]:
-    """What one sender has sent, and what its link still takes; sizes are bytes."""
+    """The files of one sender, and what its link still accepts; sizes in bytes."""
     return {
         "files": [
             {
@@ -168,7 +167,7 @@ def sent_document(sent: Sent, link: UploadLink | None = None) -> dict[str, Any]:
 
 
 def sender_document(sender: Sender | None) -> dict[str, Any] | None:
-    """Who sent a file; None on a server without accounts."""
+    """The sender of a file; None on a server without accounts."""
     if sender is None:
         return None
     return {
@@ -180,12 +179,12 @@ def sender_document(sender: Sender | None) -> dict[str, Any] | None:
 
 
 def media_path(upload_id: UploadId, root: str = "") -> str:
-    """Where the bytes of a video are, and below which what is made of it is."""
+    """The path of a video's bytes; its derived files are below it."""
     return f"{root}/media/{upload_id}"
 
 
 def rendition_document(video: Upload, view: RenditionView, root: str = "") -> dict[str, Any]:
-    """Another quality of a film; `mp4` is for downloads."""
+    """A rendition of a video; `mp4` is for downloads."""
     is_ready = view.state == "ready"
     return {
         "height": view.quality,
@@ -197,7 +196,7 @@ def rendition_document(video: Upload, view: RenditionView, root: str = "") -> di
 
 
 def playback_document(view: PlaybackView, root: str = "") -> dict[str, Any]:
-    """How a video can be played, and what is known about it. Times are seconds."""
+    """How a video can be played, and what is known about it. Times in seconds."""
     facts, media = view.facts, media_path(view.upload_id, root)
     known = {} if facts is None else facts.to_json()
     return {
@@ -238,7 +237,7 @@ def _subtitles(found: Subtitles, media: str) -> dict[str, Any]:
 
 
 def _playable(view: PlaybackView, media: str) -> dict[str, Any] | None:
-    """Where a player finds the film besides its original: as one MP4 file, and in segments."""
+    """Where a player finds the video besides its original: as one MP4 file, and in segments."""
     mp4 = _made(view, media, PLAY_FILE, "play.mp4")
     hls = _made(view, media, MANIFEST, "hls/master.m3u8")
     if mp4 is None and hls is None and view.state not in _PLAYS:
@@ -248,13 +247,13 @@ def _playable(view: PlaybackView, media: str) -> dict[str, Any] | None:
 
 
 def plays_original(video: Upload, view: PlaybackView) -> bool:
-    """Whether players get the file as it was uploaded, for want of anything else."""
+    """Whether players get the original file, because there is no derived one."""
     may_play = view.state in {PlaybackState.WAITING, *_PLAYS}
     return video.is_playable and may_play and view.made.isdisjoint({PLAY_FILE, MANIFEST})
 
 
 def _is_sound_only_in_segments(view: PlaybackView) -> bool:
-    """Whether browsers play the sound only as it was encoded for HLS."""
+    """Whether browsers can play the sound only as encoded for HLS."""
     sounds = view.facts.of_kind("audio") if view.facts else []
     return SOUND_FILE in view.made and not all(plays_audio(sound.codec) for sound in sounds)
 
@@ -271,7 +270,7 @@ def _pairs(ranges: RangeSet) -> list[list[int]]:
 
 
 def key_document(key: ApiKey) -> dict[str, Any]:
-    """What may be seen of a key: `hint` is its beginning."""
+    """A key without its secret; `hint` is its beginning."""
     return {
         "id": key.id,
         "name": key.name,

@@ -1,4 +1,4 @@
-"""Links by which somebody joins: shown once, and sent if there is mail."""
+"""Invitation links: shown once, and sent by mail if it is configured."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.http.proxy import absolute_url
 
 @dataclass(frozen=True, slots=True)
 class NewLink:
-    """A link that is shown this one time; `was_mailed` says whether `text` was sent with it.
+    """A link that is shown only once; `was_mailed` says whether `text` was sent with it.
 
     `warning` is about the address, or empty.
     """
@@ -26,7 +26,7 @@ class NewLink:
 
 
 def invite(ctx: ViewContext, email: str, *, project_id: str | None, role: Role | None) -> NewLink:
-    """A link by which whoever has that address joins the project, or the server alone.
+    """Create a link with which the owner of that address joins the project, or only the server.
 
     Raises `InvalidField`, `TooManyRequests`.
     """
@@ -42,9 +42,9 @@ def invite(ctx: ViewContext, email: str, *, project_id: str | None, role: Role |
 def add_by_administrator(
     ctx: ViewContext, project_id: str, email: str, role: Role
 ) -> Member | None:
-    """The new member, if an administrator of the server adds somebody who has an account.
+    """Add a person with an account to a project; only administrators of the server can.
 
-    Everybody else can only invite. Raises `InvalidField`.
+    Returns None for other callers, who can only invite. Raises `InvalidField`.
     """
     if not ctx.caller.is_admin:
         return None
@@ -52,13 +52,13 @@ def add_by_administrator(
 
 
 def count_mail(ctx: ViewContext, project_id: str | None = None) -> None:
-    """Count a message that the caller is about to send; raises `TooManyRequests`."""
+    """Count a message the caller is about to send; raises `TooManyRequests`."""
     identity = ctx.services.identity
     if identity.mail.is_on:
         identity.mail_limits.count(ctx.caller.sender, project_id)
 
 
 def send_link(ctx: ViewContext, email: str, url: str, *, subject: str, text: str) -> NewLink:
-    """The link, sent by mail if there is mail."""
+    """Send the link by mail, if mail is configured."""
     was_mailed = ctx.services.identity.mail.send(email, subject=subject, text=text)
     return NewLink(email, url, text, was_mailed, mixed_alphabets(email))

@@ -1,7 +1,7 @@
-"""URLs that begin with a link: /u/CODE/tus/ is /tus/, for whoever has that link.
+"""URLs that begin with a link: /u/CODE/tus/ is /tus/, used with that link's access.
 
-The prefix moves to where WSGI keeps the root of an application, so that all views work under it
-and every URL they make has it too.
+The prefix moves to WSGI's SCRIPT_NAME, so that all views work under it and every URL they generate
+has it, too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PREFIX = re.compile(r"/(u|t)/([A-Za-z0-9._~-]{1,1000})(?=/.)")
 
 
 class LinkMiddleware:
-    """Takes the prefix of a link off the path."""
+    """Moves the prefix of a link from the path to SCRIPT_NAME."""
 
     def __init__(self, app: WSGIApplication) -> None:
         self._app = app

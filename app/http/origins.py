@@ -1,4 +1,4 @@
-"""Which host names the service answers to, and pages of which other sites may use it (CORS)."""
+"""Checks host names, and which other origins' pages may use the service (CORS, CSRF)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ASKED_BY_ADDRESS = frozenset({"/healthz", "/readyz"})
 """Load balancers and container engines use an address, not a name."""
 
 OVERRIDE = "HTTP_X_HTTP_METHOD_OVERRIDE"
-"""With this header any method may mean another."""
+"""With this header, a request's method may stand for another."""
 
 ANY_ORIGIN = "*"
 
@@ -48,7 +48,7 @@ EXPOSED = ", ".join(
         "X-Request-ID",
     ]
 )
-"""Every header of ours that a script may need; browsers hide all others."""
+"""Every response header of ours that a script may need; browsers hide all others."""
 
 REFUSED = "This server takes no requests from pages of other sites."
 
@@ -60,7 +60,7 @@ def refuse_other_names(request: Request, allowed: frozenset[str]) -> None:
     """Refuse a request for a host name that is not in `allowed`; an empty set allows all.
 
     A hostile page can point its own name at this machine (DNS rebinding). To the browser the
-    service is then part of that page's site, whatever the allowed origins are. Such a page can
+    service is then part of that page's site, regardless of the allowed origins. Such a page can
     send any header but `Host`, perhaps from a trusted proxy's address: so both the forwarded name
     and the one in `Host` must be allowed.
     """
@@ -75,7 +75,7 @@ def refuse_other_names(request: Request, allowed: frozenset[str]) -> None:
 
 
 def _comparable(host: str) -> str:
-    """The name in lower case; Werkzeug's lists take no address of IPv6."""
+    """The name in lower case; Werkzeug's lists do not support IPv6 addresses."""
     name = host.lower()
     return "localhost" + name.removeprefix("[::1]") if name.startswith("[::1]") else name
 
@@ -83,12 +83,12 @@ def _comparable(host: str) -> str:
 def refuse_other_sites(request: Request, allowed: frozenset[str], *, is_open: bool) -> None:
     """Refuse a request that changes something, sent by a page whose origin is not `allowed`.
 
-    Browsers say how the page's site is related to ours, and name its origin; programs send neither.
-    Without this, any page could upload or delete here through its visitor's browser. A proxy may
-    have changed `Host`, so "same-origin" counts more than the names.
+    Browsers send the relation of the page's site to ours (Sec-Fetch-Site) and its origin; programs
+    send neither. Without this check, any page could upload or delete here through its visitor's
+    browser (CSRF). A proxy may have changed `Host`, so "same-origin" outranks the names.
 
-    Pages of the same site, on a sibling host or another port, pass where the server is open. With
-    accounts they do not: cookies that are `SameSite=Lax` come with their requests.
+    Pages of the same site, on a sibling host or another port, are allowed if the server is open.
+    With accounts they are not: their requests carry cookies that are `SameSite=Lax`.
     """
     if not is_from_other_site(request) or _allowed_origin(request, allowed) is not None:
         return
@@ -97,16 +97,19 @@ def refuse_other_sites(request: Request, allowed: frozenset[str], *, is_open: bo
 
 
 def require_own_page(request: Request) -> None:
-    """Refuse such a request from any other origin, allowed or not: people sign in on our pages."""
+    """Refuse a request that changes something from any other origin, even an allowed one.
+
+    People sign in only on our pages.
+    """
     if is_from_other_site(request):
         raise Forbidden(REFUSED)
 
 
 def is_from_other_site(request: Request) -> bool:
-    """Whether the request may change something, and a page of another origin sends it.
+    """Whether the request may change something, and comes from a page of another origin.
 
-    A WebSocket's handshake is a GET, and what comes after it changes something; browsers let any
-    page send one, with its cookies.
+    A WebSocket handshake counts: it is a GET, but its messages change something, and browsers let
+    any page send one, with our cookies.
     """
     environ = request.environ
     is_safe = request.method in SAFE_METHODS and OVERRIDE not in environ
@@ -130,14 +133,14 @@ def _own_host(request: Request) -> str | None:
 
 
 def answer_preflight(request: Request, allowed: frozenset[str]) -> Response | None:
-    """The answer to a browser that asks before it sends what an HTML form could not."""
+    """The response to a CORS preflight from an allowed origin; None for other requests."""
     if request.method != "OPTIONS" or _allowed_origin(request, allowed) is None:
         return None
     if "Access-Control-Request-Method" not in request.headers:
         return None
     response = Response(status=204)
     response.headers["Access-Control-Allow-Methods"] = METHODS
-    # Whatever header a page sends, the views read those they know.
+    # All requested headers are allowed: views read only those they know.
     response.headers["Access-Control-Allow-Headers"] = request.headers.get(
         "Access-Control-Request-Headers", ""
     )
@@ -146,7 +149,7 @@ def answer_preflight(request: Request, allowed: frozenset[str]) -> Response | No
 
 
 def open_to_origin(request: Request, response: Response, allowed: frozenset[str]) -> None:
-    """Let an allowed page read the answer."""
+    """Let an allowed page read the response."""
     if not allowed:
         return
     response.vary.add("Origin")

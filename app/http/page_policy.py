@@ -22,11 +22,11 @@ PAGE_POLICY = "; ".join(
 """Sent with every response, unless its view sets another policy."""
 
 NONCE_BYTES = 16
-"""As Content Security Policy Level 3 asks, section 7.1: at least 128 bits."""
+"""At least 128 bits, as Content Security Policy Level 3, section 7.1, requires."""
 
 
 def style_nonce() -> str:
-    """What a `<style>` of this page must carry to be applied; for templates.
+    """The nonce that a `<style>` of this page needs to be applied; for templates.
 
     The player's elements have `<style>` in their shadow roots. The page's script gives them the
     nonce. Injected markup does not know it, so 'unsafe-inline' is not needed.

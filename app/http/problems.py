@@ -1,4 +1,4 @@
-"""Errors as answers: problem+json (RFC 9457) for programs, a page for people.
+"""Error responses: problem+json (RFC 9457) for programs, a page for people.
 
 The only place where the error tree meets HTTP. Blueprints raise; a protocol that needs more than
 this adds an error handler of its own.
@@ -29,7 +29,7 @@ from app.http.mounts import LINK_KEY
 
 MAX_ACCEPT_CHARACTERS = 2000
 """Browsers send about 150. A longer Accept is ignored: Werkzeug needs 7.5 s to parse the 720 KB
-that 90 headers of 8 KB can hold, and blocks every other request of the worker meanwhile."""
+that 90 headers of 8 KB can hold, and blocks the worker's other requests for that time."""
 
 BEARER = 'Bearer realm="Sluice"'
 
@@ -70,7 +70,7 @@ class Problem:
         status = error.code or 500
         code = error.name.lower().replace(" ", "_").replace("'", "")
         detail = error.description or error.name
-        if detail == NotFound.description:  # Advice for who types addresses by hand.
+        if detail == NotFound.description:  # Werkzeug's advice for people who type URLs.
             detail = "This server has nothing at that address."
         return cls(status, code, error.name, detail, status >= 500)
 
@@ -119,7 +119,7 @@ def _page(problem: Problem) -> str:
 
 
 def answer_json(problem: Problem, members: Mapping[str, object] | None = None) -> Response:
-    """The problem as a document, whatever the client prefers."""
+    """The problem as a document, regardless of the Accept header."""
     response = jsonify({**problem.to_json(), **(members or {})})
     response.content_type = "application/problem+json"
     return _finished(problem, response)
@@ -134,14 +134,14 @@ def _finished(problem: Problem, response: Response) -> Response:
 
 
 def with_retry_after(response: Response, error: Problem | UploadError | None) -> Response:
-    """The response; if the error has a time after which to try again, it says so."""
+    """Add Retry-After to the response if the error has a time for it."""
     if error is not None and error.retry_after_seconds is not None:
         response.headers["Retry-After"] = str(error.retry_after_seconds)
     return response
 
 
 def init_app(app: Flask) -> None:
-    """Translate every exception into an answer."""
+    """Register error handlers that turn every exception into a response."""
     app.register_error_handler(UploadError, _upload_error)
     app.register_error_handler(HTTPException, _http_error)
     app.register_error_handler(Exception, _bug)
@@ -150,7 +150,7 @@ def init_app(app: Flask) -> None:
 def report(error: UploadError) -> None:
     """Log errors that the operator must know about."""
     if isinstance(error, StorageFailed):
-        log.error("%s", operator_message(error))  # It has the disk's own error, and the path.
+        log.error("%s", operator_message(error))  # Includes the disk's own error and the path.
 
 
 def _upload_error(error: UploadError) -> Response | BaseResponse:
@@ -163,13 +163,13 @@ def _upload_error(error: UploadError) -> Response | BaseResponse:
 
 
 def _is_visit() -> bool:
-    """Whether a person opens a page of ours, and none below a link for strangers."""
+    """Whether a person opens one of our pages, other than below a link."""
     is_page = request.method in {"GET", "HEAD"} and LINK_KEY not in request.environ
     return is_page and "HTTP_AUTHORIZATION" not in request.environ and prefers_html()
 
 
 def _challenge() -> str:
-    """What to sign in with (RFC 9110, section 11.6.1); a browser would ask for a password."""
+    """The WWW-Authenticate header (RFC 9110, 11.6.1); with Basic a browser would show a prompt."""
     is_browser = "HTTP_SEC_FETCH_MODE" in request.environ
     return BEARER if is_browser else f'{BEARER}, Basic realm="Sluice", charset="UTF-8"'
 

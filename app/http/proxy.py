@@ -1,4 +1,4 @@
-"""The connection of a request: what a proxy says about the client, and whether it is kept open."""
+"""The connection of a request: headers of proxies, and whether it is kept open."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ SIGN_PREFIX = "HTTP_X_FORWARDED_"
 
 
 def came_directly(environ: dict[str, Any]) -> bool:
-    """Whether no proxy shows itself, so that client and service can use all of HTTP/1.1.
+    """Whether there is no sign of a proxy, so that client and service can use all of HTTP/1.1.
 
     Proxies drop trailers. nginx (1.29) takes any interim response but 103 for the final one, and
-    gives the final one to whoever comes next on the connection.
+    delivers the final one to the next request on the connection.
     """
     if not SIGNS.isdisjoint(environ):
         return False
@@ -40,19 +40,19 @@ def came_directly(environ: dict[str, Any]) -> bool:
 
 
 _FIXED_KEY = "werkzeug.proxy_fix.orig"
-"""Where `ProxyFix` keeps what the environment was before it."""
+"""Key under which `ProxyFix` keeps the original environment."""
 
 _URL_KNOWN_KEY = "sluice.url_known"
 
 
 def host_as_sent(environ: dict[str, Any]) -> str:
-    """The `Host` header as it was received, whatever a proxy says; empty if there is none."""
+    """The `Host` header as received, ignoring X-Forwarded-Host; empty if there is none."""
     sent: str | None = environ.get(_FIXED_KEY, environ).get("HTTP_HOST")
     return sent or ""
 
 
 def knows_its_url(environ: dict[str, Any]) -> bool:
-    """Whether scheme and host are those the client has used, as far as the request shows.
+    """Whether scheme and host are those the client used, as far as the request shows.
 
     True for direct connections, and behind trusted proxies that forward both.
     """
@@ -65,10 +65,10 @@ def is_forwarded(environ: dict[str, Any]) -> bool:
 
 
 def absolute_url(endpoint: str, **values: str) -> str:
-    """The URL of an endpoint for people to pass on, below `SLUICE_PUBLIC_URL` if that is set.
+    """The URL of an endpoint for people to share, below `SLUICE_PUBLIC_URL` if that is set.
 
-    Otherwise it begins as the request's does, as far as that shows it: whoever sends the request
-    chooses its host, so such a URL must not go into mail.
+    Otherwise it has the request's scheme and host, if they are known: the client chooses the host,
+    so such a URL must not be sent by mail.
     """
     if public := current_services().settings.public_url:
         path = current_app.url_map.bind("", "/").build(endpoint, values)
@@ -79,8 +79,8 @@ def absolute_url(endpoint: str, **values: str) -> str:
 def location_of(endpoint: str, upload_id: str) -> str:
     """The URL of an upload at an endpoint for a `Location`, whole or as a path.
 
-    Some clients accept only absolute URLs; a path is right behind any proxy. Both include the
-    prefix that a trusted proxy sends; the absolute URL also uses its scheme and host. Where these
+    Some clients accept only absolute URLs; a path is correct behind any proxy. Both include the
+    prefix that a trusted proxy sends; the absolute URL also uses its scheme and host. If these
     cannot be part of a URL, the result is a path.
     """
     is_whole = _is_absolute_possible() and _is_wanted()
@@ -93,7 +93,7 @@ def _is_absolute_possible() -> bool:
 
 def _is_wanted() -> bool:
     choice = current_services().settings.location
-    # A client that has its key in the URL, as in http://:KEY@host/tus/, keeps it for a path alone.
+    # A client with its key in the URL, as in http://:KEY@host/tus/, keeps it only for a path.
     if choice == "auto" and request.environ.get("HTTP_AUTHORIZATION", "")[:6].lower() == "basic ":
         return False
     return choice == "url" or (choice == "auto" and knows_its_url(request.environ))
@@ -118,8 +118,8 @@ class ConnectionMiddleware:
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         """Run the application; its views may leave a body unread."""
         app = self._app
-        # By default nginx (before 1.29.7) speaks HTTP/1.0, puts its own name for the service into
-        # Host, and adds nothing else that would show that it is there.
+        # By default nginx (before 1.29.7) uses HTTP/1.0, puts its own name for the service into
+        # Host, and leaves no other trace.
         is_url_known = environ.get("SERVER_PROTOCOL") != "HTTP/1.0"
         if not came_directly(environ):
             is_trusted = self._trusts(environ.get("REMOTE_ADDR", ""))
@@ -129,17 +129,17 @@ class ConnectionMiddleware:
                 environ["REMOTE_ADDR"] = self._client(environ)
         environ[_URL_KNOWN_KEY] = is_url_known
         answer = app(environ, start_response)
-        # The client's next request should go elsewhere, or cannot follow at all.
+        # The client's next request should go to another node, or cannot follow at all.
         if self._node.is_leaving or UPGRADED_KEY in environ:
             close_after_answer(start_response)
-        drain_or_close(environ, start_response)  # Nothing of the answer has been sent yet.
+        drain_or_close(environ, start_response)  # No part of the response has been sent yet.
         return answer
 
     def _client(self, environ: dict[str, Any]) -> str:
         """The last address in `X-Forwarded-For` that is not a trusted proxy's.
 
-        Each proxy appends the address that it was connected from. What stands before the first
-        address that is not trusted, read from the right, may be made up by the client.
+        Each proxy appends the address that it was connected from. Anything left of the rightmost
+        address that is not trusted may be forged by the client.
         """
         client: str = environ.get("REMOTE_ADDR", "")
         for hop in reversed(environ.get("HTTP_X_FORWARDED_FOR", "").split(",")):
@@ -180,12 +180,12 @@ def _address_in(hop: str) -> IPv4Address | IPv6Address | None:
         found = ip_address(text)
     except ValueError:
         return None
-    # A socket for both versions of IP shows 127.0.0.1 as ::ffff:127.0.0.1.
+    # A dual-stack socket shows 127.0.0.1 as ::ffff:127.0.0.1.
     return getattr(found, "ipv4_mapped", None) or found
 
 
 def _tells_url(headers: Headers) -> bool:
-    """Whether the nearest proxy sends scheme and host; AWS's load balancers keep Host unchanged.
+    """Whether the nearest proxy forwards scheme and host; AWS load balancers keep Host unchanged.
 
     A proxy that changes Host replaces it with an address or a one-word name.
     """

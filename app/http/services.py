@@ -1,4 +1,4 @@
-"""All services of a process, and what it does before it serves."""
+"""All services of a process, and its preparation before it serves."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ BOOT_MARKER = "boot"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """What the web application and the workers run on."""
+    """The services that the web application and the workers use."""
 
     settings: Settings
     context: Context
@@ -53,7 +53,7 @@ class Services:
     housekeeping: Housekeeping
     inspection: Inspection
     bucket: Bucket | None
-    """Where the bytes are; None where they are in folders."""
+    """The bucket that stores the bytes; None if they are in folders."""
     storage_identity: StorageIdentity
     media: MediaServices
     identity: IdentityServices
@@ -65,10 +65,10 @@ class Services:
     records: UploadRecords
     database: Database
     node: ThisNode
-    nodes: NodeRecords | None  # None where the records are in a file, which has one server.
+    nodes: NodeRecords | None  # None if the records are in a file, which has one server.
 
     def problems(self) -> list[SetupProblem]:
-        """What is wrong with the set-up. Names no paths, because anyone may read it."""
+        """Problems of the set-up. They name no paths, because anyone may read them."""
         found = self.inspection.problems()
         if self.settings.is_open and not self.settings.is_local:
             detail = (
@@ -79,18 +79,18 @@ class Services:
         return found
 
     def prepare(self) -> None:
-        """Bring the database up to date; each process calls this once before it does anything."""
+        """Migrate the database; each process calls this once before anything else."""
         with disk_errors():
             make_private_folder(self.settings.data_dir)
         self.database.migrate()
         require_finished(self.database)
         if self.database.is_remote:
-            # Limits on senders ask for it within transactions, and a write holds no other write.
+            # Limits on senders read the secret within transactions, which cannot nest a write.
             self.identity.signing.agree()
 
     def prepare_storage(self) -> None:
         """After `prepare`, once for all processes of a server; raises `WrongStorage`."""
-        # First: in other storage it would forget bytes that are safe.
+        # First: with the wrong storage, bytes that are safe would be recorded as lost.
         self.storage_identity.require()
         is_in_folders = self.bucket is None
         after_restart_of_machine(
@@ -101,4 +101,4 @@ class Services:
 
 
 def _forget_nothing() -> None:
-    """A bucket keeps what it has confirmed when a machine restarts."""
+    """Does nothing: a bucket keeps confirmed bytes when a machine restarts."""

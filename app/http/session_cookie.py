@@ -1,7 +1,7 @@
 """The cookie of a session: `__Host-sluice` over HTTPS, `sluice` over plain HTTP.
 
-Browsers accept a `__Host-` cookie over HTTPS alone, from this host alone: neither a page on another
-name of the domain nor somebody on the line can plant a session of their own.
+Browsers accept a `__Host-` cookie only over HTTPS and only from this host: neither a page on
+another host of the domain nor an attacker on the network can plant a session (session fixation).
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ NAME = "sluice"
 SECURE_PREFIX = "__Host-"
 
 DEVICE = "sluice-device"
-"""Says that a person has signed in with this browser before; see `app/access/sign_in.py`."""
+"""Proves that a person has signed in with this browser before; see `app/access/sign_in.py`."""
 
 BROWSER = "sluice-browser"
-"""Tells a browser apart before anybody is signed in: see `SingleUse`."""
+"""Identifies a browser before sign-in: see `SingleUse`."""
 
 BROWSER_BYTES = 16
 
 MAX_AGE_SECONDS = 400 * 24 * 3600
-"""As long as browsers allow. The server ends a session that is not used much earlier."""
+"""The maximum that browsers allow. The server ends an unused session much earlier."""
 
 
 def value_in(environ: dict[str, Any], name: str = NAME) -> str:
-    """The value of our cookie, or nothing."""
+    """The value of our cookie, or an empty string."""
     cookies = environ.get("HTTP_COOKIE", "")
     if name not in cookies:
         return ""
@@ -46,7 +46,7 @@ def value_in(environ: dict[str, Any], name: str = NAME) -> str:
 def begin_session(
     ctx: ViewContext, request: Request, response: Response, person: Person, *, method: str
 ) -> Response:
-    """The response, with the cookies of a new session; that which the browser had has ended."""
+    """Add the cookies of a new session to the response; the browser's earlier session ends."""
     environ, identity = request.environ, ctx.services.identity
     cookie = identity.sessions.begin(
         person,
@@ -68,21 +68,21 @@ def begin_session(
 
 
 def mark_of(request: Request) -> str:
-    """What tells the browser apart: new, unless it has sent one. Give it back by `set_mark`."""
+    """The browser's identifier, new unless it has sent one. Send it with `set_mark`."""
     return value_in(request.environ, BROWSER) or secrets.token_urlsafe(BROWSER_BYTES)
 
 
 def set_mark(request: Request, response: Response, mark: str) -> Response:
-    """The response, with a cookie that lasts as long as a sign-in may take."""
+    """Add the identifier's cookie to the response; it lasts as long as a sign-in may take."""
     return set_cookie(request, response, mark, BROWSER, seconds=int(LIFETIME.total_seconds()))
 
 
 def end_session(ctx: ViewContext, request: Request, response: Response) -> Response:
-    """The response, with the session of the browser ended and its cookie removed."""
+    """End the browser's session, and remove its cookie."""
     if cookie := value_in(request.environ):
         ctx.services.identity.sessions.end(cookie)
         audit.note(ctx, AuditAction.SESSION_ENDED, ctx.caller.actor)
-    response.headers["Clear-Site-Data"] = '"cache"'  # Posters and films too.
+    response.headers["Clear-Site-Data"] = '"cache"'  # Posters and videos, too.
     return set_cookie(request, response, "")
 
 
@@ -94,7 +94,7 @@ def set_cookie(
     *,
     seconds: int = MAX_AGE_SECONDS,
 ) -> Response:
-    """The response, with a cookie of ours for so long; without a value, the browser removes it."""
+    """Add a cookie to the response; with an empty value, the browser removes it."""
     response.set_cookie(
         _name(name, request.scheme),
         value,

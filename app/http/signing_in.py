@@ -1,4 +1,4 @@
-"""What the pages and the API share of signing in."""
+"""Sign-in code shared by the pages and the API."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from app.http import session_cookie
 from app.http.context import ViewContext
 
 ALL_NOTED = 100
-"""Failures of a network or account up to which the audit log notes each; after that, it notes those
-at powers of 2."""
+"""The audit log records each of this many failures of a network or account, then those at powers
+of 2."""
 
 PASSWORD, PASSWORD_AND_CODE = "password", "password+code"
 """Ways to sign in, as sessions and the audit log name them."""
 
 
 def person_with(ctx: ViewContext, email: str, password: str) -> Person:
-    """Whose address and password these are; raises what `SignIn.with_password` does.
+    """The person with this address and password; raises what `SignIn.with_password` does.
 
     This does not sign in a person with a second factor: see `SecondFactors`.
     """
@@ -46,7 +46,7 @@ def require_code(ctx: ViewContext, person: Person, code: str) -> None:
     is_known = identity.sign_in.known_device(person, _device()) is not None
     try:
         identity.second_factors.check(person, code, is_known_device=is_known)
-    except InvalidField:  # Waits keep these few: see `OF_CODES`.
+    except InvalidField:  # Waiting times limit their number: see `OF_CODES`.
         subject = f"person:{person.id}"
         audit.note(
             ctx,
@@ -58,9 +58,9 @@ def require_code(ctx: ViewContext, person: Person, code: str) -> None:
 
 
 def require_known_way(ctx: ViewContext, person: Person) -> None:
-    """Raise `InvalidField` for whoever has a stronger way to sign in, and has not used it.
+    """Raise `InvalidField` if the person has a stronger way to sign in, and has not used it.
 
-    Otherwise whoever knows a password alone could add the second factor that is demanded.
+    Otherwise an attacker with only the password could add the required second factor.
     """
     if not ctx.caller.needs_second_factor:
         return
@@ -75,16 +75,16 @@ def require_known_way(ctx: ViewContext, person: Person) -> None:
 
 
 def must_confirm(ctx: ViewContext, person: Person) -> bool:
-    """Whether the person signed in too long ago to get another way to sign in just so.
+    """Whether the person signed in too long ago to add a way to sign in without confirming.
 
-    Otherwise whoever finds a browser open could keep the account.
+    Otherwise an attacker at an unattended browser could take over the account.
     """
     session = ctx.caller.session
     return not ctx.services.identity.sessions.has_just_begun(person.id, session)
 
 
 def confirm(ctx: ViewContext, person: Person, password: str) -> None:
-    """Raise `InvalidField` unless it is their password; who has none must sign in again."""
+    """Raise `InvalidField` unless it is their password; without one they must sign in again."""
     sign_in = ctx.services.identity.sign_in
     if person.password_hash is None or not sign_in.has_passwords:
         raise InvalidField("Sign out and in again first, to show that it is you.", field="password")
@@ -92,24 +92,24 @@ def confirm(ctx: ViewContext, person: Person, password: str) -> None:
 
 
 def signed_in(ctx: ViewContext, response: Response, person: Person, *, method: str) -> Response:
-    """The response, with the cookies of a new session of that person."""
+    """Add the cookies of a new session of that person to the response."""
     return session_cookie.begin_session(ctx, request, response, person, method=method)
 
 
 def _device() -> str:
-    """What the browser shows of earlier sign-ins: see `SignIn.remember`."""
+    """The browser's cookie of earlier sign-ins: see `SignIn.remember`."""
     return session_cookie.value_in(request.environ, session_cookie.DEVICE)
 
 
 def next_page(wanted: str) -> str:
-    """Where a person goes who has signed in: the page they wanted, or the start page."""
+    """The page to open after sign-in: the one they wanted, or the start page."""
     return wanted if is_local_path(wanted) else url_for("pages.index")
 
 
 def is_local_path(text: str) -> bool:
-    """Whether the text leads to a page of this server and nowhere else.
+    """Whether the text is a path on this server (prevents open redirects).
 
-    Two slashes begin a host, and so does a slash with a backslash in browsers, which also leave out
+    Two slashes begin a host, and in browsers so does a slash with a backslash; browsers also drop
     tabs and line breaks.
     """
     is_path = text.startswith("/") and not text.startswith("//") and "\\" not in text

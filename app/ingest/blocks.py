@@ -17,11 +17,11 @@ MOST_BLOCKS = 16
 
 KEPT_BLOCKS = 4
 KEPT_SMALL_BLOCKS = 16
-"""How many of each kind a process keeps for the next request: 5 MiB."""
+"""Free blocks of each size that a process keeps for later requests: 5 MiB."""
 
 
 class BlockPool:
-    """Blocks of one size, of which a few are kept: fresh memory costs a page fault every 4 KiB.
+    """A pool of blocks of one size. Reuses a few: fresh memory costs a page fault every 4 KiB.
 
     A fresh map takes only as much memory as is filled, whereas a bytearray takes all of it at
     once. A spliced body fills only what came with the headers.
@@ -33,7 +33,7 @@ class BlockPool:
         self._kept = deque[memoryview]()
 
     def take(self) -> memoryview:
-        """A block, preferably the one used last."""
+        """Returns a free block, preferably the most recently used one."""
         try:
             return self._kept.pop()
         except IndexError:
@@ -41,7 +41,7 @@ class BlockPool:
             return memoryview(mmap.mmap(-1, self._size, flags=mmap.MAP_PRIVATE))
 
     def give_back(self, block: memoryview) -> None:
-        """Keep it for the next request, unless enough are kept."""
+        """Return a block to the pool, or free it if the pool is full."""
         if len(self._kept) < self._most_kept:
             self._kept.append(block)
 
@@ -54,7 +54,7 @@ _small_blocks = BlockPool(SMALL_BLOCK_BYTES, kept=KEPT_SMALL_BLOCKS)
 
 
 class borrowed_block:  # noqa: N801 - reads as the statement it is used in
-    """A block of at most `wanted` bytes, for as long as the context lasts.
+    """Context manager that borrows a block of at most `wanted` bytes.
 
     It has at most `BLOCK_BYTES`, or `SMALL_BLOCK_BYTES` while many requests hold one; with None it
     is as large as possible.
@@ -91,7 +91,7 @@ class borrowed_block:  # noqa: N801 - reads as the statement it is used in
 
 
 def _has_free_block() -> bool:
-    """Whether another block may be taken, which then counts as taken."""
+    """Take one of the free blocks; False if there is none."""
     try:
         _free_blocks.pop()
     except IndexError:

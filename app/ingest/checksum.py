@@ -14,7 +14,7 @@ from app.core.errors import StorageFailed
 from app.ingest.stages import Stage, stage
 
 ALGORITHMS = ("md5", "sha1", "sha256", "sha384", "sha512", "crc32", "crc32c")
-"""What `new_checksum` knows. The weak ones are only for detecting damage in transit."""
+"""Algorithms of `new_checksum`. The weak ones are only for detecting damage in transit."""
 
 
 READ_BYTES = 1024 * 1024
@@ -76,7 +76,7 @@ class Crc32c:
 
 
 def new_checksum(algorithm: str) -> Checksum:
-    """A sum of no bytes yet; `ValueError` unless `algorithm` is one of `ALGORITHMS`."""
+    """Create a checksum; raises `ValueError` unless `algorithm` is one of `ALGORITHMS`."""
     if algorithm not in ALGORITHMS:
         raise ValueError(f"unknown checksum algorithm {algorithm!r}")
     own = _OWN.get(algorithm)

@@ -1,7 +1,7 @@
 """Decodes the chunked transfer coding (RFC 9112, section 7.1), without input or output.
 
-Strict wherever two readers could see two different requests: a line must end with CRLF, and a size
-must be hexadecimal digits only.
+Strict wherever two parsers could disagree on where a request ends (request smuggling): a line must
+end with CRLF, and a size must be hexadecimal digits only.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MAX_LINE_BYTES = 8190
 MAX_TRAILER_BYTES = 64 * 1024
 """Longest trailer section. A body beyond either limit is refused."""
 
-# The size, and extensions, which nobody uses; they may not contain control characters.
+# The size and chunk extensions, which are not used in practice; no control characters allowed.
 _SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[ \t]*;[\t\x20-\x7e\x80-\xff]*)?")
 
 
@@ -30,14 +30,14 @@ class _Expected(Enum):
 
 
 class ChunkedDecoder:
-    """Says what the next bytes from the connection are.
+    """Incremental decoder of a chunked body.
 
     `feed` it everything up to the payload. While `data_left` is above 0, payload comes next: first
     what `take` returns, then bytes that need not pass through here but must be counted with
     `passed`.
 
     After a malformed body every further call raises `MalformedBody` too: the end of that body is
-    unknown, and what follows must not be taken for another request.
+    unknown, and the following bytes must not be parsed as another request.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class ChunkedDecoder:
 
     @property
     def leftover(self) -> bytes:
-        """What was fed and not taken: after the end of the body, the next request."""
+        """Bytes fed but not taken: after the end of the body, the start of the next request."""
         return bytes(self._buffer)
 
     def feed(self, data: bytes) -> None:
@@ -93,7 +93,7 @@ class ChunkedDecoder:
             raise
 
     def _step(self) -> bool:
-        """Parse one element in the buffer; whether it was complete and another may follow."""
+        """Parse one element; returns whether it was complete and another may follow."""
         if self._expected is _Expected.SIZE:
             return self._take_size()
         if self._expected is _Expected.END_OF_DATA:

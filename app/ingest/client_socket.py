@@ -15,11 +15,11 @@ from app.ingest.source import FEW_BYTES, IDLE_TICK_SECONDS
 from app.ingest.stages import Stage, stage
 
 WAIT_BYTES = 1024 * 1024
-"""A thread is not woken for less, unless it wants less or a tick is over. A client on a slow line
+"""A thread is not woken for less, unless it wants less or a tick is over. A client on a slow link
 sends a packet or two at a time, and each would cost as much as a full block. Compared with waiting
 for 256 KiB, 20 MiB over loopback took 0.93 of the CPU time, and 20 MB over 100 ms 0.72. If a
-receive buffer (`tcp_rmem`) cannot grow beyond 1 MiB, lines of 40 ms lose a third of their rate;
-with 6 MiB, Linux's default, they lose nothing."""
+receive buffer (`tcp_rmem`) cannot grow beyond 1 MiB, connections with a round-trip time of 40 ms
+lose a third of their rate; with 6 MiB, Linux's default, they lose nothing."""
 
 _TICK_MILLISECONDS = int(IDLE_TICK_SECONDS * 1000)
 
@@ -56,17 +56,17 @@ class ClientSocket:
             return self._socket.recv(count, socket.MSG_DONTWAIT)
 
     def recv_into(self, buffer: memoryview) -> int:
-        """The same, into a buffer."""
+        """Like `recv`, into a buffer."""
         with stage(Stage.RECEIVE), _connection_errors():
             return self._socket.recv_into(buffer, 0, socket.MSG_DONTWAIT)
 
     def splice(self, pipe: int, count: int) -> int:
-        """The same, into a pipe."""
+        """Like `recv`, into a pipe."""
         with stage(Stage.RECEIVE), _connection_errors():
             return os.splice(self._socket.fileno(), pipe, count)
 
     def release(self) -> None:
-        """Leave the socket as it was."""
+        """Make the socket readable again at a single byte."""
         self._await_bytes(1)
 
     def _await_bytes(self, count: int) -> None:
@@ -79,7 +79,7 @@ class ClientSocket:
         self._awaited = count
 
     def _set_low_water_mark(self, count: int) -> None:
-        """How many bytes make the socket readable.
+        """Set how many bytes make the socket readable (SO_RCVLOWAT).
 
         If the receive window is smaller, the kernel sets its limit to `count` (`tcp_set_rcvlowat`).
         Up to Linux 6.15 the limit then grows as bytes arrive; later versions leave it there while

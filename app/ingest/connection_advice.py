@@ -1,6 +1,6 @@
-"""How many connections a sender should use, so that all senders find room.
+"""Advises clients how many connections to use, so that there are enough for all of them.
 
-The worker, which counts connections, says so for each request: `with advising(...)`.
+The worker, which counts connections, sets the advice for each request: `with advising(...)`.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 MOST_CONNECTIONS = 24
-"""Our page and client open no more for an upload."""
+"""Maximum connections that our page and client open for an upload."""
 
 _advice: ContextVar[Callable[[], int | None]] = ContextVar("connection_advice")
 
 
 def advised_connections(open_now: int, most: int) -> int | None:
-    """For each sender, if `open_now` of at most `most` connections are open; None for no advice.
+    """Connections per client if `open_now` of at most `most` are open; None for no advice.
 
-    Advice begins when half of them are open, and falls to 1 as they fill. Senders obey, which
-    leaves room: 200 that would open 24 each settle at 14, in a server of 4000.
+    Advice begins when half of them are open, and falls to 1 as they fill. Clients follow it, which
+    frees connections: 200 that would open 24 each settle at 14 on a server with 4000.
     """
     if 2 * open_now <= most:
         return None
@@ -28,7 +28,7 @@ def advised_connections(open_now: int, most: int) -> int | None:
 
 @contextmanager
 def advising(advice: Callable[[], int | None]) -> Iterator[None]:
-    """Requests of this thread get this advice."""
+    """Use this advice for requests handled by this thread."""
     token = _advice.set(advice)
     try:
         yield
@@ -37,6 +37,6 @@ def advising(advice: Callable[[], int | None]) -> Iterator[None]:
 
 
 def advice_now() -> int | None:
-    """How many connections the sender of this request should use; None for no advice."""
+    """How many connections the client of this request should use; None for no advice."""
     advice = _advice.get(None)
     return None if advice is None else advice()

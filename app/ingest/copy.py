@@ -15,7 +15,7 @@ from app.ingest.splice import USEFUL_PIPE_BYTES, SpliceSource, empty_pipe
 from app.ingest.stages import Stage, stage
 
 BLOCK_SECONDS = 1.0
-"""If a slow client has not filled a block after this time, it is written as it is."""
+"""A block that a slow client has not filled after this time is written partially filled."""
 
 GRACE_SECONDS = 10.0
 """The minimum rate does not apply to the first seconds: a slow start is normal."""
@@ -44,7 +44,7 @@ class Pace:
         self._arrived = 0
 
     def saw(self, count: int) -> None:
-        """Note what arrived since the last call; raises `BodyStalled` beyond a limit."""
+        """Count bytes received since the last call; raises `BodyStalled` beyond a limit."""
         limits = self._limits
         now = limits.clock()
         if count:
@@ -62,8 +62,8 @@ class Pace:
 class FileCopy:
     """Writes the next bytes of a source to a range of an open file; `watch` may move it to another.
 
-    Whatever ends the copy early (a network error, a limit, `watch` raising), the bytes that had
-    arrived are written to the file first, and `position` is exactly where they end.
+    If the copy ends early (a network error, a limit, `watch` raising), the bytes that had arrived
+    are written to the file first, and `position` is exactly where they end.
     """
 
     def __init__(self, descriptor: int, span: ByteRange, limits: BodyLimits) -> None:
@@ -75,11 +75,11 @@ class FileCopy:
 
     @property
     def is_full(self) -> bool:
-        """Whether the range has all of its bytes."""
+        """Whether the range is completely written."""
         return self.position >= self._end
 
     def move_to(self, span: ByteRange) -> None:
-        """Write what comes next to another range."""
+        """Write the following bytes to another range."""
         self.position, self._end = span.start, span.end
 
     def run(self, source: BodySource, watch: Watch) -> None:
@@ -95,7 +95,7 @@ class FileCopy:
             watch()
 
     def _splice_some(self, source: SpliceSource, pace: Pace) -> bool:
-        """Move what arrives within a tick, at most a pipeful; whether the source has ended.
+        """Move bytes that arrive within a tick, at most a pipeful; returns whether it ended.
 
         Without a useful pipe nothing is moved, and from then on bytes are copied.
         """
@@ -114,7 +114,6 @@ class FileCopy:
         return count == 0
 
     def _copy_block(self, source: BodySource, pace: Pace, watch: Watch) -> bool:
-        """Fill one block and write it; whether the source has ended."""
         with borrowed_block(self._end - self.position) as block:
             return self._fill_and_write(block, source, pace, watch)
 
@@ -143,7 +142,7 @@ class FileCopy:
 def discard(
     source: BodySource, *, limits: BodyLimits, watch: Watch, count: int | None = None
 ) -> int:
-    """Read and drop the next `count` bytes of `source`, or all; returns how many there were."""
+    """Read and discard the next `count` bytes of `source`, or all; returns the number discarded."""
     pace = Pace(limits)
     dropped = 0
     with borrowed_block(count) as buffer:

@@ -1,4 +1,4 @@
-"""Reads a multipart body part by part, straight from its source."""
+"""Reads a multipart body part by part, directly from its source."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class FormReader:
         return self._body.remaining
 
     def parts(self) -> Iterator[Field | FilePart]:
-        """Fields with their values, and files; whatever is not read of a file is skipped."""
+        """Yields fields with their values, and files; unread bytes of a file are skipped."""
         while not isinstance(event := self._next_event(), End):
             if isinstance(event, Field):
                 yield event
@@ -76,7 +76,7 @@ class FormReader:
         return _ExactPayload(self, self._body, head, length, is_certain=is_certain)
 
     def scan_payload(self) -> BodySource:
-        """The bytes up to the next delimiter, wherever that comes."""
+        """The bytes up to the next delimiter."""
         return _ScannedPayload(self)
 
     def end_payload(self, watch: Watch) -> None:
@@ -119,12 +119,12 @@ class FilePart:
         self._exact: _ExactPayload | None = None
 
     def exactly(self, length: int) -> BodySource:
-        """The payload, of a length given by the fields; it is not scanned."""
+        """The payload of the length stated in the fields; it is not scanned."""
         self._exact = self._reader.take_payload(length)
         return self._exact
 
     def whole(self) -> BodySource:
-        """The payload, up to the delimiter, wherever that comes."""
+        """The payload, scanned for the delimiter that ends it."""
         return self._reader.scan_payload()
 
     def pass_over(self, limits: BodyLimits) -> None:
@@ -135,7 +135,7 @@ class FilePart:
 
 
 class _ExactPayload(SpliceSource):
-    """A payload whose length the fields gave.
+    """A payload whose length was stated in the fields.
 
     If the body is longer than this file and the closing delimiter, that length may be wrong: then
     nothing may be kept before the delimiter has been seen.
@@ -220,4 +220,4 @@ class _ScannedPayload:
         return count
 
     def finish(self, _watch: Watch = no_watch, /) -> None:
-        """The delimiter was seen: it is what ended the payload."""
+        """Does nothing: the delimiter that ended the payload has been read."""

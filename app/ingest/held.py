@@ -1,7 +1,7 @@
 """Small chunks, received and checked in memory before any of their bytes are written.
 
-While they arrive they lock nothing, so two requests may send the same bytes: neither ends the
-other, and the first whole one is stored.
+They hold no lock while they arrive, so two requests may send the same bytes: neither takes over
+from the other, and the first complete one is stored.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ LONGEST_HELD_BYTES = 1024 * 1024
 """Longer chunks are written as they arrive, and a newer request takes over from an older one."""
 
 MOST_HELD_BYTES = 32 * 1024 * 1024
-"""Of all requests of a process. Beyond it, chunks are treated as long ones: a thousand slow clients
-must not cost a gigabyte."""
+"""Limit for all requests of a process. Beyond it, chunks are treated as long ones: a thousand slow
+clients must not use a gigabyte."""
 
 LOOK_SECONDS = 2.0
 """How often to check whether the bytes are still wanted."""
@@ -36,11 +36,11 @@ class Budget:
 
     @property
     def held(self) -> int:
-        """Taken at the moment."""
+        """Bytes in use."""
         return self._held
 
     def take(self, count: int) -> bool:
-        """Take so many if they are free; whether they were."""
+        """Reserve `count` bytes; False if fewer are free."""
         with self._changing:
             if self._held + count > self._most:
                 return False
@@ -48,7 +48,7 @@ class Budget:
             return True
 
     def give_back(self, count: int) -> None:
-        """Free what `take` has taken."""
+        """Release bytes reserved by `take`."""
         with self._changing:
             self._held -= count
 
@@ -58,11 +58,11 @@ _budget = Budget(MOST_HELD_BYTES)
 
 @contextmanager
 def held(source: BodySource, limits: BodyLimits, watch: Watch) -> Iterator[BodySource]:
-    """The bytes of a source that has ended and was found right.
+    """A source that has been read into memory to its end and verified.
 
-    The source itself, unread, if nothing verifies it at its end, as part of it would be worth
-    keeping; or if it is too long, or the budget is spent. `watch` is called from time to time and
-    raises to end the wait. Raises what reading and finishing the source raises.
+    Returns `source` itself, unread, if it is not verified at its end (a part of it would be worth
+    keeping), is too long, or the budget is spent. `watch` is called from time to time and raises to
+    end the wait. Raises what reading and finishing the source raises.
     """
     length = source.remaining or 0
     is_small = source.is_verified_at_end and 0 < length <= LONGEST_HELD_BYTES

@@ -1,11 +1,11 @@
-"""The line in, shared fairly: a sender gets as much of it as any other.
+"""Divides the upload bandwidth limit fairly: every sender gets an equal share.
 
-The number of its connections makes no difference. Every worker process sees the same small table in
-shared memory. It says for each sender when its next bytes may be taken, and how much it has sent. A
-sender whose own line is slow needs less than its share: the rest is divided among those who wait.
+The number of its connections makes no difference. All worker processes use the same small table in
+shared memory. It holds for each sender when its next bytes may be read, and how much it has sent. A
+sender on a slow link needs less than its share: the rest is divided among the senders that wait.
 Without limits none of this is used.
 
-The nodes of a fleet report their senders to each other, and share the line. A sender that uses
+The nodes of a fleet report their senders to each other, and share the limit. A sender that uses
 several nodes gets a part of its share on each.
 """
 
@@ -25,11 +25,11 @@ from app.ingest.shared_table import WITHOUT_SECRET, NameDigest, replace_table, s
 
 # ---- other nodes ---------------------------------------------------------------------------------
 
-# What the senders of a line do on the other nodes of a fleet, from those nodes' reports.
+# Activity of senders on the other nodes of a fleet, from those nodes' reports.
 
 
 SLOTS = 1024
-"""Roughly the most senders at once; two that fall into one slot share its rate."""
+"""Roughly the maximum of concurrent senders; two that hash to one slot share its rate."""
 
 _SLOT_THERE = struct.Struct("=IId")
 """A sender's `Elsewhere`."""
@@ -55,7 +55,7 @@ NOWHERE = Elsewhere(0, 0, 0.0)
 
 
 class OtherNodes:
-    """The last reports of the other nodes, in memory shared by this node's processes."""
+    """The latest reports of the other nodes, in memory shared by this node's processes."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -69,7 +69,7 @@ class OtherNodes:
         return starmap(Elsewhere, _SLOT_THERE.iter_unpack(self._table))
 
     def learn(self, reports: Iterable[Iterable[SenderReport]]) -> None:
-        """Replace what was known with these reports, one from each node."""
+        """Replace all reports with these, one from each node."""
         senders: dict[int, Elsewhere] = {}
         for report in reports:
             for slot, rate, is_waiting in report:
@@ -90,30 +90,30 @@ class OtherNodes:
 
 
 ACTIVE_SECONDS = 1.0
-"""Who has neither sent nor waited for this long has no share."""
+"""A sender that has neither sent nor waited for this long has no share."""
 
 SHARE_SECONDS = 0.1
-"""How often a process works the share out."""
+"""How often a process recalculates the share."""
 
 QUANTUM_SECONDS = 0.05
-"""How much of its share a sender may take at once, and how much unused time it may make up for."""
+"""How much of its share a sender may use in one burst, and how much unused time it may catch up."""
 
 LEAST_BYTES, MOST_BYTES = 4 * 1024, 1024 * 1024
-"""Limits of one read."""
+"""Minimum and maximum size of one read."""
 
 LONGEST_DEBT_SECONDS = 60.0
-"""A later moment was noted before the machine restarted."""
+"""A time further in the future was recorded before the machine restarted."""
 
 _SMOOTHING = 0.3
 
 _SLOT = struct.Struct("=dddQ")
-"""A sender's `_Entry`: three moments, and a count."""
+"""A sender's `_Entry`: three times and a count."""
 
 
 class _Entry(NamedTuple):
-    """When a sender's next bytes may be taken, when it was last seen, and when it last had to wait.
+    """When a sender's next bytes may be read, when it was last seen, and when it last had to wait.
 
-    `total` are all of its bytes so far.
+    `total` is the number of bytes it has sent so far.
     """
 
     following: float
@@ -122,18 +122,18 @@ class _Entry(NamedTuple):
     total: int
 
     def is_active(self, now: float) -> bool:
-        """Whether it sends or waits now."""
+        """Whether the sender is sending or waiting."""
         return 0 <= now - self.seen < ACTIVE_SECONDS
 
     def is_waiting(self, now: float) -> bool:
-        """Whether it would send more if it were allowed to."""
+        """Whether the limit holds the sender back."""
         return now - self.waited < ACTIVE_SECONDS
 
 
 class Line:
-    """`total` and `cap` are bytes a second, of all senders and of each; 0 for no limit.
+    """A bandwidth limit in bytes per second: `total` for all senders, `cap` for each; 0 for none.
 
-    Processes do not lock the table: two that count in the same microsecond may forget a read.
+    Processes do not lock the table: two that count in the same microsecond may lose a read.
     `others` are the other nodes, None on a single machine.
     """
 
@@ -166,11 +166,11 @@ class Line:
         return self._digest.of(sender) % SLOTS
 
     def quantum(self) -> int:
-        """How many bytes to take at once, at most."""
+        """Maximum number of bytes to read at once."""
         return int(min(max(self._share * QUANTUM_SECONDS, LEAST_BYTES), MOST_BYTES))
 
     def wait_seconds(self, slot: int) -> float:
-        """How long until the sender may send on; 0 if it may now."""
+        """Seconds until the sender's next bytes may be read; 0 if they may be read now."""
         now = self._clock()
         with self._lock:
             entry = self._read(slot)
@@ -180,7 +180,7 @@ class Line:
             return entry.following - now
 
     def took(self, slot: int, count: int) -> None:
-        """Note that `count` bytes of the sender have arrived."""
+        """Count bytes that have arrived from the sender."""
         now = self._clock()
         with self._lock:
             if now >= self._due_at:
@@ -194,7 +194,7 @@ class Line:
             self._write(slot, entry._replace(following=following, seen=now, total=total))
 
     def report(self) -> list[SenderReport]:
-        """The senders of this node, for the others; rates are since the last report."""
+        """Activity of this node's senders for the other nodes; rates are since the last report."""
         now = self._clock()
         elapsed, self._reported_at = max(now - self._reported_at, SHARE_SECONDS), now
         found = []
@@ -207,7 +207,7 @@ class Line:
         return found
 
     def _work_share_out(self, now: float) -> None:
-        """What everybody may send: an equal part of what those leave who need not wait."""
+        """Calculate the share of each waiting sender: what the others leave, divided equally."""
         elapsed, self._read_at = now - self._read_at, now
         self._due_at = now + SHARE_SECONDS
         if not self._total:
@@ -236,7 +236,7 @@ class Line:
         return zip(_SLOT.iter_unpack(self._table), there, strict=False)
 
     def _share_here(self, slot: int) -> float:
-        """What a sender may send to this node."""
+        """A sender's share on this node."""
         if self.others is None:
             return self._share
         there = self.others.of(slot)
@@ -246,7 +246,7 @@ class Line:
         return _level(self._share, there.rate, waiting=waiting, active=active)
 
     def _rate(self, slot: int, count: int, elapsed: float) -> float:
-        """Bytes a second of the sender, over the last few looks."""
+        """The sender's rate in bytes per second, averaged over the last few measurements."""
         fresh = (count - self._bytes.get(slot, count)) / max(elapsed, SHARE_SECONDS)
         self._bytes[slot] = count
         known = self._rates.get(slot, fresh)
@@ -265,7 +265,7 @@ class Line:
 
 
 def line_in(folder: Path, digest: NameDigest | None, *, total: float, cap: float) -> Line | None:
-    """The line of a server with this data folder; None without limits.
+    """The bandwidth limit of the server with this data folder; None without limits.
 
     `digest` is the one that the nodes of a fleet share; None on a single machine.
     """
@@ -279,8 +279,8 @@ def line_in(folder: Path, digest: NameDigest | None, *, total: float, cap: float
 
 
 def _level(budget: float, satisfied: float, *, waiting: int, active: int) -> float:
-    """Rate for each waiting sender: an equal part of what the satisfied ones leave.
+    """Rate for each waiting sender: an equal part of the bandwidth the satisfied ones leave.
 
-    At least an equal part of all, since a satisfied sender may want more in a moment.
+    At least an equal part of the whole, since a satisfied sender may soon want more.
     """
     return max(budget / max(active, 1), (budget - satisfied) / max(waiting, 1))

@@ -46,7 +46,7 @@ class PartHeaders:
 
 @lru_cache(KEPT_HEADERS)
 def parse_part_headers(block: bytes) -> PartHeaders:
-    """Headers from the text between a boundary and the empty line; MalformedBody if not valid."""
+    """Parse the text between a boundary and the empty line; MalformedBody if not valid."""
     padding, *lines = decode_utf8(block).split("\r\n")
     if padding.strip(" \t"):
         raise MalformedBody("A boundary is followed by other text.")
@@ -76,7 +76,7 @@ def parse_parameters(header: str) -> tuple[str, dict[str, str]]:
 
 
 def decode_utf8(text: bytes) -> str:
-    """The text; MalformedBody if it is not UTF-8."""
+    """Decode UTF-8; MalformedBody if it is not valid."""
     try:
         return text.decode()
     except UnicodeDecodeError as error:
@@ -135,7 +135,7 @@ def _decode_extended(value: str) -> str:
 
 
 class BoundaryReader:
-    """Holds one received block; of earlier ones it keeps at most the start of a delimiter."""
+    """Holds one received block, and at most the start of a delimiter from earlier ones."""
 
     def __init__(self, boundary: bytes) -> None:
         self._delimiter = b"\r\n--" + boundary
@@ -209,7 +209,7 @@ class BoundaryReader:
 # ---- multipart -----------------------------------------------------------------------------------
 
 
-# Beyond any of these the body is refused as malformed.
+# A body beyond any of these limits is refused as malformed.
 MAX_PREAMBLE_BYTES = 8 * 1024
 MAX_HEADER_BYTES = 8 * 1024  # of one part
 MAX_FIELD_BYTES = 64 * 1024  # of one value
@@ -226,7 +226,7 @@ _BOUNDARY = re.compile(r"[0-9A-Za-z'()+_,\-./:=? ]{0,99}[0-9A-Za-z'()+_,\-./:=?]
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A whole small form field."""
+    """A complete, small form field."""
 
     name: str
     value: str
@@ -250,12 +250,12 @@ class FileData:
 
 @dataclass(frozen=True, slots=True)
 class FileEnd:
-    """The file part is whole: its delimiter was seen."""
+    """The file part is complete: its delimiter was read."""
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The closing delimiter was seen; whatever follows is ignored."""
+    """The closing delimiter was read; any bytes after it are ignored."""
 
 
 class _NeedData(Enum):
@@ -303,7 +303,7 @@ class MultipartScanner:
         self._reader.feed(data)
 
     def receive_end(self) -> None:
-        """Note that the transport has ended: nothing more will be fed."""
+        """Signal the end of the transport: nothing more will be fed."""
         self._is_transport_ended = True
 
     def next_event(self) -> Event:
@@ -319,7 +319,7 @@ class MultipartScanner:
         return event
 
     def take_payload(self, length: int) -> memoryview:
-        """After FileBegin: let `length` payload bytes bypass the scanner, whatever they contain.
+        """After FileBegin: let `length` payload bytes bypass the scanner, unscanned.
 
         Returns those that were received already. The caller reads the rest, exactly
         `length - len(taken)` bytes, from the transport itself, then feeds what comes after. The

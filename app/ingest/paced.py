@@ -1,4 +1,4 @@
-"""Bodies that arrive no faster than their senders' shares of the line."""
+"""Bodies read no faster than their senders' shares of the bandwidth limit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TICK_SECONDS = 0.25
 
 
 def paced(source: BodySource, line: Line, sender: str) -> BodySource:
-    """The same body, arriving no faster than its sender's share of the line."""
+    """The same body, read no faster than its sender's share of the bandwidth limit."""
     slot = line.slot(sender)
     if isinstance(source, SpliceSource):
         return _PacedSplice(source, source, line, slot)
@@ -22,7 +22,7 @@ def paced(source: BodySource, line: Line, sender: str) -> BodySource:
 
 
 class _Paced:
-    """A body whose reads take turns with those of others."""
+    """A body whose reads wait for the sender's turn."""
 
     def __init__(self, source: BodySource, line: Line, slot: int) -> None:
         self._source = source
@@ -36,7 +36,7 @@ class _Paced:
 
     @property
     def is_verified_at_end(self) -> bool:
-        """As the wrapped source says."""
+        """Same as the wrapped source."""
         return self._source.is_verified_at_end
 
     def readinto(self, buffer: memoryview, /) -> int | None:
@@ -62,7 +62,7 @@ class _Paced:
 
 
 class _PacedSplice(_Paced, SpliceSource):
-    """A paced body that can be spliced, past the program's memory."""
+    """A paced body that can be spliced, without a copy in user space."""
 
     def __init__(self, source: BodySource, spliced: SpliceSource, line: Line, slot: int) -> None:
         super().__init__(source, line, slot)
@@ -70,7 +70,7 @@ class _PacedSplice(_Paced, SpliceSource):
 
     @property
     def can_splice(self) -> bool:
-        """As the wrapped source says."""
+        """Same as the wrapped source."""
         return self._spliced.can_splice
 
     def wait(self, count: int) -> bool:

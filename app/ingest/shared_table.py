@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def shared_table(file: Path, length: int) -> mmap.mmap:
-    """So many bytes of a file, which are zeros at first; whatever is written there, others see."""
+    """Maps `length` bytes of a file, initially zeros, shared with other processes."""
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode=0o600)
     try:
         os.ftruncate(descriptor, length)
@@ -41,11 +41,12 @@ DIGEST_BYTES = 8
 
 
 class NameDigest:
-    """64 bits of a name, the same on all nodes, which nobody without their secret can make.
+    """A keyed 64-bit digest of a name, the same on all nodes of a fleet.
 
-    Addresses are few enough to try them all, so the digest is keyed. BLAKE2b with a key is a MAC
-    (RFC 7693, section 1). `secret` is asked for with the first name, and may raise what reading it
-    raises; on a single machine, which reports to no one, it is empty.
+    Keyed because addresses are few enough to try them all: computing a digest takes the nodes'
+    secret. BLAKE2b with a key is a MAC (RFC 7693, section 1). `secret` is called with the first
+    name, and may raise what reading it raises; on a single machine, which sends no reports, it
+    returns an empty key.
     """
 
     def __init__(self, secret: Callable[[], bytes]) -> None:
@@ -58,10 +59,10 @@ class NameDigest:
 
     @cached_property
     def _key(self) -> bytes:
-        """For this purpose alone: the secret signs other things, too."""
+        """A key for this purpose alone: the secret signs other things, too."""
         secret = self._secret()
         return blake2b(secret, person=b"sluice senders").digest() if secret else b""
 
 
 WITHOUT_SECRET = NameDigest(bytes)
-"""For a single machine."""
+"""A digest without a key, for a single machine."""

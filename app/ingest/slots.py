@@ -1,7 +1,7 @@
 """Limits how many requests of a process run at once; one that waits lets another run.
 
 A request holds a slot while it runs: `with holding(slots)`. Code that waits for a client, or for
-another request, gives up the slot meanwhile: `with without_slot()`.
+another request, yields the slot while it waits: `with without_slot()`.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from contextvars import ContextVar
 from threading import Lock
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-"""Requests with these methods change nothing (RFC 9110, section 9.2.1), and do not wait for those
-that do: they have slots of their own."""
+"""Requests with these methods change nothing (RFC 9110, section 9.2.1), and do not wait for writes:
+they have slots of their own."""
 
 
 class Slots:
     """A semaphore that serves waiters first in, first out.
 
     The standard library's lets running threads overtake waiting ones: with it, the p95 of
-    1000 simultaneous visitors was 13 to 19 times the median, with this one 3 to 6 times (three
+    1000 concurrent visitors was 13 to 19 times the median, with this one 3 to 6 times (three
     alternating runs of the k6 scenario of the visitors benchmark in `bench/`).
     """
 
@@ -31,7 +31,7 @@ class Slots:
         self._changing = Lock()
 
     def acquire(self) -> None:
-        """Take a slot, after everyone who asked before."""
+        """Take a slot, in the order of the calls."""
         with self._changing:
             if self._free:
                 self._free -= 1
@@ -72,7 +72,7 @@ class holding:  # noqa: N801 - reads as the statement it is used in
 
 @contextmanager
 def without_slot() -> Iterator[None]:
-    """Give this thread's slot to another request, and take one again at the end of the block.
+    """Yield this thread's slot to another request, and take one again at the end of the block.
 
     Does nothing if this thread holds none: outside a request, or inside another `without_slot`.
     """

@@ -1,4 +1,4 @@
-"""Where the bytes of a chunk come from."""
+"""Sources of a chunk's bytes."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ Watch = Callable[[], None]
 
 
 def no_watch() -> None:
-    """For bytes that no other request can take over."""
+    """A watch that does nothing, for bytes that no other request can take over."""
 
 
 class Readable(Protocol):
-    """What `StreamSource` asks of a file object."""
+    """The file-object interface that `StreamSource` needs."""
 
     def read(self, size: int, /) -> bytes | None:
         """At most `size` bytes, none at the end."""
@@ -124,7 +124,7 @@ class StreamSource:
 
 
 def read_from_stream(stream: Readable, size: int) -> bytes:
-    """At most `size` bytes, none at the end; network errors become those of the domain."""
+    """Read at most `size` bytes, none at the end; converts network errors to domain errors."""
     try:
         with stage(Stage.RECEIVE):
             return stream.read(size) or b""
@@ -133,15 +133,15 @@ def read_from_stream(stream: Readable, size: int) -> bytes:
     except OSError as error:
         raise BodyTruncated("The connection broke while the body arrived.") from error
     except Exception as error:
-        # Servers have exceptions of their own for a broken body (gunicorn: NoMoreData,
-        # InvalidChunkSize); every one of them comes from what the client sent.
+        # Servers raise exceptions of their own for a broken body (gunicorn: NoMoreData,
+        # InvalidChunkSize); each of them is caused by the client's bytes.
         raise MalformedBody(f"The body cannot be read: {type(error).__name__}.") from error
 
 
 class AllOrNothing:
-    """A source that is recorded whole or not at all.
+    """A source that is recorded completely or not at all.
 
-    For clients that would take an offset inside a chunk for the end of the chunk.
+    For clients that would misread an offset inside a chunk as the end of the chunk.
     """
 
     is_verified_at_end = True
@@ -196,14 +196,14 @@ class HashingSource:
 
 
 class DigestSource(HashingSource):
-    """A source whose bytes must have a digest that the client gave."""
+    """A source verified against a digest that the client sent."""
 
     is_verified_at_end = True
 
     def __init__(self, source: BodySource, algorithm: str, expected: bytes) -> None:
         super().__init__(source, algorithm)
         self._expected = expected
-        # Whatever the client has sent, the server keeps this one: see `RangeSums`.
+        # The server keeps a CRC32C for any algorithm the client sends: see `RangeSums`.
         self.crc32c = self._checksum if isinstance(self._checksum, Crc32c) else Crc32c()
 
     def readinto(self, buffer: memoryview, /) -> int | None:
@@ -221,10 +221,10 @@ class DigestSource(HashingSource):
 
 
 class HeldSource:
-    """The bytes of another source that has ended and was found right, in memory."""
+    """The bytes of another source, read to its end, verified, and held in memory."""
 
     is_verified_at_end = True
-    """They are recorded at once, with their checksum."""
+    """Recorded at once, together with their checksum."""
 
     def __init__(self, data: memoryview, verified: BodySource) -> None:
         self._data = data
@@ -236,14 +236,14 @@ class HeldSource:
         return len(self._data)
 
     def readinto(self, buffer: memoryview, /) -> int | None:
-        """Take as many as there are."""
+        """Copy as many bytes as fit."""
         count = min(len(buffer), len(self._data))
         buffer[:count] = self._data[:count]
         self._data = self._data[count:]
         return count
 
     def finish(self, _watch: Watch = no_watch, /) -> None:
-        """The source has been finished."""
+        """Does nothing: the source has been finished."""
 
 
 def crc32c_of(source: BodySource) -> int | None:
@@ -253,9 +253,9 @@ def crc32c_of(source: BodySource) -> int | None:
 
 
 class TrailingDigestSource:
-    """A source whose bytes must have a digest that arrives after them.
+    """A source verified against a digest that arrives after the bytes.
 
-    So does the algorithm: the bytes are hashed with every one.
+    The algorithm arrives after them too, so the bytes are hashed with all algorithms.
     """
 
     is_verified_at_end = True

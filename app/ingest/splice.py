@@ -1,4 +1,4 @@
-"""Moves bytes from a socket to a file without bringing them into the program.
+"""Moves bytes from a socket to a file without copying them to user space.
 
 splice() needs a pipe between the two. On loopback with two shared cores it costs 0.31 CPU seconds
 per GB; recv_into() and pwrite() cost 0.51 (medians of seven interleaved runs of 840 MB).
@@ -17,7 +17,7 @@ from types import TracebackType
 from app.ingest.stages import Stage, stage
 
 PIPE_BYTES = 1024 * 1024
-"""Requested size of the pipe: the most an ordinary user may have by default."""
+"""Requested pipe size: the default maximum for an unprivileged user."""
 
 USEFUL_PIPE_BYTES = 256 * 1024
 """A user over the quota of pipe memory gets pipes of a page or two: slower than copying."""
@@ -69,7 +69,7 @@ class Pipe:
                 position += moved
 
     def close(self) -> None:
-        """Close both ends and drop whatever is in the pipe."""
+        """Close both ends; bytes in the pipe are lost."""
         os.close(self.reader)
         os.close(self.writer)
 
@@ -83,7 +83,7 @@ _idle: deque[Pipe] = deque()
 
 
 class empty_pipe:  # noqa: N801 - reads as the statement it is used in
-    """A pipe to be left empty. After an error it is closed: another body would get leftovers."""
+    """Borrows an empty pipe. After an error it is closed: another body would get its leftovers."""
 
     __slots__ = ("_idle", "_pipe", "_size")
 
@@ -104,7 +104,7 @@ class empty_pipe:  # noqa: N801 - reads as the statement it is used in
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # A small one is not kept: the next body would get it, even if others are free.
+        # A small pipe is not kept: the next body would get it, even if others are free.
         is_useful = kind is None and self._pipe.size >= USEFUL_PIPE_BYTES
         if is_useful and len(self._idle) < KEPT_PIPES:
             self._idle.append(self._pipe)

@@ -1,8 +1,8 @@
-"""Where the time of a request goes: each second counts for one stage, the innermost.
+"""Measures where the time of a request goes: each second counts for the innermost stage.
 
-Whoever begins a request sets a `StageClock` with `start`; the layers below say `with stage(...)`
-and know nothing about requests. Entering and leaving a stage costs 0.9 us; a block of 1 MiB passes
-two on its way from the socket to a file, 2 of the roughly 300 us it takes
+The code that starts a request sets a `StageClock` with `start`; the layers below use
+`with stage(...)` and know nothing about requests. Entering and leaving a stage costs 0.9 us; a
+block of 1 MiB passes two on its way from the socket to a file, 2 of the roughly 300 us it takes
 (`python -m bench stage_cost`).
 """
 
@@ -24,7 +24,7 @@ takes an hour would otherwise not be counted until its end."""
 
 
 class Stage(StrEnum):
-    """What an uploading request spends its time on."""
+    """A stage of an upload request, for timing."""
 
     RECEIVE = "receive"
     """Waiting for the client and reading from the network."""
@@ -43,8 +43,8 @@ class Stage(StrEnum):
 class StageClock:
     """The seconds of one request by stage, and the bytes of its body that have arrived.
 
-    `on_arrival`, if set, is called with newly arrived bytes now and then; `tell` reports the last
-    ones.
+    `on_arrival`, if set, is called periodically with the number of new bytes; `tell` reports the
+    last ones.
     """
 
     __slots__ = (
@@ -85,7 +85,7 @@ class StageClock:
         self._untold += count
 
     def tell(self) -> None:
-        """Report the bytes that were not reported yet."""
+        """Report the bytes that have not been reported yet."""
         untold, self._untold = self._untold, 0
         self._told += untold
         if untold and self.on_arrival is not None:
@@ -142,7 +142,7 @@ def timed_by(clock: StageClock, work: Callable[P, T]) -> Callable[P, T]:
 
 
 def add_seconds(clock: StageClock) -> None:
-    """Add what `clock` measured in another thread to the current request, which waited for it.
+    """Add the times `clock` measured in another thread to the current request, which waited for it.
 
     Two threads cannot share a clock: a request that stops waiting continues in parallel.
     """

@@ -1,4 +1,4 @@
-"""Messages of WebSockets (RFC 6455): the framing of a server, without any input or output."""
+"""WebSocket messages (RFC 6455): framing on the server's side, without I/O."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _MOST_CONTROL_BYTES = 125
 
 _MOST_FRAMES = 1024
-"""Of a message. Chromium's have up to 131,000 bytes, and fewer where the connection is busy; each
-costs some microseconds, however small."""
+"""Frames of a message. Chromium's have up to 131,000 bytes, and fewer where the connection is busy;
+each costs some microseconds, however small."""
 
 
 class Opcode(IntEnum):
-    """Of frames; RFC 6455, section 5.2."""
+    """Opcodes of frames; RFC 6455, section 5.2."""
 
     CONTINUATION = 0
     TEXT = 1
@@ -42,7 +42,7 @@ class CloseCode(IntEnum):
 
 
 class WebSocketError(Exception):
-    """What the client has sent ends the connection, with this code."""
+    """The client broke the protocol; the connection is closed with this code."""
 
     def __init__(self, code: CloseCode, reason: str) -> None:
         super().__init__(reason)
@@ -51,17 +51,17 @@ class WebSocketError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A whole message, or a control frame."""
+    """A complete message, or a control frame."""
 
     opcode: Opcode
     data: bytes
 
 
 class MessageReader:
-    """Puts messages together from bytes that arrive in pieces of any size."""
+    """Assembles messages from bytes that arrive in pieces of any size."""
 
     def __init__(self, most_bytes: int) -> None:
-        """Messages may have at most that many bytes."""
+        """Messages may have at most `most_bytes` bytes."""
         self._most_bytes = most_bytes
         self._buffer = bytearray()
         self._needed = 2
@@ -71,11 +71,11 @@ class MessageReader:
 
     @property
     def held_bytes(self) -> int:
-        """Of what is not whole yet."""
+        """Bytes of the incomplete message and frame."""
         return len(self._buffer) + len(self._message)
 
     def feed(self, data: bytes) -> list[Message]:
-        """The messages that are whole with these bytes; raises `WebSocketError`."""
+        """Returns the messages that these bytes complete; raises `WebSocketError`."""
         self._buffer += data
         found: list[Message] = []
         while len(self._buffer) >= self._needed:
@@ -85,7 +85,7 @@ class MessageReader:
         return found
 
     def _next(self) -> Message | None:
-        """Take a frame from the buffer if it is whole; otherwise `_needed` says what it takes."""
+        """Take a complete frame from the buffer; if it is incomplete, `_needed` is set."""
         head = self._buffer
         is_last, opcode = _first_byte(head[0])
         length, header_bytes = _length(head)
@@ -129,7 +129,7 @@ class MessageReader:
 
 
 def frame(opcode: Opcode, data: bytes) -> bytes:
-    """A whole message of the server, which masks nothing."""
+    """A complete, unmasked message of the server."""
     first, count = 0x80 | opcode, len(data)
     if count <= _MOST_CONTROL_BYTES:
         return bytes((first, count)) + data
@@ -139,7 +139,7 @@ def frame(opcode: Opcode, data: bytes) -> bytes:
 
 
 def close_frame(code: CloseCode, reason: str = "") -> bytes:
-    """The last frame; the reason is cut to what a control frame holds."""
+    """The closing frame; the reason is truncated to fit a control frame."""
     data = reason.encode()[: _MOST_CONTROL_BYTES - 2]
     return frame(Opcode.CLOSE, code.to_bytes(2, "big") + data.decode(errors="ignore").encode())
 
@@ -160,7 +160,7 @@ def _first_byte(byte: int) -> tuple[bool, Opcode]:
 
 
 def _length(head: bytearray) -> tuple[int | None, int]:
-    """How many bytes follow the header, and its own length; None while that is not all there."""
+    """Lengths of payload and header in bytes; payload None while the header is incomplete."""
     short = head[1] & 0x7F
     if not head[1] & 0x80:
         raise WebSocketError(CloseCode.PROTOCOL_ERROR, "A frame of a client is masked.")
@@ -190,14 +190,14 @@ def _unmasked(payload: bytearray, mask: bytearray) -> bytes:
 
 
 INNER_KEY = "sluice.inner_requests"
-"""Key of the WSGI environment for the `InnerRequests` of a connection that becomes another's."""
+"""WSGI environment key for the `InnerRequests` of an upgraded connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class InnerRequest:
     """A POST by the sender of the outer request: the same cookies, link, origin and address.
 
-    `path` is below whatever link the outer one was.
+    `path` is relative to the same link as the outer request.
     """
 
     path: str
@@ -216,13 +216,13 @@ class InnerAnswer:
 
 
 class InnerRequests(Protocol):
-    """Runs them as if each had come by itself."""
+    """Runs inner requests as if each had arrived on its own connection."""
 
     @property
     def is_ending(self) -> bool:
-        """Whether the server takes no more of them."""
+        """Whether the server is shutting down and accepts no more inner requests."""
         ...
 
     def run(self, inner: InnerRequest, /) -> InnerAnswer:
-        """The answer to one; an exception of the application never gets here."""
+        """Returns the response to one; never raises an exception of the application."""
         ...

@@ -3,7 +3,7 @@
 At its first disk error, ext4 aborts its journal (`errors=remount-ro`). An fsync that is running
 then no longer finds the transaction that it waits for, takes it for committed, and returns 0
 (`jbd2_complete_transaction()`); the bytes are gone after the next mount. From the abort on, every
-change that needs the journal fails, so making one after each fsync tells. On Linux 6.18, every
+change that needs the journal fails, so making one after each fsync detects it. On Linux 6.18, every
 write lost this way was detected; tests/ingest/test_write_probe.py repeats the experiment.
 """
 
@@ -22,7 +22,7 @@ _UNSUPPORTED = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL})
 
 
 class WriteProbe:
-    """Makes a change that needs the journal: it extends an unnamed, empty file by one byte.
+    """Makes a change that needs the journal: extends an unnamed, empty file by one byte.
 
     The file is created on first use and kept open. It has no blocks, only a length.
     """

@@ -1,13 +1,13 @@
 """POST /batch: many whole files in one multipart request, each with a receipt of its own.
 
-Files are received one after the other and published in groups, because a disk needs hardly longer
-to sync a hundred files than one. A file that is refused for its name, type or size is skipped, and
-its receipt says why. If the body itself breaks, the files that arrived whole before are stored, and
-the answer has their receipts together with the problem.
+Files are received one after the other and published in groups, because syncing a hundred files
+takes a disk hardly longer than syncing one. A file that is refused for its name, type or size is
+skipped, and its receipt says why. If the body itself breaks, the files that arrived completely
+before are stored, and the response has their receipts together with the problem.
 
-Two fields may precede a file. `fingerprint` identifies its content: a client that lost the answer
-sends the same again, and what is already stored is not stored twice. With `length`, in bytes, the
-file need not be searched for its end, and its bytes never leave the kernel.
+Two fields may precede a file. `fingerprint` identifies its content: a client that lost the response
+retries with the same one, and a file that is already stored is not stored twice. With `length`, in
+bytes, the file is not scanned for its end, and its bytes never leave the kernel.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ from app.uploads.files import Algorithm, Kept, ReceivedFile
 blueprint = Blueprint("batch", __name__)
 
 MAX_FILES = 20_000
-"""Files in one request; their receipts are held in memory until its end."""
+"""Maximum files in one request; their receipts are held in memory until its end."""
 
 GROUP_FILES = 128
 GROUP_BYTES = 32 * 1024 * 1024
 GROUP_SECONDS = 0.2
-"""Whichever is reached first ends a group: on a slow line a file does not wait for the next one. A
+"""The first limit reached ends a group: on a slow link a file does not wait for the next one. A
 bundle of our client and page, of 100 files at most, is one group if it comes fast enough. A
 group is published while the next one arrives, so a crash loses at most two groups, none of them
 acknowledged."""
@@ -98,7 +98,7 @@ class _Batch:
         self._fields: dict[str, str] = {}
 
     def receive(self) -> None:
-        """Read the form to its end and publish its files, even those before an error it raises."""
+        """Read the form to its end and publish its files, including those before an error."""
         try:
             for part in open_form(self._ctx).parts():
                 if isinstance(part, FilePart):
@@ -147,7 +147,7 @@ class _Batch:
         )
 
     def _publish_in_background(self) -> None:
-        """Start to publish the group, once the one before it is published."""
+        """Start publishing the group once the previous one is published."""
         self._await_published()
         kept = self._publisher.submit(self._keep_all, [file for file, _ in self._group])
         self._publishing = [receipt for _, receipt in self._group], kept
@@ -160,7 +160,7 @@ class _Batch:
                 _fill_in(receipts, kept.result)
 
     def _publish_rest(self) -> None:
-        """Publish the last group in this thread: nothing more arrives meanwhile."""
+        """Publish the last group in this thread: no more files are being received."""
         try:
             self._await_published()
         finally:
@@ -196,7 +196,7 @@ def _received(ctx: ViewContext, part: FilePart, fields: dict[str, str]) -> Recei
 
 
 def _algorithm() -> Algorithm:
-    """Of the checksum in the receipts: SHA-256, or CRC32C if the request prefers that."""
+    """Algorithm of the checksum in the receipts: SHA-256, or CRC32C if the request prefers it."""
     return "crc32c" if wanted_digests()[:1] == [CRC32C] else "sha256"
 
 

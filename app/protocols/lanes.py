@@ -1,13 +1,13 @@
-"""GET /lanes: WebSockets whose messages are chunks, for pages on bad lines.
+"""GET /lanes: WebSockets whose messages are chunks, for pages on lossy networks.
 
-A browser opens six connections to a server, and where packets are lost, six do not fill the line.
-WebSockets are not under that limit. Each binary message is a `POST /upload` with the cookies, link,
-origin and address of the handshake: a head (the length of its JSON in two bytes, big-endian, then
+A browser opens six connections to a server, which do not fill a link that loses packets. WebSockets
+are exempt from that limit. Each binary message is a `POST /upload` with the cookies, link, origin
+and address of the handshake: a head (the length of its JSON in two bytes, big-endian, then
 `{"query": "dzuuid=...", "digest": "crc32c=:...:"}`; both are optional), and the bytes of the chunk.
-Each is answered, in order and once its bytes are safe, by a text message `{"status": 200,
+Each is answered, in order and once its bytes are durable, by a text message `{"status": 200,
 "retry_after": null, "body": {...}}`. An empty message is answered by an empty one with status 200.
 
-A lane has a thread, as a slow upload has: it waits for its client without a slot.
+A lane has a thread, like a slow upload: it waits for its client without a slot.
 """
 
 from __future__ import annotations
@@ -55,20 +55,20 @@ blueprint = Blueprint("lanes", __name__)
 SUBPROTOCOL = "sluice-lane-1"
 
 MOST_MESSAGE_BYTES = 256 * 1024 + 4096
-"""Of a chunk and its head."""
+"""Maximum size of a chunk and its head."""
 
 IDLE_SECONDS = 60.0
-"""A lane without a message for so long is closed; a page that needs it opens another."""
+"""Idle timeout of a lane; a page that needs it again opens another."""
 
 RECEIVE_BYTES = 64 * 1024
 
 MOST_LANES = 256
-"""Of a process: each holds a thread, and at most one message."""
+"""Maximum per process: each lane holds a thread, and at most one message."""
 
 MOST_LANES_OF_SENDER = 32
 
 REFUSED = {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
-"""Who gets such an answer has lost the right that the handshake had."""
+"""Statuses that end a lane: its client has lost the access that the handshake had."""
 
 LANES_PATH, UPLOAD_PATH = "/lanes", "/upload"
 
@@ -80,14 +80,14 @@ _NOTHING = InnerAnswer(HTTPStatus.OK, None, b"{}")
 
 
 class OpenLanes:
-    """Those of this process, counted by sender."""
+    """Counts the open lanes of this process by sender."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
         self._changing = Lock()
 
     def require_room(self, sender: str) -> None:
-        """Raise `ServerBusy` unless there is room for another one."""
+        """Raise `ServerBusy` if the process or the sender has too many lanes."""
         with self._changing:
             is_full = self._counts.total() >= MOST_LANES
             if is_full or self._counts[sender] >= MOST_LANES_OF_SENDER:
@@ -95,7 +95,7 @@ class OpenLanes:
 
     @contextmanager
     def counting(self, sender: str) -> Iterator[None]:
-        """One is open."""
+        """Count a lane as open for the duration of the block."""
         with self._changing:
             self._counts[sender] += 1
         try:
@@ -111,7 +111,7 @@ _open_lanes = OpenLanes()
 
 
 class LaneResponse(Response):
-    """101, and then the lane, until it ends."""
+    """A 101 response; its body runs the lane until it ends."""
 
     def __init__(self, lane: UploadLane, accept: str, sender: str) -> None:
         super().__init__(status=HTTPStatus.SWITCHING_PROTOCOLS)
@@ -123,7 +123,7 @@ class LaneResponse(Response):
         self.headers["Sec-WebSocket-Protocol"] = SUBPROTOCOL
 
     def get_app_iter(self, _environ: WSGIEnvironment) -> Iterable[bytes]:
-        """The server sends the headers with the first block, which is empty."""
+        """Returns the body; the server sends the headers with its first block, which is empty."""
         return ClosingIterator(self._run(), self.close)
 
     def _run(self) -> Iterator[bytes]:
@@ -151,7 +151,7 @@ def lanes(ctx: ViewContext) -> Response:
 
 
 def _checked_key() -> str:
-    """The handshake's key; raises `InvalidRequest` for what RFC 6455, section 4.2.1, refuses."""
+    """The handshake's key; raises `InvalidRequest` if RFC 6455, section 4.2.1, is violated."""
     headers = request.headers
     if request.method != "GET":
         raise InvalidRequest("A lane is opened with GET.")
@@ -187,7 +187,7 @@ class UploadLane:
         self._used_at = time.monotonic()
 
     def run(self) -> None:
-        """Until either side ends it."""
+        """Serve messages until either side closes the connection."""
         try:
             ended = self._serve()
             self._connection.send(close_frame(ended))
@@ -213,7 +213,7 @@ class UploadLane:
         return CloseCode.SERVICE_RESTART
 
     def _goes_on(self) -> bool:
-        """Whether the client sends as fast as any must, or has not paused for too long."""
+        """Check the minimum rate within a message, and the idle timeout between messages."""
         held = self._reader.held_bytes
         if not held:
             return time.monotonic() - self._used_at < IDLE_SECONDS
@@ -239,7 +239,7 @@ class UploadLane:
             raise WebSocketError(CloseCode.UNSUPPORTED, "Chunks are binary messages.")
 
     def _chunk_in(self, message: bytes) -> InnerRequest:
-        """The request that a message stands for; raises `WebSocketError` without a head."""
+        """Parse a message into a request; raises `WebSocketError` without a head."""
         body_at = HEAD_LENGTH_BYTES + int.from_bytes(message[:HEAD_LENGTH_BYTES], "big")
         try:
             head = json.loads(message[HEAD_LENGTH_BYTES:body_at])

@@ -1,5 +1,5 @@
-"""What runs: processes, the composition root, metrics, the operator's commands.
+"""Runtime: processes, the composition root, metrics, the operator's commands.
 
 `build.py` builds everything below the web layer from the settings, `factory.py` the web application
-on it. Nothing is opened there: gunicorn's workers build their own services after forking.
+on top. Nothing is opened there: gunicorn's workers build their own services after forking.
 """

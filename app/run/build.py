@@ -1,4 +1,4 @@
-"""Builds the services from the settings: what several of them stand on first, then each."""
+"""Builds the services from the settings: first their shared dependencies, then each service."""
 
 from __future__ import annotations
 
@@ -72,18 +72,18 @@ if TYPE_CHECKING:
 
 # ---- storage -------------------------------------------------------------------------------------
 
-# Where the settings put the records and the bytes.
+# The configured storage of records and bytes.
 
 
 def database_of(settings: Settings) -> Database:
     """The database of the records."""
-    # A finished file without a record is as good as lost.
+    # Synced: a published file without a record is as good as lost.
     synced = Durability(settings.durability) is not Durability.NONE
     return Database(settings.records_url, synced=synced, connections=settings.threads)
 
 
 def bucket_of(settings: Settings) -> Bucket | None:
-    """The bucket of the bytes; None if they are in folders."""
+    """The bucket that stores the bytes; None if they are in folders."""
     if not settings.storage:
         return None
     from app.storage.s3.bucket import Bucket  # noqa: PLC0415 - only with a bucket
@@ -92,7 +92,7 @@ def bucket_of(settings: Settings) -> Bucket | None:
 
 
 def bucket_address(settings: Settings) -> BucketAddress:
-    """Where that bucket is."""
+    """The address of that bucket."""
     from app.storage.s3.address import BucketAddress  # noqa: PLC0415 - only with a bucket
 
     endpoint, region = settings.s3_endpoint, settings.s3_region
@@ -114,22 +114,22 @@ def store_in(
 
 # ---- callers -------------------------------------------------------------------------------------
 
-# Who may call, and how much each caller may do, by the settings.
+# Authentication and limits of callers, from the settings.
 
 
 REQUESTS_PER_MINUTE = 6000
 NEW_UPLOADS_PER_MINUTE = 1200
-"""Defaults with accounts. Sixteen chunks of a fast client in parallel stay far below."""
+"""Defaults with accounts. A fast client with sixteen parallel chunks stays far below."""
 
 
 def request_rate(settings: Settings, counts: MinuteCounts) -> RequestRate:
-    """How many requests one sender may make."""
+    """The limit of requests per caller."""
     limit = settings.per_minute(settings.requests_per_minute, REQUESTS_PER_MINUTE)
     return RequestRate(counts, per_minute=limit)
 
 
 def sender_limits(settings: Settings, counts: MinuteCounts) -> SenderLimits:
-    """How much one sender may have on its way."""
+    """The limits of new and unfinished uploads per sender."""
     return SenderLimits(
         counts,
         per_minute=settings.per_minute(settings.new_uploads_per_minute, NEW_UPLOADS_PER_MINUTE),
@@ -139,7 +139,7 @@ def sender_limits(settings: Settings, counts: MinuteCounts) -> SenderLimits:
 
 
 def reserved_limits(settings: Settings) -> ReservedLimits:
-    """How much strangers may hold together."""
+    """The limits of reservations through one link, and through all links together."""
     return ReservedLimits(
         of_link=settings.max_reserved_bytes_per_link,
         of_all_links=settings.max_reserved_bytes_of_links,
@@ -147,7 +147,7 @@ def reserved_limits(settings: Settings) -> ReservedLimits:
 
 
 def line(settings: Settings, name_digest: NameDigest | None) -> Line | None:
-    """What senders share of the bandwidth; None if there is no limit."""
+    """The bandwidth limit that senders share; None if there is no limit."""
     total, cap = settings.bytes_per_second, settings.bytes_per_second_per_sender
     return line_in(settings.data_dir, name_digest, total=total, cap=cap)
 
@@ -171,8 +171,8 @@ ID_BYTES = 16
 """128 random bits: an id cannot be guessed."""
 
 MARK_SECONDS = 5.0
-"""For each call that reads or writes the mark. A server whose bucket does not answer by then starts
-without having compared it."""
+"""Timeout of each call that reads or writes the mark. A server whose bucket does not respond in
+time starts without comparing it."""
 
 
 def build_services(
@@ -184,7 +184,7 @@ def build_services(
 ) -> Services:
     """All services for `settings`; `on_upload` is called with each step of an upload.
 
-    `passwords` are by default as costly to guess as they should be. `now` is this machine's clock.
+    `passwords` have the secure hashing cost by default. `now` is this machine's clock.
     """
     context = Context(database=database_of(settings), clock=now, new_id=_new_id, settings=settings)
     base = _base(context, on_upload)
@@ -220,10 +220,10 @@ def build_services(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Base:
-    """What several services stand on."""
+    """Dependencies shared by several services."""
 
     context: Context
-    """With this machine's clock; `completion` has that which all nodes share."""
+    """Has this machine's clock; `completion` has the clock that all nodes share."""
     records: UploadRecords
     bucket: Bucket | None
     store: LocalStore | BucketStore
@@ -232,7 +232,7 @@ class _Base:
     links: LinkLimits
     signing: Signing
     name_digest: NameDigest | None
-    """Makes the digests by which nodes report senders; None on a single machine."""
+    """Digests senders' names for reports to other nodes; None on a single machine."""
     counts: MinuteCounts
 
     @property
@@ -275,7 +275,7 @@ def _base(context: Context, on_upload: Listener) -> _Base:
 
 
 def _and_wake(waker: Waker, on_upload: Listener) -> Listener:
-    """Also wake the media worker when a file was published."""
+    """A listener that also wakes the media worker when a file is published."""
 
     def tell(step: str) -> None:
         on_upload(step)
@@ -409,7 +409,7 @@ def _media(base: _Base) -> MediaServices:
 
 
 def _passwords(settings: Settings) -> Passwords:
-    """At most half of a worker's threads wait for a hash: uploads and downloads need the others."""
+    """At most half of a worker's threads wait for a hash: uploads and downloads need the rest."""
     return Passwords(max_waiting=min(MAX_WAITING, settings.threads // 2))
 
 
@@ -464,7 +464,7 @@ def _access(base: _Base, passwords: Passwords, uploads: UploadService) -> Identi
     )
 
 
-# What follows is imported where it is used: it takes a process 0.3 s of CPU time.
+# The following modules are imported where they are used: they cost 0.3 s of CPU time per process.
 
 
 def _passkeys(ctx: Context, tokens: SingleUse) -> Passkeys | None:

@@ -1,4 +1,4 @@
-"""Puts the web application together. Only wiring."""
+"""Assembles the web application. Only wiring."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ PROTECTION = {
     "Content-Security-Policy": PAGE_POLICY,
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "same-origin",
-    # Nearly every response depends on who sends the request: no cache may give it to others, nor
-    # may the browser after a sign-out. Media and static files say what they allow.
+    # Nearly every response depends on the caller: no cache may serve it to others, nor the browser
+    # after sign-out. Media and static files set their own Cache-Control.
     "Cache-Control": "no-store",
 }
-"""Headers of every response, unless its view sets them."""
+"""Default headers of every response; views may set others."""
 
 BLUEPRINTS = (
     *(videos.api, videos.pages, uploads.blueprint, share_links.api, share_links.pages),
@@ -75,7 +75,7 @@ BLUEPRINTS = (
 
 
 def create_app(services: Services, instruments: Instruments | None = None) -> Flask:
-    """The WSGI application for `services`; counts with `instruments`, by default its own."""
+    """The WSGI application for `services`; counts with `instruments`, its own by default."""
     app = Flask("app", static_folder=str(ROOT / "static"), template_folder=str(ROOT / "templates"))
     app.config["SEND_FILE_MAX_AGE_DEFAULT"] = 0
     app.json.sort_keys = False  # type: ignore[attr-defined]
@@ -98,7 +98,7 @@ def create_app(services: Services, instruments: Instruments | None = None) -> Fl
 
 
 def _surround_requests(app: Flask, settings: Settings, monitor: RequestMonitor) -> None:
-    """What happens around every view, in order. Flask checks each hook anew each time."""
+    """Register what runs around every view, in few hooks: Flask checks each on every request."""
     rules, active = rules_of(app), ActiveRequests()
     names, is_open, cors_origins = settings.names, settings.is_open, settings.cors_origins
 

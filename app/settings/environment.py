@@ -16,13 +16,13 @@ PREFIX = "SLUICE_"
 
 OTHERS = frozenset({"URL", "API_KEY", "COMPLETE", "SUPERVISOR_PID", "NODE", "BARE"})
 OTHERS_BEGIN = ("CLIENT_", "BENCH_", "SERVICE_", "PORT_")
-"""Variables with our prefix that are no settings of the server: those of the client, of benchmarks,
-of Kubernetes (for a service called sluice), and what a server passes on to its processes."""
+"""Prefixes of variables that are not settings of the server: those of the client, of benchmarks, of
+Kubernetes (for a service called sluice), and those that a server passes to its processes."""
 
 _PREFIX_IN_ANY_FORM = re.compile("sluice[_-]?", re.IGNORECASE)
 
 SHOWN_CHARACTERS = 100
-"""Of a value that cannot be used; the rest is left out of the message."""
+"""Maximum characters of an invalid value in an error message."""
 
 NEEDS = {
     "oidc_issuer": "oidc_client_id",
@@ -35,11 +35,11 @@ NEEDS = {
     "s3_endpoint": "storage",
     "smtp_url": "public_url",  # links in mail begin with it
 }
-"""Settings that do nothing without another one."""
+"""Settings that have no effect without another one."""
 
 
 class SettingsError(ValueError):
-    """Lists every variable whose value cannot be used."""
+    """Lists every variable with an invalid value."""
 
 
 def from_env(environ: Mapping[str, str]) -> Settings:
@@ -69,7 +69,7 @@ def from_env(environ: Mapping[str, str]) -> Settings:
 
 
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
-    """A sentence for each variable that looks like a setting and is none: perhaps misspelt."""
+    """A sentence for each variable that looks like a setting but is not: perhaps misspelt."""
     names = [item.name.upper() for item in fields(Settings)]
     found = []
     for variable in sorted(environ):

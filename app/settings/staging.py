@@ -1,7 +1,7 @@
-"""Chooses the folder for unfinished uploads where no setting names one.
+"""Chooses the folder for unfinished uploads if no setting names one.
 
-The choice depends on the machine, and a machine changes: after an update, `/tmp` may be in memory.
-So the data folder remembers the staging folder in use, which stays while it holds uploads.
+The choice depends on the machine, which may change: after an update, `/tmp` may be in memory. So
+the path of the staging folder is recorded in the data folder, and kept while it holds uploads.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ REMEMBERED = "staging-folder"
 """Name of the file in the data folder that holds the path of the staging folder in use."""
 
 FORMERLY_REMEMBERED = "staging"
-"""Its name in older versions, which kept the staging folder itself from having that name."""
+"""The file's name in older versions, which prevented a staging folder of that name."""
 
 _UPLOAD = re.compile(r"[0-9a-f]{32}")
 
@@ -42,9 +42,9 @@ def choose_staging(
     temporary: Path = TEMPORARY,
     lasting: Path = LASTING_TEMPORARY,
 ) -> StagingChoice:
-    """The folder that the library remembers if it holds uploads, otherwise the default.
+    """The recorded folder if it holds uploads, otherwise the default.
 
-    A library of a version that remembered none has its uploads below `temporary`.
+    Libraries of versions that recorded none have their uploads below `temporary`.
     """
     usual = _default(temporary, lasting)
     before = None if data_dir is None else remembered_staging(data_dir)
@@ -56,20 +56,20 @@ def choose_staging(
 
 
 def remembered_staging(data_dir: Path) -> Path | None:
-    """The staging folder that was last in use with this data folder."""
-    # A note of an older version is the later one: this version renames it at each start.
+    """The staging folder last used with this data folder."""
+    # If an older version's file exists, it is newer: this version renames it at each start.
     return _read_note(data_dir / FORMERLY_REMEMBERED) or _read_note(data_dir / REMEMBERED)
 
 
 def rename_former_note(data_dir: Path) -> None:
-    """Make its name free for a staging folder."""
+    """Rename an older version's file, to free its name for a staging folder."""
     if _read_note(data_dir / FORMERLY_REMEMBERED) is not None:
         with suppress(OSError):
             (data_dir / FORMERLY_REMEMBERED).replace(data_dir / REMEMBERED)
 
 
 def remember_staging(data_dir: Path, staging: Path) -> None:
-    """Note the folder in use. Without the note, the next start chooses the default."""
+    """Record the folder in use. Without the record, the next start chooses the default."""
     if remembered_staging(data_dir) == staging:
         return
     fresh = data_dir / f".{REMEMBERED}.{os.getpid()}"
@@ -93,7 +93,7 @@ def _read_note(file: Path) -> Path | None:
 
 
 def count_uploads(folder: Path) -> int:
-    """Number of files in the folder that are named as unfinished uploads are."""
+    """Number of files in the folder that are named like unfinished uploads."""
     with suppress(OSError), os.scandir(folder) as found:
         return sum(_UPLOAD.fullmatch(entry.name) is not None for entry in found)
     return 0
@@ -106,7 +106,7 @@ def _default(temporary: Path, lasting: Path) -> StagingChoice:
 
 
 def _own(parent: Path, reason: str = "") -> StagingChoice:
-    """The folder there, with our user number if another user has the usual one already."""
+    """The folder in `parent`, with our user id if the usual one belongs to another user."""
     path = parent / NAME
     try:
         is_others = path.lstat().st_uid != os.geteuid()

@@ -1,4 +1,4 @@
-"""The options, each once: variable, type, default, one line of help."""
+"""The table of options: variable, type, default, one line of help."""
 
 from __future__ import annotations
 
@@ -49,19 +49,19 @@ from app.settings.values import (
 
 MOST_WORKERS = 512
 MOST_THREADS = 4096
-"""More than any machine makes use of: a number above them is a mistake."""
+"""More than any machine can use: larger numbers are mistakes."""
 
 LEAST_SESSION_SECONDS = 60.0
 """A shorter session would end while people read."""
 
 LEAST_SECONDS = 0.1
-"""Of times in which work is repeated or waited for: less would keep a core busy for nothing."""
+"""Minimum of intervals and timeouts: shorter ones would keep a core busy for nothing."""
 
 MOST_STOP_SECONDS = 86_400.0
-"""Of times that a stopping server waits. Longer ones are mistakes: it would never stop."""
+"""Maximum time a stopping server waits. Longer is a mistake: it would never stop."""
 
 HIDDEN = frozenset((secret, link_secret, mail_url, database_server, server_url))
-"""Parsers of what is, or may contain, a secret: neither `repr` nor error messages show it."""
+"""Parsers of values that may contain a secret: neither `repr` nor error messages show them."""
 
 
 def _option(parse: Callable[[str], Any], default: str, text: str) -> Any:
@@ -364,18 +364,18 @@ class Settings:
 
     @property
     def is_open(self) -> bool:
-        """Whether whoever reaches the server may do everything."""
+        """Whether every client of the server may do everything."""
         return self.access == "open" or (self.access == "auto" and self.is_local)
 
     def per_minute(self, chosen: int | None, with_accounts: int) -> int:
-        """A limit on what one caller does, 0 for none: as chosen, or the default of the mode."""
+        """A limit per caller, 0 for none: the chosen one, or the default of the mode."""
         if chosen is not None:
             return chosen
         return 0 if self.is_open else with_accounts
 
     @property
     def least_chunk_bytes(self) -> int:
-        """Cut smaller chunks only where this one takes over ten seconds; 0 if any size is as good.
+        """Clients use smaller chunks only if this size takes over ten seconds; 0 for no minimum.
 
         In a bucket each chunk becomes an object. 5 MiB is the smallest part of most stores.
         """
@@ -383,7 +383,7 @@ class Settings:
 
     @property
     def is_local(self) -> bool:
-        """Whether only this machine reaches the address."""
+        """Whether the address is reachable only from this machine."""
         return is_local(self.host)
 
     @property
@@ -393,16 +393,15 @@ class Settings:
 
     @property
     def link_url(self) -> str:
-        """What links begin with that are made without a request."""
+        """The base URL of links created without a request."""
         return self.public_url or self.own_url
 
     @property
     def names(self) -> frozenset[str]:
         """Host names to answer to; empty for any.
 
-        A page of another site can reach a server on this machine by a name of its own that it
-        points here (DNS rebinding). Where nobody signs in, only the names of the machine itself
-        are safe.
+        A page of another site can reach a server on this machine by pointing its own host name here
+        (DNS rebinding). Without sign-in, only the names of the machine itself are safe.
         """
         if not self.allowed_hosts and self.is_open and self.is_local:
             return LOCAL_NAMES
@@ -410,7 +409,7 @@ class Settings:
 
     @property
     def library_dir(self) -> Path:
-        """Folder of the finished files."""
+        """Folder of the published files."""
         return self.data_dir / "library"
 
     @property
@@ -420,7 +419,7 @@ class Settings:
 
     @property
     def records_url(self) -> str:
-        """URL of the database that is used: a server's, or else that of the file."""
+        """URL of the database in use: a server's, or else that of the file."""
         return self.database_url or self.file_url
 
     @property
@@ -430,6 +429,6 @@ class Settings:
 
     @property
     def rendition_policy(self) -> RenditionPolicy:
-        """Which other qualities of films there are."""
+        """The operator's settings for renditions, for the core."""
         mode = self.renditions
         return RenditionPolicy(mode != "off", mode == "eager", self.media_cache_bytes)

@@ -1,6 +1,6 @@
 """Parses numbers, words and folders of settings, and finds defaults that depend on the machine.
 
-Parsers raise `ValueError` for values that cannot be used. The message says what can be.
+Parsers raise `ValueError` for invalid values. The message says which values are valid.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SECRET = re.compile("[A-Za-z0-9]{32,}")
 _WHOLE_NUMBER = re.compile("[0-9]{1,30}")
 
 _FRACTION = re.compile(r"[0-9]+\.[0-9]+")
-"""Of a byte."""
+"""A fraction of a byte: not a valid size."""
 
 _TIME = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,9})?|[0-9]{1,3}e[0-9]{1,2}) ?([a-z]*)")
 
@@ -50,7 +50,7 @@ _MAIL_ADDRESS = re.compile(r"[^@\s<>\"]+@[^@\s<>\"]+")
 
 
 def default_workers() -> int:
-    """As many as there are cores, and two at least."""
+    """The number of cores, but at least two."""
     return max(2, len(os.sched_getaffinity(0)))
 
 
@@ -71,7 +71,7 @@ count = whole(0, MAX_BYTES)
 
 
 def optional_count(text: str) -> int | None:
-    """As `count`, or nothing."""
+    """Like `count`; empty for None."""
     return count(text) if text.strip() else None
 
 
@@ -119,7 +119,7 @@ def seconds_within(least: float, most: float = MAX_SECONDS) -> Callable[[str], f
 
 
 def folder(text: str) -> Path:
-    """The absolute path of a folder; `~` is the home of the user."""
+    """The absolute path of a folder; `~` is the user's home."""
     if not text.strip() or "\0" in text:
         raise ValueError("must name a folder, as in /srv/sluice")
     if "://" in text or not (text[0] in "/~._" or text[0].isalnum()):
@@ -133,7 +133,7 @@ def folder(text: str) -> Path:
 
 
 def one_of(*words: str) -> Callable[[str], str]:
-    """A parser that takes only these words, in capitals too."""
+    """A case-insensitive parser of these words only."""
 
     def parse(text: str) -> str:
         word = text.strip().lower()
@@ -161,7 +161,7 @@ def extensions(text: str) -> frozenset[str]:
 
 
 def link_secret(text: str) -> str:
-    """Letters and digits, which an nginx configuration takes without quotes, or nothing."""
+    """Letters and digits, which need no quotes in an nginx configuration; may be empty."""
     if text and not _SECRET.fullmatch(text):
         raise ValueError("must be 32 letters and digits, or more")
     return text
@@ -175,7 +175,7 @@ def secret(text: str) -> str:
 
 
 def words(text: str) -> frozenset[str]:
-    """Words separated by commas; capitals count."""
+    """Words separated by commas; case-sensitive."""
     return frozenset(word.strip() for word in text.split(",") if word.strip())
 
 
@@ -197,7 +197,7 @@ def mail_sender(text: str) -> str:
 
 
 def _mail_address(sender: str) -> str | None:
-    """The address alone; None if there are several, or if something is wrong."""
+    """The address alone; None if there are several, or if it is not valid."""
     message = EmailMessage()
     try:
         message["From"] = sender
@@ -213,7 +213,7 @@ def _mail_address(sender: str) -> str | None:
 
 # Parses settings that name servers, hosts and networks.
 #
-# Parsers raise `ValueError` for values that cannot be used.
+# Parsers raise `ValueError` for invalid values.
 
 
 IPNetwork = IPv4Network | IPv6Network
@@ -240,13 +240,13 @@ _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 def listening_address(text: str) -> str:
-    """An address of this machine, or a name that leads to one."""
+    """An address of this machine, or a name that resolves to one."""
     host = text.strip()
     try:
         ip_address(host[1:-1] if host.startswith("[") and host.endswith("]") else host)
     except ValueError:
-        # What ends in a number is an address (WHATWG URL, "ends in a number checker"), so "0" or
-        # "8000" would be one that nobody meant.
+        # A host that ends in a number is an address (WHATWG URL, "ends in a number checker"), so
+        # "0" or "8000" would be an unintended address.
         is_name = _HOST.fullmatch(host) and len(host) <= 253
         if not is_name or host.rstrip(".").rpartition(".")[2].isdigit():
             raise ValueError(
@@ -258,7 +258,7 @@ def listening_address(text: str) -> str:
 
 def origins(text: str) -> frozenset[str]:
     """Origins, as in "https://a.example, https://b.example", or "*"."""
-    words = text.lower().split(",")  # As browsers write them.
+    words = text.lower().split(",")  # Browsers send them in lower case.
     origins = frozenset(word.strip().rstrip("/") for word in words if word.strip())
     for origin in origins - {"*"}:
         if not _ORIGIN.fullmatch(origin):
@@ -284,7 +284,7 @@ def domains(text: str) -> frozenset[str]:
 
 
 def mail_url(text: str) -> str:
-    """The URL of a mail server, or nothing."""
+    """The URL of a mail server; may be empty."""
     if text and _url_parts(text, {"smtp", "smtps"}) is None:
         raise ValueError("is not a URL such as smtps://name:password@mail.example")
     return text
@@ -293,7 +293,7 @@ def mail_url(text: str) -> str:
 def _url_parts(text: str, schemes: Collection[str]) -> SplitResult | None:
     """The parts of a URL; None unless it has one of the schemes, a host, and a valid port or none.
 
-    The errors of `urlsplit` quote some of the text, perhaps of a password: they are not raised.
+    Errors of `urlsplit` quote parts of the text, perhaps of a password: they are not raised.
     """
     try:
         parts = urlsplit(text)
@@ -306,14 +306,14 @@ def _url_parts(text: str, schemes: Collection[str]) -> SplitResult | None:
 def _names_database(url: str) -> bool:
     try:
         parts = urlsplit(url)
-        is_valid = parts.port != 0  # A port may be no number.
+        is_valid = parts.port != 0  # Raises if the port is not a number.
     except ValueError:  # As above.
         return False
     return is_valid and bool(parts.path.strip("/")) and not parts.netloc.endswith(":")
 
 
 def database_server(text: str) -> str:
-    """The URL of a PostgreSQL database with the driver that is used, or nothing.
+    """The URL of a PostgreSQL database, with the driver in use; may be empty.
 
     Without a host after the `@`, libpq finds the server: a socket, or the PG* variables.
     """
@@ -324,14 +324,14 @@ def database_server(text: str) -> str:
 
 
 def bucket_url(text: str) -> str:
-    """A bucket with a folder in it, as in "s3://bucket/folder", or nothing for the local disk."""
+    """A bucket and a folder in it, as in "s3://bucket/folder"; empty for the local disk."""
     if text and not _BUCKET.fullmatch(text):
         raise ValueError("is not a bucket such as s3://videos/sluice")
     return text.rstrip("/")
 
 
 def server_url(text: str) -> str:
-    """The URL of a server, without a path, or nothing."""
+    """The URL of a server, without a path; may be empty."""
     if not text:
         return ""
     parts = _url_parts(text, {"http", "https"})
@@ -343,7 +343,7 @@ def server_url(text: str) -> str:
 
 
 def public_url(text: str) -> str:
-    """The URL at which people open this server, perhaps below a path, or nothing."""
+    """The URL at which people open this server, perhaps with a path; may be empty."""
     parts = _url_parts(text, {"http", "https"}) if text else None
     is_plain = parts and not (parts.query or parts.fragment or "@" in parts.netloc)
     if text and not (is_plain and text.isascii() and text.isprintable() and " " not in text):
@@ -352,7 +352,7 @@ def public_url(text: str) -> str:
 
 
 def region(text: str) -> str:
-    """The name of a region of an object store."""
+    """The region of an object store."""
     if not _REGION.fullmatch(text):
         raise ValueError("is not a region such as eu-central-1")
     return text
@@ -376,17 +376,17 @@ def _network(word: str) -> IPNetwork:
 
 
 def internal_location(text: str) -> str:
-    """A path of nginx that ends in a slash, or nothing."""
+    """An internal nginx location that ends in a slash; may be empty."""
     if text and not _LOCATION.fullmatch(text):
         raise ValueError("must be a path such as /protected/")
     return text
 
 
 def issuer(text: str) -> str:
-    """The URL by which an OpenID provider calls itself, or nothing.
+    """The issuer URL of an OpenID provider; may be empty.
 
-    Whoever could change what it says could be anybody here, so it must be HTTPS, except on this
-    machine.
+    An attacker who could modify its responses could impersonate any person here, so it must use
+    HTTPS, except on this machine.
     """
     if not text:
         return ""
@@ -398,7 +398,7 @@ def issuer(text: str) -> str:
 
 
 def is_local(host: str) -> bool:
-    """Whether only this machine reaches that address."""
+    """Whether the address is reachable only from this machine."""
     if host == "localhost":
         return True
     try:
@@ -408,7 +408,7 @@ def is_local(host: str) -> bool:
 
 
 def local_url(host: str, port: int) -> str:
-    """A URL that opens, on this machine, a server that listens there."""
+    """A URL that opens, on this machine, a server that listens on that address."""
     name = _ANY_ADDRESS.get(host.strip("[]"), host.strip("[]"))
     return f"http://{f'[{name}]' if ':' in name else name}:{port}"
 

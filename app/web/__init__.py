@@ -1,1 +1,1 @@
-"""Pages and JSON: Flask blueprints that parse a request, call a use case and print the result."""
+"""Pages and JSON: Flask blueprints that parse a request, call a use case and render the result."""

@@ -38,7 +38,7 @@ DONE = {
 @blueprint.get("")
 @requires(Action.SECURE_ACCOUNT)
 def show(ctx: ViewContext) -> Response:
-    """The account."""
+    """The account page."""
     return _page(ctx, _me(ctx), {})
 
 
@@ -57,7 +57,7 @@ def rename(ctx: ViewContext) -> Response:
 @blueprint.post("/password")
 @requires(Action.HAVE_ACCOUNT)
 def change_password(ctx: ViewContext) -> Response:
-    """Change the password, for whoever knows the old one; the first one after a fresh sign-in."""
+    """Change the password; requires the old one or, to set the first, a recent sign-in."""
     person, fields = _me(ctx), form_fields(ctx)
     identity = ctx.services.identity
     try:
@@ -74,7 +74,7 @@ def change_password(ctx: ViewContext) -> Response:
 @blueprint.post("/sessions/<session_id>/end")
 @requires(Action.HAVE_ACCOUNT)
 def end_session(ctx: ViewContext, session_id: str) -> Response:
-    """End a session of one's own."""
+    """End one of the person's own sessions."""
     ctx.services.identity.sessions.end_one(_me(ctx).id, session_id)
     audit.note(ctx, AuditAction.SESSION_ENDED, ctx.caller.actor)
     return _done("session")
@@ -83,7 +83,7 @@ def end_session(ctx: ViewContext, session_id: str) -> Response:
 @blueprint.post("/sessions/end-others")
 @requires(Action.HAVE_ACCOUNT)
 def end_other_sessions(ctx: ViewContext) -> Response:
-    """End all sessions but this one."""
+    """End all other sessions."""
     caller = ctx.caller
     count = ctx.services.identity.sessions.end_others(caller.id, but=caller.session)
     audit.note(ctx, AuditAction.SESSION_ENDED, caller.actor, details={"count": count})
@@ -93,11 +93,11 @@ def end_other_sessions(ctx: ViewContext) -> Response:
 @blueprint.post("/invitations/<digest>/accept")
 @requires(Action.HAVE_ACCOUNT)
 def accept_invitation(ctx: ViewContext, digest: str) -> Response:
-    """Join the project of an invitation to one's own address."""
+    """Accept an invitation to the person's own address, and join its project."""
     identity, caller, person = ctx.services.identity, ctx.caller, _me(ctx)
     try:
         invitation = identity.invitations.accept_waiting(ctx, person, digest)
-    except InvalidField as error:  # An administrator was faster.
+    except InvalidField as error:  # An administrator has already added the person.
         return _page(ctx, person, {}, error)
     identity.sessions.choose_project(caller.session, invitation.project_id or "")
     joined = invitation.project_id if caller.roles else None
@@ -107,7 +107,7 @@ def accept_invitation(ctx: ViewContext, digest: str) -> Response:
 @blueprint.post("/invitations/<digest>/decline")
 @requires(Action.HAVE_ACCOUNT)
 def decline_invitation(ctx: ViewContext, digest: str) -> Response:
-    """Let an invitation to one's own address work no longer."""
+    """Decline an invitation to the person's own address."""
     invitations = ctx.services.identity.invitations
     invitations.withdraw(ctx, invitations.waiting_one(_me(ctx), digest).digest)
     return _done("declined")
@@ -116,7 +116,7 @@ def decline_invitation(ctx: ViewContext, digest: str) -> Response:
 @blueprint.post("/made/end")
 @requires(Action.HAVE_ACCOUNT)
 def end_made(ctx: ViewContext) -> Response:
-    """End all keys and links that the person has made."""
+    """Revoke all keys and links that the person created."""
     ctx.services.identity.accounts.end_made(ctx, _me(ctx))
     return _done("made")
 
@@ -124,7 +124,7 @@ def end_made(ctx: ViewContext) -> Response:
 @blueprint.post("/delete")
 @requires(Action.HAVE_ACCOUNT)
 def delete(ctx: ViewContext) -> Response:
-    """Delete the account, for whoever signed in just now or knows the password."""
+    """Delete the account; requires a recent sign-in or the password."""
     person = _me(ctx)
     try:
         if must_confirm(ctx, person):
@@ -176,7 +176,7 @@ def _page(
 
 # ---- user agent ----------------------------------------------------------------------------------
 
-# What browsers call themselves, in words that people know.
+# Names of browsers for people, from User-Agent headers.
 
 
 BROWSERS = (
@@ -189,7 +189,7 @@ BROWSERS = (
     ("Chrome/", "Chrome"),
     ("Safari/", "Safari"),
 )
-"""In this order: nearly all of them also call themselves Chrome and Safari."""
+"""The order matters: nearly all of them also claim to be Chrome and Safari."""
 
 SYSTEMS = (
     ("iPhone", "iPhone"),
@@ -204,7 +204,7 @@ MAX_CHARACTERS = 40
 
 
 def device_words(agent: str) -> str:
-    """As "Firefox on Linux"; of programs, what they call themselves."""
+    """A name such as "Firefox on Linux"; for programs, their own name."""
     browser = next((name for sign, name in BROWSERS if sign in agent), "")
     system = next((name for sign, name in SYSTEMS if sign in agent), "")
     if browser and system:

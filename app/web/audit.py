@@ -36,7 +36,7 @@ FORMS = {
 }
 
 CHOICES = ("action", "actor", "since", "until", "project")
-"""Parameters that go from page to page."""
+"""Query parameters that are kept across pages."""
 
 # ---- JSON ----------------------------------------------------------------------------------------
 
@@ -44,7 +44,7 @@ CHOICES = ("action", "actor", "since", "until", "project")
 @api.get("")
 @requires(Action.AUDIT)
 def index(ctx: ViewContext) -> Response:
-    """A page of the entries that the parameters ask for, the newest first."""
+    """A page of the entries that match the parameters, newest first."""
     limit = parse_digits(request.args.get("limit", str(PAGE_SIZE)))
     if limit is None:
         raise InvalidRequest("The limit must be a whole number.")
@@ -56,7 +56,7 @@ def index(ctx: ViewContext) -> Response:
 @api.get("/export.<ending>")
 @requires(Action.AUDIT)
 def export(ctx: ViewContext, ending: str) -> Response:
-    """All of these entries as a file; a page of them at a time is in memory."""
+    """All of these entries as a file; only one page at a time is held in memory."""
     if ending not in FORMS:
         abort(404)
     content_type, lines_of = FORMS[ending]
@@ -72,7 +72,7 @@ def export(ctx: ViewContext, ending: str) -> Response:
 @pages.get("/audit", endpoint="index")
 @requires(Action.AUDIT)
 def index_page(ctx: ViewContext) -> str:
-    """A page of entries, the newest first, and what to choose them by."""
+    """A page of entries, newest first, with the filter form."""
     found = audit.page(
         ctx, wanted_entries(ctx), limit=PAGE_SIZE, cursor=request.args.get("cursor") or None
     )
@@ -88,7 +88,7 @@ def index_page(ctx: ViewContext) -> str:
 
 
 def _emails(ctx: ViewContext, entries: list[AuditEntry]) -> dict[str, str]:
-    """The address of each actor that is a person: several people may have one name."""
+    """The address of each actor that is a person: several people may have the same name."""
     prefix = f"{CallerKind.PERSON}:"
     ids = {each.actor.removeprefix(prefix) for each in entries if each.actor.startswith(prefix)}
     found = ctx.services.identity.people.emails(ids)
@@ -99,9 +99,9 @@ def _emails(ctx: ViewContext, entries: list[AuditEntry]) -> dict[str, str]:
 
 
 def wanted_entries(ctx: ViewContext) -> AuditFilter:
-    """The entries that a request asks for, of those it may see; raises `InvalidRequest`.
+    """The filter of a request, limited to entries it may see; raises `InvalidRequest`.
 
-    An empty parameter is none: forms send them so. Administrators may name a project.
+    An empty parameter counts as absent, because forms send it. Administrators may name a project.
     """
     action = request.args.get("action")
     try:

@@ -15,7 +15,7 @@ PERSON_CHANGES = {
     "make_member": "revoked the administrator rights of {email}",
     "email": "changed the address of {was} to {email}",
 }
-"""What `person.changed` says by its `change`; without one, the person changed the own name."""
+"""Text for `person.changed` by its `change`; without one, the person changed their own name."""
 
 METHODS = {
     "password": "a password",
@@ -60,21 +60,21 @@ SENTENCES: Mapping[AuditAction, str] = {
 
 
 class _Details(dict[str, str]):
-    """What an entry does not say is left out."""
+    """Details of an entry; a missing one is an empty string."""
 
     def __missing__(self, key: str) -> str:
         return ""
 
 
 def actor_of(entry: AuditEntry) -> str:
-    """Who did it, as the sentence begins."""
+    """The actor, as the beginning of a sentence."""
     if entry.actor == "nobody":
         return SOMEBODY
     return entry.actor_name or entry.actor
 
 
 def deed_of(entry: AuditEntry) -> str:
-    """What was done, as the sentence goes on after the actor."""
+    """The action, as the rest of the sentence after the actor."""
     details = _Details(
         {name: str(value) for name, value in entry.details.items() if value is not None}
     )
@@ -133,4 +133,4 @@ _FURTHER: Mapping[AuditAction, Callable[[AuditEntry, _Details], str]] = {
 TITLES: Mapping[AuditAction, str] = {
     action: action.value.replace("_", " ").replace(".", ": ").capitalize() for action in AuditAction
 }
-"""The actions in the list that one chooses from, as "Link: made"."""
+"""Titles of actions in the filter's list, such as "Link: made"."""

@@ -1,4 +1,4 @@
-"""Pages of links that work once: to set up the server, to join it, to choose a new password."""
+"""Pages of single-use links: to set up the server, to join it, to choose a new password."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ blueprint.before_request(lambda: require_own_page(request))
 @blueprint.route("/set-up/<code>", methods=["GET", "POST"])
 @requires(Action.VISIT)
 def set_up(ctx: ViewContext, code: str) -> Response:
-    """Make the first administrator."""
+    """Create the first administrator."""
     return _answer(ctx, code, Purpose.SET_UP)
 
 
 @blueprint.route("/join/<code>", methods=["GET", "POST"])
 @requires(Action.VISIT)
 def join(ctx: ViewContext, code: str) -> Response:
-    """Make an account, or let that of whoever is signed in into the project.
+    """Create an account, or add the signed-in person's account to the project.
 
-    To others the form does not say whether the address has an account: whoever invites could open
-    it. Sent, it has to: no second account can be made.
+    If signed out, the form does not reveal whether the address has an account: the inviting person
+    could open it. The response to the form has to: a second account cannot be created.
     """
     invitation = ctx.services.identity.invitations.find(code, Purpose.JOIN)
     caller = ctx.caller
@@ -48,25 +48,25 @@ def join(ctx: ViewContext, code: str) -> Response:
 @blueprint.route("/reset/<code>", methods=["GET", "POST"])
 @requires(Action.VISIT)
 def reset(ctx: ViewContext, code: str) -> Response:
-    """Choose another password."""
+    """Choose a new password."""
     return _answer(ctx, code, Purpose.RESET)
 
 
 def _join_as(ctx: ViewContext, caller: Caller, invitation: Invitation, code: str) -> Response:
-    """Let the person who is signed in into the project, if the page has asked that very person."""
+    """Add the signed-in person to the project, if the page was shown to the same person."""
     identity = ctx.services.identity
     if request.method != "POST" or form_fields(ctx).get("person") != caller.id:
         return _asked(ctx, invitation)
     you = identity.people.find(caller.id)
     if you is None:
         raise NotSignedIn("Your account was removed.")
-    scope_of(caller, Action.HAVE_ACCOUNT)  # Raises for who must set up a second factor first.
+    scope_of(caller, Action.HAVE_ACCOUNT)  # Raises if a second factor must be set up first.
     try:
         identity.invitations.accept(ctx, code, you)
     except InvalidField as error:
         return _asked(ctx, invitation, error)
     identity.sessions.choose_project(caller.session, invitation.project_id or "")
-    # Another process may remember for a moment which project was shown last, if there was one.
+    # Another process may have the project that was shown last in its cache for a moment.
     joined = invitation.project_id if caller.roles else None
     return redirect(url_for("pages.index", project=joined), 303)
 
@@ -83,7 +83,7 @@ def _answer(ctx: ViewContext, code: str, purpose: Purpose) -> Response:
     # Without passwords, the person needs a passkey before this session ends.
     has_passwords = ctx.services.identity.sign_in.has_passwords
     target = url_for("pages.index" if has_passwords else "account.show")
-    if purpose is Purpose.RESET:  # It is no second factor.
+    if purpose is Purpose.RESET:  # A reset link is not a second factor.
         return signed_in_or_asked(ctx, person, target, method="link")
     return signed_in(ctx, redirect(target, 303), person, method="link")
 
@@ -102,7 +102,7 @@ def _accept(
 
 
 def _asked(ctx: ViewContext, invitation: Invitation, error: InvalidField | None = None) -> Response:
-    """Says who is signed in and who was invited, and asks who is to join."""
+    """A page that shows who is signed in and who was invited, and asks who should join."""
     identity = ctx.services.identity
     project = invitation.project_id
     page = render_template(

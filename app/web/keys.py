@@ -19,7 +19,7 @@ api = Blueprint("api_keys", __name__, url_prefix="/api/keys")
 @api.get("")
 @requires(Action.MANAGE)
 def index(ctx: ViewContext) -> Response:
-    """The keys that were not revoked, without their secrets."""
+    """The keys that have not been revoked, without their secrets."""
     keys = ctx.services.identity.keys.of_project(ctx)
     return jsonify({"keys": [key_document(key) for key in keys]})
 
@@ -27,7 +27,7 @@ def index(ctx: ViewContext) -> Response:
 @api.post("")
 @requires(Action.MANAGE)
 def make(ctx: ViewContext) -> tuple[Response, int]:
-    """A new key; this answer alone shows it."""
+    """Create a key; only this response shows it."""
     body = json_object(ctx)
     role = parse_role(member(body, "role", kind=str))
     ctx.caller.require_at_most_own(role)
@@ -43,6 +43,6 @@ def make(ctx: ViewContext) -> tuple[Response, int]:
 @api.delete("/<key_id>")
 @requires(Action.MANAGE)
 def revoke(ctx: ViewContext, key_id: str) -> tuple[str, int]:
-    """End a key, and what was made with it."""
+    """Revoke a key, and everything created with it."""
     ctx.services.identity.keys.revoke(ctx, key_id)
     return "", 204

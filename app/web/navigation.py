@@ -1,4 +1,4 @@
-"""The bar of every page: where one can go, and where one is."""
+"""The navigation bar of every page: its entries, and the current one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ blueprint = Blueprint("navigation", __name__)
 blueprint.app_context_processor(lambda: {"navigation": navigation})
 
 Current = Literal["page", "true"] | None
-"""As `aria-current` has it: this very page, one below it, or neither."""
+"""The value of `aria-current`: this page, a page below it, or neither."""
 
 OF_BLUEPRINTS = {
     "pages": ("Library", "pages.index"),
@@ -33,7 +33,7 @@ OF_VIEWS = {
     "project.keys": ("Project", "project.keys"),
     "project.make_key": ("Project", "project.keys"),
 }
-"""Views that belong to another tab than the rest of their blueprint."""
+"""Views that belong to a different tab than the rest of their blueprint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class MenuEntry:
 
 
 def navigation() -> tuple[MenuEntry, ...]:
-    """The places that whoever sees this page may visit; whoever must sign in first has none."""
+    """Entries that the current principal may visit; none if they must sign in first."""
     caller = who_sees(request)
     if caller.kind is CallerKind.NOBODY or caller.needs_second_factor:
         return ()
@@ -70,7 +70,7 @@ def navigation() -> tuple[MenuEntry, ...]:
 
 
 def _project_tabs(caller: Caller) -> list[tuple[str, str, str]]:
-    # Administrators see the log of the whole server, unless the URL names a project.
+    # Administrators see the audit log of the whole server, unless the URL names a project.
     of_project = {"project": caller.project} if caller.is_admin else {}
     log = url_for("audit.index", _external=False, **of_project)
     return [
@@ -94,7 +94,7 @@ def _server_tabs(caller: Caller) -> list[tuple[str, str, str]]:
 
 
 def _area(name: str, pages: list[tuple[str, str, str]]) -> MenuEntry:
-    """A place whose tabs are these pages, each with its view and its URL; one page has none."""
+    """An entry whose tabs are these pages, each with view and URL; a single page has no tabs."""
     area, view = _here()
     tabs = tuple(
         MenuEntry(page, url, _current(view, of_page) if area == name else None)
@@ -112,7 +112,7 @@ def _current(view: str, of_page: str) -> Current:
 
 
 def _here() -> tuple[str, str]:
-    """The area of this page, and the view of the tab that it belongs to."""
+    """The area of this page, and the view of its tab."""
     endpoint = request.endpoint or ""
     if endpoint == "audit.index" and who_sees(request).is_admin and not request.args.get(PROJECT):
         return "Server", endpoint
@@ -121,7 +121,7 @@ def _here() -> tuple[str, str]:
 
 # ---- words ---------------------------------------------------------------------------------------
 
-# Words that several pages have in common.
+# Words shared by several pages.
 
 
 ROLES = (

@@ -1,4 +1,4 @@
-"""Signing in at an OpenID provider: the browser goes there, and comes back with an answer."""
+"""Sign-in with an OpenID provider: redirect to the provider, and its callback."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from app.http.session_cookie import set_cookie, value_in
 from app.http.signing_in import next_page, signed_in
 
 WAITING = "sluice-provider"
-"""The cookie of a browser that is at the provider."""
+"""The cookie of a browser that was redirected to the provider."""
 
 blueprint = Blueprint("openid", __name__, url_prefix="/sign-in/provider")
 
@@ -32,7 +32,7 @@ blueprint = Blueprint("openid", __name__, url_prefix="/sign-in/provider")
 @blueprint.get("")
 @requires(Action.VISIT)
 def begin(ctx: ViewContext) -> Response:
-    """Send the browser to the provider; it ends up on the path `next`."""
+    """Redirect the browser to the provider; it finally arrives at the path `next`."""
     target = next_page(request.args.get("next", ""))
     url, cookie = _openid(ctx).provider.begin(_callback(), next_path=target)
     seconds = int(LIFETIME.total_seconds())
@@ -42,10 +42,10 @@ def begin(ctx: ViewContext) -> Response:
 @blueprint.get("/callback")
 @requires(Action.VISIT)
 def finish(ctx: ViewContext) -> Response:
-    """Begin a session for whoever comes back with an answer that holds.
+    """Create a session for a valid response of the provider.
 
-    A GET that changes something: the browser must bring the cookie with the answer's state, which
-    works once.
+    A GET that changes something: the browser must send the cookie with the response's `state`,
+    which works once.
     """
     openid = _openid(ctx)
     cookie = value_in(request.environ, WAITING)
@@ -96,7 +96,7 @@ def _person(ctx: ViewContext, openid: OpenId, identity: ProviderIdentity) -> Per
 
 
 def _callback() -> str:
-    """Where the provider sends browsers back to; the operator registers it there."""
+    """The redirect URI, which the operator registers at the provider."""
     return url_for("openid.finish", _external=True)
 
 

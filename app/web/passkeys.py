@@ -1,6 +1,6 @@
-"""Passkeys: registered on the account page, and used on the page to sign in.
+"""Passkeys: registered on the account page, and used on the sign-in page.
 
-The scripts of both pages send and receive JSON here, each time in two steps.
+The scripts of both pages exchange JSON with these views, each in two steps.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ blueprint.before_request(lambda: require_own_page(request))
 @blueprint.post("/account/passkeys/options")
 @requires(Action.SECURE_ACCOUNT)
 def begin_registration(ctx: ViewContext) -> Response:
-    """What a device needs to make a passkey, and the token to send with what it made.
+    """Options for creating a passkey, and the token to send with the new credential.
 
-    Wants the `password` some time after the person has signed in.
+    Requires the `password` unless the person has signed in recently.
     """
     identity = ctx.services.identity
     person = identity.people.find(ctx.caller.id)
@@ -51,7 +51,7 @@ def begin_registration(ctx: ViewContext) -> Response:
 @blueprint.post("/account/passkeys")
 @requires(Action.SECURE_ACCOUNT)
 def register(ctx: ViewContext) -> tuple[Response, int]:
-    """Keep the `credential` that a device has made under a `name`."""
+    """Store the `credential` that a device created, under a `name`."""
     body, browser = json_object(ctx), _signed_in_browser(ctx)
     name = clean_name(member(body, "name", kind=str))
     credential = member(body, "credential", kind=dict)
@@ -72,7 +72,7 @@ def register(ctx: ViewContext) -> tuple[Response, int]:
 @blueprint.post("/account/passkeys/<passkey_id>/remove")
 @requires(Action.HAVE_ACCOUNT)
 def remove(ctx: ViewContext, passkey_id: str) -> BaseResponse:
-    """Delete a passkey of one's own; the form of the account page."""
+    """Delete one of the person's own passkeys; for the form of the account page."""
     passkey = _passkeys(ctx).remove(ctx.caller.id, passkey_id)
     if passkey is not None:
         audit.note(
@@ -87,7 +87,7 @@ def remove(ctx: ViewContext, passkey_id: str) -> BaseResponse:
 @blueprint.post("/sign-in/passkey/options")
 @requires(Action.VISIT)
 def begin_sign_in(ctx: ViewContext) -> BaseResponse:
-    """What a device needs to answer, and the token to send with the answer."""
+    """Options for an assertion by a passkey, and the token to send with it."""
     mark = mark_of(request)
     options, token = _passkeys(ctx).begin_sign_in(_browser(mark))
     return set_mark(request, jsonify({"options": options, "token": token}), mark)
@@ -96,13 +96,13 @@ def begin_sign_in(ctx: ViewContext) -> BaseResponse:
 @blueprint.post("/sign-in/passkey")
 @requires(Action.VISIT)
 def sign_in(ctx: ViewContext) -> BaseResponse:
-    """Begin a session; answers with the path of the `next` page."""
+    """Create a session; the response has the path of the `next` page."""
     body, browser = json_object(ctx), _browser(value_in(request.environ, BROWSER))
     credential, token = member(body, "credential", kind=dict), member(body, "token", kind=str)
     try:
         person = _passkeys(ctx).sign_in(browser, credential, token)
     except SignInRefused as error:
-        if error.person_id:  # Strangers could fill the log with passkeys of nobody.
+        if error.person_id:  # Otherwise strangers could fill the log with unknown passkeys.
             subject = f"person:{error.person_id}"
             audit.note(ctx, AuditAction.SESSION_REFUSED, subject, details={"method": "passkey"})
         raise

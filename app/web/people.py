@@ -1,4 +1,4 @@
-"""Everybody with an account, for administrators."""
+"""All people with an account, for administrators."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ NO_ROLE = ""
 @blueprint.get("")
 @requires(Action.ADMINISTER)
 def index(ctx: ViewContext) -> Response:
-    """The list, with what can be done."""
+    """The list of people."""
     return _page(ctx)
 
 
 @blueprint.post("/invitations")
 @requires(Action.ADMINISTER)
 def add_invitation(ctx: ViewContext) -> Response:
-    """Make a link by which somebody joins, and send it if there is mail."""
+    """Create an invitation link, and send it if mail is configured."""
     fields = form_fields(ctx)
     role, identity = fields.get("role", NO_ROLE), ctx.services.identity
     chosen = fields.get("project", ctx.caller.project or FIRST_PROJECT)
     if not chosen:
-        role = NO_ROLE  # An account alone, in no project yet.
+        role = NO_ROLE  # Only an account, without a project.
     project = identity.projects.get(chosen).id if role else None
     try:
         link = invite(ctx, fields.get("email", ""), project_id=project, role=_role(role))
@@ -55,7 +55,7 @@ def add_invitation(ctx: ViewContext) -> Response:
 @blueprint.post("/invitations/<digest>/withdraw")
 @requires(Action.ADMINISTER)
 def withdraw(ctx: ViewContext, digest: str) -> Response:
-    """Let an invitation work no longer."""
+    """Withdraw an invitation."""
     ctx.services.identity.invitations.withdraw(ctx, digest)
     return redirect(url_for("people.index"), 303)
 
@@ -63,7 +63,7 @@ def withdraw(ctx: ViewContext, digest: str) -> Response:
 @blueprint.post("/<person_id>/reset-link")
 @requires(Action.ADMINISTER)
 def make_reset_link(ctx: ViewContext, person_id: str) -> Response:
-    """Make a link by which a person chooses another password, and send it if there is mail."""
+    """Create a password reset link, and send it if mail is configured."""
     person = _person(ctx, person_id)
     count_mail(ctx)
     code = ctx.services.identity.invitations.to_reset(ctx, person)
@@ -77,7 +77,7 @@ def make_reset_link(ctx: ViewContext, person_id: str) -> Response:
 @blueprint.post("/<person_id>")
 @requires(Action.ADMINISTER)
 def change(ctx: ViewContext, person_id: str) -> Response:
-    """Block a person or not, let them administer the server or not, or change their address."""
+    """Block or unblock a person, grant or revoke administrator rights, or change their address."""
     person, accounts = _person(ctx, person_id), ctx.services.identity.accounts
     fields = form_fields(ctx)
     changes: dict[str, Callable[[], object]] = {

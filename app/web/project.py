@@ -1,4 +1,4 @@
-"""The page of a project, for those who manage it, and the way from one project to another."""
+"""The page of a project, for its managers, and switching between projects."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ blueprint.app_context_processor(
 )
 
 PAGES_OF_A_PROJECT = frozenset({"pages", "links", "upload_links", "webhooks", "audit", "project"})
-"""Blueprints whose pages show one project, and stay in it."""
+"""Blueprints whose pages show one project, and whose links stay in it."""
 
 FOR_MEMBERS = frozenset({"pages", "links", "upload_links"})
-"""Those whose pages administrators see only in projects that they are members of."""
+"""Blueprints whose pages administrators see only in projects they are members of."""
 
 DAY_SECONDS = 24 * 3600
 
@@ -53,13 +53,14 @@ LIFETIMES = (
     (str(90 * DAY_SECONDS), "in 90 days"),
     (str(365 * DAY_SECONDS), "in a year"),
 )
-"""When a key may expire, in seconds."""
+"""Lifetimes to choose from for a key, in seconds."""
 
 
 def kept_project() -> str | None:
-    """The project in which the links and forms of this page stay; None where there is one only.
+    """The project for the links and forms of this page; None if there is only one.
 
-    Another tab may choose another one, and administrators manage projects they are not in.
+    The URL names it because another tab may choose another project, and administrators manage
+    projects they are not members of.
     """
     caller = who_sees(request)
     is_chosen = PROJECT in request.args or len(caller.roles) > 1
@@ -68,7 +69,7 @@ def kept_project() -> str | None:
 
 @blueprint.app_url_defaults
 def stay_in_project(endpoint: str, values: dict[str, Any]) -> None:
-    """Let every link from a page of a project lead to pages of the same one."""
+    """Add the project to the URL of every link from a project's page."""
     name = endpoint.partition(".")[0]
     if name not in PAGES_OF_A_PROJECT or PROJECT in values or endpoint == "project.choose":
         return
@@ -83,14 +84,14 @@ def stay_in_project(endpoint: str, values: dict[str, Any]) -> None:
 @blueprint.get("")
 @requires(Action.MANAGE)
 def show(ctx: ViewContext) -> Response:
-    """Members, space and name."""
+    """The project page: members, storage and name."""
     return _page(ctx)
 
 
 @blueprint.post("/name")
 @requires(Action.MANAGE)
 def rename(ctx: ViewContext) -> Response:
-    """Give the project another name."""
+    """Rename the project."""
     fields, project = form_fields(ctx), ctx.caller.project
     try:
         _identity(ctx).projects.change(ctx, project, name=fields.get("name", ""))
@@ -102,7 +103,7 @@ def rename(ctx: ViewContext) -> Response:
 @blueprint.post("/limits")
 @requires(Action.MANAGE)
 def limit(ctx: ViewContext) -> Response:
-    """Set how much the project may hold, and how long it keeps videos; for administrators."""
+    """Set the project's quota, and how long it keeps videos; for administrators."""
     caller, fields = ctx.caller, form_fields(ctx)
     if not caller.is_admin:
         raise NotAllowed("Administrators set how much a project may hold, and for how long.")
@@ -117,7 +118,7 @@ def limit(ctx: ViewContext) -> Response:
 @blueprint.post("/members")
 @requires(Action.MANAGE)
 def add_member(ctx: ViewContext) -> Response:
-    """Invite somebody by a link, which is shown this one time; administrators add accounts."""
+    """Create an invitation link, shown only once; administrators add existing accounts."""
     fields, project = form_fields(ctx), ctx.caller.project
     email = fields.get("email", "")
     try:
@@ -132,7 +133,7 @@ def add_member(ctx: ViewContext) -> Response:
 @blueprint.post("/members/<person_id>")
 @requires(Action.MANAGE)
 def change_member(ctx: ViewContext, person_id: str) -> Response:
-    """Give a member another role, or end the membership."""
+    """Change a member's role, or remove the member."""
     fields, projects, project = form_fields(ctx), _identity(ctx).projects, ctx.caller.project
     try:
         if fields.get("role") == "none":
@@ -142,7 +143,7 @@ def change_member(ctx: ViewContext, person_id: str) -> Response:
             projects.set_role(ctx, project, person_id, role)
     except LastManager as error:
         return _page(ctx, error=error, status=error.status_hint)
-    if person_id == ctx.caller.id:  # Who leaves does not manage it any more.
+    if person_id == ctx.caller.id:  # They may no longer be its manager.
         return redirect(url_for("pages.index", project=None), 303)
     return _back()
 
@@ -150,7 +151,7 @@ def change_member(ctx: ViewContext, person_id: str) -> Response:
 @blueprint.post("/invitations/<digest>/withdraw")
 @requires(Action.MANAGE)
 def withdraw(ctx: ViewContext, digest: str) -> Response:
-    """Let an invitation to the project work no longer."""
+    """Withdraw an invitation to the project."""
     _identity(ctx).invitations.withdraw(ctx, digest, ctx.caller.project)
     return _back()
 
@@ -158,14 +159,14 @@ def withdraw(ctx: ViewContext, digest: str) -> Response:
 @blueprint.get("/keys")
 @requires(Action.MANAGE)
 def keys(ctx: ViewContext) -> Response:
-    """The API keys, and a form for another."""
+    """The API keys, and a form to create one."""
     return _keys_page(ctx)
 
 
 @blueprint.post("/keys")
 @requires(Action.MANAGE)
 def make_key(ctx: ViewContext) -> Response:
-    """Make a key, which is shown this one time."""
+    """Create a key, which is shown only once."""
     fields, caller = form_fields(ctx), ctx.caller
     try:
         role = parse_role(fields.get("key_role", ""))
@@ -185,7 +186,7 @@ def make_key(ctx: ViewContext) -> Response:
 @blueprint.post("/keys/<key_id>/revoke")
 @requires(Action.MANAGE)
 def revoke_key(ctx: ViewContext, key_id: str) -> Response:
-    """End a key; what it is sending ends within seconds."""
+    """Revoke a key; its active requests end within seconds."""
     _identity(ctx).keys.revoke(ctx, key_id)
     return redirect(url_for("project.keys"), 303)
 
@@ -193,12 +194,12 @@ def revoke_key(ctx: ViewContext, key_id: str) -> Response:
 @blueprint.post("/choose")
 @requires(Action.HAVE_ACCOUNT)
 def choose(ctx: ViewContext) -> Response:
-    """Show another project from now on, in this session."""
+    """Switch this session to another project."""
     caller, project = ctx.caller, form_fields(ctx).get("project", "")
     if project not in caller.roles:
         raise EntryNotFound("There is no such project.")
     _identity(ctx).sessions.choose_project(caller.session, project)
-    # Other processes may remember the last one for a moment.
+    # Other processes may have the previous one in their cache for a moment.
     return redirect(url_for("pages.index", project=project), 303)
 
 

@@ -37,14 +37,14 @@ api = Blueprint("api_projects", __name__, url_prefix="/api/projects")
 @api.get("")
 @requires(Action.BELONG)
 def index(ctx: ViewContext) -> Response:
-    """The projects the caller may enter; an administrator's are all."""
+    """The caller's projects; all projects for administrators."""
     return jsonify({"projects": [_document(ctx, found) for found in _projects(ctx).of(ctx.caller)]})
 
 
 @api.post("")
 @requires(Action.ADMINISTER)
 def make(ctx: ViewContext) -> tuple[Response, int]:
-    """A new project, managed by the person who makes it."""
+    """Create a project, managed by the person who creates it."""
     caller = ctx.caller
     manager = caller.id if caller.kind is CallerKind.PERSON else None
     name = member(json_object(ctx), "name", kind=str)
@@ -63,7 +63,7 @@ def show(ctx: ViewContext, project_id: str) -> Response:
 @api.patch("/<project_id>")
 @requires(Action.MANAGE)
 def change(ctx: ViewContext, project_id: str) -> Response:
-    """Give a project another name; for administrators, also another quota or time for videos."""
+    """Rename a project; administrators can also change its quota and retention time."""
     body = json_object(ctx)
     limits = parse_limits(body)
     if limits and not ctx.caller.is_admin:
@@ -76,7 +76,7 @@ def change(ctx: ViewContext, project_id: str) -> Response:
 @api.delete("/<project_id>")
 @requires(Action.ADMINISTER)
 def remove(ctx: ViewContext, project_id: str) -> tuple[str, int]:
-    """End a project without videos and uploads."""
+    """Delete a project without videos and uploads."""
     _projects(ctx).remove(ctx, project_id)
     return "", 204
 
@@ -84,16 +84,16 @@ def remove(ctx: ViewContext, project_id: str) -> tuple[str, int]:
 @api.get("/<project_id>/members")
 @requires(Action.MANAGE)
 def members(ctx: ViewContext, project_id: str) -> Response:
-    """Who is in the project."""
+    """The members of the project."""
     return jsonify({"members": list(map(member_document, _projects(ctx).members(project_id)))})
 
 
 @api.post("/<project_id>/members")
 @requires(Action.MANAGE)
 def add_member(ctx: ViewContext, project_id: str) -> tuple[Response, int]:
-    """Invite somebody by a link, which only this response shows; administrators add accounts.
+    """Create an invitation link, shown only in this response; administrators add accounts.
 
-    Managers do not learn who has an account.
+    Managers cannot see who has an account.
     """
     body = json_object(ctx)
     email, role = member(body, "email", kind=str), parse_role(member(body, "role", kind=str))
@@ -106,7 +106,7 @@ def add_member(ctx: ViewContext, project_id: str) -> tuple[Response, int]:
 @api.patch("/<project_id>/members/<person_id>")
 @requires(Action.MANAGE)
 def change_member(ctx: ViewContext, project_id: str, person_id: str) -> Response:
-    """Give a member another role."""
+    """Change a member's role."""
     role = parse_role(member(json_object(ctx), "role", kind=str))
     return jsonify(member_document(_projects(ctx).set_role(ctx, project_id, person_id, role)))
 
@@ -114,13 +114,13 @@ def change_member(ctx: ViewContext, project_id: str, person_id: str) -> Response
 @api.delete("/<project_id>/members/<person_id>")
 @requires(Action.MANAGE)
 def remove_member(ctx: ViewContext, project_id: str, person_id: str) -> tuple[str, int]:
-    """End a membership."""
+    """Remove a member from the project."""
     _projects(ctx).remove_member(ctx, project_id, person_id)
     return "", 204
 
 
 def member_document(found: Member) -> dict[str, Any]:
-    """A person in a project; `id` is the person's."""
+    """A member of a project; `id` is the person's."""
     return {
         "id": found.person_id,
         "name": found.name,
@@ -131,7 +131,7 @@ def member_document(found: Member) -> dict[str, Any]:
 
 
 def _document(ctx: ViewContext, project: Project) -> dict[str, Any]:
-    """A project; `role` is what the caller is in it, null for an administrator who is no member."""
+    """A project; `role` is the caller's, null for an administrator who is not a member."""
     return {
         "id": project.id,
         "name": project.name,
@@ -149,7 +149,7 @@ def _projects(ctx: ViewContext) -> Projects:
 
 # ---- pages ---------------------------------------------------------------------------------------
 
-# All projects of the server, for administrators: made, renamed, deleted.
+# All projects of the server, for administrators: create, rename, delete.
 
 
 pages = Blueprint("projects", __name__, url_prefix="/projects")
@@ -159,14 +159,14 @@ pages.before_request(lambda: require_own_page(request))
 @pages.get("", endpoint="index")
 @requires(Action.ADMINISTER)
 def index_page(ctx: ViewContext) -> BaseResponse:
-    """The list, and a form for another one."""
+    """The list, and a form to create a project."""
     return _page(ctx)
 
 
 @pages.post("", endpoint="make")
 @requires(Action.ADMINISTER)
 def make_page(ctx: ViewContext) -> BaseResponse:
-    """Make a project, managed by whoever makes it."""
+    """Create a project, managed by the administrator who creates it."""
     caller, fields = ctx.caller, form_fields(ctx)
     try:
         _projects(ctx).make(ctx, fields.get("name", ""), manager=caller.id or None)
@@ -178,7 +178,7 @@ def make_page(ctx: ViewContext) -> BaseResponse:
 @pages.post("/<project_id>/name")
 @requires(Action.ADMINISTER)
 def rename(ctx: ViewContext, project_id: str) -> BaseResponse:
-    """Give a project another name."""
+    """Rename a project."""
     fields = form_fields(ctx)
     try:
         _projects(ctx).change(ctx, project_id, name=fields.get("new_name", ""))
@@ -219,7 +219,7 @@ def _page(
     page = render_template(
         "account/projects.html",
         projects=_projects(ctx).of(caller),
-        # The caller's own roles may be some seconds old, and a project just made is missing there.
+        # The caller's own roles may be cached for some seconds, without a newly created project.
         roles=ctx.services.identity.people.roles(caller.id),
         first=FIRST_PROJECT,
         done=DONE.get(request.args.get("done", "")),

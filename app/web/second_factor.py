@@ -1,4 +1,4 @@
-"""One-time codes: set up on the account page, entered after the password."""
+"""One-time codes (second factor): set up on the account page, entered after the password."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ blueprint.before_request(lambda: require_own_page(request))
 def signed_in_or_asked(
     ctx: ViewContext, person: Person, target: str, *, method: str = PASSWORD
 ) -> Response:
-    """A session, or the page that asks for a code whoever has a second factor."""
+    """Create a session; with a second factor, returns the page that asks for a code instead."""
     factors = _factors(ctx)
     if factors.has(person.id):
         mark = mark_of(request)
@@ -51,7 +51,7 @@ def signed_in_or_asked(
 @blueprint.post("/sign-in/code")
 @requires(Action.VISIT)
 def sign_in(ctx: ViewContext) -> Response:
-    """Begin a session, for the token of a right password and a code."""
+    """Create a session from a code and the token of a correct password."""
     fields = form_fields(ctx)
     token, target = fields.get("token", ""), next_page(fields.get("next", ""))
     person = _factors(ctx).person_of(token, value_in(request.environ, BROWSER))
@@ -74,7 +74,7 @@ def _code_page(token: str, target: str, error: UploadError | None = None) -> Res
 @blueprint.post("/account/codes/begin")
 @requires(Action.SECURE_ACCOUNT)
 def begin(ctx: ViewContext) -> Response:
-    """Show a new secret, as text and as a QR code, and ask for a first code."""
+    """Show a new secret, as text and as a QR code, and ask for the first code."""
     person = _me(ctx)
     try:
         require_known_way(ctx, person)
@@ -87,7 +87,7 @@ def begin(ctx: ViewContext) -> Response:
 @blueprint.post("/account/codes")
 @requires(Action.SECURE_ACCOUNT)
 def add(ctx: ViewContext) -> Response:
-    """Keep the secret if the code is one of its; show the recovery codes this one time."""
+    """Store the secret if the code matches it; the recovery codes are shown only once."""
     person, fields, identity = _me(ctx), form_fields(ctx), ctx.services.identity
     factors, session = _factors(ctx), ctx.caller.session
     try:
@@ -110,7 +110,7 @@ def add(ctx: ViewContext) -> Response:
 @blueprint.post("/account/codes/renew")
 @requires(Action.HAVE_ACCOUNT)
 def renew_recovery_codes(ctx: ViewContext) -> Response:
-    """Show new recovery codes; the old ones work no longer."""
+    """Show new recovery codes; the old ones become invalid."""
     person = _me(ctx)
     try:
         _require_confirmation(ctx, person)
@@ -129,7 +129,7 @@ def renew_recovery_codes(ctx: ViewContext) -> Response:
 @blueprint.post("/account/codes/remove")
 @requires(Action.HAVE_ACCOUNT)
 def remove(ctx: ViewContext) -> Response:
-    """Let the password alone be enough again."""
+    """Remove the one-time codes."""
     person = _me(ctx)
     try:
         _require_confirmation(ctx, person)
@@ -154,13 +154,13 @@ def _me(ctx: ViewContext) -> Person:
 
 
 def _require_confirmation(ctx: ViewContext, person: Person) -> None:
-    """Raise `InvalidField` unless the person signed in just now, or knows the password."""
+    """Raise `InvalidField` unless the person signed in recently, or sends the password."""
     if must_confirm(ctx, person):
         confirm(ctx, person, form_fields(ctx).get("password", ""))
 
 
 def _refused(error: InvalidField) -> Response:
-    """The account page cannot show the problem of another form: a page of its own does."""
+    """A separate page for the problem: the account page cannot show that of another form."""
     page = render_template("account/codes_refused.html", error=error)
     return make_response(page, error.status_hint)
 

@@ -1,4 +1,4 @@
-"""What a client should know of the server: /api/server, and the API described (OpenAPI 3.1)."""
+"""Server information for clients: /api/server, and the OpenAPI 3.1 document."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from app.ingest.connection_advice import advice_now
 
 # ---- /api/server ---------------------------------------------------------------------------------
 
-# /api/server: what a client should know before it uploads.
+# /api/server: what a client needs to know before it uploads.
 
 
 blueprint = Blueprint("api_server", __name__)
@@ -26,7 +26,7 @@ blueprint = Blueprint("api_server", __name__)
 @blueprint.get("/api/server")
 @requires(Action.VISIT, is_below_links=True)
 def show(ctx: ViewContext) -> Response:
-    """Chunk sizes and connections to use, the largest upload, and the server's clock."""
+    """Recommended chunk sizes and connections, the maximum upload size, and the server's time."""
     settings = ctx.services.settings
     return jsonify(
         {
@@ -42,10 +42,10 @@ def show(ctx: ViewContext) -> Response:
 
 # ---- /openapi.json -------------------------------------------------------------------------------
 
-# /openapi.json, /openapi.yaml: the API described for programs (OpenAPI 3.1).
+# /openapi.json, /openapi.yaml: the API description (OpenAPI 3.1).
 #
-# The document is `openapi.yaml` beside this file, written by hand. Tests compare it with the
-# routes, the error tree and real answers.
+# The document is `openapi.yaml` in this folder, written by hand. Tests compare it with the routes,
+# the error tree and real responses.
 
 
 description = Blueprint("api_openapi", __name__)
@@ -74,5 +74,5 @@ def describe(ctx: ViewContext) -> Response:
 @description.get("/openapi.yaml", endpoint="show_yaml")
 @requires(Action.VISIT)
 def describe_yaml(ctx: ViewContext) -> Response:
-    """The document as it was written."""
+    """The document as YAML."""
     return Response(FILE.read_bytes(), content_type="application/yaml")

@@ -1,4 +1,4 @@
-"""Signing in and out: /api/session, and the page."""
+"""Signing in and out: /api/session, and the sign-in page."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ api.before_request(lambda: require_own_page(request))
 @api.get("")
 @requires(Action.VISIT)
 def show(ctx: ViewContext) -> BaseResponse:
-    """Who sends the request, and its role in each project."""
+    """The current principal, and its role in each project."""
     caller = ctx.caller
     projects = [
         {"id": project.id, "name": project.name, "role": caller.roles[project.id]}
@@ -96,7 +96,7 @@ pages.before_request(lambda: require_own_page(request))
 @pages.get("/sign-in", endpoint="show")
 @requires(Action.VISIT)
 def show_page(ctx: ViewContext) -> BaseResponse:
-    """The form, for whoever is not signed in; `next` is the path where that person goes then."""
+    """The sign-in form; `next` is the path to open after sign-in."""
     target = next_page(request.args.get("next", ""))
     if ctx.caller.kind is not CallerKind.NOBODY:
         return redirect(target, 303)
@@ -106,14 +106,14 @@ def show_page(ctx: ViewContext) -> BaseResponse:
 @pages.get("/sign-in/done")
 @requires(Action.VISIT)
 def done(ctx: ViewContext) -> str:
-    """For whoever has signed in beside a page whose session had ended."""
+    """The page after a sign-in in another tab, for a page whose session had ended."""
     return render_template("account/signed_in.html")
 
 
 @pages.post("/sign-in")
 @requires(Action.VISIT)
 def sign_in(ctx: ViewContext) -> BaseResponse:
-    """Begin a session; what is wrong is shown above the form."""
+    """Create a session; errors are shown above the form."""
     fields = form_fields(ctx)
     target, email = next_page(fields.get("next", "")), fields.get("email", "")
     try:
@@ -125,7 +125,7 @@ def sign_in(ctx: ViewContext) -> BaseResponse:
 @pages.route("/sign-in/forgotten", methods=["GET", "POST"])
 @requires(Action.VISIT)
 def forgotten(ctx: ViewContext) -> BaseResponse:
-    """Ask for a link to choose another password; the response does not tell who has an account."""
+    """Request a password reset link; the response does not reveal who has an account."""
     identity = ctx.services.identity
     if not (identity.forgotten_passwords.is_on and identity.sign_in.has_passwords):
         raise NotFound("This server sends no mail.")
@@ -143,7 +143,7 @@ def forgotten(ctx: ViewContext) -> BaseResponse:
 @pages.post("/sign-out")
 @requires(Action.VISIT)
 def sign_out(ctx: ViewContext) -> BaseResponse:
-    """End the session; `next` is the path of a page for whoever is signed out."""
+    """End the session; `next` is the path to open when signed out."""
     wanted = request.args.get("next", "")
     target = wanted if is_local_path(wanted) else url_for("sign_in.show")
     return end_session(ctx, request, redirect(target, 303))

@@ -1,7 +1,7 @@
-"""/s/CODE: the page of a share link, for guests.
+"""/s/CODE: the page of a share link.
 
-It takes a visit to see anything: see `app/access/share_links.py`. A visit is a POST, so that
-programs that look at links in messages use up no views.
+Nothing is shown before a visit: see `app/access/share_links.py`. A visit is a POST, so that
+programs that preview links in messages use up no views.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ blueprint.after_request(widen_policy)
 @blueprint.get("")
 @requires(Action.VISIT)
 def show(ctx: ViewContext, code: str) -> Response:
-    """The video, or the set of them; before the visit, the way to them."""
+    """The video or set of videos; before the visit, the form that starts one."""
     link = _links(ctx).opened(code)
     if not _has_visited(ctx, link):
         return _gate(link)
@@ -65,7 +65,7 @@ def show(ctx: ViewContext, code: str) -> Response:
 @blueprint.post("")
 @requires(Action.VISIT)
 def visit(ctx: ViewContext, code: str) -> BaseResponse:
-    """Begin a visit, with the password if it takes one."""
+    """Start a visit, with the link's password if it has one."""
     link = _links(ctx).opened(code)
     try:
         password = (
@@ -101,7 +101,7 @@ def film(ctx: ViewContext, code: str, upload_id: str) -> BaseResponse:
 @blueprint.get("/<upload_id>/download")
 @requires(Action.VISIT)
 def download(ctx: ViewContext, code: str, upload_id: str) -> BaseResponse:
-    """The way to the file, with a fresh ticket: the page may have been open for hours."""
+    """Redirect to the file with a new ticket: the page may have been open for hours."""
     link = _visited(ctx, code)
     scope = scope_of(guest_of(link), Action.DOWNLOAD)
     video = ctx.services.library.get(scope, parse_upload_id(upload_id))
@@ -113,7 +113,7 @@ def download(ctx: ViewContext, code: str, upload_id: str) -> BaseResponse:
 @blueprint.get("/<upload_id>/state")
 @requires(Action.VISIT)
 def state(ctx: ViewContext, code: str, upload_id: str) -> Response:
-    """What the player asks now and then: the video, with URLs that are good for a while longer."""
+    """The video with renewed URLs; the player polls this."""
     link = _visited(ctx, code)
     video = note_upload(_video(ctx, link, upload_id))
     media = ctx.services.media
@@ -172,7 +172,7 @@ def _set_page(ctx: ViewContext, link: ShareLink, videos: list[Upload]) -> Respon
 
 
 def _to_watch(known: dict[str, Any], video: Upload, playback: PlaybackView) -> dict[str, Any]:
-    """The document without what leads to downloads."""
+    """The document without URLs and checksums for downloads."""
     renditions = [{**each, "mp4": None} for each in known["playback"]["renditions"]]
     return {
         **known,
@@ -184,7 +184,7 @@ def _to_watch(known: dict[str, Any], video: Upload, playback: PlaybackView) -> d
 
 
 def _root(ctx: ViewContext, link: ShareLink, playbacks: list[PlaybackView]) -> str:
-    """What the URLs of the link's media begin with; good for the longest of these films."""
+    """The URL prefix of the link's media, valid for the duration of the longest video."""
     seconds = (view.facts.duration or 0 for view in playbacks if view.facts)
     return _root_of(_links(ctx).ticket(link, max(seconds, default=0)))
 
@@ -198,7 +198,7 @@ def _video(ctx: ViewContext, link: ShareLink, upload_id: str) -> Upload:
 
 
 def _videos(ctx: ViewContext, link: ShareLink) -> list[Upload]:
-    """Those that were not deleted; raises `UploadGone` if there are none."""
+    """The link's videos that have not been deleted; raises `UploadGone` if there are none."""
     library, scope, found = ctx.services.library, _scope(link), []
     for video in link.videos:
         with suppress(UploadNotFound, UploadGone):
@@ -213,7 +213,7 @@ def _scope(link: ShareLink) -> Scope:
 
 
 def _visited(ctx: ViewContext, code: str) -> ShareLink:
-    """The link, for what its page leads to; raises `LinkNotFound` if the visit is over."""
+    """The link, for requests from its page; raises `LinkNotFound` if the visit is over."""
     link = _links(ctx).opened(code)
     if not _has_visited(ctx, link):
         raise LinkNotFound("The visit is over. Load the page again.")
@@ -229,6 +229,5 @@ def _links(ctx: ViewContext) -> ShareLinks:
 
 
 def _unindexed(response: AnyResponse) -> AnyResponse:
-    """Search engines do not list it."""
     response.headers["X-Robots-Tag"] = "noindex"
     return response

@@ -35,7 +35,7 @@ from app.http.proxy import absolute_url
 
 # ---- JSON ----------------------------------------------------------------------------------------
 
-# /api/share-links: list, make, change, revoke.
+# /api/share-links: list, create, change, revoke.
 
 
 api = Blueprint("api_share_links", __name__, url_prefix="/api/share-links")
@@ -46,13 +46,13 @@ _MEMBERS: Mapping[str, tuple[type, Any]] = {
     "password": (str, ""),
     "max_views": (int, None),
 }
-"""The type of each, and what null says."""
+"""The type of each member, and the meaning of null."""
 
 
 @api.get("")
 @requires(Action.SHARE)
 def index(ctx: ViewContext) -> Response:
-    """The project's links that were not revoked, the newest first."""
+    """The project's links that have not been revoked, newest first."""
     links = _links(ctx).of_project(ctx.caller.project)
     return jsonify({"links": [link_document(link) for link in links]})
 
@@ -60,7 +60,7 @@ def index(ctx: ViewContext) -> Response:
 @api.post("")
 @requires(Action.SHARE)
 def create(ctx: ViewContext) -> tuple[Response, int]:
-    """A new link to the videos that the body names."""
+    """Create a link to the videos that the body lists."""
     body = json_object(ctx)
     videos = _videos(ctx, member(body, "videos", kind=list))
     link = _links(ctx).make(ctx, videos, terms_in(body, ShareTerms()))
@@ -70,7 +70,7 @@ def create(ctx: ViewContext) -> tuple[Response, int]:
 @api.patch("/<link_id>")
 @requires(Action.SHARE)
 def change(ctx: ViewContext, link_id: str) -> Response:
-    """Change what is named of its terms; its address, its videos and its views stay."""
+    """Change the given terms; the link's URL, videos and views stay the same."""
     link = _link(ctx, link_id)
     changed = _links(ctx).change(ctx, link, terms_in(json_object(ctx), terms_of(link)))
     return jsonify(link_document(changed))
@@ -92,12 +92,12 @@ def _videos(ctx: ViewContext, ids: list[Any]) -> list[Upload]:
 
 
 def link_url(link: ShareLink) -> str:
-    """What guests open."""
+    """The URL of the link's page."""
     return absolute_url("shared.show", code=link.code)
 
 
 def link_document(link: ShareLink) -> dict[str, Any]:
-    """A link for members, with what it allows and how often it was opened."""
+    """A link as shown to members, with its terms and view count."""
     return {
         "id": link.id,
         "url": link_url(link),
@@ -113,9 +113,9 @@ def link_document(link: ShareLink) -> dict[str, Any]:
 
 
 def terms_in(body: dict[str, Any], given: ShareTerms) -> ShareTerms:
-    """The terms that a client has sent; those it does not name are `given`.
+    """The terms that a client has sent; missing ones are taken from `given`.
 
-    Null takes a limit, a name or a password away. Raises `InvalidRequest`.
+    Null removes a limit, a name or a password. Raises `InvalidRequest`.
     """
     sent: dict[str, Any] = {
         name: member(body, name, kind=kind, default=nothing)
@@ -129,7 +129,7 @@ def terms_in(body: dict[str, Any], given: ShareTerms) -> ShareTerms:
 
 # ---- pages ---------------------------------------------------------------------------------------
 
-# /links: what a project has given to people without an account; share links are made here.
+# /links: share links of a project, for people without an account.
 
 
 MAX_FORM_BYTES = 64 * 1024
@@ -138,7 +138,7 @@ MAX_FORM_BYTES = 64 * 1024
 DAY = 24 * 3600
 FOREVER = ""
 KEPT = "kept"
-"""Of a link that is changed: its end stays."""
+"""The choice that keeps the expiry of a changed link."""
 
 LIFETIMES = (
     (str(DAY), "a day"),
@@ -146,7 +146,7 @@ LIFETIMES = (
     (str(30 * DAY), "30 days"),
     (FOREVER, "no end"),
 )
-"""How long a link works, in seconds."""
+"""Lifetimes of a link, in seconds."""
 
 pages = Blueprint("links", __name__, url_prefix="/links")
 pages.before_request(lambda: require_own_page(request))
@@ -155,7 +155,7 @@ pages.before_request(lambda: require_own_page(request))
 @pages.get("", endpoint="index")
 @requires(Action.SHARE)
 def index_page(ctx: ViewContext) -> str:
-    """All share links, the newest first."""
+    """All share links, newest first."""
     return render_template(
         "links/index.html",
         links=[
@@ -169,14 +169,14 @@ def index_page(ctx: ViewContext) -> str:
 @pages.get("/share")
 @requires(Action.SHARE)
 def share(ctx: ViewContext) -> BaseResponse:
-    """The form for a link to the videos that `videos` lists, with commas between their ids."""
+    """The form for a link to the videos in `videos`, a list of ids separated by commas."""
     return _form(_videos_page(ctx, request.args.get("videos", "")))
 
 
 @pages.post("/share")
 @requires(Action.SHARE)
 def make(ctx: ViewContext) -> BaseResponse:
-    """Make the link, and show its address."""
+    """Create the link, and show its URL."""
     fields = form_fields(ctx, MAX_FORM_BYTES)
     videos = _videos_page(ctx, fields.get("videos", ""))
     try:
@@ -189,7 +189,7 @@ def make(ctx: ViewContext) -> BaseResponse:
 @pages.get("/share/<link_id>")
 @requires(Action.SHARE)
 def show(ctx: ViewContext, link_id: str) -> BaseResponse:
-    """One link: its address, and its terms, which can be changed."""
+    """One link: its URL, and a form with its terms."""
     return _page(ctx, _link(ctx, link_id))
 
 
@@ -216,32 +216,32 @@ def revoke_page(ctx: ViewContext, link_id: str) -> BaseResponse:
 @pages.get("/share/<link_id>/qr.svg")
 @requires(Action.SHARE)
 def qr(ctx: ViewContext, link_id: str) -> BaseResponse:
-    """The address of a link for a phone's camera."""
+    """The URL of a link as a QR code."""
     return qr_code(link_url(_link(ctx, link_id)))
 
 
 def qr_code(url: str) -> BaseResponse:
-    """A URL as a picture: dark on light also where the page is dark, as cameras want it."""
+    """A QR code of a URL: dark on light even if the page is dark, as cameras need it."""
     picture = segno.make(url, micro=False).svg_inline(scale=4, border=3, light="#fff")
     picture = picture.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
     return BaseResponse(picture, content_type="image/svg+xml")
 
 
 def problems_of(error: InvalidRequest | None) -> dict[str, str]:
-    """What is wrong with a form of a link, by field."""
+    """Problems of a link's form, by field."""
     if error is None:
         return {}
     return {error.field if isinstance(error, InvalidField) else "name": str(error)}
 
 
 def expiry_in(fields: Mapping[str, str]) -> dict[str, int | None]:
-    """The `expires` that a form asks for, as JSON would say it; none if it stays as it is."""
+    """The form's `expires` in the JSON format; empty if it is unchanged."""
     lifetime = fields.get("lifetime", FOREVER)
     return {} if lifetime == KEPT else {"expires": parse_digits(lifetime)}
 
 
 def password_in(fields: Mapping[str, str]) -> dict[str, str]:
-    """The `password` that a form asks for; none if it stays as it is."""
+    """The form's `password`; empty if it is unchanged."""
     password = fields.get("password", "")
     return {"password": password} if password or "no_password" in fields else {}
 
@@ -283,7 +283,7 @@ def _page(
 
 
 def _body(fields: Mapping[str, str]) -> dict[str, Any]:
-    """The form as JSON would say it; raises `InvalidField`."""
+    """The form in the JSON format; raises `InvalidField`."""
     views = fields.get("max_views", "").strip()
     most = parse_digits(views)
     if views and not most:
@@ -311,7 +311,7 @@ def _videos_page(ctx: ViewContext, ids: str) -> list[Upload]:
 
 
 def _present(ctx: ViewContext, link: ShareLink) -> list[Upload]:
-    """Its videos that were not deleted."""
+    """The link's videos that have not been deleted."""
     library, scope, present = ctx.services.library, ctx.scope, []
     for video in link.videos:
         with suppress(UploadError):
@@ -320,7 +320,7 @@ def _present(ctx: ViewContext, link: ShareLink) -> list[Upload]:
 
 
 def _title(ctx: ViewContext, link: ShareLink) -> str:
-    """Its name, or the name of its first video that is there."""
+    """The link's name, or the name of its first video that exists."""
     if link.name:
         return link.name
     library, scope = ctx.services.library, ctx.scope

@@ -1,6 +1,6 @@
-"""/u/CODE: the page on which strangers send files through an upload link.
+"""/u/CODE: the page on which people without an account send files through an upload link.
 
-What the page itself sends goes to /u/CODE/upload and so on: see `app/http/mounts.py`.
+The page sends its uploads to /u/CODE/upload and so on: see `app/http/mounts.py`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from app.http.proxy import absolute_url
 from app.records.uploads import Sent
 
 SENT_SHOWN = 1000
-"""Files that the page lists of those that its visitor has sent; it counts all."""
+"""Maximum of the visitor's files that the page lists; it counts all."""
 
 blueprint = Blueprint("upload_link", __name__)
 blueprint.after_request(widen_policy)
@@ -47,7 +47,7 @@ blueprint.after_request(widen_policy)
 @blueprint.get("/u/<code>")
 @requires(Action.VISIT)
 def page(ctx: ViewContext, code: str) -> BaseResponse:
-    """Where files are chosen; first perhaps the questions for a password and a name."""
+    """The page for choosing files; if required, first the form for a password and a name."""
     link = _visitors(ctx).visited(code)
     sender = _sender(ctx, link)
     asks_password = _asks_password(ctx, link)
@@ -55,7 +55,7 @@ def page(ctx: ViewContext, code: str) -> BaseResponse:
         return _private(_gate(link, asks_password=asks_password))
     response = Response(_drop_page(ctx, link, sender))
     if _visitor(ctx, link) is None and request.method != "HEAD":
-        with suppress(TooManyRequests):  # Without a cookie, guests of a network are one visitor.
+        with suppress(TooManyRequests):  # Without a cookie, clients of a network are one visitor.
             _keep_new_visitor(ctx, response, link)
     return _private(response)
 
@@ -63,7 +63,7 @@ def page(ctx: ViewContext, code: str) -> BaseResponse:
 @blueprint.post("/u/<code>")
 @requires(Action.VISIT)
 def enter(ctx: ViewContext, code: str) -> BaseResponse:
-    """Take the password and the name; what was right is not asked again."""
+    """Check the password and store the name; a correct password is not asked for again."""
     visitors, link = _visitors(ctx), _visitors(ctx).visited(code)
     asks_password = _asks_password(ctx, link)
     response = redirect(f"{request.script_root}/u/{link.code}", 303)
@@ -87,7 +87,7 @@ def enter(ctx: ViewContext, code: str) -> BaseResponse:
 @blueprint.errorhandler(LinkClosed)
 @blueprint.errorhandler(LinkNotFound)
 def closed(error: LinkClosed | LinkNotFound) -> BaseResponse:
-    """Say clearly that there is nothing to be done here."""
+    """The page of a closed or unknown link."""
     problem = Problem.of(error)
     if not prefers_html():
         return answer_json(problem)
@@ -122,7 +122,7 @@ def _field(error: UploadError, *, asks_password: bool) -> str | None:
 def _drop_page(ctx: ViewContext, link: UploadLink, sender: str | None) -> str:
     services, visitor = ctx.services, _visitor(ctx, link)
     settings = services.settings
-    link = services.identity.upload_links.get(link.project_id, link.id)  # It may just have filled.
+    link = services.identity.upload_links.get(link.project_id, link.id)  # It may be full by now.
     most = settings.max_upload_bytes
     return render_template(
         "upload_link/drop.html",
@@ -140,7 +140,6 @@ def _drop_page(ctx: ViewContext, link: UploadLink, sender: str | None) -> str:
 
 
 def _sent(ctx: ViewContext, link: UploadLink, visitor: str) -> Sent:
-    """What this visitor has sent."""
     sender = sender_prefix(link.id) + visitor
     return ctx.services.uploads.sent(Scope(link.project_id, sender), SENT_SHOWN)
 
@@ -171,21 +170,21 @@ def _address() -> str:
 
 
 def _private(response: BaseResponse) -> BaseResponse:
-    """Nobody else learns of the address of the page."""
+    """Keep the page's URL out of search engines and of Referer headers to other sites."""
     response.headers["Referrer-Policy"] = "same-origin"
     response.headers["X-Robots-Tag"] = "noindex"
     return response
 
 
 def _keep_new_visitor(ctx: ViewContext, response: BaseResponse, link: UploadLink) -> str:
-    """Let the browser come again as the same visitor, which this returns."""
+    """Set the cookie of a new visitor; returns the visitor's id."""
     new = _visitors(ctx).new_visitor(link, address=_address())
     _keep(response, link, VISITOR_COOKIE, new.cookie, VISITOR_TIME)
     return new.id
 
 
 def _keep(response: BaseResponse, link: UploadLink, name: str, value: str, time: timedelta) -> None:
-    """Give the visitor a cookie that is sent to this link alone."""
+    """Set a cookie that is sent only to this link."""
     response.set_cookie(
         name,
         value,

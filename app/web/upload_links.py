@@ -41,19 +41,19 @@ from app.web.share_links import LIFETIMES, expiry_in, password_in, problems_of, 
 
 # ---- JSON ----------------------------------------------------------------------------------------
 
-# /api/upload-links: links through which strangers send files, made and closed by members.
+# /api/upload-links: links through which people without an account send files.
 
 
 api = Blueprint("api_upload_links", __name__, url_prefix="/api/upload-links")
 
 LATEST_UPLOADS = 100
-"""Shown of one link, with the names of their senders."""
+"""Maximum of uploads shown for a link, with the names of their senders."""
 
 
 @api.get("")
 @requires(Action.SHARE)
 def index(ctx: ViewContext) -> Response:
-    """All upload links of the project, the newest first."""
+    """All upload links of the project, newest first."""
     links = _links(ctx).of_project(ctx)
     return jsonify({"links": [link_document(link) for link in links]})
 
@@ -61,7 +61,7 @@ def index(ctx: ViewContext) -> Response:
 @api.post("")
 @requires(Action.SHARE)
 def create(ctx: ViewContext) -> tuple[Response, int]:
-    """Make a link."""
+    """Create a link."""
     link = _links(ctx).make(ctx, terms_in(ctx, json_object(ctx), LinkTerms()))
     return jsonify(link_document(link)), 201
 
@@ -69,7 +69,7 @@ def create(ctx: ViewContext) -> tuple[Response, int]:
 @api.get("/<link_id>")
 @requires(Action.SHARE)
 def show(ctx: ViewContext, link_id: str) -> Response:
-    """One link, and the latest of what came through it."""
+    """One link, and its latest uploads."""
     link = _link(ctx, link_id)
     received = _links(ctx).received(link, LATEST_UPLOADS)
     uploads = [received_document(each) for each in received]
@@ -79,7 +79,7 @@ def show(ctx: ViewContext, link_id: str) -> Response:
 @api.patch("/<link_id>")
 @requires(Action.SHARE)
 def change(ctx: ViewContext, link_id: str) -> Response:
-    """Change what is named of its terms; what it has taken stays."""
+    """Change the given terms; files already received stay."""
     link = _link(ctx, link_id)
     terms = terms_in(ctx, json_object(ctx), terms_of(link))
     changed = _links(ctx).change(ctx, link, terms)
@@ -89,18 +89,18 @@ def change(ctx: ViewContext, link_id: str) -> Response:
 @api.delete("/<link_id>")
 @requires(Action.SHARE)
 def close(ctx: ViewContext, link_id: str) -> tuple[str, int]:
-    """Close the link at once, also for requests under way."""
+    """Close the link immediately, also for active requests."""
     _links(ctx).close(ctx, _link(ctx, link_id))
     return "", 204
 
 
 def link_url(link: UploadLink) -> str:
-    """The address that strangers get."""
+    """The URL of the link's page."""
     return absolute_url("upload_link.page", code=link.code)
 
 
 def link_document(link: UploadLink) -> dict[str, Any]:
-    """A link for members, with what it has taken."""
+    """A link as shown to members, with what it has received."""
     return {
         "id": link.id,
         "url": link_url(link),
@@ -134,12 +134,12 @@ def received_document(received: Received) -> dict[str, Any]:
 
 
 def terms_in(ctx: ViewContext, body: Mapping[str, Any], given: LinkTerms) -> LinkTerms:
-    """The terms that a client has sent; those it does not name are `given`.
+    """The terms that a client has sent; missing ones are taken from `given`.
 
     Raises `InvalidRequest`.
     """
     if "password" in body:
-        password = _string("password", body["password"])  # Blanks at its ends are part of it.
+        password = _string("password", body["password"])  # Leading and trailing blanks count.
         given = ctx.services.identity.upload_links.with_password(given, password)
     sent = {
         "expires_at" if name == "expires" else name: parse(name, body[name])
@@ -162,7 +162,7 @@ def _text(name: str, value: object) -> str:
 
 
 def _lines(name: str, value: object) -> str:
-    """Forms of browsers end lines with CRLF."""
+    """A text of several lines; browsers end lines in forms with CRLF."""
     return _text(name, value).replace("\r\n", "\n")
 
 
@@ -207,22 +207,22 @@ _PARSERS: Mapping[str, Callable[[str, object], Any]] = {
 
 # ---- pages ---------------------------------------------------------------------------------------
 
-# /links/upload: members make upload links, and see what came through them.
+# /links/upload: members create upload links, and see what was received.
 
 
 GIGABYTE = 10**9
 
 PROPOSED_GIGABYTES = "100"
-"""For all files of a new link: without a limit, whoever has its address can fill the disk."""
+"""Proposed size limit of a new link: without a limit, anyone with its URL can fill the disk."""
 
 LATEST_UPLOADS_SHOWN = 50
-"""Shown of one link."""
+"""Maximum of uploads shown on a link's page."""
 
 STANDS_STILL = timedelta(minutes=2)
-"""An upload without bytes for so long is called interrupted."""
+"""An upload that receives no bytes for this long is shown as interrupted."""
 
 MAX_FORM_BYTES = 64 * 1024
-"""The message may have 2000 characters, each of up to 12 bytes as it is sent."""
+"""The message may have 2000 characters, each encoded in up to 12 bytes."""
 
 pages = Blueprint("upload_links", __name__, url_prefix="/links/upload")
 pages.before_request(lambda: require_own_page(request))
@@ -231,14 +231,14 @@ pages.before_request(lambda: require_own_page(request))
 @pages.get("", endpoint="index")
 @requires(Action.SHARE)
 def index_page(ctx: ViewContext) -> BaseResponse:
-    """All upload links of the project, and a form for another."""
+    """All upload links of the project, and a form to create one."""
     return _index(ctx)
 
 
 @pages.post("")
 @requires(Action.SHARE)
 def make(ctx: ViewContext) -> BaseResponse:
-    """Make a link, and show its address."""
+    """Create a link, and show its URL."""
     fields = form_fields(ctx, MAX_FORM_BYTES)
     try:
         link = _links(ctx).make(ctx, terms_in(ctx, _body(fields), LinkTerms()))
@@ -250,14 +250,14 @@ def make(ctx: ViewContext) -> BaseResponse:
 @pages.get("/<link_id>", endpoint="show")
 @requires(Action.SHARE)
 def show_page(ctx: ViewContext, link_id: str) -> BaseResponse:
-    """One link: its address, its terms, what it has taken, and from whom."""
+    """One link: its URL, terms, received files and their senders."""
     return _page(ctx, _link(ctx, link_id))
 
 
 @pages.post("/<link_id>", endpoint="change")
 @requires(Action.SHARE)
 def change_page(ctx: ViewContext, link_id: str) -> BaseResponse:
-    """Change the terms of a link; what it has taken stays."""
+    """Change the terms of a link; files already received stay."""
     link, fields = _link(ctx, link_id), form_fields(ctx, MAX_FORM_BYTES)
     try:
         _links(ctx).change(ctx, link, terms_in(ctx, _body(fields), terms_of(link)))
@@ -277,7 +277,7 @@ def close_page(ctx: ViewContext, link_id: str) -> BaseResponse:
 @pages.get("/<link_id>/qr.svg")
 @requires(Action.SHARE)
 def qr(ctx: ViewContext, link_id: str) -> BaseResponse:
-    """The address of a link for a phone's camera."""
+    """The URL of a link as a QR code."""
     return qr_code(link_url(_link(ctx, link_id)))
 
 
@@ -317,7 +317,7 @@ def _page(
 
 
 def _fields_of(link: UploadLink) -> dict[str, str]:
-    """The form that says what the link says now."""
+    """The form's fields with the link's current terms."""
     fields = {
         "name": link.name,
         "message": link.message,
@@ -330,12 +330,12 @@ def _fields_of(link: UploadLink) -> dict[str, str]:
 
 
 def _gigabytes(size: int | None) -> str:
-    """What `_size` reads as the same number of bytes."""
+    """A number of gigabytes that `_size` parses to the same number of bytes."""
     return "" if size is None else f"{Decimal(size) / GIGABYTE:f}"
 
 
 def _body(fields: Mapping[str, str]) -> dict[str, Any]:
-    """The form as JSON would say it; raises `InvalidField`."""
+    """The form in the JSON format; raises `InvalidField`."""
     return {
         "name": fields.get("name", ""),
         "message": fields.get("message", ""),
@@ -360,7 +360,7 @@ def _number(fields: Mapping[str, str], name: str) -> int | None:
 
 
 def _size(fields: Mapping[str, str], name: str) -> int | None:
-    """Bytes, of a number of gigabytes as people write it."""
+    """Bytes from a number of gigabytes as people write it."""
     text = fields.get(name, "").strip().replace(",", ".")
     if not text:
         return None
@@ -368,7 +368,7 @@ def _size(fields: Mapping[str, str], name: str) -> int | None:
         size = Decimal(text) * GIGABYTE
         if 1 <= size <= MOST_BYTES:
             return int(size)
-    except ArithmeticError:  # No number, or one that cannot be compared.
+    except ArithmeticError:  # Not a number, or NaN.
         pass
     raise InvalidField("This must be a number above 0.", field=name)
 

@@ -1,4 +1,4 @@
-"""/api/uploads: create, list, show and cancel; cells uploaded straight to the bucket."""
+"""/api/uploads: create, list, show and cancel; direct uploads of cells to the bucket."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ from app.uploads.service import NewUpload
 blueprint = Blueprint("api_uploads", __name__, url_prefix="/api/uploads")
 
 LIST_LIMIT = 1000
-"""Longest list of uploads in progress, newest first."""
+"""Maximum of unfinished uploads in a list, newest first."""
 
 SENT_LIMIT = 1000
-"""Longest list of files that a sender has sent, newest first."""
+"""Maximum of a sender's files in a list, newest first."""
 
 IDS_AT_ONCE = 100
-"""Most ids that one request may name: they fill most of the 4094 bytes of a request line."""
+"""Maximum ids in one request: they fill most of the 4094 bytes of a request line."""
 
 CELLS_AT_ONCE = 100
-"""Most cells that one request may name: 2 GB and more."""
+"""Maximum cells in one request: 2 GB and more."""
 
 
 @blueprint.post("")
 @requires(Action.SEND)
 def create(ctx: ViewContext) -> tuple[Response, int, dict[str, str]]:
-    """Create an upload and reserve its space (201), or find the one for the same file (200)."""
+    """Create an upload and reserve its space (201), or return that of the same file (200)."""
     body = json_object(ctx)
     upload, is_new = ctx.services.uploads.create(
         NewUpload(
@@ -67,9 +67,9 @@ def create(ctx: ViewContext) -> tuple[Response, int, dict[str, str]]:
 @blueprint.get("")
 @requires(Action.FOLLOW)
 def index(ctx: ViewContext) -> Response:
-    """Uploads in progress; with `id`, those with these ids, also complete ones.
+    """Unfinished uploads; with `id`, those with these ids, including complete ones.
 
-    Of those with these ids, the SHA-256 will be computed if the request wants it.
+    With `id`, their SHA-256 will be computed if the request wants it.
     """
     uploads = ctx.services.uploads
     if ids := request.args.getlist("id"):
@@ -93,7 +93,7 @@ def _parse_ids(texts: Sequence[str]) -> list[UploadId]:
 @blueprint.get("/sent")
 @requires(Action.FOLLOW)
 def sent(ctx: ViewContext) -> Response:
-    """What the caller itself has sent; of a link, also what it still takes."""
+    """The caller's own files; for a link, also what it still accepts."""
     found = ctx.services.uploads.sent(ctx.scope, SENT_LIMIT)
     return jsonify(sent_document(found, _link_of(ctx, ctx.caller)))
 
@@ -107,7 +107,7 @@ def _link_of(ctx: ViewContext, caller: Caller) -> UploadLink | None:
 @blueprint.get("/<upload_id>")
 @requires(Action.FOLLOW)
 def show(ctx: ViewContext, upload_id: str) -> Response:
-    """Which ranges of an upload have arrived, and which are missing.
+    """One upload, with its received and missing ranges.
 
     The SHA-256 of the file will be computed if the request wants it.
     """
@@ -128,7 +128,7 @@ def cancel(ctx: ViewContext, upload_id: str) -> tuple[str, int]:
 @blueprint.post("/<upload_id>/cells")
 @requires(Action.SEND)
 def offer_cells(ctx: ViewContext, upload_id: str) -> Response:
-    """Signed URLs at which the client stores cells in the bucket itself."""
+    """Signed URLs with which the client uploads cells directly to the bucket."""
     upload, cells = _found(ctx, upload_id), _promised_cells(ctx)
     offers = _direct(ctx).offers(upload, cells)
     expires = datetime.now(UTC) + timedelta(seconds=URL_SECONDS)
@@ -139,7 +139,7 @@ def offer_cells(ctx: ViewContext, upload_id: str) -> Response:
 @blueprint.post("/<upload_id>/cells/stored")
 @requires(Action.SEND)
 def accept_cells(ctx: ViewContext, upload_id: str) -> Response:
-    """Record cells that the client has stored in the bucket."""
+    """Record cells that the client has uploaded to the bucket."""
     upload, cells = _found(ctx, upload_id), _promised_cells(ctx)
     return jsonify(_documents(ctx, [_direct(ctx).accept(upload, cells)])[0])
 
@@ -182,7 +182,7 @@ def _offer_document(cell: PromisedCell, offer: CellOffer, expires: datetime) -> 
 
 
 def _with_senders(ctx: ViewContext, uploads: Sequence[Upload]) -> list[dict[str, Any]]:
-    """The documents, with who sends each; only members are told of others."""
+    """The documents with their senders; only members see those of others."""
     senders = ctx.services.identity.senders.of(uploads) if not _is_private(ctx) else {}
     documents = _documents(ctx, uploads)
     for document, upload in zip(documents, uploads, strict=True):

@@ -25,27 +25,27 @@ from app.http.page_policy import style_nonce, widen_policy
 from app.video.serve.library import PlaybackView
 from app.web.project import kept_project
 
-# ---- as templates show them ----------------------------------------------------------------------
+# ---- view for templates --------------------------------------------------------------------------
 
-# A video as the templates show it.
+# A video as shown by the templates.
 
 
 WARNED_BEFORE = timedelta(days=7)
-"""The library says this long before that a video will be deleted; video_row.js has it too."""
+"""How early the library warns that a video will be deleted; video_row.js has the same value."""
 
 STATE_WORDS = {
     PlaybackState.WAITING: "being prepared",
     PlaybackState.PROBED: "being prepared",
     PlaybackState.UNPLAYABLE: "download only",
 }
-"""In the library; the others can simply be watched."""
+"""Labels in the library; videos in other states can be watched."""
 
 
 @dataclass(frozen=True, slots=True)
 class VideoView:
-    """A video with what is shown of it; `source` is what a <video> plays without scripts.
+    """A video for templates; `source` is the URL that a <video> plays without scripts.
 
-    `arriving` says that it is still being uploaded, perhaps with a length that nobody knows yet.
+    `arriving` says that it is still being uploaded, perhaps with an unknown length.
     """
 
     id: str
@@ -80,7 +80,7 @@ def view_of(
     expires: datetime | None = None,
     sender: Sender | None = None,
 ) -> VideoView:
-    """What the templates need of a video; its URLs begin with `root`, perhaps a guest's ticket."""
+    """A video for templates; its URLs begin with `root`, for example a link user's ticket."""
     published = video.published_at
     known, media = playback_document(playback, root), media_path(video.id, root)
     return VideoView(
@@ -122,7 +122,7 @@ def _is_arriving(video: Upload) -> bool:
 def _source(
     video: Upload, state: PlaybackState, playable: dict[str, str | None] | None, media: str
 ) -> str | None:
-    """Until the server has looked at a file, the browser may well play it as it is."""
+    """The URL for <video>: until a file is probed, the browser may be able to play the original."""
     if playable is not None:
         return playable["mp4"]
     may_play = video.is_playable and state is PlaybackState.WAITING and not _is_arriving(video)
@@ -142,7 +142,7 @@ def expires_text(expires: datetime, now: datetime) -> str:
 
 
 def sender_text(sender: Sender) -> str:
-    """Who sent a file, as "from Aunt Rosa via Wedding films"; words.js has it too."""
+    """The sender of a file, as in "from Aunt Rosa via Wedding films"; also in words.js."""
     name = f"from {sender.name}" if sender.name else ""
     if sender.kind is not CallerKind.UPLOAD_LINK:
         return name
@@ -150,13 +150,13 @@ def sender_text(sender: Sender) -> str:
 
 
 def date_text(moment: datetime) -> str:
-    """A date for people, in the server's words: "3 Nov 2026, 14:05 UTC"."""
+    """A date for people: "3 Nov 2026, 14:05 UTC"."""
     return f"{moment.day} {moment:%b %Y, %H:%M} UTC"
 
 
 # ---- JSON ----------------------------------------------------------------------------------------
 
-# /api/videos: list, look at, rename, delete.
+# /api/videos: list, show, rename, delete.
 
 
 api = Blueprint("api_videos", __name__, url_prefix="/api/videos")
@@ -167,7 +167,7 @@ DEFAULT_PAGE = 50
 @api.get("")
 @requires(Action.BROWSE)
 def index(ctx: ViewContext) -> Response:
-    """A page of the videos that `q` and `sort` ask for; `next` is the following page's `cursor`."""
+    """A page of videos that match `q`, ordered by `sort`; `next` is the next page's `cursor`."""
     limit = parse_digits(request.args.get("limit", str(DEFAULT_PAGE)))
     if limit is None:
         raise InvalidRequest("The limit must be a whole number.")
@@ -196,7 +196,7 @@ def show(ctx: ViewContext, upload_id: str) -> Response:
 @api.patch("/<upload_id>")
 @requires(Action.CHANGE)
 def rename(ctx: ViewContext, upload_id: str) -> Response:
-    """Give a video another name; answers as `show` does."""
+    """Rename a video; the response is that of `show`."""
     filename = member(json_object(ctx), "filename", kind=str)
     library = ctx.services.library
     before = library.get(ctx.scope, parse_upload_id(upload_id))
@@ -208,7 +208,7 @@ def rename(ctx: ViewContext, upload_id: str) -> Response:
 @api.delete("/<upload_id>")
 @requires(Action.CHANGE)
 def delete(ctx: ViewContext, upload_id: str) -> tuple[str, int]:
-    """Remove a video and its file."""
+    """Delete a video and its file."""
     audit.note_removal(ctx, ctx.services.library.delete(ctx.scope, parse_upload_id(upload_id)))
     return "", 204
 
@@ -216,7 +216,7 @@ def delete(ctx: ViewContext, upload_id: str) -> tuple[str, int]:
 @api.post("/<upload_id>/renditions/<int:height>")
 @requires(Action.CHANGE)
 def order_rendition(ctx: ViewContext, upload_id: str, height: int) -> tuple[Response, int]:
-    """Have the film made in another quality, as a file to download; 202 until it is there."""
+    """Request a rendition of the video as a file to download; 202 until it exists."""
     video = _video(ctx, upload_id)
     view = ctx.services.media.renditions.order(video, height)
     return jsonify(rendition_document(video, view)), 200 if view.state == "ready" else 202
@@ -225,7 +225,7 @@ def order_rendition(ctx: ViewContext, upload_id: str, height: int) -> tuple[Resp
 @api.delete("/<upload_id>/renditions/<int:height>")
 @requires(Action.CHANGE)
 def remove_rendition(ctx: ViewContext, upload_id: str, height: int) -> tuple[str, int]:
-    """Stop making it, and remove what was made."""
+    """Cancel the encoding of a rendition, and delete it."""
     ctx.services.media.renditions.remove(_video(ctx, upload_id), height)
     return "", 204
 
@@ -249,7 +249,7 @@ def _document(ctx: ViewContext, video: Upload) -> Response:
 
 
 LIBRARY_PAGE_SIZE = 50
-"""Videos a page shows; more follow on request."""
+"""Videos per page; more are loaded on request."""
 
 SIZE_STEP = 1000
 SIZE_UNITS = ("bytes", "KB", "MB", "GB", "TB", "PB")
@@ -290,14 +290,14 @@ def index_page(ctx: ViewContext) -> str:
 
 
 def may(action: str) -> bool:
-    """Whether the caller may do this to anything in the project; for templates."""
+    """Whether the caller's role allows the action in the project; for templates."""
     return reach_of(Action(action), current_caller().role) is not Reach.NONE
 
 
 @pages.get("/watch/<upload_id>")
 @requires(Action.BROWSE)
 def watch(ctx: ViewContext, upload_id: str) -> str:
-    """The page of one video, also while it is being uploaded."""
+    """The page of one video, also during its upload."""
     films = ctx.services.media.library
     video = films.watched(ctx.scope, parse_upload_id(upload_id))
     (playback,) = films.playbacks([video])
@@ -321,7 +321,7 @@ def file_size(length: int) -> str:
 
 @pages.app_template_filter("duration")
 def duration(seconds: float) -> str:
-    """The length of a film as "0:05", "12:34" or "1:02:03"."""
+    """The duration of a video as "0:05", "12:34" or "1:02:03"."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -37,7 +37,7 @@ from app.http.origins import require_own_page
 
 # ---- JSON ----------------------------------------------------------------------------------------
 
-# /api/webhooks: those of the caller's project, and what was delivered to them.
+# /api/webhooks: webhooks of the caller's project, and their deliveries.
 
 
 api = Blueprint("api_webhooks", __name__, url_prefix="/api/webhooks")
@@ -48,7 +48,7 @@ DEFAULT_PAGE = 50
 @api.get("")
 @requires(Action.MANAGE)
 def index(ctx: ViewContext) -> Response:
-    """All of them, the oldest first."""
+    """All webhooks, oldest first."""
     found = webhooks.of_project(ctx)
     return jsonify({"webhooks": [webhook_document(webhook) for webhook in found]})
 
@@ -56,7 +56,7 @@ def index(ctx: ViewContext) -> Response:
 @api.post("")
 @requires(Action.MANAGE)
 def make(ctx: ViewContext) -> tuple[Response, int]:
-    """A new webhook, with its secret; without `events` it wants all of them."""
+    """Create a webhook, and return it with its secret; without `events` it gets all of them."""
     body = json_object(ctx)
     webhook = webhooks.make(
         ctx,
@@ -69,14 +69,14 @@ def make(ctx: ViewContext) -> tuple[Response, int]:
 @api.get("/<webhook_id>")
 @requires(Action.MANAGE)
 def show(ctx: ViewContext, webhook_id: str) -> Response:
-    """One of them."""
+    """One webhook."""
     return jsonify(webhook_document(webhooks.get(ctx, webhook_id)))
 
 
 @api.patch("/<webhook_id>")
 @requires(Action.MANAGE)
 def change(ctx: ViewContext, webhook_id: str) -> Response:
-    """Give it another URL or other events, pause it or let it go on."""
+    """Change a webhook's URL or events, pause or resume it."""
     body = json_object(ctx)
     is_paused = body.get("paused")
     if is_paused is not None and not isinstance(is_paused, bool):
@@ -94,7 +94,7 @@ def change(ctx: ViewContext, webhook_id: str) -> Response:
 @api.delete("/<webhook_id>")
 @requires(Action.MANAGE)
 def remove(ctx: ViewContext, webhook_id: str) -> tuple[str, int]:
-    """Forget it, and what was not delivered yet."""
+    """Delete a webhook and its pending deliveries."""
     webhooks.remove(ctx, webhook_id)
     return "", 204
 
@@ -102,14 +102,14 @@ def remove(ctx: ViewContext, webhook_id: str) -> tuple[str, int]:
 @api.post("/<webhook_id>/secret")
 @requires(Action.MANAGE)
 def show_secret(ctx: ViewContext, webhook_id: str) -> Response:
-    """What its signatures are made with; that somebody looked is noted, so it is no GET."""
+    """Return the signing secret. Not a GET, because it is recorded in the audit log."""
     return jsonify({"secret": webhooks.show_secret(ctx, webhook_id).secret})
 
 
 @api.post("/<webhook_id>/secret/renew")
 @requires(Action.MANAGE)
 def renew_secret(ctx: ViewContext, webhook_id: str) -> Response:
-    """Make another secret; the old one signs too for a day."""
+    """Rotate the signing secret; the old one also signs for a day."""
     webhook = webhooks.renew_secret(ctx, webhook_id)
     return jsonify(
         {
@@ -122,7 +122,7 @@ def renew_secret(ctx: ViewContext, webhook_id: str) -> Response:
 @api.post("/<webhook_id>/test")
 @requires(Action.MANAGE)
 def test(ctx: ViewContext, webhook_id: str) -> tuple[Response, int]:
-    """Have a test event sent to it."""
+    """Send a test event to a webhook."""
     delivery = webhooks.send_test(ctx, webhook_id)
     return jsonify(delivery_document(delivery)), 202
 
@@ -130,7 +130,7 @@ def test(ctx: ViewContext, webhook_id: str) -> tuple[Response, int]:
 @api.get("/<webhook_id>/deliveries")
 @requires(Action.MANAGE)
 def deliveries(ctx: ViewContext, webhook_id: str) -> Response:
-    """A page of what was sent to it, or waits, the newest first."""
+    """A page of sent and pending deliveries, newest first."""
     limit = parse_digits(request.args.get("limit", str(DEFAULT_PAGE)))
     if limit is None:
         raise InvalidRequest("The limit must be a whole number.")
@@ -148,7 +148,7 @@ def send_again(ctx: ViewContext, webhook_id: str, delivery_id: str) -> tuple[Res
 
 
 def webhook_document(webhook: Webhook) -> dict[str, Any]:
-    """What is shown of a webhook: not its secret."""
+    """A webhook without its secret."""
     return {
         "id": webhook.id,
         "url": webhook.url,
@@ -159,7 +159,7 @@ def webhook_document(webhook: Webhook) -> dict[str, Any]:
 
 
 def delivery_document(delivery: Delivery) -> dict[str, Any]:
-    """How far an event has got; `next_attempt` while it is tried."""
+    """The state of a delivery; `next_attempt` while it is being retried."""
     is_waiting = delivery.state is DeliveryState.WAITING
     return {
         "id": delivery.id,
@@ -178,7 +178,7 @@ def delivery_document(delivery: Delivery) -> dict[str, Any]:
 
 # ---- pages ---------------------------------------------------------------------------------------
 
-# The pages of webhooks: the list, and each with what was delivered to it.
+# The pages of webhooks: the list, and each webhook with its deliveries.
 
 
 pages = Blueprint("webhooks", __name__, url_prefix="/webhooks")
@@ -187,20 +187,20 @@ pages.before_request(lambda: require_own_page(request))
 PAGE_SIZE = 50
 
 CHOSEN = "on"
-"""What a ticked box sends."""
+"""The value that a checked checkbox sends."""
 
 
 @pages.get("", endpoint="index")
 @requires(Action.MANAGE)
 def index_page(ctx: ViewContext) -> str:
-    """The project's webhooks, and a form for another."""
+    """The project's webhooks, and a form to create one."""
     return _index(ctx, {"url": "", **dict.fromkeys(SUBSCRIBABLE, CHOSEN)}, {})
 
 
 @pages.post("", endpoint="make")
 @requires(Action.MANAGE)
 def make_page(ctx: ViewContext) -> BaseResponse:
-    """Make a webhook, and show its secret."""
+    """Create a webhook, and show its secret."""
     fields = form_fields(ctx)
     problems = _problems(fields)
     if problems:
@@ -219,14 +219,14 @@ def make_page(ctx: ViewContext) -> BaseResponse:
 @pages.get("/<webhook_id>", endpoint="show")
 @requires(Action.MANAGE)
 def show_page(ctx: ViewContext, webhook_id: str) -> BaseResponse:
-    """One webhook with what was delivered to it."""
+    """One webhook with its deliveries."""
     return _page(ctx, webhooks.get(ctx, webhook_id))
 
 
 @pages.post("/<webhook_id>/secret", endpoint="show_secret")
 @requires(Action.MANAGE)
 def show_secret_page(ctx: ViewContext, webhook_id: str) -> BaseResponse:
-    """The same page with the secret."""
+    """One webhook, with its secret shown."""
     webhook = webhooks.show_secret(ctx, webhook_id)
     return _page(ctx, webhook, secret=webhook.secret)
 
@@ -234,7 +234,7 @@ def show_secret_page(ctx: ViewContext, webhook_id: str) -> BaseResponse:
 @pages.post("/<webhook_id>/secret/renew", endpoint="renew_secret")
 @requires(Action.MANAGE)
 def renew_secret_page(ctx: ViewContext, webhook_id: str) -> BaseResponse:
-    """Make another secret, which the page then offers to show: a reload must not make a third."""
+    """Rotate the secret. The page then offers to show it: a reload must not rotate it again."""
     webhooks.renew_secret(ctx, webhook_id)
     return _back_to(webhook_id)
 
@@ -242,7 +242,7 @@ def renew_secret_page(ctx: ViewContext, webhook_id: str) -> BaseResponse:
 @pages.post("/<webhook_id>/pause")
 @requires(Action.MANAGE)
 def pause(ctx: ViewContext, webhook_id: str) -> BaseResponse:
-    """Pause it, or let it go on."""
+    """Pause or resume a webhook."""
     is_paused = form_fields(ctx).get("paused") == CHOSEN
     webhooks.change(ctx, webhook_id, is_paused=is_paused)
     return _back_to(webhook_id)
@@ -251,7 +251,7 @@ def pause(ctx: ViewContext, webhook_id: str) -> BaseResponse:
 @pages.post("/<webhook_id>/remove", endpoint="remove")
 @requires(Action.MANAGE)
 def remove_page(ctx: ViewContext, webhook_id: str) -> BaseResponse:
-    """Forget it."""
+    """Delete a webhook."""
     webhooks.remove(ctx, webhook_id)
     return redirect(url_for("webhooks.index"), 303)
 
@@ -259,7 +259,7 @@ def remove_page(ctx: ViewContext, webhook_id: str) -> BaseResponse:
 @pages.post("/<webhook_id>/test", endpoint="test")
 @requires(Action.MANAGE)
 def test_page(ctx: ViewContext, webhook_id: str) -> BaseResponse:
-    """Have a test event sent."""
+    """Send a test event."""
     webhooks.send_test(ctx, webhook_id)
     return _back_to(webhook_id)
 
@@ -297,7 +297,7 @@ def _page(ctx: ViewContext, webhook: Webhook, secret: str | None = None) -> Base
 
 
 def _problems(fields: dict[str, str]) -> dict[str, str]:
-    """What is wrong with each field."""
+    """The problem of each field."""
     problems = {}
     try:
         check_url(fields.get("url", "").strip())

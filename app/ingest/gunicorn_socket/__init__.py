@@ -1,4 +1,4 @@
-"""Takes a request body straight from gunicorn's socket. The only package that knows its internals.
+"""Reads request bodies directly from gunicorn's socket. The only package that uses its internals.
 
 gunicorn's own `wsgi.input` copies each byte three times and waits forever for a silent client.
 `take_over.py` takes over the socket and explains how; `body.py` (known length) or `chunked_body.py`

@@ -53,7 +53,7 @@ class GunicornSocketSource(SpliceSource):
         return self._received(self._client.splice(pipe, count)) if count else 0
 
     def finish(self, _watch: Watch = no_watch, /) -> None:
-        """Nothing follows a plain body."""
+        """Does nothing: nothing follows a body of known length."""
 
     def _take_head(self, wanted: memoryview) -> int:
         count = min(len(wanted), len(self._head))
@@ -74,6 +74,6 @@ class GunicornSocketSource(SpliceSource):
         return count
 
     def _release(self) -> None:
-        """Leave the connection as gunicorn gave it, ready for the next request."""
+        """Restore the connection to gunicorn's state, ready for the next request."""
         self._client.release()
         self._body.failed = False

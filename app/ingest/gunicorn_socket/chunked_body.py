@@ -21,8 +21,8 @@ END_SECONDS = 10.0
 class GunicornChunkedSource:
     """A chunked request body, read from the connection's own socket.
 
-    gunicorn's reader cannot tell a silent client from a slow one, and loses what arrived before
-    a connection broke.
+    gunicorn's reader cannot distinguish an idle client from a slow one, and loses the bytes that
+    arrived before a connection broke.
     """
 
     is_verified_at_end = False
@@ -64,7 +64,7 @@ class GunicornChunkedSource:
                 raise BodyStalled("The end of the body did not arrive.")
 
     def _feed(self) -> bool:
-        """Feed the decoder what comes next; False after a tick without anything."""
+        """Feed the next bytes to the decoder; False after a tick without any."""
         self._decoder.require_intact()
         data, self._head = self._head, b""
         if not data:
@@ -100,7 +100,7 @@ class GunicornChunkedSource:
         return 0
 
     def _release(self) -> None:
-        """Leave the connection as gunicorn would after it had read the body itself."""
+        """Restore the connection to gunicorn's state after reading a body itself."""
         reader, trailers = self._body.reader, self._decoder.trailers
         if trailers:
             try:

@@ -1,4 +1,4 @@
-"""What is done with a connection besides reading a body: time-outs, interim responses, reuse."""
+"""Handling of a connection apart from reading bodies: timeouts, interim responses, reuse."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from app.ingest.source import SOURCE_KEY, BodySource, Readable, StreamSource
 
 DRAIN_BYTES = 32 * 1024 * 1024
 DRAIN_SECONDS = 5.0
-"""How much of an unwanted body is read so that its connection can be used again: one chunk."""
+"""How much of an unwanted body is drained to reuse its connection, and for how long: one chunk."""
 
 _DRAIN_LIMITS = BodyLimits(idle_seconds=1.0, minimum_bytes_per_second=0.0)
 
@@ -56,10 +56,10 @@ class _TimedStream:
 
 
 def send_interim(environ: dict[str, Any], status: str, headers: Mapping[str, str]) -> bool:
-    """Send an interim response (RFC 9110, section 15.2) now; whether it was sent.
+    """Send an interim response (RFC 9110, section 15.2) now; returns whether it was sent.
 
-    None is sent to HTTP/1.0 clients, which do not know them, over HTTP/2, where many requests share
-    the socket, or to a client that does not read, which would block its own upload.
+    Not sent to HTTP/1.0 clients, which do not support them; over HTTP/2, where many requests share
+    the socket; or to a client that does not read, which would block its own upload.
     gunicorn has answered `Expect: 100-continue` before the application runs, so 100 comes first.
     """
     connection = environ.get("gunicorn.socket")
@@ -72,7 +72,7 @@ def send_interim(environ: dict[str, Any], status: str, headers: Mapping[str, str
             return False
         connection.sendall(message)
     except OSError:
-        # Half a message would be read as the beginning of the answer.
+        # Half a message would be parsed as the beginning of the response.
         with suppress(OSError):
             connection.shutdown(socket.SHUT_WR)
         return False
@@ -87,7 +87,7 @@ def _has_room(connection: socket.socket) -> bool:
 
 
 def bound_sending(environ: dict[str, Any], idle_seconds: float) -> None:
-    """Give up on a client that reads no byte of the response for this long.
+    """Set an idle timeout for sending the response: how long the client may read no byte of it.
 
     gunicorn itself would wait forever, with one thread per client. It makes the socket blocking
     again before the next request.
@@ -111,15 +111,15 @@ def has_left(environ: dict[str, Any]) -> bool:
 
 
 def break_off(environ: dict[str, Any]) -> None:
-    """End the connection while another thread reads a body from it; harmless after its end.
+    """Shut down the connection while another thread reads a body from it; harmless if closed.
 
     That thread sees the end of the connection. Over HTTP/2 all requests of the connection end.
     """
     connection = environ.get("gunicorn.socket")
     if isinstance(connection, socket.socket):
         with suppress(OSError):
-            # TLS's own would let the other thread read ciphertext. With SHUT_RD alone, Linux would
-            # go on to receive what the client sends.
+            # The TLS object's shutdown() would let the other thread read ciphertext. With SHUT_RD
+            # alone, Linux would still receive what the client sends.
             socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
 
@@ -129,11 +129,11 @@ if the file is shorter, or the client is gone."""
 
 
 def kernel_sender(environ: dict[str, Any]) -> KernelSender | None:
-    """A way past the server for long ranges of files, or None if the connection has none.
+    """Returns a function that sends long ranges of files with sendfile(), or None if unsupported.
 
-    The server must have sent the headers, and all of the body up to there: it does so with each
-    block that the application yields. It does not count what is sent past it, so the response needs
-    a Content-Length. Only on a plain socket: over TLS and HTTP/2 bytes are framed.
+    It bypasses the server, which must have sent the headers and all of the body so far: it does so
+    with each block that the application yields. The server does not count the bytes, so the
+    response needs a Content-Length. Only on a plain socket: over TLS and HTTP/2 bytes are framed.
     """
     connection = environ.get("gunicorn.socket")
     if type(connection) is not socket.socket or environ.get("HTTP_VERSION") == "2":
@@ -142,20 +142,20 @@ def kernel_sender(environ: dict[str, Any]) -> KernelSender | None:
     def send(file: RawIOBase, span: ByteRange) -> None:
         sent = connection.sendfile(cast(BufferedIOBase, file), span.start, span.length)
         if sent < span.length:
-            # Anything sent now would be taken for the missing bytes.
+            # The client would take anything sent now for the missing bytes.
             raise OSError(errno.EIO, "the file is shorter than its index says")
 
     return send
 
 
 def drain_or_close(environ: dict[str, Any], start_response: Any) -> None:
-    """Read a short rest of the request's body, or make the answer say `Connection: close`.
+    """Drain a short rest of the request's body, or add `Connection: close` to the response.
 
-    Call this between the application and the first byte of its answer. gunicorn 27 writes
-    `Connection: keep-alive` whatever is left of the body, and checks only after the answer: it
-    reads at most 64 KiB, closes a connection it has just promised to keep, and sends a second
-    answer, 400, to a body that proves malformed. RFC 9112, section 9.6: a client that is not told
-    sends its next request into a connection that is being closed.
+    Call this between the application and the first byte of its response. gunicorn 27 writes
+    `Connection: keep-alive` no matter how much of the body is unread, and checks only after the
+    response: it reads at most 64 KiB, closes a connection it has just promised to keep, and sends a
+    second response, 400, to a body that proves malformed. Without `Connection: close` a client
+    sends its next request into a connection that is being closed (RFC 9112, section 9.6).
     """
     if "gunicorn.socket" not in environ:
         _drain_elsewhere(environ)
@@ -169,14 +169,14 @@ def drain_or_close(environ: dict[str, Any], start_response: Any) -> None:
 
 
 def close_after_answer(start_response: Any) -> None:
-    """Make the answer say `Connection: close`; call this where `drain_or_close` may be called."""
+    """Add `Connection: close` to the response; call this where `drain_or_close` may be called."""
     response: Any = getattr(start_response, "__self__", None)
     if type(response) is Response:
         response.force_close()
 
 
 def _drain_elsewhere(environ: dict[str, Any]) -> None:
-    """Werkzeug's server waits, before it closes a connection, for up to 10 MB of the body."""
+    """Drain for Werkzeug's server, which waits for up to 10 MB of the body before it closes."""
     if environ.get("CONTENT_LENGTH", "").isdecimal():
         _drain(environ)
 
@@ -191,7 +191,7 @@ def _is_read(body: Body) -> bool:
 
 
 def _drain(environ: dict[str, Any]) -> bool:
-    """Whether the body could be read to its end within bounds."""
+    """Drain the body; returns whether its end was reached within the limits."""
     source = _source(environ)
     if (source.remaining or 0) > DRAIN_BYTES:
         return False
@@ -210,7 +210,7 @@ def _drain(environ: dict[str, Any]) -> bool:
 
 
 def _source(environ: dict[str, Any]) -> BodySource:
-    """The one the application has read from, or a new one for a body that was not touched."""
+    """The source the application has read from, or a new one for an unread body."""
     source: BodySource | None = environ.get(SOURCE_KEY) or take_over(environ)
     if source is None:
         length = environ.get("CONTENT_LENGTH")

@@ -1,9 +1,9 @@
-"""Takes over a request's body from gunicorn, if possible, and its trailers once it is read.
+"""Takes over reading a request's body from gunicorn, if possible, and its trailers once it is read.
 
 gunicorn hands the application a `Body` over a `LengthReader` over a `SocketUnreader`. Instead:
 
 - the bytes that came with the headers are in the unreader's buffer and come first;
-- whatever of it belongs to the next, pipelined request is given back;
+- bytes in it that belong to the next, pipelined request are put back;
 - the reader's length is set to 0, or a chunked reader's parser to None, so that gunicorn sees a
   body read to its end and keeps the connection alive;
 - if the body is not read to its end after all, `Body.failed` makes gunicorn close the connection.
@@ -30,8 +30,8 @@ Source = GunicornSocketSource | GunicornChunkedSource
 def take_over(environ: dict[str, Any], expected_length: int | None = None) -> Source | None:
     """The request's body read from its socket, or None if that is not possible.
 
-    Not possible: other servers, TLS (a splice would store ciphertext), HTTP/2 (one socket for all
-    streams), and a body that has been partly read. `expected_length` is the length of a chunked
+    Not possible with other servers, TLS (a splice would store ciphertext), HTTP/2 (one socket for
+    all streams), or a body that has been partly read. `expected_length` is the length of a chunked
     body, if another header gives it.
     """
     body: Any = environ.get("wsgi.input")
@@ -59,7 +59,7 @@ def _take_over_length(body: Body, client: ClientSocket) -> GunicornSocketSource:
 
 
 def trailers(environ: dict[str, Any]) -> list[tuple[str, str]] | None:
-    """Header fields after a chunked body, once it is read to its end; None on other servers."""
+    """Trailer fields of a chunked body that has been read to its end; None on other servers."""
     body: Any = environ.get("wsgi.input")
     if type(body) is not Body or environ.get("HTTP_VERSION") == "2":
         return None

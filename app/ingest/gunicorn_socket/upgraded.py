@@ -8,13 +8,13 @@ from typing import Any
 from gunicorn.http.body import Body
 
 UPGRADED_KEY = "sluice.upgraded"
-"""Key of the WSGI environment for a request whose connection carries no other after it."""
+"""WSGI environment key that marks a request as the last one on its connection."""
 
 TICK_SECONDS = 1.0
 """How long `receive` waits at most."""
 
 SEND_SECONDS = 30.0
-"""How long a client may leave an answer of a few hundred bytes unread."""
+"""How long a client may leave a response of a few hundred bytes unread."""
 
 
 class UpgradedConnection:
@@ -25,7 +25,7 @@ class UpgradedConnection:
         self._head = head
 
     def receive(self, count: int) -> bytes | None:
-        """At most `count` bytes, none at the end; None after a tick of silence."""
+        """At most `count` bytes, none at the end; None after a tick without bytes."""
         if self._head:
             found, self._head = self._head[:count], self._head[count:]
             return found
@@ -36,15 +36,15 @@ class UpgradedConnection:
             return None
 
     def send(self, data: bytes) -> None:
-        """All of it; raises `OSError`."""
+        """Send all of `data`; raises `OSError`."""
         self._connection.settimeout(SEND_SECONDS)
         self._connection.sendall(data)
 
 
 def upgraded(environ: dict[str, Any]) -> UpgradedConnection | None:
-    """The connection of a request to be answered with 101; None on other servers, and over HTTP/2.
+    """The connection of a request to be answered with 101; None on other servers and over HTTP/2.
 
-    It ends with the answer's iterator, once the server has sent the headers.
+    The response's iterator uses it once the server has sent the headers; it ends with the iterator.
     """
     body: Any = environ.get("wsgi.input")
     connection = environ.get("gunicorn.socket")

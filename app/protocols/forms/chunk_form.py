@@ -1,7 +1,7 @@
 """Chunks in forms, and raw chunks with the same fields in the query string.
 
-A chunk whose fields say where it belongs goes straight into the upload. A chunk that comes before
-its fields, or whose place depends on its length, is staged until the form ends.
+A chunk whose place is known from its fields is written directly to the upload. A chunk that comes
+before its fields, or whose place depends on its length, is staged until the form ends.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from app.uploads.client_uploads import Chunk
 from app.uploads.files import ReceivedFile
 
 MAX_FILES = 1000
-"""Files in one form; facts about each are held in memory until the form ends."""
+"""Maximum files in one form; metadata of each is held in memory until the form ends."""
 
 FORM_TYPE = "multipart/form-data"
 
@@ -43,7 +43,7 @@ HEADERS = (
     "uploader-file-name",
     "uploader-file-size",
 )
-"""Headers that dialects read like fields."""
+"""Headers that dialects treat like fields."""
 
 
 def receive_chunk(ctx: ViewContext, *dialects: FormDialect) -> list[Upload]:
@@ -64,7 +64,7 @@ def request_fields() -> dict[str, str]:
 def receive_raw(
     ctx: ViewContext, dialects: tuple[FormDialect, ...], fields: Mapping[str, str]
 ) -> Upload:
-    """Store a body that is the bare bytes of a chunk."""
+    """Store a body that consists of the raw bytes of a chunk."""
     dialect, chunk = parse_chunk(dialects, fields)
     if chunk is None:
         raise InvalidRequest(
@@ -99,8 +99,8 @@ def _append(
     try:
         return services.chunks.append(upload, chunk.offset, source)
     except UploadNotFound as error:
-        # Another chunk created it, and could not reserve its space. A chunk names no upload that
-        # could be missing: sent again, it creates one.
+        # Another chunk created the upload, and could not reserve its space. A chunk names no upload
+        # that could be missing: a retry creates one.
         raise ServerBusy("The upload could not be created; send the chunk again.") from error
 
 
@@ -118,7 +118,7 @@ class ChunkForm:
         self._staged: list[StagedChunk] = []
 
     def receive(self) -> list[Upload]:
-        """Read the form to its end; the uploads its files went to, at least one."""
+        """Read the form to its end; returns the uploads its files went to, at least one."""
         if not (uploads := self.receive_any()):
             raise InvalidRequest("The form has no file in it.")
         return uploads
@@ -151,7 +151,7 @@ class ChunkForm:
             self._staged.append(stage(self._ctx, chunk, source, filename=part.filename, room=room))
 
     def _placed_chunk(self) -> tuple[FormDialect, Chunk | UnplacedChunk | None]:
-        """The chunk, if all of its fields have arrived already."""
+        """The chunk and its dialect, if all of its fields have arrived."""
         for dialect in self._dialects:
             if all(name in self._fields for name in dialect.fields):
                 chunk = dialect.parse(self._fields)
@@ -174,7 +174,7 @@ class ChunkForm:
                 self._uploads.append(note_upload(self._ctx.services.whole_files.keep(file)))
 
     def _refuse_unknown_chunk(self) -> None:
-        """A chunk stored as a whole file would be lost without its sender ever hearing of it."""
+        """Refuse the form: a chunk stored as a whole file would be silent data loss."""
         length = self._staged[0].file.length if len(self._staged) == 1 else None
         if signs := chunk_signs(self._fields, request.headers.keys(), length):
             raise UnknownChunkFields.of(signs)

@@ -1,7 +1,7 @@
-"""What a client library says about a chunk, and where that puts it; nothing here does I/O.
+"""Parses the fields with which client libraries describe a chunk. No I/O.
 
 Every dialect sends one file part, and fields that say where its bytes belong; only names and
-arithmetic differ. Some dialects say everything before the bytes (`Chunk`). Others leave out the
+arithmetic differ. Some dialects send everything before the bytes (`Chunk`). Others leave out the
 length of the chunk or of the file, or do not identify the upload (`UnplacedChunk`).
 """
 
@@ -19,11 +19,7 @@ from app.uploads.client_uploads import Chunk
 
 # ---- chunks --------------------------------------------------------------------------------------
 
-# What a client says about a chunk, and where that puts it. Values only: nothing here does I/O.
-#
-# Every dialect sends one file part, and fields that say where its bytes belong; only names and
-# arithmetic differ. Some dialects say everything before the bytes (`Chunk`). Others leave out the
-# length of the chunk or of the file, or do not identify the upload (`UnplacedChunk`).
+# A chunk as a client describes it, and its place in the file. Values only, no I/O.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,17 +47,17 @@ class UnplacedChunk:
 
     @property
     def is_first(self) -> bool:
-        """Whether it is the beginning of the file."""
+        """Whether the chunk is the first of the file."""
         return self.start == 0 if self.start is not None else self.index == 0
 
     @property
     def needs_chunk_size(self) -> bool:
-        """Whether its place depends on the size of the chunks before it."""
+        """Whether the chunk's place depends on the size of the chunks before it."""
         return self.start is None and self.total is None
 
     @property
     def may_be_part(self) -> bool:
-        """Whether there may be more of the file: without a length, that shows once it has come."""
+        """Whether the file may have more chunks; without a length, known once this has arrived."""
         return not self.is_whole(self.length or 0)
 
     def is_whole(self, length: int) -> bool:
@@ -77,15 +73,15 @@ class UnplacedChunk:
                 raise ChunkMismatch(f"The file has {length} bytes, not the stated {stated}.")
 
     def is_last(self, length: int) -> bool:
-        """Whether it is the end of the file."""
+        """Whether the chunk is the last of the file."""
         if self.start is not None:
             return self.start + length == self.total
         return self.index + 1 == self.count
 
     def span(self, length: int, chunk_bytes: int | None) -> ByteRange:
-        """The place of its `length` bytes in a file whose earlier chunks have `chunk_bytes` each.
+        """The chunk's range, given its `length` and the size of earlier chunks, both in bytes.
 
-        Raises `ChunkMismatch` where the numbers contradict each other; a place is never guessed.
+        Raises `ChunkMismatch` if the numbers contradict each other; a place is never guessed.
         """
         if length != (self.length or length):
             raise ChunkMismatch(f"The chunk has {length} bytes, not the stated {self.length}.")
@@ -127,12 +123,12 @@ class UnplacedChunk:
 
 @dataclass(frozen=True, slots=True)
 class FormDialect:
-    """How a client library names the fields of a chunk.
+    """The fields of a chunk in one client library.
 
-    Once all of `fields` have arrived, `parse` can say where a file part belongs. It returns None
-    for a form that has none of them: the files in it are whole. Headers that a dialect reads count
-    as fields, with names in lower case. Where it `restarts`, the first chunk of a file restarts an
-    upload that has ended.
+    Once all of `fields` have arrived, `parse` returns where a file part belongs. It returns None
+    for a form that has none of them: its files are whole. Headers that a dialect reads count as
+    fields, with names in lower case. If `restarts`, the first chunk of a file restarts an upload
+    that has ended.
     """
 
     fields: tuple[str, ...]
@@ -141,7 +137,7 @@ class FormDialect:
 
 
 def require_fields(fields: Mapping[str, str], names: Sequence[str]) -> None:
-    """Raise an `InvalidRequest` that lists which of `names` are missing, if any."""
+    """Raise an `InvalidRequest` that lists the missing `names`, if any."""
     if missing := [name for name in names if name not in fields]:
         raise InvalidRequest(f"These fields are missing: {', '.join(missing)}.")
 
@@ -320,7 +316,7 @@ WEBUPLOADER_IDENTITY = ("id", "lastModifiedDate", "type", "guid", "upload_id")
 
 
 def parse_webuploader(fields: Mapping[str, str]) -> UnplacedChunk | None:
-    """The chunk described by the fields; None unless all are present: the file is whole.
+    """The chunk described by the fields; None (a whole file) unless all are present.
 
     Raises `InvalidRequest` for a malformed value, `ChunkMismatch` for contradictory ones.
     """

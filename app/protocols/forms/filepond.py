@@ -9,7 +9,7 @@
 
 FilePond (4.32) sends its chunks in order. It retries a failed chunk from its start without asking,
 so any offset is accepted, not just the upload's. When it has asked, it skips every chunk that
-begins before the offset it got, so a chunk is recorded whole or not at all.
+begins before the offset it got, so a chunk is recorded completely or not at all.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ MAX_ID_BYTES = 1024
 @blueprint.post("/filepond")
 @requires(Action.SEND)
 def process(ctx: ViewContext) -> tuple[str, int, dict[str, str]]:
-    """Store a whole file, or create an upload for one that comes in chunks."""
+    """Store a whole file, or create an upload for a file sent in chunks."""
     form = ChunkForm(ctx, WHOLE_FILES, max_files=1)
     if "Upload-Length" in request.headers:
-        # The form then has only the page's metadata. But a page that sets its own headers may send
-        # this one with whole files, too.
+        # The form then has only the page's metadata. But a page that sets its own headers may also
+        # send this one with whole files.
         uploads = form.receive_any() if request.mimetype == FORM_TYPE else []
         upload = uploads[0] if uploads else _create(ctx)
     else:
@@ -66,7 +66,7 @@ def _create(ctx: ViewContext) -> Upload:
 
 
 def _filename() -> str:
-    """The client sends UTF-8; WSGI decodes headers as Latin-1."""
+    """The file name: the client sends UTF-8, and WSGI decodes headers as Latin-1."""
     name = request.headers.get("Upload-Name", "")
     try:
         return name.encode("latin-1").decode()
@@ -107,7 +107,7 @@ def _header_number(name: str) -> int:
 @blueprint.get("/filepond")
 @requires(Action.SEND)
 def show(ctx: ViewContext) -> BaseResponse:
-    """HEAD: the upload's offset. GET: the file."""
+    """HEAD returns the upload's offset, GET redirects to the file."""
     if request.method == "HEAD":
         return _show_offset(ctx)
     name = "load" if "load" in request.args else "restore"

@@ -11,11 +11,11 @@ body (`forceMultipart` and `paramsInBody` false):
     qqchunksize         of this chunk
     qqtotalparts
 
-Without the last four the file is whole, but still identified by qquuid. Answers are JSON: what
-other clients get, and `success`. Errors say in `preventRetry` whether to give up, and in `reset`
-whether the client must forget which chunks it has sent.
+Without the last four the file is whole, but still identified by qquuid. Responses are the same JSON
+as for other clients, plus `success`. Errors have `preventRetry` (whether to give up) and `reset`
+(whether the client must forget which chunks it has sent).
 
-The request after the last chunk (`chunking.success.endpoint`) and deletion by POST come to the same
+The request after the last chunk (`chunking.success.endpoint`) and deletion by POST use the same
 URL, as small forms or JSON.
 """
 
@@ -55,10 +55,10 @@ PART_FIELDS = ("qqpartindex", "qqpartbyteoffset", "qqchunksize", "qqtotalparts")
 COMMAND_TYPES = {"application/x-www-form-urlencoded", "application/json"}
 
 ENDS_SESSION = (UploadConflict, UploadGone, UploadNotFound)
-"""Errors after which the chunks that the client remembers as sent are worthless."""
+"""Errors after which the client must send all chunks again."""
 
 MAX_COMMAND_BYTES = 64 * 1024
-"""A few short fields, and whatever the page adds."""
+"""A few short fields, and those that the page adds."""
 
 
 def parse_part(fields: Mapping[str, str]) -> Chunk | None:
@@ -148,7 +148,7 @@ def _answer(upload: Upload) -> Response:
 
 @blueprint.errorhandler(UploadError)
 def refuse(error: UploadError) -> Response:
-    """The problem, with the members that Fine Uploader reads."""
+    """The problem response, with the members that Fine Uploader reads."""
     report(error)
     problem = Problem.of(error)
     response = answer(problem)

@@ -22,7 +22,7 @@ from app.uploads.service import derived_key
 
 # ---- fields --------------------------------------------------------------------------------------
 
-# Chunks with 1-based numbers, as Resumable.js sends them, and Flow.js and simple-uploader.js.
+# Chunks with 1-based numbers, as sent by Resumable.js, Flow.js and simple-uploader.js.
 #
 # All use these fields, the first two with a prefix (sizes in bytes):
 #
@@ -100,15 +100,15 @@ def answer_probe(ctx: ViewContext, dialect: FormDialect) -> Response:
 
 
 def answer_chunk(ctx: ViewContext, dialect: FormDialect) -> Response:
-    """Store the request's chunk; the state of the upload afterwards."""
+    """Store the request's chunk; returns the state of the upload."""
     return jsonify(chunk_document(receive_chunk(ctx, dialect)[0]))
 
 
 def answer_error(error: UploadError, *, ends_upload: frozenset[int] | None = None) -> Response:
-    """The problem, with a status that every client retries if a retry may help.
+    """The problem response, with a status that every client retries if a retry may help.
 
-    The clients ignore the body: some statuses end the upload, and they retry all others. Pass those
-    that end it as `ends_upload`, and a permanent error gets one of them.
+    The clients ignore the body: some statuses end the upload, and they retry all others. Pass the
+    former as `ends_upload`, and a permanent error gets one of them.
     """
     report(error)
     problem = Problem.of(error)
@@ -128,9 +128,8 @@ def _status(problem: Problem, ends_upload: frozenset[int] | None) -> int:
 
 # /resumablejs: Resumable.js, in its multipart form and in its `octet` form.
 #
-# Resumable.js (1.1) takes 200 and 201 for success and
-# gives the upload up on a few statuses. It retries anything else, a hundred times and without a
-# pause.
+# Resumable.js (1.1) takes 200 and 201 for success and gives up on a few statuses. It retries
+# anything else a hundred times, without a pause.
 
 
 resumablejs = Blueprint("resumablejs", __name__)
@@ -138,8 +137,8 @@ resumablejs = Blueprint("resumablejs", __name__)
 RESUMABLEJS = numbered_dialect("resumable")
 
 ENDS_UPLOAD = frozenset({400, 401, 403, 404, 415, 500, 501})
-"""Statuses on which every release gives up; some add 409. Before 1.1 they retry 401 and 403, which
-are sent all the same: they say what would help."""
+"""Statuses on which every release gives up; some add 409. Releases before 1.1 retry 401 and 403,
+which are sent all the same: they tell what would help."""
 
 
 @resumablejs.get("/resumablejs", endpoint="probe")
@@ -158,7 +157,7 @@ def upload_resumablejs(ctx: ViewContext) -> Response:
 
 @resumablejs.errorhandler(UploadError)
 def refuse(error: UploadError) -> Response:
-    """The problem; a permanent one with a status that the client does not retry."""
+    """The problem response; a permanent error gets a status that the client does not retry."""
     return answer_error(error, ends_upload=ENDS_UPLOAD)
 
 
@@ -166,9 +165,9 @@ def refuse(error: UploadError) -> Response:
 
 # /flow: Flow.js, in its multipart form and in its `octet` form; see above.
 #
-# Flow.js (2.14) takes 200, 201 and 202 for success and gives the upload up on 404, 413, 415, 500
-# and 501, in answer to a probe too. It retries anything else as often as its option
-# `maxChunkRetries` says, by default never.
+# Flow.js (2.14) takes 200, 201 and 202 for success and gives up on 404, 413, 415, 500 and 501, also
+# in response to a probe. It retries anything else as often as its option `maxChunkRetries` says, by
+# default never.
 
 
 flow = Blueprint("flow", __name__)
@@ -195,8 +194,8 @@ def upload_flow(ctx: ViewContext) -> Response:
 
 # simple-uploader.js (0.6): the fields of Flow.js without a prefix; see above.
 #
-# It takes 200, 201 and 202 for success and gives the upload up on 404, 415, 500 and 501. Its chunks
-# come to the shared URL; the probe before each of them is its own.
+# It takes 200, 201 and 202 for success and gives up on 404, 415, 500 and 501. Its chunks go to the
+# shared URL; only the probe before each chunk is handled here.
 
 
 simple_uploader = Blueprint("simple_uploader", __name__)

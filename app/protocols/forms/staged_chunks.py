@@ -1,18 +1,19 @@
-"""Chunks that are placed once their bytes have arrived, and compared with what is stored.
+"""Chunks that are placed after their bytes have arrived, and compared with the stored bytes.
 
-Some libraries say neither how long the file is nor where a chunk begins; others send nothing that
-distinguishes two people who upload files of the same name. Two rules hold all the same: no chunk is
-stored at a guessed offset, and two files are not mixed, unless a library names both of them alike.
+Some libraries send neither the length of the file nor the offset of a chunk; others send nothing
+that distinguishes two people who upload files of the same name. Two rules hold all the same: no
+chunk is stored at a guessed offset, and two files are not mixed, unless a library gives both the
+same name.
 
-- A chunk is staged in a file of its own until all of it has arrived, and is recorded whole or not
-  at all.
+- A chunk is staged in a file of its own until all of it has arrived, and is recorded completely or
+  not at all.
 - An upload without an identity of its own grows from its start: a chunk belongs at the offset, or
   is stored already.
-- The stored bytes are then compared with the chunk's, whichever request wrote them. A client that
-  was told success for each of its chunks therefore knows that its own file is stored.
-- An upload that has ended is not continued by the next file of its name: a first chunk starts a new
-  upload. Only the sender of that first chunk can continue it; a later chunk of anyone else belongs
-  to the earlier upload, to which they sent the start.
+- The stored bytes are then compared with the chunk's, no matter which request wrote them. If all
+  chunks of a client succeeded, its own file is stored.
+- The next file of the same name does not continue an upload that has ended: a first chunk starts a
+  new upload. Only the client that sent that first chunk can continue it; a later chunk of any other
+  client belongs to the earlier upload, whose start that client sent.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ BARE_BLOB = "blob"
 
 
 class _Keys(NamedTuple):
-    """Keys of an upload: `shared` by all senders; `own` of the sender who restarted it."""
+    """Keys of an upload: `shared` by all senders; `own` for the sender who restarted it."""
 
     own: str
     shared: str
@@ -62,9 +63,9 @@ _CHUNK_BYTES = re.compile(r"(?:^|,)chunkbytes ([A-Za-z0-9+/=]+)")
 
 @dataclass(frozen=True, slots=True)
 class StagedChunk:
-    """A file part in a staging file of its own, and the upload that was found before it arrived.
+    """A file part in a staging file of its own, and its upload as looked up before it arrived.
 
-    `upload` is None if there was none with these `keys`. Without `keys`, look for it again.
+    `upload` is None if there was none with these `keys`. Without `keys`, look it up again.
     """
 
     file: ReceivedFile
@@ -82,8 +83,9 @@ def stage(
 ) -> StagedChunk:
     """Stage a whole file, or a chunk; raises what `WholeFiles.receive` raises.
 
-    A chunk of a known upload has its room already. Any other is held against the limits as a file
-    is: strangers could otherwise fill the disk with chunks of uploads that are then refused.
+    The space for a chunk of a known upload is already reserved. Any other chunk is checked against
+    the limits like a file: strangers could otherwise fill the disk with chunks of uploads that are
+    then refused.
     """
     receive = partial(ctx.services.whole_files.receive, source, scope=ctx.scope, room=room)
     if chunk is None:
@@ -97,8 +99,8 @@ def stage(
             return StagedChunk(receive(filename=filename), keys)
         except (LinkFull, QuotaExceeded) as error:
             if isinstance(error, QuotaExceeded) and not (source.remaining or room):
-                raise  # Its length was not known before: the body has been read.
-            # Another chunk may have begun the file since, which takes the last place or room.
+                raise  # The length was unknown beforehand, so the body has been read.
+            # Another chunk may have created the upload since, and taken the last place or space.
             keys, upload = _look_up(ctx, chunk, clean_filename(filename))
             if upload is None:
                 raise
@@ -112,7 +114,7 @@ def stage(
 def _look_up(
     ctx: ViewContext, chunk: UnplacedChunk, filename: str
 ) -> tuple[_Keys | None, Upload | None]:
-    """The chunk's keys, and their upload if there is one; neither where a new one replaces it."""
+    """The chunk's keys and their upload, if any; neither if the chunk starts a new upload."""
     filename = _name_of(chunk, filename)
     keys = _keys(chunk, filename)
     try:
@@ -134,7 +136,7 @@ def _restarts(chunk: UnplacedChunk, upload: Upload) -> bool:
 
 
 def _lacks_length(chunk: UnplacedChunk, upload: Upload) -> bool:
-    """Whether the chunk tells the upload its length, which is then held against the limits."""
+    """Whether the chunk states the upload's length, which is then checked against the limits."""
     return upload.length is None and not chunk.needs_chunk_size
 
 
@@ -145,10 +147,10 @@ def _most_bytes(chunk: UnplacedChunk, upload: Upload) -> int:
 
 
 def place_staged(ctx: ViewContext, chunk: UnplacedChunk, staged: StagedChunk) -> Upload:
-    """Append the bytes of the file where they belong and delete it; the upload they went to.
+    """Append the staged bytes where they belong and delete the file; returns the upload.
 
-    Raises what `Chunks.append` raises, `ChunkMismatch` where the numbers contradict each
-    other, and `UploadConflict` where the upload has other bytes at that place.
+    Raises what `Chunks.append` raises, `ChunkMismatch` if the numbers contradict each other, and
+    `UploadConflict` if the upload has other bytes at that place.
     """
     whole_files, file = ctx.services.whole_files, staged.file
     if chunk.is_whole(file.length):
@@ -192,7 +194,7 @@ def _upload_and_place(
     if span is None:
         span = chunk.span(length, _chunk_bytes(upload))
     if not chunk.is_named and not _continues(upload, span):
-        upload = _called(ctx, keys)  # The chunks before it may have arrived while it was staged.
+        upload = _called(ctx, keys)  # Earlier chunks may have arrived while this one was staged.
         if not _continues(upload, span):
             raise OffsetMismatch.of(expected=upload.offset, provided=span.start)
     if upload.length is None and chunk.is_last(length):
@@ -207,7 +209,7 @@ def _continues(upload: Upload, span: ByteRange) -> bool:
 def _upload_now(
     ctx: ViewContext, chunk: UnplacedChunk, keys: _Keys, filename: str, length: int
 ) -> Upload:
-    """The upload of a chunk that has arrived, whatever was known before."""
+    """Look up or create the upload of a chunk that has arrived, ignoring earlier lookups."""
     if chunk.is_named and chunk.total is not None:
         span = chunk.span(length, None)
         placed = Chunk(keys.own, span.start, span.length, chunk.total, filename, chunk.identity[0])
@@ -267,7 +269,7 @@ def _first_upload(
 def _created(
     ctx: ViewContext, chunk: UnplacedChunk, keys: _Keys, filename: str, length: int
 ) -> Upload | None:
-    """A new upload, where none was known; None if that was made meanwhile, or begins otherwise."""
+    """Create the upload; None if it exists by now, or if another chunk must create it."""
     if not chunk.is_first and not (chunk.is_named and chunk.total is not None):
         return None
     new = _new_upload(ctx, chunk, keys.shared, filename, length)
@@ -290,7 +292,7 @@ def _new_upload(
 
 
 def _metadata(filename: str, chunk_bytes: int) -> str:
-    """Name and chunk size as tus metadata, because tus clients can read it."""
+    """Name and chunk size as tus metadata, so that tus clients can read them."""
     pairs = {"filename": filename, "chunkbytes": str(chunk_bytes)}
     return ",".join(f"{name} {b64encode(text.encode()).decode()}" for name, text in pairs.items())
 

@@ -1,7 +1,7 @@
 """POST /upload: chunks of every library that needs no URL of its own, and whole files.
 
-A file without any library's fields is stored whole, unless its fields show that it is a chunk in an
-unknown dialect. Such a chunk is refused: stored as a file, it would silently be lost.
+A file without any library's fields is stored as a whole file, unless its fields show that it is a
+chunk in an unknown dialect. Such a chunk is refused: stored as a file, it would silently be lost.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ DIALECTS = (
     WEBUPLOADER,
     PLUPLOAD,
 )
-"""The first that knows a form's fields reads them: Dropzone first, as the most frequent, and
-WebUploader before Plupload, whose fields are a subset."""
+"""The first dialect that recognizes a form's fields parses it: Dropzone first, the most frequent,
+and WebUploader before Plupload, whose fields are a subset."""
 
 
 @blueprint.post("/upload")

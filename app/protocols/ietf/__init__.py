@@ -1,7 +1,7 @@
 """IETF resumable uploads: draft-ietf-httpbis-resumable-upload and its earlier versions.
 
 A request to `/resumable/` with `Upload-Complete` creates an upload resource; a 104 interim response
-announces its URL early. There the client asks for the offset (HEAD), sends what is missing (PATCH)
+announces its URL early. There the client gets the offset (HEAD), sends the missing bytes (PATCH)
 and cancels (DELETE). Devices in the field speak earlier drafts; `interop.py` has the table of their
 differences. Start with `blueprint.py`.
 """

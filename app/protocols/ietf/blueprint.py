@@ -1,4 +1,4 @@
-"""/resumable/: create an upload, ask for its offset, append to it, cancel it."""
+"""/resumable/: create an upload, get its offset, append to it, cancel it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ VERSION_HEADER = "Upload-Draft-Interop-Version"
 
 
 def _named_version() -> InteropVersion | None:
-    """The version that the client names, if we speak it."""
+    """The version that the client requests, if it is supported."""
     with suppress(InvalidRequest):
         return VERSIONS.get(parse_length(request.headers.get(VERSION_HEADER, ""), VERSION_HEADER))
     return None
@@ -72,7 +72,7 @@ def _name_version(response: Response) -> Response:
 
 @blueprint.errorhandler(UploadError)
 def _failed(error: UploadError) -> Response:
-    """The problem, with what the client must know to continue."""
+    """The problem response, with the headers that the client needs to resume."""
     ctx = view_context()
     version = _version()
     if not isinstance(error, WriterSuperseded):  # A newer request replaced this one.
@@ -156,7 +156,7 @@ def _new_upload(ctx: ViewContext, transfer: Transfer) -> Upload:
 @blueprint.get("/<upload_id>")
 @requires(Action.SEND)
 def look(ctx: ViewContext, upload_id: str) -> Response:
-    """The offset of the upload; a request that is still writing is ended first."""
+    """The offset of the upload; a request that is still writing is taken over first."""
     version, wanted = _version(), WantedDigest(request.headers.get("Want-Repr-Digest", ""))
     _refuse_state(version, "Upload-Length")
     upload = _settled(ctx, upload_id)
@@ -167,7 +167,7 @@ def look(ctx: ViewContext, upload_id: str) -> Response:
 @blueprint.patch("/<upload_id>")
 @requires(Action.SEND)
 def append(ctx: ViewContext, upload_id: str) -> Response:
-    """Store the bytes that follow those already received."""
+    """Append the bytes in the request."""
     version, wanted = _version(), WantedDigest(request.headers.get("Want-Repr-Digest", ""))
     if version.append_type not in {None, request.mimetype}:
         raise NotPartialUpload(f"Send the bytes as {version.append_type}.")
@@ -190,7 +190,7 @@ def cancel(ctx: ViewContext, upload_id: str) -> Response:
 
 
 def _refuse_state(version: InteropVersion, *others: str) -> None:
-    """Earlier drafts refuse a request with state headers: the client meant another request."""
+    """Refuse a request with state headers, as earlier drafts do: it is meant as another request."""
     barred = {version.completeness_header, "Upload-Offset", *others}
     found = barred & set(request.headers.keys())
     if version.bars_state_on_lookup and found:
@@ -207,7 +207,7 @@ def _settled(ctx: ViewContext, upload_id: str) -> Upload:
 
 
 def _remember(upload: Upload) -> Upload:
-    """Note the upload for the log, and for the answer in case the request fails."""
+    """Note the upload for the log, and for the response in case the request fails."""
     g.upload = note_upload(upload)
     return upload
 
@@ -215,7 +215,7 @@ def _remember(upload: Upload) -> Upload:
 def _receive(
     ctx: ViewContext, upload: Upload, transfer: Transfer, body: BodySource, interim: Interim
 ) -> Upload:
-    """The upload after the bytes of `body`; complete if they were the last.
+    """Append the bytes of `body`; returns the upload, complete if they were the last.
 
     Raises `InconsistentLength`, and what `Chunks.append_at_offset` raises.
     """
@@ -239,7 +239,7 @@ def _receive(
 
 
 def _ended(ctx: ViewContext, upload: Upload) -> Upload:
-    """The upload after its last byte, which is where a chunked body reveals the file's length."""
+    """The upload after its last byte: the end of a chunked body may reveal the file's length."""
     if upload.length is None:
         return ctx.services.chunks.declare_length(upload, upload.offset)
     if upload.offset != upload.length:
@@ -263,6 +263,6 @@ def _checked(body: BodySource) -> BodySource:
 
 
 def _content_length() -> int | None:
-    """None for a chunked body; 0 for a request without either header (RFC 9112, section 6.3)."""
+    """Length of the body: None if chunked, 0 without either header (RFC 9112, section 6.3)."""
     is_chunked = request.headers.get("Transfer-Encoding", "").lower() == "chunked"
     return None if is_chunked else request.content_length or 0

@@ -1,4 +1,4 @@
-"""Versions of the draft, and the headers, errors and answers of each."""
+"""Versions of the draft, and the headers, errors and responses of each."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ PARTIAL_UPLOAD = "application/partial-upload"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InteropVersion:
-    """What one interop version requires."""
+    """The requirements of one interop version."""
 
     number: int
     completeness_header: str = UPLOAD_COMPLETE
     """`Upload-Incomplete` has the opposite meaning."""
     default_completeness: bool | None = None
-    """What an append without that header means; None if the header is required."""
+    """The meaning of an append without that header; None if the header is required."""
     append_type: str | None = PARTIAL_UPLOAD
     """Content-Type of an append; None for any."""
     lifetime_limit: str | None = "max-age"
@@ -80,7 +80,7 @@ class InteropVersion:
 
 
 NEWEST = InteropVersion(number=9)
-"""Drafts from -12 on, as far as is known: see docs/protocols.md."""
+"""Drafts -12 and, as far as is known, later: see docs/protocols.md."""
 
 _DRAFT_09 = replace(NEWEST, number=8)
 _DRAFT_06 = replace(
@@ -112,8 +112,8 @@ VERSIONS = {
     version.number: version
     for version in (_DRAFT_01, _DRAFT_02, _DRAFT_03, _DRAFT_05, _DRAFT_06, _DRAFT_09, NEWEST)
 }
-"""By the number in `Upload-Draft-Interop-Version`. A request without a known number is read as the
-newest draft, and gets no interim response."""
+"""Keyed by the number in `Upload-Draft-Interop-Version`. A request without a known number is parsed
+as the newest draft, and gets no interim response."""
 
 
 # ---- headers -------------------------------------------------------------------------------------
@@ -228,7 +228,7 @@ _REGISTERED_TITLES = {
 }
 
 
-# ---- answers -------------------------------------------------------------------------------------
+# ---- responses -----------------------------------------------------------------------------------
 
 # Responses: the upload's state in header fields, 104 interim responses, digests.
 
@@ -240,7 +240,7 @@ PROGRESS_SECONDS = 1.0
 
 
 def is_complete(upload: Upload) -> bool:
-    """Whether every byte has arrived, so that the client is done."""
+    """Whether every byte has arrived."""
     return upload.state is not UploadState.RECEIVING
 
 
@@ -260,7 +260,7 @@ def state_headers(ctx: ViewContext, upload: Upload, version: InteropVersion) -> 
 def limit_headers(
     ctx: ViewContext, version: InteropVersion, upload: Upload | None = None
 ) -> dict[str, str]:
-    """`Upload-Limit`, if the version has it; without an upload, for one that is created now."""
+    """`Upload-Limit`, if the version has it; without an upload, for one created now."""
     if version.lifetime_limit is None:
         return {}
     settings = ctx.services.settings
@@ -282,10 +282,10 @@ def _lifetime(upload: Upload | None, settings: Settings) -> int:
 def acknowledgement(
     ctx: ViewContext, upload: Upload, version: InteropVersion, status: int, *, is_last: bool
 ) -> Response:
-    """The answer to a request whose bytes were stored, with a document unless the status is 204.
+    """The response to a request whose bytes were stored, with a document unless the status is 204.
 
-    A client that says more bytes will follow gets "incomplete" back, even if the length shows that
-    none are missing: it ends the upload with another request (draft -12, section 4.1.3).
+    A client that announced more bytes gets "incomplete" back, even if the length shows that none
+    are missing: it completes the upload with another request (draft -12, section 4.1.3).
     """
     response = Response(status=status) if status == 204 else jsonify(chunk_document(upload))
     response.status_code = status
@@ -297,8 +297,8 @@ def acknowledgement(
 class Interim:
     """104 (Upload Resumption Supported) interim responses to one request.
 
-    None are sent if `version` is None: the draft forbids them for clients that name no version we
-    speak (appendix "Draft Version Identification"), and a proxy may not pass them on.
+    None are sent if `version` is None: the draft forbids them for clients that request no supported
+    version (appendix "Draft Version Identification"), and a proxy may not forward them.
     """
 
     def __init__(self, environ: dict[str, Any], version: InteropVersion | None) -> None:
@@ -312,7 +312,7 @@ class Interim:
         self._send(headers)
 
     def progress(self, offset: int) -> None:
-        """Say that the bytes before `offset` are safe, unless that was done just now."""
+        """Report that the bytes before `offset` are durable, unless that was done just now."""
         is_due = time.monotonic() - self._told_at >= PROGRESS_SECONDS
         if is_due and offset > self._offset and self._version and self._version.has_progress:
             self._offset, self._told_at = offset, time.monotonic()
@@ -328,7 +328,7 @@ class Interim:
 class WantedDigest:
     """The file's digest for clients that want it (RFC 9530, section 4).
 
-    It is computed for a file that arrives in one request; for others it is what is on record.
+    Computed for a file that arrives in one request; for others, the recorded digest is used.
     """
 
     def __init__(self, header: str) -> None:
@@ -336,14 +336,14 @@ class WantedDigest:
         self._hashed: HashingSource | None = None
 
     def watch(self, source: BodySource) -> BodySource:
-        """`source`, which must be the whole file, hashed as it passes if a digest is wanted."""
+        """Hash `source`, which must be the whole file, as it passes, if a digest is wanted."""
         if not self._names:
             return source
         self._hashed = HashingSource(source, ALGORITHMS[self._names[0]])
         return self._hashed
 
     def headers(self, ctx: ViewContext, upload: Upload) -> dict[str, str]:
-        """`Repr-Digest`, if it is wanted and known; otherwise a SHA-256 will be."""
+        """`Repr-Digest`, if it is wanted and known; a wanted SHA-256 will be computed otherwise."""
         if self._hashed is not None:
             digest = bytes.fromhex(self._hashed.hexdigest())
             return {"Repr-Digest": write_repr_digest(self._names[0], digest)}

@@ -1,4 +1,4 @@
-"""What the headers of a request say about the bytes in it. Pure."""
+"""Parses the headers that describe the bytes in a request. Pure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Transfer:
     def length(self, known: int | None) -> int | None:
         """The length of the file, `known` if an earlier request stated it; None if still unknown.
 
-        Raises `InconsistentLength` where statements differ, or the bytes reach beyond the length.
+        Raises `InconsistentLength` if stated lengths differ, or the bytes reach beyond the length.
         """
         is_rest = self.is_last and self.content_length is not None
         stated = {known, self.upload_length, self.end if is_rest else None} - {None}

@@ -1,4 +1,4 @@
-"""The requests of tus. Views parse, call and print; the rules are in the upload service."""
+"""The requests of tus. Views parse, call and render; the rules are in the upload service."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ CHECKSUM_MISMATCH = 460
 """tus defines a status of its own (section Checksum)."""
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-"""All are accepted on the request line, because X-HTTP-Method-Override may name another."""
+"""All are accepted on the request line, because X-HTTP-Method-Override may replace the method."""
 
 Handler = Callable[[], BaseResponse]
 
@@ -158,7 +158,7 @@ def _refuse_length_and_body(ctx: ViewContext) -> None:
 def _take_first_bytes(ctx: ViewContext, upload: Upload) -> Upload:
     """Append the bytes in the creation request; an empty file is complete with it.
 
-    If that fails the upload is removed, because nobody has learned its URL.
+    If that fails the upload is deleted, because the client never gets its URL.
     """
     source = open_body(ctx)
     if source.remaining == 0 and upload.length != 0:
@@ -178,7 +178,7 @@ def _take_first_bytes(ctx: ViewContext, upload: Upload) -> Upload:
 @blueprint.route("/<upload_id>", methods=METHODS, provide_automatic_options=False)
 @requires(Action.SEND)
 def one(ctx: ViewContext, upload_id: str) -> BaseResponse:
-    """Ask for an upload's offset, append to it or terminate it; a GET redirects to its file."""
+    """Get an upload's offset, append to it or terminate it; a GET redirects to its file."""
     handlers: dict[str, Handler] = {
         "HEAD": lambda: _head(ctx, upload_id),
         "PATCH": lambda: _patch(ctx, upload_id),
@@ -221,7 +221,7 @@ def _patch(ctx: ViewContext, upload_id: str) -> Response:
 
 
 def _check_offset(upload: Upload, offset: int) -> None:
-    """A request refused for its offset must not change the upload (section PATCH)."""
+    """Check the offset first: a refused request must not change the upload (section PATCH)."""
     if upload.offset != offset:
         raise OffsetMismatch.of(expected=upload.offset, provided=offset)
 
@@ -265,7 +265,7 @@ def _empty(status: int) -> Response:
 
 
 def _length(ctx: ViewContext, upload: Upload) -> int | None:
-    """That of a final upload as soon as it can be calculated (section Concatenation)."""
+    """The length; a final upload has one once it can be calculated (section Concatenation)."""
     if upload.length is None and upload.kind is UploadKind.CONCATENATION:
         return ctx.services.uploads.length_of_parts(upload)
     return upload.length

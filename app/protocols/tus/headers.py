@@ -1,4 +1,4 @@
-"""Parses and prints the header values of tus. Pure; every error is an `InvalidRequest`."""
+"""Parses and formats the header values of tus. Pure; every error is an `InvalidRequest`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PARTIAL = "partial"
 _FINAL = "final;"
 
 MAX_PARTS = 1000
-"""Parts of one final upload. 100 header lines could name 24,000, which would take a minute."""
+"""Maximum parts of a final upload. 100 header lines could name 24,000 and take a minute."""
 
 _REFERENCE = re.compile(r"( *[^ ]+)(?: |$)")
 """One space separates two references; further spaces stay with the one after them, because the

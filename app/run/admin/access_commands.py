@@ -23,7 +23,7 @@ from app.http.documents import key_document
 from app.run.admin.opening import OperatorGroup, as_json, open_library, print_one, print_rows
 
 OPERATOR = Caller(kind=CallerKind.LOCAL, name="operator")
-"""Whom the audit log names."""
+"""The actor in the audit log."""
 
 NO_ROLE = "none"
 
@@ -143,7 +143,7 @@ def _person_line(row: dict[str, Any]) -> str:
 
 # ---- project commands ----------------------------------------------------------------------------
 
-# `flask projects` and `flask keys`: what the pages do, for whoever has a shell on the server.
+# `flask projects` and `flask keys`: the functions of the pages, for operators with shell access.
 
 
 projects = OperatorGroup("projects", help="Projects, which own uploads and videos.")
@@ -268,7 +268,6 @@ def revoke_key(key_id: str, project_id: str) -> None:
 
 
 def _in(project_id: str) -> RequestContext:
-    """The context of what the operator does in a project."""
     return open_library().context.acting(OPERATOR, scope=Scope(project_id))
 
 

@@ -1,4 +1,4 @@
-"""Copies the records and the library into a folder that a server can be started on. No Flask."""
+"""Copies the records and the library to a folder that a server can be started on. No Flask."""
 
 from __future__ import annotations
 
@@ -40,24 +40,24 @@ _OWN_NAME = re.compile(r"[0-9a-f]{32}|\.[0-9a-f]{32}\.partial")
 
 
 IDS_AT_ONCE = 1000
-"""In a query: SQLite and PostgreSQL limit the number of parameters."""
+"""Ids per query: SQLite and PostgreSQL limit the number of parameters."""
 
 
 NAMES_SHOWN = 3
-"""Of videos without a file."""
+"""Maximum names of videos without a file that are shown."""
 
 
 class FolderInUse(Exception):
-    """The folder is, or was, a server's data folder: a backup would remove what is in it."""
+    """The folder is, or was, a server's data folder: a backup would delete its contents."""
 
 
 class BackupRefused(Exception):
-    """It would replace a good backup by a worse one; the message says why."""
+    """The run would replace a good backup with a worse one; the message says why."""
 
 
 @dataclass(slots=True)
 class Backup:
-    """One run; its counts are right once `run` has ended.
+    """One backup run; its counts are final once `run` has ended.
 
     Published files never change, so those from an earlier run are kept.
     """
@@ -71,7 +71,7 @@ class Backup:
     without_file: int = 0
     """Videos whose file is neither in the library nor in an earlier backup."""
     names_without_file: list[str] = field(default_factory=list)
-    """The first few of them."""
+    """Names of the first few of them."""
 
     def run(self, *, with_library: bool = True, is_forced: bool = False) -> None:
         """Copy everything; raises `FolderInUse`, `OSError` or `sqlite3.Error`.
@@ -86,13 +86,13 @@ class Backup:
             self._require_same_library()
             self._require_most_files(with_library=with_library)
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # The library is copied twice, since it takes long: the second time, right after the
-        # database, adds what was published meanwhile.
+        # The library is copied twice, because it takes long: the second pass, right after the
+        # database, adds files published during the first.
         names = self._copy_library(set()) if with_library else set()
         self._copy_database()
         if with_library:
             names = self._copy_library(names)
-            # The backup may have the last copy of what the records know and the library lacks.
+            # The backup may have the last copy of files that are recorded but not in the library.
             self._remove_all_but(names | self._complete(self._backed_up() - names))
             self._look_for_files()
 
@@ -115,7 +115,10 @@ class Backup:
             )
 
     def _require_most_files(self, *, with_library: bool) -> None:
-        """Count what the backup has, and this library has lost without having deleted it."""
+        """Raise `BackupRefused` if this library has lost most of the backup's files.
+
+        Deleted files do not count.
+        """
         query = "SELECT id FROM uploads WHERE state = ?"
         copied = set(self._read_backup(query, UploadState.COMPLETE.value))
         if with_library:
@@ -152,9 +155,9 @@ class Backup:
         return set()
 
     def _read_backup(self, query: str, value: str) -> list[str]:
-        """First column of what an earlier backup has; nothing if it cannot be read."""
+        """First column of a query on an earlier backup; empty if it cannot be read."""
         with suppress(sqlite3.Error):
-            url = f"{self._database.absolute().as_uri()}?immutable=1"  # No -wal and -shm beside it.
+            url = f"{self._database.absolute().as_uri()}?immutable=1"  # Creates no -wal and -shm.
             with closing(sqlite3.connect(url, uri=True)) as connection:
                 return [row[0] for row in connection.execute(query, [value])]
         return []
@@ -162,17 +165,17 @@ class Backup:
     def _copy_database(self) -> None:
         partial = self.folder / ".sluice.db.partial"
         _make_private(partial)
-        # What was made from videos is not copied: a server that starts on the copy makes it again.
+        # Derived files are not copied: a server that starts on the copy makes them again.
         _copy_records(self.services.database, partial, without=(media_jobs, media))
         partial.replace(self._database)
         _sync(self.folder)
 
     def _copy_library(self, known: set[str]) -> set[str]:
-        """Copy the files that are not `known`; returns all names in the library and the known."""
+        """Copy the files that are not `known`; returns `known` and all names in the library."""
         self._library.mkdir(mode=0o700, exist_ok=True)
         names = set(self.services.inspection.published())
         for name in sorted(names - known):
-            with suppress(FileNotFoundError):  # Deleted meanwhile.
+            with suppress(FileNotFoundError):  # Deleted during the backup.
                 self._take(self.services.settings.library_dir / name, self._library / name)
         _sync(self._library)
         return names | known
@@ -192,9 +195,9 @@ class Backup:
             self.linked += 1
 
     def _look_for_files(self) -> None:
-        """Count the copied records without a file, except those of videos deleted meanwhile.
+        """Count the copied records without a file, except those of videos deleted since.
 
-        Those the copy then knows as deleted, too.
+        The latter are marked as deleted in the copy.
         """
         with closing(Database(f"sqlite:///{self._database}", synced=True)) as database:
             for upload_id, state in self._without_file(database):
@@ -207,8 +210,8 @@ class Backup:
         database.checkpoint()
 
     def _without_file(self, copy: Database) -> Iterator[tuple[str, UploadState]]:
-        """What the copy takes for complete and the backup has no file of, with its state now."""
-        # By the key alone: with the state in the query, SQLite would sort all of them each time.
+        """Uploads complete in the copy but without a file in the backup, with current state."""
+        # Filtered by id only: with the state in the query, SQLite would sort all rows each time.
         some = select(uploads.c.id, uploads.c.state).order_by(uploads.c.id).limit(IDS_AT_ONCE)
         last = ""
         while found := _rows(copy, some.where(uploads.c.id > last)):
@@ -218,7 +221,7 @@ class Backup:
             last, _ = found[-1]
 
     def _remove_all_but(self, names: set[str]) -> None:
-        """Remove only files that a backup made: the folder may have had others before."""
+        """Remove all other files created by a backup: the folder may have had others before."""
         for path in self._library.iterdir():
             if path.name not in names and _OWN_NAME.fullmatch(path.name):
                 path.unlink()
@@ -241,7 +244,7 @@ def _copy_records(source: Database, path: Path, *, without: Collection[Table]) -
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy under another name, sync, rename: an interrupted run leaves no partial file."""
+    """Copy to a temporary name, sync, rename: an interrupted run leaves no partial file."""
     partial = target.with_name(f".{target.name}.partial")
     _make_private(partial)
     shutil.copyfile(source, partial)
@@ -271,7 +274,7 @@ READ_BYTES = 1024 * 1024
 
 
 class RecordMismatch(StrEnum):
-    """What can be wrong."""
+    """The kinds of mismatches."""
 
     MISSING = "missing"
     """There is a record but no file."""
@@ -294,7 +297,7 @@ class VerifyFinding:
 
 @dataclass(slots=True)
 class Verification:
-    """One pass over the library; its counts are right once `run` has ended."""
+    """One pass over the library; its counts are final once `run` has ended."""
 
     services: Services
     scope: Scope
@@ -303,7 +306,7 @@ class Verification:
     """Files too new to have a digest in their record: only their size was compared."""
 
     def run(self) -> Iterator[VerifyFinding]:
-        """Everything that differs, as it is found."""
+        """Yields each mismatch as it is found."""
         known = set()
         for video in self.services.library.all(self.scope):
             known.add(video.id)
@@ -335,7 +338,7 @@ class Verification:
         return None
 
     def _read(self, video: Upload) -> tuple[int, str, str]:
-        """The file's true length, SHA-256 and CRC32C."""
+        """The file's actual length, SHA-256 and CRC32C."""
         digest, checksum = hashlib.sha256(), 0
         length, buffer = 0, memoryview(bytearray(READ_BYTES))
         with self.services.library.open(video, ByteRange(0, video.known_length)) as file:

@@ -43,7 +43,7 @@ videos = OperatorGroup("videos", help="Finished files.")
 
 
 def operator_app() -> Flask:
-    """What `flask --app wsgi` loads to run a command, or to list them all."""
+    """The application that `flask --app wsgi` loads to run or list commands."""
     people = (users, projects, keys)
     upkeep = (verify, backup, sweep, database, storage, renew_secret, disk_bench, version)
     return command_app(uploads, videos, jobs, *people, *upkeep)

@@ -40,10 +40,10 @@ BLOCK_SIZES = (
 
 
 class Mode(StrEnum):
-    """What is done with the blocks; the value is the column's title."""
+    """How blocks are written or read; the value is the column's title."""
 
     WRITE_BUFFERED = "write, buffered"
-    """Through the page cache; the time includes the fsync that ends it."""
+    """Through the page cache; the time includes the final fsync."""
     WRITE_DIRECT = "write, direct"
     """Past the page cache (O_DIRECT)."""
     READ_BUFFERED = "read, buffered"
@@ -64,7 +64,7 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Each cell ends with whichever comes first; the fsync of a buffered write is extra."""
+    """Each cell ends at the first of these limits; the fsync of a buffered write is extra."""
 
     byte_count: int
     seconds: float
@@ -82,7 +82,7 @@ class TableCell:
 
     @property
     def bytes_per_second(self) -> float | None:
-        """The rate, where there is one."""
+        """The rate; None if nothing was measured."""
         return self.byte_count / self.seconds if self.byte_count else None
 
 
@@ -93,7 +93,7 @@ class NoDirectIo(Exception):
 def measure(
     folder: Path, bounds: Bounds, block_sizes: Sequence[int] = BLOCK_SIZES
 ) -> Iterator[TableCell]:
-    """The cells of a folder one by one, by mode and increasing block size."""
+    """Yields the cells of a folder, by mode and increasing block size."""
     with _nameless_file(folder, _room(bounds, max(block_sizes))) as written:
         _fill(written, _room(bounds, max(block_sizes)))
         for mode in Mode:
@@ -121,7 +121,7 @@ def _nameless_file(folder: Path, length: int) -> Iterator[int]:
 
 
 def _fill(descriptor: int, length: int) -> None:
-    """Reserved blocks that were never written read as zeros without reaching the disk."""
+    """Write all blocks: reserved blocks never written read as zeros without reaching the disk."""
     block = memoryview(os.urandom(MIB))
     for position in range(0, length, MIB):
         os.pwrite(descriptor, block[: length - position], position)
@@ -129,7 +129,7 @@ def _fill(descriptor: int, length: int) -> None:
 
 
 def _measure_writing(folder: Path, mode: Mode, block_bytes: int, bounds: Bounds) -> TableCell:
-    """In a new file: to overwrite part of a page, the kernel would read it first."""
+    """Measure in a new file: to overwrite part of a page, the kernel would read it first."""
     with _nameless_file(folder, _room(bounds, block_bytes)) as descriptor:
         return _measure_cell(descriptor, mode, block_bytes, bounds)
 
@@ -195,7 +195,7 @@ def _aligned_block(block_bytes: int) -> Iterator[mmap.mmap]:
 
 # ---- disk table ----------------------------------------------------------------------------------
 
-# What the figures of a disk mean: the table, the plot, the knee, the time of a chunk. No Flask.
+# Presentation of disk measurements: table, plot, knee, time per chunk. No Flask.
 
 
 KNEE_SHARE = 0.8
@@ -203,7 +203,7 @@ KNEE_SHARE = 0.8
 blocks cost memory and win little."""
 
 SERVER_BLOCK_BYTES = MIB
-"""The nearest size measured to what the server writes and reads at once (ingest/blocks.py)."""
+"""The measured size nearest to the server's block size (ingest/blocks.py)."""
 
 PLOT_COLUMNS, PLOT_ROWS = 100, 20
 """The largest plot; a narrower terminal gets a narrower one."""
@@ -214,18 +214,18 @@ RATE_TICKS = [digit * 10**power for power in range(5) for digit in (1, 2, 5)]
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """All cells of one folder; `label` says which."""
+    """All cells of one folder, which `label` names."""
 
     label: str
     cells: tuple[TableCell, ...]
 
     def of(self, mode: Mode) -> list[TableCell]:
-        """The cells of a mode that were measured, by rising block size."""
+        """The measured cells of a mode, by increasing block size."""
         return [cell for cell in self.cells if cell.mode is mode and cell.bytes_per_second]
 
     @property
     def block_sizes(self) -> list[int]:
-        """Every block size, rising."""
+        """All block sizes in increasing order."""
         return sorted({cell.block_bytes for cell in self.cells})
 
 
@@ -283,7 +283,7 @@ def plot_lines(measurement: Measurement, width: int) -> list[str]:
 
 
 def meaning_lines(measurement: Measurement, chunk_bytes: int) -> list[str]:
-    """The knee of each mode, and the time one chunk takes in small, in our and in best blocks."""
+    """The knee of each mode, and the time per chunk with the smallest, our and the best blocks."""
     lines = []
     for mode in Mode:
         cells = measurement.of(mode)
@@ -329,7 +329,7 @@ def _mb_per_second(cell: TableCell) -> float:
 
 
 SPARE_BYTES = 64 * MIB
-"""Stays free beside what the measurement needs: uploads may be running."""
+"""Space to leave free in addition to the measurement's: uploads may be running."""
 
 LONGEST_SECONDS = 3600.0
 
@@ -337,7 +337,7 @@ EXISTING_FOLDER = click.Path(exists=True, file_okay=False, writable=True, path_t
 
 
 def _finite(_context: click.Context, _option: click.Parameter, value: float) -> float:
-    """As click's ranges let NaN pass."""
+    """Refuse NaN, which click's ranges accept."""
     if math.isnan(value):
         raise click.BadParameter("must be a number")
     return value
@@ -380,7 +380,7 @@ def disk_bench(*, folder: Path | None, seconds: float, byte_count: int, is_json:
 
 
 def _folders(settings: Settings) -> dict[str, Path]:
-    """Staging and library, or only staging where the library is on the same file system."""
+    """Staging and library, or only staging if the library is on the same file system."""
     for path in (settings.staging_dir, settings.library_dir):
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     staging, library = settings.staging_dir, settings.library_dir

@@ -1,7 +1,7 @@
-"""What every command stands on: the library it works on, and errors in one line.
+"""Shared by all commands: opening the library, and errors in one line.
 
-Only a server's start makes a library. A command that found none would otherwise make an empty one,
-and a backup of that would replace a good one.
+Only a server's start creates a library. Otherwise a command that found none would create an empty
+one, and a backup of that would replace a good one.
 """
 
 from __future__ import annotations
@@ -38,37 +38,37 @@ from app.uploads.storage_identity import WrongStorage
 FLASKS_OWN = (run_command, shell_command, routes_command)
 
 _OPENED = "sluice.library"
-"""Key in the context of a run: the library was looked at."""
+"""Key in click's context: the library was checked."""
 
 P = ParamSpec("P")
 
 
 def is_command() -> bool:
-    """Whether `flask` runs in this process for one of our commands, or to list them."""
+    """Whether this process is `flask` running one of our commands, or listing them."""
     running = click.get_current_context(silent=True)
     return running is not None and running.command not in FLASKS_OWN
 
 
 def is_server() -> bool:
-    """Whether this process serves: under gunicorn, or with `flask run`."""
+    """Whether this process is a server: under gunicorn, or with `flask run`."""
     running = click.get_current_context(silent=True)
     return running is None or running.command is run_command
 
 
 def command_app(*commands: click.Command) -> Flask:
-    """An application that has only these commands, and looks at nothing before one runs."""
+    """An application that has only these commands, and opens nothing before one runs."""
     app = Flask("app", static_folder=None)
     for command in commands:
         app.cli.add_command(command)
-    for command in FLASKS_OWN:  # They serve, or help to write Flask applications.
+    for command in FLASKS_OWN:  # They serve, or help to develop Flask applications.
         command.hidden = True
     return app
 
 
 def end_in_one_line() -> None:
-    """Have also what fails outside a command, as `--help` does on a full disk, end in one line.
+    """Print errors outside of commands in one line, too, such as `--help` on a full disk.
 
-    A terminal that lacks a character shows its code instead.
+    Characters that the terminal's encoding lacks are shown as escapes.
     """
     sys.excepthook = _show
     if isinstance(sys.stdout, TextIOWrapper):
@@ -84,9 +84,9 @@ def _show(kind: type[BaseException], error: BaseException, traceback: TracebackT
 
 
 def _drop_output() -> None:
-    """Keep what could not be written from failing again as Python ends, with status 120.
+    """Discard unwritten output, which would fail again when Python exits, with status 120.
 
-    As in the "Note on SIGPIPE" of the library reference.
+    See the "Note on SIGPIPE" in the library reference.
     """
     if isinstance(sys.stdout, TextIOWrapper):
         try:
@@ -104,7 +104,7 @@ class OperatorCommand(click.Command):
     """A command whose errors are one line, with exit status 1, or 2 for wrong arguments."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run it."""
+        """Run the command."""
         for value in ctx.params.values():
             for text in value if isinstance(value, tuple) else (value,):
                 if isinstance(text, str) and not _is_text(text):
@@ -114,13 +114,13 @@ class OperatorCommand(click.Command):
 
 
 class OperatorGroup(AppGroup):
-    """A group of such commands, each with the application's context."""
+    """A group of operator commands, each with the application context."""
 
     command_class = OperatorCommand
 
 
 def operator_command(name: str) -> Callable[[Callable[..., None]], click.Command]:
-    """Make a function such a command, outside any group."""
+    """Decorator that makes a function an operator command outside any group."""
 
     def decorate(function: Callable[..., None]) -> click.Command:
         return click.command(name, cls=OperatorCommand)(with_appcontext(function))
@@ -130,7 +130,7 @@ def operator_command(name: str) -> Callable[[Callable[..., None]], click.Command
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Turn expected errors into those that click prints in one line."""
+    """Convert expected errors to those that click prints in one line."""
     try:
         yield
     except (SettingsError, FolderLocked, WrongStorage) as error:
@@ -138,16 +138,16 @@ def one_line_errors() -> Iterator[None]:
     except UploadError as error:
         raise click.ClickException(operator_message(error)) from error
     except OSError as error:
-        if error.errno == errno.EPIPE:  # click ends quietly.
+        if error.errno == errno.EPIPE:  # click exits silently.
             raise
         _drop_output()
         raise click.ClickException(_system_error(error)) from error
 
 
 def services() -> Services:
-    """The services of the settings; opens neither database nor files.
+    """The services for the settings; opens neither database nor files.
 
-    The connections to the database are closed when the command ends.
+    Connections to the database are closed when the command ends.
     """
     if not context.has_services(current_app):
         for line in unknown_variables(os.environ):
@@ -159,9 +159,9 @@ def services() -> Services:
 
 
 def open_library(*, may_be_left: bool = False) -> Services:
-    """The services of a library that is there; raises `click.ClickException` if none is.
+    """The services of an existing library; raises `click.ClickException` if there is none.
 
-    Raises `WrongStorage` if its records were moved to another database, unless it `may_be_left`.
+    Raises `WrongStorage` if its records were moved to another database, unless `may_be_left`.
     """
     found, running = services(), click.get_current_context()
     if _OPENED not in running.meta:
@@ -173,9 +173,9 @@ def open_library(*, may_be_left: bool = False) -> Services:
 
 
 def with_files(command: Callable[P, None]) -> Callable[P, None]:
-    """Refuse to run unless the settings lead to the files that the records describe.
+    """Decorator that refuses to run unless the settings name the storage of the records' files.
 
-    With other storage, the command would take every file for lost.
+    With other storage, the command would treat every file as lost.
     """
 
     @wraps(command)
@@ -203,7 +203,7 @@ def _require_library(found: Services) -> None:
 
 
 def _place(settings: Settings) -> str:
-    """Where the library should be, and which setting says so."""
+    """The expected location of the library, and the setting that defines it."""
     if settings.database_url:
         return f"the database of {PREFIX}DATABASE_URL"
     variable = f"{PREFIX}DATA_DIR"
@@ -216,7 +216,7 @@ def _place(settings: Settings) -> str:
 
 
 def _require_own(settings: Settings) -> None:
-    """Refuse another user's library: files that this user adds there would be closed to it."""
+    """Refuse another user's library: its server could not read files that this user adds."""
     file = settings.data_dir / "sluice.db"
     for path in (settings.data_dir, file):
         try:
@@ -248,13 +248,13 @@ def _is_text(text: str) -> bool:
 
 # ---- exclusion -----------------------------------------------------------------------------------
 
-# For commands that must not run beside a server, as each would undo what the other does.
+# For commands that must not run at the same time as a server: each would undo the other's work.
 
 
 def require_no_server(services: Services) -> None:
-    """Keep servers from starting in this data folder until the process ends.
+    """Lock the data folder, so that no server can start in it until the process ends.
 
-    Raises `click.ClickException` if one runs there, or a node elsewhere shares the records.
+    Raises `click.ClickException` if a server runs in it, or another node shares the records.
     """
     try:
         lock_data_folder(services.settings.data_dir)
@@ -266,11 +266,11 @@ def require_no_server(services: Services) -> None:
 
 # ---- printing ------------------------------------------------------------------------------------
 
-# What the commands share: options, and text that is safe for a terminal.
+# Shared by the commands: options, and text that is safe for a terminal.
 
 
 LIST_LIMIT = 1000
-"""Rows that a list shows by default."""
+"""Default number of rows in a list."""
 
 as_json = click.option("--json", "is_json", is_flag=True, help="For programs.")
 limited = click.option(
@@ -285,7 +285,7 @@ limited = click.option(
 def print_rows(
     rows: list[dict[str, Any]], line: Callable[[dict[str, Any]], str], *, is_json: bool
 ) -> None:
-    """All rows as JSON, or each as what `line` makes of it."""
+    """Print all rows as JSON, or each as a line formatted by `line`."""
     if is_json:
         click.echo(json.dumps(rows, indent=2))
         return
@@ -294,7 +294,7 @@ def print_rows(
 
 
 def print_one(row: dict[str, Any], *, is_json: bool) -> None:
-    """One row as JSON, or a line for each of its values."""
+    """Print one row as JSON, or a line for each of its values."""
     if is_json:
         click.echo(json.dumps(row, indent=2))
         return
@@ -304,5 +304,5 @@ def print_one(row: dict[str, Any], *, is_json: bool) -> None:
 
 
 def printable(text: str) -> str:
-    """A client's text without control characters for the terminal."""
+    """A client's text without terminal control characters."""
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)

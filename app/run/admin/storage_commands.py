@@ -122,7 +122,7 @@ def adopt(*, replaces_mark: bool) -> None:
 
 
 def _reconcile_films(bucket: Bucket, *, remove: bool) -> int:
-    """The same for files made from films; returns how many are missing and not made again."""
+    """Reconcile derived files of videos; returns how many are missing and not made again."""
     media, records = open_library().media, MadeFileRecords(open_library().database)
     for name in orphans(bucket, records, datetime.now(UTC)):
         click.echo(f"{'orphan':<9} {name}")
@@ -173,7 +173,7 @@ def copy(target: str) -> None:
             there.migrate()
             count = copy_records(services.database, there, tell=_tell)
         services.storage_identity.leave()
-        services.database.checkpoint()  # Its file may be moved aside, or away.
+        services.database.checkpoint()  # The operator may move its file.
     except (ArgumentError, CopyRefused, WrongStorage) as error:
         raise click.ClickException(str(error)) from error
     chosen = "" if target == "file" else target

@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
-"""Where prometheus-client looks for the folder, at the moment it is imported."""
+"""Variable from which prometheus-client reads the folder when it is imported."""
 
 PREFIX = "sluice-metrics-"
 
@@ -27,16 +27,16 @@ STARTED = "started"
 """A file as old as the server."""
 
 FREE_BYTES = 32 * 1024 * 1024
-"""With less than this free in memory, as in some containers, the folder is beside the data."""
+"""With less free memory than this, as in some containers, the folder is next to the data."""
 
 IN_PROGRESS_KIND = "gauge_livesum"
 FILE_KINDS = ("counter", "histogram", IN_PROGRESS_KIND)
 RESERVED_BYTES = 256 * 1024
-"""For each file. The largest, the histograms, fill half of this once every protocol was used."""
+"""Size of each file. The largest, the histograms, fill half of it once all protocols were used."""
 
 
 _names: dict[int, str] = {}
-"""By process id, since a forked process starts without a name."""
+"""By process id, because a forked process starts without a name."""
 
 
 class MetricsFolder:
@@ -51,10 +51,10 @@ class MetricsFolder:
         self._lock = -1
 
     def open(self) -> None:
-        """Name a folder in the environment of this process and those it starts.
+        """Set the folder in the environment of this process and its children.
 
-        If the environment names this server's folder already, as in gunicorn started by the
-        supervisor, that one is used; otherwise a new one inside the folder an operator names there.
+        If the environment already has this server's folder, as in gunicorn started by the
+        supervisor, it is used; otherwise a new one is created, in the operator's folder if set.
         """
         given = Path(os.environ.get(VARIABLE, ""))
         if given.name.startswith(PREFIX):
@@ -79,9 +79,9 @@ class MetricsFolder:
 def reserve_files(path: Path) -> None:
     """Allocate this process's files; call this before creating any metric.
 
-    Counts of an earlier process of the same name are kept; what it had in progress has ended.
+    Counts of an earlier process of the same name are kept; its in-progress gauges are reset.
     """
-    path.mkdir(mode=0o700, exist_ok=True)  # A clean-up of the machine's may have taken it.
+    path.mkdir(mode=0o700, exist_ok=True)  # The machine's clean-up may have deleted it.
     for kind in FILE_KINDS:
         name = path / f"{kind}_{process_name()}.db"
         with suppress(OSError):
@@ -92,7 +92,7 @@ def reserve_files(path: Path) -> None:
 
 
 def name_process(name: str) -> None:
-    """Give this process a name. One that replaces another takes its name and continues its files.
+    """Name this process. A replacement takes the name of its predecessor and continues its files.
 
     Otherwise every killed process would leave files behind until the server ends. No two live
     processes may have the same name.
@@ -129,7 +129,7 @@ def _hold(path: Path) -> int:
 
 
 def _is_free(lock: int) -> bool:
-    """Whether nobody holds a lock on the folder except through this descriptor."""
+    """Whether no other descriptor holds a lock on the folder."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -1,6 +1,6 @@
 """Every counter, histogram and gauge, with its labels; docs/operations.md has the same table.
 
-Every label has few values, whatever clients send: unknown ones count as `other`.
+Every label has few values, regardless of what clients send: unknown ones count as `other`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 OTHER = "other"
 
 WATCHERS = ("metrics", "status", "api_status", "health")
-"""Monitoring requests, not counted: an idle server would look busy."""
+"""Monitoring requests, which are not counted: an idle server would look busy."""
 
 CREATED = "created"
 
@@ -37,7 +37,7 @@ SECONDS = (
 
 
 class Instruments:
-    """What one process counts. A process that shares its counts may have only one of these."""
+    """The metrics of one process. A process that shares its counts may have only one instance."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -51,7 +51,7 @@ class Instruments:
 
     def _make_for_requests(self) -> None:
         # An instrument with labels is a function from label values to a counter: looking one up
-        # in prometheus-client takes a lock, and as long as counting.
+        # in prometheus-client takes a lock, and as long as the count itself.
         self.requests = cache(
             self._counter(
                 "sluice_requests", "Requests answered.", "protocol", "method", "status"
@@ -106,7 +106,7 @@ class Instruments:
         self.job_attempts(step, outcome).inc()
 
     def count_stages(self, seconds: Mapping[Stage, float]) -> None:
-        """Count what one request spent."""
+        """Count the seconds that one request spent in each stage."""
         for stage, spent in seconds.items():
             self.stage_seconds(stage.value).observe(spent)
 
@@ -122,13 +122,13 @@ class Instruments:
         return Histogram(name, text, labels, registry=self.registry, buckets=SECONDS)
 
     def _live_gauge(self, name: str, text: str, *labels: str) -> Gauge:
-        """Summed over live processes: a killed one leaves nothing in progress."""
+        """A gauge summed over live processes: a killed one leaves nothing in progress."""
         return Gauge(name, text, labels, registry=self.registry, multiprocess_mode="livesum")
 
 
 @cache
 def _shared_value_class() -> Any:
-    """prometheus-client's value class with our process names in its file names; one a process."""
+    """prometheus-client's value class with our process names in file names; one per process."""
     return values.MultiProcessValue(process_name)  # type: ignore[no-untyped-call]
 
 

@@ -1,4 +1,4 @@
-"""For the programs that watch the server: /healthz, /readyz and /metrics."""
+"""Endpoints for monitoring: /healthz, /readyz and /metrics."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ _EXTENSION = "sluice.instruments"
 
 
 def init_app(app: Flask, instruments: Instruments) -> None:
-    """Serve what `instruments`, and those of the other processes, have counted."""
+    """Serve the counts of `instruments` and of all other processes."""
     app.extensions[_EXTENSION] = instruments
 
 
 @health.get("/healthz")
 @requires(Action.VISIT, is_below_links=True, is_counted=False)
 def alive(_ctx: ViewContext) -> Response:
-    """The process answers; mostly `AliveMiddleware` does."""
+    """Liveness probe, for requests that `AliveMiddleware` does not handle."""
     return Response(ALIVE, mimetype="application/json")
 
 
 class AliveMiddleware:
-    """Answers a plain `GET /healthz`, which needs no session, project or rate limit to look up.
+    """Answers a plain `GET /healthz` without looking up a session, project or rate limit.
 
-    One with a body or from a page of another site reaches the view.
+    A request with a body, or from a page of another site, reaches the view.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class AliveMiddleware:
         ]
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-        """Answer, or run the application."""
+        """Answer the probe, or run the application."""
         if environ["PATH_INFO"] != "/healthz" or not _is_plain(environ):
             return self._app(environ, start_response)
         method = environ["REQUEST_METHOD"]
@@ -70,7 +70,7 @@ class AliveMiddleware:
 
 
 def _is_plain(environ: dict[str, Any]) -> bool:
-    """Whether it is a GET or HEAD without a body that no page of another site has sent."""
+    """Whether it is a GET or HEAD without a body, and not from a page of another site."""
     has_body = environ.get("CONTENT_LENGTH", "") not in {"", "0"}
     has_body = has_body or "HTTP_TRANSFER_ENCODING" in environ
     is_of_page = "HTTP_ORIGIN" in environ
@@ -80,9 +80,9 @@ def _is_plain(environ: dict[str, Any]) -> bool:
 @health.get("/readyz")
 @requires(Action.VISIT, is_counted=False)
 def ready(ctx: ViewContext) -> tuple[Response, int]:
-    """Whether the server can take uploads, and what is wrong with its set-up.
+    """Whether the server can accept uploads, and the problems of its set-up.
 
-    A server that drains before it stops answers 503.
+    A server that is draining before it stops responds with 503.
     """
     services = ctx.services
     if services.node.is_leaving:
@@ -100,12 +100,12 @@ def ready(ctx: ViewContext) -> tuple[Response, int]:
 @metrics.get("/metrics")
 @requires(Action.MEASURE)
 def everything(ctx: ViewContext) -> Response:
-    """The text that Prometheus reads: what all processes have counted, and the present state."""
+    """The metrics in Prometheus format: counts of all processes, and the current state."""
     return Response(generate_latest(_Everything()), content_type=CONTENT_TYPE_LATEST)
 
 
 def snapshot() -> Snapshot:
-    """All of it as numbers."""
+    """All metrics as numbers."""
     return Snapshot(_Everything().collect())
 
 

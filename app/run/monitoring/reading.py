@@ -1,4 +1,4 @@
-"""The counts of all processes, as text for Prometheus and as numbers for a page."""
+"""Reads the counts of all processes, for Prometheus and for the status page."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class SharedCounts(Collector):
     folder: Path
 
     def collect(self) -> Iterable[Metric]:
-        """Their sums. A process killed while creating a file leaves an empty one."""
+        """Sums over all files. A process killed while creating a file leaves an empty one."""
         files = [path for path in self.folder.glob("*.db") if path.stat().st_size]
         found: Iterable[Metric] = MultiProcessCollector.merge(map(str, files))  # type: ignore[no-untyped-call]
         return found
 
 
 def all_counts(instruments: Instruments) -> Collector:
-    """Collects the counts of this process and of those it shares a folder with."""
+    """A collector for the counts of this process and of those that share its folder."""
     folder = os.environ.get(VARIABLE)
     return instruments.registry if folder is None else SharedCounts(Path(folder))
 
@@ -45,13 +45,13 @@ def start_time(instruments: Instruments) -> float:
 
 
 def forget_process(name: str) -> None:
-    """Drop the in-progress gauges of a process that has ended; its counts stay."""
+    """Drop the in-progress gauges of a process that has ended; its counts are kept."""
     if VARIABLE in os.environ:
         mark_process_dead(name)  # type: ignore[no-untyped-call]
 
 
 class Snapshot:
-    """Numbers of one moment, by name and labels."""
+    """Metrics at one point in time, by name and labels."""
 
     def __init__(self, metrics: Iterable[Metric]) -> None:
         self._samples = [sample for metric in metrics for sample in metric.samples]
@@ -108,7 +108,7 @@ NOTHING: Mapping[str, Any] = {
     "free_bytes": None,
     "problems": [],
 }
-"""The numbers of a node that is gone, or does not report them."""
+"""Numbers for a node that is gone, or does not report them."""
 
 
 class NodeCounts:
@@ -129,7 +129,7 @@ class NodeCounts:
         self._problems: list[str] = []
 
     def read(self) -> dict[str, Any]:
-        """The numbers now, ready for JSON."""
+        """The current numbers, serializable as JSON."""
         counts = Snapshot(all_counts(self._instruments).collect())
         return {
             "requests_now": running_requests(counts),
@@ -158,6 +158,6 @@ class NodeCounts:
 
 
 def running_requests(counts: Snapshot) -> int:
-    """Requests not answered yet, except monitoring."""
+    """Active requests, except monitoring."""
     running = counts.by("protocol", "sluice_requests_in_progress")
     return int(sum(count for name, count in running.items() if name not in WATCHERS))

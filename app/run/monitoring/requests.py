@@ -1,4 +1,4 @@
-"""What is counted and timed of each request, and Server-Timing (W3C) in the answer to a write."""
+"""Metrics of requests, and Server-Timing (W3C) in responses to writes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STATIC = "static"
 TOTAL = "total"
 
 RECEIVED_KEY = "sluice.received"
-"""Where the access log finds how many bytes of the body have arrived."""
+"""Environment key from which the access log reads how many bytes of the body have arrived."""
 
 _RUNNING_KEY = "sluice.running"
 
@@ -38,7 +38,7 @@ class RequestMonitor:
         self._instruments = instruments
 
     def begin(self, request: Request) -> None:
-        """Call this before the rest of the application sees the request."""
+        """Start counting and timing; call this before the rest of the application."""
         protocol, clock = _protocol(request), StageClock()
         clock.on_arrival = lambda count: self._instruments.received_bytes(protocol).inc(count)
         request.environ[_RUNNING_KEY] = _Running(protocol, clock, stages.start(clock))
@@ -46,20 +46,20 @@ class RequestMonitor:
         self._instruments.requests_in_progress(protocol).inc()
 
     def count(self, request: Request, response: Response) -> None:
-        """Count the answer, and add Server-Timing to that of a write."""
+        """Count the response, and add Server-Timing to that of a write."""
         running: _Running = request.environ[_RUNNING_KEY]
         status = f"{response.status_code // 100}xx"
         self._instruments.requests(running.protocol, known_method(request.method), status).inc()
-        # Codes are ours or Werkzeug's, never a client's words.
+        # Codes are ours or Werkzeug's, never text from a client.
         if PROBLEM_KEY in request.environ:
             self._instruments.errors(request.environ[PROBLEM_KEY]).inc()
         if request.method not in SAFE_METHODS:
             _show_timing(response, running.clock)
 
     def end(self, request: Request) -> None:
-        """Call this when the application is done; the answer, if any, is sent afterwards."""
+        """Call this when the application is done; the response, if any, is sent afterwards."""
         running: _Running | None = request.environ.get(_RUNNING_KEY)
-        if running is None:  # It ended before it began.
+        if running is None:  # The request ended before `begin`.
             return
         clock = running.clock
         self._instruments.requests_in_progress(running.protocol).dec()

@@ -1,4 +1,4 @@
-"""The live status page, and the numbers it asks for every second."""
+"""The live status page, and the numbers it polls every second."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ blueprint = Blueprint("status", __name__)
 api_blueprint = Blueprint("api_status", __name__)
 
 UPLOADS_SHOWN = 10
-"""The newest unfinished uploads; the page says how many there are in all."""
+"""Maximum of newest unfinished uploads on the page, which also shows their total number."""
 
 JOBS_SHOWN = 10
-"""The jobs that run or come next, and the latest that have failed."""
+"""Maximum of running or next jobs, and of latest failed jobs, on the page."""
 
 SUMMED = ("requests_now", "downloads_now", "received_bytes_per_second", "sent_bytes_per_second")
 """Numbers of nodes that can be added up."""
@@ -43,7 +43,7 @@ def page(ctx: ViewContext) -> str:
 @api_blueprint.get("/api/status")
 @requires(Action.ADMINISTER)
 def show(ctx: ViewContext) -> Response:
-    """What the server does now and has done since its start, over all of its processes."""
+    """Current activity, and totals since the start, of all processes of the server."""
     return jsonify(status_document(ctx))
 
 
@@ -151,7 +151,7 @@ def _nodes(ctx: ViewContext) -> list[dict[str, Any]]:
 
 
 def _fleet(nodes: list[dict[str, Any]]) -> dict[str, int]:
-    """How many nodes are in each state, and their numbers added up."""
+    """The number of nodes in each state, and the sums of their numbers."""
     states = {state.value: sum(node["state"] == state for node in nodes) for state in NodeState}
     return {**states, **{name: sum(node[name] for node in nodes) for name in SUMMED}}
 

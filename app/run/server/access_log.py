@@ -1,6 +1,6 @@
-"""The log: a line per request, with its request and upload ids, and everything else.
+"""Logging: an access log line per request, with its request and upload ids, and all other logs.
 
-JSON objects, one a line; at a terminal, lines for people.
+One JSON object per line; at a terminal, readable text.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _EXTRA = ("upload_id",)
 
 _UNSAFE = (
     *range(0x20),
-    *range(0x7F, 0xA0),  # DEL, and C1: some start a terminal command.
+    *range(0x7F, 0xA0),  # DEL and C1: some start a terminal escape sequence.
     0x061C,
     *(0x200E, 0x200F),
     *(0x2028, 0x2029),  # Line breaks to some programs.
@@ -38,7 +38,7 @@ class JsonFormatter(logging.Formatter):
     """A log record as one line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Time, level, source and message; the traceback where there is one."""
+        """Time, level, source and message; and the traceback, if any."""
         entry: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -52,7 +52,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """A log record for a person, with its traceback below it."""
+    """A log record as readable text, followed by its traceback."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s: %(message)s", "%H:%M:%S")
@@ -63,7 +63,7 @@ class TextFormatter(logging.Formatter):
 
 
 def is_text(log_format: str, stream: TextIO) -> bool:
-    """Whether a person reads what is written to `stream`."""
+    """Whether to log readable text: as configured, or if `stream` is a terminal."""
     return log_format == TEXT or (log_format == AUTO and stream.isatty())
 
 
@@ -92,10 +92,10 @@ class AccessLogger(Logger):  # type: ignore[misc]
             handler.setFormatter(_formatter(self.log_format))
         self._print = _to_text if is_text(self.log_format, sys.stdout) else _to_json
         if is_text(self.log_format, sys.stderr) and self.loglevel == logging.INFO:
-            self.error_log.setLevel(logging.WARNING)  # terminal.py announces start and stop.
+            self.error_log.setLevel(logging.WARNING)  # terminal.py reports start and stop.
 
     def access(self, resp: Any, req: Any, environ: dict[str, Any], request_time: timedelta) -> None:
-        """Write one line for a request, without its query and codes of links: they are secrets.
+        """Write one line for a request, without its query and codes of links, which are secrets.
 
         `received` and `sent` are the bytes of the bodies actually transferred.
         """
@@ -113,13 +113,13 @@ class AccessLogger(Logger):  # type: ignore[misc]
             "sent": _sent_bytes(resp, environ),
             "seconds": round(request_time.total_seconds(), 4),
         }
-        # One write per line, so that lines of several processes do not mix.
+        # One write per line, so that lines of several processes are not interleaved.
         sys.stdout.write(self._print(entry) + "\n")
         sys.stdout.flush()
 
 
 def without_codes(path: str) -> str:
-    """The path of a request without the code of a link: whoever reads the log cannot use it."""
+    """The path of a request with link codes removed, so that the log does not leak them."""
     return _LINK_CODE.sub(r"\1***", path)
 
 

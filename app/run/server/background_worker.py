@@ -27,8 +27,7 @@ DIGEST_SECONDS = 0.25
 """How often to look for published files without a digest, if anything has changed."""
 
 FORGETTING_SECONDS = 3600.0
-"""How often old entries of the audit log, old deliveries to webhooks, failed sign-ins and links are
-removed."""
+"""How often old audit log entries, webhook deliveries, failed sign-ins and links are deleted."""
 
 LIBRARY_SECONDS = 24 * 3600.0
 """How often to look for files whose deletion was interrupted, besides when the worker starts."""
@@ -37,35 +36,35 @@ DELIVERY_SECONDS = 0.5
 """How often to look for webhook events, if anything has changed."""
 
 QUIET_SECONDS = 2.0
-"""How often to look for both if nothing has changed: deliveries are retried after a pause."""
+"""How often to look for digests and deliveries if nothing has changed: deliveries are retried."""
 
 LONGEST_SWEEP_SECONDS = COUNTED_GAP.total_seconds() / 2
-"""Each sweep reads the clocks, and only a limited time counts between two readings: with longer
-pauses uploads would live for weeks."""
+"""Each sweep reads the clocks, and the time that counts between two readings is limited: with
+longer pauses uploads would live for weeks."""
 
 FAILED_SECONDS = 2.0
 """Pause after a failure: a full disk stays full for a while, and a digest that cannot be recorded
 was computed for nothing."""
 
 BACKGROUND_NICENESS = 19
-"""Hashing one file takes a core for seconds: uploads go first."""
+"""Hashing a file takes a core for seconds: uploads have priority."""
 
 
 def repeat(job: Callable[[], object], *, every: float, stop: threading.Event) -> None:
-    """Run `job` at this interval until `stop`; failures are logged, and it is tried again."""
+    """Run `job` at this interval until `stop`; failures are logged, and the job is retried."""
     while not stop.is_set():
         stop.wait(every if attempt(job) else max(every, FAILED_SECONDS))
 
 
 def sweep_pause(wanted: float) -> float:
-    """Seconds between two sweeps."""
+    """Seconds between two sweeps: `wanted`, but at most `LONGEST_SWEEP_SECONDS`."""
     return min(wanted, LONGEST_SWEEP_SECONDS)
 
 
 def sweep(services: Services, pause: float) -> None:
-    """Expire uploads, then videos, after allowing for a jump of the clock.
+    """Expire uploads, then videos, allowing for jumps of the clock.
 
-    Only one of several nodes does that; each removes its own leftovers.
+    Only one of several nodes does this; each node removes its own leftovers.
     """
     if Leases(services.database).take(SWEEP, pause):
         services.video_expiry.sweep(services.housekeeping.sweep())
@@ -94,7 +93,7 @@ def _after_changes(services: Services, job: Callable[[], object]) -> Callable[[]
 
 
 def run(settings: Settings) -> None:
-    """Work until a signal of `END_SIGNALS` comes, all of which must be blocked."""
+    """Work until one of `END_SIGNALS` arrives; all of them must be blocked."""
     stop = threading.Event()
     services = build_services(settings, Instruments().count_upload)
     services.prepare()
@@ -113,15 +112,15 @@ def run(settings: Settings) -> None:
         for job, every in jobs
     ]
     for thread in threads:
-        thread.daemon = True  # A digest of a long file is begun again after a restart.
+        thread.daemon = True  # The digest of a long file starts over after a restart.
         thread.start()
-    # Not in a handler: it would interrupt this thread, and wait for a lock the thread may hold.
+    # Not in a signal handler: it would wait for a lock that the interrupted thread may hold.
     signal.sigwait(END_SIGNALS)
     stop.set()
 
 
 def main() -> int:
-    """Work until a signal comes; the exit status."""
+    """Work until a signal arrives; returns the exit status."""
     return run_worker(run, name="background", niceness=BACKGROUND_NICENESS)
 
 

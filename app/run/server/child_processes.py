@@ -1,6 +1,6 @@
-"""Processes that are forked from this one, restarted when they end, and end when this one does.
+"""Child processes: forked from this one, restarted when they end, and ended when this one ends.
 
-All processes of a server need the same modules. A fork has those that were imported before it, and
+All processes of a server need the same modules. A fork has the modules imported before it, and
 shares their memory; a new interpreter would import them again.
 """
 
@@ -24,27 +24,27 @@ from setproctitle import setproctitle
 
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
-"""Pauses before a worker that ended is restarted. They double from the first to the longest; a
-worker that has lived as long as the longest begins with the first again."""
+"""Pauses before a worker is restarted (exponential backoff). They double from the first to the
+longest; after a worker has run for as long as the longest, they start with the first again."""
 
 END_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT})
 """A worker blocks these in all of its threads, and waits for one."""
 
 RELOAD_SIGNAL = signal.SIGRTMIN
-"""By which the supervisor has the web server replace its workers. SIGHUP may also come from a
-terminal or a service manager, to all processes at once; the supervisor decides what it means."""
+"""Signal by which the supervisor makes the web server replace its workers. A terminal or service
+manager may send SIGHUP to all processes at once; only the supervisor interprets it."""
 
 _BLOCKED_AT_START = END_SIGNALS | {signal.SIGHUP, RELOAD_SIGNAL}
 
 SUPERVISOR_VARIABLE = "SLUICE_SUPERVISOR_PID"
-"""Where the supervisor leaves its process id for the processes it starts."""
+"""Variable with the supervisor's process id, for the processes it starts."""
 
 START_VARIABLE = "SLUICE_START_DESCRIPTOR"
-"""Where the supervisor leaves the descriptor of a socket. Before it opens its port, the web server
-reads a byte from it, and once it answers, it writes one."""
+"""Variable with the descriptor of a socket from the supervisor. Before it opens its port, the web
+server reads a byte from it, and once it serves, it writes one."""
 
 Work = Callable[[], None]
-"""What a process does from its start to its end."""
+"""The main function of a process."""
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
@@ -54,8 +54,8 @@ log = logging.getLogger(__name__)
 class KeptRunning:
     """A process that is restarted whenever it ends.
 
-    `start` returns a new one, or raises OSError, as when there is too little memory; `name` is
-    what the log calls it.
+    `start` returns a new one, or raises OSError, for example if memory is short; `name` is its
+    name in the log.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class KeptRunning:
         self._start_at = self._started_at = time.monotonic()
 
     def look_after(self) -> None:
-        """Call this often: it starts the process, notices that it has ended, and restarts it."""
+        """Start the process, or restart it if it has ended; call this often."""
         if self._process is None:
             if time.monotonic() >= self._start_at:
                 self._start()
@@ -84,12 +84,12 @@ class KeptRunning:
             self._note_end(self._process.exitcode)
 
     def stop(self) -> None:
-        """Tell the process to end."""
+        """Signal the process to end."""
         if self._process is not None:
             self._process.terminate()
 
     def wait(self, seconds: float) -> None:
-        """Wait until it has ended; kill it after this time."""
+        """Wait until the process has ended; kill it after this time."""
         if self._process is None:
             return
         self._process.join(max(0.0, seconds))
@@ -119,31 +119,31 @@ class KeptRunning:
 
 
 def spare_imported() -> None:
-    """Exclude what was imported so far from garbage collection, here and in forked processes.
+    """Exclude everything imported so far from garbage collection, here and in forked processes.
 
-    Each process would scan all of it several times, and copy the memory that they share: 0.3 s more
-    CPU time to start and stop a server.
+    Otherwise each process would scan all of it several times, and copy the shared memory: 0.3 s
+    more CPU time to start and stop a server.
     """
     gc.freeze()
-    gc.enable()  # A start imports without it.
+    gc.enable()  # Disabled during the imports of a start.
 
 
 def import_spared(module: str) -> None:
-    """Import a module, and exclude it from garbage collection; a tenth faster than with it."""
+    """Import a module without garbage collection, a tenth faster, and exempt it from later runs."""
     gc.disable()
     importlib.import_module(module)
     spare_imported()
 
 
 def fork(work: Work) -> BaseProcess:
-    """A new process that does `work`, and ends with it; this process may have only one thread.
+    """Fork a process that runs `work` and then ends; this process may have only one thread.
 
-    Ctrl-C and hang-ups reach every process of a terminal. The new one begins with SIGINT, SIGHUP
-    and `RELOAD_SIGNAL` blocked, and unblocks those that it has handlers for.
+    Ctrl-C and hang-ups reach every process of a terminal. The new process starts with SIGINT,
+    SIGHUP and `RELOAD_SIGNAL` blocked, and unblocks those that it has handlers for.
     """
-    # A daemon: if this process fails, it ends the others instead of waiting for them.
+    # A daemon: if this process fails, it terminates its children instead of waiting for them.
     process = multiprocessing.get_context("fork").Process(target=_work, args=(work,), daemon=True)
-    # A signal between the fork and `_work` would only reach a copy of this process's handlers.
+    # Without this, a signal between the fork and `_work` would run a copy of our handlers.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _BLOCKED_AT_START)
     try:
         process.start()
@@ -160,17 +160,17 @@ def _work(work: Work) -> None:
 
 
 def run_module(*command: str) -> None:
-    """Do in this process what `python -m` does with this module and its arguments."""
+    """Run a module with arguments in this process, like `python -m`."""
     _show_as(*command)
     sys.argv = list(command)
     runpy.run_module(command[0], run_name="__main__", alter_sys=True)
 
 
 def import_main(module: str) -> Work:
-    """What `python -m` does with this module, whose `main` returns the exit status.
+    """Returns a function that runs the module like `python -m`; its `main` returns the exit status.
 
-    The module is imported now: a process that is forked after the files of a new version have
-    replaced ours still runs the same code as the others.
+    The module is imported now: a process forked after an update of our files still runs the same
+    code as the others.
     """
     main = importlib.import_module(module).main
 
@@ -196,26 +196,26 @@ def describe_status(status: int) -> str:
 
 
 def await_checks() -> None:
-    """Wait until the supervisor has checked what may refuse a start; exits if it has ended."""
+    """Wait until the supervisor's start checks have passed; exits if the supervisor has ended."""
     if START_VARIABLE in os.environ and not os.read(int(os.environ[START_VARIABLE]), 1):
         sys.exit(0)
 
 
 def tell_serving() -> None:
-    """Tell the supervisor that the web server answers; only the first time counts."""
+    """Notify the supervisor that the web server serves; only the first call counts."""
     if START_VARIABLE in os.environ:
         with suppress(OSError):
             os.write(int(os.environ[START_VARIABLE]), b"1")
 
 
 def end_with_supervisor() -> None:
-    """Have this process sent SIGTERM when its supervisor ends; nothing without one."""
+    """Request SIGTERM for this process when its supervisor ends; does nothing without one."""
     if SUPERVISOR_VARIABLE in os.environ:
         end_with_parent(int(os.environ[SUPERVISOR_VARIABLE]))
 
 
 def end_with_parent(expected: int) -> None:
-    """Have this process sent SIGTERM when its parent ends, or now if that has happened already."""
+    """Request SIGTERM for this process when its parent ends, or now if it has ended already."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != expected:
         os.kill(os.getpid(), signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""Connections without a thread: silent ones, and those being closed."""
+"""Connections without a thread: idle ones, and those being closed."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from app.settings.values import IPNetwork
 
 LINGER_SECONDS = 10.0
 LINGER_IDLE_SECONDS = 2.0
-"""How long to read from a client after the last answer, in all and without new bytes. nginx has
-30 s and 5 s."""
+"""How long to read from a client after the last response, in total and without new bytes. nginx
+has 30 s and 5 s (lingering_time, lingering_timeout)."""
 
 DROP_BYTES = 256 * 1024
-"""Size of one read from such a client; the bytes are dropped."""
+"""Size of one read from such a client; the bytes are discarded."""
 
 NETWORK_BITS = 64
 """An IPv6 client usually has a whole /64, which counts as one address."""
@@ -39,17 +39,17 @@ class Connection(TConn):  # type: ignore[misc]
         super().__init__(worker.cfg, sock, client, server)
         self._worker = worker
         self.address = ""
-        """The name it is counted under; empty if it is not counted, as for trusted proxies."""
+        """The key it is counted under; empty if it is not counted, as for trusted proxies."""
         self.idle_since = time.monotonic()
         self.is_closed = False
 
     def set_timeout(self) -> None:
-        """Its last request was answered just now."""
+        """Restart the keep-alive timeout: the last request was just answered."""
         super().set_timeout()
         self.idle_since = time.monotonic()
 
     def close(self, graceful: bool = False) -> None:
-        """Close it now, or, if `graceful`, once its client has had time to read the last answer."""
+        """Close now or, if `graceful`, after the client had time to read the last response."""
         if graceful:
             self._worker.linger(self)
         elif not self.is_closed:
@@ -59,10 +59,10 @@ class Connection(TConn):  # type: ignore[misc]
 
 
 class Lingering:
-    """Connections after their last answer: for a while, what their clients send is dropped.
+    """Lingering close: after the last response, bytes from clients are discarded for a while.
 
-    Closed at once, a connection with unread bytes would be reset, and its client lose the answer
-    (RFC 9112, section 9.6).
+    If it were closed at once, a connection with unread bytes would be reset, and its client would
+    lose the response (RFC 9112, section 9.6).
     """
 
     def __init__(self, poller: selectors.BaseSelector, close: Callable[[Any], None]) -> None:
@@ -73,7 +73,7 @@ class Lingering:
         self._dropped = bytearray(DROP_BYTES)
 
     def __iter__(self) -> Iterator[Any]:
-        """The one that has lingered longest comes first."""
+        """Iterate over the connections, longest lingering first."""
         return iter(self._began_at)
 
     def add(self, conn: Any) -> None:
@@ -83,13 +83,13 @@ class Lingering:
             conn.sock.shutdown(socket.SHUT_WR)
             conn.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
             self._poller.register(conn.sock, selectors.EVENT_READ, partial(self._drop, conn))
-        except (OSError, ValueError, KeyError):  # It is closed already.
+        except (OSError, ValueError, KeyError):  # Already closed.
             self._close(conn)
             return
         self._began_at[conn] = self._last_arrivals[conn] = time.monotonic()
 
     def sweep(self, longest_seconds: float = LINGER_SECONDS) -> None:
-        """Close those whose time is up."""
+        """Close connections whose time is up."""
         now = time.monotonic()
         for conn, began_at in list(self._began_at.items()):
             idle_until = self._last_arrivals[conn] + LINGER_IDLE_SECONDS
@@ -97,7 +97,7 @@ class Lingering:
                 self.end(conn)
 
     def end(self, conn: Any) -> None:
-        """Close it now."""
+        """Close a connection now."""
         del self._began_at[conn], self._last_arrivals[conn]
         with suppress(OSError, KeyError, ValueError):
             self._poller.unregister(conn.sock)
@@ -127,7 +127,7 @@ class AddressLimit:
         self._counts: Counter[str] = Counter()
 
     def opened(self, conn: Any) -> bool:
-        """Count a connection; whether its address is now over the limit."""
+        """Count a connection; returns whether its address is now over the limit."""
         if self._most and isinstance(conn.client, tuple):
             conn.address = self._name(conn.client[0])
         if not conn.address:
@@ -136,13 +136,13 @@ class AddressLimit:
         return self._counts[conn.address] > self._most
 
     def advised_connections(self, conn: Any) -> int | None:
-        """How many its sender should use, for the sake of others at the same address."""
+        """How many connections the client should use, to leave some for others at its address."""
         if not conn.address:
-            return None  # As there is no limit, or for a proxy.
+            return None  # There is no limit, or it is a proxy.
         return advised_connections(self._counts[conn.address], self._most)
 
     def closed(self, conn: Any) -> None:
-        """Stop counting it."""
+        """Stop counting a connection."""
         if conn.address:
             self._counts[conn.address] -= 1
             if not self._counts[conn.address]:
@@ -154,7 +154,7 @@ def _counted_name(host: str, *, trusted: tuple[IPNetwork, ...]) -> str:
         address = ip_address(host.partition("%")[0])
     except ValueError:
         return host
-    # A socket for both versions of IP shows 127.0.0.1 as ::ffff:127.0.0.1.
+    # A dual-stack socket shows 127.0.0.1 as ::ffff:127.0.0.1.
     address = getattr(address, "ipv4_mapped", None) or address
     if any(address in network for network in trusted):
         return ""

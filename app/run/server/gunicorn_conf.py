@@ -32,18 +32,18 @@ DESCRIPTORS_A_THREAD = 4
 """A request holds its connection, a file and, while it runs, a pipe and a database connection."""
 
 SEND_IDLE_SECONDS = 30
-"""A client that reads nothing of an answer for twice this long loses its connection: the first
-send() to time out returns what it had sent, and only the next one fails."""
+"""Idle timeout for sending. A client that reads nothing of a response for twice this long loses its
+connection: the first send() to time out returns the bytes it had sent, and only the next fails."""
 
 UNSENT_BYTES = 128 * 1024
 TCP_NOTSENT_LOWAT = 25  # linux/tcp.h
-"""At most this much waits to be sent on a connection. By default the kernel reports free space only
-once a third of its buffer, some megabytes, has gone: a client that reads 10 KB/s would look idle
+"""Maximum of unsent bytes queued on a connection. By default the kernel reports free space only
+once a third of its buffer, some megabytes, was sent: a client that reads 10 KB/s would look idle
 for minutes. With this limit, sending from the page cache over loopback cost 0.8 of the CPU time."""
 
 
 def _descriptors() -> int:
-    """The limit on open files, raised to its maximum: a worker that runs out dies."""
+    """Raise the limit on open files to its maximum and return it: a worker that runs out dies."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     return most
@@ -52,19 +52,19 @@ def _descriptors() -> int:
 _is_bare_ipv6 = ":" in settings.host and "[" not in settings.host
 bind = f"{f'[{settings.host}]' if _is_bare_ipv6 else settings.host}:{settings.port}"
 workers = settings.workers
-# Threads, since the sync worker is killed in mid-body by its own time-out.
+# Threads, because the sync worker's own timeout kills it in mid-body.
 worker_class = "app.run.server.gunicorn_worker.PatientWorker"
 threads = settings.threads
 _for_connections = _descriptors() - DESCRIPTORS_A_THREAD * threads - 100
 worker_connections = max(threads + 1, min(2000, _for_connections // DESCRIPTORS_A_CONNECTION))
 backlog = 2048
 keepalive = 75  # Above the 60 s after which AWS's load balancer drops an idle connection.
-timeout = 120  # Heartbeat of a worker's main loop; no limit on a request.
+timeout = 120  # Heartbeat of a worker's main loop; not a limit on requests.
 graceful_timeout = math.ceil(settings.graceful_seconds)
 worker_tmp_dir = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 forwarded_allow_ips = ",".join(str(network) for network in settings.trusted_proxies)
 # gunicorn (27.0.1) would take SCRIPT_NAME and PATH_INFO from headers of trusted addresses, and
-# answer 500 where they do not fit the URL. X-Forwarded-Prefix says the same, in app/http/proxy.py.
+# respond with 500 if they do not fit the URL. X-Forwarded-Prefix replaces them (app/http/proxy.py).
 forwarder_headers = ""
 secure_scheme_headers: dict[str, str] = {}  # Differing values would be answered with 400.
 control_socket_disable = True  # One path per user: two servers would share it.
@@ -73,16 +73,16 @@ loglevel = settings.log_level
 
 
 class logger_class(AccessLogger):  # noqa: N801 - the name of the setting
-    """Writes in the format that the settings name."""
+    """The access logger with the format of the settings."""
 
     log_format = settings.log_format
 
 
 def when_ready(server: Any) -> None:
-    """Set time limits for silent clients, and make Ctrl-C as graceful as SIGTERM.
+    """Set timeouts for idle clients, and make Ctrl-C as graceful as SIGTERM.
 
-    gunicorn waits for ever for a client that stops in the middle of its headers, or of reading
-    its answer. But connections inherit their listener's options, and recv() or send() then fails.
+    gunicorn waits forever for a client that stops in the middle of its headers, or of reading the
+    response. But connections inherit their listener's options, so that recv() or send() fails.
     """
     waits = {
         socket.SO_RCVTIMEO: math.ceil(settings.body_idle_seconds),
@@ -102,9 +102,9 @@ def when_ready(server: Any) -> None:
 
 
 def _obey_the_supervisor(server: Any) -> None:
-    """Replace the workers when the supervisor says so, not at other signals.
+    """Replace the workers only at the supervisor's signal.
 
-    Those that stop, replace or multiply gunicorn may be sent to all processes of a terminal or of a
+    Signals that stop, replace or multiply gunicorn may be sent to all processes of a terminal or
     service.
     """
     for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
@@ -114,11 +114,11 @@ def _obey_the_supervisor(server: Any) -> None:
 
 
 def _import_for_workers(server: Any) -> None:
-    """Import the application once, here: each worker is a fork that has its modules already.
+    """Import the application once, before forking: each worker has its modules already.
 
-    They import nothing when they start or replace one another, and share the memory. What is open
-    or counted is still their own: `wsgi` makes that. By name, as this package knows no
-    application. Workers such as gevent's replace sockets and locks first, which must not be
+    Workers import nothing when they start or are replaced, and share the memory. Open files and
+    counts are still their own, created by `wsgi`. Imported by name, because this package knows no
+    application. Workers such as gevent's patch sockets and locks first, which must not have been
     imported by then.
     """
     if server.cfg.worker_class_str == worker_class:
@@ -129,13 +129,13 @@ def on_starting(server: Any) -> None:
     """Runs before anything imports prometheus-client, which looks for the folder only then."""
     end_with_supervisor()
     _metrics.open()
-    # Before gunicorn handles signals: it would notice a SIGTERM only after the import, as it starts
-    # its workers, and a worker that begins misses it.
+    # Before gunicorn handles signals: it would notice a SIGTERM only after the import, while it
+    # starts its workers, and a starting worker misses it.
     _import_for_workers(server)
 
 
 def pre_fork(server: Any, worker: Any) -> None:
-    """Give a new worker the lowest free number; it continues the counts of that number."""
+    """Assign the lowest free number to a new worker, which continues the counts of that number."""
     taken = {other.number for other in server.WORKERS.values()}
     worker.number = next(number for number in itertools.count() if number not in taken)
 
@@ -147,7 +147,7 @@ def post_fork(_server: Any, worker: Any) -> None:
 
 
 def child_exit(_server: Any, worker: Any) -> None:
-    """Reset what the ended worker had in progress."""
+    """Reset the in-progress gauges of a worker that has ended."""
     from app.run.monitoring.reading import forget_process  # noqa: PLC0415 - see on_starting
 
     forget_process(_name_of(worker))

@@ -1,9 +1,9 @@
-"""gunicorn's threaded worker, for clients that take their time.
+"""gunicorn's threaded worker, extended for slow clients.
 
 Each request has a thread. At most `threads` readers and as many writers run at once; a request that
-waits for its client to send or to read does not count, so a thousand slow uploads block no one.
-Headers have a deadline. A connection without a request, before the first or after the last one, has
-no thread, and is closed to make room when the worker is full.
+waits for its client to send or to read does not count, so a thousand slow uploads do not block
+others. Headers have a deadline. A connection without a request, before the first or after the last
+one, has no thread, and is closed to free a connection when the worker is full.
 """
 
 from __future__ import annotations
@@ -42,35 +42,36 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication
 
 HEADER_SECONDS = 30.0
-"""From the first byte of a request to the end of its headers, and from the start of a connection to
-its first byte. gunicorn has no such limit: a client that sends a byte of its headers every few
-seconds would hold its thread for ever."""
+"""Timeout from the first byte of a request to the end of its headers, and from the start of a
+connection to its first byte. gunicorn has no such limit: a client that sends a byte of its headers
+every few seconds would hold its thread forever (slowloris)."""
 
 RECEIVE_TIME_OUT = struct.pack("@ll", math.ceil(2 * HEADER_SECONDS), 0)
-"""Never reached, since headers and bodies have deadlines of their own."""
+"""Never reached, because headers and bodies have deadlines of their own."""
 
 PROMPT_SECONDS = 1.0
 """Clients send the first bytes of a connection, and their headers, faster than this. Slower ones
 are closed when the worker is full."""
 
 SILENT_STOP_SECONDS = 2.0
-"""While a worker stops: how long a new connection has for its first byte (gunicorn's figure for
-kept ones), and how long a client that still sends is read from after its last answer."""
+"""While a worker stops: timeout of a new connection for its first byte (gunicorn's value for
+keep-alive connections), and how long a client that still sends is read from after its last
+response."""
 
 CHECKPOINT_SECONDS = 5.0
-"""A stopping worker stops reading bodies this long before its deadline, to store and record what
-has arrived. At most half of `graceful_timeout`."""
+"""A stopping worker stops reading bodies this long before its deadline, to store and record the
+received bytes. At most half of `graceful_timeout`."""
 
 SWEEP_SECONDS = 0.25
 """How often deadlines are checked."""
 
 REPORT_SECONDS = 60.0
-"""How often the log may name an address at its limit."""
+"""How often an address at its limit may be logged."""
 
 FOLLOW_SECONDS = 0.02
-"""How long a thread stays with its connection after an answer, without a slot. An active client
-sends its next request at once. Passing each from thread to thread, as gunicorn does, costs 0.17 of
-the CPU time of a range of 64 KiB, and 0.1 of that of a chunk of 64 KiB."""
+"""How long a thread stays with its connection after a response, without a slot. An active client
+sends its next request at once. Passing each request from thread to thread, as gunicorn does, costs
+0.17 of the CPU time of a range of 64 KiB, and 0.1 of that of a chunk of 64 KiB."""
 
 GONE = frozenset({errno.ENOTCONN, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EBADF})
 
@@ -80,7 +81,7 @@ NOBODY_CAME = frozenset({errno.EAGAIN, errno.ECONNABORTED})
 
 
 class PatientWorker(ThreadWorker):  # type: ignore[misc]
-    """Waits for slow clients without making others wait. Overriding hooks call gunicorn's own."""
+    """Waits for slow clients without delaying others. Overridden hooks call gunicorn's own."""
 
     header_seconds = HEADER_SECONDS
     follow_seconds = FOLLOW_SECONDS
@@ -89,7 +90,7 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
         super().__init__(*args, **kwargs)
         settings = from_env(os.environ)
         self._addresses = AddressLimit(settings.connections_per_address, settings.trusted_proxies)
-        self._silent: dict[Any, float] = {}  # Deadlines; the oldest connection comes first.
+        self._silent: dict[Any, float] = {}  # Deadlines; oldest connection first.
         self._reading_headers: dict[Any, float] = {}
         self._swept_at = self._reported_at = float("-inf")
         self._stores_at = float("inf")
@@ -99,7 +100,7 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
         return Lingering(self.poller, self._let_go)
 
     def init_signals(self) -> None:
-        """A signal to all processes of a terminal or a service ends no request at once."""
+        """Signals to all processes of a terminal or service must not end requests abruptly."""
         super().init_signals()
         for number in (signal.SIGHUP, signal.SIGUSR2, signal.SIGALRM):
             signal.signal(number, signal.SIG_IGN)
@@ -110,16 +111,16 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
         return RequestThreads()
 
     def load_wsgi(self) -> None:
-        """Runs once, before requests are served."""
+        """Load the application; runs once, before requests are served."""
         super().load_wsgi()
-        gc.freeze()  # Collections skip the program's own objects.
+        gc.freeze()  # Garbage collection skips the program's own objects.
         self._slots = SlotTaking(self.wsgi, self.cfg.threads)
         self.wsgi: Any = InnerRequestMiddleware(
             self._slots, log=self.log.access, is_ending=lambda: not self.alive
         )
 
     def handle(self, conn: Any) -> Any:
-        """Runs in a thread: for a request, and for those that follow on its connection at once."""
+        """Handle a request, and those that follow immediately on its connection, in a thread."""
         outcome = self._handle_one(conn)
         while outcome is True and self.alive and _goes_on(conn, self.follow_seconds):
             outcome = self._handle_one(conn)
@@ -136,7 +137,7 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
             self._reading_headers.pop(conn, None)
 
     def handle_request(self, req: Any, conn: Any) -> Any:
-        """Runs in the same thread, once the headers are there."""
+        """Runs in the same thread, once the headers have arrived."""
         self._reading_headers.pop(conn, None)
         try:
             with advising(partial(self._advised_connections, conn)):
@@ -144,13 +145,13 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
         except OSError as error:
             if not _is_of_client(error):
                 raise
-            # gunicorn would log a traceback, and answer some TLS errors in mid-answer.
+            # gunicorn would log a traceback, and answer some TLS errors in mid-response.
             path = without_codes(req.path)
             self.log.info("Client left its answer: %s %s (%r)", req.method, path, error)
             return False
 
     def _advised_connections(self, conn: Any) -> int | None:
-        """How many its sender should use. Idle ones do not count, as they are closed for others."""
+        """How many connections the client should use. Idle ones can be closed, and do not count."""
         busy = self.nr_conns - len(self.keepalived_conns)
         advice = (
             advised_connections(busy, self.worker_connections),
@@ -159,10 +160,10 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
         return min((each for each in advice if each is not None), default=None)
 
     def _keepalive_after(self, conn: Any, keepalive: Any) -> bool:
-        """Runs in the same thread, after the answer: whether another may follow.
+        """Whether to keep the connection alive; runs in the same thread, after the response.
 
-        The answer has already announced it: see `app.http.proxy`. gunicorn 27 would send a second
-        answer, 400, if an unread body proved malformed here.
+        The response has already announced it: see `app.http.proxy`. gunicorn 27 would send a second
+        response, 400, if an unread body proved malformed here.
         """
         try:
             return bool(super()._keepalive_after(conn, keepalive))
@@ -173,7 +174,7 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
     def is_parent_alive(self) -> bool:
         """Runs about once a second in the main thread; without its parent the worker stops.
 
-        gunicorn's only leaves its loop; the threads would follow their clients for ever.
+        gunicorn's version only leaves its loop; the threads would serve their clients forever.
         """
         if super().is_parent_alive():
             return True
@@ -183,16 +184,16 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
     # ---- In the main thread, which waits for no client ------------------------------------------
 
     def accept(self, listener: Any) -> None:
-        """A new connection; it gets a thread once its first bytes have arrived.
+        """Accept a connection; it gets a thread once its first bytes have arrived.
 
-        gunicorn's gets one at once, which waits 5 s for them.
+        In gunicorn it gets one at once, which waits 5 s for them.
         """
         try:
             sock, client = listener.accept()
         except OSError as error:
             self._not_accepted(error)
             return
-        # The listener's limit is for gunicorn's own worker; here it would log a traceback.
+        # The listener's timeout is for gunicorn's own worker; here it would log a traceback.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, RECEIVE_TIME_OUT)
         conn = Connection(self, sock, client, listener.getsockname())
         conn.data_ready = True
@@ -219,17 +220,17 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
             self.enqueue_req(conn)
 
     def on_client_socket_readable(self, conn: Any, client: Any) -> None:
-        """A kept connection has its next request, unless it was just closed to make room."""
+        """Serve the next request on a keep-alive connection, unless it was just closed."""
         if not conn.is_closed:
             super().on_client_socket_readable(conn, client)
 
     def linger(self, conn: Any) -> None:
-        """Close a connection whose client may still send; the caller no longer counts it."""
+        """Lingering close of a connection, which the caller no longer counts."""
         self.nr_conns += 1
         self._lingering.add(conn)
 
     def closed(self, conn: Any) -> None:
-        """A connection has been closed."""
+        """Called when a connection has been closed."""
         self._addresses.closed(conn)
 
     def _let_go(self, conn: Any) -> None:
@@ -237,7 +238,7 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
         conn.close()
 
     def set_accept_enabled(self, enabled: bool) -> None:
-        """A worker that stops releases the port at once.
+        """Release the port at once when the worker stops.
 
         gunicorn 27 holds it until the last request has ended: connections would queue in vain, and
         a new server could not bind the port.
@@ -263,10 +264,10 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
                 _stop_reading(conn)
 
     def _store_what_arrived(self, now: float) -> None:
-        """End bodies that are still arriving when a stopping worker must store them.
+        """Stop reading bodies that are still arriving when a stopping worker must store them.
 
-        Their clients see a broken connection and resume elsewhere; a kill would lose what came
-        after the last checkpoint.
+        Their clients see a broken connection and resume on another worker or node; a kill would
+        lose the bytes after the last checkpoint.
         """
         if self.alive:
             return
@@ -284,10 +285,10 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
             self._close_silent(conn)
 
     def _close_idle(self, address: str | None = None) -> bool:
-        """Make room: close the longest idle connection, of one address or of any; False if none.
+        """Close the longest idle connection, of one address or of any; False if there is none.
 
-        First those that linger after their last answer, then those that never sent a byte. New ones
-        have time for their first bytes.
+        First those that linger after their last response, then those that never sent a byte. New
+        connections have time for their first bytes.
         """
         latest = time.monotonic() - PROMPT_SECONDS
         for conns, close in (
@@ -340,21 +341,21 @@ def _is_of_client(error: OSError) -> bool:
 
 
 def _has_begun(conn: Any) -> bool:
-    """Whether the first bytes of a new connection are there already, as they usually are."""
+    """Whether the first bytes of a new connection have arrived already, as is usual."""
     try:
         return bool(conn.sock.recv(1, socket.MSG_PEEK))
-    except OSError:  # Not yet, or the connection broke: the poller finds out.
+    except OSError:  # Not yet, or the connection broke: the poller detects it.
         return False
 
 
 def _stop_reading(conn: Any) -> None:
-    """End the read of the thread that serves it."""
+    """Interrupt the read of the thread that serves the connection."""
     with suppress(OSError):
         conn.sock.shutdown(socket.SHUT_RD)
 
 
 def _goes_on(conn: Any, follow_seconds: float) -> bool:
-    """Whether the next request on a kept connection is here, or comes within that many seconds."""
+    """Whether the next request on a keep-alive connection arrives within that many seconds."""
     if conn.parser.unreader.buf.tell():
         return True
     poll = select.poll()
@@ -363,9 +364,9 @@ def _goes_on(conn: Any, follow_seconds: float) -> bool:
 
 
 def _take_what_tls_holds(conn: Any) -> None:
-    """Move what TLS has already read of the next request, unseen by poll(), to gunicorn's buffer.
+    """Move decrypted bytes of the next request, invisible to poll(), to gunicorn's buffer.
 
-    With something in that buffer the thread goes on at once.
+    If that buffer is not empty, the thread continues at once.
     """
     unreader = conn.parser.unreader
     if isinstance(conn.sock, ssl.SSLSocket) and not unreader.buf.tell():
@@ -378,7 +379,7 @@ class SlotTaking:
     """Middleware: limits how many requests run at once, separately for reads and writes.
 
     Writers wait for the disk, and readers should not wait for them. A request that waits for its
-    client or for another request gives up its slot. Answers are sent without one.
+    client or for another request yields its slot. Responses are sent without one.
     """
 
     def __init__(self, app: WSGIApplication, count: int) -> None:
@@ -403,8 +404,8 @@ class SlotTaking:
                 del self._writes[key]
 
     def break_off_bodies(self) -> None:
-        """End the connections of requests whose bodies are still arriving."""
-        with self._ending:  # A connection may serve its next request afterwards.
+        """Shut down the connections of requests whose bodies are still arriving."""
+        with self._ending:  # Afterwards a connection may already serve its next request.
             for environ in list(self._writes.values()):
                 source: BodySource | None = environ.get(SOURCE_KEY)
                 if source is not None and source.remaining != 0:

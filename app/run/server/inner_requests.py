@@ -1,6 +1,6 @@
-"""Runs requests that arrive inside another one as if each had come by itself.
+"""Runs requests that arrive inside another one as if each had arrived on its own connection.
 
-Each is let in anew, takes a slot, is counted, and has a line in the access log.
+Each is authorized separately, takes a slot, is counted, and has a line in the access log.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _OF_OUTER = ("HTTP_CONNECTION", "HTTP_UPGRADE", "HTTP_X_REQUEST_ID", "gunicorn.s
 _OF_HANDSHAKE = "HTTP_SEC_WEBSOCKET_"
 
 LogAccess = Callable[[Any, Any, dict[str, Any], timedelta], None]
-"""As of gunicorn's logger: the answer, the request, its environment, and how long it took."""
+"""gunicorn's `Logger.access`: response, request, environment, and duration."""
 
 
 class InnerRequestMiddleware:
-    """Lets a request that asks for another protocol run requests inside it."""
+    """Lets a request with an `Upgrade` header run requests inside it."""
 
     def __init__(
         self, app: WSGIApplication, *, log: LogAccess, is_ending: Callable[[], bool]
@@ -42,14 +42,14 @@ class InnerRequestMiddleware:
 
 
 class _Sent:
-    """An answer for the access log."""
+    """A response for the access log."""
 
     status_code = 0
     sent = 0
 
 
 class RunningInside:
-    """Runs those of one connection; `environ` is that of the outer request as it was received."""
+    """Runs the inner requests of one connection; `environ` is the outer request's, as received."""
 
     def __init__(
         self,
@@ -70,11 +70,11 @@ class RunningInside:
 
     @property
     def is_ending(self) -> bool:
-        """Whether the worker stops."""
+        """Whether the worker is stopping."""
         return self._is_ending()
 
     def run(self, inner: InnerRequest) -> InnerAnswer:
-        """The answer to one."""
+        """Run an inner request and return its response."""
         environ, sent = self._environ(inner), _Sent()
         retry_after: str | None = None
 

@@ -1,4 +1,4 @@
-"""Runs one step of the media worker in a process with limits of its own: `app/video/make/alone.py`.
+"""Runs one step of the media worker in a process with its own limits: `app/video/make/alone.py`.
 
 python -m app.run.server.media_step PARENT UPLOAD STEP ARGUMENT
 """
@@ -19,7 +19,7 @@ from app.video.make.work import MediaWork
 
 
 def main() -> None:
-    """Run the step, and print how it ended."""
+    """Run the step, and print its outcome."""
     parent, upload_id, step, argument = sys.argv[1:]
     end_with_parent(int(parent))
     limit_this_process()

@@ -1,4 +1,4 @@
-"""The media worker: makes what players need from the files that were published.
+"""The media worker: makes derived files for players from published files.
 
 python -m app.run.server.media_worker
 """
@@ -29,13 +29,13 @@ STOP_SECONDS = 0.8
 NAME_BYTES = 8
 
 OUT_OF_MEMORY_SCORE = 500
-"""Added to our score, and that of our programs, out of 1000; see proc_pid_oom_score_adj(5)."""
+"""Added to our OOM score and that of our programs, out of 1000; see proc_pid_oom_score_adj(5)."""
 
 log = logging.getLogger(__name__)
 
 
 def run(settings: Settings) -> None:
-    """Work until a signal of `END_SIGNALS` comes, all of which must be blocked."""
+    """Work until one of `END_SIGNALS` arrives; all of them must be blocked."""
     be_killed_first()
     instruments = Instruments()
     services = build_services(settings)
@@ -53,15 +53,15 @@ def run(settings: Settings) -> None:
 
 
 def be_killed_first() -> None:
-    """Have the kernel kill this process before the web workers when memory runs out."""
-    with suppress(OSError):  # Not everywhere may a process change its score.
+    """Make the OOM killer choose this process before the web workers."""
+    with suppress(OSError):  # Some systems do not let a process change its score.
         file = Path("/proc/self/oom_score_adj")
-        inherited = int(file.read_text())  # The web workers have it, too.
+        inherited = int(file.read_text())  # Also the score of the web workers.
         file.write_text(str(min(inherited + OUT_OF_MEMORY_SCORE, 1000)))
 
 
 def main() -> int:
-    """Work until a signal comes; the exit status."""
+    """Work until a signal arrives; returns the exit status."""
     return run_worker(run, name="media", niceness=Lane.QUICK.niceness)
 
 

@@ -2,7 +2,7 @@
 
 python -m app.run.server.node_worker
 
-A process of its own, since the background worker hashes files at the lowest priority and would miss
+A separate process, because the background worker hashes files at the lowest priority and would miss
 the end of a lease on a busy machine.
 """
 
@@ -31,22 +31,22 @@ from app.run.server.worker_process import attempt, run_worker
 from app.settings import Settings
 
 BEAT_SECONDS = 1.0
-"""How often a node renews its lease and reads the others' reports. News reaches all nodes within
-two beats."""
+"""How often a node renews its lease and reads the others' reports. A report reaches all nodes
+within two beats."""
 
 END_SECONDS = 5.0
-"""How long a database that does not answer may delay the end of this process."""
+"""How long a database that does not respond may delay the end of this process."""
 
 
 class NodeWorker:
-    """One node's row among those of the others."""
+    """Maintains this node's row in the database."""
 
     def __init__(self, services: Services, records: NodeRecords, counts: NodeCounts) -> None:
         self._services = services
         self._records = records
         self._counts = counts
         self._name = services.node.name or new_name()
-        self._is_alone = False  # The files may still have the others' last reports.
+        self._is_alone = False  # The files may still have the last reports of other nodes.
 
     def run(self, stop: Event) -> None:
         """Keep the lease until `stop`, then leave."""
@@ -66,8 +66,8 @@ class NodeWorker:
     def end(self) -> None:
         """Leave: the web workers finish their requests, then the supervisor removes the row.
 
-        Without a supervisor the row goes now. The last report names no senders: nobody would report
-        their end, and the other nodes would reserve their shares until the lease ends.
+        Without a supervisor the row is deleted now. The last report has no senders: it would never
+        be updated, and the other nodes would reserve their shares until the lease ends.
         """
         if not self._services.node.name:
             self._records.remove(self._name)
@@ -88,7 +88,7 @@ class NodeWorker:
         )
 
     def _traffic(self) -> dict[str, Any]:
-        """Senders of this node and their rates, by digests of their names."""
+        """Rates of this node's senders, keyed by digests of their names."""
         line, (minute, counts) = self._services.line, self._services.counts.report()
         senders = [] if line is None else line.report()
         return {
@@ -98,7 +98,7 @@ class NodeWorker:
         }
 
     def _learn(self, others: list[Node]) -> None:
-        """Pass the other nodes' traffic to the limits of this node, which hold for the fleet."""
+        """Pass the other nodes' traffic to this node's limits, which apply to the whole fleet."""
         traffics = [node.report.traffic for node in others if node.state is not NodeState.GONE]
         if not traffics and self._is_alone:
             return
@@ -134,7 +134,7 @@ def run(settings: Settings) -> None:
 
 
 def main() -> int:
-    """Work until a signal comes; the exit status."""
+    """Work until a signal arrives; returns the exit status."""
     return run_worker(run, name="node", niceness=0)
 
 

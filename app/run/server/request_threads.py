@@ -18,10 +18,10 @@ Job = Callable[[], None]
 
 
 class RequestThreads(Executor):
-    """Runs each call at once, in the thread that became idle last or in a new one.
+    """Runs each call at once, in the most recently idle thread or in a new one.
 
-    The standard library's pool keeps every thread it ever had, and at its end waits for those that
-    still serve a client. Here the caller limits their number, and the process exits without them.
+    The standard library's pool never ends idle threads, and when it ends waits for those that still
+    serve a client. Here the caller limits their number, and the process exits without them.
 
     Nothing here takes a lock: gunicorn calls `shutdown` in a signal handler, which may have
     interrupted any of it.
@@ -33,7 +33,7 @@ class RequestThreads(Executor):
         self._idle: dict[_RequestThread, None] = {}
 
     def submit(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """A future; it holds a `RuntimeError` if the system allows no more threads."""
+        """Returns a future; it holds a `RuntimeError` if the system allows no more threads."""
         future = Future[T]()
 
         def job() -> None:
@@ -55,7 +55,7 @@ class RequestThreads(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End the idle threads; never waits for the others, whatever the arguments say."""
+        """End the idle threads; never waits for the others, regardless of the arguments."""
         while self._idle:
             try:
                 thread, _ = self._idle.popitem()
@@ -86,6 +86,6 @@ class _RequestThread(Thread):
             pass
         try:
             del self._idle[self]
-        except KeyError:  # Just taken from the idle ones: a call is on its way.
+        except KeyError:  # Just taken from the idle threads: a call is about to arrive.
             return self.jobs.get()
         return None

@@ -1,4 +1,4 @@
-"""What can prevent a start; each message says what to do."""
+"""Start checks; each message says what to do."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from app.storage.folder_owner import shown, user_name
 from app.storage.local.folder import make_private_folder
 
 RELEASE_SECONDS = 1.0
-"""How long to wait for a port in use: a server killed a moment ago is about to release it."""
+"""How long to wait for a port in use: a server that was just killed is about to release it."""
 
 
 _PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE})
-"""Errors of a disk or a machine that pass, whatever the settings."""
+"""Temporary errors of a disk or machine, independent of the settings."""
 
 SYSTEMD = Path("/run/systemd/system")
-"""There if systemd runs (sd_booted(3)), and so cleans temporary folders."""
+"""Exists if systemd runs (sd_booted(3)), and so cleans temporary folders."""
 
 
 class StartRefused(Exception):
-    """The message says why, and what to do."""
+    """The server cannot start; the message says why, and what to do."""
 
 
 def require_usable_folders(settings: Settings) -> None:
-    """Create both folders; raise `StartRefused` if one cannot be used, or spoils the other.
+    """Create both folders; raise `StartRefused` if one is unusable, or conflicts with the other.
 
-    A disk that is full or cannot be written for now is no mistake of the settings: the server
+    A disk that is full or temporarily not writable is not an error in the settings: the server
     starts, and `/readyz` reports it.
     """
     _require_apart(settings)
@@ -57,9 +57,9 @@ def require_usable_folders(settings: Settings) -> None:
 
 
 def _require_apart(settings: Settings) -> None:
-    """The staging folder may be the data folder or lie in it, but not where other files are kept.
+    """The staging folder may be the data folder or be in it, but not where other files are kept.
 
-    An upload would be published onto itself, and then removed.
+    Otherwise an upload would be published onto itself, and then deleted.
     """
     staging = settings.staging_dir.resolve()
     for taken in (settings.library_dir, settings.data_dir / "media"):
@@ -87,7 +87,7 @@ def _require_own(path: Path, variable: str) -> None:
 
 
 def staging_warnings(settings: Settings, *, is_systemd: bool | None = None) -> list[str]:
-    """What could remove unfinished uploads, or hide them."""
+    """Warnings about anything that could delete or hide unfinished uploads."""
     found = []
     age = cleaning_age(settings.staging_dir) if _runs(is_systemd) else None
     if age is not None and settings.expiry_seconds > age.seconds:
@@ -114,7 +114,7 @@ def _runs(is_systemd: bool | None) -> bool:
 def require_room_for_cells(settings: Settings) -> None:
     """Raise `StartRefused` if a cell of the longest file does not fit into the spools.
 
-    Whether or not its client declares how long it is.
+    Checks files of declared and of unknown length.
     """
     longest = settings.max_upload_bytes
     least = max(Grid.of(known).largest_bytes(longest) for known in (longest, None))
@@ -127,10 +127,10 @@ def require_room_for_cells(settings: Settings) -> None:
 
 
 def require_only_node(nodes: NodeRecords, *, release_seconds: float = LEASE_SECONDS) -> None:
-    """Raise `StartRefused` if other nodes share the records, though files are on their disks.
+    """Raise `StartRefused` if other nodes share the records, but the files are on local disks.
 
-    Each would miss the files of the others, and end their uploads. Waits for the lease of a server
-    that was killed to end.
+    Each node would miss the files of the others, and end their uploads. Waits for the lease of a
+    killed server to expire.
     """
     deadline = time.monotonic() + release_seconds
     while others := [node for node in nodes.all() if node.state is not NodeState.GONE]:
@@ -145,7 +145,7 @@ def require_only_node(nodes: NodeRecords, *, release_seconds: float = LEASE_SECO
 
 
 def require_free_address(host: str, port: int, *, release_seconds: float = RELEASE_SECONDS) -> None:
-    """Raise `StartRefused` unless this process may listen there."""
+    """Raise `StartRefused` unless this process can listen on the address."""
     deadline = time.monotonic() + release_seconds
     while (error := _bind_error(host, port)) is not None:
         if error.errno != errno.EADDRINUSE or time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""Serves until it is stopped: gunicorn and other workers side by side.
+"""The supervisor: runs gunicorn and the other workers until it is stopped.
 
 python -m app.run.server.supervisor
 """
@@ -14,22 +14,22 @@ from typing import TYPE_CHECKING
 
 
 def _end_at_once(number: int, _frame: FrameType | None) -> None:
-    """End a server that has not begun to serve, in one line."""
+    """Exit with one line if the server has not begun to serve."""
     os.write(2, f"Stopped by {signal.Signals(number).name} while starting.\n".encode())
     if number == signal.SIGINT:
         os._exit(INTERRUPTED)
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
-    os._exit(128 + number)  # Process 1 of a container is not ended by its own signals.
+    os._exit(128 + number)  # Process 1 of a container cannot end itself with a signal.
 
 
 INTERRUPTED = 130
-"""The exit status of a start that Ctrl-C ended, as shells have it."""
+"""The exit status of a start interrupted by Ctrl-C, as in shells."""
 
 if __name__ == "__main__":
-    # Collections would look for garbage among what is imported: a tenth of the time that it takes.
+    # Garbage collection would scan the imported modules: a tenth of the import time.
     gc.disable()
-    # Before the other imports, which take most of the start.
+    # Before the other imports, which take most of the start-up time.
     for _number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(_number) is not signal.SIG_IGN:
             signal.signal(_number, _end_at_once)
@@ -88,20 +88,20 @@ if TYPE_CHECKING:
 POLL_SECONDS = 0.2
 
 SERVING_SECONDS = 10.0
-"""The other workers begin once the web server answers, or after this time: it needs the processor
-first, also for its calibration, which encodes a film."""
+"""The other workers start once the web server serves, or after this time: it needs the processor
+first, also for its calibration, which encodes a video."""
 
 END_SECONDS = 10.0
-"""How long the workers have to end after the web server. They need a second; one that waits for a
-dead database would never end."""
+"""How long the workers may take to end after the web server. They need a second; one that waits for
+a dead database would never end."""
 
 BUCKET_SECONDS = 10.0
-"""How long the start waits for each answer of the object store."""
+"""How long the start waits for each response of the object store."""
 
 STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 HARMLESS = (signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
-"""Signals that would end a process by default, and mean nothing here."""
+"""Signals that would end a process by default, and are ignored here."""
 
 WEB = ["gunicorn", "-c", "python:app.run.server.gunicorn_conf", "wsgi:app"]
 WORKERS = {
@@ -109,8 +109,8 @@ WORKERS = {
     "media worker": "app.run.server.media_worker",
 }
 NODE_WORKERS = {"node worker": "app.run.server.node_worker"}
-"""By name, as they import prometheus-client, which reads the folder of metrics at import. The node
-worker runs only where other nodes may share the records."""
+"""Modules by name, because they import prometheus-client, which reads the metrics folder at import.
+The node worker runs only if other nodes may share the records."""
 
 log = logging.getLogger(__name__)
 
@@ -129,7 +129,7 @@ class Supervisor:
     ) -> None:
         """`prepare` may refuse the start: the web server opens its port only after it.
 
-        It runs, and the workers' modules are imported, while the web server imports its own.
+        While it runs and the workers' modules are imported, the web server imports its own.
         """
         self._settings = settings
         self._lock = lock
@@ -143,9 +143,12 @@ class Supervisor:
         self._stopping: list[int] = []
 
     def run(self) -> int:
-        """Serve; the web server's exit status, 0 after a signal. Raises what `prepare` raises."""
-        # Whoever started us may ignore it, and we inherit that: the kernel would then forget a
-        # process that ends, with its status, and no one would restart it.
+        """Serve; returns the web server's exit status, 0 after a signal.
+
+        Raises what `prepare` raises.
+        """
+        # Our parent may ignore SIGCHLD, and we inherit that: the kernel would then discard the
+        # status of a process that ends, and it would not be restarted.
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._is_stopped_by_hangup = not _ignores_hangup() and _has_terminal()
         for number in HARMLESS:
@@ -157,19 +160,20 @@ class Supervisor:
             self.is_prepared = True
             for number in (*STOPPING, signal.SIGHUP):
                 signal.signal(number, self._note)
-            with suppress(OSError):  # It has ended, which we notice below.
+            with suppress(OSError):  # The web server has ended, which is detected below.
                 self._start_socket.send(b"1")
             for name, work in self._import_workers().items():
                 workers.append(KeptRunning(partial(self._fork, work), name=name))
             self._wait_until_served(web)
             self._serve_until_told(web, workers)
         finally:
-            # Whatever failed: our caller lets the next server in, and ours must have ended by then.
+            # Also after errors: our caller unlocks the folder for the next server, and our
+            # processes must have ended by then.
             _end(web, workers)
         return 0 if self._stopping else web.exitcode or 0
 
     def _fork_web(self) -> BaseProcess:
-        """The web server, with its end of the socket, which it keeps if it replaces its program."""
+        """Fork the web server, with its end of the socket, which is kept across exec()."""
         descriptor = self._start_socket_of_web.fileno()
         os.set_inheritable(descriptor, True)
         os.environ[START_VARIABLE] = str(descriptor)
@@ -183,11 +187,11 @@ class Supervisor:
         while web.exitcode is None and not self._arrived and time.monotonic() < deadline:
             if select.select([self._start_socket], [], [], POLL_SECONDS)[0]:
                 break
-        # Every web worker writes a byte. Nobody reads those of later ones, which must not block.
+        # Every web worker writes a byte. Those of later workers are not read, and must not block.
         self._start_socket.close()
 
     def _serve_until_told(self, web: BaseProcess, workers: Sequence[KeptRunning]) -> None:
-        """After SIGTERM, go on serving without being ready, until load balancers have noticed."""
+        """Serve until a signal; after SIGTERM, drain: serve but not ready, for load balancers."""
         self._look_after(web, workers, lambda: not self._stopping)
         if not self._stopping:
             log.error("the web server ended with %s", describe_status(web.exitcode or 0))
@@ -204,7 +208,7 @@ class Supervisor:
     def _look_after(
         self, web: BaseProcess, workers: Sequence[KeptRunning], is_wanted: Callable[[], bool]
     ) -> None:
-        """Obey signals and restart workers that die, until told to stop or the web server ends."""
+        """Handle signals and restart workers that die, until stopped or the web server ends."""
         while is_wanted() and web.exitcode is None:
             for worker in workers:
                 worker.look_after()
@@ -219,15 +223,15 @@ class Supervisor:
             self._stopping.append(number)
         elif number == signal.SIGHUP:
             log.info("%s: the web server replaces its workers", name)
-            with suppress(ProcessLookupError):  # It has just ended.
+            with suppress(ProcessLookupError):  # The web server has just ended.
                 os.kill(web.pid or 0, RELOAD_SIGNAL)
         else:
             log.info("%s: ignored", name)
 
     def _fork(self, work: Work) -> BaseProcess:
-        """A process without our lock: one that outlives us must not keep out the next server.
+        """Fork a process without our lock: one that outlives us must not block the next server.
 
-        Nor with our end of the socket: the web server notices by it that we have ended.
+        Also without our end of the socket, whose closing tells the web server that we have ended.
         """
 
         def begin() -> None:
@@ -239,17 +243,17 @@ class Supervisor:
         return fork(begin)
 
     def _note(self, number: int, _frame: FrameType | None) -> None:
-        """Only notes it: the signal may have interrupted anything."""
+        """Only record the signal: it may have interrupted anything."""
         self._arrived.append(number)
 
 
 def _ignores_hangup() -> bool:
-    """Whether our starter said so, as `nohup` does."""
+    """Whether our parent set SIGHUP to be ignored, like `nohup`."""
     return signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
 
 
 def _has_terminal() -> bool:
-    """Whether a terminal controls this process: its end sends SIGHUP."""
+    """Whether this process has a controlling terminal, which sends SIGHUP when it closes."""
     try:
         os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC))
     except OSError:
@@ -270,8 +274,8 @@ def _end(web: BaseProcess, workers: Sequence[KeptRunning]) -> None:
 def _serve() -> None:
     """Become gunicorn.
 
-    Arguments of the operator's own may choose workers such as gevent's. Those replace sockets and
-    locks before anything else imports them, so they need an interpreter that has imported nothing.
+    The operator's arguments may choose workers such as gevent's. Those patch sockets and locks
+    before anything else imports them, so they need an interpreter that has imported nothing.
     """
     if os.environ.get("GUNICORN_CMD_ARGS"):
         await_checks()
@@ -282,7 +286,7 @@ def _serve() -> None:
 
 
 def main() -> int:
-    """Check the settings, folders and port, then the records and the bytes, and serve."""
+    """Check settings, folders and port, then records and storage, and serve."""
     spare_imported()
     try:
         settings = from_env(os.environ)
@@ -333,7 +337,7 @@ def _refused(reason: object) -> int:
 
 
 def _report_settings(settings: Settings) -> None:
-    """Log what the operator may have meant otherwise."""
+    """Log settings that may not have the effect the operator intended."""
     for line in unknown_variables(os.environ):
         log.warning("%s", line)
     if settings.smtp_url == "" and f"{PREFIX}MAIL_FROM" in os.environ:
@@ -345,24 +349,24 @@ def _sign_off(settings: Settings) -> None:
     services = build_services(settings)
     services.database.checkpoint()
     if services.nodes is not None:
-        with closing(services.database), suppress(UploadError):  # Then the lease just runs out.
+        with closing(services.database), suppress(UploadError):  # The lease then expires.
             services.nodes.remove(services.node.name)
 
 
 def _tell_children(settings: Settings) -> None:
-    """Pass on our process id, a name for this server, and the staging folder."""
+    """Set our process id, this server's name and the staging folder in the environment."""
     os.environ[SUPERVISOR_VARIABLE] = str(os.getpid())
     os.environ[NODE_VARIABLE] = new_name()
     os.environ[f"{PREFIX}STAGING_DIR"] = str(settings.staging_dir)
 
 
 def _prepare(settings: Settings) -> None:
-    """Done here, so that problems of the database are reported once, in one line."""
+    """Prepare the services here, so that database errors are reported once, in one line."""
     try:
         _prepare_services(build_services(settings))
     except UploadError as error:
         raise StartRefused(operator_message(error)) from error
-    # Its default depends on existing folders, so the library remembers it.
+    # The default depends on existing folders, so the choice is recorded in the data folder.
     remember_staging(settings.data_dir, settings.staging_dir)
     _report_problems(settings)
 
@@ -373,7 +377,7 @@ def _prepare_services(services: Services) -> None:
         if services.nodes is not None and services.bucket is None:
             require_only_node(services.nodes)
         services.prepare_storage()
-        # From here on the clock may change. If this check fails, the worker has to do it first.
+        # From here on clock jumps are handled. If this fails, the background worker does it first.
         with suppress(UploadError):
             services.housekeeping.start()
         if not services.settings.is_open:
@@ -381,7 +385,7 @@ def _prepare_services(services: Services) -> None:
 
 
 def _invite_first_administrator(services: Services) -> None:
-    """Show a link that sets the server up, until somebody has."""
+    """Log a link to set up the server, until an administrator exists."""
     code = services.identity.invitations.to_set_up()
     if code is not None:
         log.warning(
@@ -399,7 +403,7 @@ def _report_staging(settings: Settings) -> None:
 
 
 def _report_problems(settings: Settings) -> None:
-    """Report at the start what would make uploads fail later, or lets everybody in."""
+    """Report problems that would make uploads fail later, or leave the server open."""
     for line in staging_warnings(settings):
         log.warning("%s", line)
     services = build_services(settings)

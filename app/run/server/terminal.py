@@ -9,7 +9,7 @@ from app.storage.folder_owner import shown
 
 
 def greet(settings: Settings) -> None:
-    """Say where the server is, and how to stop it."""
+    """Print the server's URL, and how to stop it."""
     _say(
         f"\n  Sluice is ready: open {settings.own_url}\n\n"
         f"  uploads in progress   {shown(settings.staging_dir)}\n"
@@ -19,7 +19,7 @@ def greet(settings: Settings) -> None:
 
 
 def say_stopping(settings: Settings) -> None:
-    """Say that the server stops, and how long that may take."""
+    """Print that the server is stopping, and how long that may take."""
     drain = settings.drain_seconds
     when = f" in {drain:g} s, once load balancers have noticed; Ctrl-C stops now" if drain else ""
     seconds = settings.graceful_seconds
@@ -27,7 +27,7 @@ def say_stopping(settings: Settings) -> None:
 
 
 def say_goodbye() -> None:
-    """Say that the server has stopped."""
+    """Print that the server has stopped."""
     _say("  Sluice has stopped.\n")
 
 

@@ -17,7 +17,7 @@ FOLDERS = tuple(
         "/usr/lib/tmpfiles.d",
     )
 )
-"""A file hides those of the same name in later folders."""
+"""A file overrides those of the same name in later folders."""
 
 _CLEANED = frozenset("dDevqQ")
 _EXCLUDED = frozenset("xX")
@@ -36,7 +36,7 @@ _UNIT_SECONDS = {
 
 @dataclass(frozen=True, slots=True)
 class CleaningAge:
-    """Files below `path` are removed after `seconds` without a change, because `file` says so."""
+    """Files below `path` are removed after `seconds` without a change, as configured in `file`."""
 
     path: str
     seconds: float
@@ -46,7 +46,7 @@ class CleaningAge:
 def cleaning_age(folder: Path, folders: Sequence[Path] = FOLDERS) -> CleaningAge | None:
     """The age at which files in `folder` are removed; None if they stay.
 
-    The line with the longest path that leads to the folder counts.
+    The line with the longest path that contains the folder counts.
     """
     best: CleaningAge | None = None
     longest = 0
@@ -78,8 +78,8 @@ def _lines(folders: Sequence[Path]) -> Iterator[tuple[Path, str, str, str]]:
 
 
 def _seconds(age: str) -> float | None:
-    """The age in seconds; None for "-", which keeps the files for ever."""
-    text = age.lstrip("~").rpartition(":")[2].lower()  # "am:10d" says which times count.
+    """The age in seconds; None for "-", which keeps the files forever."""
+    text = age.lstrip("~").rpartition(":")[2].lower()  # The prefix in "am:10d" selects times.
     parts = _SPAN.findall(text)
     if not parts or any(unit not in _UNIT_SECONDS for _, unit in parts):
         return None

@@ -1,4 +1,4 @@
-"""How a process beside the web server begins, works and ends."""
+"""Start, work and end of a worker process other than the web server's."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ log = logging.getLogger(__name__)
 
 
 def attempt(job: Callable[[], object]) -> bool:
-    """Run `job`; whether it succeeded. Failures are logged."""
+    """Run `job`; returns whether it succeeded. Failures are logged."""
     try:
         job()
     except Exception as error:
-        is_known = isinstance(error, UploadError)  # A full disk is not a bug.
+        is_known = isinstance(error, UploadError)  # For example, a full disk is not a bug.
         log.error("background job failed: %s", error, exc_info=None if is_known else error)
         return False
     return True
 
 
 def run_worker(work: Callable[[Settings], None], *, name: str, niceness: int) -> int:
-    """Run `work`, which waits for a signal of `END_SIGNALS`; the exit status.
+    """Run `work`, which waits for one of `END_SIGNALS`; returns the exit status.
 
-    The signals are blocked in this thread and in all that begin later. `name` is that of its
-    metrics and log lines.
+    The signals are blocked in this thread and in all later ones. `name` is used in metrics and log
+    lines.
     """
     try:
         settings = from_env(os.environ)
