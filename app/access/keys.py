@@ -177,7 +177,7 @@ class ApiKeys:
             hint=secret[:HINT_CHARACTERS],
             name=clean_name(name),
             role=role,
-            created_by=ctx.caller.sender,
+            created_by=ctx.caller.sender or ctx.caller.name,
             created_at=ctx.clock(),
             expires_at=expires_at,
         )

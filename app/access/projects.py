@@ -230,7 +230,7 @@ class Projects:
             "quota_bytes": project.quota_bytes,
             "video_seconds": project.video_seconds,
         }
-        changed = {key: shown[key] for key in values}
+        changed = {key: shown[key] for key in ("name", *values)}
         _audit(ctx, AuditAction.SETTINGS_CHANGED, project, **changed)
         return project
 

@@ -56,10 +56,6 @@ class Signing:
                 self._file.unlink(missing_ok=True)
         return bytes.fromhex(agreed)
 
-    def agree(self) -> None:
-        """Have the secret made and stored, unless it was; raises as `secret` does."""
-        _ = self.secret
-
     def renew(self) -> None:
         """Replace the secret; processes that start from now on use the new one.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from array import array
 from base64 import b64decode, b64encode
 from bisect import bisect_left
@@ -10,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from app.core.ranges import ByteRange
+from app.core.ranges import ByteRange, to_little_endian
 
 POLYNOMIAL = 0x82F63B78
 """Castagnoli's polynomial, with the bits of each byte reversed (RFC 3720, appendix B.4)."""
@@ -83,13 +82,13 @@ class RangeSums:
         if len(data) % 24:
             raise ValueError(f"damaged: {len(data)} bytes are not a whole number of sums")
         numbers = array("q", data)
-        _turn_round_if_big_endian(numbers)
+        to_little_endian(numbers)
         return cls(numbers)
 
     def to_bytes(self) -> bytes:
         """All numbers as signed 64-bit little-endian ones: 24 bytes for each part."""
         numbers = self._numbers[:]
-        _turn_round_if_big_endian(numbers)
+        to_little_endian(numbers)
         return numbers.tobytes()
 
     def __hash__(self) -> int:
@@ -127,8 +126,3 @@ class RangeSums:
 
     def _value(self, place: int) -> int:
         return self._numbers[3 * place + 2]
-
-
-def _turn_round_if_big_endian(numbers: array[int]) -> None:
-    if sys.byteorder == "big":
-        numbers.byteswap()

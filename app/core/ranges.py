@@ -65,13 +65,13 @@ class RangeSet:
         if len(data) % 16:
             raise ValueError(f"damaged: {len(data)} bytes are not a whole number of ranges")
         bounds = array("q", data)
-        _turn_round_if_big_endian(bounds)
+        to_little_endian(bounds)
         return cls(bounds)
 
     def to_bytes(self) -> bytes:
         """The bounds as signed 64-bit little-endian numbers: 16 bytes per range."""
         bounds = self._bounds[:]
-        _turn_round_if_big_endian(bounds)
+        to_little_endian(bounds)
         return bounds.tobytes()
 
     def __hash__(self) -> int:
@@ -134,6 +134,7 @@ def _pairs(bounds: Iterable[int]) -> Iterator[ByteRange]:
     return map(ByteRange, starts_and_ends, starts_and_ends)
 
 
-def _turn_round_if_big_endian(numbers: array[int]) -> None:
+def to_little_endian(numbers: array[int]) -> None:
+    """Swap the bytes of native numbers, or of little-endian ones, on a big-endian machine."""
     if sys.byteorder == "big":
         numbers.byteswap()

@@ -19,7 +19,7 @@ from app.core.ranges import ByteRange
 from app.core.upload import Upload, parse_upload_id
 from app.deliver.bodies import pieces_body, span_body
 from app.deliver.conditional import Validators
-from app.deliver.media import Stored, answer, content_disposition, send_span
+from app.deliver.media import SANDBOX, Stored, answer, content_disposition, send_span
 from app.http.access import requires
 from app.http.context import ViewContext, note_upload
 from app.ingest.gunicorn_socket.connection import has_left
@@ -35,9 +35,6 @@ from app.video.serve.renditions import Renditions
 from app.video.serve.subtitles import Subtitles
 
 blueprint = Blueprint("playback", __name__, url_prefix="/media/<upload_id>")
-
-SANDBOX = "default-src 'none'; sandbox"
-"""In case a browser opens one of these files directly."""
 
 CACHING = "private, no-cache"
 """Cached but revalidated each time: a later version of the index may segment videos differently."""

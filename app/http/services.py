@@ -84,9 +84,6 @@ class Services:
             make_private_folder(self.settings.data_dir)
         self.database.migrate()
         require_finished(self.database)
-        if self.database.is_remote:
-            # Limits on senders read the secret within transactions, which cannot nest a write.
-            self.identity.signing.agree()
 
     def prepare_storage(self) -> None:
         """After `prepare`, once for all processes of a server; raises `WrongStorage`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, cast
@@ -13,6 +14,7 @@ from prometheus_client.core import GaugeMetricFamily
 from app.core.access import Action
 from app.http.access import requires
 from app.http.context import ViewContext, current_services, name_request
+from app.http.origins import OVERRIDE
 from app.run.monitoring.instruments import Instruments
 from app.run.monitoring.reading import Snapshot, all_counts, start_time
 from app.storage.local.folder import free_bytes
@@ -20,6 +22,9 @@ from app.video.make.ffmpeg import Ffmpeg
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication
+
+NOT_PLAIN = frozenset({"HTTP_TRANSFER_ENCODING", "HTTP_ORIGIN", "HTTP_UPGRADE", OVERRIDE})
+"""Keys of the WSGI environment of requests that the application has to look at."""
 
 ALIVE = b'{"status":"ok"}\n'
 
@@ -62,19 +67,19 @@ class AliveMiddleware:
         """Answer the probe, or run the application."""
         if environ["PATH_INFO"] != "/healthz" or not _is_plain(environ):
             return self._app(environ, start_response)
-        method = environ["REQUEST_METHOD"]
+        method, began = environ["REQUEST_METHOD"], time.perf_counter()
         headers = [*self._headers, ("X-Request-ID", name_request(environ))]
         start_response("200 OK", headers)
         self._instruments.requests("health", method, "2xx").inc()
+        self._instruments.request_seconds("health").observe(time.perf_counter() - began)
         return [] if method == "HEAD" else [ALIVE]
 
 
 def _is_plain(environ: dict[str, Any]) -> bool:
-    """Whether it is a GET or HEAD without a body, and not from a page of another site."""
+    """Whether it is a GET or HEAD with nothing special: no body, and no sign of another site."""
     has_body = environ.get("CONTENT_LENGTH", "") not in {"", "0"}
-    has_body = has_body or "HTTP_TRANSFER_ENCODING" in environ
-    is_of_page = "HTTP_ORIGIN" in environ
-    return environ["REQUEST_METHOD"] in {"GET", "HEAD"} and not has_body and not is_of_page
+    is_get = environ["REQUEST_METHOD"] in {"GET", "HEAD"}
+    return is_get and not has_body and NOT_PLAIN.isdisjoint(environ)
 
 
 @health.get("/readyz")

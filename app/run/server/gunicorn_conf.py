@@ -122,6 +122,7 @@ def _import_for_workers(server: Any) -> None:
     imported by then.
     """
     if server.cfg.worker_class_str == worker_class:
+        import_spared("app.run.build")
         import_spared("app.run.factory")
 
 
