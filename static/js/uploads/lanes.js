@@ -2,7 +2,7 @@
  * Opens lanes where packets get lost: each connection then slows down long before the line is full, and a browser opens
  * only six to a server. Where the line is full, more of them would only take it from others; what tells is how long an
  * empty message takes, which waits in the same queue. A line that stays full needs not even all requests: beside them another
- * program's connection keeps 10 to 16 % of 20 Mbit/s, beside two and a lane 30 %.
+ * program's connection keeps 10 to 16 % of 20 Mbit/s, beside two and a lane 25 to 55 %.
  */
 
 import { sleep } from "./retry.js";
