@@ -34,6 +34,7 @@ S3_KEY, S3_SECRET = "benchmark", "benchmark-secret"
 
 COPYPARTY = BUILT / "copyparty" / "venv" / "bin" / "python"
 RCLONE = BUILT / "rclone" / "rclone"
+UPPY = BUILT / "uppy"
 TUS_JS = ROOT / "node_modules" / "tus-js-client"
 
 
@@ -164,13 +165,16 @@ class Sender:
     """A page prints its seconds, without the start of the browser."""
     scheme: str = field(default="http", kw_only=True)
     """Of the server's URL."""
+    needs: Path | None = field(default=None, kw_only=True)
+    """What it is built from, beside the programs."""
 
     @property
     def can_run(self) -> bool:
         """Whether the programs and the server are here."""
         programs = BROWSERS if self.is_page else self.command[:1]
         is_here = any(program is not None and shutil.which(program) for program in programs)
-        return is_here and can_run(self.receiver)
+        is_built = self.needs is None or self.needs.exists()
+        return is_here and is_built and can_run(self.receiver)
 
     @property
     def versions(self) -> list[str]:
@@ -275,7 +279,7 @@ SENDERS = (
     ),
     Sender("tusd, tus-js-client", TUSD, _tus("/files/", 1), _tus_js_version),
     Sender("tusd, tus-js-client, 6 parallel", TUSD, _tus("/files/", 6), _tus_js_version),
-    Sender("tusd, Uppy's page", TUSD, _page("uppy"), _UPPY, is_page=True),
+    Sender("tusd, Uppy's page", TUSD, _page("uppy"), _UPPY, is_page=True, needs=UPPY),
     Sender("versitygw, rclone", VERSITYGW, _rclone(), _RCLONE),
     Sender(
         "versitygw, rclone in parts of 5 MiB",

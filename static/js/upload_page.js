@@ -77,7 +77,7 @@ function buildUploads(drop, { connection, limit, isInterrupted }) {
   const checksums = new Checksums();
   const direct = directCells({ checksums, connection, limit });
   const post = chunkPost({ url: uploadUrl, limit, checksums });
-  const lanes = least > MOST_BYTES ? null : lanesOf({ uploadUrl, limit, checksums });
+  const lanes = least > MOST_BYTES ? null : lanesOf({ uploadUrl, limit, slots, checksums });
   const chunks = new ChunkSender({ post, slots, sizes, pace, connection, direct, lanes });
   const bundles = new BundleSender({ post: batchPost({ url: batchUrl, slots, limit }), connection });
   const intake = new DropzoneIntake(drop.area, { url: uploadUrl, onFiles: (files) => queue.add(files) });
@@ -89,9 +89,9 @@ function buildUploads(drop, { connection, limit, isInterrupted }) {
 }
 
 /** Their chunks are small. */
-function lanesOf({ uploadUrl, limit, checksums }) {
+function lanesOf({ uploadUrl, limit, slots, checksums }) {
   const open = laneOpener({ url: lanesUrl(uploadUrl), limit, checksums });
-  return new Lanes({ open, limit, requests: REQUESTS_AT_ONCE });
+  return new Lanes({ open, limit, slots, requests: REQUESTS_AT_ONCE });
 }
 
 function directCells({ checksums, connection, limit }) {

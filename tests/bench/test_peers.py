@@ -15,6 +15,7 @@ from bench.lib.parallel import in_threads
 from bench.peers.downloads import AT_ONCE, HTTP_JOBS, Files, file_servers
 from bench.peers.ftp import FtpServer, retrieve
 from bench.peers.process import Peer, PeerFailed, PeerServer, Uploads, can_run, running, versions
+from bench.peers.senders import SLUICE, Sender
 from bench.peers.tus import Tusd
 from bench.peers.uploads import LIMIT, LIMIT_SYNCED, PEERS, RUSTUS_SYNCED, TUS, await_digests
 from bench.peers.uploads import contenders as all_contenders
@@ -108,6 +109,13 @@ def test_a_peer_that_does_not_start_says_why(lab: Lab) -> None:
 
 def test_a_peer_whose_program_is_missing_cannot_run(tmp_path: Path) -> None:
     assert not can_run(Tusd(program=tmp_path / "tusd"))
+
+
+def test_a_sender_of_which_a_part_is_missing_cannot_run(tmp_path: Path) -> None:
+    sender = Sender("a page", SLUICE, ("env",), needs=tmp_path / "script")
+    assert not sender.can_run
+    (tmp_path / "script").touch()
+    assert sender.can_run
 
 
 def test_every_installed_peer_has_a_version() -> None:

@@ -4,6 +4,7 @@ import { setImmediate as settle } from "node:timers/promises";
 
 import { Lanes } from "../../static/js/uploads/lanes.js";
 import { sleep } from "../../static/js/uploads/retry.js";
+import { Slots } from "../../static/js/uploads/slots.js";
 
 const REQUESTS = 5;
 const LEAST = 150;
@@ -21,7 +22,9 @@ function setUp({ bytesLeft = 1e9, opens = async () => {}, limit = { bytesPerSeco
     line.opened.push(lane);
     return lane;
   };
-  const lanes = new Lanes({ open, limit, requests: REQUESTS, now: () => time });
+  const slots = new Slots(REQUESTS);
+  const requests = requestsOf(slots);
+  const lanes = new Lanes({ open, limit, slots, requests: REQUESTS, now: () => time });
   const transfer = { bytesLeft, sendOn: async () => ({ hasSent: false, pause: 0 }) };
   const pass = async (milliseconds) => {
     for (const end = time + milliseconds; time < end; ) {
@@ -31,7 +34,23 @@ function setUp({ bytesLeft = 1e9, opens = async () => {}, limit = { bytesPerSeco
       await settle();
     }
   };
-  return { lanes, line, transfer, pass, isOpen: () => line.opened.filter((lane) => lane.isOpen).length };
+  return { lanes, line, transfer, pass, requests, isOpen: () => line.opened.filter((lane) => lane.isOpen).length };
+}
+
+/** Each has a slot for 100 ms, and asks for one again at once. */
+function requestsOf(slots) {
+  const requests = { underWay: 0 };
+  const run = async () => {
+    for (;;) {
+      const release = await slots.take();
+      requests.underWay += 1;
+      await sleep(100);
+      requests.underWay -= 1;
+      release();
+    }
+  };
+  for (let index = 0; index < REQUESTS; index += 1) run();
+  return requests;
 }
 
 afterEach(() => mock.timers.reset());
@@ -46,13 +65,15 @@ test("where packets get lost, lanes are opened until there are enough", async ()
   assert.equal(REQUESTS + isOpen(), 24);
 });
 
-test("where the line is full, none is opened", async () => {
-  const { lanes, line, transfer, pass } = setUp();
+test("where the line is full, none is opened beside the requests", async () => {
+  const { lanes, line, transfer, pass, requests } = setUp();
   lanes.add(transfer);
   await pass(500);
   line.roundTrip = 2 * LEAST;
-  await pass(20_000);
-  assert.equal(lanes.size, 0);
+  for (let seconds = 0; seconds < 20; seconds += 1) {
+    await pass(1_000);
+    assert.ok(requests.underWay + lanes.size <= REQUESTS);
+  }
 });
 
 test("one slow round trip is a lost packet, and no full line", async () => {
@@ -67,7 +88,7 @@ test("one slow round trip is a lost packet, and no full line", async () => {
 });
 
 test("lanes that bring nothing are given back, and not tried again soon", async () => {
-  const { lanes, line, transfer, pass, isOpen } = setUp();
+  const { lanes, line, transfer, pass, requests, isOpen } = setUp();
   lanes.add(transfer);
   await pass(12_000);
   assert.equal(lanes.size, 0);
@@ -76,7 +97,7 @@ test("lanes that bring nothing are given back, and not tried again soon", async 
   assert.equal(lanes.size, 0);
   line.roundTrip = 2 * LEAST;
   await pass(60_000);
-  assert.equal(isOpen(), 1, "the line has become full");
+  assert.deepEqual([requests.underWay, isOpen()], [2, 2], "the line has become full");
 });
 
 test("a lane that measures and was closed is replaced, and none is opened on a full line without it", async () => {
@@ -86,7 +107,7 @@ test("a lane that measures and was closed is replaced, and none is opened on a f
   line.roundTrip = 2 * LEAST;
   line.handshake = 4 * LEAST;
   line.opened[0].close();
-  await pass(20_000);
+  await pass(13_000);
   assert.deepEqual([lanes.size, isOpen(), line.opened.length], [0, 1, 2]);
   line.roundTrip = LEAST;
   line.gain = 50_000;
@@ -186,3 +207,52 @@ test("what was being opened when the server came to want fewer is closed", async
   await pass(10_000);
   assert.equal(isOpen(), open);
 });
+
+test("a line that stays full is shared with others until the last seconds of the upload", async () => {
+  const { lanes, line, transfer, pass, requests } = setUp();
+  lanes.add(transfer);
+  await pass(500);
+  line.roundTrip = 2 * LEAST;
+  await pass(4_000);
+  assert.deepEqual([requests.underWay, lanes.size], [REQUESTS, 0]);
+  await pass(5_000);
+  assert.deepEqual([requests.underWay, lanes.size], [2, 1]);
+  await pass(60_000);
+  assert.deepEqual([requests.underWay, lanes.size], [2, 1]);
+  transfer.bytesLeft = 2 * line.rate;
+  await pass(1_000);
+  assert.deepEqual([requests.underWay, lanes.size], [REQUESTS, 1]);
+  lanes.remove(transfer);
+  await pass(500);
+  assert.equal(requests.underWay, REQUESTS, "for the next file");
+});
+
+test("where fewer connections do not fill the line, all are used again, and more", async () => {
+  const { lanes, line, transfer, pass, requests } = setUp();
+  line.gain = 50_000;
+  lanes.add(transfer);
+  await pass(500);
+  line.roundTrip = 2 * LEAST;
+  await pass(9_000);
+  assert.equal(requests.underWay, 2);
+  line.roundTrip = LEAST;
+  await pass(3_000);
+  assert.equal(requests.underWay, REQUESTS);
+  await pass(15_000);
+  assert.ok(lanes.size > 10, `${lanes.size} lanes`);
+  line.roundTrip = 2 * LEAST;
+  await pass(20_000);
+  assert.equal(requests.underWay, REQUESTS, "packets get lost there");
+});
+
+for (const [kind, rate, bytesLeft] of [["fast line", 7e6, 1e9], ["upload that is nearly done", 300_000, 1_500_000]]) {
+  test(`a ${kind} has all requests, however long an empty message takes`, async () => {
+    const { lanes, line, transfer, pass, requests } = setUp({ bytesLeft });
+    line.rate = rate;
+    lanes.add(transfer);
+    await pass(500);
+    line.roundTrip = 2 * LEAST;
+    await pass(20_000);
+    assert.equal(requests.underWay, REQUESTS);
+  });
+}

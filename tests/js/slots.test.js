@@ -37,3 +37,19 @@ test("fewer slots are granted as long as fewer are allowed", async () => {
   await settle();
   assert.equal(granted, 3);
 });
+
+test("of the counts for different reasons the least holds", async () => {
+  const slots = new Slots(3);
+  slots.allow(1);
+  slots.allow(2, "another");
+  let granted = 0;
+  for (let waiting = 0; waiting < 3; waiting += 1) slots.take().then(() => (granted += 1));
+  await settle();
+  assert.equal(granted, 1);
+  slots.allow(Infinity);
+  await settle();
+  assert.equal(granted, 2);
+  slots.allow(Infinity, "another");
+  await settle();
+  assert.equal(granted, 3);
+});

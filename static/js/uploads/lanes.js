@@ -1,7 +1,8 @@
 /**
  * Opens lanes where packets get lost: each connection then slows down long before the line is full, and a browser opens
  * only six to a server. Where the line is full, more of them would only take it from others; what tells is how long an
- * empty message takes, which waits in the same queue.
+ * empty message takes, which waits in the same queue. A line that stays full needs not even all requests: beside them another
+ * program's connection keeps 10 to 16 % of 20 Mbit/s, beside two and a lane 25 to 55 %.
  */
 
 import { sleep } from "./retry.js";
@@ -15,7 +16,7 @@ const LOOK = 200;
 /** Before the first lane that carries chunks: by then the requests have got up to speed, milliseconds. */
 const START = 1_200;
 
-/** From here on a line needs no lanes, bytes per second: 50 Mbit/s. */
+/** From here on a line needs no lanes, and has room for others; bytes per second: 50 Mbit/s. */
 const FAST = 6_250_000;
 
 /** A lane is worth opening if so much work is left, milliseconds. */
@@ -45,6 +46,17 @@ const RATE_OVER = 2_000;
 /** Messages under way in a lane: the next one leaves while the last one is answered. */
 const MESSAGES_AT_ONCE = 2;
 
+/** Others are left room on a line that has been in use, and full, for so long; milliseconds. */
+const ALONE = 5_000;
+const FULL = 3_000;
+/** Not if there are more lanes: the line is full because of them, and packets get lost. */
+const FEW_LANES = 6;
+/** What fills it then, beside the lane that measures. A lane has no pause between two messages, as requests have. */
+const FEWER_REQUESTS = 2;
+const FEWER_LANES = 1;
+/** So long before the end of the uploads all are used again, milliseconds: one slow connection must not delay it. */
+const END = 3_000;
+
 /** How long a lane without work waits until it looks again, and until it is closed, milliseconds. */
 const PAUSE = 100;
 const IDLE = 20_000;
@@ -55,6 +67,7 @@ const AGAIN = 10_000;
 export class Lanes {
   #open;
   #limit;
+  #slots;
   #requests;
   #most;
   #allowed;
@@ -68,6 +81,9 @@ export class Lanes {
   #beganAt = 0;
   #idleSince = 0;
   #settledUntil = -Infinity;
+  #failedUntil = -Infinity;
+  /** Whether others are left room. */
+  #leavesRoom = false;
   /** The rate before the first lane, and since when there are enough of them to judge. */
   #rateBefore = 0;
   #judgedAt = null;
@@ -76,10 +92,14 @@ export class Lanes {
   #measuring = new AbortController();
   #probedAt = -Infinity;
 
-  /** `open(signal)` resolves to a Lane; `requests` is how many XMLHttpRequests go on beside; `limit`, a RateLimit. */
-  constructor({ open, limit, requests, most = MOST_CONNECTIONS, now = () => performance.now() }) {
+  /**
+   * `open(signal)` resolves to a Lane; `slots` are those of the XMLHttpRequests that go on beside, `requests` how many there
+   * are; `limit`, a RateLimit.
+   */
+  constructor({ open, limit, slots, requests, most = MOST_CONNECTIONS, now = () => performance.now() }) {
     this.#open = open;
     this.#limit = limit;
+    this.#slots = slots;
     this.#requests = requests;
     this.#most = this.#allowed = most;
     this.#now = now;
@@ -88,13 +108,19 @@ export class Lanes {
   /** Opens no more connections than this; lanes beyond it end once what is under way in them is answered. */
   allow(count) {
     this.#allowed = Math.min(this.#most, count);
-    for (const lane of [...this.#lanes].slice(this.#room)) this.#lanes.delete(lane);
+    this.#endSpare();
     if (this.#room === 0) this.#closeProbe();
+  }
+
+  #endSpare() {
+    for (const lane of [...this.#lanes].slice(this.#room)) this.#lanes.delete(lane);
   }
 
   /** Lanes that may carry chunks, beside the requests and the lane that measures. */
   get #room() {
-    return Math.max(0, this.#allowed - this.#requests - 1);
+    const requests = this.#leavesRoom ? FEWER_REQUESTS : this.#requests;
+    const room = Math.max(0, this.#allowed - requests - 1);
+    return this.#leavesRoom ? Math.min(FEWER_LANES, room) : room;
   }
 
   /** How many carry chunks. */
@@ -113,7 +139,9 @@ export class Lanes {
 
   remove(transfer) {
     this.#transfers.delete(transfer);
-    if (this.#transfers.size === 0) this.#idleSince = this.#now();
+    if (this.#transfers.size > 0) return;
+    this.#idleSince = this.#now();
+    this.#leaveRoom(false);
   }
 
   /** Bytes were acknowledged, by whichever connection. */
@@ -129,10 +157,38 @@ export class Lanes {
       return;
     }
     if (this.#probe && !this.#probe.isOpen) this.#probeFailed();
-    if (!this.#probe && !this.#isOpening && this.#room > 0 && now >= this.#settledUntil) this.#openProbe();
+    if (!this.#probe && this.#canOpen(now) && now >= this.#settledUntil) this.#openProbe();
     this.#probeSometimes(now);
     if (this.#judgedAt !== null && now >= this.#judgedAt) this.#judge(now);
-    if (this.#isWorthOpening(now)) this.#openOne();
+    this.#leaveRoom(this.#shouldLeaveRoom(now));
+    if (this.#leavesRoom ? this.#lanes.size < this.#room && this.#canOpen(now) : this.#isWorthOpening(now)) this.#openOne();
+  }
+
+  #canOpen(now) {
+    return !this.#isOpening && this.#room > 0 && now >= this.#failedUntil;
+  }
+
+  #shouldLeaveRoom(now) {
+    if (this.#line.rate(now) >= FAST) return false; // There a server's own work takes as long as a queue.
+    const fullFor = this.#line.fullFor(now);
+    const left = this.#timeLeft(now);
+    if (this.#leavesRoom) return fullFor > 0 && left > END;
+    return now - this.#beganAt >= ALONE && fullFor >= FULL && left > 2 * END && this.#lanes.size <= FEW_LANES;
+  }
+
+  #leaveRoom(leavesRoom) {
+    if (leavesRoom === this.#leavesRoom) return;
+    this.#leavesRoom = leavesRoom;
+    this.#beganAt = this.#now();
+    this.#slots?.allow(leavesRoom ? FEWER_REQUESTS : Infinity, "room for others");
+    if (!leavesRoom && this.#line.fullFor(this.#now()) === 0) this.#lanes.clear(); // What the next ones bring is judged anew.
+    this.#endSpare();
+  }
+
+  /** Milliseconds that the transfers take at the rate of the last seconds. */
+  #timeLeft(now) {
+    const left = [...this.#transfers].reduce((sum, { bytesLeft }) => sum + bytesLeft, 0);
+    return (left * 1_000) / this.#line.rate(now);
   }
 
   #begin() {
@@ -195,17 +251,15 @@ export class Lanes {
   }
 
   #isWorthOpening(now) {
-    const left = [...this.#transfers].reduce((sum, { bytesLeft }) => sum + bytesLeft, 0);
-    const rate = this.#line.rate(now);
     return (
       this.#probe?.isOpen &&
-      !this.#isOpening &&
+      this.#canOpen(now) &&
       this.#limit.bytesPerSecond === 0 &&
       this.#lanes.size < this.#room &&
       now - this.#beganAt >= START &&
       now >= this.#settledUntil &&
-      rate < FAST &&
-      left > (rate * WORTHWHILE) / 1_000 &&
+      this.#line.rate(now) < FAST &&
+      this.#timeLeft(now) > WORTHWHILE &&
       !this.#line.isFull(now)
     );
   }
@@ -256,7 +310,7 @@ export class Lanes {
   }
 
   #failed() {
-    this.#settledUntil = Math.max(this.#settledUntil, this.#now() + AGAIN);
+    this.#failedUntil = this.#now() + AGAIN;
   }
 
   #next() {
@@ -274,6 +328,7 @@ class LineWatch {
   #least = Infinity;
   #latest = [];
   #fullAt = -Infinity;
+  #fullSince = null;
   #since = 0;
 
   /** Nothing was sent before. */
@@ -303,12 +358,23 @@ class LineWatch {
     this.tookAtMost(milliseconds);
     this.#latest = [...this.#latest, milliseconds].slice(-PROBES);
     const median = [...this.#latest].sort((one, other) => one - other)[this.#latest.length >> 1];
-    if (median > LONGER * this.#least + LONGER_BY) this.#fullAt = now;
+    if (median > LONGER * this.#least + LONGER_BY) {
+      this.#fullAt = now;
+      this.#fullSince ??= now;
+    } else if (now - this.#fullAt >= CALM) {
+      this.#fullSince = null;
+    }
   }
 
   /** The lane that measures is closed; the least round trip of the line stays known. */
   forgetLatest() {
     this.#latest = [];
+    this.#fullSince = null;
+  }
+
+  /** How long it has been full, as far as is known; milliseconds. */
+  fullFor(now) {
+    return this.#fullSince === null ? 0 : now - this.#fullSince;
   }
 
   /** Also while nothing is known. */

@@ -1,24 +1,31 @@
 /** A number of slots, granted in the order they were requested. */
 export class Slots {
   #most;
-  #allowed;
+  #allowed = new Map();
   #taken = 0;
   #queue = [];
 
   constructor(count) {
-    this.#most = this.#allowed = count;
+    this.#most = count;
   }
 
-  /** Grants no more at once than this, and than there are; those taken stay so until they are returned. */
-  allow(count) {
-    this.#allowed = Math.min(this.#most, count);
+  /**
+   * Grants no more at once than this, and than there are; those taken stay so until they are returned. Of the counts for
+   * different reasons the least holds.
+   */
+  allow(count, reason = "server") {
+    this.#allowed.set(reason, count);
     this.#grant();
+  }
+
+  get #count() {
+    return Math.min(this.#most, ...this.#allowed.values());
   }
 
   /** Resolves to a function that returns the slot; rejects when `signal` is aborted while waiting. */
   async take(signal) {
     signal?.throwIfAborted();
-    if (this.#taken < this.#allowed) this.#taken += 1;
+    if (this.#taken < this.#count) this.#taken += 1;
     else await this.#wait(signal);
     let isHeld = true;
     return () => {
@@ -48,7 +55,7 @@ export class Slots {
   }
 
   #grant() {
-    while (this.#taken < this.#allowed && this.#queue.length > 0) {
+    while (this.#taken < this.#count && this.#queue.length > 0) {
       this.#taken += 1;
       this.#queue.shift()();
     }
