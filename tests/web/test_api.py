@@ -169,7 +169,7 @@ def test_videos_are_searched_and_sorted(server: Server) -> None:
 
 
 def test_a_renamed_video_has_its_new_name_everywhere(server: Server) -> None:
-    video = store(server, "before.mp4")
+    video = store(server, "its-first-name.mp4")
     answer = server.patch(f"/api/videos/{video}", json={"filename": "nach her/über.webm"})
     assert answer.status_code == 200
     found = server.get(f"/api/videos/{video}").json()
@@ -183,7 +183,7 @@ def test_a_renamed_video_has_its_new_name_everywhere(server: Server) -> None:
     assert "nach her/über.webm" in server.get(f"/watch/{video}").text
     found = server.get("/api/videos", params={"q": "uber.webm her"}).json()["videos"]
     assert [found_video["id"] for found_video in found] == [video]
-    assert server.get("/api/videos", params={"q": "before"}).json()["videos"] == []
+    assert server.get("/api/videos", params={"q": "its-first-name"}).json()["videos"] == []
 
 
 def test_a_bad_name_changes_nothing(server: Server) -> None:
