@@ -254,8 +254,8 @@ OF_NETWORK = Backoff(free=10, most=timedelta(minutes=1))
 """At one link. All guests of a party share one address: they never wait long for a stranger."""
 
 SLOW_FROM = 100
-"""Failures at a link, from all networks of a day, from which each check is slow. They refuse
-nobody: a stranger could close the link to guests."""
+"""Failures at a link per day, from all networks together, after which every check is slow. They
+never lock the link: otherwise a stranger could lock the guests out."""
 
 
 class LinkPasswords:

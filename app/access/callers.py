@@ -47,27 +47,29 @@ class Callers:
         self._link_visitors = link_visitors
         self._is_open = is_open
 
-    def find(self, sent: Credentials, *, anew: bool = False) -> Caller:
-        """Who sends the request, perhaps `NOBODY`; raises `NotSignedIn` for what does not work.
+    def find(self, sent: Credentials, *, fresh: bool = False) -> Caller:
+        """The sender of a request, `NOBODY` without credentials; raises `NotSignedIn` if invalid.
 
-        Without accounts every client is `LOCAL`. Who comes by a link is its guest
-        also then; raises `LinkNotFound` or `LinkClosed` if that does not work. `anew` looks people
-        and keys up in the database, whatever this process remembers of them.
+        On a server without accounts every client is `LOCAL`. A request through a link comes from a
+        guest in both cases; raises `LinkNotFound` or `LinkClosed` if the link is invalid. `fresh`
+        bypasses this process's cache of sessions and keys.
         """
         if sent.link is not None and sent.link[0] == "t":
             return self._share_links.guest(sent.link[1])
         if sent.link is not None:
             password = _secret_in(sent.authorization) if sent.authorization else ""
-            knock = LinkCredentials(cookies=sent.cookies, password=password, address=sent.address)
-            return self._link_visitors.caller(sent.link[1], knock)
+            credentials = LinkCredentials(
+                cookies=sent.cookies, password=password, address=sent.address
+            )
+            return self._link_visitors.caller(sent.link[1], credentials)
         if self._is_open:
             return LOCAL
         if sent.authorization:
-            return self._of_key(sent.authorization, anew=anew)
-        return self._sessions.caller(sent.session, anew=anew) or NOBODY
+            return self._of_key(sent.authorization, fresh=fresh)
+        return self._sessions.caller(sent.session, fresh=fresh) or NOBODY
 
-    def _of_key(self, authorization: str, *, anew: bool) -> Caller:
-        caller = self._keys.caller(_secret_in(authorization), anew=anew)
+    def _of_key(self, authorization: str, *, fresh: bool) -> Caller:
+        caller = self._keys.caller(_secret_in(authorization), fresh=fresh)
         if caller is None:
             raise NotSignedIn("The API key does not exist, has expired or was revoked.")
         return caller

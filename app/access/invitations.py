@@ -45,10 +45,10 @@ class Purpose(StrEnum):
 class Invitation:
     """A link that works once; `digest` is that of its code.
 
-    To set up: makes the first administrator. To join: makes a person with that `email`, member of a
-    project in that `role`, if there is one; whoever has an account joins the project with it. To
-    reset: lets `person_id` choose another password; with an `email`, somebody has asked for it, and
-    it is known there alone. `created_by` is its maker, as `Caller.sender` has it; nothing for the
+    Set up: creates the first administrator. Join: creates an account with this `email`, or uses the
+    existing one, and adds it to the project, if any, in this `role`. Reset: lets `person_id` choose
+    another password; `email` is set if the link was requested and mailed there, so that only its
+    owner has it. `created_by` is the sender who made the link (`Caller.sender`), empty for the
     operator of the server.
     """
 
@@ -196,7 +196,9 @@ class InvitationRecords:
             if connection.execute(change.values(used_at=now)).rowcount != 1:
                 raise LinkClosed("The link was used or has expired. Ask for a new one.")
             if not is_backed:
-                raise LinkClosed("Whoever made the link can let nobody in now. Ask for a new one.")
+                raise LinkClosed(
+                    "The person who made the link can no longer invite others. Ask for a new one."
+                )
             yield connection
 
 

@@ -221,14 +221,14 @@ class ApiKeys:
         )
         return ended
 
-    def caller(self, secret: str, *, anew: bool = False) -> Caller | None:
+    def caller(self, secret: str, *, fresh: bool = False) -> Caller | None:
         """Who sends a request with that key; None if it does not work.
 
-        `anew` asks the database, whatever this process remembers.
+        `fresh` bypasses this process's cache.
         """
         if not is_key(secret):
             return None
-        key = self._recent.get(digest_of(secret), anew=anew)
+        key = self._recent.get(digest_of(secret), fresh=fresh)
         if key is None or key.role is None or not key.works(self._ctx.clock()):
             return None
         return Caller(

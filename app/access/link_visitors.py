@@ -103,22 +103,22 @@ class LinkVisitors:
             raise LinkNotFound("No link has this address. Is it complete?")
         return link.require_open(self._ctx.clock())
 
-    def caller(self, code: str, knock: LinkCredentials) -> Caller:
+    def caller(self, code: str, credentials: LinkCredentials) -> Caller:
         """Who comes through the link of that code.
 
         Raises as `visited` does, `NotSignedIn` without its password, and `TooManyAttempts`.
         """
         link = self.visited(code)
-        if link.password_hash is not None and not self.has_entered(link, knock.cookies):
-            self._check(link, link.password_hash, knock)
-        visitor = self.visitor(link, knock.cookies)
+        if link.password_hash is not None and not self.has_entered(link, credentials.cookies):
+            self._check(link, link.password_hash, credentials)
+        visitor = self.visitor(link, credentials.cookies)
         return Caller(
             kind=CallerKind.UPLOAD_LINK,
             id=link.id,
             name=link.name,
             project=link.project_id,
             roles={link.project_id: Role.SENDER},
-            visitor=visitor or self._network_visitor(knock.address),
+            visitor=visitor or self._network_visitor(credentials.address),
             is_crowd=visitor is None,
         )
 
@@ -181,14 +181,16 @@ class LinkVisitors:
         text = f"visitor {network_of(address)}".encode()
         return hmac.digest(self._signing.secret, text, "sha256").hex()[:VISITOR_CHARACTERS]
 
-    def _check(self, link: UploadLink, stored: str, knock: LinkCredentials) -> None:
-        if not knock.password:
+    def _check(self, link: UploadLink, stored: str, credentials: LinkCredentials) -> None:
+        if not credentials.password:
             raise NotSignedIn("This link has a password. Send it as that of Basic authentication.")
-        seen = digest_of(f"{stored} {knock.password}")
+        seen = digest_of(f"{stored} {credentials.password}")
         if seen in self._right:
             return
         try:
-            self._passwords.check(link.id, stored, knock.password, address=knock.address)
+            self._passwords.check(
+                link.id, stored, credentials.password, address=credentials.address
+            )
         except InvalidField as error:
             raise NotSignedIn("This is not the password of the link.") from error
         if len(self._right) >= REMEMBERED_PASSWORDS:

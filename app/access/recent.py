@@ -35,10 +35,10 @@ class Recent(Generic[T]):
         self._known: OrderedDict[str, tuple[float, T]] = OrderedDict()
         self._changing = Lock()
 
-    def get(self, key: str, *, anew: bool = False) -> T | None:
-        """What `look_up(key)` returns, or unless it is asked `anew`, returned a moment ago."""
+    def get(self, key: str, *, fresh: bool = False) -> T | None:
+        """The result of `look_up(key)`, from the cache unless `fresh`."""
         now = self._clock()
-        known = None if anew else self._known.get(key)
+        known = None if fresh else self._known.get(key)
         if known is not None and now - known[0] < self._seconds:
             return known[1]
         found = self._look_up(key)

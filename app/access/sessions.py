@@ -262,12 +262,12 @@ class Sessions:
         self._recent.forget()
         return cookie
 
-    def caller(self, cookie: str, *, anew: bool = False) -> Caller | None:
+    def caller(self, cookie: str, *, fresh: bool = False) -> Caller | None:
         """Who sends a request with that cookie; None if the session has ended.
 
-        `anew` asks the database, whatever this process remembers.
+        `fresh` bypasses this process's cache.
         """
-        return self._recent.get(digest_of(cookie), anew=anew) if cookie else None
+        return self._recent.get(digest_of(cookie), fresh=fresh) if cookie else None
 
     def of_person(self, person_id: str) -> list[Session]:
         """The sessions of a person, the last used first."""

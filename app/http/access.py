@@ -259,7 +259,7 @@ def admit(request: Request, rules: Mapping[str, AccessRule], active: ActiveReque
     if LINK_KEY in request.environ and rule.action in OF_NO_PROJECT and not rule.is_below_links:
         raise NotFound  # A link leads to uploads or videos, not to pages of members.
     is_safe = request.method in SAFE_METHODS and origins.OVERRIDE not in request.environ
-    find = _finder(request, action, anew=action in LETS_IN and not is_safe)
+    find = _finder(request, action, fresh=action in LETS_IN and not is_safe)
     g.caller, g.scope = _counted(request, find, is_counted=rule.is_counted)
     is_sending = action is Action.SEND and not is_safe
     if is_sending and g.caller.kind is not CallerKind.LOCAL:
@@ -286,7 +286,7 @@ def who_sees(request: Request) -> Caller:
         return NOBODY
 
 
-def _finder(request: Request, action: Action, *, anew: bool) -> Find:
+def _finder(request: Request, action: Action, *, fresh: bool) -> Find:
     """Returns a function that finds the request's caller and scope, now or while it runs."""
     identity, sent = current_services().identity, _credentials_of(request)
     chosen = _chosen_project(request)
@@ -297,14 +297,14 @@ def _finder(request: Request, action: Action, *, anew: bool) -> Find:
         return caller, scope_of(caller, action)
 
     def find() -> tuple[Caller, Scope]:
-        caller = identity.callers.find(sent, anew=anew)
+        caller = identity.callers.find(sent, fresh=fresh)
         try:
             return admitted(caller)
         except (NotAllowed, EntryNotFound):
-            if anew or caller.kind is not CallerKind.PERSON:
+            if fresh or caller.kind is not CallerKind.PERSON:
                 raise
             # Another process may have granted access since the caller was cached.
-            return admitted(identity.callers.find(sent, anew=True))
+            return admitted(identity.callers.find(sent, fresh=True))
 
     if action is Action.VISIT:
         return lambda: _visitor(identity.callers, sent)

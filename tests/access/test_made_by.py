@@ -41,7 +41,7 @@ def new_key(site: Site, project: str, maker: str, role: Role = Role.MANAGER) -> 
 
 def role_with(site: Site, key: str) -> Role | None:
     """What whoever has the key may do."""
-    caller = site.identity.keys.caller(key, anew=True)
+    caller = site.identity.keys.caller(key, fresh=True)
     return None if caller is None else caller.role
 
 
@@ -282,7 +282,7 @@ def test_managers_see_and_withdraw_the_invitations_that_wait(site: Site) -> None
 
 def sender_of(site: Site, key: str) -> str:
     """How records name whoever makes something with that key."""
-    caller = site.identity.keys.caller(key, anew=True)
+    caller = site.identity.keys.caller(key, fresh=True)
     assert caller is not None
     return caller.sender
 
