@@ -227,11 +227,12 @@ def qr_code(url: str) -> BaseResponse:
     return BaseResponse(picture, content_type="image/svg+xml")
 
 
-def problems_of(error: InvalidRequest | None) -> dict[str, str]:
-    """Problems of a link's form, by field."""
-    if error is None:
-        return {}
-    return {error.field if isinstance(error, InvalidField) else "name": str(error)}
+def form_page(template: str, error: InvalidRequest | None, **shown: Any) -> BaseResponse:
+    """A page with a link's form; after an `error`, with its words beside the field it names."""
+    field = error.field if isinstance(error, InvalidField) else "name"
+    problems = {} if error is None else {field: str(error)}
+    page = render_template(template, problems=problems, lifetimes=LIFETIMES, **shown)
+    return make_response(page, error.status_hint if error else 200)
 
 
 def expiry_in(fields: Mapping[str, str]) -> dict[str, int | None]:
@@ -251,14 +252,12 @@ def _form(
     fields: Mapping[str, str] | None = None,
     error: InvalidRequest | None = None,
 ) -> BaseResponse:
-    page = render_template(
+    return form_page(
         "links/share.html",
+        error,
         videos=videos,
         fields=fields or {},
-        problems=problems_of(error),
-        lifetimes=LIFETIMES,
     )
-    return make_response(page, error.status_hint if error else 200)
 
 
 def _page(
@@ -267,8 +266,9 @@ def _page(
     fields: Mapping[str, str] | None = None,
     error: InvalidRequest | None = None,
 ) -> BaseResponse:
-    page = render_template(
+    return form_page(
         "links/shared.html",
+        error,
         link=link,
         title=_title(ctx, link),
         url=link_url(link),
@@ -276,10 +276,7 @@ def _page(
         is_over=not link.works(datetime.now(UTC)),
         is_changed=request.args.get("done") == "changed",
         fields=fields,
-        problems=problems_of(error),
-        lifetimes=LIFETIMES,
     )
-    return make_response(page, error.status_hint if error else 200)
 
 
 def _body(fields: Mapping[str, str]) -> dict[str, Any]:

@@ -12,9 +12,7 @@ from flask import (
     Blueprint,
     Response,
     jsonify,
-    make_response,
     redirect,
-    render_template,
     request,
     url_for,
 )
@@ -37,7 +35,7 @@ from app.http.bodies import form_fields, json_object
 from app.http.context import ViewContext
 from app.http.origins import require_own_page
 from app.http.proxy import absolute_url
-from app.web.share_links import LIFETIMES, expiry_in, password_in, problems_of, qr_code
+from app.web.share_links import expiry_in, form_page, password_in, qr_code
 
 # ---- JSON ----------------------------------------------------------------------------------------
 
@@ -285,14 +283,12 @@ def _index(
     ctx: ViewContext, fields: Mapping[str, str] | None = None, error: InvalidRequest | None = None
 ) -> BaseResponse:
     now = datetime.now(UTC)
-    page = render_template(
+    return form_page(
         "links/uploads.html",
+        error,
         links=[(link, link.state(now), link_url(link)) for link in _links(ctx).of_project(ctx)],
         fields=fields or {"max_bytes": PROPOSED_GIGABYTES},
-        problems=problems_of(error),
-        lifetimes=LIFETIMES,
     )
-    return make_response(page, error.status_hint if error else 200)
 
 
 def _page(
@@ -301,8 +297,9 @@ def _page(
     fields: Mapping[str, str] | None = None,
     error: InvalidRequest | None = None,
 ) -> BaseResponse:
-    page = render_template(
+    return form_page(
         "links/upload.html",
+        error,
         link=link,
         url=link_url(link),
         state=link.state(datetime.now(UTC)),
@@ -310,10 +307,7 @@ def _page(
         still=datetime.now(UTC) - STANDS_STILL,
         is_changed=request.args.get("done") == "changed",
         fields=_fields_of(link) if fields is None else fields,
-        problems=problems_of(error),
-        lifetimes=LIFETIMES,
     )
-    return make_response(page, error.status_hint if error else 200)
 
 
 def _fields_of(link: UploadLink) -> dict[str, str]:

@@ -14,16 +14,18 @@ from app.access.accounts import clean_email
 from app.access.audit import AuditAction
 from app.access.people import Person
 from app.access.projects import parse_limits
-from app.core.access import FIRST_PROJECT, LOCAL, MEMBERS, Caller, CallerKind, Role, Scope
-from app.core.errors import InvalidField
+from app.core.access import FIRST_PROJECT, LOCAL, MEMBERS, Role, Scope
 from app.core.moments import instant, parse_expiry
 from app.core.numbers import bytes_in_words, parse_bytes
-from app.db.context import RequestContext
 from app.http.documents import key_document
-from app.run.admin.opening import OperatorGroup, as_json, open_library, print_one, print_rows
-
-OPERATOR = Caller(kind=CallerKind.LOCAL, name="operator")
-"""The actor in the audit log."""
+from app.run.admin.opening import (
+    OperatorGroup,
+    as_json,
+    as_operator,
+    open_library,
+    print_one,
+    print_rows,
+)
 
 NO_ROLE = "none"
 
@@ -50,7 +52,7 @@ def list_people(is_json: bool) -> None:
 @click.option("--password-stdin", "reads_password", is_flag=True, help="Read the password.")
 def add(email: str, name: str, is_admin: bool, role: str | None, reads_password: bool) -> None:
     """Add a person; without --password-stdin, print a link by which they choose a password."""
-    identity, ctx = open_library().identity, open_library().context.acting(OPERATOR)
+    identity, ctx = open_library().identity, as_operator()
     password = sys.stdin.readline().rstrip("\r\n") if reads_password else None
     person = identity.accounts.add(ctx, email, name=name, password=password, is_admin=is_admin)
     role = role or (Role.MANAGER if is_admin else Role.UPLOADER)
@@ -73,7 +75,7 @@ def reset(email: str) -> None:
 @click.argument("new_email")
 def change_email(email: str, new_email: str) -> None:
     """Give a person another address; make sure that it is theirs."""
-    ctx = open_library().context.acting(OPERATOR)
+    ctx = as_operator()
     person = open_library().identity.accounts.change_email(ctx, _person(email), new_email)
     click.echo(f"changed {clean_email(email)} to {person.email}")
 
@@ -83,7 +85,7 @@ def change_email(email: str, new_email: str) -> None:
 def block(email: str) -> None:
     """Sign a person out everywhere, and let them in no more."""
     person = _person(email)
-    open_library().identity.accounts.block(open_library().context.acting(OPERATOR), person)
+    open_library().identity.accounts.block(as_operator(), person)
     click.echo(f"blocked {person.email}")
 
 
@@ -92,7 +94,7 @@ def block(email: str) -> None:
 def unblock(email: str) -> None:
     """Let a person sign in again."""
     person = _person(email)
-    open_library().identity.accounts.unblock(open_library().context.acting(OPERATOR), person)
+    open_library().identity.accounts.unblock(as_operator(), person)
     click.echo(f"unblocked {person.email}")
 
 
@@ -102,13 +104,18 @@ def remove_codes(email: str) -> None:
     """Remove a person's one-time codes; their password alone is enough then."""
     person = _person(email)
     open_library().identity.second_factors.remove(person.id)
-    _note(AuditAction.FACTOR_REMOVED, person)
+    audit.note(
+        as_operator(),
+        AuditAction.FACTOR_REMOVED,
+        f"person:{person.id}",
+        details={"email": person.email},
+    )
     click.echo(f"removed the one-time codes of {person.email}")
 
 
 def _print_link(person: Person) -> None:
     services = open_library()
-    code = services.identity.invitations.to_reset(services.context.acting(OPERATOR), person)
+    code = services.identity.invitations.to_reset(as_operator(), person)
     click.echo(f"{services.settings.link_url}/reset/{code}")
 
 
@@ -117,12 +124,6 @@ def _person(email: str) -> Person:
     if person is None:
         raise click.ClickException(f"Nobody has the address {email}.")
     return person
-
-
-def _note(action: AuditAction, person: Person, **details: str) -> None:
-    found = {"email": person.email, **details}
-    ctx = open_library().context.acting(OPERATOR)
-    audit.note(ctx, action, f"person:{person.id}", details=found)
 
 
 def _row(person: Person) -> dict[str, Any]:
@@ -177,14 +178,9 @@ def list_projects(is_json: bool) -> None:
 @as_json
 def add_project(name: str, manager: str | None, is_json: bool) -> None:
     """Make a project."""
-    person = None
-    if manager is not None:
-        person = open_library().identity.people.find_by_email(manager.strip().lower())
-        if person is None:
-            raise InvalidField(f"Nobody has the e-mail address {manager}.", field="manager")
-    ctx = open_library().context.acting(OPERATOR)
+    person = None if manager is None else _person(manager)
     made = open_library().identity.projects.make(
-        ctx, name, manager=None if person is None else person.id
+        as_operator(), name, manager=None if person is None else person.id
     )
     print_one({"id": made.id, "name": made.name}, is_json=is_json)
 
@@ -203,7 +199,7 @@ def set_limits(project_id: str, quota: str | None, keep_videos: str | None, is_j
         limits["video_seconds"] = _unless_none(keep_videos, _seconds_of_days)
     if not limits:
         raise click.UsageError("Say --quota or --keep-videos.")
-    ctx = open_library().context.acting(OPERATOR)
+    ctx = as_operator()
     projects = open_library().identity.projects
     project = projects.change(ctx, project_id, limits=parse_limits(limits))
     row = {
@@ -231,7 +227,10 @@ def recount(is_json: bool) -> None:
 @as_json
 def list_keys(project_id: str, is_json: bool) -> None:
     """Show the keys of a project that were not revoked, the newest first."""
-    rows = [key_document(key) for key in open_library().identity.keys.of_project(_in(project_id))]
+    rows = [
+        key_document(key)
+        for key in open_library().identity.keys.of_project(as_operator(Scope(project_id)))
+    ]
     print_rows(rows, _key_line, is_json=is_json)
 
 
@@ -247,7 +246,7 @@ def add_key(project_id: str, role: str, name: str, expires: str | None, is_json:
     project = identity.projects.get(project_id)
     number = float(expires) if expires and expires.replace(".", "", 1).isdecimal() else None
     key, secret = identity.keys.make(
-        _in(project.id),
+        as_operator(Scope(project.id)),
         name=name,
         role=Role(role),
         expires_at=parse_expiry(number or expires, datetime.now(UTC)),
@@ -263,12 +262,8 @@ def add_key(project_id: str, role: str, name: str, expires: str | None, is_json:
 @in_project
 def revoke_key(key_id: str, project_id: str) -> None:
     """End a key; what it is sending ends within seconds."""
-    open_library().identity.keys.revoke(_in(project_id), key_id)
+    open_library().identity.keys.revoke(as_operator(Scope(project_id)), key_id)
     click.echo(f"revoked {key_id}")
-
-
-def _in(project_id: str) -> RequestContext:
-    return open_library().context.acting(OPERATOR, scope=Scope(project_id))
 
 
 def _unless_none(text: str, parse: Callable[[str], T]) -> T | None:

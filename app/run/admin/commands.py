@@ -20,13 +20,14 @@ from app.core.access import EVERYTHING
 from app.core.lifecycle import IllegalTransition, UploadState
 from app.core.numbers import bytes_in_words
 from app.core.upload import Upload, parse_upload_id
-from app.run.admin.access_commands import OPERATOR, keys, projects, users
+from app.run.admin.access_commands import keys, projects, users
 from app.run.admin.backup import Backup, BackupRefused, FolderInUse, Verification
 from app.run.admin.disk import disk_bench
 from app.run.admin.job_commands import jobs
 from app.run.admin.opening import (
     OperatorGroup,
     as_json,
+    as_operator,
     command_app,
     limited,
     open_library,
@@ -105,7 +106,7 @@ def delete_videos(video_ids: tuple[str, ...]) -> None:
     for video_id in video_ids:
         video = open_library().library.delete(EVERYTHING, parse_upload_id(video_id))
         audit.note(
-            open_library().context.acting(OPERATOR),
+            as_operator(),
             AuditAction.VIDEO_DELETED,
             f"video:{video.id}",
             project=video.owner,

@@ -23,7 +23,9 @@ import click
 from flask import Flask, current_app
 from flask.cli import AppGroup, routes_command, run_command, shell_command, with_appcontext
 
+from app.core.access import EVERYTHING, Caller, CallerKind, Scope
 from app.core.errors import UploadError
+from app.db.context import RequestContext
 from app.db.engine import SchemaState
 from app.db.errors import operator_message
 from app.http import context
@@ -36,6 +38,8 @@ from app.storage.folder_owner import shown, user_name
 from app.uploads.storage_identity import WrongStorage
 
 FLASKS_OWN = (run_command, shell_command, routes_command)
+
+OPERATOR = Caller(kind=CallerKind.LOCAL, name="operator")
 
 _OPENED = "sluice.library"
 """Key in click's context: the library was checked."""
@@ -170,6 +174,11 @@ def open_library(*, may_be_left: bool = False) -> Services:
             found.storage_identity.require_records()
         running.meta[_OPENED] = True
     return found
+
+
+def as_operator(scope: Scope = EVERYTHING) -> RequestContext:
+    """The context of a command; the audit log shows its actor as the operator."""
+    return open_library().context.acting(OPERATOR, scope=scope)
 
 
 def with_files(command: Callable[P, None]) -> Callable[P, None]:
