@@ -19,6 +19,7 @@ from flask import (
 from werkzeug import Response as BaseResponse
 
 from app.access.upload_links import (
+    MAX_EXTENSIONS,
     MOST_BYTES,
     LinkTerms,
     Received,
@@ -183,8 +184,11 @@ def _extensions(name: str, value: object) -> tuple[str, ...]:
         return ()
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
         raise InvalidRequest(f"The member {name} must be a list of strings.")
-    found = [each.strip().lower().removeprefix(".") for each in value]
-    return tuple(dict.fromkeys(each for each in found if each))
+    if len(value) > MAX_EXTENSIONS:
+        raise InvalidField(f"At most {MAX_EXTENSIONS} types.", field=name)
+    given = [each.removeprefix(".") for each in value]
+    # Some letters beyond ASCII are ASCII in lower case; the terms refuse them as they are.
+    return tuple(dict.fromkeys(each.lower() if each.isascii() else each for each in given))
 
 
 def _expiry(_name: str, value: object) -> datetime | None:
