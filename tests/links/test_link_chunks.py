@@ -17,7 +17,7 @@ from werkzeug.test import TestResponse
 
 from app.db.tables import projects
 from app.http.context import ViewContext
-from app.protocols.forms import staged_chunks
+from app.protocols.forms import chunk_form
 from app.protocols.forms.dialects import UnplacedChunk
 from app.uploads import files
 from app.uploads.files import CHECKED_FIRST_BYTES, FORM_BYTES
@@ -142,7 +142,7 @@ def test_a_chunk_that_fits_the_quota_is_taken_while_another_begins_its_file(
 
 def after_look_up(monkeypatch: pytest.MonkeyPatch, request: Callable[[], TestResponse]) -> None:
     """Make the request just after the next chunk has looked for its upload."""
-    look_up = staged_chunks._look_up
+    look_up = chunk_form._look_up
 
     def look_up_just_before(ctx: ViewContext, chunk: UnplacedChunk, filename: str) -> Any:
         found = look_up(ctx, chunk, filename)
@@ -151,7 +151,7 @@ def after_look_up(monkeypatch: pytest.MonkeyPatch, request: Callable[[], TestRes
         assert answer.status_code == 200, answer.text
         return found
 
-    monkeypatch.setattr(staged_chunks, "_look_up", look_up_just_before)
+    monkeypatch.setattr(chunk_form, "_look_up", look_up_just_before)
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

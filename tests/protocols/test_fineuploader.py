@@ -9,7 +9,7 @@ import pytest
 import requests
 
 from app.core.errors import ChunkMismatch, InvalidRequest
-from app.protocols.forms.fineuploader import parse_part
+from app.protocols.forms.dialects import parse_part
 from app.uploads.client_uploads import Chunk
 from tests.dropzone_client import (
     ChunkedFile,

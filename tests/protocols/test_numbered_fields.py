@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from app.core.errors import ChunkMismatch, InvalidRequest
 from app.core.policy import check_client_key
-from app.protocols.forms.numbered import parse_numbered
+from app.protocols.forms.dialects import parse_numbered
 from app.uploads.client_uploads import Chunk
 
 NUMBERS = ("ChunkNumber", "ChunkSize", "CurrentChunkSize", "TotalSize")

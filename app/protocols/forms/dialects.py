@@ -10,12 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from urllib.parse import unquote
 
 from app.core.errors import ChunkMismatch, InvalidRequest
 from app.core.numbers import parse_bounded
 from app.core.ranges import ByteRange
 from app.uploads.client_uploads import Chunk
+from app.uploads.service import derived_key
 
 # ---- chunks --------------------------------------------------------------------------------------
 
@@ -32,7 +34,7 @@ class UnplacedChunk:
     where the client does not say.
 
     Where `is_named`, the identity belongs to this file alone. Otherwise two people may send files
-    of the same name at the same time: see `staged_chunks.py`.
+    of the same name at the same time: see `chunk_form.py`.
     """
 
     dialect: str
@@ -381,3 +383,129 @@ def _plupload_chunk(fields: Mapping[str, str]) -> UnplacedChunk:
 
 
 PLUPLOAD = FormDialect(("name",), parse_plupload)
+
+
+# ---- Resumable.js, Flow.js, simple-uploader.js ---------------------------------------------------
+
+# Chunks with 1-based numbers, as sent by Resumable.js, Flow.js and simple-uploader.js.
+#
+# All use these fields, the first two with a prefix (sizes in bytes):
+#
+#     ChunkNumber         from 1
+#     ChunkSize           as configured
+#     CurrentChunkSize    of this chunk; the last one may be almost twice as large
+#     TotalSize           of the whole file
+#     Identifier          by default derived from length and name
+#     Filename, RelativePath
+#
+# and TotalChunks, which is useless: while a file is still being cut it counts the chunks so far.
+# Before each chunk they send a GET with the same fields (a probe) to ask whether it is stored.
+
+
+_REQUIRED = ("Identifier", "ChunkNumber", "ChunkSize", "CurrentChunkSize", "TotalSize")
+
+
+def numbered_dialect(prefix: str) -> FormDialect:
+    """The dialect whose fields begin with `prefix`; if it is empty, with a lower-case letter."""
+    names = tuple(_name(prefix, name) for name in _REQUIRED)
+    return FormDialect(names, partial(parse_numbered, prefix), restarts=True)
+
+
+def parse_numbered(prefix: str, fields: Mapping[str, str]) -> Chunk | None:
+    """The chunk described by the fields; None if none of them is present.
+
+    Raises `InvalidRequest` for a missing or malformed field, `ChunkMismatch` for fields that
+    contradict each other.
+    """
+    names = [_name(prefix, name) for name in _REQUIRED]
+    are_there = all if prefix == "" else any  # Without a prefix the names may be the page's own.
+    if not are_there(name in fields for name in names):
+        return None
+    require_fields(fields, names)
+    number, size, length, total = (whole_number(fields, name) for name in names[1:])
+    offset = _offset(number, size, length, total)
+    identifier = fields[names[0]]
+    filename = fields.get(_name(prefix, "RelativePath")) or fields.get(
+        _name(prefix, "Filename"), ""
+    )
+    key = derived_key(prefix or "simple", identifier, total, filename)
+    return Chunk(key, offset, length, total, filename, identifier)
+
+
+def _name(prefix: str, name: str) -> str:
+    return prefix + name if prefix else name[0].lower() + name[1:]
+
+
+def _offset(number: int, size: int, length: int, total: int) -> int:
+    if number == 0 or size == 0:
+        raise ChunkMismatch("Chunks are numbered from 1, and ChunkSize is not 0.")
+    offset = (number - 1) * size
+    is_last = offset + length == total
+    if offset + length > total or not (is_last or length == size):
+        raise ChunkMismatch(f"Chunk {number} of {length} bytes does not fit {total} bytes.")
+    if length >= 2 * size or (length == 0 and total > 0):
+        raise ChunkMismatch(f"Chunk {number} cannot have {length} bytes where others have {size}.")
+    return offset
+
+
+RESUMABLEJS = numbered_dialect("resumable")
+FLOW = numbered_dialect("flow")
+SIMPLE_UPLOADER = numbered_dialect("")
+
+
+# ---- Fine Uploader -------------------------------------------------------------------------------
+
+# Fine Uploader (5.16): fields in a form before the file part, or in the query string of a raw body
+# (`forceMultipart` and `paramsInBody` false); sizes in bytes.
+#
+#     qquuid              the client's id of the upload
+#     qqfilename
+#     qqtotalfilesize     of the whole file
+#     qqpartindex         0-based
+#     qqpartbyteoffset
+#     qqchunksize         of this chunk
+#     qqtotalparts
+#
+# Without the last four the file is whole, but still identified by qquuid.
+
+
+FILE_FIELDS = ("qquuid", "qqtotalfilesize")
+PART_FIELDS = ("qqpartindex", "qqpartbyteoffset", "qqchunksize", "qqtotalparts")
+
+
+def parse_part(fields: Mapping[str, str]) -> Chunk | None:
+    """The chunk or whole file described by the fields; None if they name no upload.
+
+    Raises `InvalidRequest` for a missing or malformed field, `ChunkMismatch` for fields that
+    contradict each other.
+    """
+    is_part = any(name in fields for name in PART_FIELDS)
+    if not is_part and not all(name in fields for name in FILE_FIELDS):
+        return None
+    require_fields(fields, FILE_FIELDS)
+    total, name = whole_number(fields, "qqtotalfilesize"), fields.get("qqfilename", "")
+    if not is_part:
+        return Chunk(fields["qquuid"], 0, total, total, name)
+    require_fields(fields, PART_FIELDS)
+    index, offset, length, count = (whole_number(fields, name) for name in PART_FIELDS)
+    end = offset + length
+    if index >= count or end > total or (index == count - 1) != (end == total):
+        raise ChunkMismatch(f"Chunk {index} of {count} cannot end at byte {end}.")
+    return Chunk(fields["qquuid"], offset, length, total, name)
+
+
+FINEUPLOADER = FormDialect(FILE_FIELDS, parse_part)
+
+
+# ---- /upload -------------------------------------------------------------------------------------
+
+DIALECTS = (
+    DROPZONE,
+    SIMPLE_UPLOADER,
+    CONTENT_RANGE,
+    HUGE_UPLOADER,
+    WEBUPLOADER,
+    PLUPLOAD,
+)
+"""The first dialect that recognizes a form's fields parses it: Dropzone first, the most frequent,
+and WebUploader before Plupload, whose fields are a subset."""
