@@ -36,7 +36,8 @@ class Chunk:
     """A client's description of one chunk; offset, length and total in bytes.
 
     `filename` is empty if the client does not name the file. `identifier` is the value the client
-    sent, if `key` is derived from it.
+    sent, if `key` is derived from it. If `restarts`, the first chunk of a file restarts an upload
+    that has ended.
     """
 
     key: str
@@ -45,6 +46,7 @@ class Chunk:
     total: int
     filename: str = ""
     identifier: str = ""
+    restarts: bool = False
 
     @property
     def span(self) -> ByteRange:

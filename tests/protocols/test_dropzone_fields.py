@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.errors import ChunkMismatch, InvalidRequest
-from app.protocols.forms.dialects import DROPZONE_FIELDS, parse_dropzone
+from app.protocols.forms.dialects import DROPZONE, DROPZONE_FIELDS
 from app.uploads.client_uploads import Chunk
 
 
@@ -31,13 +31,13 @@ def fields(
 def test_the_length_of_a_chunk_follows_from_its_fields(
     given_fields: dict[str, str], chunk: Chunk
 ) -> None:
-    assert parse_dropzone(given_fields) == chunk
-    assert parse_dropzone({**given_fields, "other": "field"}) == chunk
+    assert DROPZONE.parse(given_fields) == chunk
+    assert DROPZONE.parse({**given_fields, "other": "field"}) == chunk
 
 
 def test_a_form_without_the_fields_is_not_a_chunk() -> None:
-    assert parse_dropzone({}) is None
-    assert parse_dropzone({"filename": "a.mp4", "total": "5"}) is None
+    assert DROPZONE.parse({}) is None
+    assert DROPZONE.parse({"filename": "a.mp4", "total": "5"}) is None
 
 
 @pytest.mark.parametrize("name", DROPZONE_FIELDS)
@@ -45,7 +45,7 @@ def test_a_missing_field_is_named(name: str) -> None:
     given_fields = fields(0, 25, 10, 3, 0)
     del given_fields[name]
     with pytest.raises(InvalidRequest, match=name):
-        parse_dropzone(given_fields)
+        DROPZONE.parse(given_fields)
 
 
 @pytest.mark.parametrize("name", DROPZONE_FIELDS[1:])
@@ -55,13 +55,13 @@ def test_a_missing_field_is_named(name: str) -> None:
 )
 def test_a_field_that_is_not_a_plain_number_is_malformed(name: str, text: str) -> None:
     with pytest.raises(InvalidRequest, match=name):
-        parse_dropzone({**fields(0, 25, 10, 3, 0), name: text})
+        DROPZONE.parse({**fields(0, 25, 10, 3, 0), name: text})
 
 
 @pytest.mark.parametrize("name", DROPZONE_FIELDS[1:])
 def test_numbers_beyond_any_file_are_malformed(name: str) -> None:
     with pytest.raises(InvalidRequest, match=name):
-        parse_dropzone({**fields(0, 25, 10, 3, 0), name: "9" * 19})
+        DROPZONE.parse({**fields(0, 25, 10, 3, 0), name: "9" * 19})
 
 
 @pytest.mark.parametrize(
@@ -82,16 +82,16 @@ def test_numbers_beyond_any_file_are_malformed(name: str) -> None:
 )
 def test_fields_that_contradict_each_other_are_a_mismatch(contradiction: dict[str, str]) -> None:
     with pytest.raises(ChunkMismatch):
-        parse_dropzone(contradiction)
+        DROPZONE.parse(contradiction)
 
 
 @given(st.integers(0, 10_000), st.integers(1, 600))
 def test_the_chunks_of_a_file_are_adjacent_and_cover_it(total: int, size: int) -> None:
     count = max(1, -(-total // size))
-    chunks = [parse_dropzone(fields(n, total, size, count, n * size)) for n in range(count)]
+    chunks = [DROPZONE.parse(fields(n, total, size, count, n * size)) for n in range(count)]
     end = 0
     for chunk in chunks:
-        assert chunk is not None
+        assert isinstance(chunk, Chunk)
         assert chunk.offset == end
         end += chunk.length
     assert end == total
@@ -101,8 +101,8 @@ def test_the_chunks_of_a_file_are_adjacent_and_cover_it(total: int, size: int) -
 def test_a_chunk_never_reaches_beyond_its_file(numbers: list[str]) -> None:
     index, total, size, count, offset = numbers
     try:
-        chunk = parse_dropzone(fields(index, total, size, count, offset))
+        chunk = DROPZONE.parse(fields(index, total, size, count, offset))
     except ChunkMismatch:
         return
-    assert chunk is not None
+    assert isinstance(chunk, Chunk)
     assert 0 <= chunk.offset <= chunk.offset + chunk.length <= chunk.total == int(total)

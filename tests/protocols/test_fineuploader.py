@@ -9,7 +9,7 @@ import pytest
 import requests
 
 from app.core.errors import ChunkMismatch, InvalidRequest
-from app.protocols.forms.dialects import parse_part
+from app.protocols.forms.dialects import FINEUPLOADER
 from app.uploads.client_uploads import Chunk
 from tests.dropzone_client import (
     ChunkedFile,
@@ -208,28 +208,28 @@ FIELDS = part_fields(ChunkedFile(bytes(25), 10, key="uuid"), 2)
 
 
 def test_a_parts_offset_follows_from_its_fields() -> None:
-    assert parse_part(FIELDS) == Chunk("uuid", 20, 5, 25, "film.mp4")
+    assert FINEUPLOADER.parse(FIELDS) == Chunk("uuid", 20, 5, 25, "film.mp4")
     whole = {"qquuid": "uuid", "qqtotalfilesize": "25"}
-    assert parse_part(whole) == Chunk("uuid", 0, 25, 25)
+    assert FINEUPLOADER.parse(whole) == Chunk("uuid", 0, 25, 25)
 
 
 def test_a_form_without_name_or_length_is_not_a_chunk() -> None:
-    assert parse_part({}) is None
-    assert parse_part({"qquuid": "uuid", "qqfilename": "a.mp4"}) is None
+    assert FINEUPLOADER.parse({}) is None
+    assert FINEUPLOADER.parse({"qquuid": "uuid", "qqfilename": "a.mp4"}) is None
 
 
 @pytest.mark.parametrize("name", sorted(FIELDS.keys() - {"qqfilename"}))
 def test_a_missing_field_of_a_part_is_named(name: str) -> None:
     fields = {key: value for key, value in FIELDS.items() if key != name}
     with pytest.raises(InvalidRequest, match=name):
-        parse_part(fields)
+        FINEUPLOADER.parse(fields)
 
 
 @pytest.mark.parametrize("name", sorted(FIELDS.keys() - {"qqfilename", "qquuid"}))
 @pytest.mark.parametrize("text", ["", " ", "-1", "1.0", "٣", "1\n", "9" * 19])
 def test_a_field_that_is_not_a_plain_number_is_malformed(name: str, text: str) -> None:
     with pytest.raises(InvalidRequest, match=name):
-        parse_part({**FIELDS, name: text})
+        FINEUPLOADER.parse({**FIELDS, name: text})
 
 
 @pytest.mark.parametrize(
@@ -238,4 +238,4 @@ def test_a_field_that_is_not_a_plain_number_is_malformed(name: str, text: str) -
 )
 def test_fields_that_contradict_each_other_are_a_mismatch(changed: dict[str, str]) -> None:
     with pytest.raises(ChunkMismatch):
-        parse_part({**FIELDS, **changed})
+        FINEUPLOADER.parse({**FIELDS, **changed})

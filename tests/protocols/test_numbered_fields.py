@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from app.core.errors import ChunkMismatch, InvalidRequest
 from app.core.policy import check_client_key
-from app.protocols.forms.dialects import parse_numbered
+from app.protocols.forms.dialects import FLOW, RESUMABLEJS
 from app.uploads.client_uploads import Chunk
 
 NUMBERS = ("ChunkNumber", "ChunkSize", "CurrentChunkSize", "TotalSize")
@@ -22,8 +22,8 @@ def fields(number: object, size: object, length: object, total: object) -> dict[
 
 
 def parse(given_fields: dict[str, str]) -> Chunk:
-    chunk = parse_numbered("flow", given_fields)
-    assert chunk is not None
+    chunk = FLOW.parse(given_fields)
+    assert isinstance(chunk, Chunk)
     return chunk
 
 
@@ -48,8 +48,8 @@ def test_offset_and_length_of_a_chunk_follow_from_its_fields(
 
 
 def test_a_form_without_the_fields_is_not_a_chunk() -> None:
-    assert parse_numbered("flow", {}) is None
-    assert parse_numbered("flow", {"flowFilename": "a", "resumableChunkNumber": "1"}) is None
+    assert FLOW.parse({}) is None
+    assert FLOW.parse({"flowFilename": "a", "resumableChunkNumber": "1"}) is None
 
 
 @pytest.mark.parametrize("name", [*NUMBERS, "Identifier"])
@@ -57,14 +57,14 @@ def test_a_missing_field_is_named(name: str) -> None:
     given_fields = fields(1, 10, 10, 25)
     del given_fields[f"flow{name}"]
     with pytest.raises(InvalidRequest, match=f"flow{name}"):
-        parse_numbered("flow", given_fields)
+        FLOW.parse(given_fields)
 
 
 @pytest.mark.parametrize("name", NUMBERS)
 @pytest.mark.parametrize("text", ["", " ", "-1", "+1", "1.0", "1e3", "٣", "NaN", "1\n", "9" * 19])
 def test_a_field_that_is_not_a_plain_number_is_malformed(name: str, text: str) -> None:
     with pytest.raises(InvalidRequest, match=f"flow{name}"):
-        parse_numbered("flow", {**fields(1, 10, 10, 25), f"flow{name}": text})
+        FLOW.parse({**fields(1, 10, 10, 25), f"flow{name}": text})
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_a_field_that_is_not_a_plain_number_is_malformed(name: str, text: str) -
 )
 def test_fields_that_contradict_each_other_are_a_mismatch(contradiction: dict[str, str]) -> None:
     with pytest.raises(ChunkMismatch):
-        parse_numbered("flow", contradiction)
+        FLOW.parse(contradiction)
 
 
 @given(st.integers(0, 2000), st.integers(1, 600), st.booleans())
@@ -127,6 +127,6 @@ def test_another_file_has_another_key(changed: dict[str, str]) -> None:
 def test_the_same_fields_in_the_other_dialect_are_another_upload() -> None:
     first = fields(1, 10, 10, 25)
     others = {name.replace("flow", "resumable"): value for name, value in first.items()}
-    other = parse_numbered("resumable", others)
-    assert other is not None
+    other = RESUMABLEJS.parse(others)
+    assert isinstance(other, Chunk)
     assert other.key != parse(first).key

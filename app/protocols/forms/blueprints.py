@@ -34,7 +34,7 @@ from app.http.documents import chunk_document
 from app.http.problems import Problem, answer, prefers_html, report
 from app.protocols.forms.chunk_form import FORM_TYPE, ChunkForm, receive_chunk, receive_raw
 from app.protocols.forms.dialects import (
-    DIALECTS,
+    AT_UPLOAD,
     FINEUPLOADER,
     FLOW,
     RESUMABLEJS,
@@ -59,7 +59,7 @@ shared = Blueprint("upload", __name__)
 @requires(Action.SEND)
 def upload(ctx: ViewContext) -> BaseResponse:
     """Store a chunk, or whole files."""
-    uploads = receive_chunk(ctx, *DIALECTS)
+    uploads = receive_chunk(ctx, *AT_UPLOAD)
     if request.mimetype == FORM_TYPE and prefers_html():
         return redirect(url_for("pages.index", uploaded=len(uploads)), 303)
     return _answer_shared(uploads)

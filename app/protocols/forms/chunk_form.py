@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -39,7 +39,7 @@ from app.http.digests import digest_source
 from app.ingest.form import FilePart
 from app.ingest.multipart import Field
 from app.ingest.source import AllOrNothing, BodySource, StreamSource
-from app.protocols.forms.dialects import FormDialect, UnplacedChunk
+from app.protocols.forms.dialects import HEADERS, FormDialect, UnplacedChunk
 from app.uploads.client_uploads import Chunk
 from app.uploads.files import ReceivedFile
 from app.uploads.service import NewUpload, derived_key
@@ -48,17 +48,6 @@ MAX_FILES = 1000
 """Maximum files in one form; metadata of each is held in memory until the form ends."""
 
 FORM_TYPE = "multipart/form-data"
-
-HEADERS = (
-    "content-range",
-    "content-disposition",
-    "uploader-file-id",
-    "uploader-chunk-number",
-    "uploader-chunks-total",
-    "uploader-file-name",
-    "uploader-file-size",
-)
-"""Headers that dialects treat like fields."""
 
 
 def receive_chunk(ctx: ViewContext, *dialects: FormDialect) -> list[Upload]:
@@ -77,39 +66,37 @@ def request_fields() -> dict[str, str]:
 
 
 def receive_raw(
-    ctx: ViewContext, dialects: tuple[FormDialect, ...], fields: Mapping[str, str]
+    ctx: ViewContext, dialects: Sequence[FormDialect], fields: Mapping[str, str]
 ) -> Upload:
     """Store a body that consists of the raw bytes of a chunk."""
-    dialect, chunk = parse_chunk(dialects, fields)
+    chunk = parse_chunk(dialects, fields)
     if chunk is None:
         raise InvalidRequest(
             f"Send {FORM_TYPE}, or a raw chunk with the fields "
-            f"{', '.join(dialect.fields)} in the query string."
+            f"{', '.join(dialects[0].fields)} in the query string."
         )
     filename = fields.get("filename", "")
     expected = chunk.length if isinstance(chunk, Chunk) else None
     source = digest_source(open_body(ctx, expected), request.headers.get("Content-Digest"))
     if isinstance(chunk, Chunk):
-        return _append(ctx, dialect, chunk, filename, source)
+        return _append(ctx, chunk, filename, source)
     return place_staged(ctx, chunk, stage(ctx, chunk, source, filename=filename))
 
 
 def parse_chunk(
-    dialects: tuple[FormDialect, ...], fields: Mapping[str, str]
-) -> tuple[FormDialect, Chunk | UnplacedChunk | None]:
-    """The dialect that knows the fields and its chunk, or any dialect and None if none does."""
+    dialects: Iterable[FormDialect], fields: Mapping[str, str]
+) -> Chunk | UnplacedChunk | None:
+    """The chunk that the fields describe in one of the dialects; None if they are in none."""
     for dialect in dialects:
         if (chunk := dialect.parse(fields)) is not None:
-            return dialect, chunk
-    return dialects[0], None
+            return chunk
+    return None
 
 
-def _append(
-    ctx: ViewContext, dialect: FormDialect, chunk: Chunk, filename: str, source: BodySource
-) -> Upload:
+def _append(ctx: ViewContext, chunk: Chunk, filename: str, source: BodySource) -> Upload:
     services = ctx.services
     clients = services.client_uploads
-    find = clients.of_restartable_chunk if dialect.restarts else clients.of_chunk
+    find = clients.of_restartable_chunk if chunk.restarts else clients.of_chunk
     upload = note_upload(find(ctx.scope, chunk, chunk.filename or filename))
     try:
         return services.chunks.append(upload, chunk.offset, source)
@@ -157,30 +144,24 @@ class ChunkForm:
     def _receive_file(self, part: FilePart, room: int) -> None:
         if len(self._staged) + len(self._uploads) == self._max_files:
             raise InvalidRequest(f"A form has at most {self._max_files} files; use /batch.")
-        dialect, chunk = self._placed_chunk()
+        # Without all fields of a dialect, the others may come after the file.
+        chunk = parse_chunk(
+            (dialect for dialect in self._dialects if dialect.has_all(self._fields)), self._fields
+        )
         if isinstance(chunk, Chunk):
             source = digest_source(part.exactly(chunk.length), self._fields.get("digest"))
-            self._uploads.append(_append(self._ctx, dialect, chunk, part.filename, source))
+            self._uploads.append(_append(self._ctx, chunk, part.filename, source))
         elif part.filename:  # Browsers send an unnamed part for an empty file input.
             source = digest_source(part.whole(), self._fields.get("digest"))
             self._staged.append(stage(self._ctx, chunk, source, filename=part.filename, room=room))
 
-    def _placed_chunk(self) -> tuple[FormDialect, Chunk | UnplacedChunk | None]:
-        """The chunk and its dialect, if all of its fields have arrived."""
-        for dialect in self._dialects:
-            if all(name in self._fields for name in dialect.fields):
-                chunk = dialect.parse(self._fields)
-                if chunk is not None:
-                    return dialect, chunk
-        return self._dialects[0], None
-
     def _place_staged(self) -> None:
-        dialect, chunk = parse_chunk(self._dialects, self._fields)
+        chunk = parse_chunk(self._dialects, self._fields)
         if chunk is None:
             self._refuse_unknown_chunk()
         while self._staged:
             if isinstance(chunk, Chunk):
-                self._uploads.append(self._append_staged(dialect, self._staged[0].file, chunk))
+                self._uploads.append(self._append_staged(self._staged[0].file, chunk))
                 self._ctx.services.whole_files.drop(self._staged.pop(0).file)
             elif chunk is not None:
                 self._uploads.append(place_staged(self._ctx, chunk, self._staged.pop(0)))
@@ -194,14 +175,14 @@ class ChunkForm:
         if signs := chunk_signs(self._fields, request.headers.keys(), length):
             raise UnknownChunkFields.of(signs)
 
-    def _append_staged(self, dialect: FormDialect, file: ReceivedFile, chunk: Chunk) -> Upload:
+    def _append_staged(self, file: ReceivedFile, chunk: Chunk) -> Upload:
         if file.length != chunk.length:
             raise ChunkMismatch(
                 f"The chunk has {file.length} bytes where it should have {chunk.length}."
             )
         with self._ctx.services.whole_files.open(file) as stream:
             source = digest_source(StreamSource(stream, file.length), self._fields.get("digest"))
-            return _append(self._ctx, dialect, chunk, file.filename, source)
+            return _append(self._ctx, chunk, file.filename, source)
 
 
 # ---- chunks placed after they have arrived -------------------------------------------------------

@@ -1,16 +1,16 @@
-"""Parses the fields with which client libraries describe a chunk. No I/O.
+"""What client libraries say about a chunk in the fields of a form. No I/O.
 
-Every dialect sends one file part, and fields that say where its bytes belong; only names and
-arithmetic differ. Some dialects send everything before the bytes (`Chunk`). Others leave out the
-length of the chunk or of the file, or do not identify the upload (`UnplacedChunk`).
+Every library sends one file part, and fields that say where its bytes belong; only names and
+arithmetic differ. Some send everything before the bytes (`Chunk`). Others leave out the length of
+the chunk or of the file, or do not identify the upload (`UnplacedChunk`). Each has a section with
+its fields and the statuses it retries; the table at the end says how it is recognized.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from urllib.parse import unquote
 
 from app.core.errors import ChunkMismatch, InvalidRequest
@@ -19,9 +19,19 @@ from app.core.ranges import ByteRange
 from app.uploads.client_uploads import Chunk
 from app.uploads.service import derived_key
 
-# ---- chunks --------------------------------------------------------------------------------------
+Fields = Mapping[str, str]
+"""Fields of a form or of a query string, and the headers in `HEADERS`."""
 
-# A chunk as a client describes it, and its place in the file. Values only, no I/O.
+HEADERS = (
+    "content-range",
+    "content-disposition",
+    "uploader-file-id",
+    "uploader-chunk-number",
+    "uploader-chunks-total",
+    "uploader-file-name",
+    "uploader-file-size",
+)
+"""Headers that count as fields, with names in lower case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,31 +135,54 @@ class UnplacedChunk:
 
 @dataclass(frozen=True, slots=True)
 class FormDialect:
-    """The fields of a chunk in one client library.
+    """How chunks of one client library are recognized and parsed.
 
-    Once all of `fields` have arrived, `parse` returns where a file part belongs. It returns None
-    for a form that has none of them: its files are whole. Headers that a dialect reads count as
-    fields, with names in lower case. If `restarts`, the first chunk of a file restarts an upload
-    that has ended.
+    A form with all of `fields` holds a chunk of this library. `signs` are names that no page uses
+    by itself: a form with any of them holds a chunk, and a missing field is an error.
     """
 
     fields: tuple[str, ...]
-    parse: Callable[[Mapping[str, str]], Chunk | UnplacedChunk | None]
-    restarts: bool = False
+    place: Callable[[Fields], Chunk | UnplacedChunk]
+    """Where the chunk belongs, given all of `fields`; raises like `parse`."""
+    signs: tuple[str, ...] = ()
+
+    def has_all(self, fields: Fields) -> bool:
+        """Whether every field that a chunk needs has arrived."""
+        return all(name in fields for name in self.fields)
+
+    def parse(self, fields: Fields) -> Chunk | UnplacedChunk | None:
+        """The chunk that the fields describe; None if they are not this library's.
+
+        Raises `InvalidRequest` for a missing or malformed field, `ChunkMismatch` for fields that
+        contradict each other.
+        """
+        if not self.has_all(fields):
+            if not any(name in fields for name in self.signs):
+                return None
+            require_fields(fields, self.fields)
+        return self.place(fields)
 
 
-def require_fields(fields: Mapping[str, str], names: Sequence[str]) -> None:
+def require_fields(fields: Fields, names: Sequence[str]) -> None:
     """Raise an `InvalidRequest` that lists the missing `names`, if any."""
     if missing := [name for name in names if name not in fields]:
         raise InvalidRequest(f"These fields are missing: {', '.join(missing)}.")
 
 
-def whole_number(fields: Mapping[str, str], name: str) -> int:
+def whole_number(fields: Fields, name: str) -> int:
     """The value of a field; raises `InvalidRequest` unless it is plain decimal digits."""
     number = parse_bounded(fields[name])
     if number is None:
         raise InvalidRequest(f"The field {name} is not a whole number of bytes or chunks.")
     return number
+
+
+def _index_and_count(fields: Fields, index_name: str, count_name: str) -> tuple[int, int]:
+    """The number of a chunk, from 0, and how many there are; an empty file may have none."""
+    index, count = whole_number(fields, index_name), whole_number(fields, count_name)
+    if index >= max(1, count):
+        raise ChunkMismatch(f"There is no chunk {index} of {count}.")
+    return index, count
 
 
 # ---- Dropzone ------------------------------------------------------------------------------------
@@ -180,15 +213,7 @@ DROPZONE_FIELDS = (
 )
 
 
-def parse_dropzone(fields: Mapping[str, str]) -> Chunk | None:
-    """The chunk described by the fields; None if none of them is present.
-
-    Raises `InvalidRequest` for a missing or malformed field, `ChunkMismatch` for fields that
-    contradict each other.
-    """
-    if not any(name in fields for name in DROPZONE_FIELDS):
-        return None
-    require_fields(fields, DROPZONE_FIELDS)
+def _dropzone(fields: Fields) -> Chunk:
     index, total, size, count, offset = (whole_number(fields, name) for name in DROPZONE_FIELDS[1:])
     if size == 0 or count != max(1, -(-total // size)):
         raise ChunkMismatch(f"A file of {total} bytes does not have {count} chunks of {size}.")
@@ -197,7 +222,86 @@ def parse_dropzone(fields: Mapping[str, str]) -> Chunk | None:
     return Chunk(fields["dzuuid"], offset, min(size, total - offset), total)
 
 
-DROPZONE = FormDialect(DROPZONE_FIELDS, parse_dropzone)
+# ---- Resumable.js, Flow.js, simple-uploader.js ---------------------------------------------------
+
+# Chunks with 1-based numbers, as sent by Resumable.js, Flow.js and simple-uploader.js.
+#
+# All use these fields, the first two with a prefix (sizes in bytes):
+#
+#     ChunkNumber         from 1
+#     ChunkSize           as configured
+#     CurrentChunkSize    of this chunk; the last one may be almost twice as large
+#     TotalSize           of the whole file
+#     Identifier          by default derived from length and name
+#     Filename, RelativePath
+#
+# and TotalChunks, which is useless: while a file is still being cut it counts the chunks so far.
+# Before each chunk they send a GET with the same fields (a probe) to ask whether it is stored.
+
+
+NUMBERED_FIELDS = ("Identifier", "ChunkNumber", "ChunkSize", "CurrentChunkSize", "TotalSize")
+
+
+def _numbered(prefix: str) -> FormDialect:
+    """The dialect whose fields begin with `prefix`; if it is empty, with a lower-case letter."""
+
+    def named(field: str) -> str:
+        return prefix + field if prefix else field[0].lower() + field[1:]
+
+    def place(fields: Fields) -> Chunk:
+        identifier = fields[names[0]]
+        number, size, length, total = (whole_number(fields, name) for name in names[1:])
+        if number == 0 or size == 0:
+            raise ChunkMismatch("Chunks are numbered from 1, and ChunkSize is not 0.")
+        offset = (number - 1) * size
+        is_last = offset + length == total
+        if offset + length > total or not (is_last or length == size):
+            raise ChunkMismatch(f"Chunk {number} of {length} bytes does not fit {total} bytes.")
+        if length >= 2 * size or (length == 0 and total > 0):
+            raise ChunkMismatch(
+                f"Chunk {number} cannot have {length} bytes where others have {size}."
+            )
+        filename = fields.get(named("RelativePath")) or fields.get(named("Filename"), "")
+        key = derived_key(prefix or "simple", identifier, total, filename)
+        return Chunk(key, offset, length, total, filename, identifier, restarts=True)
+
+    names = tuple(map(named, NUMBERED_FIELDS))
+    # Without a prefix, the names may be the page's own.
+    return FormDialect(names, place, signs=names if prefix else ())
+
+
+# ---- Fine Uploader -------------------------------------------------------------------------------
+
+# Fine Uploader (5.16): fields in a form before the file part, or in the query string of a raw body
+# (`forceMultipart` and `paramsInBody` false); sizes in bytes.
+#
+#     qquuid              the client's id of the upload
+#     qqfilename
+#     qqtotalfilesize     of the whole file
+#     qqpartindex         0-based
+#     qqpartbyteoffset
+#     qqchunksize         of this chunk
+#     qqtotalparts
+#
+# Without the last four the file is whole, but still identified by qquuid.
+
+
+FILE_FIELDS = ("qquuid", "qqtotalfilesize")
+PART_FIELDS = ("qqpartindex", "qqpartbyteoffset", "qqchunksize", "qqtotalparts")
+
+
+def _fineuploader(fields: Fields) -> Chunk:
+    """The chunk or whole file in Fine Uploader's fields."""
+    key, filename = fields["qquuid"], fields.get("qqfilename", "")
+    total = whole_number(fields, "qqtotalfilesize")
+    if not any(name in fields for name in PART_FIELDS):
+        return Chunk(key, 0, total, total, filename)
+    require_fields(fields, PART_FIELDS)
+    index, offset, length, count = (whole_number(fields, name) for name in PART_FIELDS)
+    end = offset + length
+    if index >= count or end > total or (index == count - 1) != (end == total):
+        raise ChunkMismatch(f"Chunk {index} of {count} cannot end at byte {end}.")
+    return Chunk(key, offset, length, total, filename)
 
 
 # ---- Content-Range -------------------------------------------------------------------------------
@@ -218,38 +322,25 @@ _RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
 _FILENAME = re.compile(r'attachment; filename="([^"]*)"')
 
 
-def parse_range(fields: Mapping[str, str]) -> UnplacedChunk | None:
-    """The chunk described by Content-Range; None without that header.
-
-    Raises `InvalidRequest` for a malformed header or an unknown length, `ChunkMismatch` for a
-    range beyond the end.
-    """
-    if "content-range" not in fields:
-        return None
+def _content_range(fields: Fields) -> UnplacedChunk:
+    """The chunk in Content-Range, which must say the length of the file."""
     match = _RANGE.fullmatch(fields["content-range"])
     if match is None:
         raise InvalidRequest("Content-Range must have the form `bytes 0-1023/4096`.")
     start, last, total = (int(number) for number in match.groups())
     if not start <= last < total:
         raise ChunkMismatch(f"A file of {total} bytes has no bytes {start} to {last}.")
+    named = _FILENAME.fullmatch(fields.get("content-disposition", ""))
     upload_id = fields.get("upload_id", "")
     return UnplacedChunk(
         dialect="range",
         identity=(upload_id,),
-        filename=_filename(fields.get("content-disposition", "")),
+        filename=unquote(named[1]) if named else "",
         start=start,
         length=last + 1 - start,
         total=total,
         is_named=bool(upload_id),
     )
-
-
-def _filename(disposition: str) -> str:
-    match = _FILENAME.fullmatch(disposition)
-    return unquote(match[1]) if match else ""
-
-
-CONTENT_RANGE = FormDialect(("content-range",), parse_range)
 
 
 # ---- huge-uploader -------------------------------------------------------------------------------
@@ -271,16 +362,8 @@ CONTENT_RANGE = FormDialect(("content-range",), parse_range)
 HUGE_FIELDS = ("uploader-file-id", "uploader-chunk-number", "uploader-chunks-total")
 
 
-def parse_huge_uploader(fields: Mapping[str, str]) -> UnplacedChunk | None:
-    """The chunk described by the headers; None unless all are present.
-
-    Raises `InvalidRequest` for a malformed value, `ChunkMismatch` for contradictory ones.
-    """
-    if not all(name in fields for name in HUGE_FIELDS):
-        return None
-    index, count = (whole_number(fields, name) for name in HUGE_FIELDS[1:])
-    if index >= max(1, count):
-        raise ChunkMismatch(f"There is no chunk {index} of {count}.")
+def _huge_uploader(fields: Fields) -> UnplacedChunk:
+    index, count = _index_and_count(fields, *HUGE_FIELDS[1:])
     size = whole_number(fields, "uploader-file-size") if "uploader-file-size" in fields else None
     return UnplacedChunk(
         dialect="huge",
@@ -291,9 +374,6 @@ def parse_huge_uploader(fields: Mapping[str, str]) -> UnplacedChunk | None:
         total=size,
         is_named=True,
     )
-
-
-HUGE_UPLOADER = FormDialect(HUGE_FIELDS, parse_huge_uploader)
 
 
 # ---- WebUploader ---------------------------------------------------------------------------------
@@ -317,16 +397,9 @@ WEBUPLOADER_FIELDS = ("id", "name", "size", "chunk", "chunks")
 WEBUPLOADER_IDENTITY = ("id", "lastModifiedDate", "type", "guid", "upload_id")
 
 
-def parse_webuploader(fields: Mapping[str, str]) -> UnplacedChunk | None:
-    """The chunk described by the fields; None (a whole file) unless all are present.
-
-    Raises `InvalidRequest` for a malformed value, `ChunkMismatch` for contradictory ones.
-    """
-    if not all(name in fields for name in WEBUPLOADER_FIELDS):
-        return None
-    size, index, count = (whole_number(fields, name) for name in WEBUPLOADER_FIELDS[2:])
-    if index >= max(1, count):
-        raise ChunkMismatch(f"There is no chunk {index} of {count}.")
+def _webuploader(fields: Fields) -> UnplacedChunk:
+    size = whole_number(fields, "size")
+    index, count = _index_and_count(fields, "chunk", "chunks")
     return UnplacedChunk(
         dialect="webuploader",
         identity=tuple(fields.get(name, "") for name in WEBUPLOADER_IDENTITY),
@@ -336,9 +409,6 @@ def parse_webuploader(fields: Mapping[str, str]) -> UnplacedChunk | None:
         total=size,
         is_named=True,
     )
-
-
-WEBUPLOADER = FormDialect(WEBUPLOADER_FIELDS, parse_webuploader)
 
 
 # ---- Plupload ------------------------------------------------------------------------------------
@@ -361,151 +431,47 @@ PLUPLOAD_COUNTED = ("name", "chunk", "chunks")
 PLUPLOAD_PLACED = ("name", "offset", "total")
 
 
-def parse_plupload(fields: Mapping[str, str]) -> UnplacedChunk | None:
-    """The chunk described by the fields; None unless all of one of the two kinds are present.
-
-    Raises `InvalidRequest` for a malformed value, `ChunkMismatch` for contradictory ones.
-    """
-    if all(name in fields for name in PLUPLOAD_COUNTED):
-        index, count = (whole_number(fields, name) for name in PLUPLOAD_COUNTED[1:])
-        if index >= max(1, count):
-            raise ChunkMismatch(f"There is no chunk {index} of {count}.")
-        return replace(_plupload_chunk(fields), index=index, count=count)
-    if all(name in fields for name in PLUPLOAD_PLACED):
-        start, total = (whole_number(fields, name) for name in PLUPLOAD_PLACED[1:])
-        return replace(_plupload_chunk(fields), start=start, total=total)
-    return None
-
-
-def _plupload_chunk(fields: Mapping[str, str]) -> UnplacedChunk:
+def _plupload_counted(fields: Fields) -> UnplacedChunk:
+    index, count = _index_and_count(fields, *PLUPLOAD_COUNTED[1:])
     identity = (fields.get("upload_id", ""),)
-    return UnplacedChunk(dialect="plupload", identity=identity, filename=fields["name"])
-
-
-PLUPLOAD = FormDialect(("name",), parse_plupload)
-
-
-# ---- Resumable.js, Flow.js, simple-uploader.js ---------------------------------------------------
-
-# Chunks with 1-based numbers, as sent by Resumable.js, Flow.js and simple-uploader.js.
-#
-# All use these fields, the first two with a prefix (sizes in bytes):
-#
-#     ChunkNumber         from 1
-#     ChunkSize           as configured
-#     CurrentChunkSize    of this chunk; the last one may be almost twice as large
-#     TotalSize           of the whole file
-#     Identifier          by default derived from length and name
-#     Filename, RelativePath
-#
-# and TotalChunks, which is useless: while a file is still being cut it counts the chunks so far.
-# Before each chunk they send a GET with the same fields (a probe) to ask whether it is stored.
-
-
-_REQUIRED = ("Identifier", "ChunkNumber", "ChunkSize", "CurrentChunkSize", "TotalSize")
-
-
-def numbered_dialect(prefix: str) -> FormDialect:
-    """The dialect whose fields begin with `prefix`; if it is empty, with a lower-case letter."""
-    names = tuple(_name(prefix, name) for name in _REQUIRED)
-    return FormDialect(names, partial(parse_numbered, prefix), restarts=True)
-
-
-def parse_numbered(prefix: str, fields: Mapping[str, str]) -> Chunk | None:
-    """The chunk described by the fields; None if none of them is present.
-
-    Raises `InvalidRequest` for a missing or malformed field, `ChunkMismatch` for fields that
-    contradict each other.
-    """
-    names = [_name(prefix, name) for name in _REQUIRED]
-    are_there = all if prefix == "" else any  # Without a prefix the names may be the page's own.
-    if not are_there(name in fields for name in names):
-        return None
-    require_fields(fields, names)
-    number, size, length, total = (whole_number(fields, name) for name in names[1:])
-    offset = _offset(number, size, length, total)
-    identifier = fields[names[0]]
-    filename = fields.get(_name(prefix, "RelativePath")) or fields.get(
-        _name(prefix, "Filename"), ""
+    return UnplacedChunk(
+        dialect="plupload", identity=identity, filename=fields["name"], index=index, count=count
     )
-    key = derived_key(prefix or "simple", identifier, total, filename)
-    return Chunk(key, offset, length, total, filename, identifier)
 
 
-def _name(prefix: str, name: str) -> str:
-    return prefix + name if prefix else name[0].lower() + name[1:]
+def _plupload_placed(fields: Fields) -> UnplacedChunk:
+    start, total = (whole_number(fields, name) for name in PLUPLOAD_PLACED[1:])
+    identity = (fields.get("upload_id", ""),)
+    return UnplacedChunk(
+        dialect="plupload", identity=identity, filename=fields["name"], start=start, total=total
+    )
 
 
-def _offset(number: int, size: int, length: int, total: int) -> int:
-    if number == 0 or size == 0:
-        raise ChunkMismatch("Chunks are numbered from 1, and ChunkSize is not 0.")
-    offset = (number - 1) * size
-    is_last = offset + length == total
-    if offset + length > total or not (is_last or length == size):
-        raise ChunkMismatch(f"Chunk {number} of {length} bytes does not fit {total} bytes.")
-    if length >= 2 * size or (length == 0 and total > 0):
-        raise ChunkMismatch(f"Chunk {number} cannot have {length} bytes where others have {size}.")
-    return offset
+# ---- the table -----------------------------------------------------------------------------------
+
+# The fields of a chunk, the function that places it, and the signs of its library.
 
 
-RESUMABLEJS = numbered_dialect("resumable")
-FLOW = numbered_dialect("flow")
-SIMPLE_UPLOADER = numbered_dialect("")
+DROPZONE = FormDialect(DROPZONE_FIELDS, _dropzone, signs=DROPZONE_FIELDS)
+SIMPLE_UPLOADER = _numbered("")
+CONTENT_RANGE = FormDialect(("content-range",), _content_range)
+HUGE_UPLOADER = FormDialect(HUGE_FIELDS, _huge_uploader)
+WEBUPLOADER = FormDialect(WEBUPLOADER_FIELDS, _webuploader)
+PLUPLOAD = FormDialect(PLUPLOAD_COUNTED, _plupload_counted)
+PLUPLOAD_BY_OFFSET = FormDialect(PLUPLOAD_PLACED, _plupload_placed)
 
-
-# ---- Fine Uploader -------------------------------------------------------------------------------
-
-# Fine Uploader (5.16): fields in a form before the file part, or in the query string of a raw body
-# (`forceMultipart` and `paramsInBody` false); sizes in bytes.
-#
-#     qquuid              the client's id of the upload
-#     qqfilename
-#     qqtotalfilesize     of the whole file
-#     qqpartindex         0-based
-#     qqpartbyteoffset
-#     qqchunksize         of this chunk
-#     qqtotalparts
-#
-# Without the last four the file is whole, but still identified by qquuid.
-
-
-FILE_FIELDS = ("qquuid", "qqtotalfilesize")
-PART_FIELDS = ("qqpartindex", "qqpartbyteoffset", "qqchunksize", "qqtotalparts")
-
-
-def parse_part(fields: Mapping[str, str]) -> Chunk | None:
-    """The chunk or whole file described by the fields; None if they name no upload.
-
-    Raises `InvalidRequest` for a missing or malformed field, `ChunkMismatch` for fields that
-    contradict each other.
-    """
-    is_part = any(name in fields for name in PART_FIELDS)
-    if not is_part and not all(name in fields for name in FILE_FIELDS):
-        return None
-    require_fields(fields, FILE_FIELDS)
-    total, name = whole_number(fields, "qqtotalfilesize"), fields.get("qqfilename", "")
-    if not is_part:
-        return Chunk(fields["qquuid"], 0, total, total, name)
-    require_fields(fields, PART_FIELDS)
-    index, offset, length, count = (whole_number(fields, name) for name in PART_FIELDS)
-    end = offset + length
-    if index >= count or end > total or (index == count - 1) != (end == total):
-        raise ChunkMismatch(f"Chunk {index} of {count} cannot end at byte {end}.")
-    return Chunk(fields["qquuid"], offset, length, total, name)
-
-
-FINEUPLOADER = FormDialect(FILE_FIELDS, parse_part)
-
-
-# ---- /upload -------------------------------------------------------------------------------------
-
-DIALECTS = (
+AT_UPLOAD = (
     DROPZONE,
     SIMPLE_UPLOADER,
     CONTENT_RANGE,
     HUGE_UPLOADER,
     WEBUPLOADER,
     PLUPLOAD,
+    PLUPLOAD_BY_OFFSET,
 )
-"""The first dialect that recognizes a form's fields parses it: Dropzone first, the most frequent,
-and WebUploader before Plupload, whose fields are a subset."""
+"""Dialects at the shared URL. The first one that recognizes a form's fields parses it: Dropzone
+first, the most frequent, and WebUploader before Plupload, whose fields are a subset."""
+
+RESUMABLEJS = _numbered("resumable")
+FLOW = _numbered("flow")
+FINEUPLOADER = FormDialect(FILE_FIELDS, _fineuploader, signs=PART_FIELDS)

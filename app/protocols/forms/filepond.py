@@ -29,13 +29,10 @@ from app.http.digests import digest_source
 from app.http.proxy import location_of
 from app.ingest.source import AllOrNothing
 from app.protocols.forms.chunk_form import FORM_TYPE, ChunkForm
-from app.protocols.forms.dialects import FormDialect, whole_number
+from app.protocols.forms.dialects import whole_number
 from app.uploads.service import NewUpload
 
 blueprint = Blueprint("filepond", __name__)
-
-WHOLE_FILES = FormDialect((), lambda _fields: None)
-"""FilePond's forms never hold chunks."""
 
 MAX_ID_BYTES = 1024
 """The body of DELETE is an id and nothing else."""
@@ -45,7 +42,7 @@ MAX_ID_BYTES = 1024
 @requires(Action.SEND)
 def process(ctx: ViewContext) -> tuple[str, int, dict[str, str]]:
     """Store a whole file, or create an upload for a file sent in chunks."""
-    form = ChunkForm(ctx, WHOLE_FILES, max_files=1)
+    form = ChunkForm(ctx, max_files=1)  # Its forms never hold chunks.
     if "Upload-Length" in request.headers:
         # The form then has only the page's metadata. But a page that sets its own headers may also
         # send this one with whole files.
