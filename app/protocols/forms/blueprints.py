@@ -1,13 +1,12 @@
 """The URLs to which libraries post chunks as forms: a shared one, and those of single libraries.
 
-/upload takes the chunks of every library that needs no URL of its own, and whole files. Libraries
-with requests or responses of their own have their own URL.
+Libraries with requests or responses of their own, or whose fields could be confused with another's,
+have their own URL.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from urllib.parse import parse_qsl
 
@@ -16,32 +15,15 @@ from werkzeug.exceptions import MethodNotAllowed
 from werkzeug.wrappers import Response as BaseResponse
 
 from app.access import audit
+from app.core import errors
 from app.core.access import Action
-from app.core.errors import (
-    BodyStalled,
-    InvalidRequest,
-    ServerBusy,
-    UploadConflict,
-    UploadError,
-    UploadGone,
-    UploadNotFound,
-)
 from app.core.upload import Upload
+from app.http import bodies, problems
 from app.http.access import requires
-from app.http.bodies import json_object, read_small_body
 from app.http.context import ViewContext, note_upload
 from app.http.documents import chunk_document
-from app.http.problems import Problem, answer, prefers_html, report
+from app.protocols.forms import dialects
 from app.protocols.forms.chunk_form import FORM_TYPE, ChunkForm, receive_chunk, receive_raw
-from app.protocols.forms.dialects import (
-    AT_UPLOAD,
-    FINEUPLOADER,
-    FLOW,
-    RESUMABLEJS,
-    SIMPLE_UPLOADER,
-    FormDialect,
-    require_fields,
-)
 from app.uploads.client_uploads import Chunk
 
 # ---- /upload -------------------------------------------------------------------------------------
@@ -59,124 +41,105 @@ shared = Blueprint("upload", __name__)
 @requires(Action.SEND)
 def upload(ctx: ViewContext) -> BaseResponse:
     """Store a chunk, or whole files."""
-    uploads = receive_chunk(ctx, *AT_UPLOAD)
-    if request.mimetype == FORM_TYPE and prefers_html():
+    uploads = receive_chunk(ctx, *dialects.AT_UPLOAD)
+    if request.mimetype == FORM_TYPE and problems.prefers_html():
         return redirect(url_for("pages.index", uploaded=len(uploads)), 303)
-    return _answer_shared(uploads)
-
-
-def _answer_shared(uploads: list[Upload]) -> Response:
     first, *others = [chunk_document(upload) for upload in uploads]
     return jsonify({**first, "files": [first, *others]} if others else first)
 
 
-# ---- numbered chunks -----------------------------------------------------------------------------
+# ---- /resumablejs, /flow -------------------------------------------------------------------------
 
-_RETRIED = {BodyStalled.status_hint, ServerBusy.status_hint}
-"""Statuses that all of these clients retry."""
-
-
-def answer_probe(ctx: ViewContext, dialect: FormDialect) -> Response:
-    """200 if every byte of the probed chunk is stored, 204 otherwise."""
-    chunk = dialect.parse(request.args)
-    if not isinstance(chunk, Chunk):
-        raise InvalidRequest(f"Name a chunk with the fields {', '.join(dialect.fields)}.")
-    upload, has_chunk = ctx.services.client_uploads.probe(ctx.scope, chunk)
-    if upload is not None:
-        note_upload(upload)
-    response = Response(status=200 if has_chunk else 204)
-    response.headers["Cache-Control"] = "no-store"
-    return response
-
-
-def answer_chunk(ctx: ViewContext, dialect: FormDialect) -> Response:
-    """Store the request's chunk; returns the state of the upload."""
-    return jsonify(chunk_document(receive_chunk(ctx, dialect)[0]))
-
-
-def answer_error(error: UploadError, *, ends_upload: frozenset[int] | None = None) -> Response:
-    """The problem response, with a status that every client retries if a retry may help.
-
-    The clients ignore the body: some statuses end the upload, and they retry all others. Pass the
-    former as `ends_upload`, and a permanent error gets one of them.
-    """
-    report(error)
-    problem = Problem.of(error)
-    if problem.retryable and problem.status not in _RETRIED:
-        pause = ServerBusy.retry_after_seconds
-        return answer(replace(problem, status=ServerBusy.status_hint, retry_after_seconds=pause))
-    return answer(replace(problem, status=_status(problem, ends_upload)))
-
-
-def _status(problem: Problem, ends_upload: frozenset[int] | None) -> int:
-    if problem.retryable or ends_upload is None or problem.status in ends_upload:
-        return problem.status
-    return 500 if problem.status >= 500 else 400
-
-
-# ---- /resumablejs --------------------------------------------------------------------------------
-
-# /resumablejs: Resumable.js, in its multipart form and in its `octet` form.
+# Resumable.js and Flow.js, in their multipart form and in their `octet` form. Before each chunk
+# they ask whether it is stored.
 #
 # Resumable.js (1.1) takes 200 and 201 for success and gives up on a few statuses. It retries
 # anything else a hundred times, without a pause.
-
-
-resumablejs = Blueprint("resumablejs", __name__)
-
-ENDS_UPLOAD = frozenset({400, 401, 403, 404, 415, 500, 501})
-"""Statuses on which every release gives up; some add 409. Releases before 1.1 retry 401 and 403,
-which are sent all the same: they tell what would help."""
-
-
-@resumablejs.get("/resumablejs", endpoint="probe")
-@requires(Action.SEND)
-def probe_resumablejs(ctx: ViewContext) -> Response:
-    """Whether a chunk has been stored."""
-    return answer_probe(ctx, RESUMABLEJS)
-
-
-@resumablejs.post("/resumablejs", endpoint="upload")
-@requires(Action.SEND)
-def upload_resumablejs(ctx: ViewContext) -> Response:
-    """Store a chunk."""
-    return answer_chunk(ctx, RESUMABLEJS)
-
-
-@resumablejs.errorhandler(UploadError)
-def refuse_resumablejs(error: UploadError) -> Response:
-    """The problem response; a permanent error gets a status that the client does not retry."""
-    return answer_error(error, ends_upload=ENDS_UPLOAD)
-
-
-# ---- /flow ---------------------------------------------------------------------------------------
-
-# /flow: Flow.js, in its multipart form and in its `octet` form; see above.
 #
 # Flow.js (2.14) takes 200, 201 and 202 for success and gives up on 404, 413, 415, 500 and 501, also
 # in response to a probe. It retries anything else as often as its option `maxChunkRetries` says, by
 # default never.
 
 
+resumablejs = Blueprint("resumablejs", __name__)
 flow = Blueprint("flow", __name__)
-flow.register_error_handler(UploadError, answer_error)
+
+ENDS_RESUMABLEJS = frozenset({400, 401, 403, 404, 415, 500, 501})
+"""Statuses on which every release gives up; some add 409. Releases before 1.1 retry 401 and 403,
+which are sent all the same: they tell what would help."""
+
+_RETRIED = {errors.BodyStalled.status_hint, errors.ServerBusy.status_hint}
+"""Statuses that all of these clients retry."""
+
+
+@resumablejs.get("/resumablejs", endpoint="probe")
+@requires(Action.SEND)
+def probe_resumablejs(ctx: ViewContext) -> Response:
+    """Whether a chunk has been stored."""
+    return _answer_probe(ctx, dialects.RESUMABLEJS)
+
+
+@resumablejs.post("/resumablejs", endpoint="upload")
+@requires(Action.SEND)
+def upload_resumablejs(ctx: ViewContext) -> Response:
+    """Store a chunk."""
+    return jsonify(chunk_document(receive_chunk(ctx, dialects.RESUMABLEJS)[0]))
 
 
 @flow.get("/flow", endpoint="probe")
 @requires(Action.SEND)
 def probe_flow(ctx: ViewContext) -> Response:
     """Whether a chunk has been stored."""
-    return answer_probe(ctx, FLOW)
+    return _answer_probe(ctx, dialects.FLOW)
 
 
 @flow.post("/flow", endpoint="upload")
 @requires(Action.SEND)
 def upload_flow(ctx: ViewContext) -> Response:
     """Store a chunk."""
-    return answer_chunk(ctx, FLOW)
+    return jsonify(chunk_document(receive_chunk(ctx, dialects.FLOW)[0]))
 
 
-# ---- the shared URL ------------------------------------------------------------------------------
+def _answer_probe(ctx: ViewContext, dialect: dialects.FormDialect) -> Response:
+    """200 if every byte of the probed chunk is stored, 204 otherwise."""
+    chunk = dialect.parse(request.args)
+    if not isinstance(chunk, Chunk):
+        raise errors.InvalidRequest(f"Name a chunk with the fields {', '.join(dialect.fields)}.")
+    upload, has_chunk = ctx.services.client_uploads.probe(ctx.scope, chunk)
+    if upload is not None:
+        note_upload(upload)
+    return Response(status=200 if has_chunk else 204, headers={"Cache-Control": "no-store"})
+
+
+@resumablejs.errorhandler(errors.UploadError)
+def refuse_resumablejs(error: errors.UploadError) -> Response:
+    """The problem response; a permanent error gets a status that the client does not retry."""
+    problem = _problem_of(error)
+    if not problem.retryable and problem.status not in ENDS_RESUMABLEJS:
+        problem = replace(problem, status=500 if problem.status >= 500 else 400)
+    return problems.answer(problem)
+
+
+@flow.errorhandler(errors.UploadError)
+def refuse_flow(error: errors.UploadError) -> Response:
+    """The problem response."""
+    return problems.answer(_problem_of(error))
+
+
+def _problem_of(error: errors.UploadError) -> problems.Problem:
+    """The problem, with a status that every client retries if a retry may help.
+
+    The clients ignore the body: some statuses end the upload, and they retry all others.
+    """
+    problems.report(error)
+    problem, busy = problems.Problem.of(error), errors.ServerBusy
+    if problem.retryable and problem.status not in _RETRIED:
+        pause = busy.retry_after_seconds
+        return replace(problem, status=busy.status_hint, retry_after_seconds=pause)
+    return problem
+
+
+# ---- the probe at /upload ------------------------------------------------------------------------
 
 # simple-uploader.js (0.6): the fields of Flow.js without a prefix; see above.
 #
@@ -191,14 +154,14 @@ simple_uploader = Blueprint("simple_uploader", __name__)
 @requires(Action.SEND)
 def probe_simple_uploader(ctx: ViewContext) -> Response:
     """Whether a chunk has been stored."""
-    if SIMPLE_UPLOADER.parse(request.args) is None:
+    if dialects.SIMPLE_UPLOADER.parse(request.args) is None:
         raise MethodNotAllowed(valid_methods=["POST", "OPTIONS"])
-    return answer_probe(ctx, SIMPLE_UPLOADER)
+    return _answer_probe(ctx, dialects.SIMPLE_UPLOADER)
 
 
 # ---- /fineuploader -------------------------------------------------------------------------------
 
-# /fineuploader: Fine Uploader's traditional endpoint.
+# Fine Uploader's traditional endpoint.
 #
 # Responses are the same JSON as for other clients, plus `success`. Errors have `preventRetry`
 # (whether to give up) and `reset` (whether the client must forget which chunks it has sent).
@@ -211,7 +174,7 @@ fineuploader = Blueprint("fineuploader", __name__)
 
 COMMAND_TYPES = {"application/x-www-form-urlencoded", "application/json"}
 
-ENDS_SESSION = (UploadConflict, UploadGone, UploadNotFound)
+ENDS_SESSION = (errors.UploadConflict, errors.UploadGone, errors.UploadNotFound)
 """Errors after which the client must send all chunks again."""
 
 MAX_COMMAND_BYTES = 64 * 1024
@@ -223,13 +186,12 @@ MAX_COMMAND_BYTES = 64 * 1024
 def upload_fineuploader(ctx: ViewContext) -> Response:
     """Store a chunk or a whole file, or carry out the command in a small form."""
     if request.mimetype in COMMAND_TYPES:
-        return _run_command(ctx, _command_fields(ctx))
+        return _run_command(ctx)
     if request.mimetype == FORM_TYPE:
-        return _answer_fineuploader(ChunkForm(ctx, FINEUPLOADER, max_files=1).receive()[0])
-    length = str(request.content_length or 0)
-    return _answer_fineuploader(
-        receive_raw(ctx, (FINEUPLOADER,), {"qqtotalfilesize": length, **request.args.to_dict()})
-    )
+        uploads = ChunkForm(ctx, dialects.FINEUPLOADER, max_files=1).receive()
+        return _answer_fineuploader(uploads[0])
+    fields = {"qqtotalfilesize": str(request.content_length or 0), **request.args.to_dict()}
+    return _answer_fineuploader(receive_raw(ctx, (dialects.FINEUPLOADER,), fields))
 
 
 @fineuploader.delete("/fineuploader/<key>", endpoint="delete")
@@ -240,36 +202,30 @@ def delete_fineuploader(ctx: ViewContext, key: str) -> Response:
 
 
 def _remove(ctx: ViewContext, key: str) -> Response:
-    audit.note_removal(ctx, ctx.services.client_uploads.remove(ctx.scope, _called(ctx, key)))
+    uploads = ctx.services.client_uploads
+    upload = note_upload(uploads.called(ctx.scope, key))
+    audit.note_removal(ctx, uploads.remove(ctx.scope, upload))
     return jsonify({"success": True})
 
 
-def _called(ctx: ViewContext, key: str) -> Upload:
-    return note_upload(ctx.services.client_uploads.called(ctx.scope, key))
-
-
-def _command_fields(ctx: ViewContext) -> dict[str, str]:
+def _run_command(ctx: ViewContext) -> Response:
     if request.mimetype == "application/json":
-        return {name: str(value) for name, value in json_object(ctx).items()}
-    try:
-        text = read_small_body(ctx, MAX_COMMAND_BYTES).decode("ascii")
-    except UnicodeError as error:
-        raise InvalidRequest("The form has characters that are not percent-encoded.") from error
-    return dict(parse_qsl(text, keep_blank_values=True))
-
-
-def _run_command(ctx: ViewContext, fields: Mapping[str, str]) -> Response:
-    require_fields(fields, ("qquuid",))
+        fields = {name: str(value) for name, value in bodies.json_object(ctx).items()}
+    else:
+        try:
+            text = bodies.read_small_body(ctx, MAX_COMMAND_BYTES).decode("ascii")
+        except UnicodeError as error:
+            raise errors.InvalidRequest(
+                "The form has characters that are not percent-encoded."
+            ) from error
+        fields = dict(parse_qsl(text, keep_blank_values=True))
+    dialects.require_fields(fields, ("qquuid",))
     if fields.get("_method") == "DELETE":
         return _remove(ctx, fields["qquuid"])
-    return _answer_fineuploader(_whole(_called(ctx, fields["qquuid"])))
-
-
-def _whole(upload: Upload) -> Upload:
-    """The upload if all its bytes have arrived; raises `UploadConflict` otherwise."""
+    upload = note_upload(ctx.services.client_uploads.called(ctx.scope, fields["qquuid"]))
     if not upload.is_covered:
-        raise UploadConflict(f"{upload.missing.total} bytes of the file have not arrived.")
-    return upload
+        raise errors.UploadConflict(f"{upload.missing.total} bytes of the file have not arrived.")
+    return _answer_fineuploader(upload)
 
 
 def _answer_fineuploader(upload: Upload) -> Response:
@@ -279,12 +235,12 @@ def _answer_fineuploader(upload: Upload) -> Response:
     return jsonify(document)
 
 
-@fineuploader.errorhandler(UploadError)
-def refuse_fineuploader(error: UploadError) -> Response:
+@fineuploader.errorhandler(errors.UploadError)
+def refuse_fineuploader(error: errors.UploadError) -> Response:
     """The problem response, with the members that Fine Uploader reads."""
-    report(error)
-    problem = Problem.of(error)
-    response = answer(problem)
+    problems.report(error)
+    problem = problems.Problem.of(error)
+    response = problems.answer(problem)
     document = {
         "success": False,
         "error": problem.detail,

@@ -16,19 +16,7 @@ from typing import NamedTuple
 
 from flask import request
 
-from app.core.errors import (
-    ChunkMismatch,
-    InvalidRequest,
-    LinkFull,
-    OffsetMismatch,
-    QuotaExceeded,
-    ServerBusy,
-    TooLarge,
-    UnknownChunkFields,
-    UploadConflict,
-    UploadGone,
-    UploadNotFound,
-)
+from app.core import errors
 from app.core.lifecycle import UploadState
 from app.core.policy import UNNAMED, clean_filename
 from app.core.ranges import ByteRange
@@ -71,7 +59,7 @@ def receive_raw(
     """Store a body that consists of the raw bytes of a chunk."""
     chunk = parse_chunk(dialects, fields)
     if chunk is None:
-        raise InvalidRequest(
+        raise errors.InvalidRequest(
             f"Send {FORM_TYPE}, or a raw chunk with the fields "
             f"{', '.join(dialects[0].fields)} in the query string."
         )
@@ -100,10 +88,10 @@ def _append(ctx: ViewContext, chunk: Chunk, filename: str, source: BodySource) -
     upload = note_upload(find(ctx.scope, chunk, chunk.filename or filename))
     try:
         return services.chunks.append(upload, chunk.offset, source)
-    except UploadNotFound as error:
+    except errors.UploadNotFound as error:
         # Another chunk created the upload, and could not reserve its space. A chunk names no upload
         # that could be missing: a retry creates one.
-        raise ServerBusy("The upload could not be created; send the chunk again.") from error
+        raise errors.ServerBusy("The upload could not be created; send the chunk again.") from error
 
 
 class ChunkForm:
@@ -122,7 +110,7 @@ class ChunkForm:
     def receive(self) -> list[Upload]:
         """Read the form to its end; returns the uploads its files went to, at least one."""
         if not (uploads := self.receive_any()):
-            raise InvalidRequest("The form has no file in it.")
+            raise errors.InvalidRequest("The form has no file in it.")
         return uploads
 
     def receive_any(self) -> list[Upload]:
@@ -143,7 +131,7 @@ class ChunkForm:
 
     def _receive_file(self, part: FilePart, room: int) -> None:
         if len(self._staged) + len(self._uploads) == self._max_files:
-            raise InvalidRequest(f"A form has at most {self._max_files} files; use /batch.")
+            raise errors.InvalidRequest(f"A form has at most {self._max_files} files; use /batch.")
         # Without all fields of a dialect, the others may come after the file.
         chunk = parse_chunk(
             (dialect for dialect in self._dialects if dialect.has_all(self._fields)), self._fields
@@ -158,7 +146,10 @@ class ChunkForm:
     def _place_staged(self) -> None:
         chunk = parse_chunk(self._dialects, self._fields)
         if chunk is None:
-            self._refuse_unknown_chunk()
+            # A chunk of an unknown library, stored as a whole file, would silently be lost.
+            length = self._staged[0].file.length if len(self._staged) == 1 else None
+            if signs := chunk_signs(self._fields, request.headers.keys(), length):
+                raise errors.UnknownChunkFields.of(signs)
         while self._staged:
             if isinstance(chunk, Chunk):
                 self._uploads.append(self._append_staged(self._staged[0].file, chunk))
@@ -169,15 +160,9 @@ class ChunkForm:
                 file = self._staged.pop(0).file
                 self._uploads.append(note_upload(self._ctx.services.whole_files.keep(file)))
 
-    def _refuse_unknown_chunk(self) -> None:
-        """Refuse the form: a chunk stored as a whole file would be silent data loss."""
-        length = self._staged[0].file.length if len(self._staged) == 1 else None
-        if signs := chunk_signs(self._fields, request.headers.keys(), length):
-            raise UnknownChunkFields.of(signs)
-
     def _append_staged(self, file: ReceivedFile, chunk: Chunk) -> Upload:
         if file.length != chunk.length:
-            raise ChunkMismatch(
+            raise errors.ChunkMismatch(
                 f"The chunk has {file.length} bytes where it should have {chunk.length}."
             )
         with self._ctx.services.whole_files.open(file) as stream:
@@ -246,27 +231,27 @@ def stage(
     then refused.
     """
     receive = partial(ctx.services.whole_files.receive, source, scope=ctx.scope, room=room)
-    if chunk is None:
-        return StagedChunk(receive(filename=filename))
-    filename = chunk.filename or filename
-    if not chunk.may_be_part:
+    if chunk is not None and chunk.filename:
+        filename = chunk.filename
+    if chunk is None or not chunk.may_be_part:
         return StagedChunk(receive(filename=filename))
     keys, upload = _look_up(ctx, chunk, clean_filename(filename))
     if upload is None:
         try:
             return StagedChunk(receive(filename=filename), keys)
-        except (LinkFull, QuotaExceeded) as error:
-            if isinstance(error, QuotaExceeded) and not (source.remaining or room):
+        except (errors.LinkFull, errors.QuotaExceeded) as error:
+            if isinstance(error, errors.QuotaExceeded) and not (source.remaining or room):
                 raise  # The length was unknown beforehand, so the body has been read.
             # Another chunk may have created the upload since, and taken the last place or space.
             keys, upload = _look_up(ctx, chunk, clean_filename(filename))
             if upload is None:
                 raise
-    most_bytes = _most_bytes(chunk, upload)
+    end = None if chunk.needs_chunk_size else upload.length
+    most_bytes = _chunk_bytes(upload) if end is None else max(0, end - (chunk.start or 0))
     try:
         return StagedChunk(receive(filename=filename, most_bytes=most_bytes), keys, upload)
-    except TooLarge as error:
-        raise ChunkMismatch(f"A chunk has at most {most_bytes} bytes here.") from error
+    except errors.TooLarge as error:
+        raise errors.ChunkMismatch(f"A chunk has at most {most_bytes} bytes here.") from error
 
 
 def _look_up(
@@ -281,27 +266,18 @@ def _look_up(
             upload = ctx.services.client_uploads.find(ctx.scope, named)
         else:
             upload = _find(ctx, keys)
-    except UploadGone:
+    except errors.UploadGone:
         return None, None
-    if upload is not None and (_restarts(chunk, upload) or _lacks_length(chunk, upload)):
-        return None, None
-    return keys, upload
+    if upload is None:
+        return keys, None
+    # The length that the chunk states is then checked against the limits.
+    states_length = upload.length is None and not chunk.needs_chunk_size
+    return (None, None) if _restarts(chunk, upload) or states_length else (keys, upload)
 
 
 def _restarts(chunk: UnplacedChunk, upload: Upload) -> bool:
     """Whether the chunk begins another file of the same name."""
     return chunk.is_first and not chunk.is_named and upload.state is not UploadState.RECEIVING
-
-
-def _lacks_length(chunk: UnplacedChunk, upload: Upload) -> bool:
-    """Whether the chunk states the upload's length, which is then checked against the limits."""
-    return upload.length is None and not chunk.needs_chunk_size
-
-
-def _most_bytes(chunk: UnplacedChunk, upload: Upload) -> int:
-    if upload.length is None or chunk.needs_chunk_size:
-        return _chunk_bytes(upload)
-    return max(0, upload.length - (chunk.start or 0))
 
 
 def place_staged(ctx: ViewContext, chunk: UnplacedChunk, staged: StagedChunk) -> Upload:
@@ -312,30 +288,25 @@ def place_staged(ctx: ViewContext, chunk: UnplacedChunk, staged: StagedChunk) ->
     """
     whole_files, file = ctx.services.whole_files, staged.file
     if chunk.is_whole(file.length):
-        return _keep_whole(ctx, chunk, file)
+        try:
+            chunk.check_whole(file.length)
+        except errors.ChunkMismatch:
+            whole_files.drop(file)
+            raise
+        return note_upload(whole_files.keep(file))
     try:
         upload, span = _upload_and_place(ctx, chunk, staged)
         with whole_files.open(file) as stream:
             source = AllOrNothing(StreamSource(stream, file.length))
             upload = ctx.services.chunks.append(note_upload(upload), span.start, source)
         if not whole_files.is_in(file, upload, span.start):
-            raise UploadConflict(
+            raise errors.UploadConflict(
                 f"Other bytes are stored at this place of {upload.filename}: another file of this "
                 "name is being uploaded. Cancel that upload, or give each one an upload_id."
             )
         return upload
     finally:
         whole_files.drop(file)
-
-
-def _keep_whole(ctx: ViewContext, chunk: UnplacedChunk, file: ReceivedFile) -> Upload:
-    whole_files = ctx.services.whole_files
-    try:
-        chunk.check_whole(file.length)
-    except ChunkMismatch:
-        whole_files.drop(file)
-        raise
-    return note_upload(whole_files.keep(file))
 
 
 def _upload_and_place(
@@ -354,7 +325,7 @@ def _upload_and_place(
     if not chunk.is_named and not _continues(upload, span):
         upload = _called(ctx, keys)  # Earlier chunks may have arrived while this one was staged.
         if not _continues(upload, span):
-            raise OffsetMismatch.of(expected=upload.offset, provided=span.start)
+            raise errors.OffsetMismatch.of(expected=upload.offset, provided=span.start)
     if upload.length is None and chunk.is_last(length):
         upload = ctx.services.chunks.declare_length(upload, span.end)
     return upload, span
@@ -401,7 +372,9 @@ def _find(ctx: ViewContext, keys: _Keys) -> Upload | None:
 def _called(ctx: ViewContext, keys: _Keys) -> Upload:
     upload = _find(ctx, keys)
     if upload is None:
-        raise UploadConflict("The first chunk of this file has not arrived, so none can follow.")
+        raise errors.UploadConflict(
+            "The first chunk of this file has not arrived, so none can follow."
+        )
     return upload
 
 
@@ -419,7 +392,7 @@ def _first_upload(
             return upload
         elif upload.client_key == keys.own:
             uploads.forget_key(upload)
-    except UploadGone:
+    except errors.UploadGone:
         uploads.release_key(scope, keys.own)
     return uploads.create(_new_upload(ctx, chunk, key, filename, length))[0]
 
@@ -431,7 +404,7 @@ def _created(
     if not chunk.is_first and not (chunk.is_named and chunk.total is not None):
         return None
     new = _new_upload(ctx, chunk, keys.shared, filename, length)
-    with suppress(UploadGone):
+    with suppress(errors.UploadGone):
         upload, is_new = ctx.services.uploads.create(new)
         return upload if is_new else None
     return None
@@ -440,23 +413,24 @@ def _created(
 def _new_upload(
     ctx: ViewContext, chunk: UnplacedChunk, key: str, filename: str, length: int
 ) -> NewUpload:
+    metadata = None
+    if chunk.needs_chunk_size:  # As metadata of tus, which tus clients can read.
+        name, size = (b64encode(text.encode()).decode() for text in (filename, str(length)))
+        metadata = f"filename {name},chunkbytes {size}"
     return NewUpload(
         scope=ctx.scope,
         filename=filename,
         length=chunk.total,
         client_key=key,
-        metadata=_metadata(filename, length) if chunk.needs_chunk_size else None,
+        metadata=metadata,
     )
 
 
-def _metadata(filename: str, chunk_bytes: int) -> str:
-    """Name and chunk size as tus metadata, so that tus clients can read them."""
-    pairs = {"filename": filename, "chunkbytes": str(chunk_bytes)}
-    return ",".join(f"{name} {b64encode(text.encode()).decode()}" for name, text in pairs.items())
-
-
 def _chunk_bytes(upload: Upload) -> int:
+    """The size of all chunks but the last, in the metadata of `_new_upload`."""
     found = _CHUNK_BYTES.search(upload.metadata or "")
     if found is None:
-        raise UploadConflict("The upload was created by a client that does not number its chunks.")
+        raise errors.UploadConflict(
+            "The upload was created by a client that does not number its chunks."
+        )
     return int(b64decode(found[1]))

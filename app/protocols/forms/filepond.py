@@ -47,19 +47,13 @@ def process(ctx: ViewContext) -> tuple[str, int, dict[str, str]]:
         # The form then has only the page's metadata. But a page that sets its own headers may also
         # send this one with whole files.
         uploads = form.receive_any() if request.mimetype == FORM_TYPE else []
-        upload = uploads[0] if uploads else _create(ctx)
+        if not uploads:
+            length = _header_number("Upload-Length")
+            new = NewUpload(scope=ctx.scope, filename=_filename() or None, length=length)
+            uploads = [note_upload(ctx.services.uploads.create(new)[0])]
     else:
-        upload = form.receive()[0]
-    return upload.id, 201, {"Content-Type": "text/plain; charset=utf-8"}
-
-
-def _create(ctx: ViewContext) -> Upload:
-    new = NewUpload(
-        scope=ctx.scope,
-        filename=_filename() or None,
-        length=_header_number("Upload-Length"),
-    )
-    return note_upload(ctx.services.uploads.create(new)[0])
+        uploads = form.receive()
+    return uploads[0].id, 201, {"Content-Type": "text/plain; charset=utf-8"}
 
 
 def _filename() -> str:
@@ -75,23 +69,19 @@ def _filename() -> str:
 @requires(Action.SEND)
 def patch(ctx: ViewContext) -> tuple[str, int, dict[str, str]]:
     """Store a chunk."""
-    services, upload = ctx.services, _upload(ctx, "patch")
+    services, upload = ctx.services, _patched(ctx)
     offset = _header_number("Upload-Offset")
     if upload.filename == UNNAMED:
         upload = services.uploads.rename(upload, _filename())
     if "Upload-Length" in request.headers:
-        upload = _with_length(ctx, upload, _header_number("Upload-Length"))
+        length = _header_number("Upload-Length")
+        if upload.length is None:
+            upload = services.chunks.declare_length(upload, length)
+        elif upload.length != length:
+            raise UploadConflict(f"The upload has {upload.length} bytes, not {length}.")
     source = digest_source(open_body(ctx), request.headers.get("Content-Digest"))
     upload = services.chunks.append(upload, offset, AllOrNothing(source))
     return "", 204, {"Upload-Offset": str(upload.offset)}
-
-
-def _with_length(ctx: ViewContext, upload: Upload, length: int) -> Upload:
-    if upload.length is None:
-        return ctx.services.chunks.declare_length(upload, length)
-    if upload.length != length:
-        raise UploadConflict(f"The upload has {upload.length} bytes, not {length}.")
-    return upload
 
 
 def _header_number(name: str) -> int:
@@ -106,7 +96,11 @@ def _header_number(name: str) -> int:
 def show(ctx: ViewContext) -> BaseResponse:
     """HEAD returns the upload's offset, GET redirects to the file."""
     if request.method == "HEAD":
-        return _show_offset(ctx)
+        upload = ctx.services.chunks.wait_for_writer(_patched(ctx))
+        headers = {"Upload-Offset": str(upload.offset), "Cache-Control": "no-store"}
+        if upload.length is not None:
+            headers["Upload-Length"] = str(upload.length)
+        return Response(headers=headers)
     name = "load" if "load" in request.args else "restore"
     if name not in request.args:
         raise InvalidRequest(
@@ -114,14 +108,6 @@ def show(ctx: ViewContext) -> BaseResponse:
         )
     video = ctx.services.library.get(ctx.scope, _id(name))
     return redirect(location_of("delivery.media", video.id))
-
-
-def _show_offset(ctx: ViewContext) -> Response:
-    upload = ctx.services.chunks.wait_for_writer(_upload(ctx, "patch"))
-    headers = {"Upload-Offset": str(upload.offset), "Cache-Control": "no-store"}
-    if upload.length is not None:
-        headers["Upload-Length"] = str(upload.length)
-    return Response(headers=headers)
 
 
 @blueprint.delete("/filepond")
@@ -134,8 +120,9 @@ def revert(ctx: ViewContext) -> tuple[str, int]:
     return "", 204
 
 
-def _upload(ctx: ViewContext, parameter: str) -> Upload:
-    return note_upload(ctx.services.uploads.get(ctx.scope, _id(parameter)))
+def _patched(ctx: ViewContext) -> Upload:
+    """The upload to which the request belongs."""
+    return note_upload(ctx.services.uploads.get(ctx.scope, _id("patch")))
 
 
 def _id(parameter: str) -> UploadId:
