@@ -20,17 +20,8 @@ from typing import Any
 
 from flask import Blueprint, Response, jsonify, request
 
+from app.core import errors
 from app.core.access import Action
-from app.core.errors import (
-    BodyStalled,
-    BodyTruncated,
-    ChunkMismatch,
-    InvalidRequest,
-    MalformedBody,
-    TooLarge,
-    UnknownChunkFields,
-    UploadError,
-)
 from app.core.lifecycle import UploadState
 from app.core.numbers import parse_bounded
 from app.core.policy import check_fingerprint
@@ -42,7 +33,7 @@ from app.http.problems import Problem, answer_json, report
 from app.ingest.form import FilePart
 from app.ingest.slots import without_slot
 from app.ingest.stages import Stage, stage
-from app.uploads.files import Algorithm, Kept, ReceivedFile
+from app.uploads.files import Kept, ReceivedFile
 
 blueprint = Blueprint("batch", __name__)
 
@@ -59,9 +50,9 @@ acknowledged."""
 
 OWN_FIELDS = {"fingerprint", "length"}
 
+BROKEN_BODY = (errors.BodyStalled, errors.BodyTruncated, errors.ChunkMismatch, errors.MalformedBody)
 
-BROKEN_BODY = (BodyStalled, BodyTruncated, ChunkMismatch, MalformedBody)
-
+Outcome = Kept | errors.UploadError
 Receipt = dict[str, Any]
 
 
@@ -74,7 +65,7 @@ def batch(ctx: ViewContext) -> Response:
         files = _Batch(ctx, publisher)
         try:
             files.receive()
-        except UploadError as error:
+        except errors.UploadError as error:
             report(error)
             return answer_json(Problem.of(error), files.to_json())
     return jsonify(files.to_json())
@@ -94,7 +85,7 @@ class _Batch:
         self._receipts: list[Receipt] = []
         self._group: list[tuple[ReceivedFile, Receipt]] = []
         self._group_began = 0.0
-        self._publishing: tuple[list[Receipt], Future[list[Kept | UploadError]]] | None = None
+        self._publishing: tuple[list[Receipt], Future[list[Outcome]]] | None = None
         self._fields: dict[str, str] = {}
 
     def receive(self) -> None:
@@ -121,7 +112,7 @@ class _Batch:
         if not part.filename:  # Browsers send an unnamed part for an empty file input.
             return
         if len(self._receipts) == MAX_FILES:
-            raise TooLarge(
+            raise errors.TooLarge(
                 f"A batch has at most {MAX_FILES} files; the first {MAX_FILES} are stored."
             )
         if others := fields.keys() - OWN_FIELDS:
@@ -131,7 +122,7 @@ class _Batch:
             file = _received(self._ctx, part, fields)
         except BROKEN_BODY:
             raise
-        except UploadError as error:
+        except errors.UploadError as error:
             receipt["error"] = Problem.of(error).to_json()
         else:
             self._group_began = self._group_began if self._group else time.monotonic()
@@ -169,11 +160,11 @@ class _Batch:
                 _fill_in([receipt for _, receipt in self._group], lambda: self._keep_all(files))
 
 
-def _fill_in(receipts: list[Receipt], outcomes: Callable[[], list[Kept | UploadError]]) -> None:
+def _fill_in(receipts: list[Receipt], outcomes: Callable[[], list[Outcome]]) -> None:
     try:
         for receipt, outcome in zip(receipts, outcomes(), strict=True):
             receipt.update(_document(outcome))
-    except UploadError as error:
+    except errors.UploadError as error:
         for receipt in receipts:
             receipt["error"] = Problem.of(error).to_json()
 
@@ -181,34 +172,31 @@ def _fill_in(receipts: list[Receipt], outcomes: Callable[[], list[Kept | UploadE
 def _refuse_chunk(fields: dict[str, str], headers: Iterable[str] = ()) -> None:
     """Raise `UnknownChunkFields` if names of another protocol show that the file is a chunk."""
     if signs := chunk_signs(fields, headers, None):
-        raise UnknownChunkFields.of(signs)
+        raise errors.UnknownChunkFields.of(signs)
 
 
 def _received(ctx: ViewContext, part: FilePart, fields: dict[str, str]) -> ReceivedFile:
-    fingerprint, length = fields.get("fingerprint"), fields.get("length")
+    """Receive a file; its receipt has a SHA-256, or a CRC32C if the request prefers it."""
+    fingerprint = fields.get("fingerprint")
     if fingerprint is not None:
         check_fingerprint(fingerprint)
-    source = part.whole() if length is None else part.exactly(_parse_length(length))
+    if "length" not in fields:
+        source = part.whole()
+    elif (length := parse_bounded(fields["length"])) is not None:
+        source = part.exactly(length)
+    else:
+        raise errors.InvalidRequest("The field length must be a number of bytes.")
     file = ctx.services.whole_files.receive(
-        source, scope=ctx.scope, filename=part.filename, algorithm=_algorithm()
+        source,
+        scope=ctx.scope,
+        filename=part.filename,
+        algorithm="crc32c" if wanted_digests()[:1] == [CRC32C] else "sha256",
     )
     return replace(file, fingerprint=fingerprint)
 
 
-def _algorithm() -> Algorithm:
-    """Algorithm of the checksum in the receipts: SHA-256, or CRC32C if the request prefers it."""
-    return "crc32c" if wanted_digests()[:1] == [CRC32C] else "sha256"
-
-
-def _parse_length(text: str) -> int:
-    length = parse_bounded(text)
-    if length is None:
-        raise InvalidRequest("The field length must be a number of bytes.")
-    return length
-
-
-def _document(outcome: Kept | UploadError) -> Receipt:
-    if isinstance(outcome, UploadError):
+def _document(outcome: Outcome) -> Receipt:
+    if isinstance(outcome, errors.UploadError):
         return {"error": Problem.of(outcome).to_json()}
     upload = outcome.upload
     document: Receipt = {
