@@ -21,12 +21,12 @@ from app.protocols.ietf.interop import (
     NEWEST,
     VERSIONS,
     InconsistentLength,
+    Transfer,
     parse_boolean,
     parse_filename,
     parse_length,
     write_limits,
 )
-from app.protocols.ietf.transfer import Transfer
 
 TEXT = st.text(st.characters(max_codepoint=255)) | st.text("?10=:;,()\"\\*@%- az'&.")
 

@@ -32,15 +32,17 @@ from app.protocols.ietf.interop import (
     Interim,
     InteropVersion,
     NotPartialUpload,
+    Transfer,
     WantedDigest,
     acknowledgement,
     limit_headers,
+    parse_append,
+    parse_creation,
     parse_filename,
     parse_length,
     problem_of,
     state_headers,
 )
-from app.protocols.ietf.transfer import Transfer, parse_append, parse_creation
 from app.uploads.service import NewUpload
 
 blueprint = Blueprint("resumable", __name__, url_prefix="/resumable")
