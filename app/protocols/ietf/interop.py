@@ -6,6 +6,7 @@ import mimetypes
 import re
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -14,31 +15,16 @@ from flask import Response, jsonify
 from http_sfv.dictionary import Dictionary
 from werkzeug.http import parse_options_header
 
-from app.core.errors import (
-    ChunkMismatch,
-    InvalidRequest,
-    OffsetMismatch,
-    UploadComplete,
-    UploadError,
-    UploadGone,
-)
+from app.core import errors
 from app.core.lifecycle import UploadState
 from app.core.policy import PLAYABLE
 from app.core.upload import Upload
+from app.http import digests
 from app.http.context import ViewContext
-from app.http.digests import (
-    ALGORITHMS,
-    SHA256,
-    known_digest,
-    parse_item,
-    parse_wanted_digests,
-    write_repr_digest,
-)
 from app.http.documents import chunk_document
 from app.http.problems import Problem
 from app.ingest.gunicorn_socket.connection import send_interim
 from app.ingest.source import BodySource, HashingSource
-from app.settings import Settings
 
 UPLOAD_COMPLETE = "Upload-Complete"
 UPLOAD_INCOMPLETE = "Upload-Incomplete"
@@ -129,17 +115,17 @@ _EXTENDED_NAME = re.compile(r";\s*filename\*\s*=", re.IGNORECASE)
 
 def parse_boolean(text: str, name: str) -> bool:
     """The Boolean in the field `name`; raises `InvalidRequest`."""
-    value = parse_item(text, name)
+    value = digests.parse_item(text, name)
     if not isinstance(value, bool):
-        raise InvalidRequest(f"The {name} header must be ?0 or ?1.")
+        raise errors.InvalidRequest(f"The {name} header must be ?0 or ?1.")
     return value
 
 
 def parse_length(text: str, name: str) -> int:
     """The Integer in the field `name`, 0 or above; raises `InvalidRequest`."""
-    value = parse_item(text, name)
+    value = digests.parse_item(text, name)
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise InvalidRequest(f"The {name} header must be a whole number of bytes.")
+        raise errors.InvalidRequest(f"The {name} header must be a whole number of bytes.")
     return value
 
 
@@ -156,25 +142,15 @@ def parse_filename(disposition: str, content_type: str) -> str:
 
     `filename*` (RFC 8187) takes precedence over `filename` in either order (RFC 6266, 4.3).
     """
-    text = _EXTENDED_NAME.sub("; extended*=", _as_utf8(disposition))
-    _, parameters = parse_options_header(text)
-    name = parameters.get("extended") or parameters.get("filename")
-    return name or "unnamed" + _extension(content_type)
-
-
-def _extension(content_type: str) -> str:
+    with suppress(UnicodeError):  # Some clients send raw UTF-8, which WSGI decodes as Latin-1.
+        disposition = disposition.encode("latin-1").decode()
+    _, parameters = parse_options_header(_EXTENDED_NAME.sub("; extended*=", disposition))
+    if name := parameters.get("extended") or parameters.get("filename"):
+        return name
     for extension, playable_type in PLAYABLE.items():
         if playable_type == content_type:
-            return f".{extension}"
-    return mimetypes.guess_extension(content_type) or ""
-
-
-def _as_utf8(text: str) -> str:
-    """`text` of clients that send names as raw UTF-8, which WSGI decodes as Latin-1."""
-    try:
-        return text.encode("latin-1").decode()
-    except UnicodeError:
-        return text
+            return f"unnamed.{extension}"
+    return "unnamed" + (mimetypes.guess_extension(content_type) or "")
 
 
 # ---- errors --------------------------------------------------------------------------------------
@@ -187,14 +163,14 @@ PROBLEM_TYPES = "https://iana.org/assignments/http-problem-types#"
 Members = dict[str, object]
 
 
-class InconsistentLength(InvalidRequest):
+class InconsistentLength(errors.InvalidRequest):
     """A request contradicts itself or an earlier one about the length of the upload."""
 
     code = "inconsistent_upload_length"
     title = "The upload lengths are inconsistent"
 
 
-class NotPartialUpload(InvalidRequest):
+class NotPartialUpload(errors.InvalidRequest):
     """The content type of an append is not that of a partial upload."""
 
     code = "not_partial_upload"
@@ -202,17 +178,17 @@ class NotPartialUpload(InvalidRequest):
     status_hint = 415
 
 
-def problem_of(error: UploadError, version: InteropVersion) -> tuple[Problem, Members]:
+def problem_of(error: errors.UploadError, version: InteropVersion) -> tuple[Problem, Members]:
     """The problem with the status for that version, and the members of its type."""
     problem = Problem.of(error)
-    if isinstance(error, OffsetMismatch):
+    if isinstance(error, errors.OffsetMismatch):
         offsets = {"expected-offset": error.expected, "provided-offset": error.provided}
         return problem, {**_type("mismatching-upload-offset"), **offsets}
-    if isinstance(error, InconsistentLength | ChunkMismatch):
+    if isinstance(error, InconsistentLength | errors.ChunkMismatch):
         return problem, _type("inconsistent-upload-length")
-    if isinstance(error, UploadComplete) and version.completed_upload_status is not None:
+    if isinstance(error, errors.UploadComplete) and version.completed_upload_status is not None:
         return replace(problem, status=version.completed_upload_status), _type("completed-upload")
-    if isinstance(error, UploadGone):
+    if isinstance(error, errors.UploadGone):
         return replace(problem, status=version.gone_status), {}
     return problem, {}
 
@@ -272,7 +248,7 @@ def parse_creation(
 ) -> Transfer:
     """The content of a request that creates an upload; raises `InvalidRequest`."""
     if _number(headers, "Upload-Offset"):
-        raise InvalidRequest("An upload begins at byte 0; append to its own URL.")
+        raise errors.InvalidRequest("An upload begins at byte 0; append to its own URL.")
     return _transfer(headers, version, content_length, offset=0, default=None)
 
 
@@ -282,7 +258,7 @@ def parse_append(
     """The content of a request that continues an upload; raises `InvalidRequest`."""
     offset = _number(headers, "Upload-Offset")
     if offset is None:
-        raise InvalidRequest("The Upload-Offset header is missing.")
+        raise errors.InvalidRequest("The Upload-Offset header is missing.")
     default = version.default_completeness
     return _transfer(headers, version, content_length, offset=offset, default=default)
 
@@ -295,27 +271,18 @@ def _transfer(
     offset: int,
     default: bool | None,
 ) -> Transfer:
-    is_last = _completeness(headers, version)
-    is_last = default if is_last is None else is_last
+    name, is_last = version.completeness_header, default
+    if name in headers:
+        is_last = parse_boolean(headers[name], name) == (name == UPLOAD_COMPLETE)
     if is_last is None:
-        raise InvalidRequest(f"The {version.completeness_header} header is missing.")
-    return Transfer(is_last, offset, content_length, _upload_length(headers, version))
-
-
-def _completeness(headers: Mapping[str, str], version: InteropVersion) -> bool | None:
-    name = version.completeness_header
-    if name not in headers:
-        return None
-    return parse_boolean(headers[name], name) == (name == UPLOAD_COMPLETE)
-
-
-def _upload_length(headers: Mapping[str, str], version: InteropVersion) -> int | None:
+        raise errors.InvalidRequest(f"The {name} header is missing.")
     try:
-        return _number(headers, "Upload-Length")
-    except InvalidRequest:
+        upload_length = _number(headers, "Upload-Length")
+    except errors.InvalidRequest:
         if not version.ignores_malformed_length:
             raise
-        return None
+        upload_length = None
+    return Transfer(is_last, offset, content_length, upload_length)
 
 
 def _number(headers: Mapping[str, str], name: str) -> int | None:
@@ -360,17 +327,13 @@ def limit_headers(
     settings = ctx.services.settings
     limits = {"max-size": settings.max_upload_bytes}
     if upload is None or not is_complete(upload):
-        limits[version.lifetime_limit] = _lifetime(upload, settings)
+        # Whole seconds until the upload expires, unless more bytes arrive.
+        lifetime = timedelta(seconds=settings.expiry_seconds)
+        if upload is not None:
+            idle = datetime.now(UTC) - upload.active_at
+            lifetime -= max(idle, timedelta(0))  # Negative where the clock was set back just now.
+        limits[version.lifetime_limit] = max(0, int(lifetime.total_seconds()))
     return {"Upload-Limit": write_limits(limits)}
-
-
-def _lifetime(upload: Upload | None, settings: Settings) -> int:
-    """Whole seconds until the upload expires, unless more bytes arrive."""
-    lifetime = timedelta(seconds=settings.expiry_seconds)
-    if upload is not None:
-        idle = datetime.now(UTC) - upload.active_at
-        lifetime -= max(idle, timedelta(0))  # Negative where the clock was set back just now.
-    return max(0, int(lifetime.total_seconds()))
 
 
 def acknowledgement(
@@ -426,24 +389,24 @@ class WantedDigest:
     """
 
     def __init__(self, header: str) -> None:
-        self._names = parse_wanted_digests(header)
+        self._names = digests.parse_wanted_digests(header)
         self._hashed: HashingSource | None = None
 
     def watch(self, source: BodySource) -> BodySource:
         """Hash `source`, which must be the whole file, as it passes, if a digest is wanted."""
         if not self._names:
             return source
-        self._hashed = HashingSource(source, ALGORITHMS[self._names[0]])
+        self._hashed = HashingSource(source, digests.ALGORITHMS[self._names[0]])
         return self._hashed
 
     def headers(self, ctx: ViewContext, upload: Upload) -> dict[str, str]:
         """`Repr-Digest`, if it is wanted and known; a wanted SHA-256 will be computed otherwise."""
         if self._hashed is not None:
             digest = bytes.fromhex(self._hashed.hexdigest())
-            return {"Repr-Digest": write_repr_digest(self._names[0], digest)}
+            return {"Repr-Digest": digests.write_repr_digest(self._names[0], digest)}
         for name in self._names:
-            if (known := known_digest(name, upload)) is not None:
-                return {"Repr-Digest": write_repr_digest(name, known)}
-        if SHA256 in self._names:
+            if (known := digests.known_digest(name, upload)) is not None:
+                return {"Repr-Digest": digests.write_repr_digest(name, known)}
+        if digests.SHA256 in self._names:
             ctx.services.library.want_sha256(upload)
         return {}
