@@ -43,8 +43,16 @@ blueprint = Blueprint("archive", __name__)
 @requires(Action.DOWNLOAD)
 def archive(ctx: ViewContext) -> Response:
     """The videos that the form names, each in a field `id`, as a download."""
+    try:
+        form = parse_qs(
+            read_small_body(ctx, MAX_FORM_BYTES).decode("ascii"), max_num_fields=MAX_VIDEOS
+        )
+    except ValueError as error:
+        raise InvalidRequest(f"The form must have 1 to {MAX_VIDEOS} fields `id`.") from error
+    if not (ids := dict.fromkeys(form.get("id", []))):
+        raise InvalidRequest("The form names no video: it has no field `id`.")
     library, scope = ctx.services.library, ctx.scope
-    videos = [library.get(scope, parse_upload_id(text)) for text in _ids(ctx)]
+    videos = [library.get(scope, parse_upload_id(text)) for text in ids]
     files = ArchiveBody(videos, library, request.environ.get(SENDING_KEY))
     response = Response(files, content_type="application/zip", direct_passthrough=True)
     response.content_length = files.length
@@ -52,18 +60,6 @@ def archive(ctx: ViewContext) -> Response:
     response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
     response.headers["Cache-Control"] = "no-store"
     return response
-
-
-def _ids(ctx: ViewContext) -> list[str]:
-    """The ids of the form, each once."""
-    try:
-        form = read_small_body(ctx, MAX_FORM_BYTES).decode("ascii")
-        ids = list(dict.fromkeys(parse_qs(form, max_num_fields=MAX_VIDEOS).get("id", [])))
-    except ValueError as error:
-        raise InvalidRequest(f"The form must have 1 to {MAX_VIDEOS} fields `id`.") from error
-    if not ids:
-        raise InvalidRequest("The form names no video: it has no field `id`.")
-    return ids
 
 
 class ArchiveBody:

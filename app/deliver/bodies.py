@@ -121,7 +121,11 @@ class PiecesBody:
             elif self._kernel is not None and group[0].length > BLOCK_BYTES:
                 # Even if it is empty: with the first block the server sends the headers.
                 yield self._counted(held)
-                self._send_past_the_server(self._kernel, group[0])
+                self._source.seek(group[0].start)
+                try:
+                    self._kernel(self._source, group[0])
+                finally:  # Players disconnect at every seek.
+                    self.sent_bytes += self._source.tell() - group[0].start
             elif len(group) > 1:
                 self._gather(group, held)
             else:
@@ -137,14 +141,6 @@ class PiecesBody:
             self._resources.close()
             if self._sending is not None:
                 self._sending.ended(self.sent_bytes)
-
-    def _send_past_the_server(self, kernel: KernelSender, span: ByteRange) -> None:
-        """Also counts the bytes sent if the client disconnects, as players do at every seek."""
-        self._source.seek(span.start)
-        try:
-            kernel(self._source, span)
-        finally:
-            self.sent_bytes += self._source.tell() - span.start
 
     def _gather(self, spans: Sequence[ByteRange], held: bytearray) -> None:
         """Append short spans that are close to each other to `held`, with one read for all."""
@@ -180,7 +176,13 @@ def _groups(pieces: Iterable[Piece]) -> Iterator[bytes | list[ByteRange]]:
     """Literal bytes unchanged, and spans: alone, or as many as one read gets cheaply."""
     group: list[ByteRange] = []
     for piece in pieces:
-        if group and not (isinstance(piece, ByteRange) and _continues(group, piece)):
+        is_near = (
+            isinstance(piece, ByteRange)
+            and group
+            and 0 <= piece.start - group[-1].end <= BRIDGED_BYTES
+            and piece.end - group[0].start <= BLOCK_BYTES
+        )
+        if group and not is_near:
             yield group
             group = []
         if isinstance(piece, bytes):
@@ -189,11 +191,6 @@ def _groups(pieces: Iterable[Piece]) -> Iterator[bytes | list[ByteRange]]:
             group.append(piece)
     if group:
         yield group
-
-
-def _continues(group: Sequence[ByteRange], span: ByteRange) -> bool:
-    gap = span.start - group[-1].end
-    return 0 <= gap <= BRIDGED_BYTES and span.end - group[0].start <= BLOCK_BYTES
 
 
 def _too_short() -> OSError:
@@ -255,7 +252,11 @@ class Layout:
 
 
 class PartsOfFile:
-    """The body in blocks, each read once the one before is sent; closes the file."""
+    """The body in blocks, each read once the one before is sent; closes the file.
+
+    The idle timeout is the listener's (`gunicorn_conf.SEND_IDLE_SECONDS`). A timeout of the socket
+    itself would apply to a whole block, and be too short for slow links.
+    """
 
     def __init__(self, file: RawIOBase, layout: Layout, sending: Sending | None = None) -> None:
         self._file = file
@@ -267,33 +268,21 @@ class PartsOfFile:
 
     def __iter__(self) -> Iterator[bytes]:
         for span in self._layout.spans:
-            yield from self._part(span)
+            head, left = self._layout.head(span), span.length
+            self._file.seek(span.start)
+            while left:
+                block = self._file.read(min(COPIED_BYTES, left))
+                if not block:
+                    # The client would take anything sent now for the missing bytes.
+                    raise OSError(errno.EIO, "the file is shorter than its record says")
+                left -= len(block)
+                yield head + block
+                self._sent += len(block)
+                head = b""
         yield self._layout.tail
-
-    def _part(self, span: ByteRange) -> Iterator[bytes]:
-        head, left = self._layout.head(span), span.length
-        self._file.seek(span.start)
-        while left:
-            block = self._file.read(min(COPIED_BYTES, left))
-            if not block:
-                # The client would take anything sent now for the missing bytes.
-                raise OSError(errno.EIO, "the file is shorter than its record says")
-            left -= len(block)
-            yield head + block
-            self._sent += len(block)
-            head = b""
 
     def close(self) -> None:
         """Close the file; the server calls this even if not everything was sent."""
         if self._sending is not None and not self._file.closed:
             self._sending.ended(self._sent)
         self._file.close()
-
-
-def parts_body(environ: dict[str, Any], file: RawIOBase, layout: Layout) -> PartsOfFile:
-    """The parts as a body; `file` is closed afterwards.
-
-    The idle timeout is the listener's (`gunicorn_conf.SEND_IDLE_SECONDS`). A timeout of the socket
-    itself would apply to a whole block, and be too short for slow links.
-    """
-    return PartsOfFile(file, layout, environ.get(SENDING_KEY))

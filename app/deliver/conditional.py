@@ -98,7 +98,12 @@ def requested_spans(header: str | None, length: int) -> list[ByteRange]:
     spans = [span for span in asked if span is not None]
     if asked and not spans:
         raise RangeNotSatisfiable
-    return _coalesced(spans) if len(spans) > 1 else spans
+    if len(spans) < 2:
+        return spans
+    # Each range of the union takes the place of the first span that is part of it.
+    union = tuple(RangeSet.of(spans))
+    places = (bisect_right(union, span.start, key=lambda item: item.start) for span in spans)
+    return [union[place - 1] for place in dict.fromkeys(places)]
 
 
 def _span(text: str, length: int) -> ByteRange | None:
@@ -126,13 +131,6 @@ def _number(text: str) -> int:
     if number is None:
         raise ValueError("not a number")
     return number
-
-
-def _coalesced(spans: list[ByteRange]) -> list[ByteRange]:
-    """The union of `spans`; each range takes the place of the first span that is part of it."""
-    union = tuple(RangeSet.of(spans))
-    places = (bisect_right(union, span.start, key=lambda item: item.start) for span in spans)
-    return [union[place - 1] for place in dict.fromkeys(places)]
 
 
 def content_range(span: ByteRange, length: int) -> str:

@@ -20,21 +20,9 @@ from app.core.errors import NotAllowed
 from app.core.policy import OPAQUE
 from app.core.ranges import ByteRange
 from app.core.upload import Upload, parse_upload_id
-from app.deliver.bodies import Layout, parts_body, span_body
-from app.deliver.conditional import (
-    Outcome,
-    RangeNotSatisfiable,
-    Validators,
-    content_range,
-    evaluate,
-    range_applies,
-    requested_spans,
-)
+from app.deliver import bodies, conditional
 from app.http.access import requires
-from app.http.context import (
-    ViewContext,
-    note_upload,
-)
+from app.http.context import SENDING_KEY, ViewContext, note_upload
 from app.http.documents import plays_original
 from app.http.proxy import is_forwarded
 
@@ -109,7 +97,7 @@ class Stored:
 
     length: int
     content_type: str
-    validators: Validators
+    validators: conditional.Validators
     headers: Mapping[str, str]
     """All other headers, for every status."""
 
@@ -122,24 +110,21 @@ def answer(stored: Stored, send: Send) -> Response:
     """The response for the request's method, conditional headers and Range."""
     environ = request.environ
     conditions = {name: environ[key] for key, name in _CONDITIONS.items() if key in environ}
-    outcome = evaluate(conditions, stored.validators)
-    if outcome is Outcome.NOT_MODIFIED:
+    outcome = conditional.evaluate(conditions, stored.validators)
+    if outcome is conditional.Outcome.NOT_MODIFIED:
         return Response(status=304, headers=stored.headers)
-    if outcome is Outcome.PRECONDITION_FAILED:
+    if outcome is conditional.Outcome.PRECONDITION_FAILED:
         raise PreconditionFailed("The file is not the one the request is about.")
     headers = {**stored.headers, "Content-Type": stored.content_type}
     if request.method == "HEAD":
         return Response(headers={**headers, "Content-Length": str(stored.length)})
-    return send(_requested_spans(conditions, stored), headers)
-
-
-def _requested_spans(conditions: Mapping[str, str], stored: Stored) -> list[ByteRange]:
-    if request.method != "GET" or not range_applies(conditions, stored.validators):
-        return []
-    try:
-        return requested_spans(conditions.get("Range"), stored.length)
-    except RangeNotSatisfiable as error:
-        raise RequestedRangeNotSatisfiable(stored.length) from error
+    spans: list[ByteRange] = []
+    if conditional.range_applies(conditions, stored.validators):
+        try:
+            spans = conditional.requested_spans(conditions.get("Range"), stored.length)
+        except conditional.RangeNotSatisfiable as error:
+            raise RequestedRangeNotSatisfiable(stored.length) from error
+    return send(spans, headers)
 
 
 def send_span(
@@ -152,7 +137,7 @@ def send_span(
     span = spans[0] if spans else ByteRange(0, length)
     headers["Content-Length"] = str(span.length)
     if spans:
-        headers["Content-Range"] = content_range(span, length)
+        headers["Content-Range"] = conditional.content_range(span, length)
     status = 206 if spans else 200
     return Response(body(span), status=status, headers=headers, direct_passthrough=True)
 
@@ -179,9 +164,16 @@ def media(ctx: ViewContext, upload_id: str) -> Response:
     scope = scope_of(caller, Action.DOWNLOAD) if is_download else ctx.scope
     video = note_upload(ctx.services.library.get(scope, parse_upload_id(upload_id)))
     if not caller.can_download:
-        _require_player_needs(ctx, video)
-    content_type = video.content_type
-    validators = _validators(video, content_type)
+        (playback,) = ctx.services.media.library.playbacks([video])
+        if not plays_original(video, playback):
+            raise NotAllowed("This video is only to be watched.")
+    # The bytes of a video never change, but a new name may change its type. A browser keeps the old
+    # type along with its copy after a 304, so the tag includes the type. Any other new name leaves
+    # the tag unchanged, so that interrupted downloads can be resumed.
+    content_type, published_at = video.content_type, video.published_at or video.active_at
+    validators = conditional.Validators(
+        f"{video.id}-{content_type}", published_at.replace(microsecond=0)
+    )
     headers = _file_headers(
         video.filename, validators, can_play=content_type != OPAQUE, is_download=is_download
     )
@@ -193,79 +185,58 @@ def _is_download() -> bool:
     return bool(request.query_string) and "download" in request.args
 
 
-def _require_player_needs(ctx: ViewContext, video: Upload) -> None:
-    (playback,) = ctx.services.media.library.playbacks([video])
-    if not plays_original(video, playback):
-        raise NotAllowed("This video is only to be watched.")
-
-
-def _validators(video: Upload, content_type: str) -> Validators:
-    """The validators of a video: its bytes never change, but a new name may change its type.
-
-    A browser keeps the old type along with its copy after a 304, so the tag includes the type. Any
-    other new name leaves the tag unchanged, so that interrupted downloads can be resumed.
-    """
-    published_at = video.published_at or video.active_at
-    return Validators(f"{video.id}-{content_type}", published_at.replace(microsecond=0))
-
-
 def _send(
     ctx: ViewContext, video: Upload, spans: list[ByteRange], headers: dict[str, str]
 ) -> Response:
+    """Let nginx or the bucket send the bytes where they do it as we would, or send them."""
+    settings, library = ctx.services.settings, ctx.services.library
     if is_decided_alike(request.headers, has_range=bool(spans)):
-        settings = ctx.services.settings
-        if settings.accel_redirect and is_forwarded(request.environ):
-            return _leave_to_nginx(ctx, video, headers)
-        may_go = follows_redirects(request.headers, is_download=_is_download())
-        if settings.direct_downloads and may_go and (url := _signed_url(ctx, video, headers)):
-            return _redirect(url)
+        by_nginx = settings.accel_redirect and is_forwarded(request.environ)
+        by_bucket = settings.direct_downloads and follows_redirects(
+            request.headers, is_download=_is_download()
+        )
+        url = None
+        if by_nginx or by_bucket:
+            url = library.signed_url(
+                video,
+                content_type=headers["Content-Type"],
+                disposition=headers["Content-Disposition"],
+            )
+        if by_nginx:
+            if url:
+                headers[BUCKET_HEADER] = url
+            else:
+                library.hand_over(video)
+            del headers["Accept-Ranges"]  # nginx adds its own.
+            headers[ACCEL_HEADER] = settings.accel_redirect + video.id
+            return Response(headers=headers)
+        if url:
+            # Not to be cached: anyone with the URL gets the file.
+            return Response(
+                status=302,
+                headers={
+                    "Cache-Control": "no-store",
+                    "Referrer-Policy": "no-referrer",
+                    "Location": url,
+                },
+            )
     if len(spans) > 1:
-        return _send_parts(ctx, video, spans, headers)
-    return send_span(spans, video.known_length, headers, lambda span: _body(ctx, video, span))
+        file = library.open(video, spans[0])
+        layout = bodies.Layout(spans, video.known_length, headers["Content-Type"])
+        headers["Content-Type"] = f"multipart/byteranges; boundary={layout.boundary}"
+        headers["Content-Length"] = str(layout.content_length)
+        body = bodies.PartsOfFile(file, layout, request.environ.get(SENDING_KEY))
+        return Response(body, status=206, headers=headers, direct_passthrough=True)
 
+    def body_of(span: ByteRange) -> Iterable[bytes]:
+        return bodies.span_body(request.environ, library.open(video, span), span)
 
-def _leave_to_nginx(ctx: ViewContext, video: Upload, headers: dict[str, str]) -> Response:
-    if url := _signed_url(ctx, video, headers):
-        headers[BUCKET_HEADER] = url
-    else:
-        ctx.services.library.hand_over(video)
-    del headers["Accept-Ranges"]  # nginx adds its own.
-    headers[ACCEL_HEADER] = ctx.services.settings.accel_redirect + video.id
-    return Response(headers=headers)
-
-
-def _redirect(url: str) -> Response:
-    """A redirect that must not be cached: anyone with the URL gets the file."""
-    headers = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer", "Location": url}
-    return Response(status=302, headers=headers)
-
-
-def _signed_url(ctx: ViewContext, video: Upload, headers: Mapping[str, str]) -> str | None:
-    return ctx.services.library.signed_url(
-        video,
-        content_type=headers["Content-Type"],
-        disposition=headers["Content-Disposition"],
-    )
-
-
-def _send_parts(
-    ctx: ViewContext, video: Upload, spans: list[ByteRange], headers: dict[str, str]
-) -> Response:
-    file = ctx.services.library.open(video, spans[0])
-    layout = Layout(spans, video.known_length, headers["Content-Type"])
-    headers["Content-Type"] = f"multipart/byteranges; boundary={layout.boundary}"
-    headers["Content-Length"] = str(layout.content_length)
-    body = parts_body(request.environ, file, layout)
-    return Response(body, status=206, headers=headers, direct_passthrough=True)
-
-
-def _body(ctx: ViewContext, video: Upload, span: ByteRange) -> Iterable[bytes]:
-    return span_body(request.environ, ctx.services.library.open(video, span), span)
+    return send_span(spans, video.known_length, headers, body_of)
 
 
 @lru_cache(maxsize=256)
 def _file_headers(
-    filename: str, validators: Validators, *, can_play: bool, is_download: bool
+    filename: str, validators: conditional.Validators, *, can_play: bool, is_download: bool
 ) -> Mapping[str, str]:
     """Headers that are the same for every range of a file; players ask for many."""
     return {

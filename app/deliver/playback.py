@@ -23,15 +23,7 @@ from app.deliver.media import SANDBOX, Stored, answer, content_disposition, send
 from app.http.access import requires
 from app.http.context import ViewContext, note_upload
 from app.ingest.gunicorn_socket.connection import has_left
-from app.video.serve.library import (
-    CONTENT_TYPES,
-    MadeFile,
-    MediaLibrary,
-    Playlists,
-    VirtualPart,
-    subtitles_of,
-)
-from app.video.serve.renditions import Renditions
+from app.video.serve.library import CONTENT_TYPES, MadeFile, VirtualPart, subtitles_of
 from app.video.serve.subtitles import Subtitles
 
 blueprint = Blueprint("playback", __name__, url_prefix="/media/<upload_id>")
@@ -49,24 +41,23 @@ PLAYLIST = "application/vnd.apple.mpegurl"
 def play(ctx: ViewContext, upload_id: str) -> Response:
     """The video as an MP4 file that starts to play at once."""
     video = _video(ctx, upload_id)
-    return _send_virtual(_films(ctx).play_file(video), "video/mp4")
+    return _send_virtual(ctx.services.media.library.play_file(video), "video/mp4")
 
 
 @blueprint.get("/hls/master.m3u8")
 @requires(Action.WATCH)
 def master(ctx: ViewContext, upload_id: str) -> Response:
     """The playlist of all renditions, audio tracks and subtitles."""
-    video = _video(ctx, upload_id)
-    return _playlist(
-        _playlists(ctx).master(video, _renditions(ctx).formats(video), _subtitles(ctx, video))
-    )
+    video, media = _video(ctx, upload_id), ctx.services.media
+    formats = media.renditions.formats(video)
+    return _playlist(media.playlists.master(video, formats, _subtitles(ctx, video)))
 
 
 @blueprint.get("/hls/<stream>/index.m3u8")
 @requires(Action.WATCH)
 def playlist(ctx: ViewContext, upload_id: str, stream: str) -> Response:
     """The playlist of one stream."""
-    return _playlist(_playlists(ctx).of_stream(_video(ctx, upload_id), stream))
+    return _playlist(ctx.services.media.playlists.of_stream(_video(ctx, upload_id), stream))
 
 
 @blueprint.get("/hls/subs-<text>/index.m3u8")
@@ -77,14 +68,14 @@ def subtitles_playlist(ctx: ViewContext, upload_id: str, text: str) -> Response:
     found = next((each for each in _subtitles(ctx, video) if each.name == f"subs-{text}"), None)
     if found is None:
         raise NotMade("The film has no such subtitles.")
-    return _playlist(_playlists(ctx).of_subtitles(video.id, found))
+    return _playlist(ctx.services.media.playlists.of_subtitles(video.id, found))
 
 
 @blueprint.get("/hls/<stream>/<int:number>.m4s")
 @requires(Action.WATCH)
 def segment(ctx: ViewContext, upload_id: str, stream: str, number: int) -> Response:
     """One segment; they are counted from 1."""
-    found = _films(ctx).segment(_video(ctx, upload_id), stream, number)
+    found = ctx.services.media.library.segment(_video(ctx, upload_id), stream, number)
     return _send_virtual(found, "video/iso.segment")
 
 
@@ -92,7 +83,7 @@ def segment(ctx: ViewContext, upload_id: str, stream: str, number: int) -> Respo
 @requires(Action.WATCH)
 def initialization(ctx: ViewContext, upload_id: str, stream: str) -> Response:
     """The initialization segment of a stream."""
-    found = _films(ctx).initialization(_video(ctx, upload_id), stream)
+    found = ctx.services.media.library.initialization(_video(ctx, upload_id), stream)
     return _send_made(found, "video/mp4")
 
 
@@ -100,14 +91,15 @@ def initialization(ctx: ViewContext, upload_id: str, stream: str) -> Response:
 @requires(Action.WATCH)
 def rung_playlist(ctx: ViewContext, upload_id: str, quality: int) -> Response:
     """The playlist of the video track of a rendition."""
-    return _playlist(_renditions(ctx).playlist(_video(ctx, upload_id), quality))
+    return _playlist(ctx.services.media.renditions.playlist(_video(ctx, upload_id), quality))
 
 
 @blueprint.get("/hls/<int:quality>/<int:number>.m4s")
 @requires(Action.WATCH)
 def rung_segment(ctx: ViewContext, upload_id: str, quality: int, number: int) -> Response:
     """One segment of a rendition, once it is encoded; segments are counted from 1."""
-    found = _renditions(ctx).segment(_video(ctx, upload_id), quality, number, _is_awaited)
+    video, renditions = _video(ctx, upload_id), ctx.services.media.renditions
+    found = renditions.segment(video, quality, number, _is_awaited)
     return _send_made(found, "video/iso.segment")
 
 
@@ -115,7 +107,8 @@ def rung_segment(ctx: ViewContext, upload_id: str, quality: int, number: int) ->
 @requires(Action.WATCH)
 def rung_initialization(ctx: ViewContext, upload_id: str, quality: int) -> Response:
     """The initialization segment of a rendition."""
-    found = _renditions(ctx).initialization(_video(ctx, upload_id), quality, _is_awaited)
+    video, renditions = _video(ctx, upload_id), ctx.services.media.renditions
+    found = renditions.initialization(video, quality, _is_awaited)
     return _send_made(found, "video/mp4")
 
 
@@ -126,7 +119,7 @@ def rendition(ctx: ViewContext, upload_id: str, quality: int) -> Response:
     video = _video(ctx, upload_id)
     filename = f"{PurePosixPath(video.filename).stem} {quality}p.mp4"
     disposition = content_disposition(filename, is_attachment=True)
-    found = _renditions(ctx).file(video, quality)
+    found = ctx.services.media.renditions.file(video, quality)
     return _send_made(found, "video/mp4", {"Content-Disposition": disposition})
 
 
@@ -146,27 +139,15 @@ def subtitles_beside(ctx: ViewContext, upload_id: str, text_id: str) -> Response
 @requires(Action.WATCH)
 def made(ctx: ViewContext, upload_id: str, name: str) -> Response:
     """A derived file, such as an image or subtitles."""
-    found = _films(ctx).made(_video(ctx, upload_id), name)
+    found = ctx.services.media.library.made(_video(ctx, upload_id), name)
     return _send_made(found, found.content_type)
-
-
-def _films(ctx: ViewContext) -> MediaLibrary:
-    return ctx.services.media.library
-
-
-def _playlists(ctx: ViewContext) -> Playlists:
-    return ctx.services.media.playlists
-
-
-def _renditions(ctx: ViewContext) -> Renditions:
-    return ctx.services.media.renditions
 
 
 def _subtitles(ctx: ViewContext, video: Upload) -> list[Subtitles]:
     """Embedded and external subtitles of a video; none while it arrives."""
     if video.state is not UploadState.COMPLETE:
         return []
-    (view,) = _films(ctx).playbacks([video])
+    (view,) = ctx.services.media.library.playbacks([video])
     beside = ctx.services.media.text_files.of(video)
     return [*subtitles_of(view), *(text.subtitles for text in beside)]
 
@@ -176,7 +157,7 @@ def _is_awaited() -> bool:
 
 
 def _video(ctx: ViewContext, upload_id: str) -> Upload:
-    return note_upload(_films(ctx).watched(ctx.scope, parse_upload_id(upload_id)))
+    return note_upload(ctx.services.media.library.watched(ctx.scope, parse_upload_id(upload_id)))
 
 
 def _playlist(text: str) -> Response:
