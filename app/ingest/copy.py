@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from app.core.errors import BodyStalled
 from app.core.ranges import ByteRange
 from app.ingest.blocks import borrowed_block
-from app.ingest.source import BodySource, Watch
-from app.ingest.splice import USEFUL_PIPE_BYTES, SpliceSource, empty_pipe
+from app.ingest.source import BodySource, SpliceSource, Watch
+from app.ingest.splice import USEFUL_PIPE_BYTES, empty_pipe
 from app.ingest.stages import Stage, stage
 
 BLOCK_SECONDS = 1.0

@@ -6,8 +6,7 @@ import time
 
 from app.ingest.line import Line
 from app.ingest.slots import without_slot
-from app.ingest.source import BodySource, Watch, no_watch
-from app.ingest.splice import SpliceSource
+from app.ingest.source import BodySource, SpliceSource, Watch, no_watch
 
 TICK_SECONDS = 0.25
 """Longest sleep, after which the request checks whether it should end."""

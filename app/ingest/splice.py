@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-from abc import ABC, abstractmethod
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,35 +20,6 @@ PIPE_BYTES = 1024 * 1024
 
 USEFUL_PIPE_BYTES = 256 * 1024
 """A user over the quota of pipe memory gets pipes of a page or two: slower than copying."""
-
-
-class SpliceSource(ABC):
-    """Capability of a source: it can move its bytes into a pipe.
-
-    A base class, because isinstance() with a protocol takes 20 us.
-    """
-
-    @property
-    @abstractmethod
-    def can_splice(self) -> bool:
-        """False while bytes in the program must be taken with `readinto` first."""
-        ...
-
-    @abstractmethod
-    def wait(self, count: int) -> bool:
-        """Whether bytes, or the end, have arrived; False after a tick without any.
-
-        `count` is how many the caller still wants.
-        """
-        ...
-
-    @abstractmethod
-    def splice_into(self, pipe: int, count: int) -> int:
-        """After `wait`: move at most `count` bytes into an empty pipe; 0 at the end.
-
-        Raises as `readinto` does.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,7 @@ from gunicorn.http.body import Body
 
 from app.core.errors import BodyTruncated
 from app.ingest.client_socket import ClientSocket
-from app.ingest.source import Watch, no_watch
-from app.ingest.splice import SpliceSource
+from app.ingest.source import SpliceSource, Watch, no_watch
 from app.ingest.stages import note_arrival
 
 
