@@ -20,8 +20,7 @@ from app.core.lifecycle import UploadState
 from app.core.policy import UNNAMED, Allowance, UploadPolicy, check_chunk, no_allowance
 from app.core.ranges import ByteRange, RangeSet
 from app.core.upload import Upload, UploadKind
-from app.ingest.copy import BodyLimits, discard
-from app.ingest.held import held
+from app.ingest.copy import BodyLimits, discard, held
 from app.ingest.slots import without_slot
 from app.ingest.source import BodySource, crc32c_of, no_watch
 from app.records.uploads import UploadRecords
