@@ -276,12 +276,13 @@ class FileCopy:
         pace = Pace(self._limits)
         self._splicing = source if isinstance(source, SpliceSource) else None
         has_ended = False
-        while self.position < self._end and not has_ended:
-            if self._splicing is not None and self._splicing.can_splice:
-                has_ended = self._splice_some(self._splicing, pace)
-            else:
-                has_ended = self._copy_block(source, pace, watch)
-            watch()
+        with stage(Stage.RECEIVE):
+            while self.position < self._end and not has_ended:
+                if self._splicing is not None and self._splicing.can_splice:
+                    has_ended = self._splice_some(self._splicing, pace)
+                else:
+                    has_ended = self._copy_block(source, pace, watch)
+                watch()
 
     def _splice_some(self, source: SpliceSource, pace: Pace) -> bool:
         """Move bytes that arrive within a tick, at most a pipeful; returns whether it ended.
@@ -303,28 +304,24 @@ class FileCopy:
         return count == 0
 
     def _copy_block(self, source: BodySource, pace: Pace, watch: Watch) -> bool:
-        with borrowed_block(self._end - self.position) as block:
-            return self._fill_and_write(block, source, pace, watch)
-
-    def _fill_and_write(
-        self, block: memoryview, source: BodySource, pace: Pace, watch: Watch
-    ) -> bool:
+        """Copy a block, or what arrives of it in its time; returns whether the source ended."""
         clock = self._limits.clock
         filled, deadline = 0, clock() + BLOCK_SECONDS
-        try:
-            while filled < len(block) and clock() < deadline:
-                count = source.readinto(block[filled:])
-                if count == 0:
-                    return True
-                filled += count or 0
-                pace.saw(count or 0)
-                if count is None:
-                    watch()
-                if self._splicing is not None and self._splicing.can_splice:
-                    break
-        finally:
-            _write_all(self._descriptor, block[:filled], self.position)
-            self.position += filled
+        with borrowed_block(self._end - self.position) as block:
+            try:
+                while filled < len(block) and clock() < deadline:
+                    count = source.readinto(block[filled:])
+                    if count == 0:
+                        return True
+                    filled += count or 0
+                    pace.saw(count or 0)
+                    if count is None:
+                        watch()
+                    if self._splicing is not None and self._splicing.can_splice:
+                        break
+            finally:
+                _write_all(self._descriptor, block[:filled], self.position)
+                self.position += filled
         return False
 
 
@@ -334,7 +331,7 @@ def discard(
     """Read and discard the next `count` bytes of `source`, or all; returns the number discarded."""
     pace = Pace(limits)
     dropped = 0
-    with borrowed_block(count) as buffer:
+    with stage(Stage.RECEIVE), borrowed_block(count) as buffer:
         while count is None or dropped < count:
             taken = source.readinto(buffer if count is None else buffer[: count - dropped])
             if taken == 0:
@@ -426,11 +423,12 @@ def _received(source: BodySource, length: int, limits: BodyLimits, watch: Watch)
     buffer = memoryview(mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE))
     pace, filled = Pace(limits), 0
     look_at = time.monotonic() + LOOK_SECONDS
-    while filled < length and (count := source.readinto(buffer[filled:])) != 0:
-        filled += count or 0
-        pace.saw(count or 0)
-        if time.monotonic() >= look_at:
-            watch()
-            look_at = time.monotonic() + LOOK_SECONDS
-    source.finish()
+    with stage(Stage.RECEIVE):
+        while filled < length and (count := source.readinto(buffer[filled:])) != 0:
+            filled += count or 0
+            pace.saw(count or 0)
+            if time.monotonic() >= look_at:
+                watch()
+                look_at = time.monotonic() + LOOK_SECONDS
+        source.finish()
     return HeldSource(buffer[:filled], source)

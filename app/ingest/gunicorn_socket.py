@@ -12,7 +12,6 @@ import select
 import socket
 import termios
 from inspect import GEN_CREATED, getgeneratorstate
-from types import TracebackType
 from typing import Any
 
 from gunicorn.http.body import Body, ChunkedReader, LengthReader
@@ -32,6 +31,8 @@ sends a packet or two at a time, and each would cost as much as a full block. Co
 for 256 KiB, 20 MiB over loopback took 0.93 of the CPU time, and 20 MB over 100 ms 0.72. If a
 receive buffer (`tcp_rmem`) cannot grow beyond 1 MiB, connections with a round-trip time of 40 ms
 lose a third of their rate; with 6 MiB, Linux's default, they lose nothing."""
+
+BROKEN = "The connection broke while the body arrived."
 
 _TICK_MILLISECONDS = int(IDLE_TICK_SECONDS * 1000)
 
@@ -64,18 +65,24 @@ class ClientSocket:
 
     def recv(self, count: int) -> bytes:
         """At most `count` of the bytes waited for; none at the end of the connection."""
-        with stage(Stage.RECEIVE), _connection_errors():
+        try:
             return self._socket.recv(count, socket.MSG_DONTWAIT)
+        except OSError as error:
+            raise BodyTruncated(BROKEN) from error
 
     def recv_into(self, buffer: memoryview) -> int:
         """Like `recv`, into a buffer."""
-        with stage(Stage.RECEIVE), _connection_errors():
+        try:
             return self._socket.recv_into(buffer, 0, socket.MSG_DONTWAIT)
+        except OSError as error:
+            raise BodyTruncated(BROKEN) from error
 
     def splice(self, pipe: int, count: int) -> int:
         """Like `recv`, into a pipe."""
-        with stage(Stage.RECEIVE), _connection_errors():
+        try:
             return os.splice(self._socket.fileno(), pipe, count)
+        except OSError as error:
+            raise BodyTruncated(BROKEN) from error
 
     def release(self) -> None:
         """Make the socket readable again at a single byte."""
@@ -106,22 +113,6 @@ class ClientSocket:
         return fcntl.ioctl(self._socket, termios.FIONREAD, nothing) != nothing
 
 
-class _connection_errors:  # noqa: N801 - reads as the statement it is used in
-    __slots__ = ()
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if isinstance(error, OSError):
-            raise BodyTruncated("The connection broke while the body arrived.") from error
-
-
 # ---- body of known length ------------------------------------------------------------------------
 
 
@@ -148,9 +139,13 @@ class GunicornSocketSource(SpliceSource):
         if not wanted:
             return 0
         if self._head:
-            return self._took(self._take_head(wanted))
-        has_come = self.wait(len(wanted))
-        return self._received(self._client.recv_into(wanted)) if has_come else None
+            count = min(len(wanted), len(self._head))
+            wanted[:count] = self._head[:count]
+            self._head = self._head[count:]
+            return self._took(count)
+        if not self._client.wait(len(wanted)):
+            return None
+        return self._took(self._client.recv_into(wanted))
 
     @property
     def can_splice(self) -> bool:
@@ -164,33 +159,20 @@ class GunicornSocketSource(SpliceSource):
     def splice_into(self, pipe: int, count: int) -> int:
         """One splice() from the socket."""
         count = min(count, self._remaining)
-        return self._received(self._client.splice(pipe, count)) if count else 0
+        return self._took(self._client.splice(pipe, count)) if count else 0
 
     def finish(self, _watch: Watch = no_watch, /) -> None:
         """Does nothing: nothing follows a body of known length."""
 
-    def _take_head(self, wanted: memoryview) -> int:
-        count = min(len(wanted), len(self._head))
-        wanted[:count] = self._head[:count]
-        self._head = self._head[count:]
-        return count
-
-    def _received(self, count: int) -> int:
+    def _took(self, count: int) -> int:
         if count == 0:
             raise BodyTruncated(f"The body ended {self._remaining} bytes early.")
-        return self._took(count)
-
-    def _took(self, count: int) -> int:
         note_arrival(count)
         self._remaining -= count
-        if self._remaining == 0:
-            self._release()
+        if self._remaining == 0:  # Restore gunicorn's state, ready for the next request.
+            self._client.release()
+            self._body.failed = False
         return count
-
-    def _release(self) -> None:
-        """Restore the connection to gunicorn's state, ready for the next request."""
-        self._client.release()
-        self._body.failed = False
 
 
 # ---- chunked body --------------------------------------------------------------------------------
