@@ -23,7 +23,7 @@ from app.http import digests
 from app.http.context import ViewContext
 from app.http.documents import chunk_document
 from app.http.problems import Problem
-from app.ingest.gunicorn_socket.connection import send_interim
+from app.ingest.connection import send_interim
 from app.ingest.source import BodySource, HashingSource
 
 UPLOAD_COMPLETE = "Upload-Complete"
