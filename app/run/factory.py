@@ -17,8 +17,7 @@ from app.http.page_policy import PAGE_POLICY
 from app.http.proxy import ConnectionMiddleware
 from app.http.services import Services
 from app.protocols import batch, lanes
-from app.protocols.forms import blueprints as forms
-from app.protocols.forms import filepond
+from app.protocols.forms import libraries, upload
 from app.protocols.ietf import blueprint as ietf
 from app.protocols.tus import blueprint as tus
 from app.run.monitoring import probes, status
@@ -68,8 +67,8 @@ BLUEPRINTS = (
     *(session.api, session.pages, passkeys.blueprint, openid.blueprint, account.blueprint),
     *(second_factor.blueprint, navigation.blueprint, server.blueprint, server.description),
     *(media.blueprint, playback.blueprint, archive.blueprint),
-    *(forms.shared, forms.resumablejs, forms.flow, forms.simple_uploader, forms.fineuploader),
-    *(filepond.blueprint, batch.blueprint, lanes.blueprint),
+    *(upload.blueprint, libraries.resumablejs, libraries.flow, libraries.simple_uploader),
+    *(libraries.filepond, libraries.fineuploader, batch.blueprint, lanes.blueprint),
     *(tus.blueprint, ietf.blueprint),
     *(probes.health, probes.metrics, status.blueprint, status.api_blueprint),
 )

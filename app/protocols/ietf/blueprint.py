@@ -200,8 +200,7 @@ def _receive(
 
     Raises `InconsistentLength`, and what `Chunks.append_at_offset` raises.
     """
-    if transfer.offset != upload.offset:
-        raise errors.OffsetMismatch.of(expected=upload.offset, provided=transfer.offset)
+    upload.require_offset(transfer.offset)
     services, length = ctx.services, transfer.length(upload.length)
     if length is not None and upload.length is None:
         upload = services.chunks.declare_length(upload, length)
