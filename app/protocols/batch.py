@@ -20,8 +20,17 @@ from typing import Any
 
 from flask import Blueprint, Response, jsonify, request
 
-from app.core import errors
 from app.core.access import Action
+from app.core.errors import (
+    BodyStalled,
+    BodyTruncated,
+    ChunkMismatch,
+    InvalidRequest,
+    MalformedBody,
+    TooLarge,
+    UnknownChunkFields,
+    UploadError,
+)
 from app.core.lifecycle import UploadState
 from app.core.numbers import parse_bounded
 from app.core.policy import check_fingerprint
@@ -50,9 +59,9 @@ acknowledged."""
 
 OWN_FIELDS = {"fingerprint", "length"}
 
-BROKEN_BODY = (errors.BodyStalled, errors.BodyTruncated, errors.ChunkMismatch, errors.MalformedBody)
+BROKEN_BODY = (BodyStalled, BodyTruncated, ChunkMismatch, MalformedBody)
 
-Outcome = Kept | errors.UploadError
+Outcome = Kept | UploadError
 Receipt = dict[str, Any]
 
 
@@ -65,7 +74,7 @@ def batch(ctx: ViewContext) -> Response:
         files = _Batch(ctx, publisher)
         try:
             files.receive()
-        except errors.UploadError as error:
+        except UploadError as error:
             report(error)
             return answer_json(Problem.of(error), files.to_json())
     return jsonify(files.to_json())
@@ -112,7 +121,7 @@ class _Batch:
         if not part.filename:  # Browsers send an unnamed part for an empty file input.
             return
         if len(self._receipts) == MAX_FILES:
-            raise errors.TooLarge(
+            raise TooLarge(
                 f"A batch has at most {MAX_FILES} files; the first {MAX_FILES} are stored."
             )
         if others := fields.keys() - OWN_FIELDS:
@@ -122,7 +131,7 @@ class _Batch:
             file = _received(self._ctx, part, fields)
         except BROKEN_BODY:
             raise
-        except errors.UploadError as error:
+        except UploadError as error:
             receipt["error"] = Problem.of(error).to_json()
         else:
             self._group_began = self._group_began if self._group else time.monotonic()
@@ -164,7 +173,7 @@ def _fill_in(receipts: list[Receipt], outcomes: Callable[[], list[Outcome]]) -> 
     try:
         for receipt, outcome in zip(receipts, outcomes(), strict=True):
             receipt.update(_document(outcome))
-    except errors.UploadError as error:
+    except UploadError as error:
         for receipt in receipts:
             receipt["error"] = Problem.of(error).to_json()
 
@@ -172,7 +181,7 @@ def _fill_in(receipts: list[Receipt], outcomes: Callable[[], list[Outcome]]) -> 
 def _refuse_chunk(fields: dict[str, str], headers: Iterable[str] = ()) -> None:
     """Raise `UnknownChunkFields` if names of another protocol show that the file is a chunk."""
     if signs := chunk_signs(fields, headers, None):
-        raise errors.UnknownChunkFields.of(signs)
+        raise UnknownChunkFields.of(signs)
 
 
 def _received(ctx: ViewContext, part: FilePart, fields: dict[str, str]) -> ReceivedFile:
@@ -185,7 +194,7 @@ def _received(ctx: ViewContext, part: FilePart, fields: dict[str, str]) -> Recei
     elif (length := parse_bounded(fields["length"])) is not None:
         source = part.exactly(length)
     else:
-        raise errors.InvalidRequest("The field length must be a number of bytes.")
+        raise InvalidRequest("The field length must be a number of bytes.")
     file = ctx.services.whole_files.receive(
         source,
         scope=ctx.scope,
@@ -196,7 +205,7 @@ def _received(ctx: ViewContext, part: FilePart, fields: dict[str, str]) -> Recei
 
 
 def _document(outcome: Outcome) -> Receipt:
-    if isinstance(outcome, errors.UploadError):
+    if isinstance(outcome, UploadError):
         return {"error": Problem.of(outcome).to_json()}
     upload = outcome.upload
     document: Receipt = {
