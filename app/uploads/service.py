@@ -37,8 +37,7 @@ from app.core.upload import (
 from app.ingest.checksum import new_checksum
 from app.records.uploads import Sent, UploadRecords
 from app.storage.base import Store
-from app.uploads.completion import Completion
-from app.uploads.concatenation import made_before
+from app.uploads.completion import Completion, made_before
 
 CANCELLED_AT_ONCE = 100
 """Number of uploads that one query reads in order to cancel them."""

@@ -9,7 +9,7 @@ from app.core.lifecycle import UploadState
 from app.core.policy import UploadPolicy
 from app.core.ranges import ByteRange
 from app.core.upload import Upload
-from app.uploads.concatenation import Concatenation
+from app.uploads.completion import Concatenation
 from app.uploads.housekeeping import STUCK_AFTER
 from tests.storage.sources import body, pattern
 from tests.uploads.world import EXPIRY, LIMITS, MAX_LENGTH, World, eventually
