@@ -85,7 +85,7 @@ class Completion:
         background.
         """
         if upload.state is UploadState.HELD:
-            for whole in self._concatenation.waiting_for(upload):
+            for whole in self._records.waiting_for(upload.id):
                 self._finish_whole(whole)
             return upload
         if upload.state is UploadState.RECEIVING and upload.kind is UploadKind.CONCATENATION:
@@ -94,7 +94,9 @@ class Completion:
             return upload
         if upload.known_length <= self.short_bytes:
             return self.publish(upload)
-        pool = self._reading if _is_read(upload) else self._publishing
+        # Publishing reads the whole file, or just renames it.
+        is_read = upload.repr_digest is not None or upload.kind is UploadKind.CONCATENATION
+        pool = self._reading if is_read else self._publishing
         return self._result_in_time(pool, self.publish, upload) or self._records.get(upload.id)
 
     def publish(self, upload: Upload) -> Upload:
@@ -115,8 +117,11 @@ class Completion:
             self._records.set_crc32c(upload.id, crc32c)
         try:
             published = self._records.move(upload.id, UploadState.COMPLETE, self.clock())
-        except IllegalTransition:
-            return self._published_by_another(upload)
+        except IllegalTransition:  # Another request has published it, or it has ended.
+            current = self._records.get(upload.id)
+            if current.state is not UploadState.COMPLETE:
+                self._store.library.delete(upload.id)
+            return current.require_present()
         self._tell(published)
         if upload.kind is UploadKind.CONCATENATION:
             self._concatenation.release(upload)
@@ -167,16 +172,16 @@ class Completion:
             published = self._records.move_all(upload_ids, UploadState.COMPLETE, self.clock())
         except (BytesLost, IllegalTransition, UploadError):
             # One of them was cancelled or lost its bytes: publish the others one by one.
-            return [self._published_or_error(upload) for upload in uploads]
+            outcomes: list[Upload | UploadError] = []
+            for upload in uploads:
+                try:
+                    outcomes.append(self.publish(upload))
+                except UploadError as one_error:
+                    outcomes.append(one_error)
+            return outcomes
         for upload in published:
             self._tell(upload)
         return list(published)
-
-    def _published_or_error(self, upload: Upload) -> Upload | UploadError:
-        try:
-            return self.publish(upload)
-        except UploadError as error:
-            return error
 
     def _tell(self, published: Upload) -> None:
         for listener in self._listeners:
@@ -215,26 +220,12 @@ class Completion:
         with file:
             found = digest_of(file, algorithm, upload.known_length)
         if found != expected:
-            self._refuse(upload, f"The {algorithm} digest of the file does not match.")
+            with suppress(IllegalTransition):
+                self._records.move(upload.id, UploadState.CANCELLED, self.clock())
+                self._store.library.delete(upload.id)
+            raise DigestMismatch(f"The {algorithm} digest of the file does not match.")
         if algorithm == "sha256":
             self._records.set_sha256(upload.id, found)
-
-    def _refuse(self, upload: Upload, reason: str) -> NoReturn:
-        with suppress(IllegalTransition):
-            self._records.move(upload.id, UploadState.CANCELLED, self.clock())
-            self._store.library.delete(upload.id)
-        raise DigestMismatch(reason)
-
-    def _published_by_another(self, upload: Upload) -> Upload:
-        current = self._records.get(upload.id)
-        if current.state is not UploadState.COMPLETE:
-            self._store.library.delete(upload.id)
-        return current.require_present()
-
-
-def _is_read(upload: Upload) -> bool:
-    """Whether publishing reads the whole file instead of just renaming it."""
-    return upload.repr_digest is not None or upload.kind is UploadKind.CONCATENATION
 
 
 # ---- concatenations ------------------------------------------------------------------------------
@@ -268,10 +259,6 @@ class Concatenation:
         self._policy = policy
         self._clock = clock
 
-    def waiting_for(self, part: Upload) -> list[Upload]:
-        """Concatenations that contain `part` and are not published yet."""
-        return self._records.waiting_for(part.id)
-
     def begin(self, upload: Upload) -> Upload:
         """Move the upload to `verifying` and reserve its space, if every part is held by now.
 
@@ -281,7 +268,13 @@ class Concatenation:
         states = self._part_states(upload)
         sources = self._sources(upload, states)
         if sources is None:
-            return self._waiting(upload, states)
+            upload = self._records.get(upload.id)
+            # Parts also end when another request has published the upload.
+            if upload.state is UploadState.RECEIVING and states & {*GONE, None}:
+                with suppress(IllegalTransition):
+                    self._records.move(upload.id, UploadState.EXPIRED, self._clock())
+                upload = self._records.get(upload.id)
+            return upload.require_present()
         length = sum(length for _, length in sources)
         self._policy.check_length(length)  # A part's length may have been declared late.
         self._store.staging.reserve(upload.id, length)
@@ -322,18 +315,6 @@ class Concatenation:
 
     def _lengths(self, upload: Upload) -> list[tuple[UploadId, int]]:
         return [(part.id, part.known_length) for part in self._parts(upload)]
-
-    def _waiting(self, upload: Upload, states: set[UploadState | None]) -> Upload:
-        """Returns the upload's current state; expires it if a part has ended.
-
-        Parts also end when another request has published the upload.
-        """
-        upload = self._records.get(upload.id)
-        if upload.state is UploadState.RECEIVING and states & {*GONE, None}:
-            with suppress(IllegalTransition):
-                self._records.move(upload.id, UploadState.EXPIRED, self._clock())
-            upload = self._records.get(upload.id)
-        return upload.require_present()
 
     def _part_states(self, upload: Upload) -> set[UploadState | None]:
         """The states of the parts; None stands for a part without a record."""

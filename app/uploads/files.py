@@ -137,7 +137,9 @@ class WholeFiles:
                     min(room, policy.max_length),
                     allocates=not is_through_link(scope.sender),
                 )
-            length = self._store_body(upload_id, source, policy=policy)
+            limit = policy.max_length + 1 if source.remaining is None else source.remaining
+            length = self._store.staging.receive(upload_id, source, limit, self._limits)
+            policy.check_length(length)
             if is_new and not told_bytes:
                 # Check once: the first of several parallel chunks reserves space for all.
                 self._check_quota(scope.target(), length)
@@ -145,21 +147,17 @@ class WholeFiles:
         except BaseException:
             self._store.library.delete(upload_id)
             raise
+        checksum = None
+        if length <= DIGEST_AT_ONCE_BYTES:
+            checksum = self._digesting.submit(self._digest, upload_id, length, algorithm)
         return ReceivedFile(
             id=upload_id,
             scope=scope,
             filename=filename,
             length=length,
             algorithm=algorithm,
-            checksum=self._begin_digest(upload_id, length, algorithm),
+            checksum=checksum,
         )
-
-    def _store_body(self, upload_id: UploadId, source: BodySource, *, policy: UploadPolicy) -> int:
-        """Receive all of `source`; returns its length in bytes."""
-        limit = policy.max_length + 1 if source.remaining is None else source.remaining
-        length = self._store.staging.receive(upload_id, source, limit, self._limits)
-        policy.check_length(length)
-        return length
 
     def _check_quota(self, project: str, length: int) -> None:
         if length > CHECKED_FIRST_BYTES:
@@ -214,25 +212,16 @@ class WholeFiles:
             with suppress(BytesLost):  # It may have just been published.
                 return self._store.staging.contains(upload.id, start, ours, file.length)
             ours.seek(0)
-            with self._open_published(upload, start) as stored:
+            try:
+                stored = self._store.library.open(upload.id, ByteRange(start, upload.known_length))
+            except FileNotFoundError as error:
+                raise UploadGone("The upload was removed while it was compared.") from error
+            with stored:
                 return has_same_bytes(ours, stored, file.length)
-
-    def _open_published(self, upload: Upload, start: int) -> RawIOBase:
-        try:
-            return self._store.library.open(upload.id, ByteRange(start, upload.known_length))
-        except FileNotFoundError as error:
-            raise UploadGone("The upload was removed while it was compared.") from error
 
     def drop(self, file: ReceivedFile) -> None:
         """Remove the file."""
         self._store.library.delete(file.id)
-
-    def _begin_digest(
-        self, upload_id: UploadId, length: int, algorithm: Algorithm
-    ) -> Future[str] | None:
-        if length > DIGEST_AT_ONCE_BYTES:
-            return None
-        return self._digesting.submit(self._digest, upload_id, length, algorithm)
 
     def _digest(self, upload_id: UploadId, length: int, algorithm: Algorithm) -> str:
         with self._store.staging.open_complete(upload_id, length) as file:
@@ -261,14 +250,17 @@ class WholeFiles:
             if earlier is not None and earlier.state is UploadState.COMPLETE:
                 return earlier
         now, checksum = self._clock(), _awaited(file.checksum)
-        is_sha256 = file.algorithm == "sha256"
+        is_sha256, client_key = file.algorithm == "sha256", str(file.id)
+        if file.fingerprint is not None and not file.scope.is_crowd:
+            # Of two simultaneous requests with one key, one stores the file.
+            client_key = derived_key("file", file.length, file.fingerprint, *whose(file.scope))
         return Upload(
             id=file.id,
             owner=file.scope.target(),
             sender=file.scope.sender,
             filename=file.filename,
             length=file.length,
-            client_key=_key_of(file),
+            client_key=client_key,
             fingerprint=file.fingerprint,
             created_at=now,
             active_at=now,
@@ -299,7 +291,12 @@ class WholeFiles:
         finished = dict(zip(fresh, self._completion.finish_all([*fresh.values()]), strict=True))
         outcomes: list[Kept | UploadError] = []
         for file, upload in zip(files, stored, strict=True):
-            outcome = finished.get(upload.id) or self._finish_one(upload)
+            outcome = finished.get(upload.id)
+            if outcome is None:
+                try:
+                    outcome = self._completion.finish(upload)
+                except UploadError as error:
+                    outcome = error
             is_new = upload.id == file.id
             if not is_new and isinstance(outcome, UploadGone):
                 # The earlier one has lost its bytes or was cancelled: this one replaces it.
@@ -309,12 +306,6 @@ class WholeFiles:
                 self.drop(file)
             outcomes.append(outcome if isinstance(outcome, UploadError) else Kept(outcome, is_new))
         return outcomes
-
-    def _finish_one(self, upload: Upload) -> Upload | UploadError:
-        try:
-            return self._completion.finish(upload)
-        except UploadError as error:
-            return error
 
 
 def _removed() -> BodyStalled:
@@ -329,10 +320,3 @@ def _awaited(digest: Future[str] | None) -> str | None:
         return digest.result()
     with stage(Stage.HASH), without_slot():
         return digest.result()
-
-
-def _key_of(file: ReceivedFile) -> str:
-    """One key per fingerprint and length: of two simultaneous requests, one stores the file."""
-    if file.fingerprint is None or file.scope.is_crowd:
-        return file.id
-    return derived_key("file", file.length, file.fingerprint, *whose(file.scope))

@@ -204,15 +204,12 @@ class Housekeeping:
                 self._completion.publish(upload)
             except UploadError as error:
                 log.warning("upload cannot be published: %s", error, extra={"upload_id": upload.id})
-                self._put_off(upload, now)
-
-    def _put_off(self, upload: Upload, now: datetime) -> None:
-        if upload.active_at <= now - self._expiry:
-            with suppress(IllegalTransition, UploadNotFound, UploadGone):
-                self._expire_idle(upload, now - self._expiry)
-        else:
-            pause = min(now - upload.active_at, LONGEST_PAUSE)
-            self._records.retry_at(upload.id, now + pause)
+                if upload.active_at <= now - self._expiry:
+                    with suppress(IllegalTransition, UploadNotFound, UploadGone):
+                        self._expire_idle(upload, now - self._expiry)
+                else:
+                    pause = min(now - upload.active_at, LONGEST_PAUSE)
+                    self._records.retry_at(upload.id, now + pause)
 
     def remove_orphans(self) -> None:
         """Remove staged files of ended uploads, left behind by a crash between two steps.
@@ -314,8 +311,12 @@ class Housekeeping:
         """
         count, seen = 0, set(self._unreadable)
         for _ in range(self.digest_batch):
-            # Checked before each file: bytes may have begun to arrive.
-            since = self._digested_since()
+            since = None
+            if self._is_in_folders:
+                now = self._clock()
+                # Checked before each file: bytes may have begun to arrive.
+                is_quiet = not self._records.has_changed(now - QUIET)
+                since = now - (QUIET if is_quiet else LONGEST_WITHOUT_SHA256)
             found = self._records.without_sha256(1 + len(seen), idle_since=since)
             upload = next((each for each in found if each.id not in seen), None)
             if upload is None:
@@ -323,13 +324,6 @@ class Housekeeping:
             seen.add(upload.id)
             count += self._digest_alone(upload)
         return count
-
-    def _digested_since(self) -> datetime | None:
-        if not self._is_in_folders:
-            return None
-        now = self._clock()
-        is_quiet = not self._records.has_changed(now - QUIET)
-        return now - (QUIET if is_quiet else LONGEST_WITHOUT_SHA256)
 
     def _digest_alone(self, upload: Upload) -> bool:
         """Compute the digest unless another server is computing or has just computed it."""
@@ -346,17 +340,15 @@ class Housekeeping:
         try:
             with self._store.library.open(upload.id, ByteRange(0, upload.known_length)) as file:
                 sha256, crc32c = digests_of(file, ("sha256", "crc32c"), upload.known_length)
-            self._check(upload, crc32c)
+            if upload.crc32c not in {None, in_base64(int(crc32c, 16))}:
+                raise StorageFailed(
+                    "It has changed on the disk since it arrived: its CRC32C differs."
+                )
         except (OSError, StorageFailed) as error:
             log.error("video cannot be read: %s", error, extra={"upload_id": upload.id})
             self._unreadable.add(upload.id)
         else:
             self._records.set_sha256(upload.id, sha256)
-
-    def _check(self, upload: Upload, crc32c: str) -> None:
-        """Raise `StorageFailed` if the file's CRC32C differs from the recorded one."""
-        if upload.crc32c not in {None, in_base64(int(crc32c, 16))}:
-            raise StorageFailed("It has changed on the disk since it arrived: its CRC32C differs.")
 
     def _states(self, keys: Iterable[str]) -> Iterable[tuple[UploadId, UploadState | None]]:
         wanted = (UploadId(key) for key in keys if _is_upload_id(key))

@@ -41,6 +41,7 @@ _UNCOUNTED = select(uploads.c.received).where(
     uploads.c.reserved.is_(None),
     uploads.c.id != bindparam("but"),
 )
+"""What uploads of unknown length have received; the used bytes do not count it."""
 
 
 class ProjectQuotas:
@@ -119,7 +120,8 @@ def _left_and_quota(
     if not rows or rows[0][0] is None:
         return None
     quota, used = rows[0]
-    return quota - used - _uncounted_bytes(connection, project, but), quota
+    uncounted = fetch(connection, _UNCOUNTED, {"project": project, "but": but})
+    return quota - used - sum(received.total for (received,) in uncounted), quota
 
 
 def _refuse(
@@ -132,9 +134,3 @@ def _refuse(
     left, quota = found[0] + (length if is_counted else 0), found[1]
     if length > left:
         raise over_quota(length, left=max(0, left), quota=quota)
-
-
-def _uncounted_bytes(connection: Connection, project: str, but: str) -> int:
-    """Bytes received by the project's uploads of unknown length, except the one with that id."""
-    rows = fetch(connection, _UNCOUNTED, {"project": project, "but": but})
-    return sum(received.total for (received,) in rows)

@@ -92,13 +92,23 @@ class UploadService:
         has ended.
         """
         upload = self._upload_of(new)
-        existing = self._find_file(new)
-        if existing is not None:
-            return existing, False
+        if new.fingerprint is not None and new.length is not None:
+            existing = self._records.find_fingerprint(
+                new.scope.target(), new.fingerprint, new.length, sender=new.scope.finds_of
+            )
+            if existing is not None:
+                return existing, False
         is_derived = new.client_key is None and upload.client_key != upload.id
         stored, is_new = self._records.add(upload, renews_key=is_derived)
         if is_new:
-            self._reserve_or_forget(stored)
+            try:
+                self._store.staging.reserve(
+                    stored.id, stored.length or 0, allocates=stored.reserved is None
+                )
+            except BaseException:
+                # Keep the record if the client has repeated the request and sent bytes.
+                self._records.remove(stored.id, only_if_empty=True)
+                raise
         return _same_length(stored.require_present(), new.length), is_new
 
     def concatenate(self, new: NewUpload, parts: Sequence[UploadPart]) -> Upload:
@@ -207,21 +217,19 @@ class UploadService:
                     self._records.move(upload.id, UploadState.CANCELLED, self._clock())
                     self._store.library.delete(upload.id)
 
-    def _find_file(self, new: NewUpload) -> Upload | None:
-        if new.fingerprint is None or new.length is None:
-            return None
-        return self._records.find_fingerprint(
-            new.scope.target(), new.fingerprint, new.length, sender=new.scope.finds_of
-        )
-
     def _upload_of(self, new: NewUpload) -> Upload:
         """Returns a new upload, not stored yet; raises the policy's errors, and `NotAllowed`."""
-        filename = self._filename_of(new)
+        if new.filename is None or (new.kind is UploadKind.PARTIAL and not new.filename):
+            filename = UNNAMED  # A partial upload never becomes a video, so it needs no name.
+        else:
+            filename = self._policy.check_filename(new.filename)
         self._policy.check_length(new.length or 0)
         if new.fingerprint is not None:
             check_fingerprint(new.fingerprint)
         if new.repr_digest is not None:
             _check_digest(new.repr_digest)
+        # An upload through a link reserves only some bytes before its first one.
+        is_ahead = new.kind is not UploadKind.CONCATENATION and is_through_link(new.scope.sender)
         upload_id, now = parse_upload_id(self._new_id()), self._clock()
         return Upload(
             id=upload_id,
@@ -236,14 +244,8 @@ class UploadService:
             kind=new.kind,
             metadata=new.metadata,
             repr_digest=new.repr_digest,
-            reserved=_first_reserved(new),
+            reserved=min(new.length or 0, LEAST_AHEAD_BYTES) if is_ahead else None,
         )
-
-    def _filename_of(self, new: NewUpload) -> str:
-        """A partial upload does not need an allowed name: it never becomes a video."""
-        if new.filename is None or (new.kind is UploadKind.PARTIAL and not new.filename):
-            return UNNAMED
-        return self._policy.check_filename(new.filename)
 
     def _check_parts(self, scope: Scope, parts: Sequence[UploadPart]) -> None:
         try:
@@ -255,23 +257,6 @@ class UploadService:
         if not uploads or any(upload.kind is not UploadKind.PARTIAL for upload in uploads):
             raise InvalidRequest("Only partial uploads can be concatenated.")
         self._policy.check_length(sum(upload.length or 0 for upload in uploads))
-
-    def _reserve_or_forget(self, upload: Upload) -> None:
-        try:
-            self._store.staging.reserve(
-                upload.id, upload.length or 0, allocates=upload.reserved is None
-            )
-        except BaseException:
-            # Keep the record if the client has repeated the request and sent bytes.
-            self._records.remove(upload.id, only_if_empty=True)
-            raise
-
-
-def _first_reserved(new: NewUpload) -> int | None:
-    """Bytes that an upload through a link reserves before its first byte."""
-    if new.kind is UploadKind.CONCATENATION or not is_through_link(new.scope.sender):
-        return None
-    return min(new.length or 0, LEAST_AHEAD_BYTES)
 
 
 def derived_key(purpose: str, *facts: object) -> str:

@@ -70,7 +70,11 @@ class StorageIdentity:
         Accepts a bucket whose mark cannot be read: no file seems to be missing from it.
         """
         known = self._values.get(PLACE)
-        is_new = known is None or (known != MOVED and not self._may_describe_files())
+        is_new = known is None or (
+            known != MOVED
+            and not self._values.are_shared  # Other nodes may be adding the first files.
+            and not self._describe_files()
+        )
         if known is None:  # An older version was in use.
             self._require_kind()
         elif not is_new:
@@ -106,11 +110,8 @@ class StorageIdentity:
     def _library(self) -> str:
         return self._values.agree(LIBRARY, self._new_id)
 
-    def _may_describe_files(self) -> bool:
-        """Whether the records have uploads or videos, or other nodes may be adding some."""
-        return self._values.are_shared or self._describe_files()
-
     def _describe_files(self) -> bool:
+        """Whether the records have uploads or videos."""
         return bool(self._records.active(None, 1) or self._records.videos(None, VideoList(), 1))
 
     def _require_kind(self) -> None:
