@@ -17,7 +17,7 @@ class Context:
 
     database: Database
     clock: Callable[[], datetime]
-    """This machine's clock. Uploads and videos use the clock that nodes share."""
+    """This machine's clock; for uploads and videos, the clock that nodes share."""
     new_id: Callable[[], str]
     settings: Settings
 

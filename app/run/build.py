@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
@@ -37,7 +37,7 @@ from app.core.lifecycle import UploadState
 from app.db.context import Context
 from app.db.engine import Database
 from app.db.minute_counts import MinuteCounts, counts_in
-from app.db.nodes import Clock, Leases, NodeRecords, SharedNote, SharedValues, shared_clock, utc_now
+from app.db.nodes import Clock, NodeRecords, SharedNote, SharedValues, shared_clock, utc_now
 from app.db.this_node import this_node
 from app.db.waking import Waker
 from app.http.services import Services
@@ -223,7 +223,9 @@ class _Base:
     """Dependencies shared by several services."""
 
     context: Context
-    """Has this machine's clock; `completion` has the clock that all nodes share."""
+    """Has this machine's clock."""
+    shared: Context
+    """For uploads and videos: has the clock that all nodes share."""
     records: UploadRecords
     bucket: Bucket | None
     store: LocalStore | BucketStore
@@ -260,12 +262,14 @@ def _base(context: Context, on_upload: Listener) -> _Base:
     clock = shared_clock(database, context.clock)
     bucket = bucket_of(settings)
     store = store_in(bucket, settings, database, clock)
+    shared = replace(context, clock=clock)
     return _Base(
         context=context,
+        shared=shared,
         records=records,
         bucket=bucket,
         store=store,
-        completion=Completion(records, store, policy=settings.policy, clock=clock),
+        completion=Completion(shared, records, store),
         quotas=quotas,
         links=links,
         name_digest=name_digest,
@@ -287,12 +291,10 @@ def _and_wake(waker: Waker, on_upload: Listener) -> Listener:
 
 def _uploads(base: _Base) -> UploadService:
     return UploadService(
+        base.shared,
         base.records,
         base.store,
         completion=base.completion,
-        policy=base.settings.policy,
-        clock=base.completion.clock,
-        new_id=_new_id,
         allowance=base.links.allowance,
     )
 
@@ -305,7 +307,7 @@ def _chunks(base: _Base) -> Chunks:
         policy=base.settings.policy,
         quotas=base.quotas,
         limits=_body_limits(base.settings),
-        clock=base.completion.clock,
+        clock=base.shared.clock,
         allowance=base.links.allowance,
     )
 
@@ -321,14 +323,12 @@ def _direct(base: _Base, chunks: Chunks) -> DirectUploads | None:
 
 def _whole_files(base: _Base) -> WholeFiles:
     return WholeFiles(
+        base.shared,
         base.records,
         base.store,
         completion=base.completion,
-        policy=base.settings.policy,
         quotas=base.quotas,
         limits=_body_limits(base.settings),
-        clock=base.completion.clock,
-        new_id=_new_id,
         allowance=base.links.allowance,
     )
 
@@ -340,10 +340,9 @@ def _body_limits(settings: Settings) -> BodyLimits:
 def _library(base: _Base) -> VideoLibrary:
     store = base.store
     return VideoLibrary(
+        base.shared,
         base.records,
         store.library,
-        policy=base.settings.policy,
-        clock=base.completion.clock,
         let_group_read=store.library.let_group_read if isinstance(store, LocalStore) else None,
         sign_url=None if isinstance(store, LocalStore) else store.library.sign_url,
     )
@@ -353,30 +352,22 @@ def _housekeeping(base: _Base) -> Housekeeping:
     settings, store = base.settings, base.store
     is_shared, file = base.database.is_remote, settings.data_dir / "clock"
     note = SharedNote(SharedValues(base.database), file.name) if is_shared else NoteFile(file)
-    clock = base.completion.clock
     return Housekeeping(
+        base.shared,
         base.records,
         store,
         completion=base.completion,
-        clock=clock,
-        idle_clock=IdleClock(note, partial(read_clocks, clock)),
-        leases=Leases(base.database),
-        expiry=timedelta(seconds=settings.expiry_seconds),
-        reservation=timedelta(seconds=settings.reservation_seconds),
-        is_open=settings.is_open,
-        is_in_folders=isinstance(store, LocalStore),
+        idle_clock=IdleClock(note, partial(read_clocks, base.shared.clock)),
         collect_garbage=None if isinstance(store, LocalStore) else store.inspection.sweep,
     )
 
 
 def _storage_identity(base: _Base) -> StorageIdentity:
     return StorageIdentity(
+        base.shared,
         base.records,
-        SharedValues(base.database),
-        place=base.settings.storage,
         mark=None if base.bucket is None else _mark_in(base.bucket),
         is_in_bucket=partial(_has_files_in_bucket, base.database),
-        new_id=_new_id,
     )
 
 
@@ -399,7 +390,7 @@ def _media(base: _Base) -> MediaServices:
         base.database,
         base.records,
         base.store,
-        base.completion.clock,
+        base.shared.clock,
         threads=settings.threads,
         policy=settings.rendition_policy,
         observer=partial(webhooks.on_playback, base.context),

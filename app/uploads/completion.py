@@ -9,7 +9,6 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from datetime import datetime
 from typing import NoReturn, TypeVar
 
 from app.core.errors import (
@@ -24,8 +23,8 @@ from app.core.errors import (
 )
 from app.core.events import UploadCompleted
 from app.core.lifecycle import GONE, IllegalTransition, UploadState
-from app.core.policy import UploadPolicy
 from app.core.upload import Upload, UploadId, UploadKind, UploadPart
+from app.db.context import Context
 from app.ingest.checksum import FileTooShort, digest_of
 from app.ingest.slots import without_slot
 from app.ingest.stages import Stage, StageClock, add_seconds, stage, timed_by
@@ -63,18 +62,17 @@ class Completion:
 
     def __init__(
         self,
+        ctx: Context,
         records: UploadRecords,
         store: Store,
         *,
-        policy: UploadPolicy,
-        clock: Callable[[], datetime],
         listeners: Sequence[Listener] = (),
     ) -> None:
         self._records = records
         self._store = store
-        self.clock = clock
+        self._clock = ctx.clock
         self._listeners = listeners
-        self._concatenation = Concatenation(records, store, policy=policy, clock=clock)
+        self._concatenation = Concatenation(ctx, records, store)
         self._publishing = ThreadPoolExecutor(PUBLISHING_THREADS, thread_name_prefix="publish")
         self._reading = ThreadPoolExecutor(READING_THREADS, thread_name_prefix="read")
 
@@ -116,7 +114,7 @@ class Completion:
         if crc32c is not None:
             self._records.set_crc32c(upload.id, crc32c)
         try:
-            published = self._records.move(upload.id, UploadState.COMPLETE, self.clock())
+            published = self._records.move(upload.id, UploadState.COMPLETE, self._clock())
         except IllegalTransition:  # Another request has published it, or it has ended.
             current = self._records.get(upload.id)
             if current.state is not UploadState.COMPLETE:
@@ -157,7 +155,7 @@ class Completion:
     def give_up(self, upload: Upload) -> NoReturn:
         """Expire an upload whose bytes were lost, so that its client starts over."""
         with suppress(IllegalTransition):
-            self._records.move(upload.id, UploadState.EXPIRED, self.clock())
+            self._records.move(upload.id, UploadState.EXPIRED, self._clock())
             self._store.library.delete(upload.id)
         self._records.get(upload.id).require_present()
         raise UploadGone("The server has lost the bytes of this upload.")
@@ -169,7 +167,7 @@ class Completion:
                     [(upload.id, upload.known_length) for upload in uploads]
                 )
             upload_ids = [upload.id for upload in uploads]
-            published = self._records.move_all(upload_ids, UploadState.COMPLETE, self.clock())
+            published = self._records.move_all(upload_ids, UploadState.COMPLETE, self._clock())
         except (BytesLost, IllegalTransition, UploadError):
             # One of them was cancelled or lost its bytes: publish the others one by one.
             outcomes: list[Upload | UploadError] = []
@@ -221,7 +219,7 @@ class Completion:
             found = digest_of(file, algorithm, upload.known_length)
         if found != expected:
             with suppress(IllegalTransition):
-                self._records.move(upload.id, UploadState.CANCELLED, self.clock())
+                self._records.move(upload.id, UploadState.CANCELLED, self._clock())
                 self._store.library.delete(upload.id)
             raise DigestMismatch(f"The {algorithm} digest of the file does not match.")
         if algorithm == "sha256":
@@ -246,18 +244,11 @@ def made_before(records: UploadRecords, owner: str, parts: Sequence[UploadPart])
 class Concatenation:
     """The steps of a concatenation; each can be repeated by any request."""
 
-    def __init__(
-        self,
-        records: UploadRecords,
-        store: Store,
-        *,
-        policy: UploadPolicy,
-        clock: Callable[[], datetime],
-    ) -> None:
+    def __init__(self, ctx: Context, records: UploadRecords, store: Store) -> None:
         self._records = records
         self._store = store
-        self._policy = policy
-        self._clock = clock
+        self._policy = ctx.settings.policy
+        self._clock = ctx.clock
 
     def begin(self, upload: Upload) -> Upload:
         """Move the upload to `verifying` and reserve its space, if every part is held by now.

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 from io import RawIOBase
 from typing import Literal
 
@@ -15,9 +14,10 @@ from app.core.access import Scope, is_through_link
 from app.core.crc32c import in_base64
 from app.core.errors import BodyStalled, UploadError, UploadGone
 from app.core.lifecycle import IllegalTransition, UploadState
-from app.core.policy import Allowance, UploadPolicy, no_allowance
+from app.core.policy import Allowance, no_allowance
 from app.core.ranges import ByteRange, RangeSet
 from app.core.upload import Upload, UploadId, parse_upload_id
+from app.db.context import Context
 from app.ingest.checksum import digest_of
 from app.ingest.copy import BodyLimits
 from app.ingest.slots import without_slot
@@ -81,25 +81,23 @@ class WholeFiles:
 
     def __init__(  # noqa: PLR0913 - called by the composition root alone, with names
         self,
+        ctx: Context,
         records: UploadRecords,
         store: Store,
         *,
         completion: Completion,
-        policy: UploadPolicy,
         quotas: ProjectQuotas,
         limits: BodyLimits,
-        clock: Callable[[], datetime],
-        new_id: Callable[[], str],
         allowance: Allowance = no_allowance,
     ) -> None:
         self._records = records
         self._store = store
         self._completion = completion
-        self._policy = policy
+        self._policy = ctx.settings.policy
         self._quotas = quotas
         self._limits = limits
-        self._clock = clock
-        self._new_id = new_id
+        self._clock = ctx.clock
+        self._new_id = ctx.new_id
         self._allowance = allowance
         # With cached_property, two threads could create one each (Python 3.12).
         self._digesting = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="digest")

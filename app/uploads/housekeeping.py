@@ -14,6 +14,7 @@ from app.core.errors import StorageFailed, UploadError, UploadGone, UploadNotFou
 from app.core.lifecycle import ACTIVE, GONE, IllegalTransition, UploadState
 from app.core.ranges import ByteRange
 from app.core.upload import Upload, UploadId, UploadKind, parse_upload_id
+from app.db.context import Context
 from app.db.nodes import Leases
 from app.ingest.checksum import digests_of
 from app.records.uploads import UploadRecords
@@ -66,31 +67,24 @@ class Housekeeping:
     batch = BATCH
     digest_batch = DIGEST_BATCH
 
-    def __init__(  # noqa: PLR0913 - called by the composition root alone, with names
+    def __init__(
         self,
+        ctx: Context,
         records: UploadRecords,
         store: Store,
         *,
         completion: Completion,
-        clock: Callable[[], datetime],
         idle_clock: IdleClock,
-        leases: Leases,
-        expiry: timedelta,
-        reservation: timedelta | None = None,
-        is_open: bool = False,
-        is_in_folders: bool = True,
         collect_garbage: Callable[[], None] | None = None,
     ) -> None:
+        self._settings = ctx.settings
+        self._clock = ctx.clock
+        self._leases = Leases(ctx.database)
         self._records = records
         self._store = store
         self._completion = completion
-        self._clock = clock
         self._idle_clock = idle_clock
-        self._leases = leases
-        self._expiry = expiry
-        self._reservation = reservation
-        self._is_open = is_open
-        self._is_in_folders = is_in_folders
+        self._expiry = timedelta(seconds=ctx.settings.expiry_seconds)
         self._collect_garbage = collect_garbage
         self._unreadable: set[UploadId] = set()
 
@@ -232,17 +226,15 @@ class Housekeeping:
         keep only their received bytes reserved, so that anonymous clients cannot block a quota or a
         link with claimed lengths.
         """
-        if self._reservation is None:
-            return
-        longest = self._reservation.total_seconds()
+        longest = self._settings.reservation_seconds
         idle, written = list[str](), set[str]()
         for file in self._store.inspection.staged():
             if file.idle_seconds > longest:
                 idle.append(file.key)
             else:
                 written.add(file.key)
-        self._release_stalled(self._clock() - self._reservation, written)
-        if self._is_open:
+        self._release_stalled(self._clock() - timedelta(seconds=longest), written)
+        if self._settings.is_open:
             return
         for upload_id, state in self._states(idle):
             upload = self._empty(upload_id) if state is UploadState.RECEIVING else None
@@ -312,7 +304,7 @@ class Housekeeping:
         count, seen = 0, set(self._unreadable)
         for _ in range(self.digest_batch):
             since = None
-            if self._is_in_folders:
+            if not self._settings.storage:  # In folders.
                 now = self._clock()
                 # Checked before each file: bytes may have begun to arrive.
                 is_quiet = not self._records.has_changed(now - QUIET)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from io import RawIOBase
 
 from app.core.access import Reach, Scope
 from app.core.errors import InvalidRequest, NoRoom, UploadGone, UploadNotFound
 from app.core.lifecycle import IllegalTransition, UploadState
-from app.core.policy import UploadPolicy, clean_filename
+from app.core.policy import clean_filename
 from app.core.ranges import ByteRange
 from app.core.upload import Upload, UploadId
 from app.core.video_list import VideoList
+from app.db.context import Context
 from app.records.uploads import UploadRecords
 from app.storage.base import Library, SignUrl
 
@@ -45,19 +45,18 @@ class VideoLibrary:
 
     def __init__(
         self,
+        ctx: Context,
         records: UploadRecords,
         store: Library,
         *,
-        policy: UploadPolicy,
-        clock: Callable[[], datetime],
         let_group_read: Callable[[str], None] | None = None,
         sign_url: SignUrl | None = None,
     ) -> None:
         """With `let_group_read` or `sign_url`, other programs can also send the files."""
         self._records = records
         self._store = store
-        self._policy = policy
-        self._clock = clock
+        self._policy = ctx.settings.policy
+        self._clock = ctx.clock
         self._let_group_read = let_group_read
         self._sign_url = sign_url
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
 
 from app.core.access import Scope, is_through_link
 from app.core.errors import (
@@ -21,7 +20,6 @@ from app.core.lifecycle import GONE, IllegalTransition, UploadState
 from app.core.policy import (
     UNNAMED,
     Allowance,
-    UploadPolicy,
     check_client_key,
     check_fingerprint,
     no_allowance,
@@ -34,6 +32,7 @@ from app.core.upload import (
     UploadPart,
     parse_upload_id,
 )
+from app.db.context import Context
 from app.ingest.checksum import new_checksum
 from app.records.uploads import Sent, UploadRecords
 from app.storage.base import Store
@@ -64,23 +63,21 @@ class NewUpload:
 class UploadService:
     """Client operations on uploads, except sending bytes: see `Chunks` and `WholeFiles`."""
 
-    def __init__(  # noqa: PLR0913 - called by the composition root alone, with names
+    def __init__(
         self,
+        ctx: Context,
         records: UploadRecords,
         store: Store,
         *,
         completion: Completion,
-        policy: UploadPolicy,
-        clock: Callable[[], datetime],
-        new_id: Callable[[], str],
         allowance: Allowance = no_allowance,
     ) -> None:
         self._records = records
         self._store = store
         self._completion = completion
-        self._policy = policy
-        self._clock = clock
-        self._new_id = new_id
+        self._policy = ctx.settings.policy
+        self._clock = ctx.clock
+        self._new_id = ctx.new_id
         self._allowance = allowance
 
     def create(self, new: NewUpload) -> tuple[Upload, bool]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from app.core.errors import UploadError
 from app.core.video_list import VideoList
+from app.db.context import Context
 from app.db.nodes import SharedValues
 from app.records.uploads import UploadRecords
 
@@ -43,26 +44,24 @@ class WrongStorage(Exception):
 class StorageIdentity:
     """Checks that the storage in the settings has the files that the records describe.
 
-    `place` is `SLUICE_STORAGE`; `mark` is the bucket's mark. Folders have none, since they may be
-    moved. `is_in_bucket` returns whether the catalog of buckets has a file.
+    `mark` is the bucket's mark. Folders have none, since they may be moved. `is_in_bucket` returns
+    whether the catalog of buckets has a file.
     """
 
     def __init__(
         self,
+        ctx: Context,
         records: UploadRecords,
-        values: SharedValues,
         *,
-        place: str,
         mark: BucketMark | None,
         is_in_bucket: Callable[[], bool],
-        new_id: Callable[[], str],
     ) -> None:
         self._records = records
-        self._values = values
-        self._place = place
+        self._values = SharedValues(ctx.database)
+        self._place = ctx.settings.storage
         self._mark = mark
         self._is_in_bucket = is_in_bucket
-        self._new_id = new_id
+        self._new_id = ctx.new_id
 
     def require(self) -> None:
         """Raise `WrongStorage` if the files are elsewhere; the first start records their location.

@@ -6,13 +6,12 @@ import pytest
 
 from app.core.errors import UploadGone
 from app.core.lifecycle import UploadState
-from app.core.policy import UploadPolicy
 from app.core.ranges import ByteRange
 from app.core.upload import Upload
 from app.uploads.completion import Concatenation
 from app.uploads.housekeeping import STUCK_AFTER
 from tests.storage.sources import body, pattern
-from tests.uploads.world import EXPIRY, LIMITS, MAX_LENGTH, World, eventually
+from tests.uploads.world import EXPIRY, LIMITS, World, eventually
 
 
 def arrived(world: World, part: Upload, start: int, end: int) -> Upload:
@@ -27,8 +26,7 @@ def arrived(world: World, part: Upload, start: int, end: int) -> Upload:
 
 def steps(world: World) -> Concatenation:
     """The steps that a process takes until it is killed."""
-    policy = UploadPolicy(MAX_LENGTH)
-    return Concatenation(world.records, world.store, policy=policy, clock=lambda: world.now)
+    return Concatenation(world.ctx, world.records, world.store)
 
 
 def waiting(world: World) -> tuple[Upload, list[Upload]]:

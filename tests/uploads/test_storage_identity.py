@@ -8,11 +8,13 @@ from secrets import token_hex
 import pytest
 
 from app.core.cells import Grid
+from app.db.context import Context
 from app.db.engine import Database
-from app.db.nodes import SharedValues
+from app.db.nodes import SharedValues, utc_now
 from app.db.transfer import copy_records
 from app.records.bucket import BucketCatalog
 from app.records.uploads import UploadRecords
+from app.settings import Settings
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.mark import MARK, BucketMark
 from app.uploads.storage_identity import PLACE, StorageIdentity, WrongStorage
@@ -31,14 +33,18 @@ def bucket(versitygw: S3Server) -> Bucket:
 
 def identity(database: Database, place: str, bucket: Bucket | None = None) -> StorageIdentity:
     """As a process has it whose settings name this place."""
-    return StorageIdentity(
-        UploadRecords(database),
-        SharedValues(database),
-        place=place,
-        mark=None if bucket is None else BucketMark(bucket),
-        is_in_bucket=BucketCatalog(database).inventory.has_files,
+    return with_mark(database, place, None if bucket is None else BucketMark(bucket))
+
+
+def with_mark(database: Database, place: str, mark: BucketMark | None) -> StorageIdentity:
+    ctx = Context(
+        database=database,
+        clock=utc_now,
         new_id=lambda: token_hex(16),
+        settings=Settings(storage=place),
     )
+    is_in_bucket = BucketCatalog(database).inventory.has_files
+    return StorageIdentity(ctx, UploadRecords(database), mark=mark, is_in_bucket=is_in_bucket)
 
 
 def add_upload(database: Database, *, in_bucket: bool) -> None:
@@ -149,14 +155,7 @@ class OvertakenMark(BucketMark):
 def test_of_two_new_libraries_that_start_in_one_prefix_at_once_one_is_refused(
     in_file: Database, bucket: Bucket
 ) -> None:
-    started = StorageIdentity(
-        UploadRecords(in_file),
-        SharedValues(in_file),
-        place="s3://a",
-        mark=OvertakenMark(bucket),
-        is_in_bucket=BucketCatalog(in_file).inventory.has_files,
-        new_id=lambda: token_hex(16),
-    )
+    started = with_mark(in_file, "s3://a", OvertakenMark(bucket))
     with pytest.raises(WrongStorage, match="another library"):
         started.require()
 

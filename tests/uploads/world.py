@@ -11,17 +11,17 @@ from app.access.senders import SenderLimits
 from app.core.access import Scope
 from app.core.events import UploadCompleted
 from app.core.lifecycle import UploadState
-from app.core.policy import UploadPolicy
 from app.core.ranges import ByteRange
 from app.core.upload import Upload, UploadId, UploadKind, UploadPart
+from app.db.context import Context
 from app.db.engine import Database
 from app.db.minute_counts import MinuteCounts
-from app.db.nodes import Leases
 from app.db.sql import insert_unless_known
 from app.db.tables import projects
 from app.ingest.copy import BodyLimits
 from app.records.bucket import BucketCatalog
 from app.records.uploads import UploadRecords
+from app.settings import Settings
 from app.storage.base import Durability, Store
 from app.storage.local import LocalStore
 from app.storage.local.range_writer import Checkpoints
@@ -44,6 +44,7 @@ ME = Scope("me")
 OTHERS = Scope("others")
 MAX_LENGTH = 1 << 20
 EXPIRY = timedelta(days=7)
+NO_END = timedelta(days=36_500)
 NO_LIMITS = {"per_minute": 0, "max_uploads": 0, "max_reserved_bytes": 0}
 LIMITS = BodyLimits(idle_seconds=30.0, minimum_bytes_per_second=0.0)
 
@@ -68,21 +69,33 @@ class World:
         staging: Path | None = None,
         max_length: int = MAX_LENGTH,
         expiry: timedelta = EXPIRY,
-        reservation: timedelta | None = None,
+        reservation: timedelta = NO_END,
         is_open: bool = False,
         limits: Mapping[str, int] = NO_LIMITS,
         checkpoints: Checkpoints | None = None,
         counted_gap: timedelta = COUNTED_GAP,
     ) -> None:
         self.staging, self.videos = staging or folder / "staging", folder / "library"
-        self._policy = UploadPolicy(max_length)
         self.now = datetime(2030, 1, 1, tzinfo=UTC)
         self.boot_id, self.since_boot = "first boot", 1000.0
         self._clock_file = folder / "clock"
-        self._expiry, self._counted_gap = expiry, counted_gap
-        self._reservation, self._is_open = reservation, is_open
+        self._counted_gap = counted_gap
         self.events: list[UploadCompleted] = []
         self.database = database or new_database(folder)
+        self.ctx = Context(
+            database=self.database,
+            clock=lambda: self.now,
+            new_id=new_id,
+            settings=Settings(
+                data_dir=folder,
+                staging_dir=self.staging,
+                storage="s3://bucket" if buckets else "",
+                access="open" if is_open else "accounts",
+                max_upload_bytes=max_length,
+                expiry_seconds=expiry.total_seconds(),
+                reservation_seconds=reservation.total_seconds(),
+            ),
+        )
         add_projects(self.database)
         self.quotas = ProjectQuotas(self.database)
         self.records = self._new_records(folder, limits)
@@ -110,71 +123,51 @@ class World:
         return self.now.timestamp()
 
     def _new_completion(self, listeners: Sequence[Listener]) -> Completion:
-        return Completion(
-            self.records,
-            self.store,
-            policy=self._policy,
-            clock=lambda: self.now,
-            listeners=[self.events.append, *listeners],
-        )
+        listeners = [self.events.append, *listeners]
+        return Completion(self.ctx, self.records, self.store, listeners=listeners)
 
     def _new_service(self) -> UploadService:
-        return UploadService(
-            self.records,
-            self.store,
-            completion=self.completion,
-            policy=self._policy,
-            clock=lambda: self.now,
-            new_id=new_id,
-        )
+        return UploadService(self.ctx, self.records, self.store, completion=self.completion)
 
     def _new_chunks(self) -> Chunks:
         return Chunks(
             self.records,
             self.store.staging,
             completion=self.completion,
-            policy=self._policy,
+            policy=self.ctx.settings.policy,
             quotas=self.quotas,
             limits=LIMITS,
-            clock=lambda: self.now,
+            clock=self.ctx.clock,
         )
 
     def _new_library(self) -> VideoLibrary:
         library = self.store.library if isinstance(self.store, LocalStore) else None
         return VideoLibrary(
+            self.ctx,
             self.records,
             self.store.library,
-            policy=self._policy,
-            clock=lambda: self.now,
             let_group_read=None if library is None else library.let_group_read,
         )
 
     def new_whole_files(self) -> WholeFiles:
         """A new one, as in the next process."""
         return WholeFiles(
+            self.ctx,
             self.records,
             self.store,
             completion=self.completion,
-            policy=self._policy,
             quotas=self.quotas,
             limits=LIMITS,
-            clock=lambda: self.now,
-            new_id=new_id,
         )
 
     def new_housekeeping(self, idle_clock: IdleClock) -> Housekeeping:
         """A new one, as in the next process."""
         return Housekeeping(
+            self.ctx,
             self.records,
             self.store,
             completion=self.completion,
-            clock=lambda: self.now,
             idle_clock=idle_clock,
-            leases=Leases(self.database),
-            expiry=self._expiry,
-            reservation=self._reservation,
-            is_open=self._is_open,
-            is_in_folders=isinstance(self.store, LocalStore),
         )
 
     def later(self, **delta: float) -> None:
