@@ -190,8 +190,7 @@ class Upload:
 
     def with_length(self, length: int, now: datetime) -> Upload:
         """The upload with its length; `UploadConflict` if it already has another."""
-        if self.length not in {None, length}:
-            raise UploadConflict(f"The upload has {self.length} bytes, not {length}.")
+        self.require_length(length)
         if self.received.end > length:
             raise ChunkMismatch(f"{self.received.end} bytes are there already.")
         return replace(self, length=length)._active(now, is_ahead=False)._moved_on(now)
@@ -261,6 +260,11 @@ class Upload:
         expected = self.received.prefix_end
         if offset != expected:
             raise OffsetMismatch.of(expected=expected, provided=offset)
+
+    def require_length(self, length: int) -> None:
+        """Raise `UploadConflict` if the upload is known to have another length."""
+        if self.length not in {None, length}:
+            raise UploadConflict(f"The upload has {self.length} bytes, not {length}.")
 
     def require_present(self) -> Upload:
         """The upload itself, or `UploadGone` if it was cancelled, expired or deleted."""

@@ -12,7 +12,6 @@ from app.core.access import Scope
 from app.core.errors import (
     NotAllowed,
     UploadComplete,
-    UploadConflict,
     UploadGone,
     UploadNotFound,
 )
@@ -74,8 +73,7 @@ class ClientUploads:
         upload = self._by_id(scope, chunk.identifier or chunk.key)
         if upload is None:
             return self._uploads.find(scope, chunk.key, chunk.total)
-        if upload.length not in {None, chunk.total}:
-            raise UploadConflict(f"The upload has {upload.length} bytes, not {chunk.total}.")
+        upload.require_length(chunk.total)
         return upload
 
     def of_chunk(self, scope: Scope, chunk: Chunk, filename: str) -> Upload:

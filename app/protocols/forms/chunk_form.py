@@ -325,7 +325,7 @@ def _upload_and_place(
     if not chunk.is_named and not _continues(upload, span):
         upload = _called(ctx, keys)  # Earlier chunks may have arrived while this one was staged.
         if not _continues(upload, span):
-            raise errors.OffsetMismatch.of(expected=upload.offset, provided=span.start)
+            upload.require_offset(span.start)
     if upload.length is None and chunk.is_last(length):
         upload = ctx.services.chunks.declare_length(upload, span.end)
     return upload, span

@@ -289,10 +289,9 @@ def patch(ctx: ViewContext) -> tuple[str, int, dict[str, str]]:
         upload = services.uploads.rename(upload, _filename())
     if "Upload-Length" in request.headers:
         length = _header_number("Upload-Length")
+        upload.require_length(length)
         if upload.length is None:
             upload = services.chunks.declare_length(upload, length)
-        elif upload.length != length:
-            raise errors.UploadConflict(f"The upload has {upload.length} bytes, not {length}.")
     source = digest_source(bodies.open_body(ctx), request.headers.get("Content-Digest"))
     upload = services.chunks.append(upload, offset, AllOrNothing(source))
     return "", 204, {"Upload-Offset": str(upload.offset)}
