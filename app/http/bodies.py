@@ -50,9 +50,7 @@ def open_body(ctx: ViewContext, expected_length: int | None = None) -> BodySourc
                 f"The body has {length} bytes, but the chunk should have {expected_length}."
             )
         source = take_over(request.environ, expected_length)
-        request.environ[SOURCE_KEY] = _paced(
-            ctx, source or _read_stream(ctx, length, expected_length)
-        )
+        request.environ[SOURCE_KEY] = _paced(ctx, source or _read_stream(ctx, expected_length))
     return cast(BodySource, request.environ[SOURCE_KEY])
 
 
@@ -67,18 +65,23 @@ def _paced(ctx: ViewContext, source: BodySource) -> BodySource:
 
 def open_form(ctx: ViewContext) -> FormReader:
     """The request's multipart body; raises `MalformedBody` without a usable boundary."""
-    settings = ctx.services.settings
-    limits = BodyLimits(settings.body_idle_seconds, settings.min_bytes_per_second)
+    limits = BodyLimits.of(ctx.services.settings)
     return FormReader(open_body(ctx), parse_boundary(request.content_type or ""), limits)
 
 
-def _read_stream(ctx: ViewContext, length: int | None, expected_length: int | None) -> StreamSource:
+def body_length() -> int | None:
+    """Length of the body: None if chunked, 0 without either header (RFC 9112, section 6.3)."""
+    is_chunked = request.headers.get("Transfer-Encoding", "").lower() == "chunked"
+    return None if is_chunked else request.content_length or 0
+
+
+def _read_stream(ctx: ViewContext, expected_length: int | None) -> StreamSource:
     idle_seconds = ctx.services.settings.body_idle_seconds
     stream = timed_input(request.environ, request.stream, idle_seconds)
-    is_chunked = request.headers.get("Transfer-Encoding", "").lower() == "chunked"
-    if is_chunked:
+    length = body_length()
+    if length is None:
         return StreamSource(stream, expected_length, must_end=True)
-    return StreamSource(stream, length or 0)
+    return StreamSource(stream, length)
 
 
 def read_small_body(ctx: ViewContext, limit: int) -> bytes:

@@ -21,6 +21,7 @@ from app.core.errors import BodyStalled
 from app.core.ranges import ByteRange
 from app.ingest.source import BodySource, HeldSource, SpliceSource, Watch
 from app.ingest.stages import Stage, stage
+from app.settings import Settings
 
 # ---- blocks of memory ----------------------------------------------------------------------------
 
@@ -220,6 +221,11 @@ class BodyLimits:
     idle_seconds: float
     minimum_bytes_per_second: float
     clock: Callable[[], float] = time.monotonic
+
+    @classmethod
+    def of(cls, settings: Settings) -> BodyLimits:
+        """The limits of request bodies in the settings."""
+        return cls(settings.body_idle_seconds, settings.min_bytes_per_second)
 
 
 class Pace:

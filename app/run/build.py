@@ -306,7 +306,7 @@ def _chunks(base: _Base) -> Chunks:
         completion=base.completion,
         policy=base.settings.policy,
         quotas=base.quotas,
-        limits=_body_limits(base.settings),
+        limits=BodyLimits.of(base.settings),
         clock=base.shared.clock,
         allowance=base.links.allowance,
     )
@@ -328,13 +328,8 @@ def _whole_files(base: _Base) -> WholeFiles:
         base.store,
         completion=base.completion,
         quotas=base.quotas,
-        limits=_body_limits(base.settings),
         allowance=base.links.allowance,
     )
-
-
-def _body_limits(settings: Settings) -> BodyLimits:
-    return BodyLimits(settings.body_idle_seconds, settings.min_bytes_per_second)
 
 
 def _library(base: _Base) -> VideoLibrary:

@@ -79,7 +79,7 @@ class WholeFiles:
     The checksum of one file is computed on another core while the next one arrives.
     """
 
-    def __init__(  # noqa: PLR0913 - called by the composition root alone, with names
+    def __init__(
         self,
         ctx: Context,
         records: UploadRecords,
@@ -87,7 +87,6 @@ class WholeFiles:
         *,
         completion: Completion,
         quotas: ProjectQuotas,
-        limits: BodyLimits,
         allowance: Allowance = no_allowance,
     ) -> None:
         self._records = records
@@ -95,7 +94,7 @@ class WholeFiles:
         self._completion = completion
         self._policy = ctx.settings.policy
         self._quotas = quotas
-        self._limits = limits
+        self._limits = BodyLimits.of(ctx.settings)
         self._clock = ctx.clock
         self._new_id = ctx.new_id
         self._allowance = allowance

@@ -92,6 +92,8 @@ class World:
                 storage="s3://bucket" if buckets else "",
                 access="open" if is_open else "accounts",
                 max_upload_bytes=max_length,
+                body_idle_seconds=LIMITS.idle_seconds,
+                min_bytes_per_second=LIMITS.minimum_bytes_per_second,
                 expiry_seconds=expiry.total_seconds(),
                 reservation_seconds=reservation.total_seconds(),
             ),
@@ -157,7 +159,6 @@ class World:
             self.store,
             completion=self.completion,
             quotas=self.quotas,
-            limits=LIMITS,
         )
 
     def new_housekeeping(self, idle_clock: IdleClock) -> Housekeeping:

@@ -11,7 +11,7 @@ from app.core import errors
 from app.core.access import Action
 from app.core.upload import Upload, parse_upload_id
 from app.http.access import requires
-from app.http.bodies import open_body
+from app.http.bodies import body_length, open_body
 from app.http.context import ViewContext, note_upload, view_context
 from app.http.digests import digest_source, parse_repr_digest
 from app.http.problems import answer, report
@@ -93,7 +93,7 @@ def _state_after(
 def create(ctx: ViewContext) -> Response:
     """Create an upload resource and store the bytes in the request."""
     version, wanted = _version(), interop.WantedDigest(request.headers.get("Want-Repr-Digest", ""))
-    transfer = interop.parse_creation(dict(request.headers), version, _content_length())
+    transfer = interop.parse_creation(dict(request.headers), version, body_length())
     body = _checked(wanted.watch(open_body(ctx)) if transfer.is_last else open_body(ctx))
     # A body that is too large is refused before the upload is created, even if it is only a part.
     ctx.services.settings.policy.check_length(transfer.end)
@@ -146,7 +146,7 @@ def append(ctx: ViewContext, upload_id: str) -> Response:
     version, wanted = _version(), interop.WantedDigest(request.headers.get("Want-Repr-Digest", ""))
     if version.append_type not in {None, request.mimetype}:
         raise interop.NotPartialUpload(f"Send the bytes as {version.append_type}.")
-    transfer = interop.parse_append(dict(request.headers), version, _content_length())
+    transfer = interop.parse_append(dict(request.headers), version, body_length())
     upload = _receive(ctx, _settled(ctx, upload_id), transfer, _checked(open_body(ctx)), _interim())
     status = version.completed_status if transfer.is_last else version.appended_status
     response = interop.acknowledgement(ctx, upload, version, status, is_last=transfer.is_last)
@@ -240,9 +240,3 @@ def _location(upload: Upload) -> str:
 
 def _checked(body: BodySource) -> BodySource:
     return digest_source(body, request.headers.get("Content-Digest"))
-
-
-def _content_length() -> int | None:
-    """Length of the body: None if chunked, 0 without either header (RFC 9112, section 6.3)."""
-    is_chunked = request.headers.get("Transfer-Encoding", "").lower() == "chunked"
-    return None if is_chunked else request.content_length or 0
