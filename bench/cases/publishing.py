@@ -36,7 +36,7 @@ COLUMNS = (
     "CPU s",
     "of ours",
     "peak memory, MiB",
-    "more disk, of film",
+    "more disk, of the video",
 )
 NOTES = (
     "720p at 1 Mbit/s, index at the end of the file. Ours: from the answer to the last chunk until "
