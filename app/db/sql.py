@@ -71,13 +71,15 @@ class _Compiled:
     outputs: Sequence[tuple[int, Convert]]
 
     def parameters(self, values: Mapping[str, object]) -> Any:
-        found = [
-            values[name] if convert is None else convert(values[name])
-            for name, convert in self.inputs
-        ]
         if self.is_positional:
-            return found
-        return {name: value for (name, _), value in zip(self.inputs, found, strict=True)}
+            return [
+                values[name] if convert is None else convert(values[name])
+                for name, convert in self.inputs
+            ]
+        return {
+            name: values[name] if convert is None else convert(values[name])
+            for name, convert in self.inputs
+        }
 
     def converted(self, row: Sequence[Any]) -> tuple[Any, ...]:
         cells = list(row)

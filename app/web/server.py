@@ -13,7 +13,7 @@ from app import __version__
 from app.core.access import Action
 from app.http.access import requires
 from app.http.context import ViewContext
-from app.ingest.connection_advice import advice_now
+from app.ingest.connection import advice_now
 
 # ---- /api/server ---------------------------------------------------------------------------------
 
