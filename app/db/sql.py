@@ -1,4 +1,7 @@
-"""Runs statements: on the bare driver, several in one round trip, with locks."""
+"""Runs statements: on the bare driver, several in one round trip, with locks.
+
+A chunk costs 15 % more CPU with SQLAlchemy's `execute` (`python -m bench record_path`).
+"""
 
 from __future__ import annotations
 

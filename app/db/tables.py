@@ -1,4 +1,4 @@
-"""The tables. Every change here needs a migration in `migrations/versions/`."""
+"""The tables. Each change here needs a migration, for databases that have the tables already."""
 
 from __future__ import annotations
 
@@ -389,7 +389,7 @@ stored_garbage = Table(
 
 # ---- access tables -------------------------------------------------------------------------------
 
-# The tables for access control. Every change here needs a migration in `migrations/versions/`.
+# The tables for access control.
 
 
 ID = String(32)

@@ -35,7 +35,7 @@ from app.http.access import requires
 from app.http.bodies import form_fields
 from app.http.context import ViewContext, note_upload
 from app.http.documents import media_path, plays_original, signed_media, video_document
-from app.http.page_policy import style_nonce, widen_policy
+from app.http.origins import style_nonce, widen_policy
 from app.http.problems import Problem, answer_json, prefers_html, with_retry_after
 from app.video.serve.library import PlaybackView
 from app.web.videos import VideoView, view_of

@@ -21,7 +21,7 @@ from app.http.bodies import json_object, member
 from app.http.context import ViewContext, current_caller, note_upload
 from app.http.digests import wants_sha256
 from app.http.documents import media_path, playback_document, rendition_document, video_document
-from app.http.page_policy import style_nonce, widen_policy
+from app.http.origins import style_nonce, widen_policy
 from app.video.serve.library import PlaybackView
 from app.web.project import kept_project
 
