@@ -79,9 +79,28 @@ class ClientUploads:
     def of_chunk(self, scope: Scope, chunk: Chunk, filename: str) -> Upload:
         """Returns the upload the chunk belongs to; the first chunk to arrive creates it.
 
-        Raises `UploadConflict` if its length differs, `UploadGone` if it has ended, and the errors
-        of `UploadService.create`.
+        If the chunk `restarts`, the first bytes of a file restart an upload that has ended. Later
+        chunks do not: their client relies on bytes that were lost with the old upload, and must get
+        an error. Raises `UploadConflict` if the upload's length differs, `UploadGone` if it has
+        ended, and the errors of `UploadService.create`.
         """
+        if not chunk.restarts:
+            return self._found_or_created(scope, chunk, filename)
+        self._by_id(scope, chunk.identifier)  # Raises: an upload addressed by id never restarts.
+        deadline = time.monotonic() + RESTART_SECONDS
+        while True:
+            try:
+                return self._found_or_created(scope, chunk, filename)
+            except UploadGone:
+                if time.monotonic() > deadline:
+                    raise
+            if chunk.offset == 0:
+                self._uploads.release_key(scope, chunk.key)
+            else:
+                with without_slot():
+                    time.sleep(RESTART_TICK_SECONDS)
+
+    def _found_or_created(self, scope: Scope, chunk: Chunk, filename: str) -> Upload:
         upload = self.find(scope, chunk)
         if upload is None:
             new = NewUpload(
@@ -91,26 +110,6 @@ class ClientUploads:
         if upload.length is None:
             return self._chunks.declare_length(upload, chunk.total)
         return upload
-
-    def of_restartable_chunk(self, scope: Scope, chunk: Chunk, filename: str) -> Upload:
-        """Like `of_chunk`, but the first bytes of a file restart an upload that has ended.
-
-        Later chunks do not: their client relies on bytes that were lost with the old upload, and
-        must get an error.
-        """
-        self._by_id(scope, chunk.identifier)  # Raises: an upload addressed by id never restarts.
-        deadline = time.monotonic() + RESTART_SECONDS
-        while True:
-            try:
-                return self.of_chunk(scope, chunk, filename)
-            except UploadGone:
-                if time.monotonic() > deadline:
-                    raise
-            if chunk.offset == 0:
-                self._uploads.release_key(scope, chunk.key)
-            else:
-                with without_slot():
-                    time.sleep(RESTART_TICK_SECONDS)
 
     def probe(self, scope: Scope, chunk: Chunk) -> tuple[Upload | None, bool]:
         """Returns the chunk's upload, if any, and whether it has every byte of the chunk.

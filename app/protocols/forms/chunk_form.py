@@ -82,12 +82,10 @@ def parse_chunk(
 
 
 def _append(ctx: ViewContext, chunk: Chunk, filename: str, source: BodySource) -> Upload:
-    services = ctx.services
-    clients = services.client_uploads
-    find = clients.of_restartable_chunk if chunk.restarts else clients.of_chunk
-    upload = note_upload(find(ctx.scope, chunk, chunk.filename or filename))
+    uploads = ctx.services.client_uploads
+    upload = note_upload(uploads.of_chunk(ctx.scope, chunk, chunk.filename or filename))
     try:
-        return services.chunks.append(upload, chunk.offset, source)
+        return ctx.services.chunks.append(upload, chunk.offset, source)
     except errors.UploadNotFound as error:
         # Another chunk created the upload, and could not reserve its space. A chunk names no upload
         # that could be missing: a retry creates one.
@@ -340,13 +338,12 @@ def _upload_now(
 ) -> Upload:
     """Look up or create the upload of a chunk that has arrived, ignoring earlier lookups."""
     if chunk.is_named and chunk.total is not None:
-        span = chunk.span(length, None)
-        placed = Chunk(keys.own, span.start, span.length, chunk.total, filename, chunk.identity[0])
-        uploads, scope = ctx.services.client_uploads, ctx.scope
-        return uploads.of_restartable_chunk(scope, placed, filename)
-    return (
-        _first_upload(ctx, chunk, keys, filename, length) if chunk.is_first else _called(ctx, keys)
-    )
+        start, identifier = chunk.span(length, None).start, chunk.identity[0]
+        placed = Chunk(keys.own, start, length, chunk.total, filename, identifier, restarts=True)
+        return ctx.services.client_uploads.of_chunk(ctx.scope, placed, filename)
+    if not chunk.is_first:
+        return _called(ctx, keys)
+    return _first_upload(ctx, chunk, keys, filename, length)
 
 
 def _name_of(chunk: UnplacedChunk, filename: str) -> str:
