@@ -91,6 +91,10 @@ _CONDITIONS = {
 """Conditional and Range headers, by their keys in the WSGI environment."""
 
 
+CACHING = "private, no-cache"
+"""Cached but revalidated each time."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stored:
     """Something that can be sent: its length in bytes and its headers."""
@@ -100,6 +104,18 @@ class Stored:
     validators: conditional.Validators
     headers: Mapping[str, str]
     """All other headers, for every status."""
+
+
+def stored_headers(validators: conditional.Validators, *, policy: str) -> dict[str, str]:
+    """Headers of everything that is stored; `policy` is its Content-Security-Policy."""
+    return {
+        "Accept-Ranges": "bytes",
+        "ETag": quote_etag(validators.etag),
+        "Last-Modified": http_date(validators.last_modified),
+        "Cache-Control": CACHING,
+        "Content-Security-Policy": policy,
+        "Cross-Origin-Resource-Policy": "same-origin",
+    }
 
 
 Send = Callable[[list[ByteRange], dict[str, str]], Response]
@@ -239,17 +255,11 @@ def _file_headers(
     filename: str, validators: conditional.Validators, *, can_play: bool, is_download: bool
 ) -> Mapping[str, str]:
     """Headers that are the same for every range of a file; players ask for many."""
+    is_attachment = is_download or not can_play
     return {
-        "Accept-Ranges": "bytes",
-        "ETag": quote_etag(validators.etag),
-        "Last-Modified": http_date(validators.last_modified),
-        "Cache-Control": "private, no-cache",
-        "Content-Disposition": content_disposition(
-            filename, is_attachment=is_download or not can_play
-        ),
+        **stored_headers(validators, policy=PLAYER_ONLY if can_play else SANDBOX),
+        "Content-Disposition": content_disposition(filename, is_attachment=is_attachment),
         "X-Content-Type-Options": "nosniff",
-        "Content-Security-Policy": PLAYER_ONLY if can_play else SANDBOX,
-        "Cross-Origin-Resource-Policy": "same-origin",
     }
 
 

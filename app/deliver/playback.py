@@ -8,7 +8,6 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 
 from flask import Blueprint, request
-from werkzeug.http import http_date, quote_etag
 from werkzeug.wrappers import Response
 
 from app.core.access import Action
@@ -17,9 +16,9 @@ from app.core.lifecycle import UploadState
 from app.core.playback import Made
 from app.core.ranges import ByteRange
 from app.core.upload import Upload, parse_upload_id
+from app.deliver import media
 from app.deliver.bodies import pieces_body, span_body
 from app.deliver.conditional import Validators
-from app.deliver.media import SANDBOX, Stored, answer, content_disposition, send_span
 from app.http.access import requires
 from app.http.context import ViewContext, note_upload
 from app.ingest.connection import has_left
@@ -27,9 +26,6 @@ from app.video.serve.library import CONTENT_TYPES, MadeFile, VirtualPart, subtit
 from app.video.serve.subtitles import Subtitles
 
 blueprint = Blueprint("playback", __name__, url_prefix="/media/<upload_id>")
-
-CACHING = "private, no-cache"
-"""Cached but revalidated each time: a later version of the index may segment videos differently."""
 
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
@@ -48,9 +44,10 @@ def play(ctx: ViewContext, upload_id: str) -> Response:
 @requires(Action.WATCH)
 def master(ctx: ViewContext, upload_id: str) -> Response:
     """The playlist of all renditions, audio tracks and subtitles."""
-    video, media = _video(ctx, upload_id), ctx.services.media
-    formats = media.renditions.formats(video)
-    return _playlist(media.playlists.master(video, formats, _subtitles(ctx, video)))
+    video = _video(ctx, upload_id)
+    formats = ctx.services.media.renditions.formats(video)
+    subtitles = _subtitles(ctx, video)
+    return _playlist(ctx.services.media.playlists.master(video, formats, subtitles))
 
 
 @blueprint.get("/hls/<stream>/index.m3u8")
@@ -118,7 +115,7 @@ def rendition(ctx: ViewContext, upload_id: str, quality: int) -> Response:
     """A rendition of the whole video, to be downloaded."""
     video = _video(ctx, upload_id)
     filename = f"{PurePosixPath(video.filename).stem} {quality}p.mp4"
-    disposition = content_disposition(filename, is_attachment=True)
+    disposition = media.content_disposition(filename, is_attachment=True)
     found = ctx.services.media.renditions.file(video, quality)
     return _send_made(found, "video/mp4", {"Content-Disposition": disposition})
 
@@ -165,7 +162,7 @@ def _playlist(text: str) -> Response:
 
 
 def _text(text: str, content_type: str) -> Response:
-    headers = {"Cache-Control": CACHING, "Content-Security-Policy": SANDBOX}
+    headers = {"Cache-Control": media.CACHING, "Content-Security-Policy": media.SANDBOX}
     return Response(text, content_type=content_type, headers=headers)
 
 
@@ -179,7 +176,9 @@ def _send_virtual(part: VirtualPart, content_type: str) -> Response:
             resources.callback((source := part.open_source()).close)
             return pieces_body(request.environ, part.pieces(span), source, resources.pop_all())
 
-        return answer(stored, lambda spans, headers: send_span(_only(spans), length, headers, body))
+        return media.answer(
+            stored, lambda spans, headers: media.send_span(_only(spans), length, headers, body)
+        )
 
 
 def _send_made(
@@ -196,7 +195,9 @@ def _send_made(
             return span_body(request.environ, file, span)
 
         length = stored.length
-        return answer(stored, lambda spans, headers: send_span(_only(spans), length, headers, body))
+        return media.answer(
+            stored, lambda spans, headers: media.send_span(_only(spans), length, headers, body)
+        )
 
 
 def _only(spans: list[ByteRange]) -> list[ByteRange]:
@@ -205,20 +206,12 @@ def _only(spans: list[ByteRange]) -> list[ByteRange]:
 
 
 def _stored(
-    made: Made,
-    length: int,
-    content_type: str,
-    more: Mapping[str, str] = NO_HEADERS,
-) -> Stored:
-    """A derived file never changes in place: a replacement has a new version."""
-    changed_at = made.made_at.replace(microsecond=0)
-    headers = {
-        "Accept-Ranges": "bytes",
-        "ETag": quote_etag(made.version),
-        "Last-Modified": http_date(changed_at),
-        "Cache-Control": CACHING,
-        "Content-Security-Policy": SANDBOX,
-        "Cross-Origin-Resource-Policy": "same-origin",
-        **more,
-    }
-    return Stored(length, content_type, Validators(made.version, changed_at), headers)
+    made: Made, length: int, content_type: str, more: Mapping[str, str] = NO_HEADERS
+) -> media.Stored:
+    """A derived file never changes in place: a replacement has a new version.
+
+    A later version of the index may segment videos differently, so clients revalidate each time.
+    """
+    validators = Validators(made.version, made.made_at.replace(microsecond=0))
+    headers = {**media.stored_headers(validators, policy=media.SANDBOX), **more}
+    return media.Stored(length, content_type, validators, headers)
