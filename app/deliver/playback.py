@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import PurePosixPath
 from types import MappingProxyType
@@ -169,16 +169,13 @@ def _text(text: str, content_type: str) -> Response:
 def _send_virtual(part: VirtualPart, content_type: str) -> Response:
     with ExitStack() as resources:
         resources.callback(part.file.close)
-        length = part.span.length
-        stored = _stored(part.made, length, content_type)
+        stored = _stored(part.made, part.span.length, content_type)
 
         def body(span: ByteRange) -> Iterable[bytes]:
             resources.callback((source := part.open_source()).close)
             return pieces_body(request.environ, part.pieces(span), source, resources.pop_all())
 
-        return media.answer(
-            stored, lambda spans, headers: media.send_span(_only(spans), length, headers, body)
-        )
+        return _answer(stored, body)
 
 
 def _send_made(
@@ -194,15 +191,17 @@ def _send_made(
             file.seek(span.start)
             return span_body(request.environ, file, span)
 
-        length = stored.length
-        return media.answer(
-            stored, lambda spans, headers: media.send_span(_only(spans), length, headers, body)
-        )
+        return _answer(stored, body)
 
 
-def _only(spans: list[ByteRange]) -> list[ByteRange]:
+def _answer(stored: media.Stored, body: Callable[[ByteRange], Iterable[bytes]]) -> Response:
     """One range, as players request; several ranges get the whole file (RFC 9110, 14.2)."""
-    return spans if len(spans) == 1 else []
+
+    def send(spans: list[ByteRange], headers: dict[str, str]) -> Response:
+        only = spans if len(spans) == 1 else []
+        return media.send_span(only, stored.length, headers, body)
+
+    return media.answer(stored, send)
 
 
 def _stored(
