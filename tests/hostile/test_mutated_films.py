@@ -11,8 +11,7 @@ from app.video.index.boxes import NotIndexable
 from app.video.index.fast_start import fast_start
 from app.video.index.movie import Movie, read_movie
 from app.video.index.muxing import extract, key_frame_before
-from app.video.index.rendition_segments import RenditionCuts
-from app.video.index.segments import SegmentedTrack, segmented_sound, segmented_video
+from app.video.index.segments import RenditionCuts, SegmentedTrack, segmented_sound, segmented_video
 from app.video.index.texts import read_chapters, read_cues, subtitle_tracks, webvtt
 from tests.hostile.conftest import Scaled
 from tests.hostile.mutations import mutations

@@ -19,7 +19,7 @@ from app.core.playback import PlaybackState
 from app.core.ranges import ByteRange
 from app.core.upload import UploadId
 from app.storage.base import Store
-from app.video.index.entries import LONG_INDEX, SHORT_INDEX
+from app.video.index.samples import LONG_INDEX, SHORT_INDEX
 from app.video.make import alone
 from app.video.make.alone import unless_long
 from app.video.make.ffmpeg import PROBE_LIMITS, Ffmpeg, FfmpegTimedOut

@@ -222,7 +222,7 @@ class NotIndexable(Exception):
 
 
 class LongIndex(Exception):
-    """The index has more entries than this process may read; see `entries.py`."""
+    """The index has more entries than this process may read; see `samples.py`."""
 
     def __init__(self, entries: int) -> None:
         super().__init__(f"the index has {entries} entries")

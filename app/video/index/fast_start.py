@@ -33,9 +33,8 @@ from app.video.index.muxing import (
     sample_tables,
     track_box,
 )
-from app.video.index.rendition_segments import MOST_LOOKED_AT, independent_key_frames
-from app.video.index.samples import Samples
-from app.video.index.tables import chunk_offsets
+from app.video.index.samples import Samples, chunk_offsets
+from app.video.index.segments import MOST_LOOKED_AT, independent_key_frames
 from app.video.index.tracks import Track
 from app.video.index.virtual_file import Piece
 

@@ -1,4 +1,4 @@
-"""Fragmented MP4, with samples described in `moof` boxes between the media.
+"""Fragmented MP4, read and written: samples are described in `moof` boxes between the media.
 
 ISO/IEC 14496-12, section 8.8. Recorders write such files so that a power failure loses only a few
 seconds, and websites so that playback can start early.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, compress, repeat
 from operator import and_, not_
@@ -19,13 +19,16 @@ from app.video.index.boxes import (
     FileBox,
     NotIndexable,
     ReadAt,
+    big_endian,
+    box,
     boxes_in,
     children,
     descend,
+    full_box,
+    media_header,
     numbers,
 )
-from app.video.index.entries import refuse_beyond, too_many_samples
-from app.video.index.samples import Samples, most_samples
+from app.video.index.samples import Samples, most_samples, refuse_beyond, too_many_samples
 
 MAX_BYTES = 256 << 20
 """Total size of all `moof` boxes; a file with more is not indexed. 2 hours need 8 MiB."""
@@ -39,10 +42,14 @@ _LONGEST_STEP = 1 << 31
 _LATEST_TIME = 1 << 62
 _IS_NO_KEY_FRAME = 0x1_0000
 
-# Flags of tfhd and trun (sections 8.8.7 and 8.8.8).
-_BASE, _DESCRIPTION, _DURATION, _SIZE, _FLAGS, _BASE_IS_MOOF = 1, 2, 8, 0x10, 0x20, 0x2_0000
-_RUN_OFFSET, _RUN_FIRST_FLAGS = 1, 4
-_RUN_COLUMNS = (0x100, 0x200, 0x400, 0x800)
+# Flags of tfhd (section 8.8.7).
+_BASE, _DESCRIPTION, _BASE_IS_MOOF = 0x1, 0x2, 0x2_0000
+_DEFAULT_DURATION, _DEFAULT_SIZE, _DEFAULT_FLAGS = 0x8, 0x10, 0x20
+
+# Flags of trun (section 8.8.8).
+_DATA_OFFSET, _FIRST_FLAGS = 0x1, 0x4
+_DURATION, _SIZE, _FLAGS, _COMPOSITION_OFFSET = 0x100, 0x200, 0x400, 0x800
+_COLUMNS = (_DURATION, _SIZE, _FLAGS, _COMPOSITION_OFFSET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +122,10 @@ class FragmentedMovie:
         if track and b"tfdt" in boxes:
             track.continue_at(_decode_time(boxes[b"tfdt"]))
         base = position
-        for box in boxes_in(traf.payload):
-            if box.kind == b"trun":
-                self._take(_TrackRun.count(box))
-                run = _TrackRun.read(box, defaults, base=base, position=position)
+        for trun in boxes_in(traf.payload):
+            if trun.kind == b"trun":
+                self._take(_TrackRun.count(trun))
+                run = _TrackRun.read(trun, defaults, base=base, position=position)
                 position = run.end
                 if track:
                     track.add(run, length=self._length)
@@ -145,9 +152,9 @@ def _track_defaults(moov: Box) -> Iterator[tuple[int, _Defaults]]:
 
 def _overridden(defaults: _Defaults, header: Fields, flags: int) -> _Defaults:
     return _Defaults(
-        header.unsigned(4) if flags & _DURATION else defaults.duration,
-        header.unsigned(4) if flags & _SIZE else defaults.size,
-        header.unsigned(4) if flags & _FLAGS else defaults.flags,
+        header.unsigned(4) if flags & _DEFAULT_DURATION else defaults.duration,
+        header.unsigned(4) if flags & _DEFAULT_SIZE else defaults.size,
+        header.unsigned(4) if flags & _DEFAULT_FLAGS else defaults.flags,
     )
 
 
@@ -181,8 +188,8 @@ class _TrackRun:
         fields = Fields(trun.payload)
         _, flags = fields.version_and_flags()
         count = fields.unsigned(4)
-        start = base + fields.signed(4) if flags & _RUN_OFFSET else position
-        first_flags = fields.unsigned(4) if flags & _RUN_FIRST_FLAGS else None
+        start = base + fields.signed(4) if flags & _DATA_OFFSET else position
+        first_flags = fields.unsigned(4) if flags & _FIRST_FLAGS else None
         columns = _columns(fields, flags, count, defaults)
         if first_flags is not None and count:
             columns[2][0] = first_flags
@@ -198,13 +205,13 @@ class _TrackRun:
 
 def _columns(fields: Fields, flags: int, count: int, defaults: _Defaults) -> list[array[int]]:
     """Durations, sizes, flags and composition offsets of the samples of a `trun`."""
-    width = sum(1 for column in _RUN_COLUMNS if flags & column)
+    width = sum(1 for column in _COLUMNS if flags & column)
     rows = numbers("I", fields.take(4 * width * count))
     stored = (rows[place::width] for place in range(width))
     values = (defaults.duration, defaults.size, defaults.flags, 0)
     return [
         next(stored) if flags & column else array("I", (value,)) * count
-        for column, value in zip(_RUN_COLUMNS, values, strict=True)
+        for column, value in zip(_COLUMNS, values, strict=True)
     ]
 
 
@@ -259,3 +266,93 @@ class _Track:
             self._key_frames,
             self._end,
         )
+
+
+# ---- written fragments ---------------------------------------------------------------------------
+
+_KEY_FRAME = 0x0200_0000
+_OTHER_SAMPLE = 0x0101_0000
+"""Sample flags (section 8.8.3.1): depends on others, is not a sync sample."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """Consecutive samples of one track, in decode order."""
+
+    decode_time: int
+    """Decode time of the first sample, in ticks."""
+    durations: array[int]
+    """Type I."""
+    sizes: array[int]
+    """Type I."""
+    composition_offsets: array[int]
+    """Type I: never negative."""
+    key_frames: Sequence[int]
+    """Ascending numbers of the samples that are key frames."""
+
+    def head(self, track_id: int, number: int) -> bytes:
+        """The bytes before the media; fragments of a track are numbered from 1."""
+        flags, columns = self._columns()
+        track = (
+            _track_fragment_header(track_id, self._default_duration, self._default_flags),
+            full_box(b"tfdt", 1, 0, self.decode_time.to_bytes(8, "big")),
+        )
+        first_flags = _KEY_FRAME.to_bytes(4, "big") if flags & _FIRST_FLAGS else b""
+        count, table = len(self.sizes).to_bytes(4, "big"), big_endian(_interleaved(columns))
+
+        def moof(data_offset: int) -> bytes:
+            offset = data_offset.to_bytes(4, "big")
+            run = full_box(b"trun", 0, flags, count, offset, first_flags, table)
+            header = full_box(b"mfhd", 0, 0, number.to_bytes(4, "big"))
+            return box(b"moof", header, box(b"traf", *track, run))
+
+        media = media_header(sum(self.sizes))
+        return moof(len(moof(0)) + len(media)) + media
+
+    @property
+    def _default_duration(self) -> int | None:
+        """The common duration of all samples, if there is one."""
+        first = self.durations[0]
+        return first if self.durations.count(first) == len(self.durations) else None
+
+    @property
+    def _default_flags(self) -> int:
+        return _KEY_FRAME if len(self.key_frames) == len(self.sizes) else _OTHER_SAMPLE
+
+    def _columns(self) -> tuple[int, list[array[int]]]:
+        """Flags of the `trun`, and the columns of its table."""
+        flags, columns = _DATA_OFFSET | _SIZE, []
+        if self._default_duration is None:
+            flags |= _DURATION
+            columns.append(self.durations)
+        columns.append(self.sizes)
+        if self._default_flags == _OTHER_SAMPLE and list(self.key_frames) == [0]:
+            flags |= _FIRST_FLAGS
+        elif self._default_flags == _OTHER_SAMPLE and self.key_frames:
+            flags |= _FLAGS
+            columns.append(self._sample_flags())
+        if any(self.composition_offsets):
+            flags |= _COMPOSITION_OFFSET
+            columns.append(self.composition_offsets)
+        return flags, columns
+
+    def _sample_flags(self) -> array[int]:
+        column = array("I", (_OTHER_SAMPLE,)) * len(self.sizes)
+        for number in self.key_frames:
+            column[number] = _KEY_FRAME
+        return column
+
+
+def _track_fragment_header(track_id: int, duration: int | None, sample_flags: int) -> bytes:
+    flags = _BASE_IS_MOOF | _DEFAULT_FLAGS | (0 if duration is None else _DEFAULT_DURATION)
+    numbers = (track_id, duration, sample_flags)
+    fields = (number.to_bytes(4, "big") for number in numbers if number is not None)
+    return full_box(b"tfhd", 0, flags, *fields)
+
+
+def _interleaved(columns: Sequence[array[int]]) -> array[int]:
+    """Transposes `columns` into rows."""
+    table = array("I", bytes(4 * len(columns) * len(columns[0])))
+    for number, column in enumerate(columns):
+        table[number :: len(columns)] = column
+    return table

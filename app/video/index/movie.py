@@ -19,16 +19,16 @@ from app.video.index.boxes import (
     descend,
     file_boxes,
 )
-from app.video.index.entries import (
+from app.video.index.flattened import Remaining, flattened
+from app.video.index.fragments import FragmentedMovie, add_fragments
+from app.video.index.samples import (
     LONG_INDEX,
     MAX_TRACKS,
     most_boxes,
+    most_samples,
     refuse_beyond,
     require_at_most,
 )
-from app.video.index.flattened import Remaining, flattened
-from app.video.index.fragments import FragmentedMovie, add_fragments
-from app.video.index.samples import most_samples
 from app.video.index.segments import silent_packets, target_of
 from app.video.index.tracks import Track, is_played, read_track
 

@@ -26,8 +26,7 @@ from app.video.index.sample_entries import (
     TrackKind,
     read_sample_entry,
 )
-from app.video.index.samples import Samples
-from app.video.index.tables import entries, read_samples
+from app.video.index.samples import Samples, entries, read_samples
 
 _MOST_REORDERED = 1000
 """The sample that is shown last is searched among this many samples at the end of a track."""

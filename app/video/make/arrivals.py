@@ -20,8 +20,8 @@ from app.core.playback import PlaybackState
 from app.core.ranges import ByteRange
 from app.core.upload import Upload, UploadId, UploadKind
 from app.video.index.boxes import LongIndex, NotIndexable, ReadAt
-from app.video.index.entries import LONG_INDEX, SHORT_INDEX, TOO_MANY_SAMPLES
 from app.video.index.movie import read_movie
+from app.video.index.samples import LONG_INDEX, SHORT_INDEX, TOO_MANY_SAMPLES
 from app.video.make.pictures import EARLY_POSTER
 from app.video.make.remux import INDEXED_TYPES
 from app.video.make.steps import StepTools

@@ -15,7 +15,7 @@ from threading import Event
 from app.storage.local.folder import disk_errors
 from app.video.index.boxes import NotIndexable, ReadAt
 from app.video.index.movie import read_movie
-from app.video.index.rendition_segments import RenditionCuts, SegmentExcerpt
+from app.video.index.segments import RenditionCuts, SegmentExcerpt
 from app.video.index.tracks import Track
 from app.video.make.ffmpeg import (
     Conversion,

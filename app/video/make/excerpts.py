@@ -12,8 +12,8 @@ from pathlib import Path
 from app.core.ranges import ByteRange
 from app.video.index.boxes import ReadAt
 from app.video.index.muxing import film_of
-from app.video.index.rendition_segments import is_independent, nal_length_size
 from app.video.index.samples import Samples
+from app.video.index.segments import is_independent, nal_length_size
 from app.video.index.tracks import Track
 
 MOST_BYTES = 128 << 20

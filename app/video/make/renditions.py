@@ -23,11 +23,10 @@ from app.core.playback import Made, Outdated
 from app.core.upload import Upload, UploadId
 from app.storage.local.folder import disk_errors
 from app.video.index.boxes import LongIndex, NotIndexable, ReadAt
-from app.video.index.entries import LONG_INDEX, MAX_ENTRIES
 from app.video.index.movie import Movie, read_movie
 from app.video.index.muxing import interleaved, moved
-from app.video.index.rendition_segments import RenditionCuts
-from app.video.index.segments import segmented_video
+from app.video.index.samples import LONG_INDEX, MAX_ENTRIES
+from app.video.index.segments import RenditionCuts, segmented_video
 from app.video.index.tracks import Track
 from app.video.make.encoder import Encoder, recipe
 from app.video.make.steps import Heartbeat, StepTools, as_job_errors, needing_index

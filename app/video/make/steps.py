@@ -17,8 +17,8 @@ from app.core.upload import Upload, UploadId
 from app.db.jobs import JobRecords
 from app.records.uploads import UploadRecords
 from app.video.index.boxes import LongIndex, NotIndexable, ReadAt
-from app.video.index.entries import LONG_INDEX, MAX_ENTRIES, SHORT_INDEX
 from app.video.index.movie import Movie
+from app.video.index.samples import LONG_INDEX, MAX_ENTRIES, SHORT_INDEX
 from app.video.make.excerpts import ExcerptTooLarge
 from app.video.make.ffmpeg import (
     PROBE_LIMITS,

@@ -10,9 +10,9 @@ from fractions import Fraction
 from itertools import islice
 from typing import Any
 
-from app.video.index.entries import MAX_TRACKS
 from app.video.index.languages import shortest_code
 from app.video.index.movie import FIRST_BOXES
+from app.video.index.samples import MAX_TRACKS
 from app.video.index.texts import MAX_CHAPTERS, MAX_TITLE_CHARACTERS
 from app.video.serve.facts import Chapter, Facts, TrackFacts
 

@@ -15,16 +15,17 @@ from pathlib import Path
 
 from app.core.upload import UploadId
 from app.video.index.boxes import NotIndexable, ReadAt
-from app.video.index.entries import MAX_ENTRIES
 from app.video.index.fast_start import fast_start
 from app.video.index.movie import Movie, read_movie
 from app.video.index.playlists import VideoRange
-from app.video.index.rendition_segments import RenditionCuts, independent_key_frames
+from app.video.index.samples import MAX_ENTRIES
 from app.video.index.segments import (
     MOST_PACKETS,
+    RenditionCuts,
     Segment,
     SegmentedTrack,
     can_begin_late,
+    independent_key_frames,
     segmented_sound,
     segmented_video,
     silent_packets,

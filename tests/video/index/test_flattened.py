@@ -11,9 +11,9 @@ import pytest
 
 from app.video.index.boxes import NotIndexable
 from app.video.index.edits import MAX_EDITS, Edit, Timeline
-from app.video.index.entries import LONG_INDEX
 from app.video.index.flattened import Remaining, flattened
 from app.video.index.muxing import extract, key_frame_before
+from app.video.index.samples import LONG_INDEX
 from app.video.index.segments import segmented_sound, segmented_video
 from app.video.index.texts import read_cues, subtitle_tracks
 from app.video.index.tracks import Track
