@@ -23,16 +23,9 @@ from app.deliver.media import SANDBOX, Stored, answer, content_disposition, send
 from app.http.access import requires
 from app.http.context import ViewContext, note_upload
 from app.ingest.gunicorn_socket.connection import has_left
-from app.video.serve.library import (
-    CONTENT_TYPES,
-    MadeFile,
-    MediaLibrary,
-    Playlists,
-    VirtualPart,
-    subtitles_of,
-)
+from app.video.serve.library import CONTENT_TYPES, MadeFile, MediaLibrary, VirtualPart, subtitles_of
+from app.video.serve.playlists import Playlists, Subtitles
 from app.video.serve.renditions import Renditions
-from app.video.serve.subtitles import Subtitles
 
 blueprint = Blueprint("playback", __name__, url_prefix="/media/<upload_id>")
 

@@ -26,8 +26,8 @@ from app.video.make.ffmpeg import PROBE_LIMITS, Ffmpeg, FfmpegTimedOut
 from app.video.make.indexing import Indexing
 from app.video.make.sandbox.process import ProgramLimits
 from app.video.make.steps import LATER, Heartbeat
+from app.video.serve.facts import MANIFEST
 from app.video.serve.source import MediaSource
-from app.video.serve.video_files import MANIFEST
 from tests.records.making import new_upload
 from tests.storage.sources import PiecesSource
 from tests.storage.stores import LIMITS, ignore, local_store

@@ -25,10 +25,10 @@ from app.video.index.samples import LONG_INDEX, SHORT_INDEX, TOO_MANY_SAMPLES
 from app.video.make.pictures import EARLY_POSTER
 from app.video.make.remux import INDEXED_TYPES
 from app.video.make.steps import StepTools
-from app.video.serve.facts import Facts, Manifest
+from app.video.make.video_files import is_playable, keep_streams
+from app.video.serve.facts import MANIFEST, Facts, Manifest
 from app.video.serve.folder import read_whole
 from app.video.serve.source import reader
-from app.video.serve.video_files import MANIFEST, is_playable, keep_streams
 
 RECENT = timedelta(seconds=90)
 """Only uploads that have just received bytes are checked; in the first check, all.

@@ -28,14 +28,14 @@ from app.video.make.ffmpeg import (
     tone_mappings,
 )
 from app.video.make.sandbox.process import ProgramLimits
-from app.video.serve.capability import (
+from app.video.serve.folder import MediaFolder
+from app.video.serve.ladder import (
     Capability,
+    RenditionFormat,
     discard_capability,
     read_capability,
     write_capability,
 )
-from app.video.serve.folder import MediaFolder
-from app.video.serve.ladder import RenditionFormat
 from app.video.serve.source import copy_pieces, length_of, reader
 
 DECODER_THREADS, ENCODER_THREADS = 2, 1

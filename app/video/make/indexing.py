@@ -13,17 +13,15 @@ from app.video.make.remux import OtherFormats
 from app.video.make.sound import WAVEFORM
 from app.video.make.steps import NO_FFMPEG, NO_RENDITIONS, Heartbeat, StepTools
 from app.video.make.subtitles import SUBTITLES
-from app.video.serve.facts import Facts
-from app.video.serve.source import REMUXED
-from app.video.serve.video_files import (
-    MANIFEST,
-    SOUND_FILE,
+from app.video.make.video_files import (
     can_be_rendered,
     is_playable,
     keep_play_file,
     keep_streams,
     sounds_to_encode,
 )
+from app.video.serve.facts import MANIFEST, SOUND_FILE, Facts
+from app.video.serve.source import REMUXED
 
 
 class Indexing:

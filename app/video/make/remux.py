@@ -28,6 +28,7 @@ from app.video.make.ffmpeg import (
     FfmpegStopped,
     FfmpegTimedOut,
 )
+from app.video.make.probe import HEAD_BYTES, Contents, ProbedTrack, contents_of, is_no_film
 from app.video.make.sandbox.process import ProgramLimits
 from app.video.make.sound import WAVEFORM, as_aac
 from app.video.make.steps import (
@@ -42,7 +43,6 @@ from app.video.make.steps import (
     wait_for_short_ones,
 )
 from app.video.serve.facts import Facts, plays_without_index
-from app.video.serve.probe import HEAD_BYTES, Contents, ProbedTrack, contents_of, is_no_film
 from app.video.serve.source import REMUXED, length_of, reader
 
 MP4_PICTURES = frozenset(

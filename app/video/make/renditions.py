@@ -30,7 +30,15 @@ from app.video.index.segments import RenditionCuts, segmented_video
 from app.video.index.tracks import Track
 from app.video.make.encoder import Encoder, recipe
 from app.video.make.steps import Heartbeat, StepTools, as_job_errors, needing_index
-from app.video.serve.facts import Manifest, Stream, plays_audio, plays_segmented_audio
+from app.video.make.video_files import encoded_sounds, keep_streams
+from app.video.serve.facts import (
+    MANIFEST,
+    SOUND_FILE,
+    Manifest,
+    Stream,
+    plays_audio,
+    plays_segmented_audio,
+)
 from app.video.serve.folder import read_whole
 from app.video.serve.ladder import RenditionFormat, ladder
 from app.video.serve.renditions import (
@@ -44,7 +52,6 @@ from app.video.serve.renditions import (
     segment_file,
 )
 from app.video.serve.source import copy_pieces, length_of, reader
-from app.video.serve.video_files import MANIFEST, SOUND_FILE, encoded_sounds, keep_streams
 
 READ_AHEAD = 3
 """Segments after the requested one that are also encoded, while no other request waits."""

@@ -21,15 +21,10 @@ from app.video.index.tracks import Track
 from app.video.make.ffmpeg import Conversion, FfmpegFailed
 from app.video.make.sandbox.process import ProgramLimits
 from app.video.make.steps import Heartbeat, StepTools, as_job_errors, needing_index
+from app.video.make.video_files import encoded_sounds, keep_streams, sounds_in, sounds_to_encode
+from app.video.serve.facts import SOUND_FILE
 from app.video.serve.folder import writing
 from app.video.serve.source import length_of
-from app.video.serve.video_files import (
-    SOUND_FILE,
-    encoded_sounds,
-    keep_streams,
-    sounds_in,
-    sounds_to_encode,
-)
 
 MOST_CHANNELS = 6
 """5.1; tracks with more channels are mixed down to that."""

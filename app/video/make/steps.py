@@ -29,8 +29,8 @@ from app.video.make.ffmpeg import (
     FfmpegStopped,
 )
 from app.video.make.sandbox.process import ProgramLimits
-from app.video.serve.capability import Capability
 from app.video.serve.folder import MediaFolder
+from app.video.serve.ladder import Capability
 from app.video.serve.rows import MediaRecords
 from app.video.serve.source import MediaSource, ParsedMovies
 

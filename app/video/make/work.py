@@ -15,6 +15,7 @@ from app.video.make.encoder import calibrate
 from app.video.make.ffmpeg import Ffmpeg
 from app.video.make.indexing import Indexing
 from app.video.make.pictures import EARLY_POSTER, PICTURES, EarlyPoster, Pictures
+from app.video.make.probe import HEAD_BYTES, is_no_film
 from app.video.make.remux import Remux
 from app.video.make.rendition_cache import RenditionCache, least_free_bytes
 from app.video.make.renditions import Rendition, Segments
@@ -23,8 +24,7 @@ from app.video.make.steps import Heartbeat, StepTools
 from app.video.make.subtitles import SUBTITLES, SubtitlesStep
 from app.video.make.sweep import MediaSweep
 from app.video.make.worker import Listener, MediaWorker, Step
-from app.video.serve.capability import Capability, read_capability
-from app.video.serve.probe import HEAD_BYTES, is_no_film
+from app.video.serve.ladder import Capability, read_capability
 from app.video.serve.renditions import EAGER_PRIORITY, RENDITION, SEGMENTS
 from app.video.serve.services import MediaServices
 

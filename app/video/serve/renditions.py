@@ -18,11 +18,11 @@ from app.core.playback import PlaybackProblem
 from app.core.upload import Upload, UploadId
 from app.db.jobs import JobRecords
 from app.ingest.slots import without_slot
-from app.video.serve.capability import Capability
 from app.video.serve.facts import Stream
 from app.video.serve.folder import MadeFiles, read_whole
-from app.video.serve.ladder import RenditionFormat, ladder
-from app.video.serve.library import MadeFile, Playlists
+from app.video.serve.ladder import Capability, RenditionFormat, ladder
+from app.video.serve.library import MadeFile
+from app.video.serve.playlists import Playlists
 
 # ---- rungs ---------------------------------------------------------------------------------------
 

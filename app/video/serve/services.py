@@ -15,14 +15,13 @@ from app.db.jobs import JobRecords
 from app.db.waking import Waker, WakeupSocket
 from app.records.uploads import UploadRecords
 from app.storage.base import Store
-from app.video.serve.capability import Capability, EncoderRecords, SharedCapability, read_capability
 from app.video.serve.folder import DiskFolder, MediaFolder
-from app.video.serve.library import MediaLibrary, Playlists
-from app.video.serve.made_files import MadeFileRecords
+from app.video.serve.ladder import Capability, EncoderRecords, SharedCapability, read_capability
+from app.video.serve.library import MediaLibrary, TextFiles
+from app.video.serve.playlists import Playlists
 from app.video.serve.renditions import Renditions, SegmentQueue, WaitTimeout
 from app.video.serve.rows import MediaRecords, PlaybackObserver
 from app.video.serve.source import MediaSource
-from app.video.serve.subtitles import TextFiles
 
 if TYPE_CHECKING:
     from app.storage.s3.bucket import Bucket
@@ -121,7 +120,7 @@ def _folder(
     disk = DiskFolder(root)
     if bucket is None:
         return disk
-    from app.video.serve.bucket_folder import BucketFolder  # noqa: PLC0415 - only with a bucket
+    from app.video.serve.bucket_folder import BucketFolder, MadeFileRecords  # noqa: PLC0415 - only with a bucket
 
     records, most_bytes = MadeFileRecords(database), spool_bytes // COPIES_SHARE
     return BucketFolder(disk, records, bucket, most_copied_bytes=most_bytes, clock=clock)

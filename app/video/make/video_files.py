@@ -17,7 +17,6 @@ from app.core.upload import UploadId
 from app.video.index.boxes import NotIndexable, ReadAt
 from app.video.index.fast_start import fast_start
 from app.video.index.movie import Movie, read_movie
-from app.video.index.playlists import VideoRange
 from app.video.index.samples import MAX_ENTRIES
 from app.video.index.segments import (
     MOST_PACKETS,
@@ -32,19 +31,23 @@ from app.video.index.segments import (
 )
 from app.video.index.tracks import Track
 from app.video.index.virtual_file import VirtualFileWriter
-from app.video.serve.capability import Capability, is_decoded
-from app.video.serve.facts import Manifest, Stream, plays_audio, plays_segmented_audio, plays_video
+from app.video.serve.facts import (
+    MANIFEST,
+    PLAY_FILE,
+    SOUND_FILE,
+    Manifest,
+    Stream,
+    VideoRange,
+    plays_audio,
+    plays_segmented_audio,
+    plays_video,
+)
 from app.video.serve.folder import MadeFiles, MediaFolder, read_whole, writing
-from app.video.serve.ladder import is_decoded_in_time
+from app.video.serve.ladder import Capability, is_decoded, is_decoded_in_time
 from app.video.serve.source import length_of, reader
 
 SOURCE = "source"
 """Name of the stream of the original video track."""
-
-PLAY_FILE = "play.virtual"
-MANIFEST = "hls.json"
-SOUND_FILE = "sound.mp4"
-"""Names of files in the folder of a video."""
 
 STREAM_FILES = ("init.mp4", "segments.virtual")
 """In the folder of a stream."""
