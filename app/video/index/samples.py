@@ -67,6 +67,11 @@ class Samples:
         return len(self.offsets)
 
     @property
+    def ticks(self) -> int:
+        """The sum of all durations."""
+        return self.end - self.decode_times[0] if self.decode_times else 0
+
+    @property
     def longest_group(self) -> int:
         """The most samples from a key frame, or the first sample, up to the next key frame."""
         begins, ends = chain((0,), self.key_frames), chain(self.key_frames, (len(self),))

@@ -353,10 +353,7 @@ def _too_complex() -> NotIndexable:
 
 def target_of(track: Track) -> int:
     """Minimum length of a segment, in ticks."""
-    samples = track.samples
-    return max(
-        TARGET_SECONDS * track.timescale, (samples.end - samples.decode_times[0]) // MOST_SEGMENTS
-    )
+    return max(TARGET_SECONDS * track.timescale, track.samples.ticks // MOST_SEGMENTS)
 
 
 def _cuts_at_key_frames(samples: Samples, first: int, last: int, target: int) -> list[int]:

@@ -8,15 +8,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from operator import add
 
-from app.video.index.boxes import (
-    Box,
-    Fields,
-    boxes_in,
-    children,
-    damaged,
-    descend,
-    numbers,
-)
+from app.video.index.boxes import Box, Fields, boxes_in, children, damaged, descend, numbers
 from app.video.index.edits import Edit, Timeline, read_edits
 from app.video.index.languages import read_language
 from app.video.index.sample_entries import (
@@ -60,6 +52,8 @@ class Track:
     """Ranges of ticks of the video's time with frames that an edit list hides, ascending.
 
     Each of these frames is shown for the shortest possible time."""
+    stored: Track | None = None
+    """The track before its edits, if these were applied to `samples`."""
 
     def with_fragments(
         self, samples: Samples, *, is_truncated: bool, movie_timescale: int
@@ -133,16 +127,17 @@ class Track:
 
     @property
     def frame_rate(self) -> Fraction:
-        """Shown samples per second, on average."""
-        ticks = self.samples.end - (self.samples.decode_times[0] if len(self.samples) else 0)
-        shown = len(self.samples) - sum(map(len, self.unseen))
-        return Fraction(shown * self.timescale, ticks) if ticks > 0 else Fraction()
+        """Samples per second, on average, before its edits."""
+        track = self.stored or self
+        ticks = track.samples.ticks
+        return Fraction(len(track.samples) * track.timescale, ticks) if ticks > 0 else Fraction()
 
     @property
     def bit_rate(self) -> int:
-        """Bits per second, on average."""
-        seconds = Fraction(self.samples.end, self.timescale)
-        return round(8 * sum(self.samples.sizes) / seconds) if seconds > 0 else 0
+        """Bits per second, on average, before its edits."""
+        track = self.stored or self
+        seconds = Fraction(track.samples.ticks, track.timescale)
+        return round(8 * sum(track.samples.sizes) / seconds) if seconds > 0 else 0
 
     @property
     def is_h264(self) -> bool:
