@@ -86,7 +86,14 @@ class FragmentedMovie:
         `add` raises like `refuse_beyond` for more samples and runs than `most_entries`.
         """
         self._tracks = {number: _Track(each) for number, each in samples.items()}
-        self._defaults = dict(_track_defaults(moov))
+        self._defaults: dict[int, _Defaults] = {}
+        # In the `trex` boxes of the only `mvex` box (section 8.8.1).
+        for trex in boxes_in(descend(moov.payload, b"mvex") or memoryview(b"")):
+            if trex.kind == b"trex":
+                fields = Fields(trex.payload)
+                fields.version_and_flags()
+                number, _ = fields.unsigned(4), fields.unsigned(4)
+                self._defaults[number] = _Defaults(*(fields.unsigned(4) for _ in range(3)))
         self._length = length
         self._room = most_samples(length) - sum(map(len, samples.values()))
         self._most_entries = most_entries
@@ -117,7 +124,12 @@ class FragmentedMovie:
         elif flags & _BASE_IS_MOOF:
             position = start
         header.take(4 if flags & _DESCRIPTION else 0)
-        defaults = _overridden(self._defaults.get(number, _Defaults()), header, flags)
+        defaults = self._defaults.get(number, _Defaults())
+        defaults = _Defaults(
+            header.unsigned(4) if flags & _DEFAULT_DURATION else defaults.duration,
+            header.unsigned(4) if flags & _DEFAULT_SIZE else defaults.size,
+            header.unsigned(4) if flags & _DEFAULT_FLAGS else defaults.flags,
+        )
         track = self._tracks.get(number)
         if track and b"tfdt" in boxes:
             track.continue_at(_decode_time(boxes[b"tfdt"]))
@@ -138,24 +150,6 @@ class FragmentedMovie:
         if self._room < 0:
             raise too_many_samples()
         refuse_beyond(self._most_entries, self._entries)
-
-
-def _track_defaults(moov: Box) -> Iterator[tuple[int, _Defaults]]:
-    """By track, from the `trex` boxes of the only `mvex` box (section 8.8.1)."""
-    for trex in boxes_in(descend(moov.payload, b"mvex") or memoryview(b"")):
-        if trex.kind == b"trex":
-            fields = Fields(trex.payload)
-            fields.version_and_flags()
-            number, _ = fields.unsigned(4), fields.unsigned(4)
-            yield number, _Defaults(*(fields.unsigned(4) for _ in range(3)))
-
-
-def _overridden(defaults: _Defaults, header: Fields, flags: int) -> _Defaults:
-    return _Defaults(
-        header.unsigned(4) if flags & _DEFAULT_DURATION else defaults.duration,
-        header.unsigned(4) if flags & _DEFAULT_SIZE else defaults.size,
-        header.unsigned(4) if flags & _DEFAULT_FLAGS else defaults.flags,
-    )
 
 
 def _decode_time(tfdt: Box) -> int:
@@ -292,13 +286,21 @@ class Fragment:
 
     def head(self, track_id: int, number: int) -> bytes:
         """The bytes before the media; fragments of a track are numbered from 1."""
-        flags, columns = self._columns()
+        common = self._default_duration
+        tfhd_flags = _BASE_IS_MOOF | _DEFAULT_FLAGS | (0 if common is None else _DEFAULT_DURATION)
+        defaults = [self._default_flags] if common is None else [common, self._default_flags]
         track = (
-            _track_fragment_header(track_id, self._default_duration, self._default_flags),
+            full_box(
+                b"tfhd", 0, tfhd_flags, *(n.to_bytes(4, "big") for n in (track_id, *defaults))
+            ),
             full_box(b"tfdt", 1, 0, self.decode_time.to_bytes(8, "big")),
         )
+        flags, columns = self._columns()
+        rows = array("I", bytes(4 * len(columns) * len(columns[0])))
+        for place, column in enumerate(columns):
+            rows[place :: len(columns)] = column
         first_flags = _KEY_FRAME.to_bytes(4, "big") if flags & _FIRST_FLAGS else b""
-        count, table = len(self.sizes).to_bytes(4, "big"), big_endian(_interleaved(columns))
+        count, table = len(self.sizes).to_bytes(4, "big"), big_endian(rows)
 
         def moof(data_offset: int) -> bytes:
             offset = data_offset.to_bytes(4, "big")
@@ -330,29 +332,11 @@ class Fragment:
             flags |= _FIRST_FLAGS
         elif self._default_flags == _OTHER_SAMPLE and self.key_frames:
             flags |= _FLAGS
-            columns.append(self._sample_flags())
+            sample_flags = array("I", (_OTHER_SAMPLE,)) * len(self.sizes)
+            for number in self.key_frames:
+                sample_flags[number] = _KEY_FRAME
+            columns.append(sample_flags)
         if any(self.composition_offsets):
             flags |= _COMPOSITION_OFFSET
             columns.append(self.composition_offsets)
         return flags, columns
-
-    def _sample_flags(self) -> array[int]:
-        column = array("I", (_OTHER_SAMPLE,)) * len(self.sizes)
-        for number in self.key_frames:
-            column[number] = _KEY_FRAME
-        return column
-
-
-def _track_fragment_header(track_id: int, duration: int | None, sample_flags: int) -> bytes:
-    flags = _BASE_IS_MOOF | _DEFAULT_FLAGS | (0 if duration is None else _DEFAULT_DURATION)
-    numbers = (track_id, duration, sample_flags)
-    fields = (number.to_bytes(4, "big") for number in numbers if number is not None)
-    return full_box(b"tfhd", 0, flags, *fields)
-
-
-def _interleaved(columns: Sequence[array[int]]) -> array[int]:
-    """Transposes `columns` into rows."""
-    table = array("I", bytes(4 * len(columns) * len(columns[0])))
-    for number, column in enumerate(columns):
-        table[number :: len(columns)] = column
-    return table
