@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import math
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from itertools import chain, compress, groupby, pairwise
-from math import floor
-from operator import add
+from itertools import chain, groupby, pairwise
 
 from app.video.index.boxes import (
     LARGEST_32_BIT,
@@ -305,74 +302,21 @@ def _duration(track: Track, timescale: int) -> int:
 
 # ---- excerpts ------------------------------------------------------------------------------------
 
-# A small MP4 with a few samples of a track, so that a decoder reads nothing else of the video.
-
 
 _EXCERPT_TYPE = box(b"ftyp", b"isom", bytes(4), b"isomiso2mp41")
 
 
-def extract(track: Track, numbers: Sequence[int]) -> Iterator[Piece]:
-    """An MP4 with the samples of these ascending numbers, at their times in the video.
+def mp4_of(track: Track, samples: Samples) -> Iterator[Piece]:
+    """An MP4 with some samples of a track at their own times: a decoder reads nothing else."""
+    length = sum(samples.sizes)
+    header = media_header(length)
+    is_wide = length > LARGEST_32_BIT - _LONGEST_HEAD
 
-    A key frame can be decoded alone, another frame only after all frames since the last key frame.
-    A sample lasts until the next one in `numbers`. If several H.264 key frames of open GOPs are in
-    one file, ffmpeg 5.1 decodes only some of them, as it does with the video itself and
-    `-skip_frame nokey`.
-    """
-    samples = _chosen(track.samples, numbers)
-    # ffmpeg assumes that an edit starts at the first frame.
-    count = len(samples)
-    first = min(samples.composition_times(0, count))
-    ends = map(add, samples.composition_times(0, count), samples.durations(0, count))
-    time = first + track.timeline.shift + track.samples.decode_times[numbers[0]]
-    length, delay = max(ends) - first, max(time, 0)
-    hidden = -time if 0 < -time < length else 0  # show all of it if the video shows none of it
-    shown = Edit(length - hidden, first + hidden)
-    return film_of(track, samples, (Edit(delay, -1), shown) if delay else (shown,))
+    def index(start: int) -> bytes:
+        chunks = [SampleChunk(start, len(samples))]
+        tables = sample_tables(track.description, samples, chunks, is_wide=is_wide)
+        trak = track_box(track, tables, durations=(samples.end, samples.end), edits=())
+        return movie_box(track.timescale, samples.end, trak)
 
-
-def film_of(track: Track, samples: Samples, edits: Sequence[Edit] = ()) -> Iterator[Piece]:
-    """An MP4 with samples of a track at their own times; `edits` are in the track's ticks."""
-    header = media_header(sum(samples.sizes))
-    size = len(_index(track, samples, edits, 0)) + len(_EXCERPT_TYPE) + len(header)
-    yield _EXCERPT_TYPE + _index(track, samples, edits, size) + header
+    yield _EXCERPT_TYPE + index(len(_EXCERPT_TYPE) + len(index(0)) + len(header)) + header
     yield from samples.extents(0, len(samples))
-
-
-def key_frame_before(track: Track, time: Fraction) -> int:
-    """Number of the last key frame shown at or before `time` seconds, or of the first key frame.
-
-    0 for a track without key frames.
-    """
-    keys, tick = track.samples.key_frames, floor(time * track.timescale)
-    if not keys:
-        return 0
-    return keys[max(bisect_right(keys, tick, key=track.shown_at) - 1, 0)]
-
-
-def _chosen(samples: Samples, numbers: Sequence[int]) -> Samples:
-    """The samples of these numbers; the decode time of the first is 0."""
-    begin, last = samples.decode_times[numbers[0]], numbers[-1]
-    keys = samples.key_frames
-    where = (bisect_left(keys, number) for number in numbers)
-    are_keys = [
-        place < len(keys) and keys[place] == n for place, n in zip(where, numbers, strict=True)
-    ]
-    return Samples(
-        array("Q", (samples.offsets[number] for number in numbers)),
-        array("I", (samples.sizes[number] for number in numbers)),
-        array("q", (samples.decode_times[number] - begin for number in numbers)),
-        array("i", (samples.composition_offsets[number] for number in numbers)),
-        array("I", compress(range(len(numbers)), are_keys)),
-        samples.decode_times[last] - begin + samples.duration(last),
-    )
-
-
-def _index(track: Track, samples: Samples, edits: Sequence[Edit], media_start: int) -> bytes:
-    """The `moov` box for contiguous samples from byte `media_start` on."""
-    is_wide = sum(samples.sizes) > LARGEST_32_BIT - _LONGEST_HEAD
-    chunks = [SampleChunk(media_start, len(samples))]
-    tables = sample_tables(track.description, samples, chunks, is_wide=is_wide)
-    duration = sum(edit.duration for edit in edits) or samples.end
-    trak = track_box(track, tables, durations=(duration, samples.end), edits=edits)
-    return movie_box(track.timescale, duration, trak)

@@ -25,7 +25,6 @@ KINDS: Mapping[bytes, TrackKind] = {
 
 _QUICKTIME_MP3 = (b".mp3", b"ms\0U")
 _VISUAL_FIELDS = 78
-_SOUND_FIELDS = 28
 _SOUND_1_FIELDS, _SOUND_2_FIELDS = 16, 36
 _TRANSFERS: Mapping[int, HighDynamicRange] = {16: "pq", 18: "hlg"}
 _DOLBY_VISION = (b"dvh1", b"dvhe")

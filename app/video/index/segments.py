@@ -34,7 +34,7 @@ from app.video.index.boxes import (
 from app.video.index.edits import Edit
 from app.video.index.flattened import PREROLL_SECONDS, hides_its_beginning
 from app.video.index.fragments import Fragment
-from app.video.index.muxing import film_of, key_frame_before, movie_box, no_sample_tables, track_box
+from app.video.index.muxing import movie_box, mp4_of, no_sample_tables, track_box
 from app.video.index.sample_entries import plain_description
 from app.video.index.samples import MOST_REORDERED, Samples
 from app.video.index.tracks import Track
@@ -427,7 +427,7 @@ class SegmentExcerpt:
 
     def film(self, track: Track) -> Iterator[Piece]:
         """The excerpt as an MP4 file."""
-        return film_of(track, self.samples)
+        return mp4_of(track, self.samples)
 
     def lacking_key_frames(self, made: Set[int]) -> tuple[range, ...]:
         """Ranges of ticks with frames that refer to a key frame that is missing in `made`.
@@ -565,7 +565,7 @@ def _cut_further(track: Track, ticks: range, pictures: range) -> Iterator[int]:
 def _decoded(track: Track, start: int, end: int) -> tuple[int, int]:
     """First and end of the samples to decode in order to show frames from `start` up to `end`."""
     count, keys = len(track.samples), track.samples.key_frames
-    first = key_frame_before(track, Fraction(start, track.timescale))
+    first = track.key_frame_before(Fraction(start, track.timescale))
     # Of the frames decoded after a key frame, only its leading pictures are shown before it.
     after = bisect_left(keys, end, key=track.shown_at)
     last = min(keys[after] + MOST_REORDERED, count) if after < len(keys) else count

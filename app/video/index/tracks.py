@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -152,6 +153,14 @@ class Track:
     def shown_at(self, number: int) -> int:
         """Tick of the video's time at which a sample is shown; below 0 if it is not shown."""
         return self.samples.composition_time(number) + self.timeline.shift
+
+    def key_frame_before(self, time: Fraction) -> int:
+        """Number of the last key frame shown at or before `time` seconds, or of the first one.
+
+        0 without key frames.
+        """
+        keys, tick = self.samples.key_frames, math.floor(time * self.timescale)
+        return keys[max(bisect_right(keys, tick, key=self.shown_at) - 1, 0)] if keys else 0
 
     @property
     def end(self) -> int:

@@ -21,7 +21,7 @@ from app.core.lifecycle import UploadState
 from app.core.ranges import ByteRange
 from app.video.index.boxes import ReadAt
 from app.video.index.movie import Movie
-from app.video.index.muxing import film_of
+from app.video.index.muxing import mp4_of
 from app.video.index.samples import Samples
 from app.video.index.segments import is_independent, nal_length_size
 from app.video.index.texts import Cue, webvtt
@@ -329,7 +329,7 @@ class Excerpt:
         for number, part in enumerate(self.parts):
             path = folder / f"part-{number}.mp4"
             with path.open("wb") as target:
-                for piece in film_of(self.track, part.samples):
+                for piece in mp4_of(self.track, part.samples):
                     target.write(self._bytes(piece, read_at))
             yield path
 

@@ -1,4 +1,4 @@
-"""Rates of tracks are those that ffprobe reports, also for tracks that start late."""
+"""Properties of tracks. Their rates are those of ffprobe, also for tracks that start late."""
 
 from __future__ import annotations
 
@@ -44,6 +44,14 @@ def test_fragments_that_start_late_change_no_rates(film: FilmStore, tmp_path: Pa
     assert indexed(late).sounds[0].samples.decode_times[0] > 0
     # ffprobe counts the time before the track, too.
     check_rates(late, path)
+
+
+def test_the_key_frame_before_a_time_is_shown_at_it_or_earlier(film: FilmStore) -> None:
+    track = indexed(film("moov-last.mp4")).tracks[0]
+    times = (Fraction(0), Fraction(99, 100), Fraction(1), Fraction(5, 2), Fraction(1000))
+    numbers = [track.key_frame_before(time) for time in times]
+    assert numbers[:4] == [0, 0, 25, 50]
+    assert numbers[4] == track.samples.key_frames[-1]
 
 
 def with_late_track(data: bytes, *, track: int, ticks: int) -> bytes:
