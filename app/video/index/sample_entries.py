@@ -76,15 +76,11 @@ def plain_description(stsd: memoryview, kind: TrackKind) -> bytes | memoryview:
     sound = SoundEntry.read(entry, is_quicktime=version == 0)
     if sound.is_plain and entry.kind not in _QUICKTIME_MP3:
         return stsd
-    return b"".join((bytes(4), b"\0\0\0\1", _plain_sound(sound)))
-
-
-def _plain_sound(sound: SoundEntry) -> bytes:
-    """The ISO form of the entry (section 12.2.3), with the boxes that configure its decoder."""
+    # The ISO form of the entry (section 12.2.3), with the boxes that configure its decoder.
     is_mp3 = sound.kind in _QUICKTIME_MP3
     parts = [sound.boxes[kind].raw for kind in _LAYOUTS if kind in sound.boxes]
     rate = sound.sample_rate if sound.sample_rate < 1 << 16 else 0
-    return box(
+    plain = box(
         b"mp4a" if is_mp3 else sound.kind,
         bytes(6),
         b"\0\1",  # the first data reference
@@ -95,6 +91,7 @@ def _plain_sound(sound: SoundEntry) -> bytes:
         (rate << 16).to_bytes(4, "big"),
         *([mp3_configuration()] if is_mp3 else parts),
     )
+    return b"".join((bytes(4), b"\0\0\0\1", plain))
 
 
 def _fourcc(entry: Box) -> str:

@@ -187,7 +187,8 @@ def read_samples(tables: Tables, *, length: int, most: int, is_sound: bool) -> t
     offsets = chunk_offsets(tables)
     chunk_count = len(offsets)
     # Offsets beyond any possible file would not fit the columns either.
-    del offsets[_count_while_within(offsets, length) :]
+    are_beyond = map(gt, offsets, repeat(length))
+    del offsets[next(compress(range(chunk_count), are_beyond), chunk_count) :]
     sizes = _Sizes.read(tables)
     times = _runs(tables.get(b"stts"), "I")
     chunks = _Chunks(offsets, list(_chunk_runs(tables, len(offsets))))
@@ -199,11 +200,6 @@ def read_samples(tables: Tables, *, length: int, most: int, is_sound: bool) -> t
         expected = sizes.count
     within = samples.up_to(samples.count_within(length))
     return within, len(within) < expected
-
-
-def _count_while_within(offsets: array[int], length: int) -> int:
-    are_beyond = map(gt, offsets, repeat(length))
-    return next(compress(range(len(offsets)), are_beyond), len(offsets))
 
 
 def _single_samples(chunks: _Chunks, sizes: _Sizes, tables: Tables, *, most: int) -> Samples:
@@ -508,15 +504,11 @@ def _sample_count(tables: Mapping[bytes, Box]) -> int:
         each, count = fields.unsigned(4), fields.unsigned(4)
         return count if each else min(count, fields.remaining // 4)
     if b"stz2" in tables:
-        return min(_count_in(tables[b"stz2"], skipped=4), 2 * len(tables[b"stz2"].payload))
+        fields = Fields(tables[b"stz2"].payload)
+        fields.version_and_flags()
+        fields.take(4)
+        return min(fields.unsigned(4), 2 * len(tables[b"stz2"].payload))
     return 0
-
-
-def _count_in(box: Box, *, skipped: int = 0) -> int:
-    fields = Fields(box.payload)
-    fields.version_and_flags()
-    fields.take(skipped)
-    return fields.unsigned(4)
 
 
 def _is_read_by_chunks(media: Mapping[bytes, Box], tables: Mapping[bytes, Box]) -> bool:

@@ -227,35 +227,30 @@ class SegmentedTrack:
 
     def segments(self) -> Iterator[Segment]:
         """The segments, in order."""
-        timescale = self.track.timescale
+        samples, timescale = self.track.samples, self.track.timescale
+        keys, shift = samples.key_frames, self.track.timeline.shift - self.lead + self.media_time
         for number, (start, end) in enumerate(pairwise(self.starts)):
             first, last = self.cuts[number], self.cuts[number + 1]
-            head = self._fragment(number).head(self.track.id, number + 1)
-            head += self.silence.within(first, last)
-            bounds = self.track.samples.bounds(max(first, self.silence.count), last)
+            durations = array("I", samples.durations(first, last))
+            offsets = array("I", map(shift.__add__, samples.composition_offsets[first:last]))
+            decode_time = samples.decode_times[first] + self.lead
+            if number == 0 and self.stretch:
+                decode_time -= self.stretch
+                durations[0] = min(durations[0] + self.stretch, LARGEST_32_BIT)
+                offsets[0] -= self.pull
+            within = keys[bisect_left(keys, first) : bisect_left(keys, last)]
+            fragment = Fragment(
+                decode_time,
+                durations,
+                samples.sizes[first:last],
+                offsets,
+                [key - first for key in within],
+            )
+            head = fragment.head(self.track.id, number + 1) + self.silence.within(first, last)
+            bounds = samples.bounds(max(first, self.silence.count), last)
             yield Segment(
                 Fraction(start, timescale), Fraction(end - start, timescale), head, *bounds
             )
-
-    def _fragment(self, number: int) -> Fragment:
-        samples, first, last = self.track.samples, self.cuts[number], self.cuts[number + 1]
-        durations = array("I", samples.durations(first, last))
-        shift = self.track.timeline.shift - self.lead + self.media_time
-        offsets = array("I", map(shift.__add__, samples.composition_offsets[first:last]))
-        decode_time = samples.decode_times[first] + self.lead
-        if number == 0 and self.stretch:
-            decode_time -= self.stretch
-            durations[0] = min(durations[0] + self.stretch, LARGEST_32_BIT)
-            offsets[0] -= self.pull
-        keys = samples.key_frames
-        within = keys[bisect_left(keys, first) : bisect_left(keys, last)]
-        return Fragment(
-            decode_time,
-            durations,
-            samples.sizes[first:last],
-            offsets,
-            [key - first for key in within],
-        )
 
 
 def initialization(track: Track, description: bytes, media_time: int) -> bytes:
@@ -272,17 +267,28 @@ def initialization(track: Track, description: bytes, media_time: int) -> bytes:
 
 def segmented_video(track: Track) -> SegmentedTrack:
     """A video track cut at key frames; raises `NotIndexable` if HLS cannot express it."""
-    track = _from_its_first_picture(track)
-    samples = _usable(track)
+    if hides_its_beginning(track):
+        raise _too_complex()
+    count = min(len(track.samples), MOST_REORDERED)
+    first_shown = min(track.samples.composition_times(0, count), default=0) + track.timeline.shift
+    if first_shown < 0:  # Slightly: the video begins with its first frame.
+        shift = track.timeline.shift - first_shown
+        track = replace(track, timeline=replace(track.timeline, shift=shift))
+    samples, target = _usable(track), target_of(track)
     first = samples.key_frames[0] if samples.key_frames else 0
-    cuts = _cuts_at_key_frames(samples, first, len(samples), target_of(track))
+    cuts, due = [first], samples.decode_times[first] + target
+    for key in samples.key_frames:
+        is_rest_long = samples.end - samples.decode_times[key] >= target // _SHORTEST_REST
+        if samples.decode_times[key] >= due and is_rest_long:
+            cuts.append(key)
+            due = samples.decode_times[key] + target
+    cuts.append(len(samples))
     shown = [
         min(samples.composition_times(*span)) + track.timeline.shift for span in pairwise(cuts)
     ]
     begin = max(shown[0], 0)
-    first_shown = next(samples.composition_times(first, first + 1)) + track.timeline.shift
     # Leading pictures of the first key frame cannot be decoded: the key frame is shown instead.
-    pull = first_shown - begin if begin else 0
+    pull = track.shown_at(first) - begin if begin else 0
     shown[0] = 0
     lead = begin - samples.decode_times[first]
     media_time = _media_time(track, lead)
@@ -325,16 +331,6 @@ def segmented_sound(track: Track, times: Iterable[Fraction] = ()) -> SegmentedTr
     return SegmentedTrack(track, [*cuts, last], starts, lead, media_time, silence=silence)
 
 
-def _from_its_first_picture(track: Track) -> Track:
-    """The track with no frame before time 0; raises `NotIndexable` if an edit hides some."""
-    if hides_its_beginning(track):
-        raise _too_complex()
-    count = min(len(track.samples), MOST_REORDERED)
-    first = min(track.samples.composition_times(0, count), default=0) + track.timeline.shift
-    shift = track.timeline.shift - min(first, 0)
-    return replace(track, timeline=replace(track.timeline, shift=shift))
-
-
 def _usable(track: Track) -> Samples:
     if not len(track.samples):
         raise NotIndexable("no_samples", "A track of the video is empty.")
@@ -354,16 +350,6 @@ def _too_complex() -> NotIndexable:
 def target_of(track: Track) -> int:
     """Minimum length of a segment, in ticks."""
     return max(TARGET_SECONDS * track.timescale, track.samples.ticks // MOST_SEGMENTS)
-
-
-def _cuts_at_key_frames(samples: Samples, first: int, last: int, target: int) -> list[int]:
-    cuts, due = [first], samples.decode_times[first] + target
-    for key in samples.key_frames:
-        is_rest_long = samples.end - samples.decode_times[key] >= target // _SHORTEST_REST
-        if samples.decode_times[key] >= due and key < last and is_rest_long:
-            cuts.append(key)
-            due = samples.decode_times[key] + target
-    return [*cuts, last]
 
 
 def _ascending(times: Iterable[int]) -> array[int]:
@@ -437,7 +423,12 @@ class SegmentExcerpt:
         """
         times = list(map(add, self.samples.decode_times, self.samples.composition_offsets))
         keys = self.samples.key_frames
-        lost = {key for key in keys if self._shows(times[key]) and times[key] not in made}
+        shown = (key for key in keys if self.start <= times[key] < self.end)
+        lost = {
+            key
+            for key in shown
+            if times[key] not in made and not any(times[key] in run for run in self.unseen)
+        }
         if not lost:
             return ()
         bounds: list[tuple[int, bool]] = []
@@ -455,9 +446,6 @@ class SegmentExcerpt:
             elif is_lacking:
                 found.append(range(time, end))
         return tuple(found)
-
-    def _shows(self, time: int) -> bool:
-        return self.start <= time < self.end and not any(time in run for run in self.unseen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -497,7 +485,10 @@ class RenditionCuts:
 
     @property
     def delay(self) -> int:
-        """See above: enough for the encoder's frame order at the usual frame rate."""
+        """How much later than its time a frame is shown; compensated by an edit list.
+
+        Enough for the encoder's frame order at the usual frame rate.
+        """
         rate = self.track.frame_rate or 1
         return max(round(_REORDERED * self.track.timescale / rate), 2 * _REORDERED)
 
@@ -507,10 +498,16 @@ class RenditionCuts:
     def excerpt(self, number: int) -> SegmentExcerpt:
         """The samples to decode for a segment, counted from 1."""
         start, end = self.starts[number - 1], self.starts[number]
-        first, last = _decoded(self.track, start, end)
-        samples = self.track.samples
+        track, samples, keys = self.track, self.track.samples, self.track.samples.key_frames
+        first, last = track.key_frame_before(Fraction(start, track.timescale)), len(samples)
+        # Of the frames decoded after a key frame, only its leading pictures are shown before it.
+        after = bisect_left(keys, end, key=track.shown_at)
+        if after < len(keys):
+            last = min(keys[after] + MOST_REORDERED, last)
+        while last > first + 1 and track.shown_at(last - 1) >= end:
+            last -= 1
+        last = max(last, first + 1)
         begin = samples.decode_times[first]
-        keys = samples.key_frames
         within = keys[bisect_left(keys, first) : bisect_left(keys, last)]
         chosen = Samples(
             samples.offsets[first:last],
@@ -520,11 +517,11 @@ class RenditionCuts:
             array("I", (key - first for key in within)),
             (samples.decode_times[last] if last < len(samples) else samples.end) - begin,
         )
-        begin += self.track.timeline.shift
-        near = (run for run in self.track.unseen if run.stop > start and run.start < end)
+        begin += track.timeline.shift
+        near = (run for run in track.unseen if run.stop > start and run.start < end)
         unseen = tuple(range(run.start - begin, run.stop - begin) for run in near)
-        if number == 1 and self.track.is_h264:  # Its leading pictures refer to missing frames.
-            start = max(start, self.track.shown_at(first))
+        if number == 1 and track.is_h264:  # Its leading pictures refer to missing frames.
+            start = max(start, track.shown_at(first))
         return SegmentExcerpt(chosen, begin, start - begin, end - begin, unseen)
 
     def segment(self, number: int, pictures: Track, begin: int) -> Fragment:
@@ -533,7 +530,11 @@ class RenditionCuts:
         times = [begin + pictures.shown_at(sample) for sample in range(count)]
         start, end = self.starts[number - 1], self.starts[number]
         times[0] = start  # It is later if earlier frames are missing, as in a damaged video.
-        decoded = _decode_times(times, self.delay)
+        # Decode times are the sorted times, but each at most `delay` after its frame is shown.
+        latest = [time + self.delay for time in times]
+        for place in range(count - 2, -1, -1):
+            latest[place] = min(latest[place], latest[place + 1] - 1)
+        decoded = [min(pair) for pair in zip(sorted(times), latest, strict=True)]
         ends = [*decoded[1:], max(end, decoded[-1] + 1)]
         return Fragment(
             start,
@@ -545,7 +546,15 @@ class RenditionCuts:
 
     def initialization(self, pictures: Track) -> bytes:
         """The initialization segment; the same for `pictures` of any segment."""
-        return initialization(pictures, _description(pictures), self.delay)
+        stsd = Fields(children(pictures.tables)[b"stsd"].payload)
+        header = stsd.take(8)
+        entry = next(boxes_in(stsd.rest()), None)
+        if entry is None or entry.kind != b"avc1":
+            raise NotIndexable("not_h264", "The encoder has made something else than H.264.")
+        parts = boxes_in(entry.raw[_VISUAL_HEADER:])
+        kept = (each.raw for each in parts if each.kind in _KEPT_DESCRIPTIONS)
+        avc1 = box(b"avc1", entry.raw[8:_VISUAL_HEADER], *kept)
+        return initialization(pictures, box(b"stsd", header, avc1), self.delay)
 
 
 def _cut_further(track: Track, ticks: range, pictures: range) -> Iterator[int]:
@@ -560,41 +569,6 @@ def _cut_further(track: Track, ticks: range, pictures: range) -> Iterator[int]:
         if time >= due and ticks.stop - time >= step / 2:
             yield time
             due = time + step
-
-
-def _decoded(track: Track, start: int, end: int) -> tuple[int, int]:
-    """First and end of the samples to decode in order to show frames from `start` up to `end`."""
-    count, keys = len(track.samples), track.samples.key_frames
-    first = track.key_frame_before(Fraction(start, track.timescale))
-    # Of the frames decoded after a key frame, only its leading pictures are shown before it.
-    after = bisect_left(keys, end, key=track.shown_at)
-    last = min(keys[after] + MOST_REORDERED, count) if after < len(keys) else count
-    while last > first + 1 and track.shown_at(last - 1) >= end:
-        last -= 1
-    return first, max(last, first + 1)
-
-
-def _decode_times(times: Sequence[int], delay: int) -> list[int]:
-    """Ascending decode times for samples shown at `times`.
-
-    They are the sorted `times`, but none is later than `delay` after the sample is shown.
-    """
-    latest = [time + delay for time in times]
-    for place in range(len(latest) - 2, -1, -1):
-        latest[place] = min(latest[place], latest[place + 1] - 1)
-    return [min(pair) for pair in zip(sorted(times), latest, strict=True)]
-
-
-def _description(pictures: Track) -> bytes:
-    """The `stsd` box of an encoded segment, without the boxes that vary by segment."""
-    stsd = Fields(children(pictures.tables)[b"stsd"].payload)
-    header = stsd.take(8)
-    entry = next(boxes_in(stsd.rest()), None)
-    if entry is None or entry.kind != b"avc1":
-        raise NotIndexable("not_h264", "The encoder has made something else than H.264.")
-    parts = boxes_in(entry.raw[_VISUAL_HEADER:])
-    kept = (each.raw for each in parts if each.kind in _KEPT_DESCRIPTIONS)
-    return box(b"stsd", header, box(b"avc1", entry.raw[8:_VISUAL_HEADER], *kept))
 
 
 # ---- key frames ----------------------------------------------------------------------------------
@@ -632,7 +606,14 @@ def independent_key_frames(
     keys = track.samples.key_frames
     if not track.is_h264 or len(keys) == len(track.samples):
         return keys
-    possible = _without_leading(track.samples)
+    samples = track.samples
+    possible = [
+        key
+        for key, end in pairwise(chain(keys, (len(samples),)))
+        # It has no leading pictures.
+        if min(samples.composition_times(key, min(end, key + MOST_REORDERED)))
+        >= samples.composition_time(key)
+    ]
     sampled = _evenly(possible, _SAMPLED)
     if len(possible) == len(keys) and all(is_independent(track, key, read_at) for key in sampled):
         return keys
@@ -662,16 +643,6 @@ def nal_length_size(track: Track) -> int:
     kind, place = (b"hvcC", 21) if track.is_hevc else (b"avcC", 4)
     configuration = track.entry.box.partition(kind)[2]
     return (configuration[place] & 3) + 1 if len(configuration) > place else 4
-
-
-def _without_leading(samples: Samples) -> Sequence[int]:
-    groups = pairwise(chain(samples.key_frames, (len(samples),)))
-    return [key for key, end in groups if not _has_leading(samples, key, end)]
-
-
-def _has_leading(samples: Samples, key: int, end: int) -> bool:
-    last = min(end, key + MOST_REORDERED)
-    return min(samples.composition_times(key, last)) < samples.composition_time(key)
 
 
 def _evenly(numbers: Sequence[int], most: int) -> Sequence[int]:

@@ -243,8 +243,8 @@ def _cues_in_lines(lines: Sequence[str], *, is_webvtt: bool) -> Iterator[Cue]:
 
     Some SubRip writers put an empty line after the times, or none between two cues.
     """
-    timings = ((number, _timing(line)) for number, line in enumerate(lines))
-    begun = [(number, timing) for number, timing in timings if timing]
+    arrows = ((number, line) for number, line in enumerate(lines) if "-->" in line)
+    begun = [(number, timing) for number, line in arrows if (timing := _TIMING.match(line))]
     ends = [_start_of_cue(lines, number) for number, _ in begun[1:]]
     for (number, timing), end in zip(begun, [*ends, len(lines)], strict=False):
         *times, settings = timing.groups()
@@ -255,10 +255,6 @@ def _cues_in_lines(lines: Sequence[str], *, is_webvtt: bool) -> Iterator[Cue]:
         text = _webvtt_text(raw) if is_webvtt else _subrip_text(raw)
         if text and start < stop:
             yield Cue(start, stop, text, " ".join(_SETTING.findall(settings or "")))
-
-
-def _timing(line: str) -> re.Match[str] | None:
-    return _TIMING.match(line) if "-->" in line else None
 
 
 def _start_of_cue(lines: Sequence[str], timing: int) -> int:

@@ -199,12 +199,8 @@ class _Header:
         fields.take(12 if version == 1 else 8)  # duration
         fields.take(16)  # layer, group, volume
         across, along = fields.signed(4), fields.signed(4)
-        return cls(track_id, bool(flags & 1), _quarter_turns(across, along) * 90)
-
-
-def _quarter_turns(across: int, along: int) -> int:
-    """Clockwise quarter turns of a matrix with the first row (across, along)."""
-    return round(math.atan2(along, across) / (math.pi / 2)) % 4
+        quarter_turns = round(math.atan2(along, across) / (math.pi / 2)) % 4
+        return cls(track_id, bool(flags & 1), quarter_turns * 90)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,15 +238,17 @@ def read_track(trak: Box, *, movie_timescale: int, length: int, most_samples: in
         tables, length=length, most=most_samples, is_sound=kind == "audio"
     )
     edits = read_edits(boxes.get(b"edts"))
+    name = descend(boxes[b"udta"].payload, b"name") if b"udta" in boxes else None
+    references = children(boxes[b"tref"].payload) if b"tref" in boxes else {}
     return Track(
         header.id,
         header.is_enabled,
         kind,
         read_language(media_header.language, media.get(b"elng")),
-        _title(boxes, handler),
+        "" if name is None else bytes(name[:200]).decode("utf-8", "replace").strip("\0 "),
         media_header.timescale,
         header.rotation,
-        _references(boxes),
+        {kind: int.from_bytes(box.payload[:4], "big") for kind, box in references.items()},
         entry,
         edits,
         Timeline.of(edits, movie_timescale=movie_timescale, timescale=media_header.timescale),
@@ -280,14 +278,3 @@ def _require_own_media(information: Mapping[bytes, Box]) -> None:
     reference = next(boxes_in(dref[8:]), None)
     if reference is not None and len(reference.payload) > 4 and not reference.payload[3] & 1:
         raise damaged("a track has its media in another file")
-
-
-def _references(boxes: Mapping[bytes, Box]) -> dict[bytes, int]:
-    kinds = children(boxes[b"tref"].payload) if b"tref" in boxes else {}
-    return {kind: int.from_bytes(box.payload[:4], "big") for kind, box in kinds.items()}
-
-
-def _title(boxes: Mapping[bytes, Box], handler: memoryview) -> str:
-    """The track's name, or "" if it has none."""
-    name = descend(boxes[b"udta"].payload, b"name") if b"udta" in boxes else None
-    return bytes(name[:200]).decode("utf-8", "replace").strip("\0 ") if name is not None else ""
