@@ -258,31 +258,27 @@ def calibrate(ffmpeg: Ffmpeg, folder: MediaFolder) -> None:
     Without an encoder there is no capability. Concurrent calls wait.
     """
     with _measuring:
-        _calibrate(ffmpeg, folder)
-
-
-def _calibrate(ffmpeg: Ffmpeg, folder: MediaFolder) -> None:
-    try:
-        version, processors = ffmpeg.version(), len(os.sched_getaffinity(0))
-        known = read_capability(folder.root)
-        used = (version, processors, OPTIONS)
-        if known and (known.encoder, known.processors, known.options) == used:
+        try:
+            version, processors = ffmpeg.version(), len(os.sched_getaffinity(0))
+            known = read_capability(folder.root)
+            used = (version, processors, OPTIONS)
+            if known and (known.encoder, known.processors, known.options) == used:
+                return
+            rate = _measured(ffmpeg)
+        except FfmpegError as error:
+            discard_capability(folder.root)
+            if not isinstance(error, FfmpegMissing):
+                log.warning("no renditions are offered: %s", error)
             return
-        rate = _measured(ffmpeg)
-    except FfmpegError as error:
-        discard_capability(folder.root)
-        if not isinstance(error, FfmpegMissing):
-            log.warning("films are offered in their own quality alone: %s", error)
-        return
-    capability = Capability(
-        encoder=version,
-        processors=processors,
-        options=OPTIONS,
-        megapixels_per_second=round(rate, 1),
-    )
-    log.info("ffmpeg %s encodes %.0f megapixels a second", version, rate)
-    with folder.scratch_folder() as scratch:
-        write_capability(capability, folder.root, scratch)
+        capability = Capability(
+            encoder=version,
+            processors=processors,
+            options=OPTIONS,
+            megapixels_per_second=round(rate, 1),
+        )
+        log.info("ffmpeg %s encodes %.0f megapixels a second", version, rate)
+        with folder.scratch_folder() as scratch:
+            write_capability(capability, folder.root, scratch)
 
 
 def _measured(ffmpeg: Ffmpeg) -> float:

@@ -69,20 +69,16 @@ class Indexing:
             except NotIndexable as error:
                 self._other_formats.look(video, source, error, job, beat)
                 return
-            facts = self._of_original(video, facts)
+            known = self._tools.media.get(video.id)
+            if known is not None and known.facts is not None and self._has(video, REMUXED):
+                # The remuxed copy was indexed: the facts are those of the original.
+                facts = Facts.from_json(known.facts).completed_by(facts)
             if is_playable(movie):
                 self._describe(video, PlaybackState.PLAYABLE, facts, facts.problem)
                 keep_streams(movie, video.id, self._tools.folder, read_at=read_at)
             else:
                 self._describe_unplayed(video, movie, facts, read_at)
             self._queue_what_follows(video, movie, facts)
-
-    def _of_original(self, video: Upload, facts: Facts) -> Facts:
-        """The facts of the original, even if a remuxed copy was indexed."""
-        known = self._tools.media.get(video.id)
-        if not self._has(video, REMUXED) or known is None or known.facts is None:
-            return facts
-        return Facts.from_json(known.facts).completed_by(facts)
 
     def _describe_unplayed(
         self, video: Upload, movie: Movie, facts: Facts, read_at: ReadAt
@@ -95,12 +91,24 @@ class Indexing:
             keep_streams(movie, video.id, self._tools.folder, read_at=read_at)
         if self._has(video, MANIFEST):
             self._describe(video, PlaybackState.PLAYABLE, facts, facts.problem)
-        elif self._tools.ffmpeg.ffmpeg is None:
-            self._describe(video, PlaybackState.UNPLAYABLE, facts, _needs_ffmpeg(facts))
-        elif is_sound:
+        elif is_sound and self._tools.ffmpeg.ffmpeg is not None:
             self._describe(video, PlaybackState.PROBED, facts, None)
         else:
-            self._describe(video, PlaybackState.UNPLAYABLE, facts, _not_offered(facts))
+            tracks = (track for track in facts.tracks if track.kind in {"video", "audio"})
+            codecs = ", ".join(track.codec for track in tracks)
+            code = NO_RENDITIONS
+            detail = (
+                f"Browsers cannot play what is in this file ({codecs}), and the server does not "
+                "offer it in another quality."
+            )
+            if self._tools.ffmpeg.ffmpeg is None:
+                code = NO_FFMPEG
+                detail = (
+                    f"Browsers cannot play what is in this file ({codecs}). To convert it, the "
+                    "server needs ffmpeg, which is not installed."
+                )
+            problem = PlaybackProblem(code, detail)
+            self._describe(video, PlaybackState.UNPLAYABLE, facts, problem)
 
     def _describe(
         self, video: Upload, state: PlaybackState, facts: Facts, problem: PlaybackProblem | None
@@ -133,26 +141,6 @@ class Indexing:
     def _enqueue(self, video: Upload, step: str, *, priority: int) -> None:
         lane, now = Lane.BACKGROUND, self._tools.clock()
         self._tools.jobs.enqueue(video.id, step, lane=lane, priority=priority, now=now, renew=True)
-
-
-def _needs_ffmpeg(facts: Facts) -> PlaybackProblem:
-    return PlaybackProblem(
-        NO_FFMPEG,
-        f"Browsers cannot play what is in this file ({_codecs(facts)}). To convert it, the server "
-        "needs ffmpeg, which is not installed.",
-    )
-
-
-def _not_offered(facts: Facts) -> PlaybackProblem:
-    return PlaybackProblem(
-        NO_RENDITIONS,
-        f"Browsers cannot play what is in this file ({_codecs(facts)}), and the server does not "
-        "offer it in another quality.",
-    )
-
-
-def _codecs(facts: Facts) -> str:
-    return ", ".join(track.codec for track in facts.tracks if track.kind in {"video", "audio"})
 
 
 # ---- other formats -------------------------------------------------------------------------------
@@ -290,39 +278,30 @@ class SubtitlesStep:
         with self._tools.opened(job.upload_id) as (video, source):
             with needing_index():
                 movie, read_at = self._tools.read_movie(job, source)
-            for name, cues in _files(movie, _with_beat(read_at, beat)):
+
+            def reading(offset: int, count: int) -> bytes:
+                beat.go_on()  # A track has up to 100 000 samples.
+                return read_at(offset, count)
+
+            for name, cues in _files(movie, reading):
                 if cues:
                     with writing(self._tools.folder, video.id, name) as target:
                         target.write(webvtt(cues).encode())
 
 
-def _with_beat(read_at: ReadAt, beat: Heartbeat) -> ReadAt:
-    """A reader that raises when the job is lost: a track has up to 100 000 samples."""
-
-    def reading(offset: int, count: int) -> bytes:
-        beat.go_on()
-        return read_at(offset, count)
-
-    return reading
-
-
 def _files(movie: Movie, read_at: ReadAt) -> Iterator[tuple[str, list[Cue]]]:
     """Yields the name and the cues of each file."""
-    yield CHAPTERS, _chapters(movie, read_at)
+    chapters = read_chapters(movie, read_at)
+    ends = [*(chapter.start for chapter in chapters[1:]), movie.duration]
+    cues = [
+        Cue(chapter.start, end, escaped(chapter.title))
+        for chapter, end in zip(chapters, ends, strict=False)
+        if end - chapter.start >= SHORTEST_CHAPTER and chapter.title.strip()
+    ]
+    yield CHAPTERS, cues
     readable = {track.id for track in subtitle_tracks(movie)}
     texts = (track for track in movie.tracks if track.kind == "text")
     for number, track in enumerate(texts, start=1):
         if track.id in readable:
             with suppress(NotIndexable):
                 yield f"subs-{number}.vtt", list(within_limit(read_cues(track, read_at)))
-
-
-def _chapters(movie: Movie, read_at: ReadAt) -> list[Cue]:
-    """Chapters as cues, each up to the start of the next."""
-    chapters = read_chapters(movie, read_at)
-    ends = [*(chapter.start for chapter in chapters[1:]), movie.duration]
-    return [
-        Cue(chapter.start, end, escaped(chapter.title))
-        for chapter, end in zip(chapters, ends, strict=False)
-        if end - chapter.start >= SHORTEST_CHAPTER and chapter.title.strip()
-    ]

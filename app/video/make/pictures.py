@@ -171,18 +171,31 @@ class PictureMaker:
         sprite, thumbnails = self.scratch / SPRITE, self.scratch / THUMBNAILS
         if not sprite.exists():
             raise FfmpegFailed("nothing in it could be decoded")
-        thumbnails.write_text(_thumbnails(excerpt.starts, movie.duration, size))
+        width, height = size
+        times = [Fraction(), *excerpt.starts[1:], max(movie.duration, excerpt.starts[-1])]
+        cues = []
+        for number, (start, end) in enumerate(pairwise(times)):
+            x, y = number % COLUMNS * width, number // COLUMNS * height
+            cues.append(Cue(start, end, f"{SPRITE}#xywh={x},{y},{width},{height}"))
+        thumbnails.write_text(webvtt(cues))
         return sprite, thumbnails
 
     def _run(
         self, excerpt: Excerpt, size: tuple[int, int], graph: str, outputs: Sequence[str]
     ) -> bytes:
         """Decode an excerpt and scale its frames; returns standard output."""
-        files = list(excerpt.write(self.read_at, self.scratch))
+        inputs, files = [], list(excerpt.write(self.read_at, self.scratch))
+        for part, file in zip(excerpt.parts, files, strict=True):
+            inputs += ["-threads", "1", "-itsoffset", str(part.begin), "-i", str(file)]
+        joined = "".join(f"[{number}:v]" for number in range(len(files)))
+        if len(files) > 1:
+            joined += f"interleave={len(files)},"
+        # Exactly the wanted frames; a damaged one is replaced by the one before it.
+        picked = f"{joined}fps=fps={excerpt.rate}:start_time=0:eof_action=pass"
         for tones in tone_mappings(excerpt.track.hdr):
-            whole = f"{_picked(excerpt)},{_scaled(size, tones)}{graph}"
+            whole = f"{picked},{_scaled(size, tones)}{graph}"
             conversion = Conversion(
-                [*_inputs(excerpt, files), "-y", "-filter_complex", whole, *outputs],
+                [*inputs, "-y", "-filter_complex", whole, *outputs],
                 readable=files,
                 writable=self.scratch,
                 limits=_limits(excerpt, self.most_cpu_seconds),
@@ -206,20 +219,6 @@ def detail(levels: bytes) -> float:
         counts[level * LUMA_LEVELS // 256] += 1
     shares = [count / len(levels) for count in counts if count]
     return -sum(share * math.log2(share) for share in shares)
-
-
-def _inputs(excerpt: Excerpt, files: Sequence[Path]) -> list[str]:
-    arguments: list[str] = []
-    for part, file in zip(excerpt.parts, files, strict=True):
-        arguments += ["-threads", "1", "-itsoffset", str(part.begin), "-i", str(file)]
-    return arguments
-
-
-def _picked(excerpt: Excerpt) -> str:
-    """Filters for exactly the wanted frames; a damaged frame is replaced by the previous one."""
-    parts = "".join(f"[{number}:v]" for number in range(len(excerpt.parts)))
-    joined = f"{parts}interleave={len(excerpt.parts)}," if len(excerpt.parts) > 1 else parts
-    return f"{joined}fps=fps={excerpt.rate}:start_time=0:eof_action=pass"
 
 
 def _for_poster(picture: Track, read_at: ReadAt, *, pixels: int) -> Excerpt:
@@ -266,17 +265,6 @@ def _limits(excerpt: Excerpt, most_cpu_seconds: float) -> ProgramLimits:
         memory_bytes=2 << 30,
         output_bytes=32 << 20,
     )
-
-
-def _thumbnails(starts: Sequence[Fraction], duration: Fraction, size: tuple[int, int]) -> str:
-    """WebVTT file that maps parts of the video to parts of the sprite."""
-    width, height = size
-    times = [Fraction(), *starts[1:], max(duration, starts[-1])]
-    cues = []
-    for number, (start, end) in enumerate(pairwise(times)):
-        x, y = number % COLUMNS * width, number // COLUMNS * height
-        cues.append(Cue(start, end, f"{SPRITE}#xywh={x},{y},{width},{height}"))
-    return webvtt(cues)
 
 
 # ---- excerpts ------------------------------------------------------------------------------------
@@ -330,29 +318,27 @@ class Excerpt:
             path = folder / f"part-{number}.mp4"
             with path.open("wb") as target:
                 for piece in mp4_of(self.track, part.samples):
-                    target.write(self._bytes(piece, read_at))
+                    if not isinstance(piece, ByteRange):
+                        target.write(piece)
+                        continue
+                    samples = read_at(piece.start, piece.length)
+                    if self.has_gaps and self.track.is_hevc:
+                        samples = with_splices(samples, nal_length_size(self.track))
+                    target.write(samples)
             yield path
-
-    def _bytes(self, piece: bytes | ByteRange, read_at: ReadAt) -> bytes:
-        if not isinstance(piece, ByteRange):
-            return piece
-        samples = read_at(piece.start, piece.length)
-        if self.has_gaps and self.track.is_hevc:
-            return with_splices(samples, nal_length_size(self.track))
-        return samples
 
 
 def key_frames_near(track: Track, times: Iterable[Fraction]) -> list[int]:
     """Numbers of the key frames nearest to some times of the video, without duplicates."""
-    return sorted({_key_frame_near(track, time) for time in times})
-
-
-def _key_frame_near(track: Track, time: Fraction) -> int:
-    samples, keys = track.samples, track.samples.key_frames
-    tick = time * track.timescale - track.timeline.shift
-    place = bisect_left(keys, bisect_left(samples.decode_times, tick))
-    near = keys[max(place - 1, 0) : place + 1] or [0]
-    return min(near, key=lambda number: abs(samples.decode_times[number] - tick))
+    decode_times, keys = track.samples.decode_times, track.samples.key_frames
+    found = set()
+    for time in times:
+        tick = time * track.timescale - track.timeline.shift
+        place = bisect_left(keys, bisect_left(decode_times, tick))
+        near = keys[max(place - 1, 0) : place + 1] or [0]
+        _, nearest = min((abs(decode_times[number] - tick), number) for number in near)
+        found.add(nearest)
+    return sorted(found)
 
 
 def of_key_frames(track: Track, numbers: Sequence[int], read_at: ReadAt) -> Excerpt:

@@ -8,7 +8,6 @@ Tracks too damaged to be copied are encoded: a decoder skips the damage.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from io import RawIOBase
@@ -175,7 +174,13 @@ class _Run:
             raise JobFailed(error.code, str(error)) from error
 
     def _convert(self, length: int, way: Way) -> None:
-        seconds = _seconds(self._contents, length)
+        claimed = self._contents.facts.duration or LONGEST_SECONDS
+        seconds = max(min(claimed, length / LOWEST_RATE, LONGEST_SECONDS), 1.0)
+
+        def tell(reached: float) -> None:
+            self._tools.folder.require_room()  # Before uploads lack space.
+            self._beat(reached / seconds if self._contents.facts.duration else 0.0)
+
         limits = _limits(seconds, length, is_copied=way.copies_picture)
         conversion = Conversion(
             [
@@ -189,18 +194,10 @@ class _Run:
             limits=replace(limits, cpu_seconds=QUICK_CPU_SECONDS) if self._is_quick else limits,
         )
         try:
-            self._tools.ffmpeg.run(
-                conversion,
-                progress=lambda reached: self._tell(reached / seconds),
-                stop=self._beat.stop,
-            )
+            self._tools.ffmpeg.run(conversion, progress=tell, stop=self._beat.stop)
         except FfmpegFailed:
             self._tools.folder.require_room()  # ffmpeg has many messages for a full disk.
             raise
-
-    def _tell(self, progress: float) -> None:
-        self._tools.folder.require_room()  # Before uploads lack space.
-        self._beat(progress if self._contents.facts.duration else 0.0)
 
     def _check(self) -> None:
         with self._made.open("rb", buffering=0) as file:
@@ -250,7 +247,11 @@ def options(contents: Contents, way: Way) -> list[str]:
     picture = contents.picture
     is_mov = way.copies_picture and picture is not None and picture.facts.codec in MOV_PICTURES
     copied_sounds = MOV_SOUNDS if is_mov else MP4_SOUNDS
-    found = [*_picture(picture, is_copied=way.copies_picture)] if picture else []
+    found: list[str] = []
+    if picture and way.copies_picture:
+        found += [*_mapped(picture), "-c:v", "copy", *_COPYING.get(picture.facts.codec, ())]
+    elif picture:
+        found += [*_mapped(picture), *_ENCODED]
     for number, sound in enumerate(contents.of_kind("audio")):
         found += _mapped(sound)
         if way.copies_sound and sound.facts.codec in copied_sounds:
@@ -264,22 +265,8 @@ def options(contents: Contents, way: Way) -> list[str]:
     return [*found, "-f", "mov" if is_mov else "mp4"]
 
 
-def _picture(picture: ProbedTrack, *, is_copied: bool) -> Iterator[str]:
-    yield from _mapped(picture)
-    if is_copied:
-        yield from ("-c:v", "copy", *_COPYING.get(picture.facts.codec, ()))
-    else:
-        yield from _ENCODED
-
-
 def _mapped(track: ProbedTrack) -> list[str]:
     return ["-map", f"0:{track.number}"]
-
-
-def _seconds(contents: Contents, length: int) -> float:
-    """Maximum duration of the video."""
-    claimed = contents.facts.duration or LONGEST_SECONDS
-    return max(min(claimed, length / LOWEST_RATE, LONGEST_SECONDS), 1.0)
 
 
 def _limits(seconds: float, length: int, *, is_copied: bool) -> ProgramLimits:

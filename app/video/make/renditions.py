@@ -10,7 +10,7 @@ import logging
 import os
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from io import RawIOBase
@@ -117,28 +117,31 @@ class Rendition:
         """Do the job. It yields to more urgent jobs of its lane after each segment."""
         folder = self._tools.folder
         with self._makers.of(job.upload_id, int(job.argument)) as maker:
-            self._make_segments(maker, job, beat)
+            count, name = len(maker.cuts), rendition_file(maker.rendition.quality)
+            for number in range(1, count + 1):
+                beat(ENCODED_SHARE * (number - 1) / count)
+                if maker.has(number) or number in maker.left_out:
+                    continue
+                self._make_or_leave_out(maker, number, beat)
+                # After a segment, so that it makes progress even if other jobs always wait.
+                if self._tools.jobs.is_waiting(job.lane, self._tools.clock(), before=job.priority):
+                    raise JobYields
             whole = RenditionFile.of(maker)
             with folder.scratch_folder(whole.size) as scratch:
                 made = scratch / "rendition.mp4"
-                with _each_full_disk_counts(), disk_errors():
-                    whole.write(made, lambda: beat(ENCODED_SHARE))
-                folder.keep(made, maker.video_id, rendition_file(maker.rendition.quality))
-            self._require_held(job, maker)
-
-    def _make_segments(self, maker: RenditionMaker, job: Job, beat: Heartbeat) -> None:
-        """Encode the missing segments; a part that cannot be decoded is left out."""
-        count = len(maker.cuts)
-        for number in range(1, count + 1):
-            beat(ENCODED_SHARE * (number - 1) / count)
-            if maker.has(number) or number in maker.left_out:
-                continue
-            self._make_or_leave_out(maker, number, beat)
-            # After a segment, so that it makes progress even if other jobs always wait.
-            if self._tools.jobs.is_waiting(job.lane, self._tools.clock(), before=job.priority):
-                raise JobYields
+                try:
+                    with disk_errors():
+                        whole.write(made, lambda: beat(ENCODED_SHARE))
+                except NoRoom as error:  # There was space at first, so the attempt counts.
+                    raise JobFailed(error.code, str(error)) from error
+                folder.keep(made, maker.video_id, name)
+            # Cancelling the job removes the file; remove it if it was kept just after that.
+            if not self._tools.jobs.is_held(job):
+                folder.discard(maker.video_id, name)
+                raise JobCancelled(str(job))
 
     def _make_or_leave_out(self, maker: RenditionMaker, number: int, beat: Heartbeat) -> None:
+        """Encode a segment; a part that cannot be decoded is left out."""
         try:
             maker.make(number, beat.stop, wall_seconds=UNAWAITED_SECONDS)
         except JobFailed as error:
@@ -151,21 +154,6 @@ class Rendition:
             reason, quality = error.problem.detail, maker.rendition.quality
             extra = {"upload_id": maker.video_id}
             log.warning("%dp goes without part %d: %s", quality, number, reason, extra=extra)
-
-    def _require_held(self, job: Job, maker: RenditionMaker) -> None:
-        """Cancelling the job removes the file; remove it if it was kept just after that."""
-        if not self._tools.jobs.is_held(job):
-            self._tools.folder.discard(maker.video_id, rendition_file(maker.rendition.quality))
-            raise JobCancelled(str(job))
-
-
-@contextmanager
-def _each_full_disk_counts() -> Iterator[None]:
-    """Raise `NoRoom` as `JobFailed`: there was space at first, so the attempt counts."""
-    try:
-        yield
-    except NoRoom as error:
-        raise JobFailed(error.code, str(error)) from error
 
 
 # ---- segments ------------------------------------------------------------------------------------
@@ -237,7 +225,12 @@ class RenditionMaker:
     def make(self, number: int, stop: Event, *, wall_seconds: float) -> None:
         """Encode a segment; raises `JobFailed`, and `JobCancelled` once `stop` is set."""
         quality, folder = self.rendition.quality, self.tools.folder
-        with folder.scratch_folder(self._excerpt_bytes(number)) as scratch:
+        excerpt_bytes = self.cuts.excerpt(number).size
+        # Samples may overlap in a hostile video.
+        if excerpt_bytes > min(MOST_EXCERPT_BYTES, self.movie.length):
+            problem = f"{CANNOT_BE_CONVERTED}: too much would have to be decoded for it."
+            raise JobFailed(TOO_LARGE, problem, is_final=True)
+        with folder.scratch_folder(excerpt_bytes) as scratch:
             encoder = Encoder(self.tools.ffmpeg, scratch, self.read_at, stop, wall_seconds)
             with as_job_errors(NOT_ENCODED, CANNOT_BE_CONVERTED, is_final=True):
                 initialization, segment = encoder.encode(self.cuts, number, self.rendition)
@@ -301,14 +294,6 @@ class RenditionMaker:
     def _mark_file(self) -> str:
         return f"{rendition_folder(self.rendition.quality)}/{MADE_BY}"
 
-    def _excerpt_bytes(self, number: int) -> int:
-        """Source bytes copied for a segment. Samples may overlap in a hostile video."""
-        size = self.cuts.excerpt(number).size
-        if size > min(MOST_EXCERPT_BYTES, self.movie.length):
-            problem = f"{CANNOT_BE_CONVERTED}: too much would have to be decoded for it."
-            raise JobFailed(TOO_LARGE, problem, is_final=True)
-        return size
-
     @property
     def _made_by(self) -> str:
         made_with = f"{self.encoder} {recipe(self.cuts, self.rendition)}"
@@ -350,7 +335,12 @@ class RenditionMakers:
     def _read(self, video: Upload, source: RawIOBase) -> _Film:
         key = video.id, length_of(source)
         if self._film is None or self._film.key != key:
-            movie = self._read_movie(source)
+            try:
+                with needing_index():
+                    movie, _ = self._tools.movies.read(source, most_entries=MOST_ENTRIES)
+            except LongIndex as error:
+                problem = "The film has too many frames to be offered in other qualities."
+                raise JobFailed("too_many_samples", problem, is_final=True) from error
             if movie.picture is None:
                 raise JobFailed("no_picture", "The file has no picture.", is_final=True)
             try:
@@ -360,30 +350,18 @@ class RenditionMakers:
             self._film = _Film(key, movie, cuts)
         return self._film
 
-    def _read_movie(self, source: RawIOBase) -> Movie:
-        try:
-            with needing_index():
-                return self._tools.movies.read(source, most_entries=MOST_ENTRIES)[0]
-        except LongIndex as error:
-            problem = "The film has too many frames to be offered in other qualities."
-            raise JobFailed("too_many_samples", problem, is_final=True) from error
-
     def _picture(self, film: _Film, read_at: ReadAt) -> Stream:
         """The video stream in the manifest, which lists the segments for players."""
         upload_id = film.key[0]
         for _ in range(2):
-            picture = self._listed_picture(upload_id)
-            if picture is not None and picture.rung_segments == film.cuts.durations:
-                return picture
+            with suppress(FileNotFoundError):
+                stored = read_whole(self._tools.folder, upload_id, MANIFEST)
+                picture = Manifest.from_json(stored).picture
+                if picture is not None and picture.rung_segments == film.cuts.durations:
+                    return picture
             # The manifest is of an earlier version.
             keep_streams(film.movie, upload_id, self._tools.folder, read_at=read_at)
         raise JobFailed("no_segments", "The film has no segments.", is_final=True)
-
-    def _listed_picture(self, upload_id: UploadId) -> Stream | None:
-        try:
-            return Manifest.from_json(read_whole(self._tools.folder, upload_id, MANIFEST)).picture
-        except FileNotFoundError:
-            return None
 
 
 # ---- whole video ---------------------------------------------------------------------------------
@@ -401,15 +379,22 @@ class RenditionFile:
     @classmethod
     def of(cls, maker: RenditionMaker) -> Self:
         """Collect the tracks; raises `JobFailed` if a segment is missing."""
-        files, numbers = _Joined(), _numbers(maker)
+        files, quality = _Joined(), maker.rendition.quality
+        wanted = range(1, len(maker.cuts) + 1)
+        numbers = [number for number in wanted if maker.has(number)]
+        if not numbers or not maker.left_out.issuperset(set(wanted).difference(numbers)):
+            raise JobFailed(*SEGMENTS_LOST)
         with _as_lost():
-            for name in _names(maker, numbers):
-                files.add(*_readable(maker, name))
+            files.add(*_readable(maker, initialization_file(quality)))
+            for number in numbers:
+                files.add(*_readable(maker, segment_file(quality, number)))
             picture = read_movie(files.read_at, files.length, most_entries=MAX_ENTRIES).picture
             if picture is None:
                 raise FileNotFoundError
-            begin = maker.cuts.starts[numbers[0] - 1]
-            found = cls([_begun(picture, begin), *_sounds(maker, files)], files.read_at)
+            # Read from fragments, it begins at time 0.
+            shift = picture.timeline.shift + maker.cuts.starts[numbers[0] - 1]
+            picture = replace(picture, timeline=replace(picture.timeline, shift=shift))
+            found = cls([picture, *_sounds(maker, files)], files.read_at)
         if found.size > files.length:  # Samples may overlap in a hostile video.
             problem = "The sound of the film would take more room than the film itself."
             raise JobFailed(TOO_LARGE, problem, is_final=True)
@@ -439,12 +424,6 @@ def _as_lost() -> Iterator[None]:
         raise JobFailed(*SEGMENTS_LOST) from error
 
 
-def _begun(picture: Track, begin: int) -> Track:
-    """The track shifted to tick `begin` of the video: read from fragments, it begins at 0."""
-    timeline = replace(picture.timeline, shift=picture.timeline.shift + begin)
-    return replace(picture, timeline=timeline)
-
-
 def _sounds(maker: RenditionMaker, files: _Joined) -> Iterator[Track]:
     """Yields the audio tracks, encoded if browsers do not play them; adds their files."""
     encoded = encoded_sounds(maker.movie, maker.tools.folder, maker.video_id)
@@ -457,20 +436,6 @@ def _sounds(maker: RenditionMaker, files: _Joined) -> Iterator[Track]:
             yield moved(other, others_start)
         elif plays_audio(track.codec):
             yield moved(track, start)
-
-
-def _numbers(maker: RenditionMaker) -> list[int]:
-    """The existing segments; raises `JobFailed` if one is missing that is not left out."""
-    wanted = range(1, len(maker.cuts) + 1)
-    numbers = [number for number in wanted if maker.has(number)]
-    if not numbers or not maker.left_out.issuperset(set(wanted).difference(numbers)):
-        raise JobFailed(*SEGMENTS_LOST)
-    return numbers
-
-
-def _names(maker: RenditionMaker, numbers: Iterable[int]) -> list[str]:
-    quality = maker.rendition.quality
-    return [initialization_file(quality), *(segment_file(quality, number) for number in numbers)]
 
 
 def _readable(maker: RenditionMaker, name: str) -> tuple[ReadAt, int]:
@@ -591,10 +556,14 @@ class RenditionCache:
         for each in kept:
             if excess <= 0:
                 break
-            if not self._is_being_made(each):
-                self._remove(each)
-                excess -= each.size
-                removed += 1
+            if self._is_being_made(each):
+                continue
+            for name in (rendition_file(each.quality), rendition_folder(each.quality)):
+                self._folder.discard(each.upload_id, name)
+            detail = "%dp makes room, %.1f MB: others were watched later"
+            log.info(detail, each.quality, each.size / 1e6, extra={"upload_id": each.upload_id})
+            excess -= each.size
+            removed += 1
         self._may_have_grown |= excess > 0  # Renditions being made may be evicted next time.
         return removed
 
@@ -618,12 +587,6 @@ class RenditionCache:
             and job.argument.partition("/")[0] == str(kept.quality)
             for job in self._jobs.of(kept.upload_id)
         )
-
-    def _remove(self, kept: _CachedRendition) -> None:
-        for name in (rendition_file(kept.quality), rendition_folder(kept.quality)):
-            self._folder.discard(kept.upload_id, name)
-        detail = "%dp makes room, %.1f MB: others were watched later"
-        log.info(detail, kept.quality, kept.size / 1e6, extra={"upload_id": kept.upload_id})
 
 
 def least_free_bytes(folder: Path) -> int:

@@ -224,7 +224,9 @@ class Peaks:
         return json.dumps(found, separators=(",", ":"))
 
     def _add_point(self, count: int) -> None:
-        samples = _samples(self._waiting[: 2 * count])
+        samples = array("h", bytes(self._waiting[: 2 * count]))
+        if sys.byteorder == "big":
+            samples.byteswap()
         del self._waiting[: 2 * count]
         self.samples += count
         highest, lowest = max(samples), min(samples)
@@ -232,13 +234,6 @@ class Peaks:
         if len(self._levels) == 2 * FEWEST_POINTS:
             self._levels = list(map(max, self._levels[::2], self._levels[1::2]))
             self._point *= 2
-
-
-def _samples(data: bytearray) -> array[int]:
-    samples = array("h", bytes(data))
-    if sys.byteorder == "big":
-        samples.byteswap()
-    return samples
 
 
 def _waveform_limits(length: int) -> ProgramLimits:

@@ -13,7 +13,7 @@ from itertools import islice
 from math import inf
 
 from app.core.errors import UploadError, UploadGone, UploadNotFound
-from app.core.jobs import INDEX, REMUX, SOUND, Job, Lane
+from app.core.jobs import INDEX, REMUX, SOUND, Lane
 from app.core.lifecycle import GONE
 from app.core.playback import PlaybackProblem, PlaybackState
 from app.core.ranges import ByteRange
@@ -104,7 +104,13 @@ class MediaSweep:
         """
         ended = {job.upload_id: job for job in self._media.undescribed(BATCH, is_recent=is_recent)}
         if ended:
-            found = [self._conclusion(job) for job in ended.values()]
+            found: list[tuple[UploadId, PlaybackState, PlaybackProblem | None]] = []
+            for upload_id, job in ended.items():
+                if job.step == INDEX and is_played_as_it_is(self._uploads.get(upload_id)):
+                    found.append((upload_id, PlaybackState.PLAYABLE, None))
+                else:
+                    problem = job.problem or NOT_INDEXED
+                    found.append((upload_id, PlaybackState.UNPLAYABLE, problem))
             self._media.conclude(found, self._clock())
         return len(ended)
 
@@ -154,11 +160,6 @@ class MediaSweep:
 
     def _since(self, *, is_recent: bool) -> datetime | None:
         return self._clock() - RECENT if is_recent else None
-
-    def _conclusion(self, job: Job) -> tuple[UploadId, PlaybackState, PlaybackProblem | None]:
-        if job.step == INDEX and is_played_as_it_is(self._uploads.get(job.upload_id)):
-            return job.upload_id, PlaybackState.PLAYABLE, None
-        return job.upload_id, PlaybackState.UNPLAYABLE, job.problem or NOT_INDEXED
 
 
 # ---- arriving videos -----------------------------------------------------------------------------
@@ -221,7 +222,9 @@ class Arrivals:
         found = self._tools.uploads.arriving(since, MOST_AT_ONCE)
         self._has_looked = True
         films = [upload for upload in found if self._may_be_film(upload)]
-        described = self._described(films)
+        known = self._tools.media.of([upload.id for upload in films]) if films else {}
+        # `_try` may have failed between adding a row and describing it.
+        described = {key for key, one in known.items() if one.state is not PlaybackState.WAITING}
         long: list[tuple[int, Upload]] = []
         for upload in films:
             if upload.id in described:
@@ -233,11 +236,6 @@ class Arrivals:
             if self._safely(try_long, upload) is not None:
                 return tried < len(long)
         return False
-
-    def _described(self, films: list[Upload]) -> set[UploadId]:
-        """Uploads that are already described: `_describe` may have failed after adding a row."""
-        known = self._tools.media.of([upload.id for upload in films]) if films else {}
-        return {key for key, one in known.items() if one.state is not PlaybackState.WAITING}
 
     def _may_be_film(self, upload: Upload) -> bool:
         is_whole = upload.kind is UploadKind.FILE and upload.length is not None
@@ -277,7 +275,11 @@ class Arrivals:
                 return self._put_off(upload, error)
             if is_playable(movie):
                 keep_streams(movie, upload.id, self._tools.folder, read_at=read_at)
-                self._describe(upload, Facts.of(movie))
+                now = self._tools.clock()
+                self._tools.media.add(upload.id, now, is_planned=False)
+                self._tools.media.describe(
+                    upload.id, PlaybackState.PLAYABLE, now, facts=Facts.of(movie).to_json()
+                )
             else:
                 self._refuse(upload.id)
         return 0
@@ -292,13 +294,6 @@ class Arrivals:
         else:
             self._refuse(upload.id)
         return 0
-
-    def _describe(self, upload: Upload, facts: Facts) -> None:
-        now = self._tools.clock()
-        self._tools.media.add(upload.id, now, is_planned=False)
-        self._tools.media.describe(
-            upload.id, PlaybackState.PLAYABLE, now, facts=facts.to_json(), problem=None
-        )
 
     def _order_poster(self, upload: Upload) -> int:
         """Queue the poster once enough of the start of the video has arrived; returns 0."""

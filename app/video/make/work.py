@@ -11,8 +11,7 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -58,7 +57,11 @@ class MediaWork:
         )
         return MediaWorker(
             self.media.jobs,
-            {**steps, **self._rendition_steps(tools, cache)},
+            {
+                **steps,
+                SEGMENTS: cache.watching(Segments(tools)),
+                RENDITION: cache.watching(Rendition(tools)),
+            },
             sweep=MediaSweep(
                 self.media.records,
                 self.media.uploads,
@@ -140,10 +143,6 @@ class MediaWork:
             REMUX: Remux(tools),
             EARLY_POSTER: EarlyPoster(tools),
         }
-
-    def _rendition_steps(self, tools: StepTools, cache: RenditionCache) -> Mapping[str, Step]:
-        steps: dict[str, Step] = {SEGMENTS: Segments(tools), RENDITION: Rendition(tools)}
-        return {name: cache.watching(step) for name, step in steps.items()}
 
     def _make_all_qualities(self, upload_id: UploadId) -> None:
         """Queue all renditions after everything else, in the order of the ladder."""
@@ -246,24 +245,19 @@ def limit_this_process() -> None:
 
 def outcome_of(act: Callable[[], object]) -> str:
     """Run a step, and return its outcome as JSON for `run_in_process`."""
+    found: dict[str, object]
     try:
-        with _as_job_failed():
-            act()
+        act()
     except JobFailed as error:
         code, detail = error.problem.code, error.problem.detail
         found = {"ended": "failed", "code": code, "detail": detail, "is_final": error.is_final}
+    except MemoryError:
+        code, detail = TOO_LONG
+        found = {"ended": "failed", "code": code, "detail": detail, "is_final": True}
+    except (UploadGone, UploadNotFound) as error:
+        found = {"ended": "failed", "code": error.code, "detail": str(error), "is_final": True}
     except UploadError as error:
         found = {"ended": "postponed", "code": error.code, "detail": str(error)}
     else:
         found = {"ended": "done"}
     return json.dumps(found)
-
-
-@contextmanager
-def _as_job_failed() -> Iterator[None]:
-    try:
-        yield
-    except MemoryError as error:
-        raise JobFailed(*TOO_LONG, is_final=True) from error
-    except (UploadGone, UploadNotFound) as error:
-        raise JobFailed(error.code, str(error), is_final=True) from error

@@ -211,19 +211,16 @@ class MediaWorker:
             job = self._jobs.claim(lane, self._name, self._clock(), self._pace.lease, self._steps)
             if job is None:
                 self._has_work[lane].wait()
-            else:
-                self._attempt(job)
-
-    def _attempt(self, job: Job) -> None:
-        began = time.monotonic()
-        with self._keeper.keeping(job) as beat:
-            outcome = self._run_step(job, beat)
-        seconds = time.monotonic() - began
-        self._tell(job.step, outcome, seconds)
-        log.info("%s: %s in %.2f s", job, outcome, seconds, extra={"upload_id": job.upload_id})
-        if outcome == "cancelled":
-            self._sweep.remove_if_gone(job.upload_id)
-        self._sweep.settle(job.upload_id)
+                continue
+            began = time.monotonic()
+            with self._keeper.keeping(job) as beat:
+                outcome = self._run_step(job, beat)
+            seconds = time.monotonic() - began
+            self._tell(job.step, outcome, seconds)
+            log.info("%s: %s in %.2f s", job, outcome, seconds, extra={"upload_id": job.upload_id})
+            if outcome == "cancelled":
+                self._sweep.remove_if_gone(job.upload_id)
+            self._sweep.settle(job.upload_id)
 
     def _run_step(self, job: Job, beat: Heartbeat) -> str:
         """Run the step and record its outcome; returns one of `OUTCOMES`."""
@@ -358,17 +355,14 @@ class LeaseKeeper:
             with self._changing:
                 claims = list(self._claims.values())
             for claim in claims:
-                self._keep(claim)
+                try:
+                    is_held = self._look(claim)
+                except UploadError as error:  # A full disk, or a locked database.
+                    log.warning("a lease cannot be renewed: %s", error)
+                    is_held = not claim.has_ended(self._pace)
+                if not is_held:
+                    claim.beat.stop.set()
             stop.wait(self._pace.look_seconds)
-
-    def _keep(self, claim: _Claim) -> None:
-        try:
-            is_held = self._look(claim)
-        except UploadError as error:  # A full disk, or a locked database.
-            log.warning("a lease cannot be renewed: %s", error)
-            is_held = not claim.has_ended(self._pace)
-        if not is_held:
-            claim.beat.stop.set()
 
     def _look(self, claim: _Claim) -> bool:
         if not claim.is_due(self._pace):

@@ -150,7 +150,7 @@ class BucketFolder:
     def remove(self, upload_id: UploadId) -> None:
         """Take all files of a video out of the table, and delete them."""
         self._records.discard_all(upload_id, self._clock())
-        self._delete_due_if_possible(upload_id)
+        self._delete_due(upload_id)
 
     def made(self, upload_ids: Collection[UploadId]) -> Mapping[UploadId, frozenset[str]]:
         """The names of each video's files, except those in folders."""
@@ -193,7 +193,7 @@ class BucketFolder:
         """Remove half-made files and needless copies here, and objects due for deletion."""
         self._disk.remove_abandoned()
         self._copies.trim()
-        self._delete_due_if_possible()
+        self._delete_due()
 
     def _require(self, upload_id: UploadId, name: str) -> Made:
         found = self.find(upload_id, name)
@@ -249,21 +249,18 @@ class BucketFolder:
         for begun in self._bucket.list_multiparts(object_name(made)):
             self._bucket.abort_multipart(begun.name, begun.id)
 
-    def _delete_due_if_possible(self, only: UploadId | None = None) -> None:
+    def _delete_due(self, only: UploadId | None = None) -> None:
         """Delete due objects; failures are logged and retried by the next sweep."""
         try:
-            self._delete_due(only)
+            while found := self._records.due(self._clock(), BATCH, only):
+                for made in found:
+                    if made.length > PART_BYTES:  # Its maker may have been killed before that.
+                        self._end_multiparts(made)
+                self._bucket.delete(*map(object_name, found))
+                self._records.forget(found)
+                self._copies.remove(made.version for made in found)
         except UploadError as error:
-            log.warning("what was made of films cannot be deleted from the bucket: %s", error)
-
-    def _delete_due(self, only: UploadId | None = None) -> None:
-        while found := self._records.due(self._clock(), BATCH, only):
-            for made in found:
-                if made.length > PART_BYTES:  # Its maker may have been killed before the last one.
-                    self._end_multiparts(made)
-            self._bucket.delete(*map(object_name, found))
-            self._records.forget(found)
-            self._copies.remove(made.version for made in found)
+            log.warning("derived files cannot be deleted from the bucket: %s", error)
 
 
 def object_name(made: Made) -> str:
@@ -320,21 +317,16 @@ class Copies:
             make_private_folder(self._folder)
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            self._lock(descriptor)
+            if not try_lock(descriptor, WHOLE_FILE):
+                with without_slot():
+                    if not wait_for_range(descriptor, WHOLE_FILE, ADDING_SECONDS):
+                        raise ServerBusy("Another request is still fetching this file.")
             try:
                 yield
             finally:  # Waiting requests have it open; later ones find the copy.
                 self.remove([path.name])
         finally:
             os.close(descriptor)
-
-    @staticmethod
-    def _lock(descriptor: int) -> None:
-        if try_lock(descriptor, WHOLE_FILE):
-            return
-        with without_slot():
-            if not wait_for_range(descriptor, WHOLE_FILE, ADDING_SECONDS):
-                raise ServerBusy("Another request is still fetching this file.")
 
     def add(self, path: Path, made: Made) -> None:
         """Move a complete copy, on the same disk, into the cache."""
@@ -481,27 +473,23 @@ class MadeFileRecords:
 
         Also raises `Outdated` if its object has become due for deletion.
         """
+        is_its_own = and_(made_files.c.version == made.version, IS_LEFT, made_files.c.due_at > now)
+        older = _is_named(made.upload_id, made.name)
+        change = update(made_files).where(is_its_own).values(due_at=None)
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                self._keep(made, now, beside, is_new=is_new)
+                with self._database.write() as connection:
+                    if beside is not None:
+                        _require_kept(connection, beside)
+                    if is_new and _first(connection, older) is not None:
+                        raise FileExistsError(made.name)
+                    _leave(connection, older, now + READ_FOR)
+                    if connection.execute(change).rowcount == 0:
+                        raise Outdated(made.name)
+                return
             except IntegrityError:  # Another machine was faster with this name.
                 if attempt == ATTEMPTS:
                     raise
-            else:
-                return
-
-    def _keep(self, made: Made, now: datetime, beside: Made | None, *, is_new: bool) -> None:
-        is_its_own = and_(made_files.c.version == made.version, IS_LEFT, made_files.c.due_at > now)
-        older = _is_named(made.upload_id, made.name)
-        with self._database.write() as connection:
-            if beside is not None:
-                _require_kept(connection, beside)
-            if is_new and _first(connection, older) is not None:
-                raise FileExistsError(made.name)
-            _leave(connection, older, now + READ_FOR)
-            change = update(made_files).where(is_its_own).values(due_at=None)
-            if connection.execute(change).rowcount == 0:
-                raise Outdated(made.name)
 
     def discard(self, upload_id: UploadId, name: str, now: datetime) -> int:
         """Hide a file, or all files of a bundle; returns how many there were."""

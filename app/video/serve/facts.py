@@ -258,14 +258,14 @@ class Manifest:
     @classmethod
     def from_json(cls, data: bytes) -> Self:
         """Parses the output of `to_json`; members of later versions are ignored."""
-        return cls([_stream(values) for values in json.loads(data)])
-
-
-def _stream(values: dict[str, Any]) -> Stream:
-    columns = {name: tuple(values.get(name, ())) for name in _COLUMNS}
-    # Earlier versions checked only the first key frame.
-    values = {"has_open_groups": values.get("begins_tied", False), **values}
-    return Stream(**{**known_members(Stream, values), **columns})
+        streams = []
+        for values in json.loads(data):
+            known = known_members(Stream, values)
+            # Earlier versions checked only the first key frame.
+            known.setdefault("has_open_groups", values.get("begins_tied", False))
+            known |= {name: tuple(values.get(name, ())) for name in _COLUMNS}
+            streams.append(Stream(**known))
+        return cls(streams)
 
 
 # ---- browsers ------------------------------------------------------------------------------------

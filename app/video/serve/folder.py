@@ -16,7 +16,6 @@ import fcntl
 import os
 import secrets
 import shutil
-import stat
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
@@ -211,7 +210,9 @@ class DiskFolder:
             for folder in sorted(self._names(upload_id).intersection(folders)):
                 for place in sorted(self.path(upload_id, folder).glob("*")):
                     with suppress(FileNotFoundError):  # It has just been removed.
-                        size, used_at = _size(place), place.stat().st_mtime
+                        files = place.glob("*") if place.is_dir() else [place]
+                        size = sum(file.stat().st_size for file in files)
+                        used_at = place.stat().st_mtime
                         yield Bundle(upload_id, f"{folder}/{place.name}", size, used_at)
 
     def note_use(self, upload_id: UploadId, name: str) -> None:
@@ -320,14 +321,6 @@ class DiskFolder:
 def _made(upload_id: UploadId, name: str, found: os.stat_result) -> Made:
     made_at = datetime.fromtimestamp(found.st_mtime, UTC)
     return Made(upload_id, name, found.st_size, made_at, f"{found.st_mtime_ns:x}-{found.st_size:x}")
-
-
-def _size(place: Path) -> int:
-    """Bytes of a file, or of all files in a folder."""
-    found = place.stat()
-    if stat.S_ISDIR(found.st_mode):
-        return sum(each.stat().st_size for each in place.glob("*"))
-    return found.st_size
 
 
 def _locked_folder(parent: Path) -> tuple[Path, int]:

@@ -22,7 +22,7 @@ from app.records.uploads import UploadRecords
 from app.video.index.languages import UNDETERMINED, language_of
 from app.video.index.texts import cues_of, decoded, webvtt, within_limit
 from app.video.index.virtual_file import Piece, StoredVirtualFile
-from app.video.serve.facts import PLAY_FILE, Facts, Stream
+from app.video.serve.facts import PLAY_FILE, Facts
 from app.video.serve.folder import MadeFiles
 from app.video.serve.playlists import Playlists, Subtitles
 from app.video.serve.rows import MediaRecords
@@ -93,6 +93,16 @@ class PlaybackView:
     progress: float | None = None
     """Progress of the job that makes it playable, from 0 to 1; None if it has not started."""
 
+    @classmethod
+    def of(cls, known: Playback, job: Job | None, made: frozenset[str]) -> PlaybackView:
+        """The state of a known video; `job` is the one that playing it depends on."""
+        facts = None if known.facts is None else Facts.from_json(known.facts)
+        problem, progress = known.problem, None
+        if job is not None:  # Has the reason for a delay, such as a full disk.
+            problem = job.problem or problem
+            progress = job.progress if job.state is JobState.RUNNING else None
+        return cls(known.upload_id, known.state, facts, problem, made, progress)
+
 
 def subtitles_of(view: PlaybackView) -> list[Subtitles]:
     """The subtitles made from the text tracks of a video, in file order."""
@@ -131,7 +141,7 @@ class MediaLibrary:
         jobs = self._jobs.of_step(probed, REMUX) if probed else {}
         made = self._folder.made(list(known))
         return [
-            _view(found, jobs.get(video.id), made[video.id])
+            PlaybackView.of(found, jobs.get(video.id), made[video.id])
             if (found := known.get(video.id))
             else PlaybackView(video.id, PlaybackState.WAITING, None, None, frozenset())
             for video in videos
@@ -153,8 +163,10 @@ class MediaLibrary:
     def segment(self, video: Upload, stream: str, number: int) -> VirtualPart:
         """A segment of a stream, counted from 1; raises `NotMade`."""
         found = self._playlists.stream(video.id, stream)
-        span = found.span(number)
-        if span is None or number > self._available(video, found):
+        span, available = found.span(number), len(found.ends)
+        if video.state is not UploadState.COMPLETE:
+            available = found.available(video.offset)
+        if span is None or number > available:
             raise NotMade("The stream has no segment of this number.")
         name = f"hls/{stream}/segments.virtual"
         return self._virtual(video, name, span, source_name=found.file)
@@ -189,22 +201,6 @@ class MediaLibrary:
             file.close()
             raise NotMade("The film is being indexed anew.")
         return VirtualPart(made, file, span or ByteRange(0, file.length), open_source)
-
-    @staticmethod
-    def _available(video: Upload, stream: Stream) -> int:
-        if video.state is UploadState.COMPLETE:
-            return len(stream.ends)
-        return stream.available(video.offset)
-
-
-def _view(known: Playback, job: Job | None, made: frozenset[str]) -> PlaybackView:
-    """`job` is the one that playing the video depends on."""
-    facts = None if known.facts is None else Facts.from_json(known.facts)
-    problem, progress = known.problem, None
-    if job is not None:  # Has the reason for a delay, such as a full disk.
-        problem = job.problem or problem
-        progress = job.progress if job.state is JobState.RUNNING else None
-    return PlaybackView(known.upload_id, known.state, facts, problem, made, progress)
 
 
 # ---- text files ----------------------------------------------------------------------------------

@@ -39,6 +39,25 @@ class Variant:
     frame_rate: Fraction = Fraction()
     video_range: VideoRange = "SDR"
 
+    def tag(self, groups: set[MediaType]) -> str:
+        """Its `EXT-X-STREAM-INF` tag; `groups` are those of the playlist."""
+        attributes = [
+            f"BANDWIDTH={self.bandwidth}",
+            f"AVERAGE-BANDWIDTH={self.average_bandwidth}",
+            f'CODECS="{",".join(dict.fromkeys(self.codecs))}"',
+        ]
+        if self.height:
+            attributes.append(f"RESOLUTION={self.width}x{self.height}")
+        if self.frame_rate:
+            attributes.append(f"FRAME-RATE={float(self.frame_rate):.3f}")
+        if self.height:
+            attributes.append(f"VIDEO-RANGE={self.video_range}")
+        if "AUDIO" in groups:
+            attributes.append(f'AUDIO="{AUDIO_GROUP}"')
+        if "SUBTITLES" in groups:
+            attributes.append(f'SUBTITLES="{SUBTITLES_GROUP}"')
+        return "#EXT-X-STREAM-INF:" + ",".join((*attributes, "CLOSED-CAPTIONS=NONE"))
+
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
@@ -51,14 +70,30 @@ class Alternative:
     is_default: bool
     channels: int = 0
 
+    def tag(self, name: str) -> str:
+        """Its `EXT-X-MEDIA` tag, with a name that is unique in its group."""
+        group = AUDIO_GROUP if self.media_type == "AUDIO" else SUBTITLES_GROUP
+        attributes = [
+            f"TYPE={self.media_type}",
+            f'GROUP-ID="{group}"',
+            f'NAME="{name}"',
+            f"DEFAULT={'YES' if self.is_default else 'NO'}",
+            "AUTOSELECT=YES",
+        ]
+        if self.language and self.language != "und":
+            attributes.append(f'LANGUAGE="{_quotable(self.language)}"')
+        if self.channels:
+            attributes.append(f'CHANNELS="{self.channels}"')
+        return "#EXT-X-MEDIA:" + ",".join((*attributes, f'URI="{self.uri}"'))
+
 
 def master_playlist(variants: Iterable[Variant], alternatives: Sequence[Alternative] = ()) -> str:
     """The master playlist, which lists all media playlists."""
     groups = {alternative.media_type for alternative in alternatives}
     lines = ["#EXTM3U", f"#EXT-X-VERSION:{VERSION}"]
-    lines += [_alternative(each, name) for each, name in _named(alternatives)]
+    lines += [each.tag(name) for each, name in _named(alternatives)]
     for variant in variants:
-        lines += [_variant(variant, groups), variant.uri]
+        lines += [variant.tag(groups), variant.uri]
     return "\n".join((*lines, ""))
 
 
@@ -106,41 +141,6 @@ def whole_file_playlist(uri: str, seconds: float) -> str:
         "#EXT-X-ENDLIST",
     ]
     return "\n".join((*lines, ""))
-
-
-def _variant(variant: Variant, groups: set[MediaType]) -> str:
-    attributes = [
-        f"BANDWIDTH={variant.bandwidth}",
-        f"AVERAGE-BANDWIDTH={variant.average_bandwidth}",
-        f'CODECS="{",".join(dict.fromkeys(variant.codecs))}"',
-    ]
-    if variant.height:
-        attributes.append(f"RESOLUTION={variant.width}x{variant.height}")
-    if variant.frame_rate:
-        attributes.append(f"FRAME-RATE={float(variant.frame_rate):.3f}")
-    if variant.height:
-        attributes.append(f"VIDEO-RANGE={variant.video_range}")
-    if "AUDIO" in groups:
-        attributes.append(f'AUDIO="{AUDIO_GROUP}"')
-    if "SUBTITLES" in groups:
-        attributes.append(f'SUBTITLES="{SUBTITLES_GROUP}"')
-    return "#EXT-X-STREAM-INF:" + ",".join((*attributes, "CLOSED-CAPTIONS=NONE"))
-
-
-def _alternative(alternative: Alternative, name: str) -> str:
-    group = AUDIO_GROUP if alternative.media_type == "AUDIO" else SUBTITLES_GROUP
-    attributes = [
-        f"TYPE={alternative.media_type}",
-        f'GROUP-ID="{group}"',
-        f'NAME="{name}"',
-        f"DEFAULT={'YES' if alternative.is_default else 'NO'}",
-        "AUTOSELECT=YES",
-    ]
-    if alternative.language and alternative.language != "und":
-        attributes.append(f'LANGUAGE="{_quotable(alternative.language)}"')
-    if alternative.channels:
-        attributes.append(f'CHANNELS="{alternative.channels}"')
-    return "#EXT-X-MEDIA:" + ",".join((*attributes, f'URI="{alternative.uri}"'))
 
 
 def _named(alternatives: Sequence[Alternative]) -> list[tuple[Alternative, str]]:
@@ -194,11 +194,30 @@ class Playlists:
         if picture is None:
             return master_playlist([_variant_of_stream(stream, []) for stream in sounds[:1]], texts)
         variants = [_variant_of_stream(picture, sounds)] if picture.is_played else []
-        variants += [_variant_of_rendition(rendition, sounds) for rendition in formats]
+        variants += [
+            Variant(
+                f"{rendition.quality}/index.m3u8",
+                rendition.peak_rate + max((sound.peak_rate for sound in sounds), default=0),
+                rendition.mean_rate + max((sound.mean_rate for sound in sounds), default=0),
+                [rendition.codecs, *(sound.codecs for sound in sounds)],
+                rendition.width,
+                rendition.height,
+                Fraction(rendition.frame_rate),
+            )
+            for rendition in formats
+        ]
         if not variants:
             raise NotMade("Browsers cannot play the film, and no other quality of it is offered.")
         alternatives = [
-            _alternative_of_stream(stream, is_default=stream is sounds[0]) for stream in sounds
+            Alternative(
+                "AUDIO",
+                f"{stream.name}/index.m3u8",
+                stream.title,
+                stream.language,
+                is_default=stream is sounds[0],
+                channels=stream.channels,
+            )
+            for stream in sounds
         ]
         return master_playlist(variants, alternatives + texts)
 
@@ -274,30 +293,6 @@ def _variant_of_stream(stream: Stream, sounds: Sequence[Stream]) -> Variant:
         stream.height,
         Fraction(stream.frame_rate),
         stream.video_range,
-    )
-
-
-def _variant_of_rendition(rendition: RenditionFormat, sounds: Sequence[Stream]) -> Variant:
-    """A rendition, with the same audio."""
-    return Variant(
-        f"{rendition.quality}/index.m3u8",
-        rendition.peak_rate + max((sound.peak_rate for sound in sounds), default=0),
-        rendition.mean_rate + max((sound.mean_rate for sound in sounds), default=0),
-        [rendition.codecs, *(sound.codecs for sound in sounds)],
-        rendition.width,
-        rendition.height,
-        Fraction(rendition.frame_rate),
-    )
-
-
-def _alternative_of_stream(stream: Stream, *, is_default: bool) -> Alternative:
-    return Alternative(
-        "AUDIO",
-        f"{stream.name}/index.m3u8",
-        stream.title,
-        stream.language,
-        is_default,
-        stream.channels,
     )
 
 

@@ -76,7 +76,8 @@ class MediaServices:
         `clock` is shared by all nodes of the database.
         """
         folder = _folder(data_dir / FOLDER, database, bucket, spool_bytes=spool_bytes, clock=clock)
-        shared = _shared(database, folder, clock) if database.is_remote else None
+        own: Callable[[], Capability | None] = partial(read_capability, folder.root)
+        shared = SharedCapability(EncoderRecords(database), own, clock)
         playlists, jobs = Playlists(folder), JobRecords(database, Waker(data_dir).wake)
         queue = SegmentQueue(jobs, patience=WaitTimeout.of_process(threads), clock=clock)
         source = MediaSource(store, folder, most_copied_bytes=spool_bytes)
@@ -91,7 +92,7 @@ class MediaServices:
                 jobs,
                 folder,
                 queue=queue,
-                capability=shared or _own_capability(folder),
+                capability=shared if database.is_remote else own,
                 is_on=policy.is_on,
                 clock=clock,
             ),
@@ -104,7 +105,7 @@ class MediaServices:
             wakeup=WakeupSocket(data_dir),
             policy=policy,
             clock=clock,
-            shared=shared,
+            shared=shared if database.is_remote else None,
             has_bucket=bucket is not None,
         )
 
@@ -124,13 +125,3 @@ def _folder(
 
     records, most_bytes = MadeFileRecords(database), spool_bytes // COPIES_SHARE
     return BucketFolder(disk, records, bucket, most_copied_bytes=most_bytes, clock=clock)
-
-
-def _shared(
-    database: Database, folder: MediaFolder, clock: Callable[[], datetime]
-) -> SharedCapability:
-    return SharedCapability(EncoderRecords(database), _own_capability(folder), clock)
-
-
-def _own_capability(folder: MediaFolder) -> Callable[[], Capability | None]:
-    return partial(read_capability, folder.root)
