@@ -55,11 +55,27 @@ def read_sample_entry(stsd: memoryview, kind: TrackKind) -> SampleEntry:
     entry = next(boxes_in(fields.rest()), None)
     if entry is None:
         raise damaged("a track does not say what it contains")
+    fourcc, raw = entry.kind.decode("latin-1"), bytes(entry.raw)
     if kind == "video":
-        return _visual(entry)
+        fields = Fields(entry.payload)
+        fields.take(24)
+        width, height = fields.unsigned(2), fields.unsigned(2)
+        fields.take(_VISUAL_FIELDS - 28)
+        boxes = children(fields.rest())
+        pixel_aspect = _pixel_aspect(boxes.get(b"pasp"))
+        is_pq = entry.kind in _DOLBY_VISION
+        hdr = "pq" if is_pq else _high_dynamic_range(boxes.get(b"colr"))
+        codec = codec_name(entry.kind, boxes)
+        return SampleEntry(fourcc, codec, raw, width, height, pixel_aspect, hdr)
     if kind == "audio":
-        return _sound(entry, is_quicktime=version == 0)
-    return SampleEntry(_fourcc(entry), codec_name(entry.kind, {}), bytes(entry.raw))
+        sound = SoundEntry.read(entry, is_quicktime=version == 0)
+        channels, sample_rate = sound.channels, sound.sample_rate
+        for box_kind, layout in _LAYOUTS.items():
+            if box_kind in sound.boxes:
+                channels, sample_rate = layout(sound.boxes[box_kind], channels, sample_rate)
+        codec = codec_name(entry.kind, sound.boxes)
+        return SampleEntry(fourcc, codec, raw, channels=channels, sample_rate=sample_rate)
+    return SampleEntry(fourcc, codec_name(entry.kind, {}), raw)
 
 
 def plain_description(stsd: memoryview, kind: TrackKind) -> bytes | memoryview:
@@ -94,27 +110,6 @@ def plain_description(stsd: memoryview, kind: TrackKind) -> bytes | memoryview:
     return b"".join((bytes(4), b"\0\0\0\1", plain))
 
 
-def _fourcc(entry: Box) -> str:
-    return entry.kind.decode("latin-1")
-
-
-def _visual(entry: Box) -> SampleEntry:
-    fields = Fields(entry.payload)
-    fields.take(24)
-    width, height = fields.unsigned(2), fields.unsigned(2)
-    fields.take(_VISUAL_FIELDS - 28)
-    boxes = children(fields.rest())
-    return SampleEntry(
-        _fourcc(entry),
-        codec_name(entry.kind, boxes),
-        bytes(entry.raw),
-        width,
-        height,
-        _pixel_aspect(boxes.get(b"pasp")),
-        "pq" if entry.kind in _DOLBY_VISION else _high_dynamic_range(boxes.get(b"colr")),
-    )
-
-
 def _pixel_aspect(pasp: Box | None) -> Fraction:
     """Width of a pixel divided by its height (section 12.1.4)."""
     if pasp is None or len(pasp.payload) < 8:
@@ -128,21 +123,6 @@ def _high_dynamic_range(colr: Box | None) -> HighDynamicRange | None:
     if colr is None or len(colr.payload) < 8 or bytes(colr.payload[:4]) not in {b"nclx", b"nclc"}:
         return None
     return _TRANSFERS.get(int.from_bytes(colr.payload[6:8], "big"))
-
-
-def _sound(entry: Box, *, is_quicktime: bool) -> SampleEntry:
-    sound = SoundEntry.read(entry, is_quicktime=is_quicktime)
-    channels, sample_rate = sound.channels, sound.sample_rate
-    for kind, layout in _LAYOUTS.items():
-        if kind in sound.boxes:
-            channels, sample_rate = layout(sound.boxes[kind], channels, sample_rate)
-    return SampleEntry(
-        _fourcc(entry),
-        codec_name(entry.kind, sound.boxes),
-        bytes(entry.raw),
-        channels=channels,
-        sample_rate=sample_rate,
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -191,32 +191,28 @@ def read_samples(tables: Tables, *, length: int, most: int, is_sound: bool) -> t
     del offsets[next(compress(range(chunk_count), are_beyond), chunk_count) :]
     sizes = _Sizes.read(tables)
     times = _runs(tables.get(b"stts"), "I")
-    chunks = _Chunks(offsets, list(_chunk_runs(tables, len(offsets))))
+    chunks = _Chunks.read(tables, offsets)
     if is_sound and sizes.each and set(times[1]) == {1}:
-        samples = _whole_chunks(chunks, sizes, most=most)
+        samples = chunks.as_samples(sizes.each, most=most)
         expected = chunk_count
+    elif sizes.count > most:
+        raise too_many_samples()
     else:
-        samples = _single_samples(chunks, sizes, tables, most=most)
+        column = sizes.column()
+        offsets = chunks.sample_offsets(column)
+        count = len(offsets)
+        decode_times, end = _decode_times(*times, count=count)
+        samples = Samples(
+            offsets,
+            column[:count],
+            decode_times,
+            _composition_offsets(tables.get(b"ctts"), count=count),
+            _key_frames(tables.get(b"stss"), count=count),
+            end,
+        )
         expected = sizes.count
     within = samples.up_to(samples.count_within(length))
     return within, len(within) < expected
-
-
-def _single_samples(chunks: _Chunks, sizes: _Sizes, tables: Tables, *, most: int) -> Samples:
-    if sizes.count > most:
-        raise too_many_samples()
-    column = sizes.column()
-    offsets = chunks.sample_offsets(column)
-    count = len(offsets)
-    decode_times, end = _decode_times(*_runs(tables.get(b"stts"), "I"), count=count)
-    return Samples(
-        offsets,
-        column[:count],
-        decode_times,
-        _composition_offsets(tables.get(b"ctts"), count=count),
-        _key_frames(tables.get(b"stss"), count=count),
-        end,
-    )
 
 
 def entries(box: Box, width: int) -> memoryview:
@@ -275,6 +271,41 @@ class _Chunks:
     runs: list[tuple[int, int, int]]
     """First chunk, end, and samples per chunk, of runs of equal chunks."""
 
+    @classmethod
+    def read(cls, tables: Tables, offsets: array[int]) -> _Chunks:
+        """The chunks at these offsets."""
+        if b"stsc" not in tables:
+            raise damaged("a track has no table of chunks")
+        table, count = numbers("I", entries(tables[b"stsc"], 12)), len(offsets)
+        ends = chain(islice(table, 3, None, 3), (count + 1,))
+        runs, begin = [], 1
+        for first, samples, end in zip(table[::3], table[1::3], ends, strict=False):
+            if first != begin or not samples or end < first <= count:
+                raise damaged("chunks are not in order")
+            if first <= count:
+                runs.append((first - 1, min(end - 1, count), samples))
+            begin = end
+        return cls(offsets, runs)
+
+    def as_samples(self, size: int, *, most: int) -> Samples:
+        """Each chunk as one sample, of samples that have `size` bytes and last one tick."""
+        if len(self.offsets) > most:
+            raise NotIndexable("too_many_samples", "The sound has too many parts to be indexed.")
+        if any(samples * size > LARGEST_32_BIT for _, _, samples in self.runs):
+            raise damaged("a chunk is larger than any can be")
+        in_runs = (repeat(samples, end - first) for first, end, samples in self.runs)
+        counts = array("I", chain.from_iterable(in_runs))
+        decode_times = array("q", accumulate(counts, initial=0))
+        end = decode_times.pop()
+        return Samples(
+            self.offsets[: len(counts)],
+            array("I", map(mul, counts, repeat(size))),
+            decode_times,
+            array("i", bytes(4 * len(counts))),
+            range(len(counts)),
+            end,
+        )
+
     def sample_offsets(self, sizes: array[int]) -> array[int]:
         """Offset of each sample; samples without a chunk are left out."""
         offsets = array("Q")
@@ -298,43 +329,6 @@ def chunk_offsets(tables: Tables) -> array[int]:
     if b"co64" in tables:
         return numbers("Q", entries(tables[b"co64"], 8))
     raise damaged("a track has no table of places")
-
-
-def _chunk_runs(tables: Tables, chunk_count: int) -> Iterator[tuple[int, int, int]]:
-    if b"stsc" not in tables:
-        raise damaged("a track has no table of chunks")
-    table = numbers("I", entries(tables[b"stsc"], 12))
-    ends = chain(islice(table, 3, None, 3), (chunk_count + 1,))
-    begin = 1
-    for first, samples, end in zip(table[::3], table[1::3], ends, strict=False):
-        if first != begin or not samples or end < first <= chunk_count:
-            raise damaged("chunks are not in order")
-        if first <= chunk_count:
-            yield first - 1, min(end - 1, chunk_count), samples
-        begin = end
-
-
-def _whole_chunks(chunks: _Chunks, sizes: _Sizes, *, most: int) -> Samples:
-    """The samples of a track, with each chunk read as one sample."""
-    if len(chunks.offsets) > most:
-        raise NotIndexable("too_many_samples", "The sound has too many parts to be indexed.")
-    if any(samples * sizes.each > LARGEST_32_BIT for _, _, samples in chunks.runs):
-        raise damaged("a chunk is larger than any can be")
-    counts = array(
-        "I",
-        chain.from_iterable(repeat(samples, end - first) for first, end, samples in chunks.runs),
-    )
-    decode_times = array("q", accumulate(counts, initial=0))
-    end = decode_times.pop()
-    count = len(counts)
-    return Samples(
-        chunks.offsets[:count],
-        array("I", map(mul, counts, repeat(sizes.each))),
-        decode_times,
-        array("i", bytes(4 * count)),
-        range(count),
-        end,
-    )
 
 
 def _runs(table: Box | None, code: str) -> tuple[array[int], array[int]]:

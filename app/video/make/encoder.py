@@ -88,7 +88,17 @@ class Encoder:
             with disk_errors(), (self.scratch / _EXCERPT).open("wb") as target:
                 copy_pieces(excerpt.film(cuts.track), self._read, target)
             self._run(cuts.track, excerpt, rendition)
-            self._leave_out_grey(cuts.track, excerpt, rendition)
+            with closing(FileIO(self.scratch / _ENCODED)) as file:
+                pictures = _pictures(file)
+            made = set(map(pictures.shown_at, range(len(pictures.samples))))
+            # ffmpeg outputs frames that refer to a damaged key frame in grey, and succeeds; which
+            # frames these are depends on its version.
+            grey = excerpt.lacking_key_frames(made)
+            if all(any(time in run for run in grey) for time in made):
+                raise FfmpegFailed(NOTHING_DECODED)
+            if any(time in run for run in grey for time in made):
+                without = replace(excerpt, unseen=(*excerpt.unseen, *grey))
+                self._run(cuts.track, without, rendition)
             return self._assembled(cuts, number, excerpt)
         finally:
             for name in (_EXCERPT, _ENCODED):
@@ -100,7 +110,17 @@ class Encoder:
         return self.read_at(offset, count)
 
     def _run(self, track: Track, excerpt: SegmentExcerpt, rendition: RenditionFormat) -> None:
-        path = self.scratch / _EXCERPT
+        count, path = len(excerpt.samples), self.scratch / _EXCERPT
+        decoded = count * track.entry.width * track.entry.height / 1e6
+        encoded = count * rendition.width * rendition.height / 1e6
+        seconds = (excerpt.end - excerpt.start) / track.timescale
+        # Generous: a slow machine decodes 50 megapixels a second, and encodes 10.
+        limits = ProgramLimits(
+            cpu_seconds=20 + decoded / 10 + encoded,
+            wall_seconds=self.wall_seconds,
+            memory_bytes=3 << 30,
+            output_bytes=(32 << 20) + round(rendition.peak_rate * seconds / 4),
+        )
         source = [*_decoding(track), "-i", str(path)]
         output = [*_encoding(track, rendition), _ENCODED]
         attempts = [
@@ -108,7 +128,7 @@ class Encoder:
                 [*source, *_filters(track, excerpt, rendition, tones), *output],
                 readable=[path],
                 writable=self.scratch,
-                limits=_limits(track, excerpt, rendition, self.wall_seconds),
+                limits=limits,
                 formats="mov",
             )
             for tones in tone_mappings(track.hdr)
@@ -123,22 +143,6 @@ class Encoder:
                     raise
             else:
                 return
-
-    def _leave_out_grey(
-        self, track: Track, excerpt: SegmentExcerpt, rendition: RenditionFormat
-    ) -> None:
-        """Encode again without the frames that refer to a damaged key frame.
-
-        ffmpeg outputs them in grey, and succeeds; which frames these are depends on its version.
-        """
-        with closing(FileIO(self.scratch / _ENCODED)) as file:
-            pictures = _pictures(file)
-        made = set(map(pictures.shown_at, range(len(pictures.samples))))
-        grey = excerpt.lacking_key_frames(made)
-        if all(any(time in run for run in grey) for time in made):
-            raise FfmpegFailed(NOTHING_DECODED)
-        if any(time in run for run in grey for time in made):
-            self._run(track, replace(excerpt, unseen=(*excerpt.unseen, *grey)), rendition)
 
     def _assembled(
         self, cuts: RenditionCuts, number: int, excerpt: SegmentExcerpt
@@ -212,22 +216,6 @@ def _encoding(track: Track, rendition: RenditionFormat) -> list[str]:
     return [*X264, *rates, *parameters, *times, *exact, "-y", "-f", "mp4"]
 
 
-def _limits(
-    track: Track, excerpt: SegmentExcerpt, rendition: RenditionFormat, wall_seconds: float
-) -> ProgramLimits:
-    """Generous: a slow machine decodes 50 megapixels a second, and encodes 10."""
-    count = len(excerpt.samples)
-    decoded = count * track.entry.width * track.entry.height / 1e6
-    encoded = count * rendition.width * rendition.height / 1e6
-    seconds = (excerpt.end - excerpt.start) / track.timescale
-    return ProgramLimits(
-        cpu_seconds=20 + decoded / 10 + encoded,
-        wall_seconds=wall_seconds,
-        memory_bytes=3 << 30,
-        output_bytes=(32 << 20) + round(rendition.peak_rate * seconds / 4),
-    )
-
-
 # ---- calibration ---------------------------------------------------------------------------------
 
 # Measures the encoding speed of this host, once per ffmpeg, number of processors and options.
@@ -264,12 +252,17 @@ def calibrate(ffmpeg: Ffmpeg, folder: MediaFolder) -> None:
             used = (version, processors, OPTIONS)
             if known and (known.encoder, known.processors, known.options) == used:
                 return
-            rate = _measured(ffmpeg)
+            few, many = (
+                min(_seconds(ffmpeg, pictures) for _ in range(ATTEMPTS))
+                for pictures in (FEW_PICTURES, MANY_PICTURES)
+            )
         except FfmpegError as error:
             discard_capability(folder.root)
             if not isinstance(error, FfmpegMissing):
                 log.warning("no renditions are offered: %s", error)
             return
+        pixels = (MANY_PICTURES - FEW_PICTURES) * WIDTH * HEIGHT
+        rate = pixels / 1e6 / max(many - few, 0.001)
         capability = Capability(
             encoder=version,
             processors=processors,
@@ -279,15 +272,6 @@ def calibrate(ffmpeg: Ffmpeg, folder: MediaFolder) -> None:
         log.info("ffmpeg %s encodes %.0f megapixels a second", version, rate)
         with folder.scratch_folder() as scratch:
             write_capability(capability, folder.root, scratch)
-
-
-def _measured(ffmpeg: Ffmpeg) -> float:
-    few, many = (
-        min(_seconds(ffmpeg, pictures) for _ in range(ATTEMPTS))
-        for pictures in (FEW_PICTURES, MANY_PICTURES)
-    )
-    pixels = (MANY_PICTURES - FEW_PICTURES) * WIDTH * HEIGHT
-    return pixels / 1e6 / max(many - few, 0.001)
 
 
 def _seconds(ffmpeg: Ffmpeg, pictures: int) -> float:

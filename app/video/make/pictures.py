@@ -146,7 +146,14 @@ class PictureMaker:
 
     def poster(self, picture: Track, *, pixels: int) -> Path:
         """The best of several frames; decodes at most `pixels` if key frames are rare."""
-        excerpt = _for_poster(picture, self.read_at, pixels=pixels)
+        times = [place * picture.duration for place in POSTER_PLACES]
+        numbers, count = key_frames_near(picture, times), 0
+        if len(numbers) < FEWEST_TRIED:
+            count = count_within(picture, pixels=pixels)
+        if count > len(numbers):
+            excerpt = of_beginning(picture, count, pictures=PICTURES_OF_BEGINNING)
+        else:
+            excerpt = of_key_frames(picture, numbers, self.read_at)
         size = _fitted(picture, POSTER_PIXELS)
         luma = f"scale={LUMA_SIZE[0]}:{LUMA_SIZE[1]}:flags=area,format=gray"
         outputs = ["-map", "[shown]", *JPEG_QUALITY, "-f", "image2", "poster-%d.jpg"]
@@ -219,16 +226,6 @@ def detail(levels: bytes) -> float:
         counts[level * LUMA_LEVELS // 256] += 1
     shares = [count / len(levels) for count in counts if count]
     return -sum(share * math.log2(share) for share in shares)
-
-
-def _for_poster(picture: Track, read_at: ReadAt, *, pixels: int) -> Excerpt:
-    times = [place * picture.duration for place in POSTER_PLACES]
-    numbers = key_frames_near(picture, times)
-    if len(numbers) < FEWEST_TRIED:
-        count = count_within(picture, pixels=pixels)
-        if count > len(numbers):
-            return of_beginning(picture, count, pictures=PICTURES_OF_BEGINNING)
-    return of_key_frames(picture, numbers, read_at)
 
 
 def _for_sprite(movie: Movie, picture: Track, read_at: ReadAt) -> Excerpt:
@@ -351,12 +348,21 @@ def of_key_frames(track: Track, numbers: Sequence[int], read_at: ReadAt) -> Exce
     while len(begins := _begins_of_parts(track, numbers, read_at)) > MOST_PARTS:
         numbers = numbers[::2]
     ends = [*begins[1:], len(numbers)]
+    samples, second, parts = track.samples, track.timescale, []
+    for begin, end in zip(begins, ends, strict=True):
+        count, chosen = end - begin, numbers[begin:end]
+        of_part = Samples(
+            array("Q", (samples.offsets[number] for number in chosen)),
+            array("I", (samples.sizes[number] for number in chosen)),
+            array("q", range(0, count * second, second)),
+            array("i", bytes(4 * count)),
+            range(count),
+            count * second,
+        )
+        parts.append(ExcerptPart(of_part, begin + _LATER))
     return Excerpt(
         track,
-        [
-            ExcerptPart(_a_second_each(track, numbers[begin:end]), begin + _LATER)
-            for begin, end in zip(begins, ends, strict=True)
-        ],
+        parts,
         Fraction(1),
         [Fraction(max(track.shown_at(number), 0), track.timescale) for number in numbers],
         has_gaps=True,
@@ -409,18 +415,6 @@ def _begins_of_parts(track: Track, numbers: Sequence[int], read_at: ReadAt) -> l
     """
     later = range(1, len(numbers))
     return [0, *(place for place in later if not is_independent(track, numbers[place], read_at))]
-
-
-def _a_second_each(track: Track, numbers: Sequence[int]) -> Samples:
-    samples, count, second = track.samples, len(numbers), track.timescale
-    return Samples(
-        array("Q", (samples.offsets[number] for number in numbers)),
-        array("I", (samples.sizes[number] for number in numbers)),
-        array("q", range(0, count * second, second)),
-        array("i", bytes(4 * count)),
-        range(count),
-        count * second,
-    )
 
 
 def _pixels(track: Track) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice
-from typing import Any
+from typing import Any, Self
 
 from app.video.index.languages import shortest_code
 from app.video.index.movie import FIRST_BOXES
@@ -33,6 +33,28 @@ class ProbedTrack:
 
     number: int
     facts: TrackFacts
+
+    @classmethod
+    def of(cls, stream: Values) -> Self | None:
+        """A stream of ffprobe; None if players do not use its kind."""
+        kind, number = _kind(stream), stream.get("index")
+        if kind is None or not isinstance(number, int):
+            return None
+        tags = _mapping(stream.get("tags"))
+        is_video = kind == "video"
+        facts = TrackFacts(
+            kind=kind,
+            codec=str(stream.get("codec_name", "unknown")),
+            language=shortest_code(str(tags.get("language", ""))),
+            title=str(tags.get("title", ""))[:MAX_TITLE_CHARACTERS] or None,
+            bit_rate=_whole(stream.get("bit_rate")),
+            width=_whole(stream.get("width")) if is_video else None,
+            height=_whole(stream.get("height")) if is_video else None,
+            frame_rate=_rate(stream) if is_video else None,
+            channels=_whole(stream.get("channels")),
+            sample_rate=_whole(stream.get("sample_rate")),
+        )
+        return cls(number, facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +83,7 @@ def contents_of(answer: Values) -> Contents:
     """Parses the result of `Ffmpeg.probe`. Invalid numbers are left out."""
     container = _mapping(answer.get("format"))
     streams = [_mapping(stream) for stream in _list(answer.get("streams"))]
-    tracks = [track for stream in streams if (track := _track(stream))][:MAX_TRACKS]
+    tracks = [track for stream in streams if (track := ProbedTrack.of(stream))][:MAX_TRACKS]
     if _number(container.get("probe_score", 100)) < LOWEST_SCORE:
         tracks = []
     picture = next((stream for stream in streams if _kind(stream) == "video"), {})
@@ -85,27 +107,6 @@ def contents_of(answer: Values) -> Contents:
         ),
     )
     return Contents(facts, tracks)
-
-
-def _track(stream: Values) -> ProbedTrack | None:
-    kind, number = _kind(stream), stream.get("index")
-    if kind is None or not isinstance(number, int):
-        return None
-    tags = _mapping(stream.get("tags"))
-    is_picture = kind == "video"
-    facts = TrackFacts(
-        kind=kind,
-        codec=str(stream.get("codec_name", "unknown")),
-        language=shortest_code(str(tags.get("language", ""))),
-        title=str(tags.get("title", ""))[:MAX_TITLE_CHARACTERS] or None,
-        bit_rate=_whole(stream.get("bit_rate")),
-        width=_whole(stream.get("width")) if is_picture else None,
-        height=_whole(stream.get("height")) if is_picture else None,
-        frame_rate=_rate(stream) if is_picture else None,
-        channels=_whole(stream.get("channels")),
-        sample_rate=_whole(stream.get("sample_rate")),
-    )
-    return ProbedTrack(number, facts)
 
 
 def _kind(stream: Values) -> str | None:

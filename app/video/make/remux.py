@@ -156,7 +156,15 @@ class _Run:
     def _make(self, length: int, way: Way) -> Path:
         make = self._convert if way.copies_picture else self._encode
         make(length, way)
-        self._check()
+        with self._made.open("rb", buffering=0) as file:
+            try:
+                movie = read_movie(reader(file), length_of(file))
+            except LongIndex:
+                return self._made  # The step that indexes it has a separate process for that.
+            except NotIndexable as error:
+                raise FfmpegFailed("ffmpeg wrote a film that cannot be indexed") from error
+        if self._contents.picture and movie.picture is None:
+            raise FfmpegFailed("ffmpeg found no picture in it")
         return self._made
 
     def _encode(self, length: int, way: Way) -> None:
@@ -198,17 +206,6 @@ class _Run:
         except FfmpegFailed:
             self._tools.folder.require_room()  # ffmpeg has many messages for a full disk.
             raise
-
-    def _check(self) -> None:
-        with self._made.open("rb", buffering=0) as file:
-            try:
-                movie = read_movie(reader(file), length_of(file))
-            except LongIndex:
-                return  # The step that indexes it has a separate process for that.
-            except NotIndexable as error:
-                raise FfmpegFailed("ffmpeg wrote a film that cannot be indexed") from error
-        if self._contents.picture and movie.picture is None:
-            raise FfmpegFailed("ffmpeg found no picture in it")
 
 
 def can_be_copied(contents: Contents) -> bool:

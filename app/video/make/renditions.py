@@ -556,8 +556,13 @@ class RenditionCache:
         for each in kept:
             if excess <= 0:
                 break
-            if self._is_being_made(each):
-                continue
+            if any(
+                job.state not in ENDED
+                and job.step in {SEGMENTS, RENDITION}
+                and job.argument.partition("/")[0] == str(each.quality)
+                for job in self._jobs.of(each.upload_id)
+            ):
+                continue  # It is being encoded.
             for name in (rendition_file(each.quality), rendition_folder(each.quality)):
                 self._folder.discard(each.upload_id, name)
             detail = "%dp makes room, %.1f MB: others were watched later"
@@ -579,14 +584,6 @@ class RenditionCache:
             times = {bundle.name: bundle.used_at for bundle in bundles}
             watched_at = times.get(rendition_folder(quality), bundles[0].used_at)
             yield _CachedRendition(upload_id, quality, size, watched_at)
-
-    def _is_being_made(self, kept: _CachedRendition) -> bool:
-        return any(
-            job.state not in ENDED
-            and job.step in {SEGMENTS, RENDITION}
-            and job.argument.partition("/")[0] == str(kept.quality)
-            for job in self._jobs.of(kept.upload_id)
-        )
 
 
 def least_free_bytes(folder: Path) -> int:

@@ -198,7 +198,24 @@ def unless_long(step: Step, run_alone: Step) -> Step:
 
 def run_in_process(job: Job, beat: Heartbeat) -> None:
     """Run the step of a claimed job in a separate process; raises the errors of the step."""
-    status, output = _run([job.upload_id, job.step, job.argument], beat)
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    with subprocess.Popen(
+        [*_COMMAND, str(os.getpid()), job.upload_id, job.step, job.argument],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": path},
+        start_new_session=True,
+    ) as process:
+        output = None
+        try:
+            while output is None:
+                try:
+                    output, _ = process.communicate(timeout=POLL_SECONDS)
+                except subprocess.TimeoutExpired:
+                    beat.go_on()
+        finally:
+            process.kill()  # Its ffmpeg processes end with it.
+    status = process.returncode
     if status == -signal.SIGXCPU:
         raise JobFailed(*TOO_LONG, is_final=True)
     if status < 0:
@@ -210,27 +227,6 @@ def run_in_process(job: Job, beat: Heartbeat) -> None:
         raise JobFailed(found["code"], found["detail"], is_final=found["is_final"])
     if found["ended"] == "postponed":
         raise (NoRoom if found["code"] == NoRoom.code else ServerBusy)(found["detail"])
-
-
-def _run(arguments: list[str], beat: Heartbeat) -> tuple[int, bytes]:
-    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    with subprocess.Popen(
-        [*_COMMAND, str(os.getpid()), *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": path},
-        start_new_session=True,
-    ) as process:
-        try:
-            while True:
-                try:
-                    output, _ = process.communicate(timeout=POLL_SECONDS)
-                except subprocess.TimeoutExpired:
-                    beat.go_on()
-                else:
-                    return process.returncode, output
-        finally:
-            process.kill()  # Its ffmpeg processes end with it.
 
 
 def limit_this_process() -> None:

@@ -246,7 +246,15 @@ class DiskFolder:
         making = self._path / MAKING
         with disk_errors():
             make_private_folder(making)
-            folder, descriptor = _locked_folder(making)
+            while True:
+                folder = making / secrets.token_hex(8)
+                folder.mkdir(mode=0o700)
+                descriptor = _open_folder(folder)
+                # The lock is released when this process ends.
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                if folder.exists():
+                    break
+                os.close(descriptor)  # `remove_abandoned` was faster than the lock.
         try:
             yield folder
         finally:
@@ -321,18 +329,6 @@ class DiskFolder:
 def _made(upload_id: UploadId, name: str, found: os.stat_result) -> Made:
     made_at = datetime.fromtimestamp(found.st_mtime, UTC)
     return Made(upload_id, name, found.st_size, made_at, f"{found.st_mtime_ns:x}-{found.st_size:x}")
-
-
-def _locked_folder(parent: Path) -> tuple[Path, int]:
-    """A new folder and its lock, which is released when this process ends."""
-    while True:
-        folder = parent / secrets.token_hex(8)
-        folder.mkdir(mode=0o700)
-        descriptor = _open_folder(folder)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        if folder.exists():
-            return folder, descriptor
-        os.close(descriptor)  # `remove_abandoned` was faster than the lock.
 
 
 def _open_folder(path: Path) -> int:

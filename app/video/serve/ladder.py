@@ -76,6 +76,24 @@ class RenditionFormat:
         """The H.264 level of its segments, times ten."""
         return int(self.codecs[-2:], 16)
 
+    @classmethod
+    def of(cls, source: Stream, quality: int) -> RenditionFormat:
+        """The rendition of a video track with `quality` pixels on its shorter side."""
+        scale = min(quality / min(source.width, source.height), 1)
+        width, height = _even(source.width * scale), _even(source.height * scale)
+        usual = PEAK_RATES[quality] * (1.5 if source.frame_rate > USUAL_FRAME_RATE else 1)
+        peak = max(min(round(usual), source.mean_rate), LOWEST_PEAK_RATE)
+        level = _level(width, height, max(source.frame_rate, USUAL_FRAME_RATE))
+        return cls(
+            quality=quality,
+            width=width,
+            height=height,
+            peak_rate=peak,
+            mean_rate=round(peak * MEAN_SHARE),
+            codecs=f"avc1.6400{level:02x}",
+            frame_rate=source.frame_rate,
+        )
+
 
 def ladder(picture: Stream, capability: Capability | None) -> list[RenditionFormat]:
     """The renditions of a video track that this host can encode in real time, lowest first.
@@ -88,7 +106,7 @@ def ladder(picture: Stream, capability: Capability | None) -> list[RenditionForm
         return []
     if not is_decoded_in_time(picture.longest_group * picture.width * picture.height, capability):
         return []
-    formats = [_format(picture, quality) for quality in _qualities(picture)]
+    formats = [RenditionFormat.of(picture, quality) for quality in _qualities(picture)]
     source = _megapixels(picture.width, picture.height, picture.frame_rate) / DECODED_AT_ONCE
     return [
         rendition
@@ -119,23 +137,6 @@ def _qualities(picture: Stream) -> Iterator[int]:
         own_size = quality == side or (quality == lowest and side < lowest)
         if quality < side or (own_size and not is_everywhere):
             yield quality
-
-
-def _format(picture: Stream, quality: int) -> RenditionFormat:
-    scale = min(quality / min(picture.width, picture.height), 1)
-    width, height = _even(picture.width * scale), _even(picture.height * scale)
-    usual = PEAK_RATES[quality] * (1.5 if picture.frame_rate > USUAL_FRAME_RATE else 1)
-    peak = max(min(round(usual), picture.mean_rate), LOWEST_PEAK_RATE)
-    level = _level(width, height, max(picture.frame_rate, USUAL_FRAME_RATE))
-    return RenditionFormat(
-        quality=quality,
-        width=width,
-        height=height,
-        peak_rate=peak,
-        mean_rate=round(peak * MEAN_SHARE),
-        codecs=f"avc1.6400{level:02x}",
-        frame_rate=picture.frame_rate,
-    )
 
 
 def _level(width: int, height: int, frame_rate: float) -> int:

@@ -134,21 +134,18 @@ class Blocks:
         found, end = b"", offset + count
         while offset < end:
             number, skipped = divmod(offset, CACHED_BLOCK_BYTES)
-            piece = self._block(number)[skipped : skipped + end - offset]
+            block = self._blocks.get(number)
+            if block is None:
+                block = read_fully(self._file, number * CACHED_BLOCK_BYTES, CACHED_BLOCK_BYTES)
+                self._blocks[number] = block
+                if len(self._blocks) > KEPT_BLOCKS:
+                    self._blocks.popitem(last=False)
+            self._blocks.move_to_end(number)
+            piece = block[skipped : skipped + end - offset]
             if not piece:
                 break
             found, offset = found + piece, offset + len(piece)
         return found
-
-    def _block(self, number: int) -> bytes:
-        block = self._blocks.get(number)
-        if block is None:
-            block = read_fully(self._file, number * CACHED_BLOCK_BYTES, CACHED_BLOCK_BYTES)
-            self._blocks[number] = block
-            if len(self._blocks) > KEPT_BLOCKS:
-                self._blocks.popitem(last=False)
-        self._blocks.move_to_end(number)
-        return block
 
 
 def read_fully(file: RawIOBase, offset: int, count: int) -> bytes:
