@@ -24,8 +24,8 @@ import requests
 from app.storage.local.folder import make_private_folder
 from app.video.make.encoder import calibrate
 from app.video.make.ffmpeg import Ffmpeg
-from app.video.serve.capability import FILE
 from app.video.serve.folder import DiskFolder
+from app.video.serve.ladder import FILE
 from scripts.fleet.programs import free_port
 from tests.records.making import new_sqlite
 

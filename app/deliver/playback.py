@@ -23,7 +23,7 @@ from app.http.access import requires
 from app.http.context import ViewContext, note_upload
 from app.ingest.connection import has_left
 from app.video.serve.library import CONTENT_TYPES, MadeFile, VirtualPart, subtitles_of
-from app.video.serve.subtitles import Subtitles
+from app.video.serve.playlists import Subtitles
 
 blueprint = Blueprint("playback", __name__, url_prefix="/media/<upload_id>")
 

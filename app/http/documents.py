@@ -25,11 +25,10 @@ from app.core.ranges import RangeSet
 from app.core.upload import Upload, UploadId
 from app.http.context import ViewContext
 from app.records.uploads import Sent
-from app.video.serve.facts import plays_audio
-from app.video.serve.library import PlaybackView, subtitles_of
+from app.video.serve.facts import MANIFEST, PLAY_FILE, SOUND_FILE, plays_audio
+from app.video.serve.library import PlaybackView, TextFile, subtitles_of
+from app.video.serve.playlists import Subtitles
 from app.video.serve.renditions import RenditionView
-from app.video.serve.subtitles import Subtitles, TextFile
-from app.video.serve.video_files import MANIFEST, PLAY_FILE, SOUND_FILE
 
 PERIOD_SECONDS = 600
 """URLs change this often, and are valid for one to two such periods."""

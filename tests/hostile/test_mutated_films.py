@@ -10,9 +10,8 @@ import pytest
 from app.video.index.boxes import NotIndexable
 from app.video.index.fast_start import fast_start
 from app.video.index.movie import Movie, read_movie
-from app.video.index.muxing import extract, key_frame_before
-from app.video.index.rendition_segments import RenditionCuts
-from app.video.index.segments import SegmentedTrack, segmented_sound, segmented_video
+from app.video.index.muxing import mp4_of
+from app.video.index.segments import RenditionCuts, SegmentedTrack, segmented_sound, segmented_video
 from app.video.index.texts import read_chapters, read_cues, subtitle_tracks, webvtt
 from tests.hostile.conftest import Scaled
 from tests.hostile.mutations import mutations
@@ -36,7 +35,8 @@ def use(film: bytes) -> Movie:
         assert sum(len(segment.pieces) for segment in segmented.segments())
         if track.kind == "video":
             other_quality(segmented)
-        for _ in extract(track, [key_frame_before(track, Fraction(1))]):
+        assert track.key_frame_before(Fraction(1)) < len(track.samples)
+        for _ in mp4_of(track, track.samples):
             pass
     for track in subtitle_tracks(movie):
         webvtt(read_cues(track, read_at))

@@ -21,7 +21,7 @@ from app.records.uploads import UploadRecords
 from app.run.build import build_services
 from app.settings import Settings
 from app.uploads.service import NewUpload
-from app.video.serve.capability import FRESH_FOR, Capability, EncoderRecords, SharedCapability
+from app.video.serve.ladder import FRESH_FOR, Capability, EncoderRecords, SharedCapability
 from tests.records.making import NOW, at, new_upload
 from tests.uploads.world import in_threads
 

@@ -7,7 +7,7 @@ import pytest
 from app.core.playback import Made, Outdated
 from app.core.upload import UploadId
 from app.db.engine import Database
-from app.video.serve.made_files import READ_FOR, UNFINISHED_FOR, MadeFileRecords
+from app.video.serve.bucket_folder import READ_FOR, UNFINISHED_FOR, MadeFileRecords
 from tests.records.making import NOW, at
 
 VIDEO, OTHER = UploadId("ab" * 16), UploadId("cd" * 16)

@@ -13,8 +13,9 @@ from app.video.index.movie import Movie, read_movie
 from app.video.make.ffmpeg import Ffmpeg
 from app.video.make.renditions import Rendition, Segments
 from app.video.make.steps import Heartbeat, StepTools
+from app.video.make.video_files import keep_streams
 from app.video.make.worker import MediaWorker, Step
-from app.video.serve.capability import Capability
+from app.video.serve.ladder import Capability
 from app.video.serve.renditions import (
     ORDERED_PRIORITY,
     RENDITION,
@@ -24,7 +25,6 @@ from app.video.serve.renditions import (
     rendition_folder,
 )
 from app.video.serve.source import REMUXED, MediaSource, length_of, reader
-from app.video.serve.video_files import keep_streams
 from tests.storage.stores import local_store
 from tests.video.world import World, wall_clock
 

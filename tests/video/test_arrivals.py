@@ -18,8 +18,8 @@ from app.core.upload import Upload, UploadId
 from app.db.engine import Database
 from app.db.sqlite import BUSY_SECONDS
 from app.storage.base import Store
-from app.video.index.entries import SHORT_INDEX
-from app.video.make.arrivals import Arrivals
+from app.video.index.samples import SHORT_INDEX
+from app.video.make.sweep import Arrivals
 from app.video.serve.rows import MediaRecords
 from app.video.serve.source import MediaSource
 from tests.records.making import new_upload

@@ -17,14 +17,14 @@ from app.core.jobs import SOUND, JobCancelled, JobFailed
 from app.core.playback import PlaybackState
 from app.core.upload import UploadId
 from app.video.make.ffmpeg import Ffmpeg
+from app.video.make.indexing import CHAPTERS, SUBTITLES, SubtitlesStep
 from app.video.make.pictures import PICTURES, POSTER, SPRITE, THUMBNAILS, Pictures
 from app.video.make.sound import FEWEST_POINTS, FILE, RATE, WAVEFORM, Peaks, Sound, Waveform
 from app.video.make.steps import Heartbeat
-from app.video.make.subtitles import CHAPTERS, SUBTITLES, SubtitlesStep
+from app.video.make.video_files import sounds_to_encode
 from app.video.make.worker import Step
-from app.video.serve.facts import Manifest
+from app.video.serve.facts import MANIFEST, SOUND_FILE, Manifest
 from app.video.serve.source import REMUXED, MediaSource
-from app.video.serve.video_files import MANIFEST, SOUND_FILE, sounds_to_encode
 from tests.storage.stores import local_store
 from tests.video.films import FilmStore, ffmpeg
 from tests.video.frames import probe

@@ -27,13 +27,15 @@ from app.video.serve.bucket_folder import (
     COPIES,
     MOST_COPIED_BYTES,
     OBJECTS,
+    READ_FOR,
+    UNFINISHED_FOR,
     BucketFolder,
+    MadeFileRecords,
     missing,
     object_name,
     orphans,
 )
 from app.video.serve.folder import DiskFolder, read_whole, writing
-from app.video.serve.made_files import READ_FOR, UNFINISHED_FOR, MadeFileRecords
 from tests.records.making import NOW, new_sqlite
 from tests.s3_servers import S3Server, new_prefix
 

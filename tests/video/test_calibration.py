@@ -11,8 +11,8 @@ import pytest
 from app.video.make import encoder as calibration
 from app.video.make.encoder import calibrate
 from app.video.make.ffmpeg import Ffmpeg
-from app.video.serve.capability import FILE, read_capability, write_capability
 from app.video.serve.folder import DiskFolder
+from app.video.serve.ladder import FILE, read_capability, write_capability
 
 
 def test_a_host_is_measured_once_for_each_version_of_ffmpeg(

@@ -16,9 +16,8 @@ from pathlib import Path
 import pytest
 
 from app.video.index.movie import read_movie
-from app.video.index.rendition_segments import RenditionCuts
 from app.video.index.samples import Samples
-from app.video.index.segments import TARGET_SECONDS, SegmentedTrack, segmented_video
+from app.video.index.segments import TARGET_SECONDS, RenditionCuts, SegmentedTrack, segmented_video
 from app.video.index.tracks import Track
 from app.video.make.encoder import Encoder
 from app.video.make.ffmpeg import Ffmpeg, FfmpegFailed, FfmpegStopped

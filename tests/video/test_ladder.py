@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from app.video.serve import renditions as formats
-from app.video.serve.capability import Capability, read_capability, write_capability
 from app.video.serve.facts import Manifest, Stream
-from app.video.serve.ladder import ladder
+from app.video.serve.ladder import Capability, ladder, read_capability, write_capability
 
 FAST = Capability(encoder="5.1 on 8", megapixels_per_second=10_000)
 H264, HEVC = "avc1.64001f", "hvc1.1.6.L93.B0"

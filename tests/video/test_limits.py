@@ -19,15 +19,15 @@ from app.core.playback import PlaybackState
 from app.core.ranges import ByteRange
 from app.core.upload import UploadId
 from app.storage.base import Store
-from app.video.index.entries import LONG_INDEX, SHORT_INDEX
-from app.video.make import alone
-from app.video.make.alone import unless_long
+from app.video.index.samples import LONG_INDEX, SHORT_INDEX
+from app.video.make import work
 from app.video.make.ffmpeg import PROBE_LIMITS, Ffmpeg, FfmpegTimedOut
 from app.video.make.indexing import Indexing
 from app.video.make.sandbox.process import ProgramLimits
 from app.video.make.steps import LATER, Heartbeat
+from app.video.make.work import unless_long
+from app.video.serve.facts import MANIFEST
 from app.video.serve.source import MediaSource
-from app.video.serve.video_files import MANIFEST
 from tests.records.making import new_upload
 from tests.storage.sources import PiecesSource
 from tests.storage.stores import LIMITS, ignore, local_store
@@ -202,12 +202,12 @@ def test_a_process_that_meets_its_limit_says_so(
 ) -> None:
     upload_id = site.publish(b"?")
     job = site.world.enqueue(upload_id, "index")
-    guarded = "from app.video.make.alone import limit_this_process, outcome_of; import sys; "
+    guarded = "from app.video.make.work import limit_this_process, outcome_of; import sys; "
     guarded += "limit_this_process(); "
     guarded += f"sys.stdout.write(outcome_of(lambda: exec({program!r})))"
-    monkeypatch.setattr(alone, "_COMMAND", [sys.executable, "-c", guarded])
+    monkeypatch.setattr(work, "_COMMAND", [sys.executable, "-c", guarded])
     with pytest.raises(JobFailed) as failed:
-        alone.run_in_process(job, Heartbeat(job))
+        work.run_in_process(job, Heartbeat(job))
     assert failed.value.problem.code == problem
 
 
@@ -215,6 +215,6 @@ def test_a_process_ends_with_its_job(site: Site, monkeypatch: pytest.MonkeyPatch
     job = site.world.enqueue(site.publish(b"?"), "index")
     beat = Heartbeat(job)
     beat.stop.set()
-    monkeypatch.setattr(alone, "_COMMAND", [sys.executable, "-c", "import time; time.sleep(600)"])
+    monkeypatch.setattr(work, "_COMMAND", [sys.executable, "-c", "import time; time.sleep(600)"])
     with pytest.raises(JobCancelled):
-        alone.run_in_process(job, beat)
+        work.run_in_process(job, beat)

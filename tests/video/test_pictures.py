@@ -17,9 +17,15 @@ from app.core.jobs import JobCancelled, JobFailed
 from app.video.index.boxes import ReadAt
 from app.video.index.movie import Movie, read_movie
 from app.video.index.tracks import Track
-from app.video.make.excerpts import MOST_PARTS, key_frames_near, of_key_frames
 from app.video.make.ffmpeg import Ffmpeg
-from app.video.make.pictures import MOST_DECODED_PIXELS, PictureMaker, detail
+from app.video.make.pictures import (
+    MOST_DECODED_PIXELS,
+    MOST_PARTS,
+    PictureMaker,
+    detail,
+    key_frames_near,
+    of_key_frames,
+)
 from app.video.make.steps import as_job_errors
 from tests.long_tests import long
 from tests.video.films import BITS, H264, HDR10, HDR10_PICTURE, SQUARE, FilmStore, ffmpeg

@@ -30,13 +30,13 @@ from app.core.upload import Upload
 from app.video.make import remux
 from app.video.make.ffmpeg import FILM_FORMATS, PROBE_LIMITS, Conversion, Ffmpeg, FfmpegTimedOut
 from app.video.make.indexing import Indexing
+from app.video.make.probe import contents_of
 from app.video.make.remux import QUICK_COPY_BYTES, Remux, lane_of
 from app.video.make.sandbox.process import ProgramLimits, Sink
 from app.video.make.sound import Sound
 from app.video.make.steps import QUICK_CPU_SECONDS, Heartbeat
 from app.video.make.sweep import MediaSweep
 from app.video.make.worker import Step
-from app.video.serve.probe import contents_of
 from app.video.serve.source import REMUXED, MediaSource
 from tests.long_tests import long
 from tests.records.making import new_upload

@@ -23,7 +23,8 @@ from app.video.make.renditions import (
     RenditionMakers,
 )
 from app.video.make.steps import INTERRUPTED, NO_FFMPEG, Heartbeat
-from app.video.serve.facts import Manifest, Stream
+from app.video.make.video_files import can_be_rendered
+from app.video.serve.facts import MANIFEST, SOUND_FILE, Manifest, Stream
 from app.video.serve.renditions import (
     ASKED_SECONDS,
     EAGER_PRIORITY,
@@ -36,7 +37,6 @@ from app.video.serve.renditions import (
     rendition_folder,
 )
 from app.video.serve.source import REMUXED
-from app.video.serve.video_files import MANIFEST, SOUND_FILE, can_be_rendered
 from tests.live_server import FFMPEG, Server
 from tests.long_tests import long
 from tests.video.films import FilmStore, ffmpeg

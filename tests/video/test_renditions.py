@@ -17,8 +17,9 @@ from app.core.errors import NoRoom, NotMade, NotMadeYet, RenditionFailed, Rendit
 from app.core.jobs import JobState, Lane
 from app.core.playback import PlaybackProblem
 from app.core.upload import Upload
-from app.video.serve.capability import read_capability
-from app.video.serve.library import MadeFile, Playlists
+from app.video.serve.ladder import read_capability
+from app.video.serve.library import MadeFile
+from app.video.serve.playlists import Playlists
 from app.video.serve.renditions import (
     EAGER_PRIORITY,
     FAILED_FOR,

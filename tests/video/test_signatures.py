@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from app.video.serve import probe as signatures
-from app.video.serve.probe import HEAD_BYTES, is_no_film
+from app.video.make import probe as signatures
+from app.video.make.probe import HEAD_BYTES, is_no_film
 from tests.long_tests import long
 from tests.video.films import NO_FILMS, RECIPES, REWRITTEN, FilmStore
 

@@ -15,8 +15,8 @@ from app.core.lifecycle import UploadState
 from app.core.playback import PlaybackProblem, PlaybackState
 from app.core.upload import UploadId
 from app.db.jobs import WORKER_ENDED
+from app.video.make.indexing import NO_FILM
 from app.video.make.pictures import EARLY_POSTER, PICTURES
-from app.video.make.remux import NO_FILM
 from app.video.make.sweep import BATCH, NOT_INDEXED, MediaSweep
 from app.video.serve.renditions import RENDITION, SEGMENTS
 from tests.records.making import new_upload

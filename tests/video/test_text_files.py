@@ -13,8 +13,8 @@ from app.db.engine import Database
 from app.records.uploads import UploadRecords
 from app.video.index.texts import MAX_CUES, cues_of, decoded, webvtt
 from app.video.serve.folder import DiskFolder
+from app.video.serve.library import MOST_BYTES, TextFiles, language_beside
 from app.video.serve.source import MediaSource
-from app.video.serve.subtitles import MOST_BYTES, TextFiles, language_beside
 from tests.records.making import new_upload
 from tests.storage.stores import local_store
 

@@ -19,8 +19,8 @@ from app.core.errors import NoRoom, UploadGone
 from app.core.jobs import MAX_ATTEMPTS, Job, JobFailed, JobState, Lane
 from app.core.lifecycle import UploadState
 from app.core.playback import PlaybackState
-from app.video.make.steps import Heartbeat, HeartbeatPace
-from app.video.make.worker import MediaWorker, Step
+from app.video.make.steps import Heartbeat
+from app.video.make.worker import HeartbeatPace, MediaWorker, Step
 from app.video.serve.folder import writing
 from tests.video.world import QUICK_PACE, World, wall_clock, work_until_told, write_a_file
 from tests.waiting import wait_until

@@ -21,9 +21,9 @@ from app.records.uploads import UploadRecords
 from app.run.server.child_processes import END_SIGNALS
 from app.run.server.media_worker import STOP_SECONDS
 from app.video.make.ffmpeg import Ffmpeg
-from app.video.make.steps import Heartbeat, HeartbeatPace, StepTools
+from app.video.make.steps import Heartbeat, StepTools
 from app.video.make.sweep import MediaSweep
-from app.video.make.worker import MediaWorker, Step
+from app.video.make.worker import HeartbeatPace, MediaWorker, Step
 from app.video.serve.folder import DiskFolder
 from app.video.serve.rows import MediaRecords
 from app.video.serve.source import MediaSource

@@ -29,9 +29,8 @@ from app.storage.s3.bucket import Bucket
 from app.storage.s3.check import Grade, check_all
 from app.storage.s3.reconcile import Reconciliation
 from app.uploads.storage_identity import WrongStorage
+from app.video.serve.bucket_folder import MadeFileRecords, object_name, orphans
 from app.video.serve.bucket_folder import missing as missing_files
-from app.video.serve.bucket_folder import object_name, orphans
-from app.video.serve.made_files import MadeFileRecords
 
 CHECK_SECONDS = 30.0
 """Time limit for each call of the check, retries included."""

@@ -1,4 +1,4 @@
-"""Runs one step of the media worker in a process with its own limits: `app/video/make/alone.py`.
+"""Runs one step of the media worker in a process with its own limits: `app/video/make/work.py`.
 
 python -m app.run.server.media_step PARENT UPLOAD STEP ARGUMENT
 """
@@ -13,9 +13,8 @@ from app.core.upload import parse_upload_id
 from app.run.build import build_services
 from app.run.server.access_log import configure_logging
 from app.settings import from_env
-from app.video.make.alone import limit_this_process, outcome_of
 from app.video.make.sandbox.launcher import end_with_parent
-from app.video.make.work import MediaWork
+from app.video.make.work import MediaWork, limit_this_process, outcome_of
 
 
 def main() -> None:

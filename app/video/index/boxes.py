@@ -6,7 +6,6 @@ import sys
 from array import array
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
 
 ReadAt = Callable[[int, int], bytes]
 """Takes an offset into the file and a number of bytes, and returns them; fewer at its end."""
@@ -87,14 +86,11 @@ class Fields:
 
 def boxes_in(payload: memoryview) -> Iterator[Box]:
     """Yields the boxes in `payload`; stops at the first one with an impossible size."""
-    return islice(_boxes_in(payload), MAX_BOXES_IN_A_BOX)
-
-
-def _boxes_in(payload: memoryview) -> Iterator[Box]:
     position = 0
-    while (
-        header := _header(payload[position : position + 16], len(payload) - position)
-    ) is not None:
+    for _ in range(MAX_BOXES_IN_A_BOX):
+        header = _header(payload[position : position + 16], len(payload) - position)
+        if header is None:
+            return
         kind, header_size, size = header
         raw = payload[position : position + size]
         if len(raw) < size:
@@ -222,7 +218,7 @@ class NotIndexable(Exception):
 
 
 class LongIndex(Exception):
-    """The index has more entries than this process may read; see `entries.py`."""
+    """The index has more entries than this process may read; see `samples.py`."""
 
     def __init__(self, entries: int) -> None:
         super().__init__(f"the index has {entries} entries")

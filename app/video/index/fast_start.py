@@ -7,7 +7,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, chain
+from itertools import accumulate
 from operator import add
 
 from app.core.ranges import ByteRange
@@ -33,10 +33,8 @@ from app.video.index.muxing import (
     sample_tables,
     track_box,
 )
-from app.video.index.rendition_segments import MOST_LOOKED_AT, independent_key_frames
-from app.video.index.samples import Samples
-from app.video.index.tables import chunk_offsets
-from app.video.index.tracks import Track
+from app.video.index.samples import chunk_offsets
+from app.video.index.segments import MOST_LOOKED_AT, independent_key_frames
 from app.video.index.virtual_file import Piece
 
 _LONGEST_HEAD = 1 << 30
@@ -63,7 +61,9 @@ def fast_start(movie: Movie, read_at: ReadAt) -> Iterator[Piece]:
     of the file and tracks too damaged to be used are left out. Seeks start at independent key
     frames if a track has any (section 8.6.2): `read_at` reads the file.
     """
-    needs_tables = movie.is_truncated or movie.is_fragmented or _has_compact_sizes(movie)
+    # Firefox does not support sizes in a `stz2` box (8.7.3.3).
+    has_compact_sizes = any(b"stz2" in children(track.tables) for track in movie.stored_tracks)
+    needs_tables = movie.is_truncated or movie.is_fragmented or has_compact_sizes
     starts = _starts(movie, read_at)
     if movie.starts_with_index and not needs_tables and not starts:
         yield ByteRange(0, movie.length)
@@ -87,11 +87,6 @@ def _move_media(moov: memoryview, *, by: int) -> None:
                 offsets = numbers(_CHUNK_TABLES[table.kind], table.payload[8:])
                 moved = array(offsets.typecode, map(by.__add__, offsets))
                 table.payload[8:] = big_endian(moved)
-
-
-def _has_compact_sizes(movie: Movie) -> bool:
-    """Whether sizes are in a `stz2` box (8.7.3.3), which Firefox does not support."""
-    return any(b"stz2" in children(track.tables) for track in movie.stored_tracks)
 
 
 def _starts(movie: Movie, read_at: ReadAt) -> _Starts:
@@ -120,8 +115,22 @@ class _Media:
     @classmethod
     def of(cls, movie: Movie) -> _Media:
         """The used part of each `mdat` box; the whole file if a sample is outside of them."""
-        used = _used(movie.media, [track.samples for track in movie.stored_tracks])
-        return cls(used or (ByteRange(0, movie.length),))
+        whole_file = cls((ByteRange(0, movie.length),))
+        boxes, used = movie.media, dict[int, ByteRange]()
+        starts = [extent.start for extent in boxes]
+        for samples in (track.samples for track in movie.stored_tracks if track.samples):
+            runs = iter([(0, len(samples))])
+            if len(boxes) > 1:
+                runs = samples.contiguous(0, len(samples))
+            for first, last in runs:
+                ends = map(add, samples.offsets[first:last], samples.sizes[first:last])
+                span = ByteRange(min(samples.offsets[first:last]), max(ends))
+                number = bisect_right(starts, span.start) - 1
+                if number < 0 or boxes[number].end < span.end:
+                    return whole_file
+                known = used.get(number, span)
+                used[number] = ByteRange(min(known.start, span.start), max(known.end, span.end))
+        return cls([used[number] for number in sorted(used)]) if used else whole_file
 
     @property
     def length(self) -> int:
@@ -147,83 +156,43 @@ class _Media:
         return (offset + shifts[bisect_right(starts, offset) - 1] for offset in known)
 
 
-def _used(media: Sequence[ByteRange], columns: Sequence[Samples]) -> list[ByteRange]:
-    """The used part of each `mdat` box; empty if a sample is outside of them."""
-    starts = [extent.start for extent in media]
-    used: dict[int, ByteRange] = {}
-    for samples in columns:
-        for first, last in _stretches(samples, media):
-            ends = map(add, samples.offsets[first:last], samples.sizes[first:last])
-            span = ByteRange(min(samples.offsets[first:last]), max(ends))
-            number = bisect_right(starts, span.start) - 1
-            if number < 0 or media[number].end < span.end:
-                return []
-            known = used.get(number, span)
-            used[number] = ByteRange(min(known.start, span.start), max(known.end, span.end))
-    return [used[number] for number in sorted(used)]
-
-
-def _stretches(samples: Samples, media: Sequence[ByteRange]) -> Iterator[tuple[int, int]]:
-    """Runs of samples that are in the same `mdat` box; one run if there is one box."""
-    if len(media) == 1:
-        return iter([(0, len(samples))] if samples else [])
-    return samples.contiguous(0, len(samples))
-
-
 def _moved_index(movie: Movie, media: _Media, starts: _Starts) -> list[bytes | memoryview]:
     """The original `moov` with offsets into the media and without unusable tracks, in pieces."""
-    boxes = (each.raw for each in boxes_in(movie.box.payload) if each.kind != b"trak")
-    stored = enumerate(movie.stored_tracks)
-    tracks = (_moved_track(track, media, starts.get(number)) for number, track in stored)
-    pieces = [*boxes, *chain.from_iterable(tracks)]
+    pieces: list[bytes | memoryview] = [
+        each.raw for each in boxes_in(movie.box.payload) if each.kind != b"trak"
+    ]
+    for number, track in enumerate(movie.stored_tracks):
+        offsets = media.moved(chunk_offsets(children(track.tables)))
+        table = chunk_table(offsets, is_wide=media.is_wide)
+        replacements = {b"stco": table, b"co64": table}
+        if number in starts:
+            replacements |= {b"stss": key_frame_table(starts[number])}
+            replacements |= dict.fromkeys(_OTHER_STARTS, b"")
+        pieces += rewritten(track.box, replacements, inside=frozenset(_PATH_TO_TABLES))
     return [box_header(b"moov", sum(map(len, pieces))), *pieces]
-
-
-def _moved_track(
-    track: Track, media: _Media, starts: Sequence[int] | None
-) -> list[bytes | memoryview]:
-    offsets = media.moved(chunk_offsets(children(track.tables)))
-    table = chunk_table(offsets, is_wide=media.is_wide)
-    replacements = {b"stco": table, b"co64": table}
-    if starts is not None:
-        replacements |= {b"stss": key_frame_table(starts), **dict.fromkeys(_OTHER_STARTS, b"")}
-    return rewritten(track.box, replacements, inside=frozenset(_PATH_TO_TABLES))
 
 
 def _new_index(movie: Movie, media: _Media, starts: _Starts) -> list[bytes | memoryview]:
     """A `moov` with new tables of the samples that were found, and offsets into the media."""
     descriptions = (each.raw for each in boxes_in(movie.box.payload) if each.kind in _DESCRIPTIONS)
-    tracks = (
-        _new_track(
-            replace(track, samples=replace(track.samples, key_frames=starts[number]))
-            if number in starts
-            else track,
-            media,
-            movie.timescale,
+    durations = [math.ceil(track.duration * movie.timescale) for track in movie.stored_tracks]
+    tracks = []
+    for number, track in enumerate(movie.stored_tracks):
+        samples = track.samples
+        if number in starts:
+            samples = replace(samples, key_frames=starts[number])
+        runs = list(samples.contiguous(0, len(samples)))
+        offsets = media.moved([samples.offsets[first] for first, _ in runs])
+        chunks = [
+            SampleChunk(offset, last - first)
+            for offset, (first, last) in zip(offsets, runs, strict=True)
+        ]
+        new = track_box(
+            track,
+            sample_tables(track.description, samples, chunks, is_wide=media.is_wide),
+            durations=(durations[number], track.media_end),
+            edits=fitted(track.edits, durations[number]),
+            kept=_DESCRIPTIONS,
         )
-        for number, track in enumerate(movie.stored_tracks)
-    )
-    duration = max(_duration(track, movie.timescale) for track in movie.stored_tracks)
-    return [movie_box(movie.timescale, duration, *tracks, *descriptions)]
-
-
-def _new_track(track: Track, media: _Media, timescale: int) -> bytes:
-    samples = track.samples
-    runs = list(samples.contiguous(0, len(samples)))
-    offsets = media.moved([samples.offsets[first] for first, _ in runs])
-    chunks = [
-        SampleChunk(offset, last - first)
-        for offset, (first, last) in zip(offsets, runs, strict=True)
-    ]
-    duration = _duration(track, timescale)
-    return track_box(
-        track,
-        sample_tables(track.description, samples, chunks, is_wide=media.is_wide),
-        durations=(duration, track.media_end),
-        edits=fitted(track.edits, duration),
-        kept=_DESCRIPTIONS,
-    )
-
-
-def _duration(track: Track, timescale: int) -> int:
-    return math.ceil(track.duration * timescale)
+        tracks.append(new)
+    return [movie_box(movie.timescale, max(durations), *tracks, *descriptions)]

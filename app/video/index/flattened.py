@@ -97,7 +97,12 @@ def flattened(track: Track, *, movie_timescale: int, remaining: Remaining) -> Tr
         return track
     timeline = Timeline(0, shown.end, is_simple=True)
     return replace(
-        track, timescale=timescale, timeline=timeline, samples=samples, unseen=tuple(shown.unseen)
+        track,
+        timescale=timescale,
+        timeline=timeline,
+        samples=samples,
+        unseen=tuple(shown.unseen),
+        stored=track,
     )
 
 

@@ -1,4 +1,4 @@
-"""Fragmented MP4, with samples described in `moof` boxes between the media.
+"""Fragmented MP4, read and written: samples are described in `moof` boxes between the media.
 
 ISO/IEC 14496-12, section 8.8. Recorders write such files so that a power failure loses only a few
 seconds, and websites so that playback can start early.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, compress, repeat
 from operator import and_, not_
@@ -19,13 +19,16 @@ from app.video.index.boxes import (
     FileBox,
     NotIndexable,
     ReadAt,
+    big_endian,
+    box,
     boxes_in,
     children,
     descend,
+    full_box,
+    media_header,
     numbers,
 )
-from app.video.index.entries import refuse_beyond, too_many_samples
-from app.video.index.samples import Samples, most_samples
+from app.video.index.samples import Samples, most_samples, refuse_beyond, too_many_samples
 
 MAX_BYTES = 256 << 20
 """Total size of all `moof` boxes; a file with more is not indexed. 2 hours need 8 MiB."""
@@ -39,10 +42,14 @@ _LONGEST_STEP = 1 << 31
 _LATEST_TIME = 1 << 62
 _IS_NO_KEY_FRAME = 0x1_0000
 
-# Flags of tfhd and trun (sections 8.8.7 and 8.8.8).
-_BASE, _DESCRIPTION, _DURATION, _SIZE, _FLAGS, _BASE_IS_MOOF = 1, 2, 8, 0x10, 0x20, 0x2_0000
-_RUN_OFFSET, _RUN_FIRST_FLAGS = 1, 4
-_RUN_COLUMNS = (0x100, 0x200, 0x400, 0x800)
+# Flags of tfhd (section 8.8.7).
+_BASE, _DESCRIPTION, _BASE_IS_MOOF = 0x1, 0x2, 0x2_0000
+_DEFAULT_DURATION, _DEFAULT_SIZE, _DEFAULT_FLAGS = 0x8, 0x10, 0x20
+
+# Flags of trun (section 8.8.8).
+_DATA_OFFSET, _FIRST_FLAGS = 0x1, 0x4
+_DURATION, _SIZE, _FLAGS, _COMPOSITION_OFFSET = 0x100, 0x200, 0x400, 0x800
+_COLUMNS = (_DURATION, _SIZE, _FLAGS, _COMPOSITION_OFFSET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +86,14 @@ class FragmentedMovie:
         `add` raises like `refuse_beyond` for more samples and runs than `most_entries`.
         """
         self._tracks = {number: _Track(each) for number, each in samples.items()}
-        self._defaults = dict(_track_defaults(moov))
+        self._defaults: dict[int, _Defaults] = {}
+        # In the `trex` boxes of the only `mvex` box (section 8.8.1).
+        for trex in boxes_in(descend(moov.payload, b"mvex") or memoryview(b"")):
+            if trex.kind == b"trex":
+                fields = Fields(trex.payload)
+                fields.version_and_flags()
+                number, _ = fields.unsigned(4), fields.unsigned(4)
+                self._defaults[number] = _Defaults(*(fields.unsigned(4) for _ in range(3)))
         self._length = length
         self._room = most_samples(length) - sum(map(len, samples.values()))
         self._most_entries = most_entries
@@ -110,15 +124,20 @@ class FragmentedMovie:
         elif flags & _BASE_IS_MOOF:
             position = start
         header.take(4 if flags & _DESCRIPTION else 0)
-        defaults = _overridden(self._defaults.get(number, _Defaults()), header, flags)
+        defaults = self._defaults.get(number, _Defaults())
+        defaults = _Defaults(
+            header.unsigned(4) if flags & _DEFAULT_DURATION else defaults.duration,
+            header.unsigned(4) if flags & _DEFAULT_SIZE else defaults.size,
+            header.unsigned(4) if flags & _DEFAULT_FLAGS else defaults.flags,
+        )
         track = self._tracks.get(number)
         if track and b"tfdt" in boxes:
             track.continue_at(_decode_time(boxes[b"tfdt"]))
         base = position
-        for box in boxes_in(traf.payload):
-            if box.kind == b"trun":
-                self._take(_TrackRun.count(box))
-                run = _TrackRun.read(box, defaults, base=base, position=position)
+        for trun in boxes_in(traf.payload):
+            if trun.kind == b"trun":
+                self._take(_TrackRun.count(trun))
+                run = _TrackRun.read(trun, defaults, base=base, position=position)
                 position = run.end
                 if track:
                     track.add(run, length=self._length)
@@ -131,24 +150,6 @@ class FragmentedMovie:
         if self._room < 0:
             raise too_many_samples()
         refuse_beyond(self._most_entries, self._entries)
-
-
-def _track_defaults(moov: Box) -> Iterator[tuple[int, _Defaults]]:
-    """By track, from the `trex` boxes of the only `mvex` box (section 8.8.1)."""
-    for trex in boxes_in(descend(moov.payload, b"mvex") or memoryview(b"")):
-        if trex.kind == b"trex":
-            fields = Fields(trex.payload)
-            fields.version_and_flags()
-            number, _ = fields.unsigned(4), fields.unsigned(4)
-            yield number, _Defaults(*(fields.unsigned(4) for _ in range(3)))
-
-
-def _overridden(defaults: _Defaults, header: Fields, flags: int) -> _Defaults:
-    return _Defaults(
-        header.unsigned(4) if flags & _DURATION else defaults.duration,
-        header.unsigned(4) if flags & _SIZE else defaults.size,
-        header.unsigned(4) if flags & _FLAGS else defaults.flags,
-    )
 
 
 def _decode_time(tfdt: Box) -> int:
@@ -181,8 +182,8 @@ class _TrackRun:
         fields = Fields(trun.payload)
         _, flags = fields.version_and_flags()
         count = fields.unsigned(4)
-        start = base + fields.signed(4) if flags & _RUN_OFFSET else position
-        first_flags = fields.unsigned(4) if flags & _RUN_FIRST_FLAGS else None
+        start = base + fields.signed(4) if flags & _DATA_OFFSET else position
+        first_flags = fields.unsigned(4) if flags & _FIRST_FLAGS else None
         columns = _columns(fields, flags, count, defaults)
         if first_flags is not None and count:
             columns[2][0] = first_flags
@@ -198,13 +199,13 @@ class _TrackRun:
 
 def _columns(fields: Fields, flags: int, count: int, defaults: _Defaults) -> list[array[int]]:
     """Durations, sizes, flags and composition offsets of the samples of a `trun`."""
-    width = sum(1 for column in _RUN_COLUMNS if flags & column)
+    width = sum(1 for column in _COLUMNS if flags & column)
     rows = numbers("I", fields.take(4 * width * count))
     stored = (rows[place::width] for place in range(width))
     values = (defaults.duration, defaults.size, defaults.flags, 0)
     return [
         next(stored) if flags & column else array("I", (value,)) * count
-        for column, value in zip(_RUN_COLUMNS, values, strict=True)
+        for column, value in zip(_COLUMNS, values, strict=True)
     ]
 
 
@@ -259,3 +260,83 @@ class _Track:
             self._key_frames,
             self._end,
         )
+
+
+# ---- written fragments ---------------------------------------------------------------------------
+
+_KEY_FRAME = 0x0200_0000
+_OTHER_SAMPLE = 0x0101_0000
+"""Sample flags (section 8.8.3.1): depends on others, is not a sync sample."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """Consecutive samples of one track, in decode order."""
+
+    decode_time: int
+    """Decode time of the first sample, in ticks."""
+    durations: array[int]
+    """Type I."""
+    sizes: array[int]
+    """Type I."""
+    composition_offsets: array[int]
+    """Type I: never negative."""
+    key_frames: Sequence[int]
+    """Ascending numbers of the samples that are key frames."""
+
+    def head(self, track_id: int, number: int) -> bytes:
+        """The bytes before the media; fragments of a track are numbered from 1."""
+        common = self._default_duration
+        tfhd_flags = _BASE_IS_MOOF | _DEFAULT_FLAGS | (0 if common is None else _DEFAULT_DURATION)
+        defaults = [self._default_flags] if common is None else [common, self._default_flags]
+        track = (
+            full_box(
+                b"tfhd", 0, tfhd_flags, *(n.to_bytes(4, "big") for n in (track_id, *defaults))
+            ),
+            full_box(b"tfdt", 1, 0, self.decode_time.to_bytes(8, "big")),
+        )
+        flags, columns = self._columns()
+        rows = array("I", bytes(4 * len(columns) * len(columns[0])))
+        for place, column in enumerate(columns):
+            rows[place :: len(columns)] = column
+        first_flags = _KEY_FRAME.to_bytes(4, "big") if flags & _FIRST_FLAGS else b""
+        count, table = len(self.sizes).to_bytes(4, "big"), big_endian(rows)
+
+        def moof(data_offset: int) -> bytes:
+            offset = data_offset.to_bytes(4, "big")
+            run = full_box(b"trun", 0, flags, count, offset, first_flags, table)
+            header = full_box(b"mfhd", 0, 0, number.to_bytes(4, "big"))
+            return box(b"moof", header, box(b"traf", *track, run))
+
+        media = media_header(sum(self.sizes))
+        return moof(len(moof(0)) + len(media)) + media
+
+    @property
+    def _default_duration(self) -> int | None:
+        """The common duration of all samples, if there is one."""
+        first = self.durations[0]
+        return first if self.durations.count(first) == len(self.durations) else None
+
+    @property
+    def _default_flags(self) -> int:
+        return _KEY_FRAME if len(self.key_frames) == len(self.sizes) else _OTHER_SAMPLE
+
+    def _columns(self) -> tuple[int, list[array[int]]]:
+        """Flags of the `trun`, and the columns of its table."""
+        flags, columns = _DATA_OFFSET | _SIZE, []
+        if self._default_duration is None:
+            flags |= _DURATION
+            columns.append(self.durations)
+        columns.append(self.sizes)
+        if self._default_flags == _OTHER_SAMPLE and list(self.key_frames) == [0]:
+            flags |= _FIRST_FLAGS
+        elif self._default_flags == _OTHER_SAMPLE and self.key_frames:
+            flags |= _FLAGS
+            sample_flags = array("I", (_OTHER_SAMPLE,)) * len(self.sizes)
+            for number in self.key_frames:
+                sample_flags[number] = _KEY_FRAME
+            columns.append(sample_flags)
+        if any(self.composition_offsets):
+            flags |= _COMPOSITION_OFFSET
+            columns.append(self.composition_offsets)
+        return flags, columns

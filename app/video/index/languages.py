@@ -35,8 +35,12 @@ _LONGEST_PRIMARY = 3
 
 def read_language(packed: int, elng: Box | None) -> str:
     """The language of a track, from its `elng` box if valid, else from its `mdhd` box."""
-    if elng is not None and (tag := _extended(Fields(elng.payload))) is not None:
-        return tag
+    if elng is not None:
+        fields = Fields(elng.payload)
+        fields.version_and_flags()
+        tag = bytes(fields.rest()).rstrip(b"\0").decode("ascii", "replace")
+        if _TAG.fullmatch(tag):
+            return tag
     if packed < 0x400:  # no packed letters begin so low
         return _MACINTOSH[packed] if packed < len(_MACINTOSH) else UNDETERMINED
     code = "".join(chr(0x60 + (packed >> shift & 0x1F)) for shift in (10, 5, 0))
@@ -55,9 +59,3 @@ def language_of(tag: str) -> str | None:
         return None
     shortest = _TWO_LETTERS.get(primary.lower(), primary.lower())
     return f"{shortest}-{rest}" if rest else shortest
-
-
-def _extended(fields: Fields) -> str | None:
-    fields.version_and_flags()
-    tag = bytes(fields.rest()).rstrip(b"\0").decode("ascii", "replace")
-    return tag if _TAG.fullmatch(tag) else None

@@ -19,16 +19,16 @@ from app.video.index.boxes import (
     descend,
     file_boxes,
 )
-from app.video.index.entries import (
+from app.video.index.flattened import Remaining, flattened
+from app.video.index.fragments import FragmentedMovie, add_fragments
+from app.video.index.samples import (
     LONG_INDEX,
     MAX_TRACKS,
     most_boxes,
+    most_samples,
     refuse_beyond,
     require_at_most,
 )
-from app.video.index.flattened import Remaining, flattened
-from app.video.index.fragments import FragmentedMovie, add_fragments
-from app.video.index.samples import most_samples
 from app.video.index.segments import silent_packets, target_of
 from app.video.index.tracks import Track, is_played, read_track
 
@@ -115,7 +115,13 @@ def read_movie(
     if not any(track.samples for track in tracks if track.kind in {"video", "audio"}):
         raise NotIndexable("no_pictures", "The video contains no pictures and no sound.")
     file_type = _load(read_at, layout.file_type) if layout.file_type else None
-    shown = _shown(tracks, movie_timescale=timescale, most_entries=most_entries)
+    picture, remaining = _picture(tracks), Remaining(most_entries)
+    shown = tuple(
+        flattened(track, movie_timescale=timescale, remaining=remaining)
+        if track is picture or track.kind in {"audio", "text"}
+        else track  # No player shows it.
+        for track in tracks
+    )
     refuse_beyond(most_entries, sum(map(_entries_made, shown)))
     return Movie(
         bytes(file_type.payload[:4]).decode("latin-1") if file_type else "",
@@ -220,19 +226,6 @@ def _picture(tracks: Iterable[Track]) -> Track | None:
     """The video track that players show."""
     pictures = (track for track in tracks if track.kind == "video" and len(track.samples))
     return max(pictures, key=lambda track: (track.is_enabled, len(track.samples) > 1), default=None)
-
-
-def _shown(
-    tracks: Sequence[Track], *, movie_timescale: int, most_entries: int
-) -> tuple[Track, ...]:
-    """The tracks as played; tracks that no player shows are unchanged."""
-    picture, remaining = _picture(tracks), Remaining(most_entries)
-    return tuple(
-        flattened(track, movie_timescale=movie_timescale, remaining=remaining)
-        if track is picture or track.kind in {"audio", "text"}
-        else track
-        for track in tracks
-    )
 
 
 def _entries_made(track: Track) -> int:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import math
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from itertools import chain, compress, groupby, pairwise
-from math import floor
-from operator import add
+from itertools import chain, groupby, pairwise
 
 from app.video.index.boxes import (
     LARGEST_32_BIT,
@@ -136,16 +133,24 @@ def sample_tables(
     description: memoryview, samples: Samples, chunks: Sequence[SampleChunk], *, is_wide: bool
 ) -> bytes:
     """An `stbl` box; `description` is its `stsd` box, and `chunks` hold the samples in order."""
+    offsets, composition_table = samples.composition_offsets, b""
+    if any(offsets):
+        version = 1 if min(offsets) < 0 else 0
+        composition_table = _table(b"ctts", version, _durations(offsets), 8)
+    chunk_runs = array("I")  # first chunk, samples per chunk, index of the description
+    for number, chunk in enumerate(chunks, 1):
+        if not chunk_runs or chunk_runs[-2] != chunk.samples:
+            chunk_runs.extend((number, chunk.samples, 1))
     return box(
         b"stbl",
         description,
         _table(b"stts", 0, _durations(samples.durations(0, len(samples))), 8),
-        _composition_table(samples),
+        composition_table,
         b"" if len(samples.key_frames) == len(samples) else key_frame_table(samples.key_frames),
         full_box(
             b"stsz", 0, 0, bytes(4), len(samples).to_bytes(4, "big"), big_endian(samples.sizes)
         ),
-        _table(b"stsc", 0, _chunk_runs(chunks), 12),
+        _table(b"stsc", 0, chunk_runs, 12),
         chunk_table((chunk.offset for chunk in chunks), is_wide=is_wide),
     )
 
@@ -179,25 +184,9 @@ def _durations(values: Iterable[int]) -> array[int]:
     return array("I", chain.from_iterable(runs))
 
 
-def _composition_table(samples: Samples) -> bytes:
-    if not any(samples.composition_offsets):
-        return b""
-    version = 1 if min(samples.composition_offsets) < 0 else 0
-    return _table(b"ctts", version, _durations(samples.composition_offsets), 8)
-
-
 def key_frame_table(numbers: Sequence[int]) -> bytes:
     """An `stss` box that names samples, counted from 0."""
     return _table(b"stss", 0, array("I", (number + 1 for number in numbers)), 4)
-
-
-def _chunk_runs(chunks: Sequence[SampleChunk]) -> array[int]:
-    """First chunk, samples per chunk and description index of each run of equal chunks."""
-    runs = array("I")
-    for number, chunk in enumerate(chunks, 1):
-        if not runs or runs[-2] != chunk.samples:
-            runs.extend((number, chunk.samples, 1))
-    return runs
 
 
 # ---- interleaved files ---------------------------------------------------------------------------
@@ -212,22 +201,24 @@ _FILE_TYPE = box(b"ftyp", b"isom", bytes(4), b"isomiso2avc1mp41")
 _LONGEST_HEAD = 1 << 30
 _DESCRIPTIONS = frozenset((b"udta", b"meta"))
 
-Run = tuple[int, int, int]
-"""Index of the track in the list of tracks, first sample, and end of samples (exclusive)."""
-
 
 def interleaved(tracks: Sequence[Track], timescale: int) -> Iterator[Piece]:
     """Interleaves non-empty tracks into one MP4; its movie timescale is `timescale`.
 
     Sample offsets of all tracks refer to one address space, that of the yielded ranges.
     """
-    runs = list(_runs(tracks))
+    intervals = [_intervals(track.samples, CHUNK_SECONDS * track.timescale) for track in tracks]
+    order = sorted((start, place) for place, found in enumerate(intervals) for start in found)
+    runs = [(place, *intervals[place][start]) for start, place in order]
     length = sum(sum(track.samples.sizes) for track in tracks)
     header = media_header(length)
     is_wide = length > LARGEST_32_BIT - _LONGEST_HEAD
 
     def index(start: int) -> bytes:
-        chunks = _chunks(tracks, runs, start)
+        chunks: list[list[SampleChunk]] = [[] for _ in tracks]
+        for place, first, last in runs:
+            chunks[place].append(SampleChunk(start, last - first))
+            start += sum(tracks[place].samples.sizes[first:last])
         traks = (
             _track(track, chunks[place], timescale, new_id=place + 1, is_wide=is_wide)
             for place, track in enumerate(tracks)
@@ -245,14 +236,7 @@ def moved(track: Track, distance: int) -> Track:
     return replace(track, samples=replace(track.samples, offsets=offsets))
 
 
-def _runs(tracks: Sequence[Track]) -> Iterator[Run]:
-    """All samples, in file order."""
-    bounds = [_bounds(track.samples, CHUNK_SECONDS * track.timescale) for track in tracks]
-    for stretch, place in sorted((at, place) for place, found in enumerate(bounds) for at in found):
-        yield place, *bounds[place][stretch]
-
-
-def _bounds(samples: Samples, ticks: int) -> Mapping[int, tuple[int, int]]:
+def _intervals(samples: Samples, ticks: int) -> Mapping[int, tuple[int, int]]:
     """The samples decoded in each interval of `ticks`; intervals without samples are left out."""
     firsts = [0]
     while firsts[-1] < len(samples):
@@ -261,42 +245,28 @@ def _bounds(samples: Samples, ticks: int) -> Mapping[int, tuple[int, int]]:
     return {samples.decode_times[first] // ticks: (first, last) for first, last in pairwise(firsts)}
 
 
-def _chunks(tracks: Sequence[Track], runs: Sequence[Run], start: int) -> list[list[SampleChunk]]:
-    """Chunks of each track in a file with media that begins at byte `start`."""
-    chunks: list[list[SampleChunk]] = [[] for _ in tracks]
-    for place, first, last in runs:
-        chunks[place].append(SampleChunk(start, last - first))
-        start += sum(tracks[place].samples.sizes[first:last])
-    return chunks
-
-
 def _track(
     track: Track, chunks: Sequence[SampleChunk], timescale: int, *, new_id: int, is_wide: bool
 ) -> bytes:
     stsd = children(track.tables)[b"stsd"].payload
     description = memoryview(box(b"stsd", plain_description(stsd, track.kind)))
-    duration = _duration(track, timescale)
+    duration, shift = _duration(track, timescale), track.timeline.shift
+    edits: Sequence[Edit] = ()
+    if shift or track.timeline.end is not None:
+        # ffmpeg assumes that an edit starts at the first frame.
+        count = min(len(track.samples), MOST_REORDERED)
+        first = max(min(track.samples.composition_times(0, count)), 0) if shift > 0 else -shift
+        delay = math.ceil((shift + first) * timescale / track.timescale)
+        shown = Edit(max(duration - delay, 1), first)
+        edits = (Edit(delay, -1), shown) if delay else (shown,)
     return track_box(
         track,
         sample_tables(description, track.samples, chunks, is_wide=is_wide),
         durations=(duration, track.samples.end),
-        edits=_edits(track, duration, timescale),
+        edits=edits,
         kept=_DESCRIPTIONS,
         new_id=new_id,
     )
-
-
-def _edits(track: Track, duration: int, timescale: int) -> Sequence[Edit]:
-    """The track's timeline as an edit list."""
-    shift = track.timeline.shift
-    if not shift and track.timeline.end is None:
-        return ()
-    # ffmpeg assumes that an edit starts at the first frame.
-    count = min(len(track.samples), MOST_REORDERED)
-    first = max(min(track.samples.composition_times(0, count)), 0) if shift > 0 else -shift
-    delay = math.ceil((shift + first) * timescale / track.timescale)
-    shown = Edit(max(duration - delay, 1), first)
-    return (Edit(delay, -1), shown) if delay else (shown,)
 
 
 def _duration(track: Track, timescale: int) -> int:
@@ -305,74 +275,21 @@ def _duration(track: Track, timescale: int) -> int:
 
 # ---- excerpts ------------------------------------------------------------------------------------
 
-# A small MP4 with a few samples of a track, so that a decoder reads nothing else of the video.
-
 
 _EXCERPT_TYPE = box(b"ftyp", b"isom", bytes(4), b"isomiso2mp41")
 
 
-def extract(track: Track, numbers: Sequence[int]) -> Iterator[Piece]:
-    """An MP4 with the samples of these ascending numbers, at their times in the video.
+def mp4_of(track: Track, samples: Samples) -> Iterator[Piece]:
+    """An MP4 with some samples of a track at their own times: a decoder reads nothing else."""
+    length = sum(samples.sizes)
+    header = media_header(length)
+    is_wide = length > LARGEST_32_BIT - _LONGEST_HEAD
 
-    A key frame can be decoded alone, another frame only after all frames since the last key frame.
-    A sample lasts until the next one in `numbers`. If several H.264 key frames of open GOPs are in
-    one file, ffmpeg 5.1 decodes only some of them, as it does with the video itself and
-    `-skip_frame nokey`.
-    """
-    samples = _chosen(track.samples, numbers)
-    # ffmpeg assumes that an edit starts at the first frame.
-    count = len(samples)
-    first = min(samples.composition_times(0, count))
-    ends = map(add, samples.composition_times(0, count), samples.durations(0, count))
-    time = first + track.timeline.shift + track.samples.decode_times[numbers[0]]
-    length, delay = max(ends) - first, max(time, 0)
-    hidden = -time if 0 < -time < length else 0  # show all of it if the video shows none of it
-    shown = Edit(length - hidden, first + hidden)
-    return film_of(track, samples, (Edit(delay, -1), shown) if delay else (shown,))
+    def index(start: int) -> bytes:
+        chunks = [SampleChunk(start, len(samples))]
+        tables = sample_tables(track.description, samples, chunks, is_wide=is_wide)
+        trak = track_box(track, tables, durations=(samples.end, samples.end), edits=())
+        return movie_box(track.timescale, samples.end, trak)
 
-
-def film_of(track: Track, samples: Samples, edits: Sequence[Edit] = ()) -> Iterator[Piece]:
-    """An MP4 with samples of a track at their own times; `edits` are in the track's ticks."""
-    header = media_header(sum(samples.sizes))
-    size = len(_index(track, samples, edits, 0)) + len(_EXCERPT_TYPE) + len(header)
-    yield _EXCERPT_TYPE + _index(track, samples, edits, size) + header
+    yield _EXCERPT_TYPE + index(len(_EXCERPT_TYPE) + len(index(0)) + len(header)) + header
     yield from samples.extents(0, len(samples))
-
-
-def key_frame_before(track: Track, time: Fraction) -> int:
-    """Number of the last key frame shown at or before `time` seconds, or of the first key frame.
-
-    0 for a track without key frames.
-    """
-    keys, tick = track.samples.key_frames, floor(time * track.timescale)
-    if not keys:
-        return 0
-    return keys[max(bisect_right(keys, tick, key=track.shown_at) - 1, 0)]
-
-
-def _chosen(samples: Samples, numbers: Sequence[int]) -> Samples:
-    """The samples of these numbers; the decode time of the first is 0."""
-    begin, last = samples.decode_times[numbers[0]], numbers[-1]
-    keys = samples.key_frames
-    where = (bisect_left(keys, number) for number in numbers)
-    are_keys = [
-        place < len(keys) and keys[place] == n for place, n in zip(where, numbers, strict=True)
-    ]
-    return Samples(
-        array("Q", (samples.offsets[number] for number in numbers)),
-        array("I", (samples.sizes[number] for number in numbers)),
-        array("q", (samples.decode_times[number] - begin for number in numbers)),
-        array("i", (samples.composition_offsets[number] for number in numbers)),
-        array("I", compress(range(len(numbers)), are_keys)),
-        samples.decode_times[last] - begin + samples.duration(last),
-    )
-
-
-def _index(track: Track, samples: Samples, edits: Sequence[Edit], media_start: int) -> bytes:
-    """The `moov` box for contiguous samples from byte `media_start` on."""
-    is_wide = sum(samples.sizes) > LARGEST_32_BIT - _LONGEST_HEAD
-    chunks = [SampleChunk(media_start, len(samples))]
-    tables = sample_tables(track.description, samples, chunks, is_wide=is_wide)
-    duration = sum(edit.duration for edit in edits) or samples.end
-    trak = track_box(track, tables, durations=(duration, samples.end), edits=edits)
-    return movie_box(track.timescale, duration, trak)

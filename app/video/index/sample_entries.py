@@ -25,7 +25,6 @@ KINDS: Mapping[bytes, TrackKind] = {
 
 _QUICKTIME_MP3 = (b".mp3", b"ms\0U")
 _VISUAL_FIELDS = 78
-_SOUND_FIELDS = 28
 _SOUND_1_FIELDS, _SOUND_2_FIELDS = 16, 36
 _TRANSFERS: Mapping[int, HighDynamicRange] = {16: "pq", 18: "hlg"}
 _DOLBY_VISION = (b"dvh1", b"dvhe")
@@ -56,11 +55,27 @@ def read_sample_entry(stsd: memoryview, kind: TrackKind) -> SampleEntry:
     entry = next(boxes_in(fields.rest()), None)
     if entry is None:
         raise damaged("a track does not say what it contains")
+    fourcc, raw = entry.kind.decode("latin-1"), bytes(entry.raw)
     if kind == "video":
-        return _visual(entry)
+        fields = Fields(entry.payload)
+        fields.take(24)
+        width, height = fields.unsigned(2), fields.unsigned(2)
+        fields.take(_VISUAL_FIELDS - 28)
+        boxes = children(fields.rest())
+        pixel_aspect = _pixel_aspect(boxes.get(b"pasp"))
+        is_pq = entry.kind in _DOLBY_VISION
+        hdr = "pq" if is_pq else _high_dynamic_range(boxes.get(b"colr"))
+        codec = codec_name(entry.kind, boxes)
+        return SampleEntry(fourcc, codec, raw, width, height, pixel_aspect, hdr)
     if kind == "audio":
-        return _sound(entry, is_quicktime=version == 0)
-    return SampleEntry(_fourcc(entry), codec_name(entry.kind, {}), bytes(entry.raw))
+        sound = SoundEntry.read(entry, is_quicktime=version == 0)
+        channels, sample_rate = sound.channels, sound.sample_rate
+        for box_kind, layout in _LAYOUTS.items():
+            if box_kind in sound.boxes:
+                channels, sample_rate = layout(sound.boxes[box_kind], channels, sample_rate)
+        codec = codec_name(entry.kind, sound.boxes)
+        return SampleEntry(fourcc, codec, raw, channels=channels, sample_rate=sample_rate)
+    return SampleEntry(fourcc, codec_name(entry.kind, {}), raw)
 
 
 def plain_description(stsd: memoryview, kind: TrackKind) -> bytes | memoryview:
@@ -77,15 +92,11 @@ def plain_description(stsd: memoryview, kind: TrackKind) -> bytes | memoryview:
     sound = SoundEntry.read(entry, is_quicktime=version == 0)
     if sound.is_plain and entry.kind not in _QUICKTIME_MP3:
         return stsd
-    return b"".join((bytes(4), b"\0\0\0\1", _plain_sound(sound)))
-
-
-def _plain_sound(sound: SoundEntry) -> bytes:
-    """The ISO form of the entry (section 12.2.3), with the boxes that configure its decoder."""
+    # The ISO form of the entry (section 12.2.3), with the boxes that configure its decoder.
     is_mp3 = sound.kind in _QUICKTIME_MP3
     parts = [sound.boxes[kind].raw for kind in _LAYOUTS if kind in sound.boxes]
     rate = sound.sample_rate if sound.sample_rate < 1 << 16 else 0
-    return box(
+    plain = box(
         b"mp4a" if is_mp3 else sound.kind,
         bytes(6),
         b"\0\1",  # the first data reference
@@ -96,27 +107,7 @@ def _plain_sound(sound: SoundEntry) -> bytes:
         (rate << 16).to_bytes(4, "big"),
         *([mp3_configuration()] if is_mp3 else parts),
     )
-
-
-def _fourcc(entry: Box) -> str:
-    return entry.kind.decode("latin-1")
-
-
-def _visual(entry: Box) -> SampleEntry:
-    fields = Fields(entry.payload)
-    fields.take(24)
-    width, height = fields.unsigned(2), fields.unsigned(2)
-    fields.take(_VISUAL_FIELDS - 28)
-    boxes = children(fields.rest())
-    return SampleEntry(
-        _fourcc(entry),
-        codec_name(entry.kind, boxes),
-        bytes(entry.raw),
-        width,
-        height,
-        _pixel_aspect(boxes.get(b"pasp")),
-        "pq" if entry.kind in _DOLBY_VISION else _high_dynamic_range(boxes.get(b"colr")),
-    )
+    return b"".join((bytes(4), b"\0\0\0\1", plain))
 
 
 def _pixel_aspect(pasp: Box | None) -> Fraction:
@@ -132,21 +123,6 @@ def _high_dynamic_range(colr: Box | None) -> HighDynamicRange | None:
     if colr is None or len(colr.payload) < 8 or bytes(colr.payload[:4]) not in {b"nclx", b"nclc"}:
         return None
     return _TRANSFERS.get(int.from_bytes(colr.payload[6:8], "big"))
-
-
-def _sound(entry: Box, *, is_quicktime: bool) -> SampleEntry:
-    sound = SoundEntry.read(entry, is_quicktime=is_quicktime)
-    channels, sample_rate = sound.channels, sound.sample_rate
-    for kind, layout in _LAYOUTS.items():
-        if kind in sound.boxes:
-            channels, sample_rate = layout(sound.boxes[kind], channels, sample_rate)
-    return SampleEntry(
-        _fourcc(entry),
-        codec_name(entry.kind, sound.boxes),
-        bytes(entry.raw),
-        channels=channels,
-        sample_rate=sample_rate,
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,127 +13,32 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise, starmap
+from operator import add, sub
 
 from app.core.ranges import ByteRange
 from app.video.index.boxes import (
     LARGEST_32_BIT,
+    Fields,
     NotIndexable,
-    big_endian,
+    ReadAt,
     box,
+    boxes_in,
     children,
     damaged,
     full_box,
-    media_header,
 )
 from app.video.index.edits import Edit
 from app.video.index.flattened import PREROLL_SECONDS, hides_its_beginning
-from app.video.index.muxing import movie_box, no_sample_tables, track_box
+from app.video.index.fragments import Fragment
+from app.video.index.muxing import movie_box, mp4_of, no_sample_tables, track_box
 from app.video.index.sample_entries import plain_description
 from app.video.index.samples import MOST_REORDERED, Samples
 from app.video.index.tracks import Track
 from app.video.index.virtual_file import Piece
-
-# ---- fragment boxes ------------------------------------------------------------------------------
-
-# The head of a fragment: `moof` and the header of `mdat` (ISO/IEC 14496-12, section 8.8).
-
-
-_KEY_FRAME = 0x0200_0000
-_OTHER_SAMPLE = 0x0101_0000
-"""Sample flags (section 8.8.3.1): depends on others, is not a sync sample."""
-
-# Flags of tfhd and trun (sections 8.8.7 and 8.8.8).
-_DEFAULT_DURATION, _DEFAULT_FLAGS, _BASE_IS_MOOF = 0x8, 0x20, 0x2_0000
-_DATA_OFFSET, _FIRST_FLAGS = 0x1, 0x4
-_DURATION, _SIZE, _FLAGS, _COMPOSITION_OFFSET = 0x100, 0x200, 0x400, 0x800
-
-
-@dataclass(frozen=True, slots=True)
-class Fragment:
-    """Consecutive samples of one track, in decode order."""
-
-    decode_time: int
-    """Decode time of the first sample, in ticks."""
-    durations: array[int]
-    """Type I."""
-    sizes: array[int]
-    """Type I."""
-    composition_offsets: array[int]
-    """Type I: never negative."""
-    key_frames: Sequence[int]
-    """Ascending numbers of the samples that are key frames."""
-
-    def head(self, track_id: int, number: int) -> bytes:
-        """The bytes before the media; fragments of a track are numbered from 1."""
-        flags, columns = self._columns()
-        track = (
-            _track_header(track_id, self._default_duration, self._default_flags),
-            full_box(b"tfdt", 1, 0, self.decode_time.to_bytes(8, "big")),
-        )
-        first_flags = _KEY_FRAME.to_bytes(4, "big") if flags & _FIRST_FLAGS else b""
-        count, table = len(self.sizes).to_bytes(4, "big"), big_endian(_interleaved(columns))
-
-        def moof(data_offset: int) -> bytes:
-            offset = data_offset.to_bytes(4, "big")
-            run = full_box(b"trun", 0, flags, count, offset, first_flags, table)
-            header = full_box(b"mfhd", 0, 0, number.to_bytes(4, "big"))
-            return box(b"moof", header, box(b"traf", *track, run))
-
-        media = media_header(sum(self.sizes))
-        return moof(len(moof(0)) + len(media)) + media
-
-    @property
-    def _default_duration(self) -> int | None:
-        """The common duration of all samples, if there is one."""
-        first = self.durations[0]
-        return first if self.durations.count(first) == len(self.durations) else None
-
-    @property
-    def _default_flags(self) -> int:
-        return _KEY_FRAME if len(self.key_frames) == len(self.sizes) else _OTHER_SAMPLE
-
-    def _columns(self) -> tuple[int, list[array[int]]]:
-        """Flags of the `trun`, and the columns of its table."""
-        flags, columns = _DATA_OFFSET | _SIZE, []
-        if self._default_duration is None:
-            flags |= _DURATION
-            columns.append(self.durations)
-        columns.append(self.sizes)
-        if self._default_flags == _OTHER_SAMPLE and list(self.key_frames) == [0]:
-            flags |= _FIRST_FLAGS
-        elif self._default_flags == _OTHER_SAMPLE and self.key_frames:
-            flags |= _FLAGS
-            columns.append(self._sample_flags())
-        if any(self.composition_offsets):
-            flags |= _COMPOSITION_OFFSET
-            columns.append(self.composition_offsets)
-        return flags, columns
-
-    def _sample_flags(self) -> array[int]:
-        column = array("I", (_OTHER_SAMPLE,)) * len(self.sizes)
-        for number in self.key_frames:
-            column[number] = _KEY_FRAME
-        return column
-
-
-def _track_header(track_id: int, duration: int | None, sample_flags: int) -> bytes:
-    flags = _BASE_IS_MOOF | _DEFAULT_FLAGS | (0 if duration is None else _DEFAULT_DURATION)
-    numbers = (track_id, duration, sample_flags)
-    fields = (number.to_bytes(4, "big") for number in numbers if number is not None)
-    return full_box(b"tfhd", 0, flags, *fields)
-
-
-def _interleaved(columns: Sequence[array[int]]) -> array[int]:
-    """Transposes `columns` into rows."""
-    table = array("I", bytes(4 * len(columns) * len(columns[0])))
-    for number, column in enumerate(columns):
-        table[number :: len(columns)] = column
-    return table
-
 
 # ---- silence -------------------------------------------------------------------------------------
 
@@ -322,35 +227,30 @@ class SegmentedTrack:
 
     def segments(self) -> Iterator[Segment]:
         """The segments, in order."""
-        timescale = self.track.timescale
+        samples, timescale = self.track.samples, self.track.timescale
+        keys, shift = samples.key_frames, self.track.timeline.shift - self.lead + self.media_time
         for number, (start, end) in enumerate(pairwise(self.starts)):
             first, last = self.cuts[number], self.cuts[number + 1]
-            head = self._fragment(number).head(self.track.id, number + 1)
-            head += self.silence.within(first, last)
-            bounds = self.track.samples.bounds(max(first, self.silence.count), last)
+            durations = array("I", samples.durations(first, last))
+            offsets = array("I", map(shift.__add__, samples.composition_offsets[first:last]))
+            decode_time = samples.decode_times[first] + self.lead
+            if number == 0 and self.stretch:
+                decode_time -= self.stretch
+                durations[0] = min(durations[0] + self.stretch, LARGEST_32_BIT)
+                offsets[0] -= self.pull
+            within = keys[bisect_left(keys, first) : bisect_left(keys, last)]
+            fragment = Fragment(
+                decode_time,
+                durations,
+                samples.sizes[first:last],
+                offsets,
+                [key - first for key in within],
+            )
+            head = fragment.head(self.track.id, number + 1) + self.silence.within(first, last)
+            bounds = samples.bounds(max(first, self.silence.count), last)
             yield Segment(
                 Fraction(start, timescale), Fraction(end - start, timescale), head, *bounds
             )
-
-    def _fragment(self, number: int) -> Fragment:
-        samples, first, last = self.track.samples, self.cuts[number], self.cuts[number + 1]
-        durations = array("I", samples.durations(first, last))
-        shift = self.track.timeline.shift - self.lead + self.media_time
-        offsets = array("I", map(shift.__add__, samples.composition_offsets[first:last]))
-        decode_time = samples.decode_times[first] + self.lead
-        if number == 0 and self.stretch:
-            decode_time -= self.stretch
-            durations[0] = min(durations[0] + self.stretch, LARGEST_32_BIT)
-            offsets[0] -= self.pull
-        keys = samples.key_frames
-        within = keys[bisect_left(keys, first) : bisect_left(keys, last)]
-        return Fragment(
-            decode_time,
-            durations,
-            samples.sizes[first:last],
-            offsets,
-            [key - first for key in within],
-        )
 
 
 def initialization(track: Track, description: bytes, media_time: int) -> bytes:
@@ -367,17 +267,28 @@ def initialization(track: Track, description: bytes, media_time: int) -> bytes:
 
 def segmented_video(track: Track) -> SegmentedTrack:
     """A video track cut at key frames; raises `NotIndexable` if HLS cannot express it."""
-    track = _from_its_first_picture(track)
-    samples = _usable(track)
+    if hides_its_beginning(track):
+        raise _too_complex()
+    count = min(len(track.samples), MOST_REORDERED)
+    first_shown = min(track.samples.composition_times(0, count), default=0) + track.timeline.shift
+    if first_shown < 0:  # Slightly: the video begins with its first frame.
+        shift = track.timeline.shift - first_shown
+        track = replace(track, timeline=replace(track.timeline, shift=shift))
+    samples, target = _usable(track), target_of(track)
     first = samples.key_frames[0] if samples.key_frames else 0
-    cuts = _cuts_at_key_frames(samples, first, len(samples), target_of(track))
+    cuts, due = [first], samples.decode_times[first] + target
+    for key in samples.key_frames:
+        is_rest_long = samples.end - samples.decode_times[key] >= target // _SHORTEST_REST
+        if samples.decode_times[key] >= due and is_rest_long:
+            cuts.append(key)
+            due = samples.decode_times[key] + target
+    cuts.append(len(samples))
     shown = [
         min(samples.composition_times(*span)) + track.timeline.shift for span in pairwise(cuts)
     ]
     begin = max(shown[0], 0)
-    first_shown = next(samples.composition_times(first, first + 1)) + track.timeline.shift
     # Leading pictures of the first key frame cannot be decoded: the key frame is shown instead.
-    pull = first_shown - begin if begin else 0
+    pull = track.shown_at(first) - begin if begin else 0
     shown[0] = 0
     lead = begin - samples.decode_times[first]
     media_time = _media_time(track, lead)
@@ -420,16 +331,6 @@ def segmented_sound(track: Track, times: Iterable[Fraction] = ()) -> SegmentedTr
     return SegmentedTrack(track, [*cuts, last], starts, lead, media_time, silence=silence)
 
 
-def _from_its_first_picture(track: Track) -> Track:
-    """The track with no frame before time 0; raises `NotIndexable` if an edit hides some."""
-    if hides_its_beginning(track):
-        raise _too_complex()
-    count = min(len(track.samples), MOST_REORDERED)
-    first = min(track.samples.composition_times(0, count), default=0) + track.timeline.shift
-    shift = track.timeline.shift - min(first, 0)
-    return replace(track, timeline=replace(track.timeline, shift=shift))
-
-
 def _usable(track: Track) -> Samples:
     if not len(track.samples):
         raise NotIndexable("no_samples", "A track of the video is empty.")
@@ -448,20 +349,7 @@ def _too_complex() -> NotIndexable:
 
 def target_of(track: Track) -> int:
     """Minimum length of a segment, in ticks."""
-    samples = track.samples
-    return max(
-        TARGET_SECONDS * track.timescale, (samples.end - samples.decode_times[0]) // MOST_SEGMENTS
-    )
-
-
-def _cuts_at_key_frames(samples: Samples, first: int, last: int, target: int) -> list[int]:
-    cuts, due = [first], samples.decode_times[first] + target
-    for key in samples.key_frames:
-        is_rest_long = samples.end - samples.decode_times[key] >= target // _SHORTEST_REST
-        if samples.decode_times[key] >= due and key < last and is_rest_long:
-            cuts.append(key)
-            due = samples.decode_times[key] + target
-    return [*cuts, last]
+    return max(TARGET_SECONDS * track.timescale, track.samples.ticks // MOST_SEGMENTS)
 
 
 def _ascending(times: Iterable[int]) -> array[int]:
@@ -476,3 +364,289 @@ def _media_time(track: Track, lead: int) -> int:
     if max(offsets) + shift + media_time > LARGEST_32_BIT:
         raise damaged("pictures are decoded too long before they are shown")
     return media_time
+
+
+# ---- renditions ----------------------------------------------------------------------------------
+
+# Cuts a video track into segments that are encoded independently of each other.
+#
+# A segment has the frames that are shown from its start up to its end. It starts at a key frame, so
+# that little else has to be decoded; the leading pictures of that key frame, which are shown before
+# it, belong to the previous segment. Where key frames are rare, it starts at any frame.
+#
+# The decode time of a segment is the time at which its first frame is shown. Frames are shown
+# `delay` later than their composition time, which an edit list compensates. So segments that were
+# encoded independently follow each other without overlap, in any frame order the encoder chooses.
+
+
+_LONGEST = 2
+"""A source segment longer than this many usual segments is cut into several."""
+
+_REORDERED = 2
+"""Maximum reorder depth of the encoder, in frames."""
+
+_KEPT_DESCRIPTIONS = frozenset((b"avcC", b"colr"))
+"""Boxes of a sample entry that a decoder needs. The rest, such as bit rates, varies by segment."""
+
+_VISUAL_HEADER = 8 + 78
+"""Bytes of a sample entry before its boxes (ISO/IEC 14496-12, section 12.1.3)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentExcerpt:
+    """The samples that a decoder needs for one segment, with times of their own."""
+
+    samples: Samples
+    begin: int
+    """Tick of the video at time 0 of the excerpt."""
+    start: int
+    """Start of the segment, in the excerpt's time."""
+    end: int
+    """End of the segment, exclusive."""
+    unseen: tuple[range, ...]
+    """Ranges of ticks with frames that do not belong to the segment."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of media."""
+        return sum(self.samples.sizes)
+
+    def film(self, track: Track) -> Iterator[Piece]:
+        """The excerpt as an MP4 file."""
+        return mp4_of(track, self.samples)
+
+    def lacking_key_frames(self, made: Set[int]) -> tuple[range, ...]:
+        """Ranges of ticks with frames that refer to a key frame that is missing in `made`.
+
+        Decoders output such frames anyway, in grey. A leading picture refers to the previous key
+        frame, too. Key frames that are not shown are assumed to be decoded.
+        """
+        times = list(map(add, self.samples.decode_times, self.samples.composition_offsets))
+        keys = self.samples.key_frames
+        shown = (key for key in keys if self.start <= times[key] < self.end)
+        lost = {
+            key
+            for key in shown
+            if times[key] not in made and not any(times[key] in run for run in self.unseen)
+        }
+        if not lost:
+            return ()
+        bounds: list[tuple[int, bool]] = []
+        for number, time in enumerate(times):
+            last = bisect_right(keys, number) - 1
+            is_leading = last >= 0 and time < times[keys[last]]
+            needed = keys[max(last - is_leading, 0) : last + 1]
+            bounds.append((time, not lost.isdisjoint(needed)))
+        bounds.sort()
+        ends = [time for time, _ in bounds[1:]] + [max(self.end, bounds[-1][0])]
+        found: list[range] = []
+        for (time, is_lacking), end in zip(bounds, ends, strict=True):
+            if is_lacking and found and found[-1].stop == time:
+                found[-1] = range(found[-1].start, end)
+            elif is_lacking:
+                found.append(range(time, end))
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class RenditionCuts:
+    """A video track and its cuts. All times are in its ticks, in the video's time."""
+
+    track: Track
+    starts: Sequence[int]
+    """Start of each segment, and end of the last one."""
+
+    @classmethod
+    def of(cls, source: SegmentedTrack) -> RenditionCuts:
+        """Cuts near those of the source track."""
+        track = source.track
+        end = max(source.starts[-1], source.starts[0] + 1)
+        times, numbers = [source.starts[0]], [source.cuts[0]]
+        for number in source.cuts[1:-1]:
+            time = track.shown_at(number)
+            if times[-1] < time < end:
+                times.append(time)
+                numbers.append(number)
+        ticks = starmap(range, pairwise([*times, end]))
+        pictures = starmap(range, pairwise([*numbers, source.cuts[-1]]))
+        starts = [
+            start
+            for segment in zip(ticks, pictures, strict=True)
+            for start in _cut_further(track, *segment)
+        ]
+        return cls(track, array("q", [*starts, end]))
+
+    @property
+    def durations(self) -> tuple[float, ...]:
+        """Duration of each segment, in seconds."""
+        # Differences of rounded times, so that rounding errors do not accumulate.
+        seconds = [round(time / self.track.timescale, 6) for time in self.starts]
+        return tuple(round(end - start, 6) for start, end in pairwise(seconds))
+
+    @property
+    def delay(self) -> int:
+        """How much later than its time a frame is shown; compensated by an edit list.
+
+        Enough for the encoder's frame order at the usual frame rate.
+        """
+        rate = self.track.frame_rate or 1
+        return max(round(_REORDERED * self.track.timescale / rate), 2 * _REORDERED)
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def excerpt(self, number: int) -> SegmentExcerpt:
+        """The samples to decode for a segment, counted from 1."""
+        start, end = self.starts[number - 1], self.starts[number]
+        track, samples, keys = self.track, self.track.samples, self.track.samples.key_frames
+        first, last = track.key_frame_before(Fraction(start, track.timescale)), len(samples)
+        # Of the frames decoded after a key frame, only its leading pictures are shown before it.
+        after = bisect_left(keys, end, key=track.shown_at)
+        if after < len(keys):
+            last = min(keys[after] + MOST_REORDERED, last)
+        while last > first + 1 and track.shown_at(last - 1) >= end:
+            last -= 1
+        last = max(last, first + 1)
+        begin = samples.decode_times[first]
+        within = keys[bisect_left(keys, first) : bisect_left(keys, last)]
+        chosen = Samples(
+            samples.offsets[first:last],
+            samples.sizes[first:last],
+            array("q", (time - begin for time in samples.decode_times[first:last])),
+            samples.composition_offsets[first:last],
+            array("I", (key - first for key in within)),
+            (samples.decode_times[last] if last < len(samples) else samples.end) - begin,
+        )
+        begin += track.timeline.shift
+        near = (run for run in track.unseen if run.stop > start and run.start < end)
+        unseen = tuple(range(run.start - begin, run.stop - begin) for run in near)
+        if number == 1 and track.is_h264:  # Its leading pictures refer to missing frames.
+            start = max(start, track.shown_at(first))
+        return SegmentExcerpt(chosen, begin, start - begin, end - begin, unseen)
+
+    def segment(self, number: int, pictures: Track, begin: int) -> Fragment:
+        """The encoded frames of a segment; `begin` is the tick of the video at their time 0."""
+        count = len(pictures.samples)
+        times = [begin + pictures.shown_at(sample) for sample in range(count)]
+        start, end = self.starts[number - 1], self.starts[number]
+        times[0] = start  # It is later if earlier frames are missing, as in a damaged video.
+        # Decode times are the sorted times, but each at most `delay` after its frame is shown.
+        latest = [time + self.delay for time in times]
+        for place in range(count - 2, -1, -1):
+            latest[place] = min(latest[place], latest[place + 1] - 1)
+        decoded = [min(pair) for pair in zip(sorted(times), latest, strict=True)]
+        ends = [*decoded[1:], max(end, decoded[-1] + 1)]
+        return Fragment(
+            start,
+            array("I", (min(lasts, LARGEST_32_BIT) for lasts in map(sub, ends, decoded))),
+            pictures.samples.sizes,
+            array("I", (t - d + self.delay for t, d in zip(times, decoded, strict=True))),
+            [0],
+        )
+
+    def initialization(self, pictures: Track) -> bytes:
+        """The initialization segment; the same for `pictures` of any segment."""
+        stsd = Fields(children(pictures.tables)[b"stsd"].payload)
+        header = stsd.take(8)
+        entry = next(boxes_in(stsd.rest()), None)
+        if entry is None or entry.kind != b"avc1":
+            raise NotIndexable("not_h264", "The encoder has made something else than H.264.")
+        parts = boxes_in(entry.raw[_VISUAL_HEADER:])
+        kept = (each.raw for each in parts if each.kind in _KEPT_DESCRIPTIONS)
+        avc1 = box(b"avc1", entry.raw[8:_VISUAL_HEADER], *kept)
+        return initialization(pictures, box(b"stsd", header, avc1), self.delay)
+
+
+def _cut_further(track: Track, ticks: range, pictures: range) -> Iterator[int]:
+    """Start times of the segments that one segment with these samples is cut into."""
+    yield ticks.start
+    length, target = ticks.stop - ticks.start, target_of(track)
+    if length <= _LONGEST * target:
+        return
+    step = Fraction(length, round(Fraction(length, target)))
+    due = ticks.start + step
+    for time in sorted(map(track.shown_at, pictures)):
+        if time >= due and ticks.stop - time >= step / 2:
+            yield time
+            due = time + step
+
+
+# ---- key frames ----------------------------------------------------------------------------------
+
+# Independent key frames, at which any player can start decoding.
+#
+# In H.264 these are the IDR pictures. x264 and broadcasters also write other key frames, at the
+# start of open GOPs, followed by pictures that refer to the previous GOP. Chromium stops with an
+# error at these.
+#
+# HEVC needs no such care: decoders start at any IRAP picture, and drop the leading pictures that
+# refer to earlier ones (RASL; ITU-T H.265, 8.3.1). AV1 and VP9 have no open GOPs.
+
+
+MOST_LOOKED_AT = 500
+"""Key frames of a video that are read from its media. Each takes up to 64 reads, all together
+0.1 s; in a bucket, each takes one request for the block it begins in, and rarely a second one."""
+
+_SAMPLED = 4
+"""Key frames that are sampled in a video without leading pictures."""
+
+_DEPENDENT_SLICES, _INDEPENDENT_SLICE = range(1, 5), 5  # ITU-T H.264, table 7-1
+_MOST_UNITS = 64  # read before the first slice of a picture
+_MOST_BYTES = 64 << 10  # likewise: parameter sets and captions take a few KiB
+
+
+def independent_key_frames(
+    track: Track, read_at: ReadAt, most: int = MOST_LOOKED_AT
+) -> Sequence[int]:
+    """The key frames at which every player can start decoding; all of them in codecs except H.264.
+
+    `read_at` reads the video. If more than `most` may be independent, an even selection of `most`
+    is checked and the others are left out.
+    """
+    keys = track.samples.key_frames
+    if not track.is_h264 or len(keys) == len(track.samples):
+        return keys
+    samples = track.samples
+    possible = [
+        key
+        for key, end in pairwise(chain(keys, (len(samples),)))
+        # It has no leading pictures.
+        if min(samples.composition_times(key, min(end, key + MOST_REORDERED)))
+        >= samples.composition_time(key)
+    ]
+    sampled = _evenly(possible, _SAMPLED)
+    if len(possible) == len(keys) and all(is_independent(track, key, read_at) for key in sampled):
+        return keys
+    looked_at = _evenly(possible, most)
+    return array("I", (key for key in looked_at if is_independent(track, key, read_at)))
+
+
+def is_independent(track: Track, number: int, read_at: ReadAt) -> bool:
+    """Whether a key frame can be decoded without earlier frames: in H.264, an IDR picture."""
+    if not track.is_h264:
+        return True
+    length_size, position = nal_length_size(track), track.samples.offsets[number]
+    end = position + min(track.samples.sizes[number], _MOST_BYTES)
+    for _ in range(_MOST_UNITS):
+        header = read_at(position, length_size + 1) if position < end else b""
+        if len(header) <= length_size:
+            break
+        kind = header[-1] & 0x1F
+        if kind in _DEPENDENT_SLICES or kind == _INDEPENDENT_SLICE:
+            return kind == _INDEPENDENT_SLICE
+        position += length_size + int.from_bytes(header[:length_size], "big")
+    return True
+
+
+def nal_length_size(track: Track) -> int:
+    """Bytes of the length field before each NAL unit (ISO/IEC 14496-15, 5.3, 8.3)."""
+    kind, place = (b"hvcC", 21) if track.is_hevc else (b"avcC", 4)
+    configuration = track.entry.box.partition(kind)[2]
+    return (configuration[place] & 3) + 1 if len(configuration) > place else 4
+
+
+def _evenly(numbers: Sequence[int], most: int) -> Sequence[int]:
+    """The numbers, or an even selection of `most` of them."""
+    if len(numbers) <= most:
+        return numbers
+    return [numbers[place * len(numbers) // most] for place in range(most)]

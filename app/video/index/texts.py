@@ -84,20 +84,24 @@ def read_cues(
 
     Only of the first `most` samples, and among the first `most` cues.
     """
-    texts = islice(_texts(track, read_at, most_bytes), most)
-    return (cue for cue in islice(_cues(track, texts), most) if cue.text)
-
-
-def _cues(track: Track, texts: Iterable[bytes]) -> Iterator[Cue]:
-    """Yields all cues of the samples `texts`, also those without text."""
-    for number, data in enumerate(texts):
-        start = track.shown_at(number)
+    places = zip(track.samples.offsets, track.samples.sizes, strict=True)
+    bytes_left, cues_left = most_bytes, most
+    for number, (offset, size) in enumerate(islice(places, most)):
+        count = min(size, MAX_TEXT_BYTES)
+        bytes_left -= count
+        if bytes_left < 0:
+            return
+        data, start = read_at(offset, count), track.shown_at(number)
         end = start + track.samples.duration(number)
         if end <= max(start, 0):
             continue
         times = Fraction(max(start, 0), track.timescale), Fraction(end, track.timescale)
-        for text, settings in _cue_texts(track.fourcc, data):
-            yield Cue(*times, text, settings)
+        for text, settings in islice(_cue_texts(track.fourcc, data), cues_left):
+            cues_left -= 1
+            if text:
+                yield Cue(*times, text, settings)
+        if cues_left == 0:
+            return
 
 
 def within_limit(cues: Iterable[Cue]) -> Iterator[Cue]:
@@ -138,16 +142,6 @@ def read_chapters(movie: Movie, read_at: ReadAt) -> tuple[ChapterMark, ...]:
         ChapterMark(cue.start, _plain(cue.text)[:MAX_TITLE_CHARACTERS])
         for cue in read_cues(track, read_at, MAX_CHAPTER_BYTES, MAX_CHAPTERS)
     )
-
-
-def _texts(track: Track, read_at: ReadAt, most_bytes: int) -> Iterator[bytes]:
-    samples, left = track.samples, most_bytes
-    for offset, size in zip(samples.offsets, samples.sizes, strict=True):
-        count = min(size, MAX_TEXT_BYTES)
-        left -= count
-        if left < 0:
-            return
-        yield read_at(offset, count)
 
 
 def _cue_texts(fourcc: str, data: bytes) -> Iterator[tuple[str, str]]:
@@ -243,8 +237,8 @@ def _cues_in_lines(lines: Sequence[str], *, is_webvtt: bool) -> Iterator[Cue]:
 
     Some SubRip writers put an empty line after the times, or none between two cues.
     """
-    timings = ((number, _timing(line)) for number, line in enumerate(lines))
-    begun = [(number, timing) for number, timing in timings if timing]
+    arrows = ((number, line) for number, line in enumerate(lines) if "-->" in line)
+    begun = [(number, timing) for number, line in arrows if (timing := _TIMING.match(line))]
     ends = [_start_of_cue(lines, number) for number, _ in begun[1:]]
     for (number, timing), end in zip(begun, [*ends, len(lines)], strict=False):
         *times, settings = timing.groups()
@@ -255,10 +249,6 @@ def _cues_in_lines(lines: Sequence[str], *, is_webvtt: bool) -> Iterator[Cue]:
         text = _webvtt_text(raw) if is_webvtt else _subrip_text(raw)
         if text and start < stop:
             yield Cue(start, stop, text, " ".join(_SETTING.findall(settings or "")))
-
-
-def _timing(line: str) -> re.Match[str] | None:
-    return _TIMING.match(line) if "-->" in line else None
 
 
 def _start_of_cue(lines: Sequence[str], timing: int) -> int:

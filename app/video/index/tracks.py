@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from operator import add
 
-from app.video.index.boxes import (
-    Box,
-    Fields,
-    boxes_in,
-    children,
-    damaged,
-    descend,
-    numbers,
-)
+from app.video.index.boxes import Box, Fields, boxes_in, children, damaged, descend, numbers
 from app.video.index.edits import Edit, Timeline, read_edits
 from app.video.index.languages import read_language
 from app.video.index.sample_entries import (
@@ -26,8 +19,7 @@ from app.video.index.sample_entries import (
     TrackKind,
     read_sample_entry,
 )
-from app.video.index.samples import Samples
-from app.video.index.tables import entries, read_samples
+from app.video.index.samples import Samples, entries, read_samples
 
 _MOST_REORDERED = 1000
 """The sample that is shown last is searched among this many samples at the end of a track."""
@@ -61,6 +53,8 @@ class Track:
     """Ranges of ticks of the video's time with frames that an edit list hides, ascending.
 
     Each of these frames is shown for the shortest possible time."""
+    stored: Track | None = None
+    """The track before its edits, if these were applied to `samples`."""
 
     def with_fragments(
         self, samples: Samples, *, is_truncated: bool, movie_timescale: int
@@ -134,16 +128,17 @@ class Track:
 
     @property
     def frame_rate(self) -> Fraction:
-        """Shown samples per second, on average."""
-        ticks = self.samples.end - (self.samples.decode_times[0] if len(self.samples) else 0)
-        shown = len(self.samples) - sum(map(len, self.unseen))
-        return Fraction(shown * self.timescale, ticks) if ticks > 0 else Fraction()
+        """Samples per second, on average, before its edits."""
+        track = self.stored or self
+        ticks = track.samples.ticks
+        return Fraction(len(track.samples) * track.timescale, ticks) if ticks > 0 else Fraction()
 
     @property
     def bit_rate(self) -> int:
-        """Bits per second, on average."""
-        seconds = Fraction(self.samples.end, self.timescale)
-        return round(8 * sum(self.samples.sizes) / seconds) if seconds > 0 else 0
+        """Bits per second, on average, before its edits."""
+        track = self.stored or self
+        seconds = Fraction(track.samples.ticks, track.timescale)
+        return round(8 * sum(track.samples.sizes) / seconds) if seconds > 0 else 0
 
     @property
     def is_h264(self) -> bool:
@@ -158,6 +153,14 @@ class Track:
     def shown_at(self, number: int) -> int:
         """Tick of the video's time at which a sample is shown; below 0 if it is not shown."""
         return self.samples.composition_time(number) + self.timeline.shift
+
+    def key_frame_before(self, time: Fraction) -> int:
+        """Number of the last key frame shown at or before `time` seconds, or of the first one.
+
+        0 without key frames.
+        """
+        keys, tick = self.samples.key_frames, math.floor(time * self.timescale)
+        return keys[max(bisect_right(keys, tick, key=self.shown_at) - 1, 0)] if keys else 0
 
     @property
     def end(self) -> int:
@@ -196,12 +199,8 @@ class _Header:
         fields.take(12 if version == 1 else 8)  # duration
         fields.take(16)  # layer, group, volume
         across, along = fields.signed(4), fields.signed(4)
-        return cls(track_id, bool(flags & 1), _quarter_turns(across, along) * 90)
-
-
-def _quarter_turns(across: int, along: int) -> int:
-    """Clockwise quarter turns of a matrix with the first row (across, along)."""
-    return round(math.atan2(along, across) / (math.pi / 2)) % 4
+        quarter_turns = round(math.atan2(along, across) / (math.pi / 2)) % 4
+        return cls(track_id, bool(flags & 1), quarter_turns * 90)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,15 +238,17 @@ def read_track(trak: Box, *, movie_timescale: int, length: int, most_samples: in
         tables, length=length, most=most_samples, is_sound=kind == "audio"
     )
     edits = read_edits(boxes.get(b"edts"))
+    name = descend(boxes[b"udta"].payload, b"name") if b"udta" in boxes else None
+    references = children(boxes[b"tref"].payload) if b"tref" in boxes else {}
     return Track(
         header.id,
         header.is_enabled,
         kind,
         read_language(media_header.language, media.get(b"elng")),
-        _title(boxes, handler),
+        "" if name is None else bytes(name[:200]).decode("utf-8", "replace").strip("\0 "),
         media_header.timescale,
         header.rotation,
-        _references(boxes),
+        {kind: int.from_bytes(box.payload[:4], "big") for kind, box in references.items()},
         entry,
         edits,
         Timeline.of(edits, movie_timescale=movie_timescale, timescale=media_header.timescale),
@@ -277,14 +278,3 @@ def _require_own_media(information: Mapping[bytes, Box]) -> None:
     reference = next(boxes_in(dref[8:]), None)
     if reference is not None and len(reference.payload) > 4 and not reference.payload[3] & 1:
         raise damaged("a track has its media in another file")
-
-
-def _references(boxes: Mapping[bytes, Box]) -> dict[bytes, int]:
-    kinds = children(boxes[b"tref"].payload) if b"tref" in boxes else {}
-    return {kind: int.from_bytes(box.payload[:4], "big") for kind, box in kinds.items()}
-
-
-def _title(boxes: Mapping[bytes, Box], handler: memoryview) -> str:
-    """The track's name, or "" if it has none."""
-    name = descend(boxes[b"udta"].payload, b"name") if b"udta" in boxes else None
-    return bytes(name[:200]).decode("utf-8", "replace").strip("\0 ") if name is not None else ""

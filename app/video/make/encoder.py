@@ -15,7 +15,7 @@ from threading import Event
 from app.storage.local.folder import disk_errors
 from app.video.index.boxes import NotIndexable, ReadAt
 from app.video.index.movie import read_movie
-from app.video.index.rendition_segments import RenditionCuts, SegmentExcerpt
+from app.video.index.segments import RenditionCuts, SegmentExcerpt
 from app.video.index.tracks import Track
 from app.video.make.ffmpeg import (
     Conversion,
@@ -28,14 +28,14 @@ from app.video.make.ffmpeg import (
     tone_mappings,
 )
 from app.video.make.sandbox.process import ProgramLimits
-from app.video.serve.capability import (
+from app.video.serve.folder import MediaFolder
+from app.video.serve.ladder import (
     Capability,
+    RenditionFormat,
     discard_capability,
     read_capability,
     write_capability,
 )
-from app.video.serve.folder import MediaFolder
-from app.video.serve.ladder import RenditionFormat
 from app.video.serve.source import copy_pieces, length_of, reader
 
 DECODER_THREADS, ENCODER_THREADS = 2, 1
@@ -88,7 +88,17 @@ class Encoder:
             with disk_errors(), (self.scratch / _EXCERPT).open("wb") as target:
                 copy_pieces(excerpt.film(cuts.track), self._read, target)
             self._run(cuts.track, excerpt, rendition)
-            self._leave_out_grey(cuts.track, excerpt, rendition)
+            with closing(FileIO(self.scratch / _ENCODED)) as file:
+                pictures = _pictures(file)
+            made = set(map(pictures.shown_at, range(len(pictures.samples))))
+            # ffmpeg outputs frames that refer to a damaged key frame in grey, and succeeds; which
+            # frames these are depends on its version.
+            grey = excerpt.lacking_key_frames(made)
+            if all(any(time in run for run in grey) for time in made):
+                raise FfmpegFailed(NOTHING_DECODED)
+            if any(time in run for run in grey for time in made):
+                without = replace(excerpt, unseen=(*excerpt.unseen, *grey))
+                self._run(cuts.track, without, rendition)
             return self._assembled(cuts, number, excerpt)
         finally:
             for name in (_EXCERPT, _ENCODED):
@@ -100,7 +110,17 @@ class Encoder:
         return self.read_at(offset, count)
 
     def _run(self, track: Track, excerpt: SegmentExcerpt, rendition: RenditionFormat) -> None:
-        path = self.scratch / _EXCERPT
+        count, path = len(excerpt.samples), self.scratch / _EXCERPT
+        decoded = count * track.entry.width * track.entry.height / 1e6
+        encoded = count * rendition.width * rendition.height / 1e6
+        seconds = (excerpt.end - excerpt.start) / track.timescale
+        # Generous: a slow machine decodes 50 megapixels a second, and encodes 10.
+        limits = ProgramLimits(
+            cpu_seconds=20 + decoded / 10 + encoded,
+            wall_seconds=self.wall_seconds,
+            memory_bytes=3 << 30,
+            output_bytes=(32 << 20) + round(rendition.peak_rate * seconds / 4),
+        )
         source = [*_decoding(track), "-i", str(path)]
         output = [*_encoding(track, rendition), _ENCODED]
         attempts = [
@@ -108,7 +128,7 @@ class Encoder:
                 [*source, *_filters(track, excerpt, rendition, tones), *output],
                 readable=[path],
                 writable=self.scratch,
-                limits=_limits(track, excerpt, rendition, self.wall_seconds),
+                limits=limits,
                 formats="mov",
             )
             for tones in tone_mappings(track.hdr)
@@ -123,22 +143,6 @@ class Encoder:
                     raise
             else:
                 return
-
-    def _leave_out_grey(
-        self, track: Track, excerpt: SegmentExcerpt, rendition: RenditionFormat
-    ) -> None:
-        """Encode again without the frames that refer to a damaged key frame.
-
-        ffmpeg outputs them in grey, and succeeds; which frames these are depends on its version.
-        """
-        with closing(FileIO(self.scratch / _ENCODED)) as file:
-            pictures = _pictures(file)
-        made = set(map(pictures.shown_at, range(len(pictures.samples))))
-        grey = excerpt.lacking_key_frames(made)
-        if all(any(time in run for run in grey) for time in made):
-            raise FfmpegFailed(NOTHING_DECODED)
-        if any(time in run for run in grey for time in made):
-            self._run(track, replace(excerpt, unseen=(*excerpt.unseen, *grey)), rendition)
 
     def _assembled(
         self, cuts: RenditionCuts, number: int, excerpt: SegmentExcerpt
@@ -212,22 +216,6 @@ def _encoding(track: Track, rendition: RenditionFormat) -> list[str]:
     return [*X264, *rates, *parameters, *times, *exact, "-y", "-f", "mp4"]
 
 
-def _limits(
-    track: Track, excerpt: SegmentExcerpt, rendition: RenditionFormat, wall_seconds: float
-) -> ProgramLimits:
-    """Generous: a slow machine decodes 50 megapixels a second, and encodes 10."""
-    count = len(excerpt.samples)
-    decoded = count * track.entry.width * track.entry.height / 1e6
-    encoded = count * rendition.width * rendition.height / 1e6
-    seconds = (excerpt.end - excerpt.start) / track.timescale
-    return ProgramLimits(
-        cpu_seconds=20 + decoded / 10 + encoded,
-        wall_seconds=wall_seconds,
-        memory_bytes=3 << 30,
-        output_bytes=(32 << 20) + round(rendition.peak_rate * seconds / 4),
-    )
-
-
 # ---- calibration ---------------------------------------------------------------------------------
 
 # Measures the encoding speed of this host, once per ffmpeg, number of processors and options.
@@ -258,40 +246,32 @@ def calibrate(ffmpeg: Ffmpeg, folder: MediaFolder) -> None:
     Without an encoder there is no capability. Concurrent calls wait.
     """
     with _measuring:
-        _calibrate(ffmpeg, folder)
-
-
-def _calibrate(ffmpeg: Ffmpeg, folder: MediaFolder) -> None:
-    try:
-        version, processors = ffmpeg.version(), len(os.sched_getaffinity(0))
-        known = read_capability(folder.root)
-        used = (version, processors, OPTIONS)
-        if known and (known.encoder, known.processors, known.options) == used:
+        try:
+            version, processors = ffmpeg.version(), len(os.sched_getaffinity(0))
+            known = read_capability(folder.root)
+            used = (version, processors, OPTIONS)
+            if known and (known.encoder, known.processors, known.options) == used:
+                return
+            few, many = (
+                min(_seconds(ffmpeg, pictures) for _ in range(ATTEMPTS))
+                for pictures in (FEW_PICTURES, MANY_PICTURES)
+            )
+        except FfmpegError as error:
+            discard_capability(folder.root)
+            if not isinstance(error, FfmpegMissing):
+                log.warning("no renditions are offered: %s", error)
             return
-        rate = _measured(ffmpeg)
-    except FfmpegError as error:
-        discard_capability(folder.root)
-        if not isinstance(error, FfmpegMissing):
-            log.warning("films are offered in their own quality alone: %s", error)
-        return
-    capability = Capability(
-        encoder=version,
-        processors=processors,
-        options=OPTIONS,
-        megapixels_per_second=round(rate, 1),
-    )
-    log.info("ffmpeg %s encodes %.0f megapixels a second", version, rate)
-    with folder.scratch_folder() as scratch:
-        write_capability(capability, folder.root, scratch)
-
-
-def _measured(ffmpeg: Ffmpeg) -> float:
-    few, many = (
-        min(_seconds(ffmpeg, pictures) for _ in range(ATTEMPTS))
-        for pictures in (FEW_PICTURES, MANY_PICTURES)
-    )
-    pixels = (MANY_PICTURES - FEW_PICTURES) * WIDTH * HEIGHT
-    return pixels / 1e6 / max(many - few, 0.001)
+        pixels = (MANY_PICTURES - FEW_PICTURES) * WIDTH * HEIGHT
+        rate = pixels / 1e6 / max(many - few, 0.001)
+        capability = Capability(
+            encoder=version,
+            processors=processors,
+            options=OPTIONS,
+            megapixels_per_second=round(rate, 1),
+        )
+        log.info("ffmpeg %s encodes %.0f megapixels a second", version, rate)
+        with folder.scratch_folder() as scratch:
+            write_capability(capability, folder.root, scratch)
 
 
 def _seconds(ffmpeg: Ffmpeg, pictures: int) -> float:

@@ -76,7 +76,10 @@ class Ffmpeg:
     @classmethod
     def find(cls) -> Ffmpeg:
         """Finds the programs in PATH; falls back to imageio-ffmpeg, which has no ffprobe."""
-        return cls(ffmpeg=_in_path("ffmpeg") or _in_package(), ffprobe=_in_path("ffprobe"))
+        # imageio-ffmpeg's own function runs programs to find its static ffmpeg.
+        package = Path(sysconfig.get_path("purelib")) / "imageio_ffmpeg" / "binaries"
+        in_package = next(iter(sorted(package.glob("ffmpeg-linux-*"))), None)
+        return cls(ffmpeg=_in_path("ffmpeg") or in_package, ffprobe=_in_path("ffprobe"))
 
     def version(self) -> str:
         """The version that ffmpeg reports, such as `5.1.9-0+deb12u1`."""
@@ -266,12 +269,6 @@ def _in_path(name: str) -> Path | None:
     return Path(found) if found else None
 
 
-def _in_package() -> Path | None:
-    """The static ffmpeg of imageio-ffmpeg. Its own function runs programs to find it."""
-    binaries = Path(sysconfig.get_path("purelib")) / "imageio_ffmpeg" / "binaries"
-    return next(iter(sorted(binaries.glob("ffmpeg-linux-*"))), None)
-
-
 # ---- errors --------------------------------------------------------------------------------------
 
 # Errors of ffmpeg runs, with messages for users.
@@ -328,15 +325,12 @@ class FfmpegStopped(FfmpegError):
 
 def failure(program: str, ended: ProgramExit, limits: ProgramLimits) -> FfmpegFailed:
     """Returns the error of a failed run."""
-    words = reason(program, ended, limits)
-    return FfmpegInterrupted(words) if _was_interrupted(ended) else FfmpegFailed(words)
-
-
-def _was_interrupted(ended: ProgramExit) -> bool:
-    errors = ended.errors.decode("utf-8", "replace")
+    words, errors = reason(program, ended, limits), ended.errors.decode("utf-8", "replace")
     if ended.status < 0 or ended.status == NOT_CONFINED_STATUS or "No space left" in errors:
-        return True
-    return "Cannot allocate memory" in errors and not _TOO_MANY_STREAMS.search(errors)
+        return FfmpegInterrupted(words)
+    if "Cannot allocate memory" in errors and not _TOO_MANY_STREAMS.search(errors):
+        return FfmpegInterrupted(words)
+    return FfmpegFailed(words)
 
 
 def reason(program: str, ended: ProgramExit, limits: ProgramLimits) -> str:
@@ -366,8 +360,12 @@ def _limit_met(ended: ProgramExit, errors: str, limits: ProgramLimits) -> str | 
 
 def last_useful_line(errors: str) -> str:
     """The last informative line of stderr, without addresses and paths."""
-    lines = [_without_names(line) for line in errors.splitlines()]
-    lines = [line for line in lines if line]
+    lines = []
+    for line in errors.splitlines():
+        text = _WHICH_INPUT.sub("", _ADDRESSES.sub("", line))
+        text = _PATH.sub("the file", text).strip().removeprefix("the file: ")
+        if text := "".join(filter(str.isprintable, text))[:MESSAGE_CHARACTERS]:
+            lines.append(text)
     for line in reversed(lines):
         if not line.startswith(_FOLLOWS_FROM_OTHERS):
             return line
@@ -418,20 +416,18 @@ def answer_in(words: str) -> dict[str, Any]:
     if duration:
         hours, minutes, seconds = map(float, duration.groups())
         found["duration"] = str(3600 * hours + 60 * minutes + seconds)
-    streams = [_stream(match) for match in _STREAM.finditer(words)]
+    streams = [
+        {
+            "index": int(index),
+            "codec_type": kind.lower(),
+            "codec_name": codec,
+            "channels": _channels(rest) if kind == "Audio" else None,
+            "tags": {"language": language} if language else {},
+            "disposition": {"attached_pic": int("(attached pic)" in rest)},
+        }
+        for index, language, kind, codec, rest in _STREAM.findall(words)
+    ]
     return {"streams": streams, "format": found, "chapters": []}
-
-
-def _stream(match: re.Match[str]) -> dict[str, Any]:
-    index, language, kind, codec, rest = match.groups()
-    return {
-        "index": int(index),
-        "codec_type": kind.lower(),
-        "codec_name": codec,
-        "channels": _channels(rest) if kind == "Audio" else None,
-        "tags": {"language": language} if language else {},
-        "disposition": {"attached_pic": int("(attached pic)" in rest)},
-    }
 
 
 def _channels(words: str) -> int | None:
@@ -455,11 +451,10 @@ def tone_mappings(hdr: HighDynamicRange | None) -> Sequence[str]:
 
     The last one is empty: a video that this ffmpeg cannot tone-map is kept as it is.
     """
-    return [_tone_mapped(_TRANSFERS[hdr]), ""] if hdr else [""]
-
-
-def _tone_mapped(transfer: str) -> str:
-    source = f"transferin={transfer}:primariesin=bt2020:matrixin=bt2020nc"
+    if hdr is None:
+        return [""]
+    source = f"transferin={_TRANSFERS[hdr]}:primariesin=bt2020:matrixin=bt2020nc"
     linear = f"format=yuv444p10le,zscale={source}:transfer=linear:npl=100,format=gbrpf32le"
     mapped = "zscale=primaries=bt709,tonemap=hable:desat=0"
-    return f"{linear},{mapped},zscale=transfer=bt709:matrix=bt709:range=limited,format=yuv444p"
+    target = "zscale=transfer=bt709:matrix=bt709:range=limited,format=yuv444p"
+    return [f"{linear},{mapped},{target}", ""]

@@ -1,29 +1,54 @@
-"""The step `index`: the first examination of a file, which makes most videos playable."""
+"""The steps that need no ffmpeg for MP4 and MOV: `index` and `subtitles`.
+
+`index` is the first examination of a file, and makes most videos playable.
+"""
 
 from __future__ import annotations
 
-from app.core.jobs import SOUND, Job, Lane
+from collections.abc import Iterator
+from contextlib import suppress
+from fractions import Fraction
+from io import RawIOBase
+
+from app.core.jobs import REMUX, SOUND, Job, JobCancelled, Lane
 from app.core.playback import PlaybackProblem, PlaybackState
 from app.core.upload import Upload
 from app.video.index.boxes import NotIndexable, ReadAt
 from app.video.index.movie import Movie
-from app.video.index.texts import read_chapters
+from app.video.index.texts import (
+    Cue,
+    escaped,
+    read_chapters,
+    read_cues,
+    subtitle_tracks,
+    webvtt,
+    within_limit,
+)
+from app.video.make.ffmpeg import FfmpegFailed, FfmpegInterrupted, FfmpegMissing, FfmpegStopped
 from app.video.make.pictures import PICTURES
-from app.video.make.remux import OtherFormats
+from app.video.make.probe import HEAD_BYTES, Contents, contents_of, is_no_film
+from app.video.make.remux import lane_of
 from app.video.make.sound import WAVEFORM
-from app.video.make.steps import NO_FFMPEG, NO_RENDITIONS, Heartbeat, StepTools
-from app.video.make.subtitles import SUBTITLES
-from app.video.serve.facts import Facts
-from app.video.serve.source import REMUXED
-from app.video.serve.video_files import (
-    MANIFEST,
-    SOUND_FILE,
+from app.video.make.steps import (
+    NO_FFMPEG,
+    NO_RENDITIONS,
+    Heartbeat,
+    StepTools,
+    leave_quick_lane,
+    needing_index,
+    probe_limits,
+    wait_for_short_ones,
+)
+from app.video.make.video_files import (
     can_be_rendered,
     is_playable,
     keep_play_file,
     keep_streams,
     sounds_to_encode,
 )
+from app.video.serve.facts import MANIFEST, SOUND_FILE, Facts, plays_without_index
+from app.video.serve.folder import writing
+from app.video.serve.source import REMUXED, reader
 
 
 class Indexing:
@@ -44,20 +69,16 @@ class Indexing:
             except NotIndexable as error:
                 self._other_formats.look(video, source, error, job, beat)
                 return
-            facts = self._of_original(video, facts)
+            known = self._tools.media.get(video.id)
+            if known is not None and known.facts is not None and self._has(video, REMUXED):
+                # The remuxed copy was indexed: the facts are those of the original.
+                facts = Facts.from_json(known.facts).completed_by(facts)
             if is_playable(movie):
                 self._describe(video, PlaybackState.PLAYABLE, facts, facts.problem)
                 keep_streams(movie, video.id, self._tools.folder, read_at=read_at)
             else:
                 self._describe_unplayed(video, movie, facts, read_at)
             self._queue_what_follows(video, movie, facts)
-
-    def _of_original(self, video: Upload, facts: Facts) -> Facts:
-        """The facts of the original, even if a remuxed copy was indexed."""
-        known = self._tools.media.get(video.id)
-        if not self._has(video, REMUXED) or known is None or known.facts is None:
-            return facts
-        return Facts.from_json(known.facts).completed_by(facts)
 
     def _describe_unplayed(
         self, video: Upload, movie: Movie, facts: Facts, read_at: ReadAt
@@ -70,12 +91,24 @@ class Indexing:
             keep_streams(movie, video.id, self._tools.folder, read_at=read_at)
         if self._has(video, MANIFEST):
             self._describe(video, PlaybackState.PLAYABLE, facts, facts.problem)
-        elif self._tools.ffmpeg.ffmpeg is None:
-            self._describe(video, PlaybackState.UNPLAYABLE, facts, _needs_ffmpeg(facts))
-        elif is_sound:
+        elif is_sound and self._tools.ffmpeg.ffmpeg is not None:
             self._describe(video, PlaybackState.PROBED, facts, None)
         else:
-            self._describe(video, PlaybackState.UNPLAYABLE, facts, _not_offered(facts))
+            tracks = (track for track in facts.tracks if track.kind in {"video", "audio"})
+            codecs = ", ".join(track.codec for track in tracks)
+            code = NO_RENDITIONS
+            detail = (
+                f"Browsers cannot play what is in this file ({codecs}), and the server does not "
+                "offer it in another quality."
+            )
+            if self._tools.ffmpeg.ffmpeg is None:
+                code = NO_FFMPEG
+                detail = (
+                    f"Browsers cannot play what is in this file ({codecs}). To convert it, the "
+                    "server needs ffmpeg, which is not installed."
+                )
+            problem = PlaybackProblem(code, detail)
+            self._describe(video, PlaybackState.UNPLAYABLE, facts, problem)
 
     def _describe(
         self, video: Upload, state: PlaybackState, facts: Facts, problem: PlaybackProblem | None
@@ -110,21 +143,165 @@ class Indexing:
         self._tools.jobs.enqueue(video.id, step, lane=lane, priority=priority, now=now, renew=True)
 
 
-def _needs_ffmpeg(facts: Facts) -> PlaybackProblem:
-    return PlaybackProblem(
-        NO_FFMPEG,
-        f"Browsers cannot play what is in this file ({_codecs(facts)}). To convert it, the server "
-        "needs ffmpeg, which is not installed.",
-    )
+# ---- other formats -------------------------------------------------------------------------------
+
+# Files that cannot be indexed as they are: detects their contents, and queues the next step.
 
 
-def _not_offered(facts: Facts) -> PlaybackProblem:
-    return PlaybackProblem(
-        NO_RENDITIONS,
-        f"Browsers cannot play what is in this file ({_codecs(facts)}), and the server does not "
-        "offer it in another quality.",
-    )
+INDEXED_TYPES = frozenset({"video/mp4", "video/quicktime"})
+"""File types that are indexed; browsers play none that cannot be indexed."""
+
+EXAMINED = frozenset({"not_mp4", "damaged", "no_tracks"})
+"""Codes of `NotIndexable` for which ffmpeg may still find a video."""
+
+NO_FILM = PlaybackProblem(
+    "no_film", "This is neither a film nor a sound recording, as far as the server can tell."
+)
+NEEDS_FFMPEG = PlaybackProblem(
+    NO_FFMPEG,
+    "This is no MP4 or MOV file. For other films the server needs ffmpeg, which is not installed.",
+)
 
 
-def _codecs(facts: Facts) -> str:
-    return ", ".join(track.codec for track in facts.tracks if track.kind in {"video", "audio"})
+def is_played_as_it_is(video: Upload) -> bool:
+    """Whether browsers may play the file without an index, such as a WebM or MP3 file."""
+    return video.is_playable and video.content_type not in INDEXED_TYPES
+
+
+class OtherFormats:
+    """Stores the metadata of such a file, and queues the step that makes it playable."""
+
+    def __init__(self, tools: StepTools) -> None:
+        self._tools = tools
+
+    def look(
+        self, video: Upload, source: RawIOBase, error: NotIndexable, job: Job, beat: Heartbeat
+    ) -> None:
+        """Examine an open file; `error` is the reason why it has no index. Accepts any file.
+
+        Raises `JobYields` if videos with a short index come first.
+        """
+        if error.code not in EXAMINED:
+            self._describe(video, PlaybackProblem(error.code, error.detail))
+            return
+        head = reader(source)(0, HEAD_BYTES)
+        if is_no_film(head, video.filename):
+            self._describe(video, NO_FILM)
+            return
+        wait_for_short_ones(job)
+        try:
+            with self._tools.source.ends_on_disk(source, beat.go_on) as path:
+                answer = self._tools.ffmpeg.probe(path, probe_limits(job), stop=beat.stop)
+        except FfmpegStopped as stopped:
+            raise JobCancelled(str(stopped)) from stopped
+        except FfmpegMissing:
+            self._describe_unknown(video, NEEDS_FFMPEG)
+        except FfmpegInterrupted as interrupted:
+            leave_quick_lane(job)
+            self._describe_unknown(
+                video,
+                PlaybackProblem("not_examined", f"The file could not be examined: {interrupted}."),
+            )
+        except FfmpegFailed:
+            is_other = error.code == "not_mp4"
+            self._describe(
+                video, NO_FILM if is_other else PlaybackProblem(error.code, error.detail)
+            )
+        else:
+            self._decide(video, contents_of(answer), job)
+
+    def _decide(self, video: Upload, contents: Contents, job: Job) -> None:
+        facts = contents.facts
+        if not contents.is_film:
+            self._describe(video, NO_FILM)
+            return
+        plays = is_played_as_it_is(video) and plays_without_index(
+            *(track.codec for track in facts.tracks if track.kind in {"video", "audio"})
+        )
+        state = PlaybackState.PLAYABLE if plays else PlaybackState.PROBED
+        self._describe(video, facts.problem, state=state, facts=facts)
+        # Unplayable videos come before those that only get thumbnails.
+        if not plays:
+            self._enqueue(video, REMUX, *lane_of(contents, video.length or 0, job.lane))
+        elif contents.picture is None:
+            self._enqueue(video, WAVEFORM, Lane.BACKGROUND, 30)
+        else:
+            self._enqueue(video, REMUX, Lane.BACKGROUND, 40)
+
+    def _describe_unknown(self, video: Upload, problem: PlaybackProblem) -> None:
+        if is_played_as_it_is(video):
+            self._describe(video, None, state=PlaybackState.PLAYABLE)
+        else:
+            self._describe(video, problem)
+
+    def _describe(
+        self,
+        video: Upload,
+        problem: PlaybackProblem | None,
+        *,
+        state: PlaybackState = PlaybackState.UNPLAYABLE,
+        facts: Facts | None = None,
+    ) -> None:
+        known = None if facts is None else facts.to_json()
+        now = self._tools.clock()
+        self._tools.media.describe(video.id, state, now, facts=known, problem=problem)
+
+    def _enqueue(self, video: Upload, step: str, lane: Lane, priority: int) -> None:
+        if self._tools.ffmpeg.ffmpeg is None:  # Only ffprobe is installed.
+            return
+        now = self._tools.clock()
+        self._tools.jobs.enqueue(video.id, step, lane=lane, priority=priority, now=now, renew=True)
+
+
+# ---- subtitles -----------------------------------------------------------------------------------
+
+# The step `subtitles`: writes text tracks and chapters of a video as WebVTT files.
+
+
+SUBTITLES = "subtitles"
+
+CHAPTERS = "chapters.vtt"
+"""Name of a file in the folder of a video. Subtitle files have the number of their track among all
+text tracks of the video, from 1 on."""
+
+SHORTEST_CHAPTER = Fraction(1, 1000)
+
+
+class SubtitlesStep:
+    """Writes the files of an indexed video. A track that cannot be read is left out."""
+
+    def __init__(self, tools: StepTools) -> None:
+        self._tools = tools
+
+    def __call__(self, job: Job, beat: Heartbeat) -> None:
+        """Do the job."""
+        with self._tools.opened(job.upload_id) as (video, source):
+            with needing_index():
+                movie, read_at = self._tools.read_movie(job, source)
+
+            def reading(offset: int, count: int) -> bytes:
+                beat.go_on()  # A track has up to 100 000 samples.
+                return read_at(offset, count)
+
+            for name, cues in _files(movie, reading):
+                if cues:
+                    with writing(self._tools.folder, video.id, name) as target:
+                        target.write(webvtt(cues).encode())
+
+
+def _files(movie: Movie, read_at: ReadAt) -> Iterator[tuple[str, list[Cue]]]:
+    """Yields the name and the cues of each file."""
+    chapters = read_chapters(movie, read_at)
+    ends = [*(chapter.start for chapter in chapters[1:]), movie.duration]
+    cues = [
+        Cue(chapter.start, end, escaped(chapter.title))
+        for chapter, end in zip(chapters, ends, strict=False)
+        if end - chapter.start >= SHORTEST_CHAPTER and chapter.title.strip()
+    ]
+    yield CHAPTERS, cues
+    readable = {track.id for track in subtitle_tracks(movie)}
+    texts = (track for track in movie.tracks if track.kind == "text")
+    for number, track in enumerate(texts, start=1):
+        if track.id in readable:
+            with suppress(NotIndexable):
+                yield f"subs-{number}.vtt", list(within_limit(read_cues(track, read_at)))

@@ -7,7 +7,9 @@ cost 0.55 CPU s, and 13.8 with ffmpeg's `-skip_frame nokey` (`python -m bench pi
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -17,12 +19,14 @@ from threading import Event
 
 from app.core.jobs import Job, Lane
 from app.core.lifecycle import UploadState
+from app.core.ranges import ByteRange
 from app.video.index.boxes import ReadAt
 from app.video.index.movie import Movie
+from app.video.index.muxing import mp4_of
+from app.video.index.samples import Samples
+from app.video.index.segments import is_independent, nal_length_size
 from app.video.index.texts import Cue, webvtt
 from app.video.index.tracks import Track
-from app.video.make import excerpts
-from app.video.make.excerpts import Excerpt
 from app.video.make.ffmpeg import Conversion, Ffmpeg, FfmpegFailed, FfmpegInterrupted, tone_mappings
 from app.video.make.sandbox.process import ProgramLimits
 from app.video.make.steps import (
@@ -143,7 +147,14 @@ class PictureMaker:
 
     def poster(self, picture: Track, *, pixels: int) -> Path:
         """The best of several frames; decodes at most `pixels` if key frames are rare."""
-        excerpt = _for_poster(picture, self.read_at, pixels=pixels)
+        times = [place * picture.duration for place in POSTER_PLACES]
+        numbers, count = key_frames_near(picture, times), 0
+        if len(numbers) < FEWEST_TRIED:
+            count = count_within(picture, pixels=pixels)
+        if count > len(numbers):
+            excerpt = of_beginning(picture, count, pictures=PICTURES_OF_BEGINNING)
+        else:
+            excerpt = of_key_frames(picture, numbers, self.read_at)
         size = _fitted(picture, POSTER_PIXELS)
         luma = f"scale={LUMA_SIZE[0]}:{LUMA_SIZE[1]}:flags=area,format=gray"
         outputs = ["-map", "[shown]", *JPEG_QUALITY, "-f", "image2", "poster-%d.jpg"]
@@ -168,18 +179,31 @@ class PictureMaker:
         sprite, thumbnails = self.scratch / SPRITE, self.scratch / THUMBNAILS
         if not sprite.exists():
             raise FfmpegFailed("nothing in it could be decoded")
-        thumbnails.write_text(_thumbnails(excerpt.starts, movie.duration, size))
+        width, height = size
+        times = [Fraction(), *excerpt.starts[1:], max(movie.duration, excerpt.starts[-1])]
+        cues = []
+        for number, (start, end) in enumerate(pairwise(times)):
+            x, y = number % COLUMNS * width, number // COLUMNS * height
+            cues.append(Cue(start, end, f"{SPRITE}#xywh={x},{y},{width},{height}"))
+        thumbnails.write_text(webvtt(cues))
         return sprite, thumbnails
 
     def _run(
         self, excerpt: Excerpt, size: tuple[int, int], graph: str, outputs: Sequence[str]
     ) -> bytes:
         """Decode an excerpt and scale its frames; returns standard output."""
-        files = list(excerpt.write(self.read_at, self.scratch))
+        inputs, files = [], list(excerpt.write(self.read_at, self.scratch))
+        for part, file in zip(excerpt.parts, files, strict=True):
+            inputs += ["-threads", "1", "-itsoffset", str(part.begin), "-i", str(file)]
+        joined = "".join(f"[{number}:v]" for number in range(len(files)))
+        if len(files) > 1:
+            joined += f"interleave={len(files)},"
+        # Exactly the wanted frames; a damaged one is replaced by the one before it.
+        picked = f"{joined}fps=fps={excerpt.rate}:start_time=0:eof_action=pass"
         for tones in tone_mappings(excerpt.track.hdr):
-            whole = f"{_picked(excerpt)},{_scaled(size, tones)}{graph}"
+            whole = f"{picked},{_scaled(size, tones)}{graph}"
             conversion = Conversion(
-                [*_inputs(excerpt, files), "-y", "-filter_complex", whole, *outputs],
+                [*inputs, "-y", "-filter_complex", whole, *outputs],
                 readable=files,
                 writable=self.scratch,
                 limits=_limits(excerpt, self.most_cpu_seconds),
@@ -205,40 +229,16 @@ def detail(levels: bytes) -> float:
     return -sum(share * math.log2(share) for share in shares)
 
 
-def _inputs(excerpt: Excerpt, files: Sequence[Path]) -> list[str]:
-    arguments: list[str] = []
-    for part, file in zip(excerpt.parts, files, strict=True):
-        arguments += ["-threads", "1", "-itsoffset", str(part.begin), "-i", str(file)]
-    return arguments
-
-
-def _picked(excerpt: Excerpt) -> str:
-    """Filters for exactly the wanted frames; a damaged frame is replaced by the previous one."""
-    parts = "".join(f"[{number}:v]" for number in range(len(excerpt.parts)))
-    joined = f"{parts}interleave={len(excerpt.parts)}," if len(excerpt.parts) > 1 else parts
-    return f"{joined}fps=fps={excerpt.rate}:start_time=0:eof_action=pass"
-
-
-def _for_poster(picture: Track, read_at: ReadAt, *, pixels: int) -> Excerpt:
-    times = [place * picture.duration for place in POSTER_PLACES]
-    numbers = excerpts.key_frames_near(picture, times)
-    if len(numbers) < FEWEST_TRIED:
-        count = excerpts.count_within(picture, pixels=pixels)
-        if count > len(numbers):
-            return excerpts.of_beginning(picture, count, pictures=PICTURES_OF_BEGINNING)
-    return excerpts.of_key_frames(picture, numbers, read_at)
-
-
 def _for_sprite(movie: Movie, picture: Track, read_at: ReadAt) -> Excerpt:
     """One frame for each of equal parts of the video; key frames unless those are rare."""
     count = min(max(math.ceil(movie.duration / SHORTEST_SECONDS), 1), MOST_THUMBNAILS)
     times = [movie.duration * number / count for number in range(count)]
-    numbers = excerpts.key_frames_near(picture, times)
+    numbers = key_frames_near(picture, times)
     if 2 * len(numbers) < count:
-        fitting = excerpts.count_within(picture, pixels=MOST_DECODED_PIXELS)
+        fitting = count_within(picture, pixels=MOST_DECODED_PIXELS)
         if fitting == len(picture.samples):
-            return excerpts.of_beginning(picture, fitting, pictures=count)
-    return excerpts.of_key_frames(picture, numbers, read_at)
+            return of_beginning(picture, fitting, pictures=count)
+    return of_key_frames(picture, numbers, read_at)
 
 
 def _fitted(picture: Track, longest: int) -> tuple[int, int]:
@@ -265,12 +265,158 @@ def _limits(excerpt: Excerpt, most_cpu_seconds: float) -> ProgramLimits:
     )
 
 
-def _thumbnails(starts: Sequence[Fraction], duration: Fraction, size: tuple[int, int]) -> str:
-    """WebVTT file that maps parts of the video to parts of the sprite."""
-    width, height = size
-    times = [Fraction(), *starts[1:], max(duration, starts[-1])]
-    cues = []
-    for number, (start, end) in enumerate(pairwise(times)):
-        x, y = number % COLUMNS * width, number // COLUMNS * height
-        cues.append(Cue(start, end, f"{SPRITE}#xywh={x},{y},{width},{height}"))
-    return webvtt(cues)
+# ---- excerpts ------------------------------------------------------------------------------------
+
+# Small videos with a few frames of a video, which ffmpeg decodes instead of all of it.
+
+
+MOST_BYTES = 128 << 20
+"""Of one excerpt. If its key frames have more, every second one is left out, repeatedly."""
+
+MOST_PARTS = 25
+"""Of one excerpt, likewise: each part needs a decoder with its own memory."""
+
+_HEVC_UNTIED, _HEVC_SPLICED = 21, 16  # CRA_NUT and BLA_W_LP (ITU-T H.265, table 7-1)
+_LATER = 0.25  # seconds; ffmpeg ends a video at its last time, and drops a frame at exactly that
+
+
+class ExcerptTooLarge(FfmpegFailed):
+    """Not even one frame fits an excerpt."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExcerptPart:
+    """Consecutive samples for one decoder; `begin` in seconds of the excerpt."""
+
+    samples: Samples
+    begin: float
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """Samples of a track, and the times of the wanted frames."""
+
+    track: Track
+    parts: Sequence[ExcerptPart]
+    rate: Fraction
+    """Wanted frames per second of the excerpt."""
+    starts: Sequence[Fraction]
+    """Start of the time that each frame represents, in seconds of the video."""
+    has_gaps: bool
+    """Whether samples in between were left out."""
+
+    @property
+    def megapixels(self) -> float:
+        """Megapixels to decode."""
+        return sum(len(part.samples) for part in self.parts) * _pixels(self.track) / 1e6
+
+    def write(self, read_at: ReadAt, folder: Path) -> Iterator[Path]:
+        """Write the parts as MP4 files; `read_at` reads the video."""
+        for number, part in enumerate(self.parts):
+            path = folder / f"part-{number}.mp4"
+            with path.open("wb") as target:
+                for piece in mp4_of(self.track, part.samples):
+                    if not isinstance(piece, ByteRange):
+                        target.write(piece)
+                        continue
+                    samples = read_at(piece.start, piece.length)
+                    if self.has_gaps and self.track.is_hevc:
+                        samples = with_splices(samples, nal_length_size(self.track))
+                    target.write(samples)
+            yield path
+
+
+def key_frames_near(track: Track, times: Iterable[Fraction]) -> list[int]:
+    """Numbers of the key frames nearest to some times of the video, without duplicates."""
+    decode_times, keys = track.samples.decode_times, track.samples.key_frames
+    found = set()
+    for time in times:
+        tick = time * track.timescale - track.timeline.shift
+        place = bisect_left(keys, bisect_left(decode_times, tick))
+        near = keys[max(place - 1, 0) : place + 1] or [0]
+        _, nearest = min((abs(decode_times[number] - tick), number) for number in near)
+        found.add(nearest)
+    return sorted(found)
+
+
+def of_key_frames(track: Track, numbers: Sequence[int], read_at: ReadAt) -> Excerpt:
+    """These key frames, or fewer, each shown for a second; raises `ExcerptTooLarge`."""
+    sizes = track.samples.sizes
+    while sum(sizes[number] for number in numbers) > MOST_BYTES:
+        if len(numbers) == 1:
+            raise ExcerptTooLarge("a single picture of it is too large")
+        numbers = numbers[::2]
+    while len(begins := _begins_of_parts(track, numbers, read_at)) > MOST_PARTS:
+        numbers = numbers[::2]
+    ends = [*begins[1:], len(numbers)]
+    samples, second, parts = track.samples, track.timescale, []
+    for begin, end in zip(begins, ends, strict=True):
+        count, chosen = end - begin, numbers[begin:end]
+        of_part = Samples(
+            array("Q", (samples.offsets[number] for number in chosen)),
+            array("I", (samples.sizes[number] for number in chosen)),
+            array("q", range(0, count * second, second)),
+            array("i", bytes(4 * count)),
+            range(count),
+            count * second,
+        )
+        parts.append(ExcerptPart(of_part, begin + _LATER))
+    return Excerpt(
+        track,
+        parts,
+        Fraction(1),
+        [Fraction(max(track.shown_at(number), 0), track.timescale) for number in numbers],
+        has_gaps=True,
+    )
+
+
+def of_beginning(track: Track, count: int, *, pictures: int) -> Excerpt:
+    """The first `count` samples, with `pictures` wanted frames evenly among them."""
+    samples = track.samples.up_to(count)
+    lasts = Fraction(max(samples.end - samples.decode_times[0], 1), track.timescale)
+    return Excerpt(
+        track,
+        [ExcerptPart(samples, 0)],
+        pictures / lasts,
+        [number * lasts / pictures for number in range(pictures)],
+        has_gaps=False,
+    )
+
+
+def count_within(track: Track, *, pixels: int) -> int:
+    """Number of samples from the start within the limits `pixels` and `MOST_BYTES`."""
+    count, left = 0, MOST_BYTES
+    for size in track.samples.sizes[: pixels // max(_pixels(track), 1)]:
+        left -= size
+        if left < 0:
+            break
+        count += 1
+    return count
+
+
+def with_splices(samples: bytes, length_size: int) -> bytes:
+    """Marks HEVC key frames as spliced: the frames before them are missing.
+
+    A key frame in the middle of a video has its order relative to its neighbours; without those,
+    decoders output it in the wrong order. This NAL unit type is for splicing (H.265, 3.15).
+    """
+    marked, start = bytearray(samples), 0
+    while start + length_size < len(marked):
+        unit = start + length_size
+        if marked[unit] >> 1 & 0x3F == _HEVC_UNTIED:
+            marked[unit] = _HEVC_SPLICED << 1 | marked[unit] & 1
+        start = unit + int.from_bytes(marked[start:unit], "big")
+    return bytes(marked)
+
+
+def _begins_of_parts(track: Track, numbers: Sequence[int], read_at: ReadAt) -> list[int]:
+    """Indexes in `numbers` where a new decoder is needed.
+
+    H.264 has no type for splices: a key frame that is not independent (IDR) needs a new decoder.
+    """
+    later = range(1, len(numbers))
+    return [0, *(place for place in later if not is_independent(track, numbers[place], read_at))]
+
+
+def _pixels(track: Track) -> int:
+    return track.entry.width * track.entry.height

@@ -8,41 +8,28 @@ Tracks too damaged to be copied are encoded: a decoder skips the damage.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from io import RawIOBase
 from pathlib import Path
 
 from app.core.errors import NoRoom
-from app.core.jobs import INDEX, REMUX, Job, JobCancelled, JobFailed, JobYields, Lane
-from app.core.playback import PlaybackProblem, PlaybackState
-from app.core.upload import Upload, UploadId
+from app.core.jobs import INDEX, Job, JobFailed, JobYields, Lane
+from app.core.upload import UploadId
 from app.video.index.boxes import LongIndex, NotIndexable
 from app.video.index.movie import read_movie
-from app.video.make.ffmpeg import (
-    Conversion,
-    FfmpegFailed,
-    FfmpegInterrupted,
-    FfmpegMissing,
-    FfmpegStopped,
-    FfmpegTimedOut,
-)
+from app.video.make.ffmpeg import Conversion, FfmpegFailed, FfmpegTimedOut
+from app.video.make.probe import Contents, ProbedTrack, contents_of
 from app.video.make.sandbox.process import ProgramLimits
-from app.video.make.sound import WAVEFORM, as_aac
+from app.video.make.sound import as_aac
 from app.video.make.steps import (
     LATER,
-    NO_FFMPEG,
     QUICK_CPU_SECONDS,
     Heartbeat,
     StepTools,
     as_job_errors,
-    leave_quick_lane,
     probe_limits,
-    wait_for_short_ones,
 )
-from app.video.serve.facts import Facts, plays_without_index
-from app.video.serve.probe import HEAD_BYTES, Contents, ProbedTrack, contents_of, is_no_film
 from app.video.serve.source import REMUXED, length_of, reader
 
 MP4_PICTURES = frozenset(
@@ -169,7 +156,15 @@ class _Run:
     def _make(self, length: int, way: Way) -> Path:
         make = self._convert if way.copies_picture else self._encode
         make(length, way)
-        self._check()
+        with self._made.open("rb", buffering=0) as file:
+            try:
+                movie = read_movie(reader(file), length_of(file))
+            except LongIndex:
+                return self._made  # The step that indexes it has a separate process for that.
+            except NotIndexable as error:
+                raise FfmpegFailed("ffmpeg wrote a film that cannot be indexed") from error
+        if self._contents.picture and movie.picture is None:
+            raise FfmpegFailed("ffmpeg found no picture in it")
         return self._made
 
     def _encode(self, length: int, way: Way) -> None:
@@ -187,7 +182,13 @@ class _Run:
             raise JobFailed(error.code, str(error)) from error
 
     def _convert(self, length: int, way: Way) -> None:
-        seconds = _seconds(self._contents, length)
+        claimed = self._contents.facts.duration or LONGEST_SECONDS
+        seconds = max(min(claimed, length / LOWEST_RATE, LONGEST_SECONDS), 1.0)
+
+        def tell(reached: float) -> None:
+            self._tools.folder.require_room()  # Before uploads lack space.
+            self._beat(reached / seconds if self._contents.facts.duration else 0.0)
+
         limits = _limits(seconds, length, is_copied=way.copies_picture)
         conversion = Conversion(
             [
@@ -201,29 +202,10 @@ class _Run:
             limits=replace(limits, cpu_seconds=QUICK_CPU_SECONDS) if self._is_quick else limits,
         )
         try:
-            self._tools.ffmpeg.run(
-                conversion,
-                progress=lambda reached: self._tell(reached / seconds),
-                stop=self._beat.stop,
-            )
+            self._tools.ffmpeg.run(conversion, progress=tell, stop=self._beat.stop)
         except FfmpegFailed:
             self._tools.folder.require_room()  # ffmpeg has many messages for a full disk.
             raise
-
-    def _tell(self, progress: float) -> None:
-        self._tools.folder.require_room()  # Before uploads lack space.
-        self._beat(progress if self._contents.facts.duration else 0.0)
-
-    def _check(self) -> None:
-        with self._made.open("rb", buffering=0) as file:
-            try:
-                movie = read_movie(reader(file), length_of(file))
-            except LongIndex:
-                return  # The step that indexes it has a separate process for that.
-            except NotIndexable as error:
-                raise FfmpegFailed("ffmpeg wrote a film that cannot be indexed") from error
-        if self._contents.picture and movie.picture is None:
-            raise FfmpegFailed("ffmpeg found no picture in it")
 
 
 def can_be_copied(contents: Contents) -> bool:
@@ -262,7 +244,11 @@ def options(contents: Contents, way: Way) -> list[str]:
     picture = contents.picture
     is_mov = way.copies_picture and picture is not None and picture.facts.codec in MOV_PICTURES
     copied_sounds = MOV_SOUNDS if is_mov else MP4_SOUNDS
-    found = [*_picture(picture, is_copied=way.copies_picture)] if picture else []
+    found: list[str] = []
+    if picture and way.copies_picture:
+        found += [*_mapped(picture), "-c:v", "copy", *_COPYING.get(picture.facts.codec, ())]
+    elif picture:
+        found += [*_mapped(picture), *_ENCODED]
     for number, sound in enumerate(contents.of_kind("audio")):
         found += _mapped(sound)
         if way.copies_sound and sound.facts.codec in copied_sounds:
@@ -276,22 +262,8 @@ def options(contents: Contents, way: Way) -> list[str]:
     return [*found, "-f", "mov" if is_mov else "mp4"]
 
 
-def _picture(picture: ProbedTrack, *, is_copied: bool) -> Iterator[str]:
-    yield from _mapped(picture)
-    if is_copied:
-        yield from ("-c:v", "copy", *_COPYING.get(picture.facts.codec, ()))
-    else:
-        yield from _ENCODED
-
-
 def _mapped(track: ProbedTrack) -> list[str]:
     return ["-map", f"0:{track.number}"]
-
-
-def _seconds(contents: Contents, length: int) -> float:
-    """Maximum duration of the video."""
-    claimed = contents.facts.duration or LONGEST_SECONDS
-    return max(min(claimed, length / LOWEST_RATE, LONGEST_SECONDS), 1.0)
 
 
 def _limits(seconds: float, length: int, *, is_copied: bool) -> ProgramLimits:
@@ -307,113 +279,3 @@ def _limits(seconds: float, length: int, *, is_copied: bool) -> ProgramLimits:
         memory_bytes=3 << 30,
         output_bytes=4 * length + (256 << 20),
     )
-
-
-# ---- other formats -------------------------------------------------------------------------------
-
-# Files that cannot be indexed as they are: detects their contents, and queues the next step.
-
-
-INDEXED_TYPES = frozenset({"video/mp4", "video/quicktime"})
-"""File types that are indexed; browsers play none that cannot be indexed."""
-
-EXAMINED = frozenset({"not_mp4", "damaged", "no_tracks"})
-"""Codes of `NotIndexable` for which ffmpeg may still find a video."""
-
-NO_FILM = PlaybackProblem(
-    "no_film", "This is neither a film nor a sound recording, as far as the server can tell."
-)
-NEEDS_FFMPEG = PlaybackProblem(
-    NO_FFMPEG,
-    "This is no MP4 or MOV file. For other films the server needs ffmpeg, which is not installed.",
-)
-
-
-def is_played_as_it_is(video: Upload) -> bool:
-    """Whether browsers may play the file without an index, such as a WebM or MP3 file."""
-    return video.is_playable and video.content_type not in INDEXED_TYPES
-
-
-class OtherFormats:
-    """Stores the metadata of such a file, and queues the step that makes it playable."""
-
-    def __init__(self, tools: StepTools) -> None:
-        self._tools = tools
-
-    def look(
-        self, video: Upload, source: RawIOBase, error: NotIndexable, job: Job, beat: Heartbeat
-    ) -> None:
-        """Examine an open file; `error` is the reason why it has no index. Accepts any file.
-
-        Raises `JobYields` if videos with a short index come first.
-        """
-        if error.code not in EXAMINED:
-            self._describe(video, PlaybackProblem(error.code, error.detail))
-            return
-        head = reader(source)(0, HEAD_BYTES)
-        if is_no_film(head, video.filename):
-            self._describe(video, NO_FILM)
-            return
-        wait_for_short_ones(job)
-        try:
-            with self._tools.source.ends_on_disk(source, beat.go_on) as path:
-                answer = self._tools.ffmpeg.probe(path, probe_limits(job), stop=beat.stop)
-        except FfmpegStopped as stopped:
-            raise JobCancelled(str(stopped)) from stopped
-        except FfmpegMissing:
-            self._describe_unknown(video, NEEDS_FFMPEG)
-        except FfmpegInterrupted as interrupted:
-            leave_quick_lane(job)
-            self._describe_unknown(
-                video,
-                PlaybackProblem("not_examined", f"The file could not be examined: {interrupted}."),
-            )
-        except FfmpegFailed:
-            is_other = error.code == "not_mp4"
-            self._describe(
-                video, NO_FILM if is_other else PlaybackProblem(error.code, error.detail)
-            )
-        else:
-            self._decide(video, contents_of(answer), job)
-
-    def _decide(self, video: Upload, contents: Contents, job: Job) -> None:
-        facts = contents.facts
-        if not contents.is_film:
-            self._describe(video, NO_FILM)
-            return
-        plays = is_played_as_it_is(video) and plays_without_index(
-            *(track.codec for track in facts.tracks if track.kind in {"video", "audio"})
-        )
-        state = PlaybackState.PLAYABLE if plays else PlaybackState.PROBED
-        self._describe(video, facts.problem, state=state, facts=facts)
-        # Unplayable videos come before those that only get thumbnails.
-        if not plays:
-            self._enqueue(video, REMUX, *lane_of(contents, video.length or 0, job.lane))
-        elif contents.picture is None:
-            self._enqueue(video, WAVEFORM, Lane.BACKGROUND, 30)
-        else:
-            self._enqueue(video, REMUX, Lane.BACKGROUND, 40)
-
-    def _describe_unknown(self, video: Upload, problem: PlaybackProblem) -> None:
-        if is_played_as_it_is(video):
-            self._describe(video, None, state=PlaybackState.PLAYABLE)
-        else:
-            self._describe(video, problem)
-
-    def _describe(
-        self,
-        video: Upload,
-        problem: PlaybackProblem | None,
-        *,
-        state: PlaybackState = PlaybackState.UNPLAYABLE,
-        facts: Facts | None = None,
-    ) -> None:
-        known = None if facts is None else facts.to_json()
-        now = self._tools.clock()
-        self._tools.media.describe(video.id, state, now, facts=known, problem=problem)
-
-    def _enqueue(self, video: Upload, step: str, lane: Lane, priority: int) -> None:
-        if self._tools.ffmpeg.ffmpeg is None:  # Only ffprobe is installed.
-            return
-        now = self._tools.clock()
-        self._tools.jobs.enqueue(video.id, step, lane=lane, priority=priority, now=now, renew=True)

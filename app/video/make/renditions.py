@@ -1,4 +1,4 @@
-"""The steps that encode renditions: segments on demand, and whole videos.
+"""The steps that encode renditions, segments on demand and whole videos, and the cache of both.
 
 Segments are encoded independently, so interrupted work resumes: existing segments are kept.
 """
@@ -7,34 +7,47 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from io import RawIOBase
-from pathlib import Path
+from pathlib import Path, PurePath
 from threading import Event
 from typing import Self
 
 from app.core.errors import NoRoom
-from app.core.jobs import Job, JobCancelled, JobFailed, JobYields, Lane
+from app.core.jobs import ENDED, Job, JobCancelled, JobFailed, JobYields, Lane
 from app.core.lifecycle import UploadState
-from app.core.playback import Made, Outdated
+from app.core.playback import Bundle, Made, Outdated
 from app.core.upload import Upload, UploadId
+from app.db.jobs import JobRecords
 from app.storage.local.folder import disk_errors
 from app.video.index.boxes import LongIndex, NotIndexable, ReadAt
-from app.video.index.entries import LONG_INDEX, MAX_ENTRIES
 from app.video.index.movie import Movie, read_movie
 from app.video.index.muxing import interleaved, moved
-from app.video.index.rendition_segments import RenditionCuts
-from app.video.index.segments import segmented_video
+from app.video.index.samples import LONG_INDEX, MAX_ENTRIES
+from app.video.index.segments import RenditionCuts, segmented_video
 from app.video.index.tracks import Track
 from app.video.make.encoder import Encoder, recipe
 from app.video.make.steps import Heartbeat, StepTools, as_job_errors, needing_index
-from app.video.serve.facts import Manifest, Stream, plays_audio, plays_segmented_audio
-from app.video.serve.folder import read_whole
+from app.video.make.video_files import encoded_sounds, keep_streams
+from app.video.make.worker import Step
+from app.video.serve.facts import (
+    MANIFEST,
+    SOUND_FILE,
+    Manifest,
+    Stream,
+    plays_audio,
+    plays_segmented_audio,
+)
+from app.video.serve.folder import MadeFiles, read_whole
 from app.video.serve.ladder import RenditionFormat, ladder
 from app.video.serve.renditions import (
+    RENDITION,
+    SEGMENTS,
     asked_for,
     initialization_file,
     is_stale,
@@ -45,7 +58,6 @@ from app.video.serve.renditions import (
     segment_file,
 )
 from app.video.serve.source import copy_pieces, length_of, reader
-from app.video.serve.video_files import MANIFEST, SOUND_FILE, encoded_sounds, keep_streams
 
 READ_AHEAD = 3
 """Segments after the requested one that are also encoded, while no other request waits."""
@@ -105,28 +117,31 @@ class Rendition:
         """Do the job. It yields to more urgent jobs of its lane after each segment."""
         folder = self._tools.folder
         with self._makers.of(job.upload_id, int(job.argument)) as maker:
-            self._make_segments(maker, job, beat)
+            count, name = len(maker.cuts), rendition_file(maker.rendition.quality)
+            for number in range(1, count + 1):
+                beat(ENCODED_SHARE * (number - 1) / count)
+                if maker.has(number) or number in maker.left_out:
+                    continue
+                self._make_or_leave_out(maker, number, beat)
+                # After a segment, so that it makes progress even if other jobs always wait.
+                if self._tools.jobs.is_waiting(job.lane, self._tools.clock(), before=job.priority):
+                    raise JobYields
             whole = RenditionFile.of(maker)
             with folder.scratch_folder(whole.size) as scratch:
                 made = scratch / "rendition.mp4"
-                with _each_full_disk_counts(), disk_errors():
-                    whole.write(made, lambda: beat(ENCODED_SHARE))
-                folder.keep(made, maker.video_id, rendition_file(maker.rendition.quality))
-            self._require_held(job, maker)
-
-    def _make_segments(self, maker: RenditionMaker, job: Job, beat: Heartbeat) -> None:
-        """Encode the missing segments; a part that cannot be decoded is left out."""
-        count = len(maker.cuts)
-        for number in range(1, count + 1):
-            beat(ENCODED_SHARE * (number - 1) / count)
-            if maker.has(number) or number in maker.left_out:
-                continue
-            self._make_or_leave_out(maker, number, beat)
-            # After a segment, so that it makes progress even if other jobs always wait.
-            if self._tools.jobs.is_waiting(job.lane, self._tools.clock(), before=job.priority):
-                raise JobYields
+                try:
+                    with disk_errors():
+                        whole.write(made, lambda: beat(ENCODED_SHARE))
+                except NoRoom as error:  # There was space at first, so the attempt counts.
+                    raise JobFailed(error.code, str(error)) from error
+                folder.keep(made, maker.video_id, name)
+            # Cancelling the job removes the file; remove it if it was kept just after that.
+            if not self._tools.jobs.is_held(job):
+                folder.discard(maker.video_id, name)
+                raise JobCancelled(str(job))
 
     def _make_or_leave_out(self, maker: RenditionMaker, number: int, beat: Heartbeat) -> None:
+        """Encode a segment; a part that cannot be decoded is left out."""
         try:
             maker.make(number, beat.stop, wall_seconds=UNAWAITED_SECONDS)
         except JobFailed as error:
@@ -140,23 +155,8 @@ class Rendition:
             extra = {"upload_id": maker.video_id}
             log.warning("%dp goes without part %d: %s", quality, number, reason, extra=extra)
 
-    def _require_held(self, job: Job, maker: RenditionMaker) -> None:
-        """Cancelling the job removes the file; remove it if it was kept just after that."""
-        if not self._tools.jobs.is_held(job):
-            self._tools.folder.discard(maker.video_id, rendition_file(maker.rendition.quality))
-            raise JobCancelled(str(job))
 
-
-@contextmanager
-def _each_full_disk_counts() -> Iterator[None]:
-    """Raise `NoRoom` as `JobFailed`: there was space at first, so the attempt counts."""
-    try:
-        yield
-    except NoRoom as error:
-        raise JobFailed(error.code, str(error)) from error
-
-
-# ---- rung maker ----------------------------------------------------------------------------------
+# ---- segments ------------------------------------------------------------------------------------
 
 # Encodes segments of renditions, and makes sure that all segments of a rendition match.
 
@@ -225,7 +225,12 @@ class RenditionMaker:
     def make(self, number: int, stop: Event, *, wall_seconds: float) -> None:
         """Encode a segment; raises `JobFailed`, and `JobCancelled` once `stop` is set."""
         quality, folder = self.rendition.quality, self.tools.folder
-        with folder.scratch_folder(self._excerpt_bytes(number)) as scratch:
+        excerpt_bytes = self.cuts.excerpt(number).size
+        # Samples may overlap in a hostile video.
+        if excerpt_bytes > min(MOST_EXCERPT_BYTES, self.movie.length):
+            problem = f"{CANNOT_BE_CONVERTED}: too much would have to be decoded for it."
+            raise JobFailed(TOO_LARGE, problem, is_final=True)
+        with folder.scratch_folder(excerpt_bytes) as scratch:
             encoder = Encoder(self.tools.ffmpeg, scratch, self.read_at, stop, wall_seconds)
             with as_job_errors(NOT_ENCODED, CANNOT_BE_CONVERTED, is_final=True):
                 initialization, segment = encoder.encode(self.cuts, number, self.rendition)
@@ -289,14 +294,6 @@ class RenditionMaker:
     def _mark_file(self) -> str:
         return f"{rendition_folder(self.rendition.quality)}/{MADE_BY}"
 
-    def _excerpt_bytes(self, number: int) -> int:
-        """Source bytes copied for a segment. Samples may overlap in a hostile video."""
-        size = self.cuts.excerpt(number).size
-        if size > min(MOST_EXCERPT_BYTES, self.movie.length):
-            problem = f"{CANNOT_BE_CONVERTED}: too much would have to be decoded for it."
-            raise JobFailed(TOO_LARGE, problem, is_final=True)
-        return size
-
     @property
     def _made_by(self) -> str:
         made_with = f"{self.encoder} {recipe(self.cuts, self.rendition)}"
@@ -338,7 +335,12 @@ class RenditionMakers:
     def _read(self, video: Upload, source: RawIOBase) -> _Film:
         key = video.id, length_of(source)
         if self._film is None or self._film.key != key:
-            movie = self._read_movie(source)
+            try:
+                with needing_index():
+                    movie, _ = self._tools.movies.read(source, most_entries=MOST_ENTRIES)
+            except LongIndex as error:
+                problem = "The film has too many frames to be offered in other qualities."
+                raise JobFailed("too_many_samples", problem, is_final=True) from error
             if movie.picture is None:
                 raise JobFailed("no_picture", "The file has no picture.", is_final=True)
             try:
@@ -348,30 +350,18 @@ class RenditionMakers:
             self._film = _Film(key, movie, cuts)
         return self._film
 
-    def _read_movie(self, source: RawIOBase) -> Movie:
-        try:
-            with needing_index():
-                return self._tools.movies.read(source, most_entries=MOST_ENTRIES)[0]
-        except LongIndex as error:
-            problem = "The film has too many frames to be offered in other qualities."
-            raise JobFailed("too_many_samples", problem, is_final=True) from error
-
     def _picture(self, film: _Film, read_at: ReadAt) -> Stream:
         """The video stream in the manifest, which lists the segments for players."""
         upload_id = film.key[0]
         for _ in range(2):
-            picture = self._listed_picture(upload_id)
-            if picture is not None and picture.rung_segments == film.cuts.durations:
-                return picture
+            with suppress(FileNotFoundError):
+                stored = read_whole(self._tools.folder, upload_id, MANIFEST)
+                picture = Manifest.from_json(stored).picture
+                if picture is not None and picture.rung_segments == film.cuts.durations:
+                    return picture
             # The manifest is of an earlier version.
             keep_streams(film.movie, upload_id, self._tools.folder, read_at=read_at)
         raise JobFailed("no_segments", "The film has no segments.", is_final=True)
-
-    def _listed_picture(self, upload_id: UploadId) -> Stream | None:
-        try:
-            return Manifest.from_json(read_whole(self._tools.folder, upload_id, MANIFEST)).picture
-        except FileNotFoundError:
-            return None
 
 
 # ---- whole video ---------------------------------------------------------------------------------
@@ -389,15 +379,22 @@ class RenditionFile:
     @classmethod
     def of(cls, maker: RenditionMaker) -> Self:
         """Collect the tracks; raises `JobFailed` if a segment is missing."""
-        files, numbers = _Joined(), _numbers(maker)
+        files, quality = _Joined(), maker.rendition.quality
+        wanted = range(1, len(maker.cuts) + 1)
+        numbers = [number for number in wanted if maker.has(number)]
+        if not numbers or not maker.left_out.issuperset(set(wanted).difference(numbers)):
+            raise JobFailed(*SEGMENTS_LOST)
         with _as_lost():
-            for name in _names(maker, numbers):
-                files.add(*_readable(maker, name))
+            files.add(*_readable(maker, initialization_file(quality)))
+            for number in numbers:
+                files.add(*_readable(maker, segment_file(quality, number)))
             picture = read_movie(files.read_at, files.length, most_entries=MAX_ENTRIES).picture
             if picture is None:
                 raise FileNotFoundError
-            begin = maker.cuts.starts[numbers[0] - 1]
-            found = cls([_begun(picture, begin), *_sounds(maker, files)], files.read_at)
+            # Read from fragments, it begins at time 0.
+            shift = picture.timeline.shift + maker.cuts.starts[numbers[0] - 1]
+            picture = replace(picture, timeline=replace(picture.timeline, shift=shift))
+            found = cls([picture, *_sounds(maker, files)], files.read_at)
         if found.size > files.length:  # Samples may overlap in a hostile video.
             problem = "The sound of the film would take more room than the film itself."
             raise JobFailed(TOO_LARGE, problem, is_final=True)
@@ -427,12 +424,6 @@ def _as_lost() -> Iterator[None]:
         raise JobFailed(*SEGMENTS_LOST) from error
 
 
-def _begun(picture: Track, begin: int) -> Track:
-    """The track shifted to tick `begin` of the video: read from fragments, it begins at 0."""
-    timeline = replace(picture.timeline, shift=picture.timeline.shift + begin)
-    return replace(picture, timeline=timeline)
-
-
 def _sounds(maker: RenditionMaker, files: _Joined) -> Iterator[Track]:
     """Yields the audio tracks, encoded if browsers do not play them; adds their files."""
     encoded = encoded_sounds(maker.movie, maker.tools.folder, maker.video_id)
@@ -445,20 +436,6 @@ def _sounds(maker: RenditionMaker, files: _Joined) -> Iterator[Track]:
             yield moved(other, others_start)
         elif plays_audio(track.codec):
             yield moved(track, start)
-
-
-def _numbers(maker: RenditionMaker) -> list[int]:
-    """The existing segments; raises `JobFailed` if one is missing that is not left out."""
-    wanted = range(1, len(maker.cuts) + 1)
-    numbers = [number for number in wanted if maker.has(number)]
-    if not numbers or not maker.left_out.issuperset(set(wanted).difference(numbers)):
-        raise JobFailed(*SEGMENTS_LOST)
-    return numbers
-
-
-def _names(maker: RenditionMaker, numbers: Iterable[int]) -> list[str]:
-    quality = maker.rendition.quality
-    return [initialization_file(quality), *(segment_file(quality, number) for number in numbers)]
 
 
 def _readable(maker: RenditionMaker, name: str) -> tuple[ReadAt, int]:
@@ -505,3 +482,111 @@ class _Joined:
                 break
             found, offset, count = found + block, offset + len(block), count - len(block)
         return found
+
+
+# ---- rendition cache -----------------------------------------------------------------------------
+
+# Keeps renditions within their disk limit: the least recently watched are evicted.
+
+
+FOLDERS = frozenset({"rungs", "renditions"})
+"""In the folder of a video."""
+
+LEAST_FREE_SHARE, LEAST_FREE_BYTES = 0.1, 10 << 30
+"""Free disk space, whichever is less: below it, renditions are evicted in favour of uploads."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _CachedRendition:
+    """Files of one rendition of a video; `watched_at` in seconds since 1970."""
+
+    upload_id: UploadId
+    quality: int
+    size: int
+    watched_at: float
+
+
+class RenditionCache:
+    """The renditions of all videos in a folder."""
+
+    def __init__(
+        self, folder: MadeFiles, jobs: JobRecords, *, most_bytes: int, least_free_bytes: int
+    ) -> None:
+        """`most_bytes` is 0 for no limit; `least_free_bytes` is the space reserved for uploads."""
+        self._folder = folder
+        self._jobs = jobs
+        self._most_bytes = most_bytes
+        self._least_free_bytes = least_free_bytes
+        self._may_have_grown = True
+
+    def watching(self, step: Step) -> Step:
+        """Wraps a step: after it, the cache may have grown.
+
+        If the step lacks disk space, evicts a rendition for its next attempt.
+        """
+
+        def run(job: Job, beat: Heartbeat) -> None:
+            try:
+                step(job, beat)
+            except NoRoom:
+                self.trim(wanted_bytes=1)
+                raise
+            finally:
+                self._may_have_grown = True
+
+        return run
+
+    def trim(self, wanted_bytes: int = 0) -> int:
+        """Evict whole renditions until the rest fits; returns how many were removed.
+
+        Renditions that are being encoded are kept. Reads the entry of every file, 20 000 of them in
+        0.2 s, or of none if enough space is free and nothing was made since the last call.
+        """
+        is_limited = self._most_bytes and self._may_have_grown
+        wanted = self._folder.lacking_bytes(self._least_free_bytes, wanted_bytes)
+        if not is_limited and wanted <= 0:
+            return 0
+        self._may_have_grown = False
+        kept = sorted(self._kept(), key=lambda each: each.watched_at)
+        size = sum(each.size for each in kept)
+        excess = max(size - (self._most_bytes or size), wanted)
+        removed = 0
+        for each in kept:
+            if excess <= 0:
+                break
+            if any(
+                job.state not in ENDED
+                and job.step in {SEGMENTS, RENDITION}
+                and job.argument.partition("/")[0] == str(each.quality)
+                for job in self._jobs.of(each.upload_id)
+            ):
+                continue  # It is being encoded.
+            for name in (rendition_file(each.quality), rendition_folder(each.quality)):
+                self._folder.discard(each.upload_id, name)
+            detail = "%dp makes room, %.1f MB: others were watched later"
+            log.info(detail, each.quality, each.size / 1e6, extra={"upload_id": each.upload_id})
+            excess -= each.size
+            removed += 1
+        self._may_have_grown |= excess > 0  # Renditions being made may be evicted next time.
+        return removed
+
+    def _kept(self) -> Iterator[_CachedRendition]:
+        found: defaultdict[tuple[UploadId, int], list[Bundle]] = defaultdict(list)
+        for bundle in self._folder.bundles(FOLDERS):
+            stem = PurePath(bundle.name).stem
+            if stem.isdecimal():
+                found[bundle.upload_id, int(stem)].append(bundle)
+        for (upload_id, quality), bundles in found.items():
+            size = sum(bundle.size for bundle in bundles)
+            # The time of the segments, if there are any: the whole file may be joined later.
+            times = {bundle.name: bundle.used_at for bundle in bundles}
+            watched_at = times.get(rendition_folder(quality), bundles[0].used_at)
+            yield _CachedRendition(upload_id, quality, size, watched_at)
+
+
+def least_free_bytes(folder: Path) -> int:
+    """Bytes to keep free on the disk of a folder, which need not exist yet."""
+    disk = os.statvfs(next(path for path in (folder, *folder.parents) if path.exists()))
+    return min(round(disk.f_blocks * disk.f_frsize * LEAST_FREE_SHARE), LEAST_FREE_BYTES)

@@ -15,21 +15,16 @@ from io import RawIOBase
 
 from app.core.jobs import Job, JobFailed
 from app.core.playback import PlaybackProblem, PlaybackState
-from app.core.upload import Upload, UploadId
+from app.core.upload import UploadId
 from app.video.index.movie import Movie
 from app.video.index.tracks import Track
 from app.video.make.ffmpeg import Conversion, FfmpegFailed
 from app.video.make.sandbox.process import ProgramLimits
 from app.video.make.steps import Heartbeat, StepTools, as_job_errors, needing_index
+from app.video.make.video_files import encoded_sounds, keep_streams, sounds_in, sounds_to_encode
+from app.video.serve.facts import SOUND_FILE
 from app.video.serve.folder import writing
 from app.video.serve.source import length_of
-from app.video.serve.video_files import (
-    SOUND_FILE,
-    encoded_sounds,
-    keep_streams,
-    sounds_in,
-    sounds_to_encode,
-)
 
 MOST_CHANNELS = 6
 """5.1; tracks with more channels are mixed down to that."""
@@ -175,27 +170,30 @@ class Waveform:
     def __call__(self, job: Job, beat: Heartbeat) -> None:
         """Do the job."""
         video = self._tools.uploads.get(job.upload_id)
-        with as_job_errors("no_waveform", "No waveform can be made of this file"):
-            peaks = self._peaks(video, beat)
-        with writing(self._tools.folder, video.id, FILE) as target:
-            target.write(peaks.to_json().encode())
-
-    def _peaks(self, video: Upload, beat: Heartbeat) -> Peaks:
         peaks = Peaks()
         with (
+            as_job_errors("no_waveform", "No waveform can be made of this file"),
             closing(self._tools.source.open(video)) as source,
             self._tools.source.on_disk(source, beat.go_on) as path,
         ):
+            # In proportion to the file: 1 MB of audio at 8 kbit/s takes 2 s on a slow machine.
+            cpu_seconds = min(60 + 4 * length_of(source) / 1e6, MOST_CPU_SECONDS)
             conversion = Conversion(
                 ["-threads", "1", "-i", str(path), "-map", "0:a:0", *_MONO, "-"],
                 readable=[path],
-                limits=_waveform_limits(length_of(source)),
+                limits=ProgramLimits(
+                    cpu_seconds=cpu_seconds,
+                    wall_seconds=4 * cpu_seconds,
+                    memory_bytes=1 << 30,
+                    output_bytes=1 << 20,
+                ),
             )
             self._tools.ffmpeg.run(conversion, on_output=peaks.add, stop=beat.stop)
-        peaks.end()
-        if not peaks.samples:
-            raise FfmpegFailed("there is no sound in it")
-        return peaks
+            peaks.end()
+            if not peaks.samples:
+                raise FfmpegFailed("there is no sound in it")
+        with writing(self._tools.folder, video.id, FILE) as target:
+            target.write(peaks.to_json().encode())
 
 
 class Peaks:
@@ -229,7 +227,9 @@ class Peaks:
         return json.dumps(found, separators=(",", ":"))
 
     def _add_point(self, count: int) -> None:
-        samples = _samples(self._waiting[: 2 * count])
+        samples = array("h", bytes(self._waiting[: 2 * count]))
+        if sys.byteorder == "big":
+            samples.byteswap()
         del self._waiting[: 2 * count]
         self.samples += count
         highest, lowest = max(samples), min(samples)
@@ -237,21 +237,3 @@ class Peaks:
         if len(self._levels) == 2 * FEWEST_POINTS:
             self._levels = list(map(max, self._levels[::2], self._levels[1::2]))
             self._point *= 2
-
-
-def _samples(data: bytearray) -> array[int]:
-    samples = array("h", bytes(data))
-    if sys.byteorder == "big":
-        samples.byteswap()
-    return samples
-
-
-def _waveform_limits(length: int) -> ProgramLimits:
-    """In proportion to the file: 1 MB of audio at 8 kbit/s takes 2 s on a slow machine."""
-    cpu_seconds = min(60 + 4 * length / 1e6, MOST_CPU_SECONDS)
-    return ProgramLimits(
-        cpu_seconds=cpu_seconds,
-        wall_seconds=4 * cpu_seconds,
-        memory_bytes=1 << 30,
-        output_bytes=1 << 20,
-    )

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import logging
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from io import RawIOBase
 
-from app.core.errors import UploadError
 from app.core.jobs import Job, JobCancelled, JobFailed, JobYields, Lane
 from app.core.upload import Upload, UploadId
 from app.db.jobs import JobRecords
 from app.records.uploads import UploadRecords
 from app.video.index.boxes import LongIndex, NotIndexable, ReadAt
-from app.video.index.entries import LONG_INDEX, MAX_ENTRIES, SHORT_INDEX
 from app.video.index.movie import Movie
-from app.video.make.excerpts import ExcerptTooLarge
+from app.video.index.samples import LONG_INDEX, MAX_ENTRIES, SHORT_INDEX
 from app.video.make.ffmpeg import (
     PROBE_LIMITS,
     Ffmpeg,
@@ -29,8 +25,8 @@ from app.video.make.ffmpeg import (
     FfmpegStopped,
 )
 from app.video.make.sandbox.process import ProgramLimits
-from app.video.serve.capability import Capability
 from app.video.serve.folder import MediaFolder
+from app.video.serve.ladder import Capability
 from app.video.serve.rows import MediaRecords
 from app.video.serve.source import MediaSource, ParsedMovies
 
@@ -68,6 +64,29 @@ class StepTools:
             yield video, source
 
 
+@dataclass(slots=True)
+class Heartbeat:
+    """Steps call it regularly with their progress, from 0 to 1.
+
+    Raises `JobCancelled` once the job is lost. `stop` is set at that moment, for threads that wait
+    for a program.
+    """
+
+    job: Job
+    stop: threading.Event = field(default_factory=threading.Event)
+    progress: float = 0.0
+
+    def __call__(self, progress: float) -> None:
+        """Report progress. Cheap: a separate thread writes to the database."""
+        self.progress = min(max(progress, 0.0), 1.0)
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Check for cancellation without reporting progress."""
+        if self.stop.is_set():
+            raise JobCancelled(str(self.job))
+
+
 # ---- limits --------------------------------------------------------------------------------------
 
 # Limits of a step for one file, so that videos of other clients do not wait for it.
@@ -75,7 +94,7 @@ class StepTools:
 # 1. In the lane `quick`, a short index is read at once.
 # 2. A longer index, and a file that only ffprobe can read, come after those, with priority `LATER`.
 # 3. Work that takes more than 2 s of CPU time moves to the lane `long`. There, such an index is
-#    read by a separate process; see `alone.py`.
+#    read by a separate process; see `work.py`.
 
 
 QUICK_CPU_SECONDS = 2
@@ -157,7 +176,7 @@ def as_job_errors(code: str, what: str, *, is_final: bool = False) -> Iterator[N
         raise JobFailed(NO_FFMPEG, f"{what}: {error}.", is_final=True) from error
     except FfmpegInterrupted as error:
         raise JobFailed(INTERRUPTED if is_final else code, f"{what}: {error}.") from error
-    except (FfmpegFailed, ExcerptTooLarge) as error:
+    except FfmpegFailed as error:
         raise JobFailed(code, f"{what}: {error}.", is_final=is_final) from error
 
 
@@ -168,148 +187,3 @@ def needing_index() -> Iterator[None]:
         yield
     except NotIndexable as error:
         raise JobFailed(error.code, error.detail, is_final=True) from error
-
-
-# ---- heartbeat -----------------------------------------------------------------------------------
-
-# Renews the leases of running jobs, and stops their steps if a lease is lost.
-
-
-log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class HeartbeatPace:
-    """Intervals of the worker; the defaults are for servers, tests use shorter ones.
-
-    Another worker takes over a job if its lease has not been renewed for `lease`. The worker polls
-    for cancellation and for changes every `look_seconds`: a read. It renews the lease after each
-    third of its time, and on visible progress: a write.
-    `postponed` is the pause after a server error, such as a full disk, which does not count as an
-    attempt. A sweep of all videos, every `sweep_seconds`, takes 0.4 s of CPU for 100 000 videos.
-    """
-
-    lease: timedelta = timedelta(seconds=15)
-    look_seconds: float = 0.5
-    progress_seconds: float = 1.0
-    progress_step: float = 0.01
-    sweep_seconds: float = 300.0
-    first_retry: timedelta = timedelta(seconds=5)
-    postponed: timedelta = timedelta(seconds=60)
-    failed_seconds: float = 2.0
-
-
-SERVER_PACE = HeartbeatPace()
-
-
-@dataclass(slots=True)
-class Heartbeat:
-    """Steps call it regularly with their progress, from 0 to 1.
-
-    Raises `JobCancelled` once the job is lost. `stop` is set at that moment, for threads that wait
-    for a program.
-    """
-
-    job: Job
-    stop: threading.Event = field(default_factory=threading.Event)
-    progress: float = 0.0
-
-    def __call__(self, progress: float) -> None:
-        """Report progress. Cheap: a separate thread writes to the database."""
-        self.progress = min(max(progress, 0.0), 1.0)
-        self.go_on()
-
-    def go_on(self) -> None:
-        """Check for cancellation without reporting progress."""
-        if self.stop.is_set():
-            raise JobCancelled(str(self.job))
-
-
-class _Claim:
-    """The lease of a running job."""
-
-    def __init__(self, beat: Heartbeat) -> None:
-        self.beat = beat
-        self._renewed_at = time.monotonic()
-        self._written = 0.0
-
-    def is_due(self, pace: HeartbeatPace) -> bool:
-        """Whether to renew the lease."""
-        age = time.monotonic() - self._renewed_at
-        moved = self.beat.progress - self._written >= pace.progress_step
-        return age >= pace.lease.total_seconds() / 3 or (moved and age >= pace.progress_seconds)
-
-    def was_renewed(self, progress: float) -> None:
-        """Record a renewal."""
-        self._renewed_at, self._written = time.monotonic(), progress
-
-    def has_ended(self, pace: HeartbeatPace) -> bool:
-        """Whether another worker may have taken over the job."""
-        return time.monotonic() - self._renewed_at >= pace.lease.total_seconds()
-
-
-class LeaseKeeper:
-    """Renews leases in a separate thread: a step that runs ffmpeg for an hour keeps its job."""
-
-    def __init__(
-        self, jobs: JobRecords, *, clock: Callable[[], datetime], pace: HeartbeatPace
-    ) -> None:
-        self._jobs = jobs
-        self._clock = clock
-        self._pace = pace
-        self._claims: dict[int, _Claim] = {}
-        self._changing = threading.Lock()
-        self._is_needed = threading.Event()
-        self._is_stopping = False
-
-    @contextmanager
-    def keeping(self, job: Job) -> Iterator[Heartbeat]:
-        """Renew the lease of `job` inside the block."""
-        claim = _Claim(Heartbeat(job))
-        with self._changing:
-            self._claims[id(claim)] = claim
-            if self._is_stopping:
-                claim.beat.stop.set()
-            self._is_needed.set()
-        try:
-            yield claim.beat
-        finally:
-            with self._changing:
-                del self._claims[id(claim)]
-                if not self._claims and not self._is_stopping:
-                    self._is_needed.clear()
-
-    def stop_all(self) -> None:
-        """Stop all steps, including steps that begin later."""
-        with self._changing:
-            self._is_stopping = True
-            self._is_needed.set()
-            for claim in self._claims.values():
-                claim.beat.stop.set()
-
-    def run(self, stop: threading.Event) -> None:
-        """Renew leases until `stop`; costs nothing while no job runs."""
-        while not stop.is_set():
-            self._is_needed.wait()
-            with self._changing:
-                claims = list(self._claims.values())
-            for claim in claims:
-                self._keep(claim)
-            stop.wait(self._pace.look_seconds)
-
-    def _keep(self, claim: _Claim) -> None:
-        try:
-            is_held = self._look(claim)
-        except UploadError as error:  # A full disk, or a locked database.
-            log.warning("a lease cannot be renewed: %s", error)
-            is_held = not claim.has_ended(self._pace)
-        if not is_held:
-            claim.beat.stop.set()
-
-    def _look(self, claim: _Claim) -> bool:
-        if not claim.is_due(self._pace):
-            return self._jobs.is_held(claim.beat.job)
-        progress = claim.beat.progress
-        is_held = self._jobs.heartbeat(claim.beat.job, progress, self._clock(), self._pace.lease)
-        claim.was_renewed(progress)
-        return is_held

@@ -1,30 +1,38 @@
-"""Builds the media worker and its steps. The web application does not import this module."""
+"""Builds the media worker and its steps, and runs a long step in a process of its own.
+
+The web application does not import this module.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
-from app.core.errors import UploadError
-from app.core.jobs import INDEX, REMUX, SOUND, Lane
+from app.core.errors import NoRoom, ServerBusy, UploadError, UploadGone, UploadNotFound
+from app.core.jobs import INDEX, REMUX, SOUND, Job, JobFailed, Lane
 from app.core.upload import UploadId
-from app.video.make.alone import run_in_process, unless_long
-from app.video.make.arrivals import Arrivals
+from app.video.index.boxes import LongIndex
 from app.video.make.encoder import calibrate
 from app.video.make.ffmpeg import Ffmpeg
-from app.video.make.indexing import Indexing
+from app.video.make.indexing import SUBTITLES, Indexing, SubtitlesStep
 from app.video.make.pictures import EARLY_POSTER, PICTURES, EarlyPoster, Pictures
+from app.video.make.probe import HEAD_BYTES, is_no_film
 from app.video.make.remux import Remux
-from app.video.make.rendition_cache import RenditionCache, least_free_bytes
-from app.video.make.renditions import Rendition, Segments
+from app.video.make.renditions import Rendition, RenditionCache, Segments, least_free_bytes
+from app.video.make.sandbox.process import ROOT
 from app.video.make.sound import WAVEFORM, Sound, Waveform
-from app.video.make.steps import Heartbeat, StepTools
-from app.video.make.subtitles import SUBTITLES, SubtitlesStep
-from app.video.make.sweep import MediaSweep
+from app.video.make.steps import Heartbeat, StepTools, make_way
+from app.video.make.sweep import Arrivals, MediaSweep
 from app.video.make.worker import Listener, MediaWorker, Step
-from app.video.serve.capability import Capability, read_capability
-from app.video.serve.probe import HEAD_BYTES, is_no_film
+from app.video.serve.ladder import Capability, read_capability
 from app.video.serve.renditions import EAGER_PRIORITY, RENDITION, SEGMENTS
 from app.video.serve.services import MediaServices
 
@@ -49,7 +57,11 @@ class MediaWork:
         )
         return MediaWorker(
             self.media.jobs,
-            {**steps, **self._rendition_steps(tools, cache)},
+            {
+                **steps,
+                SEGMENTS: cache.watching(Segments(tools)),
+                RENDITION: cache.watching(Rendition(tools)),
+            },
             sweep=MediaSweep(
                 self.media.records,
                 self.media.uploads,
@@ -132,10 +144,6 @@ class MediaWork:
             EARLY_POSTER: EarlyPoster(tools),
         }
 
-    def _rendition_steps(self, tools: StepTools, cache: RenditionCache) -> Mapping[str, Step]:
-        steps: dict[str, Step] = {SEGMENTS: Segments(tools), RENDITION: Rendition(tools)}
-        return {name: cache.watching(step) for name, step in steps.items()}
-
     def _make_all_qualities(self, upload_id: UploadId) -> None:
         """Queue all renditions after everything else, in the order of the ladder."""
         self._capability()
@@ -148,3 +156,104 @@ class MediaWork:
                 priority=EAGER_PRIORITY,
                 now=self.media.clock(),
             )
+
+
+# ---- long steps ----------------------------------------------------------------------------------
+
+# Runs steps with a long index in a separate process, which may be killed.
+#
+# Memory and CPU time of a thread cannot be limited, and long tables hold the interpreter lock,
+# which blocks all other threads of a process.
+
+
+CPU_SECONDS = 60
+"""Limit of such a process, without its ffmpeg processes. The longest index takes 10 to 20."""
+
+MEMORY_BYTES = 1 << 30
+"""Limit of such a process, likewise. The longest index takes 600 MB."""
+
+TOO_LONG = (
+    "index_too_long",
+    "The server cannot read the index of this video: it takes too much time or memory.",
+)
+
+POLL_SECONDS = 0.2
+"""How often the step checks whether its job is lost."""
+
+_COMMAND = [sys.executable, "-m", "app.run.server.media_step"]
+
+
+def unless_long(step: Step, run_alone: Step) -> Step:
+    """Wraps a step: `run_alone` runs it for videos with an index too long for the media worker."""
+
+    def attempt(job: Job, beat: Heartbeat) -> None:
+        try:
+            return step(job, beat)
+        except LongIndex as error:
+            make_way(job, error)
+        return run_alone(job, beat)
+
+    return attempt
+
+
+def run_in_process(job: Job, beat: Heartbeat) -> None:
+    """Run the step of a claimed job in a separate process; raises the errors of the step."""
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    with subprocess.Popen(
+        [*_COMMAND, str(os.getpid()), job.upload_id, job.step, job.argument],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": path},
+        start_new_session=True,
+    ) as process:
+        output = None
+        try:
+            while output is None:
+                try:
+                    output, _ = process.communicate(timeout=POLL_SECONDS)
+                except subprocess.TimeoutExpired:
+                    beat.go_on()
+        finally:
+            process.kill()  # Its ffmpeg processes end with it.
+    status = process.returncode
+    if status == -signal.SIGXCPU:
+        raise JobFailed(*TOO_LONG, is_final=True)
+    if status < 0:
+        raise JobFailed("interrupted", f"The server's process was killed (signal {-status}).")
+    if status:
+        raise RuntimeError(f"the process of a step ended with status {status}")
+    found: dict[str, Any] = json.loads(output)
+    if found["ended"] == "failed":
+        raise JobFailed(found["code"], found["detail"], is_final=found["is_final"])
+    if found["ended"] == "postponed":
+        raise (NoRoom if found["code"] == NoRoom.code else ServerBusy)(found["detail"])
+
+
+def limit_this_process() -> None:
+    """Set the limits of this process; ffmpeg has its own limits."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for kind, most in ((resource.RLIMIT_CPU, CPU_SECONDS), (resource.RLIMIT_DATA, MEMORY_BYTES)):
+        _, hard = resource.getrlimit(kind)
+        resource.setrlimit(
+            kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard)
+        )
+
+
+def outcome_of(act: Callable[[], object]) -> str:
+    """Run a step, and return its outcome as JSON for `run_in_process`."""
+    found: dict[str, object]
+    try:
+        act()
+    except JobFailed as error:
+        code, detail = error.problem.code, error.problem.detail
+        found = {"ended": "failed", "code": code, "detail": detail, "is_final": error.is_final}
+    except MemoryError:
+        code, detail = TOO_LONG
+        found = {"ended": "failed", "code": code, "detail": detail, "is_final": True}
+    except (UploadGone, UploadNotFound) as error:
+        found = {"ended": "failed", "code": error.code, "detail": str(error), "is_final": True}
+    except UploadError as error:
+        found = {"ended": "postponed", "code": error.code, "detail": str(error)}
+    else:
+        found = {"ended": "done"}
+    return json.dumps(found)

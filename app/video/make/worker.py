@@ -6,8 +6,9 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from app.core.errors import UploadError, UploadGone, UploadNotFound
@@ -15,7 +16,7 @@ from app.core.jobs import INDEX, Job, JobCancelled, JobFailed, JobYields, Lane
 from app.core.playback import PlaybackProblem
 from app.db.jobs import JobRecords
 from app.db.waking import WakeupSocket, after_changes
-from app.video.make.steps import SERVER_PACE, Heartbeat, HeartbeatPace, LeaseKeeper
+from app.video.make.steps import Heartbeat
 from app.video.make.sweep import BATCH, MediaSweep
 
 log = logging.getLogger(__name__)
@@ -39,6 +40,30 @@ QUIET_LOOKS = 4
 
 SHORTEST_PAUSE = 0.05
 """Minimum seconds between two batches of writes: uploads wait for the same lock."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatPace:
+    """Intervals of the worker; the defaults are for servers, tests use shorter ones.
+
+    Another worker takes over a job if its lease has not been renewed for `lease`. The worker polls
+    for cancellation and for changes every `look_seconds`: a read. It renews the lease after each
+    third of its time, and on visible progress: a write.
+    `postponed` is the pause after a server error, such as a full disk, which does not count as an
+    attempt. A sweep of all videos, every `sweep_seconds`, takes 0.4 s of CPU for 100 000 videos.
+    """
+
+    lease: timedelta = timedelta(seconds=15)
+    look_seconds: float = 0.5
+    progress_seconds: float = 1.0
+    progress_step: float = 0.01
+    sweep_seconds: float = 300.0
+    first_retry: timedelta = timedelta(seconds=5)
+    postponed: timedelta = timedelta(seconds=60)
+    failed_seconds: float = 2.0
+
+
+SERVER_PACE = HeartbeatPace()
 
 
 class MediaWorker:
@@ -186,19 +211,16 @@ class MediaWorker:
             job = self._jobs.claim(lane, self._name, self._clock(), self._pace.lease, self._steps)
             if job is None:
                 self._has_work[lane].wait()
-            else:
-                self._attempt(job)
-
-    def _attempt(self, job: Job) -> None:
-        began = time.monotonic()
-        with self._keeper.keeping(job) as beat:
-            outcome = self._run_step(job, beat)
-        seconds = time.monotonic() - began
-        self._tell(job.step, outcome, seconds)
-        log.info("%s: %s in %.2f s", job, outcome, seconds, extra={"upload_id": job.upload_id})
-        if outcome == "cancelled":
-            self._sweep.remove_if_gone(job.upload_id)
-        self._sweep.settle(job.upload_id)
+                continue
+            began = time.monotonic()
+            with self._keeper.keeping(job) as beat:
+                outcome = self._run_step(job, beat)
+            seconds = time.monotonic() - began
+            self._tell(job.step, outcome, seconds)
+            log.info("%s: %s in %.2f s", job, outcome, seconds, extra={"upload_id": job.upload_id})
+            if outcome == "cancelled":
+                self._sweep.remove_if_gone(job.upload_id)
+            self._sweep.settle(job.upload_id)
 
     def _run_step(self, job: Job, beat: Heartbeat) -> str:
         """Run the step and record its outcome; returns one of `OUTCOMES`."""
@@ -257,3 +279,95 @@ class MediaWorker:
                 log.error("the end of a job cannot be recorded: %s", error)
                 if self._stop.wait(self._pace.failed_seconds):
                     return False
+
+
+# ---- leases --------------------------------------------------------------------------------------
+
+# Renews the leases of running jobs, and stops their steps if a lease is lost.
+
+
+class _Claim:
+    """The lease of a running job."""
+
+    def __init__(self, beat: Heartbeat) -> None:
+        self.beat = beat
+        self._renewed_at = time.monotonic()
+        self._written = 0.0
+
+    def is_due(self, pace: HeartbeatPace) -> bool:
+        """Whether to renew the lease."""
+        age = time.monotonic() - self._renewed_at
+        moved = self.beat.progress - self._written >= pace.progress_step
+        return age >= pace.lease.total_seconds() / 3 or (moved and age >= pace.progress_seconds)
+
+    def was_renewed(self, progress: float) -> None:
+        """Record a renewal."""
+        self._renewed_at, self._written = time.monotonic(), progress
+
+    def has_ended(self, pace: HeartbeatPace) -> bool:
+        """Whether another worker may have taken over the job."""
+        return time.monotonic() - self._renewed_at >= pace.lease.total_seconds()
+
+
+class LeaseKeeper:
+    """Renews leases in a separate thread: a step that runs ffmpeg for an hour keeps its job."""
+
+    def __init__(
+        self, jobs: JobRecords, *, clock: Callable[[], datetime], pace: HeartbeatPace
+    ) -> None:
+        self._jobs = jobs
+        self._clock = clock
+        self._pace = pace
+        self._claims: dict[int, _Claim] = {}
+        self._changing = threading.Lock()
+        self._is_needed = threading.Event()
+        self._is_stopping = False
+
+    @contextmanager
+    def keeping(self, job: Job) -> Iterator[Heartbeat]:
+        """Renew the lease of `job` inside the block."""
+        claim = _Claim(Heartbeat(job))
+        with self._changing:
+            self._claims[id(claim)] = claim
+            if self._is_stopping:
+                claim.beat.stop.set()
+            self._is_needed.set()
+        try:
+            yield claim.beat
+        finally:
+            with self._changing:
+                del self._claims[id(claim)]
+                if not self._claims and not self._is_stopping:
+                    self._is_needed.clear()
+
+    def stop_all(self) -> None:
+        """Stop all steps, including steps that begin later."""
+        with self._changing:
+            self._is_stopping = True
+            self._is_needed.set()
+            for claim in self._claims.values():
+                claim.beat.stop.set()
+
+    def run(self, stop: threading.Event) -> None:
+        """Renew leases until `stop`; costs nothing while no job runs."""
+        while not stop.is_set():
+            self._is_needed.wait()
+            with self._changing:
+                claims = list(self._claims.values())
+            for claim in claims:
+                try:
+                    is_held = self._look(claim)
+                except UploadError as error:  # A full disk, or a locked database.
+                    log.warning("a lease cannot be renewed: %s", error)
+                    is_held = not claim.has_ended(self._pace)
+                if not is_held:
+                    claim.beat.stop.set()
+            stop.wait(self._pace.look_seconds)
+
+    def _look(self, claim: _Claim) -> bool:
+        if not claim.is_due(self._pace):
+            return self._jobs.is_held(claim.beat.job)
+        progress = claim.beat.progress
+        is_held = self._jobs.heartbeat(claim.beat.job, progress, self._clock(), self._pace.lease)
+        claim.was_renewed(progress)
+        return is_held

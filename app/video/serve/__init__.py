@@ -1,5 +1,5 @@
 """Metadata of videos, and the files that players load.
 
-`facts.py` is the stored metadata, `folder.py` stores the files, `library.py` finds them,
-`renditions.py` offers renditions.
+`facts.py` is the stored metadata, `folder.py` stores the files, `library.py` and `playlists.py`
+serve them, `ladder.py` and `renditions.py` offer renditions.
 """

@@ -11,18 +11,35 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from io import FileIO, RawIOBase
 from itertools import islice
 from pathlib import Path
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    and_,
+    case,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy.exc import IntegrityError
 
 from app.core.cells import Stamp
 from app.core.errors import NoRoom, ServerBusy, StorageFailed, UploadError
-from app.core.playback import Bundle, Made
+from app.core.playback import Bundle, Made, Outdated
 from app.core.ranges import ByteRange
 from app.core.upload import UploadId
+from app.db.engine import Database
+from app.db.tables import IS_KEPT, IS_LEFT, made_files
 from app.ingest.slots import without_slot
 from app.storage.local.folder import disk_errors, make_private_folder
 from app.storage.local.range_lock import WHOLE_FILE, try_lock, wait_for_range
@@ -30,7 +47,6 @@ from app.storage.s3.bucket import Bucket
 from app.storage.s3.contents import SpoolSlice
 from app.storage.s3.reconcile import ORPHAN_AGE
 from app.video.serve.folder import DiskFolder
-from app.video.serve.made_files import MadeFileRecords
 
 COPIES = ".copies"
 
@@ -134,7 +150,7 @@ class BucketFolder:
     def remove(self, upload_id: UploadId) -> None:
         """Take all files of a video out of the table, and delete them."""
         self._records.discard_all(upload_id, self._clock())
-        self._delete_due_if_possible(upload_id)
+        self._delete_due(upload_id)
 
     def made(self, upload_ids: Collection[UploadId]) -> Mapping[UploadId, frozenset[str]]:
         """The names of each video's files, except those in folders."""
@@ -177,7 +193,7 @@ class BucketFolder:
         """Remove half-made files and needless copies here, and objects due for deletion."""
         self._disk.remove_abandoned()
         self._copies.trim()
-        self._delete_due_if_possible()
+        self._delete_due()
 
     def _require(self, upload_id: UploadId, name: str) -> Made:
         found = self.find(upload_id, name)
@@ -233,21 +249,18 @@ class BucketFolder:
         for begun in self._bucket.list_multiparts(object_name(made)):
             self._bucket.abort_multipart(begun.name, begun.id)
 
-    def _delete_due_if_possible(self, only: UploadId | None = None) -> None:
+    def _delete_due(self, only: UploadId | None = None) -> None:
         """Delete due objects; failures are logged and retried by the next sweep."""
         try:
-            self._delete_due(only)
+            while found := self._records.due(self._clock(), BATCH, only):
+                for made in found:
+                    if made.length > PART_BYTES:  # Its maker may have been killed before that.
+                        self._end_multiparts(made)
+                self._bucket.delete(*map(object_name, found))
+                self._records.forget(found)
+                self._copies.remove(made.version for made in found)
         except UploadError as error:
-            log.warning("what was made of films cannot be deleted from the bucket: %s", error)
-
-    def _delete_due(self, only: UploadId | None = None) -> None:
-        while found := self._records.due(self._clock(), BATCH, only):
-            for made in found:
-                if made.length > PART_BYTES:  # Its maker may have been killed before the last one.
-                    self._end_multiparts(made)
-            self._bucket.delete(*map(object_name, found))
-            self._records.forget(found)
-            self._copies.remove(made.version for made in found)
+            log.warning("derived files cannot be deleted from the bucket: %s", error)
 
 
 def object_name(made: Made) -> str:
@@ -304,21 +317,16 @@ class Copies:
             make_private_folder(self._folder)
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            self._lock(descriptor)
+            if not try_lock(descriptor, WHOLE_FILE):
+                with without_slot():
+                    if not wait_for_range(descriptor, WHOLE_FILE, ADDING_SECONDS):
+                        raise ServerBusy("Another request is still fetching this file.")
             try:
                 yield
             finally:  # Waiting requests have it open; later ones find the copy.
                 self.remove([path.name])
         finally:
             os.close(descriptor)
-
-    @staticmethod
-    def _lock(descriptor: int) -> None:
-        if try_lock(descriptor, WHOLE_FILE):
-            return
-        with without_slot():
-            if not wait_for_range(descriptor, WHOLE_FILE, ADDING_SECONDS):
-                raise ServerBusy("Another request is still fetching this file.")
 
     def add(self, path: Path, made: Made) -> None:
         """Move a complete copy, on the same disk, into the cache."""
@@ -397,3 +405,222 @@ def missing(bucket: Bucket, records: MadeFileRecords) -> Iterator[Made]:
 
 def _version(name: str) -> str:
     return name.rpartition(".")[2]
+
+
+# ---- table ---------------------------------------------------------------------------------------
+
+# Table of derived files in a bucket: the authority for all nodes that share the bucket.
+#
+#     due later  ----> kept ----> due soon ----> forgotten
+#          |                                        |
+#          +----------------------------------------+
+#
+# A row is inserted before its object is stored, and deleted after the object, so an interruption
+# leaves no unknown object. A maker that stores its object too late finds the row gone.
+
+
+UNFINISHED_FOR = timedelta(days=1)
+"""An object not kept by then is treated as left over by a killed maker."""
+
+READ_FOR = timedelta(minutes=5)
+"""How long a discarded or replaced object stays, for requests that are reading it."""
+
+USED_EXACTLY = timedelta(seconds=60)
+"""Precision of a bundle's last use: each update is a write."""
+
+ATTEMPTS = 5
+"""Attempts to keep a file: of nodes that replace it at the same moment, all but one retry."""
+
+_FILE = (
+    made_files.c.upload_id,
+    made_files.c.name,
+    made_files.c.length,
+    made_files.c.made_at,
+    made_files.c.version,
+)
+
+
+class MadeFileRecords:
+    """Each call is one transaction. `MadeFiles` documents the names."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def find(self, upload_id: UploadId, name: str) -> Made | None:
+        """The kept file of that name."""
+        with self._database.read() as connection:
+            return _first(connection, _is_named(upload_id, name))
+
+    def begin(self, made: Made) -> None:
+        """Record a file whose object is about to be stored."""
+        values = {
+            "upload_id": made.upload_id,
+            "name": made.name,
+            "folder": _folder(made.name),
+            "length": made.length,
+            "made_at": made.made_at,
+            "version": made.version,
+            "used_at": made.made_at,
+            "due_at": made.made_at + UNFINISHED_FOR,
+        }
+        with self._database.write() as connection:
+            connection.execute(insert(made_files).values(**values))
+
+    def keep(
+        self, made: Made, now: datetime, *, beside: Made | None = None, is_new: bool = False
+    ) -> None:
+        """Make a file visible once its object is stored; see `MadeFiles.keep`.
+
+        Also raises `Outdated` if its object has become due for deletion.
+        """
+        is_its_own = and_(made_files.c.version == made.version, IS_LEFT, made_files.c.due_at > now)
+        older = _is_named(made.upload_id, made.name)
+        change = update(made_files).where(is_its_own).values(due_at=None)
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                with self._database.write() as connection:
+                    if beside is not None:
+                        _require_kept(connection, beside)
+                    if is_new and _first(connection, older) is not None:
+                        raise FileExistsError(made.name)
+                    _leave(connection, older, now + READ_FOR)
+                    if connection.execute(change).rowcount == 0:
+                        raise Outdated(made.name)
+                return
+            except IntegrityError:  # Another machine was faster with this name.
+                if attempt == ATTEMPTS:
+                    raise
+
+    def discard(self, upload_id: UploadId, name: str, now: datetime) -> int:
+        """Hide a file, or all files of a bundle; returns how many there were."""
+        is_in_bundle = and_(made_files.c.upload_id == upload_id, made_files.c.folder == name)
+        return self._discard(or_(_is_named(upload_id, name), is_in_bundle), now + READ_FOR)
+
+    def discard_all(self, upload_id: UploadId, now: datetime) -> int:
+        """The same for all files of a video; their objects are due for deletion at once."""
+        return self._discard(made_files.c.upload_id == upload_id, now)
+
+    def _discard(self, condition: ColumnElement[bool], due_at: datetime) -> int:
+        locked = select(made_files.c.version).where(condition, IS_KEPT).with_for_update()
+        with self._database.write() as connection:
+            # Waits for transactions that keep files beside these, so the next statement sees
+            # what they have kept.
+            connection.execute(locked).all()
+            return _leave(connection, condition, due_at)
+
+    def due(self, now: datetime, limit: int, only: UploadId | None = None) -> list[Made]:
+        """Files whose objects are to be deleted, of all videos or of one, longest due first."""
+        is_due = and_(IS_LEFT, made_files.c.due_at <= now)
+        query = select(*_FILE).where(is_due).order_by(made_files.c.due_at).limit(limit)
+        if only is not None:
+            query = query.where(made_files.c.upload_id == only)
+        with self._database.read() as connection:
+            return [_made(row) for row in connection.execute(query)]
+
+    def forget(self, files: Collection[Made]) -> None:
+        """Drop the rows of files that are not kept, once their objects are deleted."""
+        versions = [made.version for made in files]
+        with self._database.write() as connection:
+            connection.execute(
+                delete(made_files).where(made_files.c.version.in_(versions), IS_LEFT)
+            )
+
+    def top_names(self, upload_ids: Collection[UploadId]) -> Mapping[UploadId, frozenset[str]]:
+        """The names of each video's files, except those in folders."""
+        query = select(made_files.c.upload_id, made_files.c.name).where(
+            made_files.c.upload_id.in_(upload_ids), made_files.c.folder == "", IS_KEPT
+        )
+        names: dict[UploadId, set[str]] = {upload_id: set() for upload_id in upload_ids}
+        with self._database.read() as connection:
+            for row in connection.execute(query):
+                names[UploadId(row.upload_id)].add(row.name)
+        return {upload_id: frozenset(found) for upload_id, found in names.items()}
+
+    def videos(self) -> list[UploadId]:
+        """The videos that have files."""
+        query = select(made_files.c.upload_id).where(IS_KEPT).distinct()
+        with self._database.read() as connection:
+            return [UploadId(upload_id) for upload_id in connection.scalars(query)]
+
+    def kept(self, versions: Sequence[str]) -> set[str]:
+        """The versions that are kept."""
+        query = select(made_files.c.version).where(made_files.c.version.in_(versions), IS_KEPT)
+        with self._database.read() as connection:
+            return set(connection.scalars(query))
+
+    def known(self, versions: Sequence[str]) -> set[str]:
+        """The versions that have rows, kept or not."""
+        query = select(made_files.c.version).where(made_files.c.version.in_(versions))
+        with self._database.read() as connection:
+            return set(connection.scalars(query))
+
+    def of(self, upload_id: UploadId) -> list[Made]:
+        """The kept files of a video."""
+        query = select(*_FILE).where(made_files.c.upload_id == upload_id, IS_KEPT)
+        with self._database.read() as connection:
+            return [_made(row) for row in connection.execute(query)]
+
+    def bundles(self, folders: Collection[str]) -> Iterator[Bundle]:
+        """All bundles in these folders, of all videos."""
+        folder, name = made_files.c.folder, made_files.c.name
+        below = [folder.startswith(f"{each}/", autoescape=True) for each in sorted(folders)]
+        # A file directly in a top-level folder is a bundle of its own.
+        bundle = case((folder.in_(sorted(folders)), name), else_=folder).label("bundle")
+        query = (
+            select(
+                made_files.c.upload_id,
+                bundle,
+                func.sum(made_files.c.length).label("size"),
+                func.max(made_files.c.used_at).label("used_at"),
+            )
+            .where(or_(folder.in_(sorted(folders)), *below), IS_KEPT)
+            .group_by(made_files.c.upload_id, bundle)
+        )
+        with self._database.read() as connection:
+            for row in connection.execute(query):
+                used_at = row.used_at.timestamp()
+                yield Bundle(UploadId(row.upload_id), row.bundle, int(row.size), used_at)
+
+    def note_use(self, upload_id: UploadId, name: str, now: datetime) -> None:
+        """Record that a file's bundle is used now, with the precision `USED_EXACTLY`."""
+        is_file = _is_named(upload_id, name)
+        query = select(made_files.c.used_at).where(is_file, IS_KEPT)
+        with self._database.read() as connection:
+            used_at = connection.scalar(query)
+        if used_at is not None and now - used_at > USED_EXACTLY:
+            with self._database.write() as connection:
+                connection.execute(update(made_files).where(is_file, IS_KEPT).values(used_at=now))
+
+
+def _is_named(upload_id: UploadId, name: str) -> ColumnElement[bool]:
+    return and_(
+        made_files.c.upload_id == upload_id,
+        made_files.c.folder == _folder(name),
+        made_files.c.name == name,
+    )
+
+
+def _folder(name: str) -> str:
+    return name.rpartition("/")[0]
+
+
+def _first(connection: Connection, condition: ColumnElement[bool]) -> Made | None:
+    row = connection.execute(select(*_FILE).where(condition, IS_KEPT)).first()
+    return None if row is None else _made(row)
+
+
+def _require_kept(connection: Connection, beside: Made) -> None:
+    """Raise `Outdated` unless the file is kept; locks it until the transaction ends."""
+    is_there = and_(made_files.c.version == beside.version, IS_KEPT)
+    query = select(made_files.c.version).where(is_there).with_for_update(read=True)
+    if connection.execute(query).first() is None:
+        raise Outdated(beside.name)
+
+
+def _leave(connection: Connection, condition: ColumnElement[bool], due_at: datetime) -> int:
+    change = update(made_files).where(condition, IS_KEPT).values(due_at=due_at)
+    return connection.execute(change).rowcount
+
+
+def _made(row: Any) -> Made:
+    return Made(UploadId(row.upload_id), row.name, row.length, row.made_at, row.version)

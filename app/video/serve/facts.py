@@ -8,18 +8,18 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from app.core.playback import PlaybackProblem
 from app.core.ranges import ByteRange
 from app.video.index import texts
 from app.video.index.movie import Movie
-from app.video.index.playlists import VideoRange
 from app.video.index.tracks import Track
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+VideoRange = Literal["SDR", "PQ", "HLG"]
 
 PICTURE_SUBTITLES = frozenset(("dvd_subtitle", "hdmv_pgs_subtitle", "dvb_subtitle", "xsub"))
 """ffmpeg's names of bitmap subtitles."""
@@ -176,6 +176,11 @@ def _rounded(rate: Fraction) -> float:
 # The HLS streams of a video, as stored for players.
 
 
+PLAY_FILE = "play.virtual"
+MANIFEST = "hls.json"
+SOUND_FILE = "sound.mp4"
+"""Names of files in the folder of a video."""
+
 _COLUMNS = ("ends", "durations", "reaches", "rung_durations")
 
 
@@ -253,14 +258,14 @@ class Manifest:
     @classmethod
     def from_json(cls, data: bytes) -> Self:
         """Parses the output of `to_json`; members of later versions are ignored."""
-        return cls([_stream(values) for values in json.loads(data)])
-
-
-def _stream(values: dict[str, Any]) -> Stream:
-    columns = {name: tuple(values.get(name, ())) for name in _COLUMNS}
-    # Earlier versions checked only the first key frame.
-    values = {"has_open_groups": values.get("begins_tied", False), **values}
-    return Stream(**{**known_members(Stream, values), **columns})
+        streams = []
+        for values in json.loads(data):
+            known = known_members(Stream, values)
+            # Earlier versions checked only the first key frame.
+            known.setdefault("has_open_groups", values.get("begins_tied", False))
+            known |= {name: tuple(values.get(name, ())) for name in _COLUMNS}
+            streams.append(Stream(**known))
+        return cls(streams)
 
 
 # ---- browsers ------------------------------------------------------------------------------------

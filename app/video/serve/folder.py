@@ -16,7 +16,6 @@ import fcntl
 import os
 import secrets
 import shutil
-import stat
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
@@ -211,7 +210,9 @@ class DiskFolder:
             for folder in sorted(self._names(upload_id).intersection(folders)):
                 for place in sorted(self.path(upload_id, folder).glob("*")):
                     with suppress(FileNotFoundError):  # It has just been removed.
-                        size, used_at = _size(place), place.stat().st_mtime
+                        files = place.glob("*") if place.is_dir() else [place]
+                        size = sum(file.stat().st_size for file in files)
+                        used_at = place.stat().st_mtime
                         yield Bundle(upload_id, f"{folder}/{place.name}", size, used_at)
 
     def note_use(self, upload_id: UploadId, name: str) -> None:
@@ -245,7 +246,15 @@ class DiskFolder:
         making = self._path / MAKING
         with disk_errors():
             make_private_folder(making)
-            folder, descriptor = _locked_folder(making)
+            while True:
+                folder = making / secrets.token_hex(8)
+                folder.mkdir(mode=0o700)
+                descriptor = _open_folder(folder)
+                # The lock is released when this process ends.
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                if folder.exists():
+                    break
+                os.close(descriptor)  # `remove_abandoned` was faster than the lock.
         try:
             yield folder
         finally:
@@ -320,26 +329,6 @@ class DiskFolder:
 def _made(upload_id: UploadId, name: str, found: os.stat_result) -> Made:
     made_at = datetime.fromtimestamp(found.st_mtime, UTC)
     return Made(upload_id, name, found.st_size, made_at, f"{found.st_mtime_ns:x}-{found.st_size:x}")
-
-
-def _size(place: Path) -> int:
-    """Bytes of a file, or of all files in a folder."""
-    found = place.stat()
-    if stat.S_ISDIR(found.st_mode):
-        return sum(each.stat().st_size for each in place.glob("*"))
-    return found.st_size
-
-
-def _locked_folder(parent: Path) -> tuple[Path, int]:
-    """A new folder and its lock, which is released when this process ends."""
-    while True:
-        folder = parent / secrets.token_hex(8)
-        folder.mkdir(mode=0o700)
-        descriptor = _open_folder(folder)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        if folder.exists():
-            return folder, descriptor
-        os.close(descriptor)  # `remove_abandoned` was faster than the lock.
 
 
 def _open_folder(path: Path) -> int:

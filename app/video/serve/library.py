@@ -1,13 +1,14 @@
-"""Playback states of videos, and the files that players load, for the web application."""
+"""What players get: playback states, derived files, separate subtitle files."""
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from fractions import Fraction
-from functools import lru_cache
 from io import RawIOBase
+from itertools import islice
 
 from app.core.access import Scope
 from app.core.errors import NotMade, UploadNotFound
@@ -18,22 +19,14 @@ from app.core.ranges import ByteRange
 from app.core.upload import Upload, UploadId, UploadKind
 from app.db.jobs import JobRecords
 from app.records.uploads import UploadRecords
-from app.video.index.playlists import (
-    Alternative,
-    Variant,
-    master_playlist,
-    media_playlist,
-    segment_lines,
-    whole_file_playlist,
-)
+from app.video.index.languages import UNDETERMINED, language_of
+from app.video.index.texts import cues_of, decoded, webvtt, within_limit
 from app.video.index.virtual_file import Piece, StoredVirtualFile
-from app.video.serve.facts import Facts, Manifest, Stream
-from app.video.serve.folder import MadeFiles, read_whole
-from app.video.serve.ladder import RenditionFormat
+from app.video.serve.facts import PLAY_FILE, Facts
+from app.video.serve.folder import MadeFiles
+from app.video.serve.playlists import Playlists, Subtitles
 from app.video.serve.rows import MediaRecords
-from app.video.serve.source import MediaSource
-from app.video.serve.subtitles import Subtitles
-from app.video.serve.video_files import MANIFEST, PLAY_FILE
+from app.video.serve.source import MediaSource, reader
 
 CONTENT_TYPES = {
     "jpg": "image/jpeg",
@@ -100,6 +93,16 @@ class PlaybackView:
     progress: float | None = None
     """Progress of the job that makes it playable, from 0 to 1; None if it has not started."""
 
+    @classmethod
+    def of(cls, known: Playback, job: Job | None, made: frozenset[str]) -> PlaybackView:
+        """The state of a known video; `job` is the one that playing it depends on."""
+        facts = None if known.facts is None else Facts.from_json(known.facts)
+        problem, progress = known.problem, None
+        if job is not None:  # Has the reason for a delay, such as a full disk.
+            problem = job.problem or problem
+            progress = job.progress if job.state is JobState.RUNNING else None
+        return cls(known.upload_id, known.state, facts, problem, made, progress)
+
 
 def subtitles_of(view: PlaybackView) -> list[Subtitles]:
     """The subtitles made from the text tracks of a video, in file order."""
@@ -138,7 +141,7 @@ class MediaLibrary:
         jobs = self._jobs.of_step(probed, REMUX) if probed else {}
         made = self._folder.made(list(known))
         return [
-            _view(found, jobs.get(video.id), made[video.id])
+            PlaybackView.of(found, jobs.get(video.id), made[video.id])
             if (found := known.get(video.id))
             else PlaybackView(video.id, PlaybackState.WAITING, None, None, frozenset())
             for video in videos
@@ -160,8 +163,10 @@ class MediaLibrary:
     def segment(self, video: Upload, stream: str, number: int) -> VirtualPart:
         """A segment of a stream, counted from 1; raises `NotMade`."""
         found = self._playlists.stream(video.id, stream)
-        span = found.span(number)
-        if span is None or number > self._available(video, found):
+        span, available = found.span(number), len(found.ends)
+        if video.state is not UploadState.COMPLETE:
+            available = found.available(video.offset)
+        if span is None or number > available:
             raise NotMade("The stream has no segment of this number.")
         name = f"hls/{stream}/segments.virtual"
         return self._virtual(video, name, span, source_name=found.file)
@@ -197,156 +202,84 @@ class MediaLibrary:
             raise NotMade("The film is being indexed anew.")
         return VirtualPart(made, file, span or ByteRange(0, file.length), open_source)
 
-    @staticmethod
-    def _available(video: Upload, stream: Stream) -> int:
-        if video.state is UploadState.COMPLETE:
-            return len(stream.ends)
-        return stream.available(video.offset)
+
+# ---- text files ----------------------------------------------------------------------------------
+
+# Separate subtitle files of the same owner: `film.srt`, `film.en.vtt` and so on for `film.mp4`.
+#
+# They are queried from the records on each request, so they follow every upload, rename and
+# deletion, and no stale state is kept.
 
 
-def _view(known: Playback, job: Job | None, made: frozenset[str]) -> PlaybackView:
-    """`job` is the one that playing the video depends on."""
-    facts = None if known.facts is None else Facts.from_json(known.facts)
-    problem, progress = known.problem, None
-    if job is not None:  # Has the reason for a delay, such as a full disk.
-        problem = job.problem or problem
-        progress = job.progress if job.state is JobState.RUNNING else None
-    return PlaybackView(known.upload_id, known.state, facts, problem, made, progress)
+ENDINGS = (".srt", ".vtt")
+
+MOST_FILES = 20
+"""Subtitle files of one video; others are not shown."""
+
+MOST_NAMES = 500
+"""File names checked for one video. Not all match: `final` in `film.final.srt` is no language."""
+
+MOST_BYTES = 1 << 20
+"""Read of one file; the rest is left out. Two hours of speech are 0.1 MB, and take 60 ms."""
 
 
-# ---- playlists -----------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class TextFile:
+    """Subtitles of a video in a separate file."""
 
-# The playlists of a video, from its stored manifest. Both are cached for all requests.
+    id: UploadId
+    language: str
+    """BCP 47; "und" if the name does not say."""
 
-
-class Playlists:
-    """The HLS playlists. Each method raises `NotMade`."""
-
-    def __init__(self, folder: MadeFiles) -> None:
-        self._folder = folder
-        self._manifest = lru_cache(maxsize=8)(self._read)
-        self._lines = lru_cache(maxsize=16)(self._written_lines)
-
-    def master(
-        self, video: Upload, formats: Sequence[RenditionFormat], subtitles: Sequence[Subtitles] = ()
-    ) -> str:
-        """The master playlist: the streams of the video, renditions in `formats`, subtitles."""
-        manifest = self.manifest(video.id)
-        sounds = [stream for stream in manifest.streams if stream.kind == "audio"]
-        picture, texts = manifest.picture, list(map(_text_alternative, subtitles))
-        if picture is None:
-            return master_playlist([_variant(stream, []) for stream in sounds[:1]], texts)
-        variants = [_variant(picture, sounds)] if picture.is_played else []
-        variants += [_variant_of(rendition, sounds) for rendition in formats]
-        if not variants:
-            raise NotMade("Browsers cannot play the film, and no other quality of it is offered.")
-        alternatives = [_alternative(stream, is_default=stream is sounds[0]) for stream in sounds]
-        return master_playlist(variants, alternatives + texts)
-
-    def of_stream(self, video: Upload, name: str) -> str:
-        """The media playlist of a stream; during an upload, of its available segments."""
-        stored = self._stored(video.id)
-        lines, longest = self._lines(stored, name, is_rung=False)
-        stream = self._stream(stored, name)
-        is_complete = video.state is UploadState.COMPLETE
-        available = None if is_complete else stream.available(video.offset)
-        return media_playlist(lines, longest, available=available)
-
-    def of_renditions(self, upload_id: UploadId) -> str:
-        """The media playlist of any rendition."""
-        stored = self._stored(upload_id)
-        picture = self._manifest(stored).picture
-        if picture is None:
-            raise NotMade("The film has no picture.")
-        return media_playlist(*self._lines(stored, picture.name, is_rung=True))
-
-    def of_subtitles(self, upload_id: UploadId, subtitles: Subtitles) -> str:
-        """The media playlist of subtitles, which are a single file."""
-        first = self._manifest(self._stored(upload_id)).streams[0]
-        return whole_file_playlist(f"../../{subtitles.name}.vtt", sum(first.durations))
-
-    def stream(self, upload_id: UploadId, name: str) -> Stream:
-        """The stream of that name."""
-        return self._stream(self._stored(upload_id), name)
-
-    def _stream(self, stored: Made, name: str) -> Stream:
-        found = self._manifest(stored).stream(name)
-        if found is None:
-            raise NotMade("The film has no stream of this name.")
-        return found
-
-    def manifest(self, upload_id: UploadId) -> Manifest:
-        """The stored manifest of a video."""
-        return self._manifest(self._stored(upload_id))
-
-    def _stored(self, upload_id: UploadId) -> Made:
-        found = self._folder.find(upload_id, MANIFEST)
-        if found is None:
-            raise NotMade("The film cannot be played in segments, at least not yet.")
-        return found
-
-    def _read(self, stored: Made) -> Manifest:
-        """Reads a manifest; the new one, if it has just been replaced."""
-        try:
-            return Manifest.from_json(read_whole(self._folder, stored.upload_id, stored.name))
-        except FileNotFoundError as error:
-            raise NotMade("The film is being indexed again.") from error
-
-    def _written_lines(
-        self, stored: Made, name: str, *, is_rung: bool
-    ) -> tuple[Sequence[str], float]:
-        """A playlist's lines for each segment of a stream, and the longest duration.
-
-        Cached: a video of two hours takes 1 ms, and 0.03 ms from the cache.
-        """
-        stream = self._stream(stored, name)
-        durations = stream.rung_segments if is_rung else stream.durations
-        return segment_lines(durations), max(durations, default=1.0)
+    @property
+    def subtitles(self) -> Subtitles:
+        """The same as `Subtitles`."""
+        return Subtitles(f"subs-{self.id}", self.language)
 
 
-def _variant(stream: Stream, sounds: Sequence[Stream]) -> Variant:
-    """A video stream with its audio."""
-    return Variant(
-        f"{stream.name}/index.m3u8",
-        stream.peak_rate + max((sound.peak_rate for sound in sounds), default=0),
-        stream.mean_rate + max((sound.mean_rate for sound in sounds), default=0),
-        [stream.codecs, *(sound.codecs for sound in sounds)],
-        stream.width,
-        stream.height,
-        Fraction(stream.frame_rate),
-        stream.video_range,
-    )
+class TextFiles:
+    """Finds and reads separate subtitle files."""
+
+    def __init__(self, uploads: UploadRecords, source: MediaSource) -> None:
+        self._uploads = uploads
+        self._source = source
+
+    def of(self, film: Upload) -> list[TextFile]:
+        """The subtitle files of a video, matched by name."""
+        stem, ending = _split(film.filename)
+        if ending.lower() in ENDINGS:
+            return []
+        found = self._uploads.beside(film.owner, stem, ENDINGS, limit=MOST_NAMES)
+        languages = ((text.id, language_beside(stem, text.filename)) for text in found)
+        texts = (TextFile(text_id, language) for text_id, language in languages if language)
+        return list(islice(texts, MOST_FILES))
+
+    def as_webvtt(self, film: Upload, text_id: UploadId) -> str:
+        """A subtitle file as WebVTT; raises `NotMade` if it does not belong to the video."""
+        if text_id not in {text.id for text in self.of(film)}:
+            raise NotMade("The film has no such subtitles.")
+        with closing(self._source.open(self._uploads.get(text_id))) as file:
+            text = decoded(reader(file)(0, MOST_BYTES))
+        return webvtt(within_limit(cues_of(text)))
 
 
-def _variant_of(rendition: RenditionFormat, sounds: Sequence[Stream]) -> Variant:
-    """A rendition, with the same audio."""
-    return Variant(
-        f"{rendition.quality}/index.m3u8",
-        rendition.peak_rate + max((sound.peak_rate for sound in sounds), default=0),
-        rendition.mean_rate + max((sound.mean_rate for sound in sounds), default=0),
-        [rendition.codecs, *(sound.codecs for sound in sounds)],
-        rendition.width,
-        rendition.height,
-        Fraction(rendition.frame_rate),
-    )
+def language_beside(stem: str, filename: str) -> str | None:
+    """The language of a subtitle file for a video named `stem`; None if the name does not match."""
+    own_stem, ending = _split(filename)
+    if ending.lower() not in ENDINGS:
+        return None
+    if _folded(own_stem) == _folded(stem):
+        return UNDETERMINED
+    own_stem, tag = _split(own_stem)
+    return language_of(tag.removeprefix(".")) if _folded(own_stem) == _folded(stem) else None
 
 
-def _alternative(stream: Stream, *, is_default: bool) -> Alternative:
-    return Alternative(
-        "AUDIO",
-        f"{stream.name}/index.m3u8",
-        stream.title,
-        stream.language,
-        is_default,
-        stream.channels,
-    )
+def _split(filename: str) -> tuple[str, str]:
+    """Splits a name, with its folders, at its last dot; the ending includes the dot."""
+    stem, dot, ending = filename.rpartition(".")
+    return (stem, dot + ending) if dot else (filename, "")
 
 
-def _text_alternative(subtitles: Subtitles) -> Alternative:
-    return Alternative(
-        "SUBTITLES",
-        f"{subtitles.name}/index.m3u8",
-        subtitles.title or "",
-        subtitles.language,
-        is_default=False,
-    )
+def _folded(name: str) -> str:
+    """Case-folded and in normal form, as systems write accents differently."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())

@@ -18,11 +18,11 @@ from app.core.playback import PlaybackProblem
 from app.core.upload import Upload, UploadId
 from app.db.jobs import JobRecords
 from app.ingest.slots import without_slot
-from app.video.serve.capability import Capability
 from app.video.serve.facts import Stream
 from app.video.serve.folder import MadeFiles, read_whole
-from app.video.serve.ladder import RenditionFormat, ladder
-from app.video.serve.library import MadeFile, Playlists
+from app.video.serve.ladder import Capability, RenditionFormat, ladder
+from app.video.serve.library import MadeFile
+from app.video.serve.playlists import Playlists
 
 # ---- rungs ---------------------------------------------------------------------------------------
 
@@ -184,8 +184,17 @@ class SegmentQueue:
             raise NotMadeYet("Too many viewers wait for other qualities at the moment.")
         try:
             self._queue(wanted, self._clock())
+            now = time.monotonic()
+            deadline, look_at = now + self._patience.seconds, now
             with without_slot():
-                self._wait_for(file, wanted, is_awaited)
+                while not file.exists:
+                    now = time.monotonic()
+                    if now >= deadline or not is_awaited():
+                        raise NotMadeYet("This part of the film is still being made.")
+                    if now >= look_at:
+                        self._require_hope(wanted)
+                        look_at = now + JOB_LOOK_SECONDS
+                    time.sleep(FILE_LOOK_SECONDS)
         finally:
             self._free.release()
 
@@ -205,18 +214,6 @@ class SegmentQueue:
         if known is None:
             self._jobs.drop_beyond(MOST_QUEUED, SEGMENTS, Lane.ON_DEMAND)
             self._jobs.drop_beyond(MOST_FAILED, SEGMENTS, Lane.ON_DEMAND, JobState.FAILED)
-
-    def _wait_for(self, file: MadeFile, wanted: WantedSegment, is_awaited: IsAwaited) -> None:
-        now = time.monotonic()
-        deadline, look_at = now + self._patience.seconds, now
-        while not file.exists:
-            now = time.monotonic()
-            if now >= deadline or not is_awaited():
-                raise NotMadeYet("This part of the film is still being made.")
-            if now >= look_at:
-                self._require_hope(wanted)
-                look_at = now + JOB_LOOK_SECONDS
-            time.sleep(FILE_LOOK_SECONDS)
 
     def _require_hope(self, wanted: WantedSegment) -> None:
         job = self._find(wanted)
@@ -304,20 +301,18 @@ class Renditions:
 
     def _view(self, video: Upload, quality: int, job: Job | None) -> RenditionView:
         if self._folder.find(video.id, rendition_file(quality)) is not None:
-            return RenditionView(quality, "ready", 1.0, self._gaps(video, quality))
+            gaps = None
+            if count := len(left_out(self._folder, video.id, quality)):
+                parts = "A damaged part is" if count == 1 else f"{count} damaged parts are"
+                detail = f"{parts} missing, as nothing could be decoded."
+                gaps = PlaybackProblem("incomplete", detail)
+            return RenditionView(quality, "ready", 1.0, gaps)
         if job is not None and job.state is JobState.FAILED:
             return RenditionView(quality, "failed", 0.0, job.problem)
         if job is not None and job.state not in ENDED:
             reason = job.problem if job.state is JobState.QUEUED else None
             return RenditionView(quality, "making", job.progress, reason)
         return RenditionView(quality, "on_demand", 0.0)
-
-    def _gaps(self, video: Upload, quality: int) -> PlaybackProblem | None:
-        count = len(left_out(self._folder, video.id, quality))
-        if not count:
-            return None
-        parts = "A damaged part is" if count == 1 else f"{count} damaged parts are"
-        return PlaybackProblem("incomplete", f"{parts} missing, as nothing could be decoded.")
 
     def order(self, video: Upload, quality: int) -> RenditionView:
         """Queue the whole rendition unless it is ready; raises `RenditionsOff`.
@@ -392,20 +387,16 @@ class Renditions:
             raise NotMade("The stream has no segment of this number.")
         wanted = WantedSegment(video.id, quality, number)
         found = self._file(wanted)
-        if found.exists:
-            self._read_ahead(wanted, count)
-        else:
+        if not found.exists:
             self._queue.wait_for(found, wanted, is_awaited)
+        else:
+            after = range(number + 1, min(number + READ_AHEAD, count) + 1)
+            for later in (replace(wanted, number=each) for each in after):
+                if not self._file(later).exists:
+                    self._queue.read_ahead(later)
+                    break
         self._note_watched(video, quality)
         return found
-
-    def _read_ahead(self, watched: WantedSegment, count: int) -> None:
-        after = range(watched.number + 1, min(watched.number + READ_AHEAD, count) + 1)
-        for number in after:
-            wanted = replace(watched, number=number)
-            if not self._file(wanted).exists:
-                self._queue.read_ahead(wanted)
-                return
 
     def _note_watched(self, video: Upload, quality: int) -> None:
         """Record that a rendition is used; the least recently used are evicted first."""

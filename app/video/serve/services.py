@@ -15,14 +15,13 @@ from app.db.jobs import JobRecords
 from app.db.waking import Waker, WakeupSocket
 from app.records.uploads import UploadRecords
 from app.storage.base import Store
-from app.video.serve.capability import Capability, EncoderRecords, SharedCapability, read_capability
 from app.video.serve.folder import DiskFolder, MediaFolder
-from app.video.serve.library import MediaLibrary, Playlists
-from app.video.serve.made_files import MadeFileRecords
+from app.video.serve.ladder import Capability, EncoderRecords, SharedCapability, read_capability
+from app.video.serve.library import MediaLibrary, TextFiles
+from app.video.serve.playlists import Playlists
 from app.video.serve.renditions import Renditions, SegmentQueue, WaitTimeout
 from app.video.serve.rows import MediaRecords, PlaybackObserver
 from app.video.serve.source import MediaSource
-from app.video.serve.subtitles import TextFiles
 
 if TYPE_CHECKING:
     from app.storage.s3.bucket import Bucket
@@ -77,7 +76,8 @@ class MediaServices:
         `clock` is shared by all nodes of the database.
         """
         folder = _folder(data_dir / FOLDER, database, bucket, spool_bytes=spool_bytes, clock=clock)
-        shared = _shared(database, folder, clock) if database.is_remote else None
+        own: Callable[[], Capability | None] = partial(read_capability, folder.root)
+        shared = SharedCapability(EncoderRecords(database), own, clock)
         playlists, jobs = Playlists(folder), JobRecords(database, Waker(data_dir).wake)
         queue = SegmentQueue(jobs, patience=WaitTimeout.of_process(threads), clock=clock)
         source = MediaSource(store, folder, most_copied_bytes=spool_bytes)
@@ -92,7 +92,7 @@ class MediaServices:
                 jobs,
                 folder,
                 queue=queue,
-                capability=shared or _own_capability(folder),
+                capability=shared if database.is_remote else own,
                 is_on=policy.is_on,
                 clock=clock,
             ),
@@ -105,7 +105,7 @@ class MediaServices:
             wakeup=WakeupSocket(data_dir),
             policy=policy,
             clock=clock,
-            shared=shared,
+            shared=shared if database.is_remote else None,
             has_bucket=bucket is not None,
         )
 
@@ -121,17 +121,7 @@ def _folder(
     disk = DiskFolder(root)
     if bucket is None:
         return disk
-    from app.video.serve.bucket_folder import BucketFolder  # noqa: PLC0415 - only with a bucket
+    from app.video.serve.bucket_folder import BucketFolder, MadeFileRecords  # noqa: PLC0415 - only with a bucket
 
     records, most_bytes = MadeFileRecords(database), spool_bytes // COPIES_SHARE
     return BucketFolder(disk, records, bucket, most_copied_bytes=most_bytes, clock=clock)
-
-
-def _shared(
-    database: Database, folder: MediaFolder, clock: Callable[[], datetime]
-) -> SharedCapability:
-    return SharedCapability(EncoderRecords(database), _own_capability(folder), clock)
-
-
-def _own_capability(folder: MediaFolder) -> Callable[[], Capability | None]:
-    return partial(read_capability, folder.root)

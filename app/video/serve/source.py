@@ -134,21 +134,18 @@ class Blocks:
         found, end = b"", offset + count
         while offset < end:
             number, skipped = divmod(offset, CACHED_BLOCK_BYTES)
-            piece = self._block(number)[skipped : skipped + end - offset]
+            block = self._blocks.get(number)
+            if block is None:
+                block = read_fully(self._file, number * CACHED_BLOCK_BYTES, CACHED_BLOCK_BYTES)
+                self._blocks[number] = block
+                if len(self._blocks) > KEPT_BLOCKS:
+                    self._blocks.popitem(last=False)
+            self._blocks.move_to_end(number)
+            piece = block[skipped : skipped + end - offset]
             if not piece:
                 break
             found, offset = found + piece, offset + len(piece)
         return found
-
-    def _block(self, number: int) -> bytes:
-        block = self._blocks.get(number)
-        if block is None:
-            block = read_fully(self._file, number * CACHED_BLOCK_BYTES, CACHED_BLOCK_BYTES)
-            self._blocks[number] = block
-            if len(self._blocks) > KEPT_BLOCKS:
-                self._blocks.popitem(last=False)
-        self._blocks.move_to_end(number)
-        return block
 
 
 def read_fully(file: RawIOBase, offset: int, count: int) -> bytes:
@@ -212,13 +209,24 @@ class VideoCopies:
             with disk_errors(), path.open("xb") as target:
                 target.truncate(length)
                 for span in spans:
-                    _copy(film, span, target, tell)
+                    film.seek(span.start)
+                    target.seek(span.start)
+                    left = span.length
+                    while left > 0 and (block := film.read(min(READ_BYTES, left))):
+                        tell()
+                        target.write(block)
+                        left -= len(block)
             yield path
 
     @contextmanager
     def _room(self, size: int) -> Iterator[None]:
         if size > self._most_bytes:
-            raise JobFailed(TOO_LARGE, _too_large(size, self._most_bytes), is_final=True)
+            problem = (
+                f"The film has {size / 1e9:.1f} GB, and a server may copy "
+                f"{self._most_bytes / 1e9:.1f} GB of films to its disk at a time "
+                "(SLUICE_SPOOL_BYTES), which this needs."
+            )
+            raise JobFailed(TOO_LARGE, problem, is_final=True)
         with self._changing:
             if size > self._free_bytes:
                 raise ServerBusy("Copies of other films take the room that this one needs.")
@@ -228,23 +236,6 @@ class VideoCopies:
         finally:
             with self._changing:
                 self._free_bytes += size
-
-
-def _copy(film: RawIOBase, span: ByteRange, target: BinaryIO, tell: Callable[[], None]) -> None:
-    film.seek(span.start)
-    target.seek(span.start)
-    left = span.length
-    while left > 0 and (block := film.read(min(READ_BYTES, left))):
-        tell()
-        target.write(block)
-        left -= len(block)
-
-
-def _too_large(size: int, most: int) -> str:
-    return (
-        f"The film has {size / 1e9:.1f} GB, and a server may copy {most / 1e9:.1f} GB of films to "
-        "its disk at a time (SLUICE_SPOOL_BYTES), which this needs."
-    )
 
 
 # ---- parsed movies -------------------------------------------------------------------------------
@@ -270,24 +261,16 @@ class ParsedMovies:
 
     def read(self, file: RawIOBase, *, most_entries: int) -> tuple[Movie, ReadAt]:
         """The movie in an open file, and a reader of the file; raises like `read_movie`."""
-        read_at, key, last = reader(file), _identity(file), self._last
+        read_at, key, last = reader(file), None, self._last
+        if isinstance(file, FileIO):
+            found = os.fstat(file.fileno())
+            key = found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
         if last is not None and key is not None and last[0] == key:
             return last[1], read_at
         movie = read_movie(read_at, length_of(file), most_entries=most_entries)
-        if key is not None and _is_small(movie):
+        distinct = {id(track): track for track in (*movie.stored_tracks, *movie.tracks)}
+        samples = sum(len(track.samples) for track in distinct.values())
+        is_small = samples <= MOST_KEPT_SAMPLES and len(movie.box.raw) <= MOST_KEPT_BYTES
+        if key is not None and is_small:
             self._last = key, movie
         return movie, read_at
-
-
-def _identity(file: RawIOBase) -> object:
-    """A key that identifies a file and its version; None for files in a bucket."""
-    if not isinstance(file, FileIO):
-        return None
-    found = os.fstat(file.fileno())
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
-
-
-def _is_small(movie: Movie) -> bool:
-    tracks = (*movie.stored_tracks, *movie.tracks)
-    samples = sum(len(track.samples) for track in {id(track): track for track in tracks}.values())
-    return samples <= MOST_KEPT_SAMPLES and len(movie.box.raw) <= MOST_KEPT_BYTES

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from app.video.index.boxes import LongIndex, NotIndexable
-from app.video.index.entries import LONG_INDEX, MAX_ENTRIES, SHORT_INDEX
 from app.video.index.movie import Movie, read_movie
+from app.video.index.samples import LONG_INDEX, MAX_ENTRIES, SHORT_INDEX
 from tests.long_tests import long
 from tests.video import hostile_indexes
 from tests.video.films import RECIPES, FilmStore

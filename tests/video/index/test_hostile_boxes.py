@@ -24,11 +24,10 @@ from app.video.index.boxes import (
     full_box,
 )
 from app.video.index.edits import Edit, Timeline
-from app.video.index.entries import MAX_TRACKS, SHORT_INDEX
 from app.video.index.fast_start import fast_start
 from app.video.index.movie import MAX_MOOV_BYTES, Movie, read_movie
-from app.video.index.rendition_segments import is_independent
-from app.video.index.segments import segmented_sound, segmented_video
+from app.video.index.samples import MAX_TRACKS, SHORT_INDEX
+from app.video.index.segments import is_independent, segmented_sound, segmented_video
 from app.video.serve.source import CACHED_BLOCK_BYTES
 from tests.video.films import FilmStore
 from tests.video.hostile_indexes import (

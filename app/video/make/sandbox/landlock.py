@@ -57,22 +57,18 @@ def restrict_self(rules: Iterable[Rule], *, version: int) -> None:
     `version` is at most `abi_version()`. Raises `OSError`, also for a path that does not exist.
     """
     handled = max(rights for since, rights in _FILE_RIGHTS if since <= version)
-    ruleset = _ruleset(version, handled)
+    attributes = struct.pack("=Q", handled)
+    if version >= 4:
+        attributes += struct.pack("=Q", _BIND_AND_CONNECT_TCP)
+    if version >= 6:
+        attributes += struct.pack("=Q", _ABSTRACT_SOCKETS_AND_SIGNALS)
+    ruleset = syscall(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0)
     try:
         for path, rights in rules:
             _allow(ruleset, path, rights & handled)
         syscall(_RESTRICT_SELF, ruleset, 0)
     finally:
         os.close(ruleset)
-
-
-def _ruleset(version: int, handled: int) -> int:
-    attributes = struct.pack("=Q", handled)
-    if version >= 4:
-        attributes += struct.pack("=Q", _BIND_AND_CONNECT_TCP)
-    if version >= 6:
-        attributes += struct.pack("=Q", _ABSTRACT_SOCKETS_AND_SIGNALS)
-    return syscall(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0)
 
 
 def _allow(ruleset: int, path: str, rights: int) -> None:

@@ -58,17 +58,14 @@ class Plan:
         self.command = words[end + 1 :]
         for word in words[:end]:
             name, _, value = word.partition("=")
-            self._take(name, value)
-
-    def _take(self, name: str, value: str) -> None:
-        if name == "read":
-            self.readable.append(value)
-        elif name == "layer":
-            self.layers.append(value)
-        elif name == "write":
-            self.writable = value
-        else:
-            self.numbers[name] = int(value)
+            if name == "read":
+                self.readable.append(value)
+            elif name == "layer":
+                self.layers.append(value)
+            elif name == "write":
+                self.writable = value
+            else:
+                self.numbers[name] = int(value)
 
 
 def main() -> None:

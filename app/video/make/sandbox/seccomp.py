@@ -118,7 +118,8 @@ def program(machine: str, process: int) -> list[Instruction]:
     column, audit_machine = _MACHINES[machine]
     steps: list[Instruction] = [
         (_LOAD, 0, 0, _MACHINE),
-        *_unless(_IF_EQUAL, audit_machine, _KILL_PROCESS),
+        (_IF_EQUAL, 1, 0, audit_machine),
+        (_RETURN, 0, 0, _KILL_PROCESS),
         (_LOAD, 0, 0, _NUMBER),
         *_if(_IF_GREATER, NEWEST_CALL, [(_RETURN, 0, 0, _DOES_NOT_EXIST)]),
     ]
@@ -167,7 +168,3 @@ def _masked(
 
 def _if(comparison: int, value: int, steps: list[Instruction]) -> list[Instruction]:
     return [(comparison, 0, len(steps), value), *steps]
-
-
-def _unless(comparison: int, value: int, action: int) -> list[Instruction]:
-    return [(comparison, 1, 0, value), (_RETURN, 0, 0, action)]

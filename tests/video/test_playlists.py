@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from app.video.index.playlists import (
+from app.video.serve.playlists import (
     Alternative,
     Variant,
     master_playlist,

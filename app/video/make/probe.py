@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice
-from typing import Any
+from typing import Any, Self
 
-from app.video.index.entries import MAX_TRACKS
 from app.video.index.languages import shortest_code
 from app.video.index.movie import FIRST_BOXES
+from app.video.index.samples import MAX_TRACKS
 from app.video.index.texts import MAX_CHAPTERS, MAX_TITLE_CHARACTERS
 from app.video.serve.facts import Chapter, Facts, TrackFacts
 
@@ -33,6 +33,28 @@ class ProbedTrack:
 
     number: int
     facts: TrackFacts
+
+    @classmethod
+    def of(cls, stream: Values) -> Self | None:
+        """A stream of ffprobe; None if players do not use its kind."""
+        kind, number = _kind(stream), stream.get("index")
+        if kind is None or not isinstance(number, int):
+            return None
+        tags = _mapping(stream.get("tags"))
+        is_video = kind == "video"
+        facts = TrackFacts(
+            kind=kind,
+            codec=str(stream.get("codec_name", "unknown")),
+            language=shortest_code(str(tags.get("language", ""))),
+            title=str(tags.get("title", ""))[:MAX_TITLE_CHARACTERS] or None,
+            bit_rate=_whole(stream.get("bit_rate")),
+            width=_whole(stream.get("width")) if is_video else None,
+            height=_whole(stream.get("height")) if is_video else None,
+            frame_rate=_rate(stream) if is_video else None,
+            channels=_whole(stream.get("channels")),
+            sample_rate=_whole(stream.get("sample_rate")),
+        )
+        return cls(number, facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,44 +83,30 @@ def contents_of(answer: Values) -> Contents:
     """Parses the result of `Ffmpeg.probe`. Invalid numbers are left out."""
     container = _mapping(answer.get("format"))
     streams = [_mapping(stream) for stream in _list(answer.get("streams"))]
-    tracks = [track for stream in streams if (track := _track(stream))][:MAX_TRACKS]
+    tracks = [track for stream in streams if (track := ProbedTrack.of(stream))][:MAX_TRACKS]
     if _number(container.get("probe_score", 100)) < LOWEST_SCORE:
         tracks = []
     picture = next((stream for stream in streams if _kind(stream) == "video"), {})
     width, height, rotation = _shown(picture)
+    duration = _number(container.get("duration"))
     facts = Facts(
         container=str(container.get("format_name", "unknown")).partition(",")[0],
-        duration=_positive(container.get("duration")),
+        duration=round(duration, 3) if duration > 0 else None,
         width=width,
         height=height,
         rotation=rotation,
         frame_rate=_rate(picture),
         hdr=_HDR.get(str(picture.get("color_transfer"))),
         tracks=tuple(track.facts for track in tracks),
-        chapters=_chapters(_list(answer.get("chapters"))),
+        chapters=tuple(
+            Chapter(
+                round(max(_number(chapter.get("start_time")), 0), 3),
+                str(_mapping(chapter.get("tags")).get("title", ""))[:MAX_TITLE_CHARACTERS],
+            )
+            for chapter in map(_mapping, _list(answer.get("chapters"))[:MAX_CHAPTERS])
+        ),
     )
     return Contents(facts, tracks)
-
-
-def _track(stream: Values) -> ProbedTrack | None:
-    kind, number = _kind(stream), stream.get("index")
-    if kind is None or not isinstance(number, int):
-        return None
-    tags = _mapping(stream.get("tags"))
-    is_picture = kind == "video"
-    facts = TrackFacts(
-        kind=kind,
-        codec=str(stream.get("codec_name", "unknown")),
-        language=shortest_code(str(tags.get("language", ""))),
-        title=str(tags.get("title", ""))[:MAX_TITLE_CHARACTERS] or None,
-        bit_rate=_whole(stream.get("bit_rate")),
-        width=_whole(stream.get("width")) if is_picture else None,
-        height=_whole(stream.get("height")) if is_picture else None,
-        frame_rate=_rate(stream) if is_picture else None,
-        channels=_whole(stream.get("channels")),
-        sample_rate=_whole(stream.get("sample_rate")),
-    )
-    return ProbedTrack(number, facts)
 
 
 def _kind(stream: Values) -> str | None:
@@ -114,7 +122,9 @@ def _kind(stream: Values) -> str | None:
 def _shown(picture: Values) -> tuple[int | None, int | None, int]:
     """Display width and height, and rotation in degrees."""
     width, height = _whole(picture.get("width")), _whole(picture.get("height"))
-    rotation = _rotation(picture)
+    sides = map(_mapping, _list(picture.get("side_data_list")))
+    turned = next((side["rotation"] for side in sides if "rotation" in side), 0)
+    rotation = round(-_number(turned) / 90) * 90 % 360  # ffprobe counts counterclockwise
     if width is None or height is None:
         return None, None, rotation
     aspect = _fraction(picture.get("sample_aspect_ratio"), ":") or Fraction(1)
@@ -122,26 +132,9 @@ def _shown(picture: Values) -> tuple[int | None, int | None, int]:
     return (height, width, rotation) if rotation % 180 else (width, height, rotation)
 
 
-def _rotation(picture: Values) -> int:
-    sides = map(_mapping, _list(picture.get("side_data_list")))
-    turned = next((side["rotation"] for side in sides if "rotation" in side), 0)
-    return round(-_number(turned) / 90) * 90 % 360  # ffprobe counts counterclockwise
-
-
 def _rate(picture: Values) -> float | None:
     rate = _fraction(picture.get("avg_frame_rate"), "/")
     return round(float(rate), 3) if rate else None
-
-
-def _chapters(found: Sequence[Any]) -> tuple[Chapter, ...]:
-    chapters = map(_mapping, found[:MAX_CHAPTERS])
-    return tuple(
-        Chapter(
-            round(max(_number(chapter.get("start_time")), 0), 3),
-            str(_mapping(chapter.get("tags")).get("title", ""))[:MAX_TITLE_CHARACTERS],
-        )
-        for chapter in chapters
-    )
 
 
 def _fraction(text: Any, sign: str) -> Fraction | None:
@@ -149,11 +142,6 @@ def _fraction(text: Any, sign: str) -> Fraction | None:
     if not (over.isdecimal() and under.isdecimal() and int(under)):
         return None
     return Fraction(int(over), int(under)) or None
-
-
-def _positive(value: Any) -> float | None:
-    number = _number(value)
-    return round(number, 3) if number > 0 else None
 
 
 def _whole(value: Any) -> int | None:
@@ -267,12 +255,11 @@ def is_no_film(head: bytes, filename: str = "") -> bool:
         head.lstrip(b"\0").startswith(_BEGINNINGS)
         or head.startswith(_BEGINNINGS)
         or any(expression.search(head) for expression in _ANYWHERE)
-        or any(_are_frames(head, found.start()) for found in _first_frames(head))
+        or any(
+            _are_frames(head, found.start())
+            for found in islice(_FRAME.finditer(head), _MOST_FRAMES)
+        )
     )
-
-
-def _first_frames(head: bytes) -> Iterator[re.Match[bytes]]:
-    return islice(_FRAME.finditer(head), _MOST_FRAMES)
 
 
 def _are_frames(head: bytes, at: int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import replace
 from fractions import Fraction
@@ -15,35 +15,39 @@ from pathlib import Path
 
 from app.core.upload import UploadId
 from app.video.index.boxes import NotIndexable, ReadAt
-from app.video.index.entries import MAX_ENTRIES
 from app.video.index.fast_start import fast_start
 from app.video.index.movie import Movie, read_movie
-from app.video.index.playlists import VideoRange
-from app.video.index.rendition_segments import RenditionCuts, independent_key_frames
+from app.video.index.samples import MAX_ENTRIES
 from app.video.index.segments import (
     MOST_PACKETS,
+    RenditionCuts,
     Segment,
     SegmentedTrack,
     can_begin_late,
+    independent_key_frames,
     segmented_sound,
     segmented_video,
     silent_packets,
 )
 from app.video.index.tracks import Track
 from app.video.index.virtual_file import VirtualFileWriter
-from app.video.serve.capability import Capability, is_decoded
-from app.video.serve.facts import Manifest, Stream, plays_audio, plays_segmented_audio, plays_video
+from app.video.serve.facts import (
+    MANIFEST,
+    PLAY_FILE,
+    SOUND_FILE,
+    Manifest,
+    Stream,
+    VideoRange,
+    plays_audio,
+    plays_segmented_audio,
+    plays_video,
+)
 from app.video.serve.folder import MadeFiles, MediaFolder, read_whole, writing
-from app.video.serve.ladder import is_decoded_in_time
+from app.video.serve.ladder import Capability, is_decoded, is_decoded_in_time
 from app.video.serve.source import length_of, reader
 
 SOURCE = "source"
 """Name of the stream of the original video track."""
-
-PLAY_FILE = "play.virtual"
-MANIFEST = "hls.json"
-SOUND_FILE = "sound.mp4"
-"""Names of files in the folder of a video."""
 
 STREAM_FILES = ("init.mp4", "segments.virtual")
 """In the folder of a stream."""
@@ -81,11 +85,12 @@ def sounds_to_encode(movie: Movie) -> list[Track]:
     Tracks with a duplicate id, which no file should have, are left out: ffmpeg would confuse them.
     """
     owners = Counter(track.id for track in movie.stored_tracks)
-    return [track for track in movie.sounds if not _is_segmentable(track) and owners[track.id] == 1]
-
-
-def _is_segmentable(sound: Track) -> bool:
-    return plays_segmented_audio(sound.codec) and can_begin_late(sound)
+    return [
+        track
+        for track in movie.sounds
+        if not (plays_segmented_audio(track.codec) and can_begin_late(track))
+        and owners[track.id] == 1
+    ]
 
 
 def keep_play_file(
@@ -108,30 +113,28 @@ def keep_streams(movie: Movie, video_id: UploadId, folder: MediaFolder, *, read_
     with folder.scratch_folder() as making:
         try:
             streams = [_write_stream(*cut, making) for cut in _cut(movie, encoded)]
-            if movie.picture is not None and _has_open_groups(movie.picture, read_at):
-                streams[0] = replace(streams[0], has_open_groups=True)
+            picture = movie.picture
+            if picture is not None and plays_video(picture.codec):
+                keys = picture.samples.key_frames
+                if len(independent_key_frames(picture, read_at)) < len(keys):
+                    streams[0] = replace(streams[0], has_open_groups=True)
         except NotIndexable as error:
             log.info("the film has no segments: %s", error, extra={"upload_id": video_id})
             streams = []
         manifest = Manifest(streams).to_json()
+        files = [f"{stream.name}/{name}" for stream in streams for name in STREAM_FILES]
         with suppress(FileNotFoundError):
-            if read_whole(folder, video_id, MANIFEST) == manifest and _are_kept(
-                streams, video_id, folder
+            if read_whole(folder, video_id, MANIFEST) == manifest and all(
+                folder.find(video_id, f"hls/{file}") is not None for file in files
             ):
                 return  # Made during the upload; a client may be playing it.
         if not streams:
             folder.discard(video_id, MANIFEST)
             return
-        for stream in streams:
-            for name in STREAM_FILES:
-                folder.keep(making / stream.name / name, video_id, f"hls/{stream.name}/{name}")
+        for file in files:
+            folder.keep(making / file, video_id, f"hls/{file}")
         (making / MANIFEST).write_bytes(manifest)  # After the files that it names.
         folder.keep(making / MANIFEST, video_id, MANIFEST)
-
-
-def _are_kept(streams: Iterable[Stream], video_id: UploadId, folder: MadeFiles) -> bool:
-    names = [f"hls/{stream.name}/{name}" for stream in streams for name in STREAM_FILES]
-    return all(folder.find(video_id, name) is not None for name in names)
 
 
 def encoded_sounds(movie: Movie, folder: MadeFiles, video_id: UploadId) -> Mapping[int, Track]:
@@ -192,11 +195,9 @@ def _write_stream(name: str, cut: SegmentedTrack, file: str, making: Path) -> St
             columns.add(segment, writer.position)
         writer.finish()
     stream = replace(columns.stream(name, cut.track), file=file)
-    return _with_renditions(stream, cut) if cut.track.kind == "video" else stream
-
-
-def _with_renditions(stream: Stream, cut: SegmentedTrack) -> Stream:
-    """Adds the manifest fields of a video track that renditions are made of."""
+    if cut.track.kind != "video":
+        return stream
+    # Renditions are made of it.
     durations = RenditionCuts.of(cut).durations
     return replace(
         stream,
@@ -204,12 +205,6 @@ def _with_renditions(stream: Stream, cut: SegmentedTrack) -> Stream:
         longest_group=cut.track.samples.longest_group,
         is_played=plays_video(cut.track.codec),
     )
-
-
-def _has_open_groups(picture: Track, read_at: ReadAt) -> bool:
-    """Whether a playable video track has key frames at which players cannot start."""
-    keys = picture.samples.key_frames
-    return plays_video(picture.codec) and len(independent_key_frames(picture, read_at)) < len(keys)
 
 
 class _Columns:
