@@ -19,7 +19,7 @@ from app.access import webhooks
 from app.access.callers import Callers
 from app.access.keys import ApiKeys
 from app.access.passwords import Passwords
-from app.access.people import Person
+from app.access.people import Person, add_person, find_person
 from app.access.services import IdentityServices
 from app.access.sessions import SessionRecords, Sessions
 from app.access.share_links import ShareLink, ShareTerms
@@ -94,11 +94,16 @@ class Site:
             password_hash=PASSWORD_HASH,
             is_admin=is_admin,
         )
-        self.identity.people.add(person)
+        with self.services.database.write() as connection:
+            add_person(connection, person)
         self.people[name] = person
         if role is not None:
             self.join(person, role, project)
         return person
+
+    def find(self, person: Person) -> Person | None:
+        """The person as stored now."""
+        return find_person(self.services.context, person.id)
 
     def join(self, person: Person, role: Role, project: str) -> None:
         """Make a person a member."""

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+
+from sqlalchemy import Connection, delete, update
 
 from app.access import audit
 from app.access.audit import AuditAction, Detail
-from app.access.creators import Creation, RevocationCounts
+from app.access.creators import (
+    Creation,
+    RevocationCounts,
+    end_made_by,
+    end_made_elsewhere,
+    made_by,
+)
 from app.access.passwords import Passwords, require_good
-from app.access.people import PeopleRecords, Person
-from app.access.sessions import Sessions
-from app.core.errors import InvalidField
+from app.access.people import ADMINISTRATORS, Person, add_person, replace_hash, unique_email
+from app.core.errors import InvalidField, LastAdministrator
 from app.core.names import clean_name
 from app.db.context import Context, RequestContext
+from app.db.tables import invitations, people, sessions
 
 MAX_EMAIL_CHARACTERS = 254
 """RFC 5321, section 4.5.3.1.3, as erratum 1690 has it."""
@@ -24,13 +32,14 @@ _EMAIL = re.compile(r"[^@\s\"<>(),:;\\\[\]]{1,64}@[^@\s\"<>(),:;\\\[\]]{1,189}")
 
 
 class Accounts:
-    """What happens to an account after it was made through an invitation, or instead of one."""
+    """What happens to an account after it was made through an invitation, or instead of one.
 
-    def __init__(self, ctx: Context, sessions: Sessions, passwords: Passwords) -> None:
-        self._ctx = ctx
-        self._people = PeopleRecords(ctx.database)
-        self._sessions = sessions
+    `forget` ends what this process remembers of sessions; other processes ask again within seconds.
+    """
+
+    def __init__(self, passwords: Passwords, forget: Callable[[], None]) -> None:
         self._passwords = passwords
+        self._forget = forget
 
     def add(
         self,
@@ -54,14 +63,17 @@ class Accounts:
             password_hash=None if password is None else self._passwords.hash(password),
             is_admin=is_admin,
         )
-        self._people.add(person)
+        with ctx.database.write() as connection:
+            add_person(connection, person)
         _audit(ctx, AuditAction.PERSON_ADDED, person)
         return person
 
     def rename(self, ctx: RequestContext, person: Person, name: str) -> Person:
         """The person with another name; raises `InvalidField`."""
-        changed = self._people.rename(person, name=clean_name(name), email=person.email)
-        self._sessions.forget()
+        changed = replace(person, name=clean_name(name))
+        with ctx.database.write() as connection:
+            _set(connection, person, name=changed.name)
+        self._forget()
         _audit(ctx, AuditAction.PERSON_CHANGED, changed)
         return changed
 
@@ -69,59 +81,83 @@ class Accounts:
         """The person with another address; raises `InvalidField`.
 
         For administrators alone: the owner of an address is let into projects by it, and gets the
-        account when the OpenID provider says the address is theirs.
+        account when the OpenID provider says the address is theirs. Links for a new password work
+        no longer: they were sent to the old address.
         """
-        changed = self._people.rename(person, name=person.name, email=clean_email(email))
-        self._sessions.forget()
+        changed = replace(person, email=clean_email(email))
+        with unique_email(), ctx.database.write() as connection:
+            _set(connection, person, email=changed.email)
+            if changed.email != person.email:
+                _end_links_for_password(connection, person)
+        self._forget()
         _audit(ctx, AuditAction.PERSON_CHANGED, changed, was=person.email, change="email")
         return changed
 
     def change_password(self, ctx: RequestContext, person: Person, password: str) -> None:
-        """Store another password and end all sessions but the caller's; raises `InvalidField`."""
+        """Store another password; ends all sessions but the caller's, and links to choose one.
+
+        Raises `InvalidField`, also if it has changed since the person was read.
+        """
         require_good(password, [person.email, person.name])
-        if not self._people.set_password(person, self._passwords.hash(password)):
-            raise InvalidField("Your password was changed in the meantime.", field="password")
-        self._sessions.end_others(person.id, but=ctx.caller.session)
+        stored = self._passwords.hash(password)
+        others = (sessions.c.person_id == person.id) & (sessions.c.id != ctx.caller.session)
+        with ctx.database.write() as connection:
+            if not replace_hash(connection, person, stored):
+                raise InvalidField("Your password was changed in the meantime.", field="password")
+            _end_links_for_password(connection, person)
+            connection.execute(delete(sessions).where(others))
+        self._forget()
         audit.note(ctx, AuditAction.PASSWORD_CHANGED, f"person:{person.id}")
 
     def block(self, ctx: RequestContext, person: Person) -> None:
-        """Let a person in no more, nor the keys and links they have made.
+        """Let a person in no more: ends their sessions, and the keys and links they have made.
 
         Raises `LastAdministrator`.
         """
-        ended = self._people.block(person.id, ctx.clock())
-        self._sessions.forget()
+        with ctx.database.write() as connection:
+            _require_another_administrator(connection, person)
+            _set(connection, person, is_blocked=True)
+            connection.execute(delete(sessions).where(sessions.c.person_id == person.id))
+            ended = end_made_by(connection, f"person:{person.id}", ctx.clock())
+        self._forget()
         audit_ended(ctx, person, ended, "block")
         _audit(ctx, AuditAction.PERSON_CHANGED, person, change="block")
 
     def unblock(self, ctx: RequestContext, person: Person) -> None:
         """Let a person sign in again; their keys and links stay revoked."""
-        self._people.unblock(person.id)
+        with ctx.database.write() as connection:
+            _set(connection, person, is_blocked=False)
         _audit(ctx, AuditAction.PERSON_CHANGED, person, change="unblock")
 
     def delete(self, ctx: RequestContext, person: Person) -> None:
-        """Delete an account; the keys and links it has made end.
+        """Delete an account with all that is its own; the keys and links it has made end.
 
         Videos stay with their projects. Raises `LastAdministrator`.
         """
-        ended = self._people.remove(person.id, ctx.clock())
-        self._sessions.forget()
+        with ctx.database.write() as connection:
+            _require_another_administrator(connection, person)
+            ended = end_made_by(connection, f"person:{person.id}", ctx.clock())
+            connection.execute(delete(people).where(people.c.id == person.id))
+        self._forget()
         audit_ended(ctx, person, ended, "deleted")
         _audit(ctx, AuditAction.PERSON_REMOVED, person)
 
-    def made_by(self, person: Person) -> list[Creation]:
+    def made_by(self, ctx: Context, person: Person) -> list[Creation]:
         """The keys and links of a person that still work, the newest first."""
-        return self._people.made_by(person.id, self._ctx.clock())
+        with ctx.database.read() as connection:
+            return made_by(connection, f"person:{person.id}", ctx.clock())
 
     def end_made(self, ctx: RequestContext, person: Person) -> None:
         """End all keys, links and invitations of a person."""
-        ended = self._people.end_made(person.id, ctx.clock())
+        with ctx.database.write() as connection:
+            ended = end_made_by(connection, f"person:{person.id}", ctx.clock())
         audit_ended(ctx, person, ended, "keys_and_links_ended")
 
     def make_admin(self, ctx: RequestContext, person: Person) -> None:
         """Let a person administer the server."""
-        self._people.make_admin(person.id)
-        self._sessions.forget()
+        with ctx.database.write() as connection:
+            _set(connection, person, is_admin=True)
+        self._forget()
         _audit(ctx, AuditAction.PERSON_CHANGED, person, change="make_admin")
 
     def end_admin(self, ctx: RequestContext, person: Person) -> None:
@@ -130,10 +166,29 @@ class Accounts:
         The keys and links end that they have made in projects they are not in. Raises
         `LastAdministrator`.
         """
-        ended = self._people.end_admin(person.id, ctx.clock())
-        self._sessions.forget()
+        with ctx.database.write() as connection:
+            _require_another_administrator(connection, person)
+            _set(connection, person, is_admin=False)
+            ended = end_made_elsewhere(connection, person.id, ctx.clock())
+        self._forget()
         audit_ended(ctx, person, ended, "make_member")
         _audit(ctx, AuditAction.PERSON_CHANGED, person, change="make_member")
+
+
+def _set(connection: Connection, person: Person, **values: object) -> None:
+    connection.execute(update(people).where(people.c.id == person.id).values(values))
+
+
+def _end_links_for_password(connection: Connection, person: Person) -> None:
+    connection.execute(delete(invitations).where(invitations.c.person_id == person.id))
+
+
+def _require_another_administrator(connection: Connection, person: Person) -> None:
+    """Administrators alone can let others in again: the last one must not lock everyone out."""
+    # Locked, and in order: of two who do this at once, the second waits for the first.
+    query = ADMINISTRATORS.order_by(people.c.id).with_for_update(key_share=True)
+    if {row.id for row in connection.execute(query)} == {person.id}:
+        raise LastAdministrator("Nobody else administers this server.")
 
 
 def audit_ended(

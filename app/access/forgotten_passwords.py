@@ -11,7 +11,7 @@ from app.access.attempts import Backoff, PasswordChecks
 from app.access.audit import AuditAction
 from app.access.invitations import Invitations
 from app.access.mail import Mail
-from app.access.people import PeopleRecords, Person
+from app.access.people import Person, find_by_email
 from app.core.access import NOBODY
 from app.core.addresses import is_loopback, network_of
 from app.core.errors import TooManyAttempts, UploadError
@@ -34,13 +34,11 @@ class ForgottenPasswords:
     def __init__(
         self,
         ctx: Context,
-        people: PeopleRecords,
         invitations: Invitations,
         checks: PasswordChecks,
         mail: Mail,
     ) -> None:
         self._ctx = ctx
-        self._people = people
         self._invitations = invitations
         self._checks = checks
         self._mail = mail
@@ -71,7 +69,7 @@ class ForgottenPasswords:
 
     def _try_to_send_link(self, email: str, address: str) -> None:
         """A person without a password signs in elsewhere, where they can be blocked."""
-        person = self._people.find_by_email(email)
+        person = find_by_email(self._ctx, email)
         if person is None or person.is_blocked or person.password_hash is None:
             return
         subject, is_sent = f"forgotten:{person.id}", False

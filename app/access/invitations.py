@@ -19,7 +19,16 @@ from app.access.audit import AuditAction
 from app.access.creators import role_now
 from app.access.keys import digest_of
 from app.access.passwords import Passwords, require_good
-from app.access.people import PeopleRecords, Person, add_person, give_to_owner, replace_password
+from app.access.people import (
+    Person,
+    add_person,
+    find_by_email,
+    find_person,
+    give_to_owner,
+    has_administrator,
+    replace_password,
+    roles_now,
+)
 from app.core.access import FIRST_PROJECT, Caller, CallerKind, Role
 from app.core.errors import EntryNotFound, InvalidField, LinkClosed
 from app.core.names import clean_name
@@ -277,12 +286,11 @@ class Invitations:
     def __init__(self, ctx: Context, passwords: Passwords) -> None:
         self._ctx = ctx
         self._records = InvitationRecords(ctx.database)
-        self._people = PeopleRecords(ctx.database)
         self._passwords = passwords
 
     def to_set_up(self) -> str | None:
         """The code of a new link that makes the first administrator; None if there is one."""
-        return None if self._people.has_administrator() else self._make(Purpose.SET_UP)
+        return None if has_administrator(self._ctx) else self._make(Purpose.SET_UP)
 
     def to_join(
         self,
@@ -298,10 +306,10 @@ class Invitations:
         Raises `InvalidField` if there is nothing to let it into.
         """
         email = clean_email(email)
-        person = self._people.find_by_email(email)
+        person = find_by_email(ctx, email)
         if person is not None and project_id is None:
             raise InvalidField("This person has an account already.", field="email")
-        if person is not None and project_id in self._people.roles(person.id):
+        if person is not None and project_id in roles_now(ctx, person.id):
             raise InvalidField("This person is a member already.", field="email")
         by = ctx.caller.sender
         code = self._make(Purpose.JOIN, by, email=email, project_id=project_id, role=role)
@@ -331,7 +339,7 @@ class Invitations:
         found = self._records.find(digest_of(code))
         if found is None or found.purpose is not purpose or not found.works(self._ctx.clock()):
             raise LinkClosed("The link was used or has expired. Ask for a new one.")
-        if purpose is Purpose.SET_UP and self._people.has_administrator():
+        if purpose is Purpose.SET_UP and has_administrator(self._ctx):
             raise LinkClosed("This server is set up already.")
         if purpose is Purpose.JOIN and found.project_id is None and self.is_to_known(found):
             raise LinkClosed("You have an account already. Sign in.")
@@ -339,7 +347,7 @@ class Invitations:
 
     def is_to_known(self, invitation: Invitation) -> bool:
         """Whether there is an account with the address that was invited."""
-        return self._people.find_by_email(invitation.email or "") is not None
+        return find_by_email(self._ctx, invitation.email or "") is not None
 
     def waiting(self, project_id: str | None = None) -> list[Invitation]:
         """Those to a project, or all, that were not accepted yet, the newest first."""
@@ -417,7 +425,7 @@ class Invitations:
         Their passkeys are removed, unless the link was mailed: see `InvitationRecords.reset`.
         """
         invitation = self.find(code, Purpose.RESET)
-        person = self._people.find(invitation.person_id or "")
+        person = find_person(ctx, invitation.person_id or "")
         if person is None or person.is_blocked:
             raise LinkClosed("The account is blocked.")
         if invitation.is_mailed and invitation.email != person.email:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -12,10 +12,18 @@ from sqlalchemy.exc import IntegrityError
 from app.access.accounts import clean_email
 from app.access.creators import BY_PERSON, RevocationCounts, end_made_by
 from app.access.invitations import Invitation, InvitationRecords
-from app.access.people import PeopleRecords, Person, add_person, give_to_owner, remove_second_factor
+from app.access.people import (
+    Person,
+    add_person,
+    find_by_email,
+    find_person,
+    give_to_owner,
+    remove_second_factor,
+)
 from app.core.access import FIRST_PROJECT, Role
 from app.core.errors import InvalidField, SignInRefused
 from app.core.names import MAX_NAME_CHARACTERS
+from app.db.context import Context
 from app.db.engine import Database
 from app.db.tables import members, people, provider_accounts
 
@@ -168,20 +176,13 @@ class OpenIdAccounts:
 
     def __init__(
         self,
-        records: ProviderAccountRecords,
-        people: PeopleRecords,
-        invitations: InvitationRecords,
-        *,
+        ctx: Context,
         joining: Joining,
-        clock: Callable[[], datetime],
-        new_id: Callable[[], str],
     ) -> None:
-        self._records = records
-        self._people = people
-        self._invitations = invitations
+        self._ctx = ctx
+        self._records = ProviderAccountRecords(ctx.database)
+        self._invitations = InvitationRecords(ctx.database)
         self._joining = joining
-        self._clock = clock
-        self._new_id = new_id
 
     def arrive(self, identity: ProviderIdentity) -> ProviderSignIn:
         """Who it is here; raises `SignInRefused` for who may not join, and for blocked people.
@@ -192,7 +193,7 @@ class OpenIdAccounts:
         owner = self._records.owner(identity.issuer, identity.subject)
         if owner is None:
             return self._first_time(identity)
-        return ProviderSignIn(_admitted(self._people.find(owner)))
+        return ProviderSignIn(_admitted(find_person(self._ctx, owner)))
 
     def has_any(self, person_id: str) -> bool:
         """Whether the person has signed in at a provider before."""
@@ -201,7 +202,7 @@ class OpenIdAccounts:
     def _first_time(self, identity: ProviderIdentity) -> ProviderSignIn:
         if not identity.is_email_verified:
             raise SignInRefused("The sign-in service has not verified your e-mail address.")
-        person = self._people.find_by_email(identity.email)
+        person = find_by_email(self._ctx, identity.email)
         if person is None:
             return self._joined(identity)
         if self._records.has_account(person.id, identity.issuer):
@@ -225,7 +226,7 @@ class OpenIdAccounts:
         return ProviderSignIn(person, is_first=True, is_new=True, joined=joined)
 
     def _invitation(self, email: str) -> Invitation | None:
-        waiting = self._invitations.waiting(self._clock())
+        waiting = self._invitations.waiting(self._ctx.clock())
         return next((each for each in waiting if each.email == email), None)
 
     def _new_person(self, identity: ProviderIdentity) -> Person:
@@ -235,10 +236,10 @@ class OpenIdAccounts:
             raise SignInRefused("The sign-in service knows no e-mail address of yours.") from None
         name = " ".join(identity.name.split())[:MAX_NAME_CHARACTERS]
         return Person(
-            id=self._new_id(),
+            id=self._ctx.new_id(),
             email=email,
             name=name if name.isprintable() and name else email.partition("@")[0],
-            created_at=self._clock(),
+            created_at=self._ctx.clock(),
         )
 
     def _account(self, identity: ProviderIdentity, person: Person) -> ProviderAccount:
@@ -246,7 +247,7 @@ class OpenIdAccounts:
             issuer=identity.issuer,
             subject=identity.subject,
             person_id=person.id,
-            created_at=self._clock(),
+            created_at=self._ctx.clock(),
         )
 
 

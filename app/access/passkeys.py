@@ -6,9 +6,8 @@ what the device has signed together with the token that was given out with the o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime
 from hmac import compare_digest as _is_same
 from typing import Any
 
@@ -34,9 +33,10 @@ from webauthn.helpers.structs import (
 )
 
 from app.access.passkey_records import Passkey, PasskeyRecords
-from app.access.people import PeopleRecords, Person
+from app.access.people import Person, find_person
 from app.access.signing import LIFETIME, Browser, SingleUse
 from app.core.errors import InvalidField, SignInRefused
+from app.db.context import Context
 
 MAX_NAME_CHARACTERS = 100
 
@@ -58,18 +58,12 @@ class Passkeys:
 
     def __init__(
         self,
-        records: PasskeyRecords,
-        people: PeopleRecords,
+        ctx: Context,
         tokens: SingleUse,
-        *,
-        clock: Callable[[], datetime],
-        new_id: Callable[[], str],
     ) -> None:
-        self._records = records
-        self._people = people
+        self._ctx = ctx
+        self._records = PasskeyRecords(ctx.database)
         self._tokens = tokens
-        self._clock = clock
-        self._new_id = new_id
 
     def begin_registration(self, person_id: str, browser: Browser) -> tuple[Options, str]:
         """What the browser needs to make a passkey, and the token to return with it."""
@@ -105,13 +99,13 @@ class Passkeys:
                 require_user_verification=True,
             )
         passkey = Passkey(
-            id=self._new_id(),
+            id=self._ctx.new_id(),
             credential_id=made.credential_id,
             person_id=person_id,
             public_key=made.credential_public_key,
             sign_count=made.sign_count,
             name=_name(name),
-            created_at=self._clock(),
+            created_at=self._ctx.clock(),
         )
         self._tokens.spend(words)
         self._records.add(passkey)
@@ -144,7 +138,7 @@ class Passkeys:
                 require_user_verification=True,
             )
         self._tokens.spend(words)
-        now = self._clock()
+        now = self._ctx.clock()
         if not self._records.note_use(passkey.id, sign_count=used.new_sign_count, now=now):
             raise SignInRefused(NOT_ACCEPTED, person_id=passkey.person_id)
         return self._person(passkey.person_id)
@@ -167,7 +161,7 @@ class Passkeys:
         return passkey
 
     def _person(self, person_id: str) -> Person:
-        person = self._people.find(person_id)
+        person = find_person(self._ctx, person_id)
         if person is None or person.is_blocked:
             message = "This account is blocked. An administrator can let you in again."
             raise SignInRefused(message, person_id=person_id)

@@ -27,7 +27,7 @@ from app.access import audit
 from app.access.accounts import clean_email
 from app.access.audit import AuditAction, Detail
 from app.access.creators import RevocationCounts, end_made_by
-from app.access.people import PeopleRecords
+from app.access.people import find_by_email
 from app.core.access import FIRST_PROJECT, Caller, Role
 from app.core.errors import EntryNotFound, InvalidField, LastManager, ProjectInUse
 from app.core.lifecycle import GONE
@@ -270,7 +270,7 @@ class Projects:
         None if no proven account has it: a manager may have made the account for themselves.
         `Invitations.to_join` is then the way. Raises `InvalidField`, also for who is a member.
         """
-        person = PeopleRecords(ctx.database).find_by_email(clean_email(email))
+        person = find_by_email(ctx, clean_email(email))
         if person is None or not person.is_proven:
             return None
         with ctx.database.write() as connection:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from hmac import compare_digest
 
 import pyotp
@@ -19,10 +18,10 @@ from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 
 from app.access.attempts import Backoff, PasswordChecks
 from app.access.keys import digest_of
-from app.access.people import PeopleRecords, Person, remove_second_factor
+from app.access.people import Person, find_person, remove_second_factor
 from app.access.signing import SingleUse
 from app.core.errors import InvalidField, SignInRefused
-from app.db.engine import Database
+from app.db.context import Context
 from app.db.sql import lock_row
 from app.db.tables import people, recovery_codes, second_factors
 
@@ -66,33 +65,29 @@ class SecondFactors:
 
     def __init__(
         self,
-        database: Database,
+        ctx: Context,
         tokens: SingleUse,
         checks: PasswordChecks,
-        *,
-        clock: Callable[[], datetime],
     ) -> None:
-        self._database = database
+        self._ctx = ctx
         self._tokens = tokens
         self._checks = checks
-        self._people = PeopleRecords(database)
-        self._clock = clock
 
     def has(self, person_id: str) -> bool:
         """Whether the person's password needs a code beside it."""
         query = select(second_factors.c.person_id).where(second_factors.c.person_id == person_id)
-        with self._database.read() as connection:
+        with self._ctx.database.read() as connection:
             return connection.execute(query).first() is not None
 
     def people(self) -> set[str]:
         """The ids of all people who have one."""
-        with self._database.read() as connection:
+        with self._ctx.database.read() as connection:
             return set(connection.execute(select(second_factors.c.person_id)).scalars())
 
     def recovery_codes_left(self, person_id: str) -> int:
         """How many recovery codes were not used yet."""
         query = select(recovery_codes.c.digest).where(recovery_codes.c.person_id == person_id)
-        with self._database.read() as connection:
+        with self._ctx.database.read() as connection:
             return len(connection.execute(query).all())
 
     def begin(self, person: Person, mark: str) -> SetUp:
@@ -125,9 +120,9 @@ class SecondFactors:
             "person_id": person.id,
             "secret": set_up.secret,
             "last_step": step,
-            "created_at": self._clock(),
+            "created_at": self._ctx.clock(),
         }
-        with self._database.write() as connection:
+        with self._ctx.database.write() as connection:
             _lock(connection, person.id)
             connection.execute(delete(second_factors).where(_is_of(person.id)))
             connection.execute(insert(second_factors).values(values))
@@ -135,13 +130,13 @@ class SecondFactors:
 
     def renew_recovery_codes(self, person_id: str) -> list[str]:
         """New recovery codes; the old ones work no longer."""
-        with self._database.write() as connection:
+        with self._ctx.database.write() as connection:
             _lock(connection, person_id)
             return _renew_recovery_codes(connection, person_id)
 
     def remove(self, person_id: str) -> None:
         """Let the password alone be enough again."""
-        with self._database.write() as connection:
+        with self._ctx.database.write() as connection:
             _lock(connection, person_id)
             remove_second_factor(connection, person_id)
 
@@ -153,7 +148,7 @@ class SecondFactors:
     def person_of(self, token: str, mark: str) -> Person:
         """Whose right password a token stands for; raises `SignInRefused` if it does no longer."""
         words = self._tokens.read(_PURPOSE, token)
-        person = self._people.find(words["person"])
+        person = find_person(self._ctx, words["person"])
         if not mark or words["browser"] != mark:
             raise SignInRefused("This was begun in another browser. Begin again.")
         if person is None or person.is_blocked:
@@ -183,25 +178,25 @@ class SecondFactors:
 
     def _spend_code(self, person_id: str, code: str) -> bool:
         query = select(second_factors.c.secret).where(_is_of(person_id))
-        with self._database.read() as connection:
+        with self._ctx.database.read() as connection:
             secret = connection.execute(query).scalar_one_or_none()
         step = None if secret is None else self._step_of(secret, code)
         if step is None:
             return False
         is_new = second_factors.c.last_step < step
         change = update(second_factors).where(_is_of(person_id), is_new).values(last_step=step)
-        with self._database.write() as connection:
+        with self._ctx.database.write() as connection:
             return connection.execute(change).rowcount == 1
 
     def _spend_recovery_code(self, person_id: str, code: str) -> bool:
         is_it = recovery_codes.c.digest == _digest(person_id, code)
-        with self._database.write() as connection:
+        with self._ctx.database.write() as connection:
             return connection.execute(delete(recovery_codes).where(is_it)).rowcount == 1
 
     def _step_of(self, secret: str, code: str) -> int | None:
         """The time step whose code this is, of those that are good now."""
         totp = pyotp.TOTP(secret, interval=STEP_SECONDS)
-        now = int(self._clock().timestamp()) // STEP_SECONDS
+        now = int(self._ctx.clock().timestamp()) // STEP_SECONDS
         for step in range(now - DRIFT_STEPS, now + DRIFT_STEPS + 1):
             if compare_digest(totp.generate_otp(step), code):
                 return step

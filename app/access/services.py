@@ -15,7 +15,6 @@ from app.access.link_visitors import LinkVisitors
 from app.access.mail import Mail, MailLimits
 from app.access.openid import OpenIdAccounts
 from app.access.passwords import Passwords
-from app.access.people import PeopleRecords
 from app.access.projects import Projects
 from app.access.second_factor import SecondFactors
 from app.access.senders import SenderRecords
@@ -45,7 +44,6 @@ class IdentityServices:
 
     callers: Callers
     keys: ApiKeys
-    people: PeopleRecords
     senders: SenderRecords
     accounts: Accounts
     invitations: Invitations

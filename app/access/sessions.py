@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, delete, insert, select, update
 
 from app.access.keys import digest_of
-from app.access.people import Person, person_from_row, roles_of
+from app.access.people import Person, roles_of
 from app.access.recent import RECENT_SECONDS, Recent
 from app.core.access import Caller, CallerKind, Role
 from app.core.errors import NotAllowed, UploadError, WrongCredentials
@@ -82,7 +82,7 @@ class SessionRecords:
             row = connection.execute(query).first()
             if row is None:
                 return None
-            person = person_from_row(row)
+            person = Person.of(row)
             return _from_row(row), person, roles_of(connection, person.id)
 
     def note_use(

@@ -23,7 +23,7 @@ from itsdangerous import BadData
 
 from app.access.attempts import AttemptLimits, Backoff, Failures, PasswordChecks
 from app.access.passwords import Passwords
-from app.access.people import PeopleRecords, Person
+from app.access.people import Person, find_by_email, find_person, replace_hash
 from app.access.sessions import BLOCKED
 from app.access.signing import Signing
 from app.core.addresses import is_loopback, network_of, site_of
@@ -34,6 +34,7 @@ from app.core.errors import (
     TooManyAttempts,
     WrongCredentials,
 )
+from app.db.context import Context
 
 OF_ACCOUNT = Backoff(free=5)
 """From one network: an IPv4 address, or an IPv6 /64. Not from an IPv4 /24: its other addresses
@@ -75,20 +76,18 @@ class SignIn:
 
     def __init__(
         self,
-        people: PeopleRecords,
+        ctx: Context,
         checks: PasswordChecks,
         passwords: Passwords,
         *,
         signing: Signing,
         warn: Callable[[Person, int], object],
-        has_passwords: bool = True,
     ) -> None:
-        self._people = people
+        self._ctx = ctx
         self._checks = checks
         self._passwords = passwords
         self._signing = signing
         self._warn = warn
-        self.has_passwords = has_passwords
 
     def with_password(self, email: str, password: str, *, address: str, device: str) -> Person:
         """Whose address and password these are; `device` is the cookie of `remember`.
@@ -96,10 +95,10 @@ class SignIn:
         They may have changed since they were read: `Sessions.begin` compares the hash once more.
         Raises `WrongCredentials`, `TooManyAttempts`, `NotAllowed`, `ServerBusy`.
         """
-        if not self.has_passwords:
+        if not self._ctx.settings.passwords:
             raise NotAllowed("Signing in with a password is turned off.")
         email = email.strip().lower()[:MAX_EMAIL_CHARACTERS].encode("utf-8", "replace").decode()
-        person = self._people.find_by_email(email)
+        person = find_by_email(self._ctx, email)
         known = None if person is None else self.known_device(person, device)
         limits = _limits(email, address)
         if person is not None and known is not None:
@@ -123,7 +122,7 @@ class SignIn:
         """Raise `InvalidField` unless a person who is signed in knows the password too."""
         limits = _limits_of_known(person, f"confirm:{person.id}")
         failures = self._checks.failures_after(person.password_hash, password, limits)
-        now = self._people.find(person.id)  # The check may have taken long.
+        now = find_person(self._ctx, person.id)  # The check may have taken long.
         if failures or now is None or now.password_hash != person.password_hash:
             raise InvalidField("This is not your password.", field="old_password")
 
@@ -166,9 +165,9 @@ class SignIn:
             new = self._passwords.hash(password)
         except ServerBusy:  # Next time.
             return person
-        if not self._people.replace_hash(person, new):
-            return None
-        return replace(person, password_hash=new)
+        with self._ctx.database.write() as connection:
+            is_ours = replace_hash(connection, person, new)
+        return replace(person, password_hash=new) if is_ours else None
 
 
 def _limits_of_known(person: Person, subject: str) -> AttemptLimits:

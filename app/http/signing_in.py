@@ -86,7 +86,7 @@ def must_confirm(ctx: ViewContext, person: Person) -> bool:
 def confirm(ctx: ViewContext, person: Person, password: str) -> None:
     """Raise `InvalidField` unless it is their password; without one they must sign in again."""
     sign_in = ctx.services.identity.sign_in
-    if person.password_hash is None or not sign_in.has_passwords:
+    if person.password_hash is None or not ctx.settings.passwords:
         raise InvalidField("Sign out and in again first, to show that it is you.", field="password")
     sign_in.confirm(person, password)
 

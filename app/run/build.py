@@ -13,14 +13,12 @@ from app.access.accounts import Accounts
 from app.access.attempts import AttemptRecords, LinkPasswords, PasswordChecks
 from app.access.callers import Callers
 from app.access.forgotten_passwords import ForgottenPasswords
-from app.access.invitations import InvitationRecords, Invitations
+from app.access.invitations import Invitations
 from app.access.keys import ApiKeys
 from app.access.link_visitors import LinkVisitors
 from app.access.mail import GuessingNotice, Mail, MailLimits
-from app.access.openid import Joining, OpenIdAccounts, OpenIdClient, ProviderAccountRecords
-from app.access.passkey_records import PasskeyRecords
+from app.access.openid import Joining, OpenIdAccounts, OpenIdClient
 from app.access.passwords import MAX_WAITING, Passwords
-from app.access.people import PeopleRecords
 from app.access.projects import Projects
 from app.access.second_factor import SecondFactors
 from app.access.senders import RequestRate, SenderLimits, SenderRecords
@@ -416,7 +414,7 @@ def _passwords(settings: Settings) -> Passwords:
 def _access(base: _Base, passwords: Passwords, uploads: UploadService) -> IdentityServices:
     context, settings, database = base.context, base.settings, base.database
     clock, new_id, signing = context.clock, context.new_id, base.signing
-    people, keys = PeopleRecords(database), ApiKeys(context)
+    keys = ApiKeys(context)
     mail = Mail(settings.smtp_url, settings.mail_from)
     sessions = Sessions(
         SessionRecords(database), clock=clock, new_id=new_id, rules=_session_rules(settings)
@@ -430,24 +428,22 @@ def _access(base: _Base, passwords: Passwords, uploads: UploadService) -> Identi
     return IdentityServices(
         callers=Callers(keys, sessions, share_links, visitors, is_open=settings.is_open),
         keys=keys,
-        people=people,
         senders=SenderRecords(database),
-        accounts=Accounts(context, sessions, passwords),
+        accounts=Accounts(passwords, sessions.forget),
         invitations=invitations,
-        forgotten_passwords=ForgottenPasswords(context, people, invitations, checks, mail),
+        forgotten_passwords=ForgottenPasswords(context, invitations, checks, mail),
         passwords=passwords,
         password_checks=checks,
         projects=Projects(context, sessions.forget),
         sessions=sessions,
         sign_in=SignIn(
-            people,
+            context,
             checks,
             passwords,
             signing=signing,
             warn=GuessingNotice(mail, settings.link_url).send,
-            has_passwords=settings.passwords,
         ),
-        second_factors=SecondFactors(database, tokens, checks, clock=clock),
+        second_factors=SecondFactors(context, tokens, checks),
         passkeys=_passkeys(context, tokens),
         openid=_openid(context, tokens),
         mail=mail,
@@ -472,8 +468,7 @@ def _passkeys(ctx: Context, tokens: SingleUse) -> Passkeys | None:
         return None
     from app.access.passkeys import Passkeys  # noqa: PLC0415 - see above
 
-    records, people = PasskeyRecords(ctx.database), PeopleRecords(ctx.database)
-    return Passkeys(records, people, tokens, clock=ctx.clock, new_id=ctx.new_id)
+    return Passkeys(ctx, tokens)
 
 
 def _openid(ctx: Context, tokens: SingleUse) -> OpenId | None:
@@ -483,16 +478,12 @@ def _openid(ctx: Context, tokens: SingleUse) -> OpenId | None:
     from app.access.openid_provider import OpenIdProvider  # noqa: PLC0415 - see above
 
     accounts = OpenIdAccounts(
-        ProviderAccountRecords(ctx.database),
-        PeopleRecords(ctx.database),
-        InvitationRecords(ctx.database),
-        joining=Joining(
+        ctx,
+        Joining(
             domains=settings.oidc_domains,
             groups=settings.oidc_groups,
             role=Role(settings.oidc_role),
         ),
-        clock=ctx.clock,
-        new_id=ctx.new_id,
     )
     return OpenId(OpenIdProvider(client, tokens), accounts)
 

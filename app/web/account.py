@@ -10,7 +10,7 @@ from werkzeug import Response
 from app.access import audit
 from app.access.audit import AuditAction
 from app.access.passwords import MIN_CHARACTERS
-from app.access.people import Person
+from app.access.people import Person, find_person
 from app.core.access import Action
 from app.core.errors import InvalidField, LastAdministrator, NotSignedIn
 from app.http.access import requires
@@ -136,7 +136,7 @@ def delete(ctx: ViewContext) -> Response:
 
 
 def _me(ctx: ViewContext) -> Person:
-    person = ctx.services.identity.people.find(ctx.caller.id)
+    person = find_person(ctx, ctx.caller.id)
     if person is None:
         raise NotSignedIn("Your account was removed.")
     return person
@@ -162,13 +162,13 @@ def _page(
         ],
         failures=identity.sign_in.failures_of(person),
         sessions=identity.sessions.of_person(person.id),
-        has_passwords=identity.sign_in.has_passwords,
+        has_passwords=ctx.settings.passwords,
         has_passkeys=identity.passkeys is not None,
         passkeys=identity.passkeys.of_person(person.id) if identity.passkeys else (),
         must_confirm=must_confirm(ctx, person),
         has_codes=identity.second_factors.has(person.id),
         recovery_codes_left=identity.second_factors.recovery_codes_left(person.id),
-        made=identity.accounts.made_by(person),
+        made=identity.accounts.made_by(ctx, person),
         min_characters=MIN_CHARACTERS,
     )
     return make_response(page, error.status_hint if error else 200)

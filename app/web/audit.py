@@ -15,6 +15,7 @@ from app.access.audit import (
     document_of,
     json_lines,
 )
+from app.access.people import emails_of
 from app.core.access import Action, CallerKind
 from app.core.errors import InvalidRequest
 from app.core.moments import parse_instant
@@ -91,7 +92,7 @@ def _emails(ctx: ViewContext, entries: list[AuditEntry]) -> dict[str, str]:
     """The address of each actor that is a person: several people may have the same name."""
     prefix = f"{CallerKind.PERSON}:"
     ids = {each.actor.removeprefix(prefix) for each in entries if each.actor.startswith(prefix)}
-    found = ctx.services.identity.people.emails(ids)
+    found = emails_of(ctx, ids)
     return {f"{prefix}{person_id}": email for person_id, email in found.items()}
 
 

@@ -13,6 +13,7 @@ from werkzeug.exceptions import NotFound
 
 from app.access import audit
 from app.access.audit import AuditAction
+from app.access.people import find_person
 from app.access.signing import Browser
 from app.core.access import Action
 from app.core.errors import SignInRefused
@@ -38,8 +39,7 @@ def begin_registration(ctx: ViewContext) -> Response:
 
     Requires the `password` unless the person has signed in recently.
     """
-    identity = ctx.services.identity
-    person = identity.people.find(ctx.caller.id)
+    person = find_person(ctx, ctx.caller.id)
     if person is not None:
         require_known_way(ctx, person)
         if must_confirm(ctx, person):
@@ -57,7 +57,7 @@ def register(ctx: ViewContext) -> tuple[Response, int]:
     credential = member(body, "credential", kind=dict)
     token = member(body, "token", kind=str)
     person_id = ctx.caller.id
-    person = ctx.services.identity.people.find(person_id)
+    person = find_person(ctx, person_id)
     if person is not None:
         require_known_way(ctx, person)
     passkey = _passkeys(ctx).register(person_id, browser, credential, token, name=name)

@@ -10,7 +10,7 @@ from werkzeug import Response
 
 from app.access import audit
 from app.access.audit import AuditAction
-from app.access.people import Person
+from app.access.people import Person, all_people, all_roles, find_person
 from app.core.access import FIRST_PROJECT, MEMBERS, Action, Role
 from app.core.errors import EntryNotFound, InvalidField, LastAdministrator, UploadError
 from app.http.access import requires
@@ -112,7 +112,7 @@ def _remove_codes(ctx: ViewContext, person: Person) -> None:
 
 
 def _person(ctx: ViewContext, person_id: str) -> Person:
-    person = ctx.services.identity.people.find(person_id)
+    person = find_person(ctx, person_id)
     if person is None:
         raise EntryNotFound("There is no such person.")
     return person
@@ -137,8 +137,8 @@ def _page(
     identity, caller = ctx.services.identity, ctx.caller
     page = render_template(
         "account/people.html",
-        people=identity.people.all(),
-        roles_of=identity.people.all_roles(),
+        people=all_people(ctx),
+        roles_of=all_roles(ctx),
         project_names={project.id: project.name for project in identity.projects.of(caller)},
         with_codes=identity.second_factors.people(),
         invitations=identity.invitations.waiting(),

@@ -9,7 +9,7 @@ from werkzeug import Response
 
 from app.access import audit
 from app.access.audit import AuditAction
-from app.access.people import Person
+from app.access.people import Person, find_person
 from app.access.second_factor import SecondFactors, SetUp
 from app.core.access import Action
 from app.core.errors import InvalidField, NotSignedIn, TooManyAttempts, UploadError
@@ -147,7 +147,7 @@ def _factors(ctx: ViewContext) -> SecondFactors:
 
 
 def _me(ctx: ViewContext) -> Person:
-    person = ctx.services.identity.people.find(ctx.caller.id)
+    person = find_person(ctx, ctx.caller.id)
     if person is None:
         raise NotSignedIn("Your account was removed.")
     return person

@@ -6,6 +6,7 @@ from flask import Blueprint, jsonify, make_response, redirect, render_template, 
 from werkzeug import Response as BaseResponse
 from werkzeug.exceptions import NotFound
 
+from app.access.people import has_administrator
 from app.core.access import Action, CallerKind
 from app.core.errors import (
     NotAllowed,
@@ -127,7 +128,7 @@ def sign_in(ctx: ViewContext) -> BaseResponse:
 def forgotten(ctx: ViewContext) -> BaseResponse:
     """Request a password reset link; the response does not reveal who has an account."""
     identity = ctx.services.identity
-    if not (identity.forgotten_passwords.is_on and identity.sign_in.has_passwords):
+    if not (identity.forgotten_passwords.is_on and ctx.settings.passwords):
         raise NotFound("This server sends no mail.")
     if request.method != "POST":
         return make_response(render_template("account/forgotten.html", email=""))
@@ -158,10 +159,10 @@ def _page(
         target=target,
         email=email,
         error=error,
-        has_passwords=identity.sign_in.has_passwords,
+        has_passwords=ctx.settings.passwords,
         has_passkeys=identity.passkeys is not None,
         provider=identity.openid.provider.name if identity.openid else "",
-        is_set_up=identity.people.has_administrator(),
+        is_set_up=has_administrator(ctx),
         sends_mail=identity.forgotten_passwords.is_on,
     )
     response = make_response(page, error.status_hint if error else 200)

@@ -28,7 +28,7 @@ def factors(world: World) -> SecondFactors:
     signing = Signing(SharedValues(world.database))
     tokens = SingleUse(SpentTokens(world.database), signing, clock=world.clock)
     checks = PasswordChecks(Passwords(CHEAP), AttemptRecords(world.database), clock=world.clock)
-    return SecondFactors(world.database, tokens, checks, clock=world.clock)
+    return SecondFactors(world.context, tokens, checks)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from app.access.accounts import Accounts
 from app.access.invitations import InvitationRecords, Invitations, Purpose
 from app.access.passkey_records import Passkey, PasskeyRecords
 from app.access.passwords import Passwords
-from app.access.people import Person, roles_of
+from app.access.people import Person, all_people, roles_of
 from app.access.sessions import SessionRecords, Sessions
 from app.core.access import LOCAL, Role
 from app.core.errors import InvalidField, LastAdministrator, LinkClosed
@@ -34,7 +34,7 @@ def sessions(world: World) -> Sessions:
 
 @pytest.fixture
 def accounts(world: World, sessions: Sessions) -> Accounts:
-    return Accounts(world.context, sessions, Passwords(CHEAP))
+    return Accounts(Passwords(CHEAP), sessions.forget)
 
 
 def roles(world: World, person: Person) -> dict[str, Role]:
@@ -69,7 +69,7 @@ def test_only_the_newest_link_sets_up_and_only_once(world: World, invitations: I
     set_up(world, invitations, new)
     with pytest.raises(LinkClosed):
         set_up(world, invitations, new, "bob@example.org")
-    assert len(world.people.all()) == 1
+    assert len(all_people(world.context)) == 1
 
 
 def test_a_set_up_link_ends_when_there_is_an_administrator_already(
@@ -97,7 +97,7 @@ def test_of_many_who_use_a_link_at_once_one_wins(world: World, invitations: Invi
         thread.start()
     for thread in threads:
         thread.join()
-    assert (len(refused), len(world.people.all())) == (7, 1)
+    assert (len(refused), len(all_people(world.context))) == (7, 1)
 
 
 def test_a_problem_of_the_form_does_not_use_the_link_up(
@@ -245,7 +245,7 @@ def test_a_new_password_ends_all_sessions_of_the_person(
         invitations.choose_password(world.operator, old, ANOTHER)
     assert invitations.choose_password(world.operator, new, ANOTHER).id == ann.id
     assert sessions.of_person(ann.id) == []
-    found = world.people.find(ann.id)
+    found = world.find(ann)
     assert found is not None
     assert found.password_hash is not None
     assert CHEAP.verify(found.password_hash, ANOTHER)
@@ -287,7 +287,7 @@ def test_a_mailed_link_changes_the_password_alone(
     invitations.choose_password(world.operator, invitations.to_reset_by_mail(ann), ANOTHER)
     assert sessions.of_person(ann.id) == []
     assert len(records.of_person(ann.id)) == 1
-    found = world.people.find(ann.id)
+    found = world.find(ann)
     assert found is not None
     assert not found.is_proven, "the passkey may be that of whoever made the account"
 
@@ -296,7 +296,7 @@ def test_a_mailed_link_works_for_the_address_it_went_to(
     world: World, invitations: Invitations
 ) -> None:
     ann = world.person()
-    world.people.rename(ann, name=ann.name, email="new@example.org")
+    world.accounts.change_email(world.operator, ann, "new@example.org")
     late = invitations.to_reset_by_mail(ann)  # Asked for just before.
     with pytest.raises(LinkClosed):
         invitations.choose_password(world.operator, late, ANOTHER)
@@ -324,7 +324,7 @@ def test_who_is_blocked_cannot_choose_a_password(world: World, invitations: Invi
     world.person("root@example.org", is_admin=True)
     ann = world.person()
     code = invitations.to_reset(world.operator, ann)
-    world.people.block(ann.id, world.clock())
+    world.accounts.block(world.operator, ann)
     with pytest.raises(LinkClosed):
         invitations.choose_password(world.operator, code, GOOD_PASSWORD)
 

@@ -9,8 +9,8 @@ from sqlalchemy import insert, select
 
 from app.access.creators import RevocationCounts
 from app.access.invitations import Invitation, InvitationRecords, Purpose
-from app.access.openid import Joining, OpenIdAccounts, ProviderAccountRecords, ProviderIdentity
-from app.access.people import Person, roles_of
+from app.access.openid import Joining, OpenIdAccounts, ProviderIdentity
+from app.access.people import Person, all_people, roles_of
 from app.access.sessions import SessionRecords, Sessions
 from app.access.upload_links import LinkTerms
 from app.core.access import FIRST_PROJECT, Role
@@ -24,14 +24,7 @@ OPEN_TO_EXAMPLE = Joining(domains=frozenset({"example.org"}), groups=frozenset({
 
 
 def accounts(world: World, joining: Joining = OPEN_TO_EXAMPLE) -> OpenIdAccounts:
-    return OpenIdAccounts(
-        ProviderAccountRecords(world.database),
-        world.people,
-        InvitationRecords(world.database),
-        joining=joining,
-        clock=world.clock,
-        new_id=world.new_id,
-    )
+    return OpenIdAccounts(world.context, joining)
 
 
 def somebody(
@@ -109,7 +102,7 @@ def test_who_is_in_a_group_joins_with_the_role_that_is_set(world: World) -> None
 def test_others_do_not_join(world: World, email: str) -> None:
     with pytest.raises(SignInRefused, match="not invited"):
         arrived(accounts(world), somebody(email=email, groups=("others",)))
-    assert world.people.all() == []
+    assert all_people(world.context) == []
 
 
 def test_nobody_joins_where_nothing_is_set(world: World) -> None:
@@ -143,7 +136,7 @@ def test_blocked_people_do_not_get_in(world: World) -> None:
     arrived(accounts(world), somebody())
     bob = world.person("bob@example.org")
     for person in (ann, bob):
-        world.people.block(person.id, world.clock())
+        world.accounts.block(world.operator, person)
     for identity in (somebody(), somebody("2", "bob@example.org")):
         with pytest.raises(SignInRefused, match="blocked"):
             arrived(accounts(world), identity)
@@ -177,7 +170,7 @@ def test_who_comes_from_the_provider_takes_the_account_of_a_stranger_over(
         connection.execute(insert(second_factors).values(code))
         connection.execute(insert(recovery_codes).values(person_id=eve.id, digest="B"))
     arrival = accounts(world).arrive(somebody())
-    found = world.people.find(eve.id)
+    found = world.find(eve)
     assert arrival.person.id == eve.id
     assert found is not None
     assert found.is_proven

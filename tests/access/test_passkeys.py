@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.access.passkey_records import MAX_PASSKEYS, Passkey, PasskeyRecords
+from app.access.passkey_records import MAX_PASSKEYS, Passkey
 from app.access.passkeys import Passkeys
 from app.access.people import Person
 from app.access.signing import LIFETIME, Browser, Signing, SingleUse, SpentTokens
@@ -51,13 +51,7 @@ def new_passkeys(world: World, lifetime: timedelta = LIFETIME) -> Passkeys:
         clock=world.clock,
         lifetime=lifetime,
     )
-    return Passkeys(
-        PasskeyRecords(world.database),
-        world.people,
-        tokens,
-        clock=world.clock,
-        new_id=world.new_id,
-    )
+    return Passkeys(world.context, tokens)
 
 
 def new_device() -> Authenticator:
@@ -214,7 +208,7 @@ def test_a_removed_passkey_signs_nobody_in(desk: Desk, world: World) -> None:
 
 def test_blocked_people_do_not_get_in(desk: Desk, world: World) -> None:
     desk.register()
-    world.people.block(desk.person.id, world.clock())
+    world.accounts.block(world.operator, desk.person)
     with pytest.raises(SignInRefused, match="blocked"):
         desk.sign_in()
 

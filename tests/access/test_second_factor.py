@@ -170,7 +170,7 @@ def test_a_token_works_in_its_own_browser_until_the_password_or_the_account_chan
             factors.person_of(token, other)
     with pytest.raises(SignInRefused, match="another browser"):
         factors.person_of(factors.ask(ann, ""), "")
-    world.people.replace_hash(ann, "another hash")
+    world.store_hash(ann, "another hash")
     with pytest.raises(SignInRefused, match="password was changed"):
         factors.person_of(token, MARK)
     token = factors.ask(ann, MARK)  # The old password was checked before it was changed.
@@ -178,7 +178,7 @@ def test_a_token_works_in_its_own_browser_until_the_password_or_the_account_chan
         factors.person_of(token, MARK)
     token = factors.ask(replace(ann, password_hash="another hash"), MARK)
     world.person("admin@example.org", is_admin=True)
-    world.people.block(ann.id, world.clock())
+    world.accounts.block(world.operator, ann)
     with pytest.raises(SignInRefused, match="blocked"):
         factors.person_of(token, MARK)
 

@@ -82,11 +82,11 @@ def test_who_is_blocked_is_nobody(world: World, sessions: Sessions) -> None:
     ann = world.person()
     world.person("admin@example.org", is_admin=True)
     before = begin(sessions, ann)
-    world.people.block(ann.id, world.clock())
+    world.accounts.block(world.operator, ann)
     with pytest.raises(NotAllowed, match="blocked"):
         begin(sessions, ann)
     assert caller(world, before) is None
-    world.people.unblock(ann.id)
+    world.accounts.unblock(world.operator, ann)
     assert caller(world, before) is None, "it was ended for good"
     assert caller(world, begin(sessions, ann)) is not None
 
@@ -120,7 +120,7 @@ def test_no_session_begins_with_a_password_that_was_changed(
     world: World, sessions: Sessions, method: str
 ) -> None:
     before = world.person(password_hash="a hash")
-    world.people.set_password(before, "another hash")
+    world.store_hash(before, "another hash")
     with pytest.raises(WrongCredentials):
         sessions.begin(before, method, address="", agent="")
     assert sessions.of_person(before.id) == []
@@ -133,7 +133,7 @@ def test_no_session_begins_for_an_account_that_was_deleted(
 ) -> None:
     ann = world.person()
     world.person("admin@example.org", is_admin=True)
-    world.people.remove(ann.id, world.clock())
+    world.accounts.delete(world.operator, ann)
     with pytest.raises(WrongCredentials):
         sessions.begin(ann, "passkey", address="", agent="")
 

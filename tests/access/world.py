@@ -12,9 +12,10 @@ from pathlib import Path
 from argon2 import PasswordHasher
 from sqlalchemy import insert
 
+from app.access.accounts import Accounts
 from app.access.attempts import AttemptRecords, LinkPasswords, PasswordChecks
 from app.access.passwords import Passwords
-from app.access.people import PeopleRecords, Person
+from app.access.people import Person, add_person, find_person, replace_hash
 from app.access.projects import Projects
 from app.access.upload_links import UploadLinks
 from app.core.access import FIRST_PROJECT, LOCAL, Role
@@ -71,9 +72,9 @@ class World:
         return self.context.acting(LOCAL)
 
     @property
-    def people(self) -> PeopleRecords:
-        """The records of people."""
-        return PeopleRecords(self.database)
+    def accounts(self) -> Accounts:
+        """What happens to accounts; no session is remembered."""
+        return Accounts(Passwords(CHEAP), forget=lambda: None)
 
     @property
     def upload_links(self) -> UploadLinks:
@@ -91,8 +92,18 @@ class World:
         """A new person, stored."""
         given = {"name": email.partition("@")[0], "created_at": self.clock(), **values}
         person = Person(id=self.new_id(), email=email, **given)  # type: ignore[arg-type]
-        self.people.add(person)
+        with self.database.write() as connection:
+            add_person(connection, person)
         return person
+
+    def find(self, person: Person) -> Person | None:
+        """The person as stored now."""
+        return find_person(self.context, person.id)
+
+    def store_hash(self, person: Person, password_hash: str) -> None:
+        """Give a person another password, of which this is the hash."""
+        with self.database.write() as connection:
+            assert replace_hash(connection, person, password_hash)
 
     def project(self, name: str) -> str:
         """The id of a new project."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from click.testing import Result
 
-from app.access.people import Person, roles_of
+from app.access.people import Person, find_by_email, roles_of
 from app.core.access import NOBODY, Role
 from tests.run.admin.test_commands import Operator
 
@@ -24,7 +24,7 @@ def operator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
 
 
 def person(operator: Operator, email: str) -> Person:
-    found = operator.services.identity.people.find_by_email(email)
+    found = find_by_email(operator.services.context, email)
     assert found is not None
     return found
 
