@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
-from secrets import token_hex
 from typing import Any
 
 from flask import Flask
@@ -21,7 +20,7 @@ from app.access.keys import ApiKeys
 from app.access.passwords import Passwords
 from app.access.people import Person, add_person, find_person
 from app.access.services import IdentityServices
-from app.access.sessions import SessionRecords, Sessions
+from app.access.sessions import Sessions
 from app.access.share_links import ShareLink, ShareTerms
 from app.access.upload_links import LinkTerms, UploadLink
 from app.access.webhooks import SUBSCRIBABLE
@@ -111,8 +110,9 @@ class Site:
 
     def session(self, person: Person) -> str:
         """The cookie's value of a new session."""
+        ctx = replace(self.operator, address="192.0.2.7")
         agent = "Firefox/140.0 (X11; Linux x86_64)"
-        return self.identity.sessions.begin(person, "password", address="192.0.2.7", agent=agent)
+        return self.identity.sessions.begin(ctx, person, "password", agent=agent)
 
     def client(self, person: Person | None = None) -> FlaskClient:
         """What sends requests; with a person, signed in."""
@@ -147,13 +147,8 @@ class Site:
 
     def another_worker(self) -> Site:
         """Another process of the same server, which remembers people and keys for an hour."""
-        new: dict[str, Any] = {
-            "clock": lambda: datetime.now(UTC),
-            "new_id": lambda: token_hex(16),
-            "recent_seconds": 3600,
-        }
         keys = ApiKeys(self.services.context, recent_seconds=3600)
-        sessions = Sessions(SessionRecords(self.services.database), **new)
+        sessions = Sessions(self.services.context, recent_seconds=3600)
         links = (self.identity.share_links, self.identity.link_visitors)
         callers = Callers(keys, sessions, *links, is_open=False)
         identity = replace(self.identity, callers=callers, keys=keys, sessions=sessions)

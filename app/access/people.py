@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from app.core.access import Role
+from app.core.access import Caller, CallerKind, Role
 from app.core.errors import InvalidField
 from app.db.context import Context
 from app.db.tables import members, passkeys, people, recovery_codes, second_factors, sessions
@@ -42,6 +42,11 @@ class Person:
     def of(cls, row: Row[Any]) -> Person:
         """The person in a row that has all columns of `people`."""
         return cls(**{column.name: row._mapping[column] for column in people.columns})
+
+    @property
+    def caller(self) -> Caller:
+        """Who acts in the audit log, before a session has begun."""
+        return Caller(kind=CallerKind.PERSON, id=self.id, name=self.name)
 
 
 # ---- looking people up ---------------------------------------------------------------------------

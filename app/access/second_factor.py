@@ -16,12 +16,15 @@ from hmac import compare_digest
 import pyotp
 from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 
+from app.access import audit
 from app.access.attempts import Backoff, PasswordChecks
+from app.access.audit import AuditAction
 from app.access.keys import digest_of
 from app.access.people import Person, find_person, remove_second_factor
+from app.access.sessions import PASSWORD_AND_CODE, Sessions
 from app.access.signing import SingleUse
 from app.core.errors import InvalidField, SignInRefused
-from app.db.context import Context
+from app.db.context import Context, RequestContext
 from app.db.sql import lock_row
 from app.db.tables import people, recovery_codes, second_factors
 
@@ -60,7 +63,8 @@ class SetUp:
 class SecondFactors:
     """The one-time codes of people.
 
-    `mark` tells browsers apart: a token works only in the browser that it was given to.
+    A token works only in the browser that it was given to: before the sign-in a `mark` tells
+    browsers apart, and after it their sessions.
     """
 
     def __init__(
@@ -68,10 +72,12 @@ class SecondFactors:
         ctx: Context,
         tokens: SingleUse,
         checks: PasswordChecks,
+        sessions: Sessions,
     ) -> None:
         self._ctx = ctx
         self._tokens = tokens
         self._checks = checks
+        self._sessions = sessions
 
     def has(self, person_id: str) -> bool:
         """Whether the person's password needs a code beside it."""
@@ -90,27 +96,28 @@ class SecondFactors:
         with self._ctx.database.read() as connection:
             return len(connection.execute(query).all())
 
-    def begin(self, person: Person, mark: str) -> SetUp:
+    def begin(self, ctx: RequestContext, person: Person) -> SetUp:
         """A new secret for the person's app; nothing is stored yet."""
         secret = pyotp.random_base32()
-        words = {"person": person.id, "browser": mark, "secret": secret}
+        words = {"person": person.id, "browser": ctx.caller.session, "secret": secret}
         return _set_up(person, secret, self._tokens.issue(_SET_UP, words))
 
-    def resume(self, person: Person, token: str, mark: str) -> SetUp:
+    def resume(self, ctx: RequestContext, person: Person, token: str) -> SetUp:
         """The set-up that a token is of; raises `InvalidField` if it took too long."""
         try:
             words = self._tokens.read(_SET_UP, token)
         except SignInRefused as error:
             raise InvalidField(str(error), field="code") from None
-        if (words["person"], words["browser"]) != (person.id, mark):
+        if (words["person"], words["browser"]) != (person.id, ctx.caller.session):
             raise InvalidField("This was begun in another browser. Begin again.", field="code")
         return _set_up(person, words["secret"], token)
 
-    def confirm(self, person: Person, set_up: SetUp, code: str) -> list[str]:
+    def add(self, ctx: RequestContext, person: Person, set_up: SetUp, code: str) -> list[str]:
         """Store the secret; returns the recovery codes, which are shown this one time.
 
-        Raises `InvalidField` unless the code is one of the secret's, and `SignInRefused` the second
-        time: codes that were used with this secret would work once more.
+        Ends the person's other sessions. Raises `InvalidField` unless the code is one of the
+        secret's, and `SignInRefused` the second time: codes that were used with this secret would
+        work once more.
         """
         step = self._step_of(set_up.secret, _plain(code))
         if step is None:
@@ -126,19 +133,26 @@ class SecondFactors:
             _lock(connection, person.id)
             connection.execute(delete(second_factors).where(_is_of(person.id)))
             connection.execute(insert(second_factors).values(values))
-            return _renew_recovery_codes(connection, person.id)
+            codes = _renew_recovery_codes(connection, person.id)
+        self._sessions.end_all(person.id, but=ctx.caller.session)
+        self._sessions.strengthen(ctx, PASSWORD_AND_CODE)
+        _audit(ctx, AuditAction.FACTOR_ADDED, person)
+        return codes
 
-    def renew_recovery_codes(self, person_id: str) -> list[str]:
+    def renew_recovery_codes(self, ctx: RequestContext, person: Person) -> list[str]:
         """New recovery codes; the old ones work no longer."""
-        with self._ctx.database.write() as connection:
-            _lock(connection, person_id)
-            return _renew_recovery_codes(connection, person_id)
+        with ctx.database.write() as connection:
+            _lock(connection, person.id)
+            codes = _renew_recovery_codes(connection, person.id)
+        _audit(ctx, AuditAction.RECOVERY_CODES_RENEWED, person)
+        return codes
 
-    def remove(self, person_id: str) -> None:
+    def remove(self, ctx: RequestContext, person: Person) -> None:
         """Let the password alone be enough again."""
-        with self._ctx.database.write() as connection:
-            _lock(connection, person_id)
-            remove_second_factor(connection, person_id)
+        with ctx.database.write() as connection:
+            _lock(connection, person.id)
+            remove_second_factor(connection, person.id)
+        _audit(ctx, AuditAction.FACTOR_REMOVED, person)
 
     def ask(self, person: Person, mark: str) -> str:
         """A token that stands for the right password, to be returned with a code."""
@@ -161,7 +175,9 @@ class SecondFactors:
         """Let the token of a sign-in work no more; raises `SignInRefused` the second time."""
         self._tokens.spend(self._tokens.read(_PURPOSE, token))
 
-    def check(self, person: Person, code: str, *, is_known_device: bool = False) -> None:
+    def check(
+        self, ctx: RequestContext, person: Person, code: str, *, is_known_device: bool = False
+    ) -> None:
         """Use up a one-time code or a recovery code.
 
         Raises `InvalidField` for a wrong one, `TooManyAttempts` after several. Those with another
@@ -173,6 +189,9 @@ class SecondFactors:
             subject += ":known"
         self._checks.count({subject: OF_CODES})
         if not (self._spend_code(person.id, text) or self._spend_recovery_code(person.id, text)):
+            # Waiting times limit the number of these entries: see `OF_CODES`.
+            about, subject = {"email": person.email, "method": "code"}, f"person:{person.id}"
+            audit.note(ctx, AuditAction.SESSION_REFUSED, subject, details=about)
             raise InvalidField("The code is wrong, or was used before.", field="code")
         self._checks.forget(subject)
 
@@ -201,6 +220,10 @@ class SecondFactors:
             if compare_digest(totp.generate_otp(step), code):
                 return step
         return None
+
+
+def _audit(ctx: RequestContext, action: AuditAction, person: Person) -> None:
+    audit.note(ctx, action, f"person:{person.id}", details={"email": person.email})
 
 
 def _set_up(person: Person, secret: str, token: str) -> SetUp:

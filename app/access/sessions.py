@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import Connection, Row, delete, insert, select, update
 
+from app.access import audit
+from app.access.audit import AuditAction
 from app.access.keys import digest_of
 from app.access.people import Person, roles_of
 from app.access.recent import RECENT_SECONDS, Recent
 from app.core.access import Caller, CallerKind, Role
-from app.core.errors import NotAllowed, UploadError, WrongCredentials
-from app.db.engine import Database
-from app.db.tables import people, sessions
-
-# ---- rows ----------------------------------------------------------------------------------------
-
-# The records of sessions: who is signed in, from where.
-
+from app.core.errors import InvalidField, NotAllowed, UploadError, WrongCredentials
+from app.db.context import Context, RequestContext
+from app.db.tables import passkeys, people, provider_accounts, second_factors, sessions
+from app.settings import Settings
 
 BLOCKED = "Your account is blocked. An administrator can let you in again."
+
+# ---- rows ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,118 +46,17 @@ class Session:
     agent: str
     project_id: str | None = None
 
-
-class SessionRecords:
-    """Every call is one transaction."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def add(
-        self, session: Session, *, instead_of: str | None, password_hash: str | None = None
-    ) -> None:
-        """Store a new session, and end that of the same browser and all expired ones.
-
-        With a `password_hash`, only as long as it is the person's: checking a password may have
-        taken long. Raises `WrongCredentials`, and `NotAllowed` for who is blocked.
-        """
-        values = {column.name: getattr(session, column.name) for column in sessions.columns}
-        is_over = sessions.c.expires_at <= session.created_at
-        if instead_of is not None:
-            is_over |= sessions.c.digest == instead_of
-        with self._database.write() as connection:
-            _require_unchanged(connection, session.person_id, password_hash)
-            _note_visit(connection, session.person_id, session.created_at)
-            connection.execute(delete(sessions).where(is_over))
-            connection.execute(insert(sessions).values(values))
-
-    def find(self, digest: str) -> tuple[Session, Person, Mapping[str, Role]] | None:
-        """The session with that digest, whose it is, and their role in each project."""
-        query = (
-            select(sessions, people)
-            .join(people, people.c.id == sessions.c.person_id)
-            .where(sessions.c.digest == digest)
-        )
-        with self._database.read() as connection:
-            row = connection.execute(query).first()
-            if row is None:
-                return None
-            person = Person.of(row)
-            return _from_row(row), person, roles_of(connection, person.id)
-
-    def note_use(
-        self, digest: str, now: datetime, *, every: timedelta, expires_at: datetime
-    ) -> None:
-        """Note that the session was used, unless that was noted a moment ago: less than `every`."""
-        is_due = (sessions.c.digest == digest) & (sessions.c.active_at < now - every)
-        change = update(sessions).where(is_due).values(active_at=now, expires_at=expires_at)
-        with self._database.write() as connection:
-            whose = connection.execute(select(sessions.c.person_id).where(is_due)).scalar()
-            if whose is not None:
-                _note_visit(connection, whose, now)
-                connection.execute(change)
-
-    def set_method(self, session_id: str, method: str, *, unless: Collection[str]) -> None:
-        """Note how the person has signed in, unless it was in one of these ways."""
-        is_meant = (sessions.c.id == session_id) & sessions.c.method.not_in(unless)
-        change = update(sessions).where(is_meant)
-        with self._database.write() as connection:
-            connection.execute(change.values(method=method))
-
-    def choose_project(self, session_id: str, project_id: str) -> None:
-        """Note the project that the person has chosen."""
-        change = update(sessions).where(sessions.c.id == session_id)
-        with self._database.write() as connection:
-            connection.execute(change.values(project_id=project_id))
-
-    def of_person(self, person_id: str, now: datetime) -> list[Session]:
-        """The sessions of a person that have not expired, the last used first."""
-        query = (
-            select(sessions)
-            .where(sessions.c.person_id == person_id, sessions.c.expires_at > now)
-            .order_by(sessions.c.active_at.desc(), sessions.c.id)
-        )
-        with self._database.read() as connection:
-            return [_from_row(row) for row in connection.execute(query)]
-
-    def end(self, digest: str) -> None:
-        """End the session with that digest, if there is one."""
-        with self._database.write() as connection:
-            connection.execute(delete(sessions).where(sessions.c.digest == digest))
-
-    def end_of_person(self, person_id: str, *, only: str = "", but: str = "") -> int:
-        """End the session with the id `only`, or all except that with the id `but`; how many."""
-        condition = sessions.c.person_id == person_id
-        condition &= sessions.c.id == only if only else sessions.c.id != but
-        with self._database.write() as connection:
-            return connection.execute(delete(sessions).where(condition)).rowcount
+    @classmethod
+    def of(cls, row: Row[Any]) -> Session:
+        """The session in a row that has all columns of `sessions`."""
+        return cls(**{column.name: row._mapping[column] for column in sessions.columns})
 
 
-def _require_unchanged(connection: Connection, person_id: str, password_hash: str | None) -> None:
-    """Raise unless the person may still come in; this holds until the transaction ends."""
-    query = select(people.c.is_blocked, people.c.password_hash).where(people.c.id == person_id)
-    person = connection.execute(query.with_for_update(key_share=True)).first()
-    if person is None or password_hash not in {None, person.password_hash}:
-        raise WrongCredentials("The account has changed in the meantime. Sign in again.")
-    if person.is_blocked:
-        raise NotAllowed(BLOCKED)
+# ---- rules ---------------------------------------------------------------------------------------
 
-
-def _note_visit(connection: Connection, person_id: str, now: datetime) -> None:
-    """Comes before changes of sessions: all who lock both begin with people, or would deadlock."""
-    change = update(people).where(people.c.id == person_id)
-    connection.execute(change.values(visited_at=now))
-
-
-def _from_row(row: Row[Any]) -> Session:
-    return Session(**{column.name: row._mapping[column] for column in sessions.columns})
-
-
-# ---- use cases -----------------------------------------------------------------------------------
-
-
+PASSWORD, PASSWORD_AND_CODE = "password", "password+code"
 PROVIDER = "provider"
-"""Signed in at the OpenID provider."""
+"""Ways to sign in, as sessions and the audit log name them; the last is the OpenID provider."""
 
 MAX_AGE_OF_PROVIDER = timedelta(days=1)
 """A session that began at the provider ends after a day: the provider does not tell this server
@@ -165,7 +64,7 @@ whom it has blocked."""
 
 WITHOUT_PASSWORD = frozenset({"passkey", PROVIDER})
 
-STRONG_METHODS = WITHOUT_PASSWORD | {"password+code"}
+STRONG_METHODS = WITHOUT_PASSWORD | {PASSWORD_AND_CODE}
 """Ways to sign in that need more than a password. A provider asks for what it wants."""
 
 
@@ -180,6 +79,15 @@ class SessionRules:
     idle: timedelta = timedelta(days=30)
     longest: timedelta = timedelta(days=90)
     second_factor: str = "optional"
+
+    @classmethod
+    def of(cls, settings: Settings) -> SessionRules:
+        """The rules that the operator has set."""
+        return cls(
+            idle=timedelta(seconds=settings.session_idle_seconds),
+            longest=timedelta(seconds=settings.session_seconds),
+            second_factor=settings.second_factor,
+        )
 
     @property
     def use_noted_every(self) -> timedelta:
@@ -213,53 +121,58 @@ TOKEN_BYTES = 32
 MAX_AGENT_CHARACTERS = 400
 MAX_ADDRESS_CHARACTERS = 64
 
+# ---- use cases -----------------------------------------------------------------------------------
+
 
 class Sessions:
-    """What people do with their sessions, and for whom a session's cookie stands."""
+    """What people do with their sessions, and for whom a session's cookie stands.
+
+    It remembers the latter for a moment.
+    """
 
     def __init__(
         self,
-        records: SessionRecords,
+        ctx: Context,
         *,
-        clock: Callable[[], datetime],
-        new_id: Callable[[], str],
         rules: SessionRules | None = None,
         recent_seconds: float = RECENT_SECONDS,
     ) -> None:
-        self._records = records
-        self._rules = rules or SessionRules()
-        self._clock = clock
-        self._new_id = new_id
+        self._ctx = ctx
+        self._rules = rules or SessionRules.of(ctx.settings)
         self._recent = Recent(self._look_up, seconds=recent_seconds)
 
     def begin(
-        self, person: Person, method: str, *, address: str, agent: str, replaces: str = ""
+        self, ctx: RequestContext, person: Person, method: str, *, agent: str, replaces: str = ""
     ) -> str:
         """The cookie's value of a new session; that of the cookie it `replaces` has ended.
 
-        `method` says how the person signed in: "password", "password+code", "passkey", `PROVIDER`
-        or "link"; `agent` is what the browser calls itself. Raises `WrongCredentials` if the
-        account is gone, or if its password is by now another than that of `person`, unless they
-        signed in without one; `NotAllowed` for who is blocked.
+        `method` says how the person signed in: `PASSWORD`, `PASSWORD_AND_CODE`, "passkey",
+        `PROVIDER` or "link"; `agent` is what the browser calls itself. Raises `WrongCredentials` if
+        the account is gone, or if its password is by now another than that of `person`, unless they
+        signed in without one; `NotAllowed` for a blocked person.
         """
-        cookie, now = secrets.token_urlsafe(TOKEN_BYTES), self._clock()
+        cookie, now = secrets.token_urlsafe(TOKEN_BYTES), ctx.clock()
         session = Session(
             digest=digest_of(cookie),
-            id=self._new_id(),
+            id=ctx.new_id(),
             person_id=person.id,
             method=method,
             created_at=now,
             active_at=now,
             expires_at=self._rules.expiry(method, now, began=now),
-            address=address[:MAX_ADDRESS_CHARACTERS],
+            address=ctx.address[:MAX_ADDRESS_CHARACTERS],
             agent=agent[:MAX_AGENT_CHARACTERS],
         )
-        self._records.add(
-            session,
-            instead_of=digest_of(replaces) if replaces else None,
-            password_hash=None if method in WITHOUT_PASSWORD else person.password_hash,
-        )
+        values = {column.name: getattr(session, column.name) for column in sessions.columns}
+        is_over = (sessions.c.expires_at <= now) | (sessions.c.digest == digest_of(replaces))
+        with ctx.database.write() as connection:
+            _require_unchanged(connection, person, needs_password=method not in WITHOUT_PASSWORD)
+            _note_visit(connection, person.id, now)
+            connection.execute(delete(sessions).where(is_over))
+            connection.execute(insert(sessions).values(values))
         self._recent.forget()
+        subject, about = f"person:{person.id}", {"method": method}
+        audit.note(ctx, AuditAction.SESSION_BEGAN, subject, caller=person.caller, details=about)
         return cookie
 
     def caller(self, cookie: str, *, fresh: bool = False) -> Caller | None:
@@ -271,85 +184,155 @@ class Sessions:
 
     def of_person(self, person_id: str) -> list[Session]:
         """The sessions of a person, the last used first."""
-        now = self._clock()
-        found = self._records.of_person(person_id, now)
+        now = self._ctx.clock()
+        query = (
+            select(sessions)
+            .where(sessions.c.person_id == person_id, sessions.c.expires_at > now)
+            .order_by(sessions.c.active_at.desc(), sessions.c.id)
+        )
+        with self._ctx.database.read() as connection:
+            found = [Session.of(row) for row in connection.execute(query)]
         return [session for session in found if not self._rules.is_over(session, now)]
 
-    def has_just_begun(self, person_id: str, session_id: str) -> bool:
-        """Whether the person signed in to this session within `JUST_BEGUN`."""
-        now = self._clock()
+    def has_just_begun(self, ctx: RequestContext) -> bool:
+        """Whether the caller signed in to this session within `JUST_BEGUN`.
+
+        Otherwise an attacker at an unattended browser could take over the account.
+        """
+        now = ctx.clock()
         return any(
-            session.id == session_id and now - session.created_at < JUST_BEGUN
-            for session in self.of_person(person_id)
+            session.id == ctx.caller.session and now - session.created_at < JUST_BEGUN
+            for session in self.of_person(ctx.caller.id)
         )
 
-    def end(self, cookie: str) -> None:
+    def end(self, ctx: RequestContext, cookie: str) -> None:
         """Sign out the browser that has this cookie."""
-        self._records.end(digest_of(cookie))
+        with ctx.database.write() as connection:
+            connection.execute(delete(sessions).where(sessions.c.digest == digest_of(cookie)))
         self._recent.forget()
+        audit.note(ctx, AuditAction.SESSION_ENDED, ctx.caller.actor)
 
-    def end_one(self, person_id: str, session_id: str) -> bool:
-        """End one session of a person; whether there was such a one."""
-        ended = self._records.end_of_person(person_id, only=session_id)
+    def end_one(self, ctx: RequestContext, session_id: str) -> None:
+        """End one of the caller's own sessions."""
+        is_it = (sessions.c.person_id == ctx.caller.id) & (sessions.c.id == session_id)
+        with ctx.database.write() as connection:
+            connection.execute(delete(sessions).where(is_it))
         self._recent.forget()
-        return ended == 1
+        audit.note(ctx, AuditAction.SESSION_ENDED, ctx.caller.actor)
 
-    def end_others(self, person_id: str, *, but: str) -> int:
-        """End all sessions of a person but the one with that id; how many."""
-        ended = self._records.end_of_person(person_id, but=but)
+    def end_others(self, ctx: RequestContext) -> None:
+        """End all sessions of the caller but this one."""
+        count = self.end_all(ctx.caller.id, but=ctx.caller.session)
+        audit.note(ctx, AuditAction.SESSION_ENDED, ctx.caller.actor, details={"count": count})
+
+    def end_all(self, person_id: str, *, but: str = "") -> int:
+        """End all sessions of a person, except that with the id `but`; how many."""
+        is_theirs = (sessions.c.person_id == person_id) & (sessions.c.id != but)
+        with self._ctx.database.write() as connection:
+            ended = connection.execute(delete(sessions).where(is_theirs)).rowcount
         self._recent.forget()
         return ended
 
-    def strengthen(self, session_id: str, method: str) -> None:
-        """Note that the person has shown more than a password in this session: see `begin`.
+    def strengthen(self, ctx: RequestContext, method: str) -> None:
+        """Note that the caller has shown more than a password in this session: see `begin`.
 
         A session that was strong before stays what it was: one of the provider ends after a day.
         """
-        self._records.set_method(session_id, method, unless=STRONG_METHODS)
+        is_weak = (sessions.c.id == ctx.caller.session) & sessions.c.method.not_in(STRONG_METHODS)
+        with ctx.database.write() as connection:
+            connection.execute(update(sessions).where(is_weak).values(method=method))
         self._recent.forget()
 
-    def choose_project(self, session_id: str, project_id: str) -> None:
+    def choose_project(self, ctx: RequestContext, project_id: str) -> None:
         """Let new uploads of this session go to that project, and lists show it."""
-        self._records.choose_project(session_id, project_id)
+        change = update(sessions).where(sessions.c.id == ctx.caller.session)
+        with ctx.database.write() as connection:
+            connection.execute(change.values(project_id=project_id))
         self._recent.forget()
 
     def forget(self) -> None:
-        """Look everybody up again: a person was blocked, or a role has changed."""
+        """Look all callers up again: a person was blocked, or a role has changed."""
         self._recent.forget()
 
     def _look_up(self, digest: str) -> Caller | None:
-        found, now = self._records.find(digest), self._clock()
-        if found is None:
-            return None
-        session, person, roles = found
+        query = (
+            select(sessions, people)
+            .join(people, people.c.id == sessions.c.person_id)
+            .where(sessions.c.digest == digest)
+        )
+        with self._ctx.database.read() as connection:
+            row = connection.execute(query).first()
+            if row is None:
+                return None
+            session, person = Session.of(row), Person.of(row)
+            roles = roles_of(connection, person.id)
+        now = self._ctx.clock()
         if person.is_blocked or self._rules.is_over(session, now):
             return None
-        every = self._rules.use_noted_every
-        if now - session.active_at > every:
+        if now - session.active_at > self._rules.use_noted_every:
             with suppress(UploadError):  # People can still delete something on a full disk.
-                expires_at = self._rules.expiry(session.method, now, began=session.created_at)
-                self._records.note_use(digest, now, every=every, expires_at=expires_at)
-        caller = _caller(session, person, roles)
+                self._note_use(session, now)
+        project = session.project_id
+        if project is None or project not in roles:  # They have left it, or have chosen none.
+            project = next(iter(roles), "")
         is_weak = session.method not in STRONG_METHODS
-        if is_weak and self._rules.demands_second_factor(person, roles):
-            return replace(caller, needs_second_factor=True)
-        return caller
+        return Caller(
+            kind=CallerKind.PERSON,
+            id=person.id,
+            name=person.name,
+            project=project,
+            roles=MappingProxyType(dict(roles)),
+            is_admin=person.is_admin,
+            session=session.id,
+            needs_second_factor=is_weak and self._rules.demands_second_factor(person, roles),
+        )
+
+    def _note_use(self, session: Session, now: datetime) -> None:
+        """Note that the session was used, unless another process did so a moment ago."""
+        noted_before = now - self._rules.use_noted_every
+        is_due = (sessions.c.digest == session.digest) & (sessions.c.active_at < noted_before)
+        expires_at = self._rules.expiry(session.method, now, began=session.created_at)
+        change = update(sessions).where(is_due).values(active_at=now, expires_at=expires_at)
+        with self._ctx.database.write() as connection:
+            if connection.execute(select(sessions.c.id).where(is_due)).first() is not None:
+                _note_visit(connection, session.person_id, now)
+                connection.execute(change)
 
 
-def _caller(session: Session, person: Person, roles: Mapping[str, Role]) -> Caller:
-    return Caller(
-        kind=CallerKind.PERSON,
-        id=person.id,
-        name=person.name,
-        project=_project(session, roles),
-        roles=MappingProxyType(dict(roles)),
-        is_admin=person.is_admin,
-        session=session.id,
+def _require_unchanged(connection: Connection, person: Person, *, needs_password: bool) -> None:
+    """Raise unless the person may still come in; this holds until the transaction ends.
+
+    With a password, only as long as it is still theirs: checking it may have taken long.
+    """
+    query = select(people.c.is_blocked, people.c.password_hash).where(people.c.id == person.id)
+    now = connection.execute(query.with_for_update(key_share=True)).first()
+    if now is None or (needs_password and person.password_hash not in {None, now.password_hash}):
+        raise WrongCredentials("The account has changed in the meantime. Sign in again.")
+    if now.is_blocked:
+        raise NotAllowed(BLOCKED)
+
+
+def _note_visit(connection: Connection, person_id: str, now: datetime) -> None:
+    """Comes before changes of sessions: all who lock both begin with people, or would deadlock."""
+    change = update(people).where(people.c.id == person_id)
+    connection.execute(change.values(visited_at=now))
+
+
+def require_known_way(ctx: RequestContext, person: Person) -> None:
+    """Raise `InvalidField` if the person has a stronger way to sign in, and has not used it.
+
+    Otherwise an attacker with only the password could add the required second factor.
+    """
+    if not ctx.caller.needs_second_factor:
+        return
+    settings = ctx.settings
+    ways = (
+        (passkeys.c.person_id, settings.passkeys, "your passkey"),
+        (second_factors.c.person_id, True, "a one-time code"),
+        (provider_accounts.c.person_id, settings.oidc_issuer, settings.oidc_name),
     )
-
-
-def _project(session: Session, roles: Mapping[str, Role]) -> str:
-    """That last chosen, unless the person has left it; else the first one joined."""
-    if session.project_id in roles:
-        return session.project_id or ""
-    return next(iter(roles), "")
+    with ctx.database.read() as connection:
+        for column, is_offered, way in ways:
+            query = select(column).where(column == person.id).limit(1)
+            if is_offered and connection.execute(query).first() is not None:
+                raise InvalidField(f"Sign out, and sign in with {way}.", field="password")

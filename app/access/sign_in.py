@@ -21,7 +21,9 @@ from math import inf
 
 from itsdangerous import BadData
 
+from app.access import audit
 from app.access.attempts import AttemptLimits, Backoff, Failures, PasswordChecks
+from app.access.audit import AuditAction, Detail
 from app.access.passwords import Passwords
 from app.access.people import Person, find_by_email, find_person, replace_hash
 from app.access.sessions import BLOCKED
@@ -34,7 +36,7 @@ from app.core.errors import (
     TooManyAttempts,
     WrongCredentials,
 )
-from app.db.context import Context
+from app.db.context import Context, RequestContext
 
 OF_ACCOUNT = Backoff(free=5)
 """From one network: an IPv4 address, or an IPv6 /64. Not from an IPv4 /24: its other addresses
@@ -59,6 +61,10 @@ OF_WARNINGS = Backoff(free=1, first=timedelta(days=1), most=timedelta(days=1))
 
 SHOWN_FROM = 5
 """Failures from which the account page mentions them: one's own typing errors are fewer."""
+
+ALL_NOTED = 100
+"""The audit log records each of this many failures of a network or account, then those at powers
+of 2."""
 
 DEVICE_SECONDS = 400 * 24 * 3600
 
@@ -89,36 +95,32 @@ class SignIn:
         self._signing = signing
         self._warn = warn
 
-    def with_password(self, email: str, password: str, *, address: str, device: str) -> Person:
+    def with_password(
+        self, ctx: RequestContext, email: str, password: str, *, device: str
+    ) -> Person:
         """Whose address and password these are; `device` is the cookie of `remember`.
 
         They may have changed since they were read: `Sessions.begin` compares the hash once more.
-        Raises `WrongCredentials`, `TooManyAttempts`, `NotAllowed`, `ServerBusy`.
+        A person with one-time codes is not signed in by that alone: see `SecondFactors`. Raises
+        `WrongCredentials`, `TooManyAttempts`, `NotAllowed`, `ServerBusy`.
         """
-        if not self._ctx.settings.passwords:
-            raise NotAllowed("Signing in with a password is turned off.")
-        email = email.strip().lower()[:MAX_EMAIL_CHARACTERS].encode("utf-8", "replace").decode()
-        person = find_by_email(self._ctx, email)
-        known = None if person is None else self.known_device(person, device)
-        limits = _limits(email, address)
-        if person is not None and known is not None:
-            limits = _limits_of_known(person, f"device:{known}")
-        stored = person.password_hash if person else None
-        failures = self._checks.failures_after(stored, password, limits)
-        if failures or person is None:
-            self._warn_at(failures.get(f"account:{email}"), email, person)
-            raise WrongCredentials(
-                "Check both, and whether the caps lock is on.",
-                failures=max((each.count for each in failures.values()), default=1),
-            )
-        if person.is_blocked:
-            raise NotAllowed(BLOCKED)
-        refreshed = self._refreshed(person, password)
-        if refreshed is None:  # By another request, or it is another password by now.
-            return self.with_password(email, password, address=address, device=device)
-        return refreshed
+        try:
+            return self._with_password(email, password, address=ctx.address, device=device)
+        except WrongCredentials as error:
+            # Otherwise a stranger could fill the audit log.
+            if error.failures <= ALL_NOTED or error.failures & (error.failures - 1) == 0:
+                about: dict[str, Detail] = {"email": email, "failures": error.failures}
+                audit.note(ctx, AuditAction.SESSION_REFUSED, details=about)
+            raise
 
     def confirm(self, person: Person, password: str) -> None:
+        """Raise `InvalidField` unless it is their password; without one they must sign in again."""
+        if person.password_hash is None or not self._ctx.settings.passwords:
+            words = "Sign out and in again first, to show that it is you."
+            raise InvalidField(words, field="password")
+        self.require_password(person, password)
+
+    def require_password(self, person: Person, password: str) -> None:
         """Raise `InvalidField` unless a person who is signed in knows the password too."""
         limits = _limits_of_known(person, f"confirm:{person.id}")
         failures = self._checks.failures_after(person.password_hash, password, limits)
@@ -144,6 +146,30 @@ class SignIn:
         except (BadData, ValueError, TypeError):
             return None
         return str(number) if person_id == person.id else None
+
+    def _with_password(self, email: str, password: str, *, address: str, device: str) -> Person:
+        if not self._ctx.settings.passwords:
+            raise NotAllowed("Signing in with a password is turned off.")
+        email = email.strip().lower()[:MAX_EMAIL_CHARACTERS].encode("utf-8", "replace").decode()
+        person = find_by_email(self._ctx, email)
+        known = None if person is None else self.known_device(person, device)
+        limits = _limits(email, address)
+        if person is not None and known is not None:
+            limits = _limits_of_known(person, f"device:{known}")
+        stored = person.password_hash if person else None
+        failures = self._checks.failures_after(stored, password, limits)
+        if failures or person is None:
+            self._warn_at(failures.get(f"account:{email}"), email, person)
+            raise WrongCredentials(
+                "Check both, and whether the caps lock is on.",
+                failures=max((each.count for each in failures.values()), default=1),
+            )
+        if person.is_blocked:
+            raise NotAllowed(BLOCKED)
+        refreshed = self._refreshed(person, password)
+        if refreshed is None:  # By another request, or it is another password by now.
+            return self._with_password(email, password, address=address, device=device)
+        return refreshed
 
     def _warn_at(self, failures: Failures | None, email: str, person: Person | None) -> None:
         if failures is None or failures.count < WARNED_AT:

@@ -23,10 +23,10 @@ from app.access.projects import Projects
 from app.access.second_factor import SecondFactors
 from app.access.senders import RequestRate, SenderLimits, SenderRecords
 from app.access.services import IdentityServices, OpenId
-from app.access.sessions import SessionRecords, SessionRules, Sessions
+from app.access.sessions import Sessions
 from app.access.share_links import ShareLinks
 from app.access.sign_in import SignIn
-from app.access.signing import OLD_SECRET, Signing, SingleUse, SpentTokens
+from app.access.signing import OLD_SECRET, Signing, SingleUse
 from app.access.upload_links import LinkLimits, ReservedLimits, UploadLinks
 from app.access.video_expiry import VideoExpiry
 from app.access.webhook_delivery import WebhookDelivery, WebhookSender
@@ -413,17 +413,15 @@ def _passwords(settings: Settings) -> Passwords:
 
 def _access(base: _Base, passwords: Passwords, uploads: UploadService) -> IdentityServices:
     context, settings, database = base.context, base.settings, base.database
-    clock, new_id, signing = context.clock, context.new_id, base.signing
+    clock, signing = context.clock, base.signing
     keys = ApiKeys(context)
     mail = Mail(settings.smtp_url, settings.mail_from)
-    sessions = Sessions(
-        SessionRecords(database), clock=clock, new_id=new_id, rules=_session_rules(settings)
-    )
+    sessions = Sessions(context)
     checks = PasswordChecks(passwords, AttemptRecords(database), clock=clock)
     link_passwords = LinkPasswords(passwords, checks)
     share_links = ShareLinks(context, signing, link_passwords)
     visitors = LinkVisitors(context, signing, link_passwords, base.counts)
-    tokens = SingleUse(SpentTokens(database), signing, clock=clock)
+    tokens = SingleUse(context, signing)
     invitations = Invitations(context, passwords)
     return IdentityServices(
         callers=Callers(keys, sessions, share_links, visitors, is_open=settings.is_open),
@@ -443,7 +441,7 @@ def _access(base: _Base, passwords: Passwords, uploads: UploadService) -> Identi
             signing=signing,
             warn=GuessingNotice(mail, settings.link_url).send,
         ),
-        second_factors=SecondFactors(context, tokens, checks),
+        second_factors=SecondFactors(context, tokens, checks, sessions),
         passkeys=_passkeys(context, tokens),
         openid=_openid(context, tokens),
         mail=mail,
@@ -486,14 +484,6 @@ def _openid(ctx: Context, tokens: SingleUse) -> OpenId | None:
         ),
     )
     return OpenId(OpenIdProvider(client, tokens), accounts)
-
-
-def _session_rules(settings: Settings) -> SessionRules:
-    return SessionRules(
-        idle=timedelta(seconds=settings.session_idle_seconds),
-        longest=timedelta(seconds=settings.session_seconds),
-        second_factor=settings.second_factor,
-    )
 
 
 def _new_id() -> str:

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from flask import Blueprint, make_response, redirect, render_template, request, url_for
 from werkzeug import Response
 
-from app.access import audit
-from app.access.audit import AuditAction
 from app.access.passwords import MIN_CHARACTERS
 from app.access.people import Person, find_person
 from app.core.access import Action
@@ -17,7 +15,6 @@ from app.http.access import requires
 from app.http.bodies import form_fields
 from app.http.context import ViewContext
 from app.http.origins import require_own_page
-from app.http.signing_in import confirm, must_confirm
 
 blueprint = Blueprint("account", __name__, url_prefix="/account")
 blueprint.before_request(lambda: require_own_page(request))
@@ -62,9 +59,9 @@ def change_password(ctx: ViewContext) -> Response:
     identity = ctx.services.identity
     try:
         if person.password_hash is not None:
-            identity.sign_in.confirm(person, fields.get("old_password", ""))
-        elif must_confirm(ctx, person):
-            confirm(ctx, person, "")
+            identity.sign_in.require_password(person, fields.get("old_password", ""))
+        elif not identity.sessions.has_just_begun(ctx):
+            identity.sign_in.confirm(person, "")
         identity.accounts.change_password(ctx, person, fields.get("password", ""))
     except InvalidField as error:
         return _page(ctx, person, fields, error)
@@ -75,8 +72,7 @@ def change_password(ctx: ViewContext) -> Response:
 @requires(Action.HAVE_ACCOUNT)
 def end_session(ctx: ViewContext, session_id: str) -> Response:
     """End one of the person's own sessions."""
-    ctx.services.identity.sessions.end_one(_me(ctx).id, session_id)
-    audit.note(ctx, AuditAction.SESSION_ENDED, ctx.caller.actor)
+    ctx.services.identity.sessions.end_one(ctx, session_id)
     return _done("session")
 
 
@@ -84,9 +80,7 @@ def end_session(ctx: ViewContext, session_id: str) -> Response:
 @requires(Action.HAVE_ACCOUNT)
 def end_other_sessions(ctx: ViewContext) -> Response:
     """End all other sessions."""
-    caller = ctx.caller
-    count = ctx.services.identity.sessions.end_others(caller.id, but=caller.session)
-    audit.note(ctx, AuditAction.SESSION_ENDED, caller.actor, details={"count": count})
+    ctx.services.identity.sessions.end_others(ctx)
     return _done("sessions")
 
 
@@ -99,7 +93,7 @@ def accept_invitation(ctx: ViewContext, digest: str) -> Response:
         invitation = identity.invitations.accept_waiting(ctx, person, digest)
     except InvalidField as error:  # An administrator has already added the person.
         return _page(ctx, person, {}, error)
-    identity.sessions.choose_project(caller.session, invitation.project_id or "")
+    identity.sessions.choose_project(ctx, invitation.project_id or "")
     joined = invitation.project_id if caller.roles else None
     return redirect(url_for("pages.index", project=joined), 303)
 
@@ -125,11 +119,11 @@ def end_made(ctx: ViewContext) -> Response:
 @requires(Action.HAVE_ACCOUNT)
 def delete(ctx: ViewContext) -> Response:
     """Delete the account; requires a recent sign-in or the password."""
-    person = _me(ctx)
+    identity, person = ctx.services.identity, _me(ctx)
     try:
-        if must_confirm(ctx, person):
-            confirm(ctx, person, form_fields(ctx).get("password", ""))
-        ctx.services.identity.accounts.delete(ctx, person)
+        if not identity.sessions.has_just_begun(ctx):
+            identity.sign_in.confirm(person, form_fields(ctx).get("password", ""))
+        identity.accounts.delete(ctx, person)
     except (InvalidField, LastAdministrator) as error:
         return _page(ctx, person, {}, InvalidField(str(error), field="deletion"))
     return redirect(url_for("sign_in.show"), 303)
@@ -165,7 +159,7 @@ def _page(
         has_passwords=ctx.settings.passwords,
         has_passkeys=identity.passkeys is not None,
         passkeys=identity.passkeys.of_person(person.id) if identity.passkeys else (),
-        must_confirm=must_confirm(ctx, person),
+        must_confirm=not identity.sessions.has_just_begun(ctx),
         has_codes=identity.second_factors.has(person.id),
         recovery_codes_left=identity.second_factors.recovery_codes_left(person.id),
         made=identity.accounts.made_by(ctx, person),

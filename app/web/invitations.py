@@ -16,7 +16,7 @@ from app.http.access import requires
 from app.http.bodies import form_fields
 from app.http.context import ViewContext
 from app.http.origins import require_own_page
-from app.http.signing_in import signed_in
+from app.http.session_cookie import begin_session
 from app.web.second_factor import signed_in_or_asked
 
 blueprint = Blueprint("invitations", __name__)
@@ -65,7 +65,7 @@ def _join_as(ctx: ViewContext, caller: Caller, invitation: Invitation, code: str
         identity.invitations.accept(ctx, code, you)
     except InvalidField as error:
         return _asked(ctx, invitation, error)
-    identity.sessions.choose_project(caller.session, invitation.project_id or "")
+    identity.sessions.choose_project(ctx, invitation.project_id or "")
     # Another process may have the project that was shown last in its cache for a moment.
     joined = invitation.project_id if caller.roles else None
     return redirect(url_for("pages.index", project=joined), 303)
@@ -84,7 +84,7 @@ def _answer(ctx: ViewContext, code: str, purpose: Purpose) -> Response:
     target = url_for("pages.index" if ctx.settings.passwords else "account.show")
     if purpose is Purpose.RESET:  # A reset link is not a second factor.
         return signed_in_or_asked(ctx, person, target, method="link")
-    return signed_in(ctx, redirect(target, 303), person, method="link")
+    return begin_session(ctx, redirect(target, 303), person, method="link")
 
 
 def _accept(

@@ -20,8 +20,7 @@ from app.core.access import Action, Caller, CallerKind
 from app.core.errors import SignInRefused
 from app.http.access import requires
 from app.http.context import ViewContext
-from app.http.session_cookie import set_cookie, value_in
-from app.http.signing_in import next_page, signed_in
+from app.http.session_cookie import begin_session, next_page, set_cookie, value_in
 
 WAITING = "sluice-provider"
 """The cookie of a browser that was redirected to the provider."""
@@ -36,7 +35,7 @@ def begin(ctx: ViewContext) -> Response:
     target = next_page(request.args.get("next", ""))
     url, cookie = _openid(ctx).provider.begin(_callback(), next_path=target)
     seconds = int(LIFETIME.total_seconds())
-    return set_cookie(request, redirect(url, 303), cookie, WAITING, seconds=seconds)
+    return set_cookie(redirect(url, 303), cookie, WAITING, seconds=seconds)
 
 
 @blueprint.get("/callback")
@@ -50,10 +49,10 @@ def finish(ctx: ViewContext) -> Response:
     openid = _openid(ctx)
     cookie = value_in(request.environ, WAITING)
     identity, target = openid.provider.finish(request.args.to_dict(), cookie, _callback())
-    response = signed_in(
+    response = begin_session(
         ctx, redirect(target, 303), _person(ctx, openid, identity), method=PROVIDER
     )
-    return set_cookie(request, response, "", WAITING)
+    return set_cookie(response, "", WAITING)
 
 
 def _person(ctx: ViewContext, openid: OpenId, identity: ProviderIdentity) -> Person:

@@ -14,6 +14,7 @@ from werkzeug.exceptions import NotFound
 from app.access import audit
 from app.access.audit import AuditAction
 from app.access.people import find_person
+from app.access.sessions import require_known_way
 from app.access.signing import Browser
 from app.core.access import Action
 from app.core.errors import SignInRefused
@@ -22,8 +23,14 @@ from app.http.access import requires
 from app.http.bodies import json_object, member
 from app.http.context import ViewContext
 from app.http.origins import require_own_page
-from app.http.session_cookie import BROWSER, mark_of, set_mark, value_in
-from app.http.signing_in import confirm, must_confirm, next_page, require_known_way, signed_in
+from app.http.session_cookie import (
+    BROWSER,
+    begin_session,
+    mark_of,
+    next_page,
+    set_mark,
+    value_in,
+)
 
 if TYPE_CHECKING:
     from app.access.passkeys import Passkeys
@@ -39,11 +46,12 @@ def begin_registration(ctx: ViewContext) -> Response:
 
     Requires the `password` unless the person has signed in recently.
     """
-    person = find_person(ctx, ctx.caller.id)
+    identity, person = ctx.services.identity, find_person(ctx, ctx.caller.id)
     if person is not None:
         require_known_way(ctx, person)
-        if must_confirm(ctx, person):
-            confirm(ctx, person, member(json_object(ctx), "password", kind=str, default=""))
+        if not identity.sessions.has_just_begun(ctx):
+            password = member(json_object(ctx), "password", kind=str, default="")
+            identity.sign_in.confirm(person, password)
     options, token = _passkeys(ctx).begin_registration(ctx.caller.id, _signed_in_browser(ctx))
     return jsonify({"options": options, "token": token})
 
@@ -62,7 +70,7 @@ def register(ctx: ViewContext) -> tuple[Response, int]:
         require_known_way(ctx, person)
     passkey = _passkeys(ctx).register(person_id, browser, credential, token, name=name)
     if ctx.caller.needs_second_factor:  # The device has just verified its owner.
-        ctx.services.identity.sessions.strengthen(ctx.caller.session, "passkey")
+        ctx.services.identity.sessions.strengthen(ctx, "passkey")
     audit.note(
         ctx, AuditAction.PASSKEY_ADDED, f"passkey:{passkey.id}", details={"name": passkey.name}
     )
@@ -88,9 +96,9 @@ def remove(ctx: ViewContext, passkey_id: str) -> BaseResponse:
 @requires(Action.VISIT)
 def begin_sign_in(ctx: ViewContext) -> BaseResponse:
     """Options for an assertion by a passkey, and the token to send with it."""
-    mark = mark_of(request)
+    mark = mark_of()
     options, token = _passkeys(ctx).begin_sign_in(_browser(mark))
-    return set_mark(request, jsonify({"options": options, "token": token}), mark)
+    return set_mark(jsonify({"options": options, "token": token}), mark)
 
 
 @blueprint.post("/sign-in/passkey")
@@ -107,7 +115,7 @@ def sign_in(ctx: ViewContext) -> BaseResponse:
             audit.note(ctx, AuditAction.SESSION_REFUSED, subject, details={"method": "passkey"})
         raise
     target = next_page(member(body, "next", kind=str, default=""))
-    return signed_in(ctx, jsonify({"next": target}), person, method="passkey")
+    return begin_session(ctx, jsonify({"next": target}), person, method="passkey")
 
 
 def _passkeys(ctx: ViewContext) -> Passkeys:

@@ -8,8 +8,6 @@ from typing import Any
 from flask import Blueprint, make_response, redirect, render_template, request, url_for
 from werkzeug import Response
 
-from app.access import audit
-from app.access.audit import AuditAction
 from app.access.people import Person, all_people, all_roles, find_person
 from app.core.access import FIRST_PROJECT, MEMBERS, Action, Role
 from app.core.errors import EntryNotFound, InvalidField, LastAdministrator, UploadError
@@ -78,15 +76,15 @@ def make_reset_link(ctx: ViewContext, person_id: str) -> Response:
 @requires(Action.ADMINISTER)
 def change(ctx: ViewContext, person_id: str) -> Response:
     """Block or unblock a person, grant or revoke administrator rights, or change their address."""
-    person, accounts = _person(ctx, person_id), ctx.services.identity.accounts
-    fields = form_fields(ctx)
+    person, identity = _person(ctx, person_id), ctx.services.identity
+    accounts, fields = identity.accounts, form_fields(ctx)
     changes: dict[str, Callable[[], object]] = {
         "block": lambda: accounts.block(ctx, person),
         "unblock": lambda: accounts.unblock(ctx, person),
         "make_admin": lambda: accounts.make_admin(ctx, person),
         "make_member": lambda: accounts.end_admin(ctx, person),
         "email": lambda: accounts.change_email(ctx, person, fields.get("new_email", "")),
-        "remove_codes": lambda: _remove_codes(ctx, person),
+        "remove_codes": lambda: identity.second_factors.remove(ctx, person),
         "delete": lambda: accounts.delete(ctx, person),
     }
     wanted = fields.get("change", "")
@@ -102,13 +100,6 @@ def change(ctx: ViewContext, person_id: str) -> Response:
             ctx, fields=values, problems={"new_email": str(error)}, status=error.status_hint
         )
     return redirect(url_for("people.index"), 303)
-
-
-def _remove_codes(ctx: ViewContext, person: Person) -> None:
-    ctx.services.identity.second_factors.remove(person.id)
-    audit.note(
-        ctx, AuditAction.FACTOR_REMOVED, f"person:{person.id}", details={"email": person.email}
-    )
 
 
 def _person(ctx: ViewContext, person_id: str) -> Person:

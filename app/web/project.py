@@ -198,7 +198,7 @@ def choose(ctx: ViewContext) -> Response:
     caller, project = ctx.caller, form_fields(ctx).get("project", "")
     if project not in caller.roles:
         raise EntryNotFound("There is no such project.")
-    _identity(ctx).sessions.choose_project(caller.session, project)
+    _identity(ctx).sessions.choose_project(ctx, project)
     # Other processes may have the previous one in their cache for a moment.
     return redirect(url_for("pages.index", project=project), 303)
 

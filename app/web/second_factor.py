@@ -7,10 +7,9 @@ from flask import Blueprint, make_response, redirect, render_template, request, 
 from markupsafe import Markup
 from werkzeug import Response
 
-from app.access import audit
-from app.access.audit import AuditAction
 from app.access.people import Person, find_person
 from app.access.second_factor import SecondFactors, SetUp
+from app.access.sessions import PASSWORD, PASSWORD_AND_CODE, require_known_way
 from app.core.access import Action
 from app.core.errors import InvalidField, NotSignedIn, TooManyAttempts, UploadError
 from app.http.access import requires
@@ -18,16 +17,14 @@ from app.http.bodies import form_fields
 from app.http.context import ViewContext
 from app.http.origins import require_own_page
 from app.http.problems import with_retry_after
-from app.http.session_cookie import BROWSER, mark_of, set_mark, value_in
-from app.http.signing_in import (
-    PASSWORD,
-    PASSWORD_AND_CODE,
-    confirm,
-    must_confirm,
+from app.http.session_cookie import (
+    BROWSER,
+    DEVICE,
+    begin_session,
+    mark_of,
     next_page,
-    require_code,
-    require_known_way,
-    signed_in,
+    set_mark,
+    value_in,
 )
 
 blueprint = Blueprint("second_factor", __name__)
@@ -43,9 +40,9 @@ def signed_in_or_asked(
     """Create a session; with a second factor, returns the page that asks for a code instead."""
     factors = _factors(ctx)
     if factors.has(person.id):
-        mark = mark_of(request)
-        return set_mark(request, _code_page(factors.ask(person, mark), target), mark)
-    return signed_in(ctx, redirect(target, 303), person, method=method)
+        mark = mark_of()
+        return set_mark(_code_page(factors.ask(person, mark), target), mark)
+    return begin_session(ctx, redirect(target, 303), person, method=method)
 
 
 @blueprint.post("/sign-in/code")
@@ -60,7 +57,14 @@ def sign_in(ctx: ViewContext) -> Response:
     except (InvalidField, TooManyAttempts) as error:
         return _code_page(token, target, error)
     _factors(ctx).spend(token)
-    return signed_in(ctx, redirect(target, 303), person, method=PASSWORD_AND_CODE)
+    return begin_session(ctx, redirect(target, 303), person, method=PASSWORD_AND_CODE)
+
+
+def require_code(ctx: ViewContext, person: Person, code: str) -> None:
+    """Use up a code after the right password; raises what `SecondFactors.check` does."""
+    device = value_in(request.environ, DEVICE)
+    is_known = ctx.services.identity.sign_in.known_device(person, device) is not None
+    _factors(ctx).check(ctx, person, code, is_known_device=is_known)
 
 
 def _code_page(token: str, target: str, error: UploadError | None = None) -> Response:
@@ -81,29 +85,23 @@ def begin(ctx: ViewContext) -> Response:
         _require_confirmation(ctx, person)
     except InvalidField as error:
         return _refused(error)
-    return _set_up_page(_factors(ctx).begin(person, ctx.caller.session))
+    return _set_up_page(_factors(ctx).begin(ctx, person))
 
 
 @blueprint.post("/account/codes")
 @requires(Action.SECURE_ACCOUNT)
 def add(ctx: ViewContext) -> Response:
     """Store the secret if the code matches it; the recovery codes are shown only once."""
-    person, fields, identity = _me(ctx), form_fields(ctx), ctx.services.identity
-    factors, session = _factors(ctx), ctx.caller.session
+    person, fields, factors = _me(ctx), form_fields(ctx), _factors(ctx)
     try:
         require_known_way(ctx, person)
-        set_up = factors.resume(person, fields.get("token", ""), session)
+        set_up = factors.resume(ctx, person, fields.get("token", ""))
     except InvalidField as error:
         return _refused(error)
     try:
-        codes = factors.confirm(person, set_up, fields.get("code", ""))
+        codes = factors.add(ctx, person, set_up, fields.get("code", ""))
     except InvalidField as error:
         return _set_up_page(set_up, error)
-    identity.sessions.end_others(person.id, but=session)
-    identity.sessions.strengthen(session, PASSWORD_AND_CODE)
-    audit.note(
-        ctx, AuditAction.FACTOR_ADDED, f"person:{person.id}", details={"email": person.email}
-    )
     return _codes_page(codes, is_new=True)
 
 
@@ -116,13 +114,7 @@ def renew_recovery_codes(ctx: ViewContext) -> Response:
         _require_confirmation(ctx, person)
     except InvalidField as error:
         return _refused(error)
-    codes = _factors(ctx).renew_recovery_codes(person.id)
-    audit.note(
-        ctx,
-        AuditAction.RECOVERY_CODES_RENEWED,
-        f"person:{person.id}",
-        details={"email": person.email},
-    )
+    codes = _factors(ctx).renew_recovery_codes(ctx, person)
     return _codes_page(codes, is_new=False)
 
 
@@ -135,10 +127,7 @@ def remove(ctx: ViewContext) -> Response:
         _require_confirmation(ctx, person)
     except InvalidField as error:
         return _refused(error)
-    _factors(ctx).remove(person.id)
-    audit.note(
-        ctx, AuditAction.FACTOR_REMOVED, f"person:{person.id}", details={"email": person.email}
-    )
+    _factors(ctx).remove(ctx, person)
     return redirect(url_for("account.show", done="codes-removed"), 303)
 
 
@@ -155,8 +144,9 @@ def _me(ctx: ViewContext) -> Person:
 
 def _require_confirmation(ctx: ViewContext, person: Person) -> None:
     """Raise `InvalidField` unless the person signed in recently, or sends the password."""
-    if must_confirm(ctx, person):
-        confirm(ctx, person, form_fields(ctx).get("password", ""))
+    identity = ctx.services.identity
+    if not identity.sessions.has_just_begun(ctx):
+        identity.sign_in.confirm(person, form_fields(ctx).get("password", ""))
 
 
 def _refused(error: InvalidField) -> Response:

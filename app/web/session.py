@@ -6,7 +6,8 @@ from flask import Blueprint, jsonify, make_response, redirect, render_template, 
 from werkzeug import Response as BaseResponse
 from werkzeug.exceptions import NotFound
 
-from app.access.people import has_administrator
+from app.access.people import Person, has_administrator
+from app.access.sessions import PASSWORD, PASSWORD_AND_CODE
 from app.core.access import Action, CallerKind
 from app.core.errors import (
     NotAllowed,
@@ -21,17 +22,15 @@ from app.http.bodies import form_fields, json_object, member
 from app.http.context import ViewContext
 from app.http.origins import require_own_page
 from app.http.problems import with_retry_after
-from app.http.session_cookie import end_session
-from app.http.signing_in import (
-    PASSWORD,
-    PASSWORD_AND_CODE,
+from app.http.session_cookie import (
+    DEVICE,
+    begin_session,
+    end_session,
     is_local_path,
     next_page,
-    person_with,
-    require_code,
-    signed_in,
+    value_in,
 )
-from app.web.second_factor import signed_in_or_asked
+from app.web.second_factor import require_code, signed_in_or_asked
 
 # ---- JSON ----------------------------------------------------------------------------------------
 
@@ -69,20 +68,20 @@ def begin(ctx: ViewContext) -> BaseResponse:
     """Sign in with e-mail address, password and, with a second factor, a `code`."""
     body = json_object(ctx)
     code = member(body, "code", kind=str, default="")
-    person = person_with(ctx, member(body, "email", kind=str), member(body, "password", kind=str))
+    person = _person_with(ctx, member(body, "email", kind=str), member(body, "password", kind=str))
     if not ctx.services.identity.second_factors.has(person.id):
-        return signed_in(ctx, BaseResponse(status=204), person, method=PASSWORD)
+        return begin_session(ctx, BaseResponse(status=204), person, method=PASSWORD)
     if not code:
         raise SecondFactorRequired("Send `code` too: a one-time code or a recovery code.")
     require_code(ctx, person, code)
-    return signed_in(ctx, BaseResponse(status=204), person, method=PASSWORD_AND_CODE)
+    return begin_session(ctx, BaseResponse(status=204), person, method=PASSWORD_AND_CODE)
 
 
 @api.delete("")
 @requires(Action.VISIT)
 def end(ctx: ViewContext) -> BaseResponse:
     """Sign out."""
-    return end_session(ctx, request, BaseResponse(status=204))
+    return end_session(ctx, BaseResponse(status=204))
 
 
 # ---- pages ---------------------------------------------------------------------------------------
@@ -118,7 +117,8 @@ def sign_in(ctx: ViewContext) -> BaseResponse:
     fields = form_fields(ctx)
     target, email = next_page(fields.get("next", "")), fields.get("email", "")
     try:
-        return signed_in_or_asked(ctx, person_with(ctx, email, fields.get("password", "")), target)
+        person = _person_with(ctx, email, fields.get("password", ""))
+        return signed_in_or_asked(ctx, person, target)
     except (WrongCredentials, TooManyAttempts, NotAllowed, ServerBusy) as error:
         return _page(ctx, target, email, error)
 
@@ -147,7 +147,12 @@ def sign_out(ctx: ViewContext) -> BaseResponse:
     """End the session; `next` is the path to open when signed out."""
     wanted = request.args.get("next", "")
     target = wanted if is_local_path(wanted) else url_for("sign_in.show")
-    return end_session(ctx, request, redirect(target, 303))
+    return end_session(ctx, redirect(target, 303))
+
+
+def _person_with(ctx: ViewContext, email: str, password: str) -> Person:
+    device = value_in(request.environ, DEVICE)
+    return ctx.services.identity.sign_in.with_password(ctx, email, password, device=device)
 
 
 def _page(

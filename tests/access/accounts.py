@@ -65,4 +65,4 @@ def sign_in(server: Server, roles: Mapping[str, Role], *, name: str = "Ann Baker
         person = identity.accounts.add(ctx, f"{token_hex(4)}@example.org", name=name)
         for project, role in roles.items():
             identity.projects.add_member(ctx, project, person.email, role)
-        return identity.sessions.begin(person, "password", address="", agent="")
+        return identity.sessions.begin(ctx, person, "password", agent="")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from threading import Barrier, Thread
 
 import pytest
@@ -12,10 +11,9 @@ from app.access.invitations import InvitationRecords, Invitations, Purpose
 from app.access.passkey_records import Passkey, PasskeyRecords
 from app.access.passwords import Passwords
 from app.access.people import Person, all_people, roles_of
-from app.access.sessions import SessionRecords, Sessions
-from app.core.access import LOCAL, Role
+from app.access.sessions import Sessions
+from app.core.access import Role
 from app.core.errors import InvalidField, LastAdministrator, LinkClosed
-from app.db.context import RequestContext
 from tests.access.world import CHEAP, GOOD_PASSWORD, World
 from tests.postgresql import ON_BOTH_DATABASES
 
@@ -29,7 +27,7 @@ def invitations(world: World) -> Invitations:
 
 @pytest.fixture
 def sessions(world: World) -> Sessions:
-    return Sessions(SessionRecords(world.database), clock=world.clock, new_id=world.new_id)
+    return Sessions(world.context)
 
 
 @pytest.fixture
@@ -40,11 +38,6 @@ def accounts(world: World, sessions: Sessions) -> Accounts:
 def roles(world: World, person: Person) -> dict[str, Role]:
     with world.database.read() as connection:
         return dict(roles_of(connection, person.id))
-
-
-def in_session(world: World, session: str) -> RequestContext:
-    """The context of a request with that session."""
-    return world.context.acting(replace(LOCAL, session=session))
 
 
 def set_up(
@@ -239,7 +232,7 @@ def test_a_new_password_ends_all_sessions_of_the_person(
     world: World, invitations: Invitations, sessions: Sessions
 ) -> None:
     ann = world.person(password_hash=CHEAP.hash(GOOD_PASSWORD))
-    sessions.begin(ann, "password", address="", agent="")
+    sessions.begin(world.operator, ann, "password", agent="")
     old, new = invitations.to_reset(world.operator, ann), invitations.to_reset(world.operator, ann)
     with pytest.raises(LinkClosed):
         invitations.choose_password(world.operator, old, ANOTHER)
@@ -273,7 +266,7 @@ def test_a_new_password_removes_what_a_thief_may_have_added(
     )
     assert records.of_person(ann.id) == []
     waiting = invitations.to_reset(world.operator, ann)
-    accounts.change_password(in_session(world, ""), ann, GOOD_PASSWORD)
+    accounts.change_password(world.acting_as(ann, ""), ann, GOOD_PASSWORD)
     with pytest.raises(LinkClosed):
         invitations.find(waiting, Purpose.RESET)
 
@@ -283,7 +276,7 @@ def test_a_mailed_link_changes_the_password_alone(
 ) -> None:
     ann, records = world.person(is_proven=False), PasskeyRecords(world.database)
     records.add(passkey_of(ann, world))
-    sessions.begin(ann, "password", address="", agent="")
+    sessions.begin(world.operator, ann, "password", agent="")
     invitations.choose_password(world.operator, invitations.to_reset_by_mail(ann), ANOTHER)
     assert sessions.of_person(ann.id) == []
     assert len(records.of_person(ann.id)) == 1
@@ -333,14 +326,14 @@ def test_changing_the_password_ends_the_other_sessions(
     world: World, accounts: Accounts, sessions: Sessions
 ) -> None:
     ann = world.person()
-    here, _there = (sessions.begin(ann, "password", address="", agent=text) for text in "ab")
+    here, _there = (sessions.begin(world.operator, ann, "password", agent=text) for text in "ab")
     mine = sessions.caller(here)
     assert mine is not None
-    accounts.change_password(in_session(world, mine.session), ann, ANOTHER)
+    accounts.change_password(world.acting_as(ann, mine.session), ann, ANOTHER)
     assert [session.id for session in sessions.of_person(ann.id)] == [mine.session]
     with pytest.raises(InvalidField, match="in the meantime"):
         accounts.change_password(
-            in_session(world, ""), ann, GOOD_PASSWORD
+            world.acting_as(ann, ""), ann, GOOD_PASSWORD
         )  # It was another one then.
     assert [session.id for session in sessions.of_person(ann.id)] == [mine.session]
 

@@ -11,7 +11,7 @@ from app.access.creators import RevocationCounts
 from app.access.invitations import Invitation, InvitationRecords, Purpose
 from app.access.openid import Joining, OpenIdAccounts, ProviderIdentity
 from app.access.people import Person, all_people, roles_of
-from app.access.sessions import SessionRecords, Sessions
+from app.access.sessions import Sessions
 from app.access.upload_links import LinkTerms
 from app.core.access import FIRST_PROJECT, Role
 from app.core.errors import SignInRefused
@@ -158,11 +158,10 @@ def test_who_comes_from_the_provider_takes_the_account_of_a_stranger_over(
     world: World, is_proven: bool
 ) -> None:
     """A manager may have made one with the address, and still know the password."""
-    project, sessions = world.project("Wedding"), SessionRecords(world.database)
-    sessions_of = Sessions(sessions, clock=world.clock, new_id=world.new_id)
+    project, sessions = world.project("Wedding"), Sessions(world.context)
     eve = world.person("ann@example.org", password_hash="known to Eve", is_proven=is_proven)
     world.join(eve, Role.MANAGER, project)
-    sessions_of.begin(eve, "password", address="", agent="")
+    sessions.begin(world.operator, eve, "password", agent="")
     by_eve = acting(world.context, project, by=f"person:{eve.id}")
     link = world.upload_links.make(by_eve, LinkTerms())
     with world.database.write() as connection:
@@ -175,7 +174,7 @@ def test_who_comes_from_the_provider_takes_the_account_of_a_stranger_over(
     assert found is not None
     assert found.is_proven
     assert (found.password_hash is not None) is is_proven
-    assert (sessions_of.of_person(eve.id) != []) is is_proven
+    assert (sessions.of_person(eve.id) != []) is is_proven
     assert (world.upload_links.get(project, link.id).closed_at is None) is is_proven
     with world.database.read() as connection:
         for table in (second_factors, recovery_codes):

@@ -13,7 +13,7 @@ import pytest
 from app.access.passkey_records import MAX_PASSKEYS, Passkey
 from app.access.passkeys import Passkeys
 from app.access.people import Person
-from app.access.signing import LIFETIME, Browser, Signing, SingleUse, SpentTokens
+from app.access.signing import LIFETIME, Browser, Signing, SingleUse
 from app.core.errors import InvalidRequest, SignInRefused
 from app.db.nodes import SharedValues
 from tests.access.authenticator import PRESENT, Authenticator
@@ -45,12 +45,7 @@ class Desk:
 
 
 def new_passkeys(world: World, lifetime: timedelta = LIFETIME) -> Passkeys:
-    tokens = SingleUse(
-        SpentTokens(world.database),
-        Signing(SharedValues(world.database)),
-        clock=world.clock,
-        lifetime=lifetime,
-    )
+    tokens = SingleUse(world.context, Signing(SharedValues(world.database)), lifetime=lifetime)
     return Passkeys(world.context, tokens)
 
 

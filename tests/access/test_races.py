@@ -18,14 +18,14 @@ from app.access.attempts import AttemptRecords
 from app.access.invitations import Invitation, InvitationRecords, Purpose
 from app.access.keys import ApiKeys
 from app.access.passkey_records import MAX_PASSKEYS, Passkey, PasskeyRecords
-from app.access.people import Person, administrators, give_to_owner, roles_now
+from app.access.people import administrators, give_to_owner, roles_now
 from app.access.projects import Project, Projects
 from app.access.second_factor import RECOVERY_CODES, SecondFactors
-from app.access.sessions import Session, SessionRecords
+from app.access.sessions import Sessions
 from app.access.upload_links import LinkTerms, UploadLink, keep_name
 from app.access.webhook_delivery import LEASE, ClaimedDelivery
 from app.access.webhooks import MAX_WEBHOOKS, SUBSCRIBABLE, Webhook
-from app.core.access import FIRST_PROJECT, Role
+from app.core.access import FIRST_PROJECT, Caller, Role
 from app.core.errors import (
     EntryNotFound,
     InvalidField,
@@ -71,21 +71,6 @@ def kinds(outcomes: Sequence[object]) -> set[type]:
     return {type(outcome) for outcome in outcomes}
 
 
-def new_session(world: World, person: Person) -> Session:
-    number, now = world.new_id(), world.clock()
-    return Session(
-        digest=number,
-        id=number,
-        person_id=person.id,
-        method="password",
-        created_at=now,
-        active_at=now,
-        expires_at=now + timedelta(days=1),
-        address="",
-        agent="",
-    )
-
-
 def invitation(world: World, project: str | None = None, maker: str = "") -> Invitation:
     now = world.clock()
     return Invitation(
@@ -116,40 +101,35 @@ def test_failures_that_are_counted_and_forgotten_at_once_do_not_wait_for_each_ot
 
 def test_a_visit_and_what_ends_all_sessions_do_not_wait_for_each_other(database: Database) -> None:
     world = World(database)
-    person, sessions = world.person(), SessionRecords(database)
+    person, sessions = world.person(), Sessions(world.context)
 
     def give() -> None:
         with database.write() as connection:
             give_to_owner(connection, person.id)
 
     for _ in range(4 * ROUNDS):
-        session = new_session(world, person)
-        sessions.add(session, instead_of=None)
+        cookie = sessions.begin(world.operator, person, "password", agent="")
         world.clock.turn(hours=1)
-        until = world.clock.now + timedelta(hours=1)
-        now, every = world.clock.now, timedelta(minutes=1)
-        visit = partial(sessions.note_use, session.digest, now, every=every, expires_at=until)
-        assert at_once(visit, give) == [None, None]
+        outcomes = at_once(partial(sessions.caller, cookie, fresh=True), give)
+        assert kinds(outcomes) <= {Caller, type(None)}
 
 
 @pytest.mark.parametrize("change", ["password", "block", "remove"])
 def test_no_session_outlives_what_ends_all_sessions_of_a_person(world: World, change: str) -> None:
     world.person("root@example.org", is_admin=True)
-    sessions, accounts = SessionRecords(world.database), world.accounts
+    sessions, accounts = Sessions(world.context), world.accounts
     for number in range(2 * ROUNDS):
         ann = world.person(f"{number}@example.org", password_hash="old")
-        new, now = new_session(world, ann), world.clock()
         changes: dict[str, Callable[[], object]] = {
             "password": partial(accounts.change_password, world.operator, ann, GOOD_PASSWORD),
             "block": partial(accounts.block, world.operator, ann),
             "remove": partial(accounts.delete, world.operator, ann),
         }
-        begun, changed = at_once(
-            partial(sessions.add, new, instead_of=None, password_hash="old"), changes[change]
-        )
-        assert isinstance(begun, NotAllowed | WrongCredentials | None)
+        begin = partial(sessions.begin, world.operator, ann, "password", agent="")
+        begun, changed = at_once(begin, changes[change])
+        assert isinstance(begun, NotAllowed | WrongCredentials | str)
         assert not isinstance(changed, Exception)
-        assert sessions.of_person(ann.id, now) == []
+        assert sessions.of_person(ann.id) == []
 
 
 def test_of_passwords_that_are_chosen_at_once_one_is_kept(world: World) -> None:
@@ -171,7 +151,7 @@ def test_of_recovery_codes_that_are_made_at_once_those_of_one_work(
 ) -> None:
     ann = world.person()
     for _ in range(ROUNDS):
-        made = at_once(*[partial(factors.renew_recovery_codes, ann.id)] * 3)
+        made = at_once(*[partial(factors.renew_recovery_codes, world.operator, ann)] * 3)
         assert kinds(made) == {list}
         assert factors.recovery_codes_left(ann.id) == RECOVERY_CODES
 
@@ -179,10 +159,11 @@ def test_of_recovery_codes_that_are_made_at_once_those_of_one_work(
 def test_of_set_ups_that_end_at_once_one_counts(world: World, factors: SecondFactors) -> None:
     for number in range(ROUNDS):
         ann = world.person(f"{number}@example.org")
-        set_ups = [factors.begin(ann, "") for _ in range(3)]
+        ctx = world.acting_as(ann)
+        set_ups = [factors.begin(ctx, ann) for _ in range(3)]
         codes = [TOTP(each.secret).at(world.clock()) for each in set_ups]
         done = at_once(
-            *[partial(factors.confirm, ann, *each) for each in zip(set_ups, codes, strict=True)]
+            *[partial(factors.add, ctx, ann, *each) for each in zip(set_ups, codes, strict=True)]
         )
         assert kinds(done) == {list}
         assert factors.recovery_codes_left(ann.id) == RECOVERY_CODES
@@ -194,10 +175,11 @@ def test_a_second_factor_is_set_up_while_the_account_is_deleted(
     world.person("root@example.org", is_admin=True)
     for number in range(2 * ROUNDS):
         ann = world.person(f"{number}@example.org")
-        set_up = factors.begin(ann, "")
+        ctx = world.acting_as(ann)
+        set_up = factors.begin(ctx, ann)
         code = TOTP(set_up.secret).at(world.clock())
         done, removed = at_once(
-            partial(factors.confirm, ann, set_up, code),
+            partial(factors.add, ctx, ann, set_up, code),
             partial(world.accounts.delete, world.operator, ann),
         )
         assert isinstance(done, list | SignInRefused)

@@ -86,7 +86,8 @@ class Door:
     ) -> Person | UploadError:
         """The person, or why not."""
         try:
-            return self.rule.with_password(email, password, address=address, device=device)
+            ctx = replace(self.world.operator, address=address)
+            return self.rule.with_password(ctx, email, password, device=device)
         except UploadError as error:
             return error
 

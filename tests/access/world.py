@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
@@ -70,6 +70,10 @@ class World:
     def operator(self) -> RequestContext:
         """The context of what the operator does."""
         return self.context.acting(LOCAL)
+
+    def acting_as(self, person: Person, session: str = "") -> RequestContext:
+        """The context of a request of that person, in the session with that id."""
+        return self.context.acting(replace(person.caller, session=session))
 
     @property
     def accounts(self) -> Accounts:

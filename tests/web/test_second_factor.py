@@ -283,7 +283,7 @@ def test_a_session_that_another_process_has_ended_changes_no_account(site: Site)
     thief = Browser(site.another_worker().client(ann))
     assert thief.who()["signed_in"]
     page, fields = begun(thief)
-    site.identity.sessions.end_others(ann.id, but="")
+    site.identity.sessions.end_all(ann.id)
     assert page.who()["signed_in"], "that process remembers it"
     page.post("/account/codes", fields)
     page.post("/account/name", {"name": "Thief"})

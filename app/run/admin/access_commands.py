@@ -9,9 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from app.access import audit
 from app.access.accounts import clean_email
-from app.access.audit import AuditAction
 from app.access.people import Person, all_people, find_by_email
 from app.access.projects import parse_limits
 from app.core.access import FIRST_PROJECT, LOCAL, MEMBERS, Role, Scope
@@ -103,13 +101,7 @@ def unblock(email: str) -> None:
 def remove_codes(email: str) -> None:
     """Remove a person's one-time codes; their password alone is enough then."""
     person = _person(email)
-    open_library().identity.second_factors.remove(person.id)
-    audit.note(
-        as_operator(),
-        AuditAction.FACTOR_REMOVED,
-        f"person:{person.id}",
-        details={"email": person.email},
-    )
+    open_library().identity.second_factors.remove(as_operator(), person)
     click.echo(f"removed the one-time codes of {person.email}")
 
 

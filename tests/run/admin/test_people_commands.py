@@ -9,7 +9,7 @@ import pytest
 from click.testing import Result
 
 from app.access.people import Person, find_by_email, roles_of
-from app.core.access import NOBODY, Role
+from app.core.access import LOCAL, NOBODY, Role
 from tests.run.admin.test_commands import Operator
 
 PASSWORD = "three grey geese marching"
@@ -47,8 +47,8 @@ def test_the_first_administrator_needs_no_browser(operator: Operator) -> None:
     root = person(operator, "root@example.org")
     assert (root.name, root.is_admin) == ("Root", True)
     assert roles(operator, root.email) == {"local": Role.MANAGER}
-    sign_in = operator.services.identity.sign_in
-    assert sign_in.with_password(root.email, PASSWORD, address="", device="") == root
+    sign_in, ctx = operator.services.identity.sign_in, operator.services.context.acting(LOCAL)
+    assert sign_in.with_password(ctx, root.email, PASSWORD, device="") == root
 
 
 def test_without_a_password_the_person_gets_a_link(operator: Operator) -> None:
