@@ -33,7 +33,7 @@ from app.run.factory import create_app
 from app.settings import Settings
 from app.uploads.service import NewUpload
 from tests.access.accounts import bearer
-from tests.access.world import CHEAP, GOOD_PASSWORD, add_member
+from tests.access.world import CHEAP, GOOD_PASSWORD, add_member, add_passkey
 from tests.acting import acting
 from tests.storage.sources import body
 
@@ -154,6 +154,12 @@ class Site:
         identity = replace(self.identity, callers=callers, keys=keys, sessions=sessions)
         services = replace(self.services, identity=identity)
         return replace(self, app=create_app(services), services=services)
+
+    def passkey(self, person: Person) -> str:
+        """The id of a passkey of that person, which no device has."""
+        passkey_id = f"{next(self._numbers):032x}"
+        add_passkey(self.services.database, person, passkey_id, datetime.now(UTC))
+        return passkey_id
 
     def webhook(self) -> str:
         """The id of the first project's webhook."""

@@ -13,8 +13,8 @@ from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, sel
 from sqlalchemy.exc import IntegrityError
 
 from app.core.access import Caller, CallerKind, Role
-from app.core.errors import InvalidField
-from app.db.context import Context
+from app.core.errors import InvalidField, NotSignedIn
+from app.db.context import Context, RequestContext
 from app.db.tables import members, passkeys, people, recovery_codes, second_factors, sessions
 
 
@@ -55,6 +55,14 @@ class Person:
 def find_person(ctx: Context, person_id: str) -> Person | None:
     """The person with that id."""
     return _one(ctx, people.c.id == person_id)
+
+
+def current_person(ctx: RequestContext) -> Person:
+    """The person who sends the request; raises `NotSignedIn` if the account was removed."""
+    person = find_person(ctx, ctx.caller.id)
+    if person is None:
+        raise NotSignedIn("Your account was removed.")
+    return person
 
 
 def find_by_email(ctx: Context, email: str) -> Person | None:

@@ -14,6 +14,7 @@ from app.access.keys import ApiKeys
 from app.access.link_visitors import LinkVisitors
 from app.access.mail import Mail, MailLimits
 from app.access.openid import OpenIdAccounts
+from app.access.passkeys import Passkeys
 from app.access.passwords import Passwords
 from app.access.projects import Projects
 from app.access.second_factor import SecondFactors
@@ -27,7 +28,6 @@ from app.access.webhook_delivery import WebhookDelivery
 
 if TYPE_CHECKING:
     from app.access.openid_provider import OpenIdProvider
-    from app.access.passkeys import Passkeys
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from app.access.keys import ApiKeys
 from app.access.link_visitors import LinkVisitors
 from app.access.mail import GuessingNotice, Mail, MailLimits
 from app.access.openid import Joining, OpenIdAccounts, OpenIdClient
+from app.access.passkeys import Passkeys
 from app.access.passwords import MAX_WAITING, Passwords
 from app.access.projects import Projects
 from app.access.second_factor import SecondFactors
@@ -61,7 +62,6 @@ from app.uploads.storage_identity import StorageIdentity
 from app.video.serve.services import MediaServices
 
 if TYPE_CHECKING:
-    from app.access.passkeys import Passkeys
     from app.storage.s3.address import BucketAddress
     from app.storage.s3.bucket import Bucket
     from app.storage.s3.mark import BucketMark
@@ -423,6 +423,7 @@ def _access(base: _Base, passwords: Passwords, uploads: UploadService) -> Identi
     visitors = LinkVisitors(context, signing, link_passwords, base.counts)
     tokens = SingleUse(context, signing)
     invitations = Invitations(context, passwords)
+    has_passkeys = settings.passkeys and not settings.is_open
     return IdentityServices(
         callers=Callers(keys, sessions, share_links, visitors, is_open=settings.is_open),
         keys=keys,
@@ -442,7 +443,7 @@ def _access(base: _Base, passwords: Passwords, uploads: UploadService) -> Identi
             warn=GuessingNotice(mail, settings.link_url).send,
         ),
         second_factors=SecondFactors(context, tokens, checks, sessions),
-        passkeys=_passkeys(context, tokens),
+        passkeys=Passkeys(context, tokens, sessions) if has_passkeys else None,
         openid=_openid(context, tokens),
         mail=mail,
         mail_limits=MailLimits(AttemptRecords(database), clock=clock),
@@ -458,22 +459,12 @@ def _access(base: _Base, passwords: Passwords, uploads: UploadService) -> Identi
     )
 
 
-# The following modules are imported where they are used: they cost 0.3 s of CPU time per process.
-
-
-def _passkeys(ctx: Context, tokens: SingleUse) -> Passkeys | None:
-    if ctx.settings.is_open or not ctx.settings.passkeys:
-        return None
-    from app.access.passkeys import Passkeys  # noqa: PLC0415 - see above
-
-    return Passkeys(ctx, tokens)
-
-
 def _openid(ctx: Context, tokens: SingleUse) -> OpenId | None:
     client, settings = _openid_client(ctx.settings), ctx.settings
     if settings.is_open or client is None:
         return None
-    from app.access.openid_provider import OpenIdProvider  # noqa: PLC0415 - see above
+    # Imported only here: it costs 0.2 s of CPU time per process.
+    from app.access.openid_provider import OpenIdProvider  # noqa: PLC0415
 
     accounts = OpenIdAccounts(
         ctx,

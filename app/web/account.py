@@ -8,9 +8,9 @@ from flask import Blueprint, make_response, redirect, render_template, request, 
 from werkzeug import Response
 
 from app.access.passwords import MIN_CHARACTERS
-from app.access.people import Person, find_person
+from app.access.people import Person, current_person
 from app.core.access import Action
-from app.core.errors import InvalidField, LastAdministrator, NotSignedIn
+from app.core.errors import InvalidField, LastAdministrator
 from app.http.access import requires
 from app.http.bodies import form_fields
 from app.http.context import ViewContext
@@ -36,14 +36,14 @@ DONE = {
 @requires(Action.SECURE_ACCOUNT)
 def show(ctx: ViewContext) -> Response:
     """The account page."""
-    return _page(ctx, _me(ctx), {})
+    return _page(ctx, current_person(ctx), {})
 
 
 @blueprint.post("/name")
 @requires(Action.HAVE_ACCOUNT)
 def rename(ctx: ViewContext) -> Response:
     """Change the name."""
-    person, fields = _me(ctx), form_fields(ctx)
+    person, fields = current_person(ctx), form_fields(ctx)
     try:
         ctx.services.identity.accounts.rename(ctx, person, fields.get("name", ""))
     except InvalidField as error:
@@ -55,7 +55,7 @@ def rename(ctx: ViewContext) -> Response:
 @requires(Action.HAVE_ACCOUNT)
 def change_password(ctx: ViewContext) -> Response:
     """Change the password; requires the old one or, to set the first, a recent sign-in."""
-    person, fields = _me(ctx), form_fields(ctx)
+    person, fields = current_person(ctx), form_fields(ctx)
     identity = ctx.services.identity
     try:
         if person.password_hash is not None:
@@ -88,7 +88,7 @@ def end_other_sessions(ctx: ViewContext) -> Response:
 @requires(Action.HAVE_ACCOUNT)
 def accept_invitation(ctx: ViewContext, digest: str) -> Response:
     """Accept an invitation to the person's own address, and join its project."""
-    identity, caller, person = ctx.services.identity, ctx.caller, _me(ctx)
+    identity, caller, person = ctx.services.identity, ctx.caller, current_person(ctx)
     try:
         invitation = identity.invitations.accept_waiting(ctx, person, digest)
     except InvalidField as error:  # An administrator has already added the person.
@@ -103,7 +103,7 @@ def accept_invitation(ctx: ViewContext, digest: str) -> Response:
 def decline_invitation(ctx: ViewContext, digest: str) -> Response:
     """Decline an invitation to the person's own address."""
     invitations = ctx.services.identity.invitations
-    invitations.withdraw(ctx, invitations.waiting_one(_me(ctx), digest).digest)
+    invitations.withdraw(ctx, invitations.waiting_one(current_person(ctx), digest).digest)
     return _done("declined")
 
 
@@ -111,7 +111,7 @@ def decline_invitation(ctx: ViewContext, digest: str) -> Response:
 @requires(Action.HAVE_ACCOUNT)
 def end_made(ctx: ViewContext) -> Response:
     """Revoke all keys and links that the person created."""
-    ctx.services.identity.accounts.end_made(ctx, _me(ctx))
+    ctx.services.identity.accounts.end_made(ctx, current_person(ctx))
     return _done("made")
 
 
@@ -119,7 +119,7 @@ def end_made(ctx: ViewContext) -> Response:
 @requires(Action.HAVE_ACCOUNT)
 def delete(ctx: ViewContext) -> Response:
     """Delete the account; requires a recent sign-in or the password."""
-    identity, person = ctx.services.identity, _me(ctx)
+    identity, person = ctx.services.identity, current_person(ctx)
     try:
         if not identity.sessions.has_just_begun(ctx):
             identity.sign_in.confirm(person, form_fields(ctx).get("password", ""))
@@ -127,13 +127,6 @@ def delete(ctx: ViewContext) -> Response:
     except (InvalidField, LastAdministrator) as error:
         return _page(ctx, person, {}, InvalidField(str(error), field="deletion"))
     return redirect(url_for("sign_in.show"), 303)
-
-
-def _me(ctx: ViewContext) -> Person:
-    person = find_person(ctx, ctx.caller.id)
-    if person is None:
-        raise NotSignedIn("Your account was removed.")
-    return person
 
 
 def _done(what: str) -> Response:

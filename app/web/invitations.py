@@ -9,9 +9,9 @@ from werkzeug import Response
 
 from app.access.invitations import Invitation, Purpose
 from app.access.passwords import MIN_CHARACTERS
-from app.access.people import Person, find_person
+from app.access.people import Person, current_person, find_person
 from app.core.access import Action, Caller, CallerKind, scope_of
-from app.core.errors import InvalidField, NotSignedIn
+from app.core.errors import InvalidField
 from app.http.access import requires
 from app.http.bodies import form_fields
 from app.http.context import ViewContext
@@ -57,9 +57,7 @@ def _join_as(ctx: ViewContext, caller: Caller, invitation: Invitation, code: str
     identity = ctx.services.identity
     if request.method != "POST" or form_fields(ctx).get("person") != caller.id:
         return _asked(ctx, invitation)
-    you = find_person(ctx, caller.id)
-    if you is None:
-        raise NotSignedIn("Your account was removed.")
+    you = current_person(ctx)
     scope_of(caller, Action.HAVE_ACCOUNT)  # Raises if a second factor must be set up first.
     try:
         identity.invitations.accept(ctx, code, you)

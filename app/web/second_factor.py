@@ -7,11 +7,11 @@ from flask import Blueprint, make_response, redirect, render_template, request, 
 from markupsafe import Markup
 from werkzeug import Response
 
-from app.access.people import Person, find_person
+from app.access.people import Person, current_person
 from app.access.second_factor import SecondFactors, SetUp
 from app.access.sessions import PASSWORD, PASSWORD_AND_CODE, require_known_way
 from app.core.access import Action
-from app.core.errors import InvalidField, NotSignedIn, TooManyAttempts, UploadError
+from app.core.errors import InvalidField, TooManyAttempts, UploadError
 from app.http.access import requires
 from app.http.bodies import form_fields
 from app.http.context import ViewContext
@@ -79,7 +79,7 @@ def _code_page(token: str, target: str, error: UploadError | None = None) -> Res
 @requires(Action.SECURE_ACCOUNT)
 def begin(ctx: ViewContext) -> Response:
     """Show a new secret, as text and as a QR code, and ask for the first code."""
-    person = _me(ctx)
+    person = current_person(ctx)
     try:
         require_known_way(ctx, person)
         _require_confirmation(ctx, person)
@@ -92,7 +92,7 @@ def begin(ctx: ViewContext) -> Response:
 @requires(Action.SECURE_ACCOUNT)
 def add(ctx: ViewContext) -> Response:
     """Store the secret if the code matches it; the recovery codes are shown only once."""
-    person, fields, factors = _me(ctx), form_fields(ctx), _factors(ctx)
+    person, fields, factors = current_person(ctx), form_fields(ctx), _factors(ctx)
     try:
         require_known_way(ctx, person)
         set_up = factors.resume(ctx, person, fields.get("token", ""))
@@ -109,7 +109,7 @@ def add(ctx: ViewContext) -> Response:
 @requires(Action.HAVE_ACCOUNT)
 def renew_recovery_codes(ctx: ViewContext) -> Response:
     """Show new recovery codes; the old ones become invalid."""
-    person = _me(ctx)
+    person = current_person(ctx)
     try:
         _require_confirmation(ctx, person)
     except InvalidField as error:
@@ -122,7 +122,7 @@ def renew_recovery_codes(ctx: ViewContext) -> Response:
 @requires(Action.HAVE_ACCOUNT)
 def remove(ctx: ViewContext) -> Response:
     """Remove the one-time codes."""
-    person = _me(ctx)
+    person = current_person(ctx)
     try:
         _require_confirmation(ctx, person)
     except InvalidField as error:
@@ -133,13 +133,6 @@ def remove(ctx: ViewContext) -> Response:
 
 def _factors(ctx: ViewContext) -> SecondFactors:
     return ctx.services.identity.second_factors
-
-
-def _me(ctx: ViewContext) -> Person:
-    person = find_person(ctx, ctx.caller.id)
-    if person is None:
-        raise NotSignedIn("Your account was removed.")
-    return person
 
 
 def _require_confirmation(ctx: ViewContext, person: Person) -> None:

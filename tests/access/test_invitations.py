@@ -5,16 +5,17 @@ from __future__ import annotations
 from threading import Barrier, Thread
 
 import pytest
+from sqlalchemy import func, select
 
 from app.access.accounts import Accounts
 from app.access.invitations import InvitationRecords, Invitations, Purpose
-from app.access.passkey_records import Passkey, PasskeyRecords
 from app.access.passwords import Passwords
 from app.access.people import Person, all_people, roles_of
 from app.access.sessions import Sessions
 from app.core.access import Role
 from app.core.errors import InvalidField, LastAdministrator, LinkClosed
-from tests.access.world import CHEAP, GOOD_PASSWORD, World
+from app.db.tables import passkeys
+from tests.access.world import CHEAP, GOOD_PASSWORD, World, add_passkey
 from tests.postgresql import ON_BOTH_DATABASES
 
 ANOTHER = "seven tall ships at dawn"
@@ -244,27 +245,22 @@ def test_a_new_password_ends_all_sessions_of_the_person(
     assert CHEAP.verify(found.password_hash, ANOTHER)
 
 
-def passkey_of(person: Person, world: World) -> Passkey:
-    return Passkey(
-        id=world.new_id(),
-        credential_id=b"id",
-        person_id=person.id,
-        public_key=b"key",
-        sign_count=0,
-        name="Phone",
-        created_at=world.clock(),
-    )
+def passkeys_of(person: Person, world: World) -> int:
+    """How many passkeys the person has."""
+    query = select(func.count()).where(passkeys.c.person_id == person.id)
+    with world.database.read() as connection:
+        return connection.execute(query).scalar_one()
 
 
 def test_a_new_password_removes_what_a_thief_may_have_added(
     world: World, invitations: Invitations, accounts: Accounts
 ) -> None:
-    ann, records = world.person(), PasskeyRecords(world.database)
-    records.add(passkey_of(ann, world))
+    ann = world.person()
+    add_passkey(world.database, ann, "phone", world.clock())
     ann = invitations.choose_password(
         world.operator, invitations.to_reset(world.operator, ann), ANOTHER
     )
-    assert records.of_person(ann.id) == []
+    assert passkeys_of(ann, world) == 0
     waiting = invitations.to_reset(world.operator, ann)
     accounts.change_password(world.acting_as(ann, ""), ann, GOOD_PASSWORD)
     with pytest.raises(LinkClosed):
@@ -274,12 +270,12 @@ def test_a_new_password_removes_what_a_thief_may_have_added(
 def test_a_mailed_link_changes_the_password_alone(
     world: World, invitations: Invitations, sessions: Sessions
 ) -> None:
-    ann, records = world.person(is_proven=False), PasskeyRecords(world.database)
-    records.add(passkey_of(ann, world))
+    ann = world.person(is_proven=False)
+    add_passkey(world.database, ann, "phone", world.clock())
     sessions.begin(world.operator, ann, "password", agent="")
     invitations.choose_password(world.operator, invitations.to_reset_by_mail(ann), ANOTHER)
     assert sessions.of_person(ann.id) == []
-    assert len(records.of_person(ann.id)) == 1
+    assert passkeys_of(ann, world) == 1
     found = world.find(ann)
     assert found is not None
     assert not found.is_proven, "the passkey may be that of whoever made the account"

@@ -17,11 +17,12 @@ from app.access import webhooks
 from app.access.attempts import AttemptRecords
 from app.access.invitations import Invitation, InvitationRecords, Purpose
 from app.access.keys import ApiKeys
-from app.access.passkey_records import MAX_PASSKEYS, Passkey, PasskeyRecords
+from app.access.passkeys import MAX_PASSKEYS, Passkey, Passkeys
 from app.access.people import administrators, give_to_owner, roles_now
 from app.access.projects import Project, Projects
 from app.access.second_factor import RECOVERY_CODES, SecondFactors
 from app.access.sessions import Sessions
+from app.access.signing import Browser, Signing, SingleUse
 from app.access.upload_links import LinkTerms, UploadLink, keep_name
 from app.access.webhook_delivery import LEASE, ClaimedDelivery
 from app.access.webhooks import MAX_WEBHOOKS, SUBSCRIBABLE, Webhook
@@ -40,7 +41,9 @@ from app.core.errors import (
 )
 from app.core.upload import Upload
 from app.db.engine import Database
+from app.db.nodes import SharedValues
 from app.db.tables import link_senders
+from tests.access.authenticator import Authenticator
 from tests.access.webhook_world import URL, WebhookWorld
 from tests.access.world import CHEAP, GOOD_PASSWORD, World
 from tests.acting import acting
@@ -258,25 +261,18 @@ def test_a_project_has_no_more_webhooks_than_it_may(database: Database) -> None:
 
 
 def test_a_person_has_no_more_passkeys_than_they_may(world: World) -> None:
-    records, ann = PasskeyRecords(world.database), world.person()
+    tokens = SingleUse(world.context, Signing(SharedValues(world.database)))
+    passkeys = Passkeys(world.context, tokens, Sessions(world.context))
+    ann, browser = world.person(), Browser("https://videos.example", "mark")
 
-    def add() -> None:
-        number = world.new_id()
-        records.add(
-            Passkey(
-                id=number,
-                credential_id=number.encode(),
-                person_id=ann.id,
-                public_key=b"",
-                sign_count=0,
-                name="",
-                created_at=world.clock(),
-            )
-        )
+    def register() -> Passkey:
+        options, token = passkeys.begin_registration(ann, browser)
+        made = Authenticator(browser.origin, browser.host).create(dict(options))
+        return passkeys.register(world.acting_as(ann), browser, made, token, name="Phone")
 
-    outcomes = at_once(*[add] * (MAX_PASSKEYS + 4))
-    assert len(records.of_person(ann.id)) == MAX_PASSKEYS
-    assert kinds(outcomes) == {type(None), InvalidRequest}
+    outcomes = at_once(*[register] * (MAX_PASSKEYS + 4))
+    assert len(passkeys.of_person(ann.id)) == MAX_PASSKEYS
+    assert kinds(outcomes) == {Passkey, InvalidRequest}
 
 
 def test_a_visitor_who_says_two_names_at_once_has_one(world: World) -> None:

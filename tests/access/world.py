@@ -21,7 +21,7 @@ from app.access.upload_links import UploadLinks
 from app.core.access import FIRST_PROJECT, LOCAL, Role
 from app.db.context import Context, RequestContext
 from app.db.engine import Database
-from app.db.tables import members
+from app.db.tables import members, passkeys
 from app.settings import Settings
 from tests.records.making import new_sqlite
 
@@ -117,6 +117,14 @@ class World:
         """Make a person a member; those who join later are listed later."""
         self.clock.turn(seconds=1)
         add_member(self.database, project_id, person, role, self.clock())
+
+
+def add_passkey(database: Database, person: Person, passkey_id: str, now: datetime) -> None:
+    """Give a person a passkey that no device has."""
+    key = {"id": passkey_id, "credential_id": passkey_id.encode(), "public_key": b"key"}
+    of_person = {"person_id": person.id, "name": "Phone", "sign_count": 0, "created_at": now}
+    with database.write() as connection:
+        connection.execute(insert(passkeys).values(**key, **of_person))
 
 
 def add_member(database: Database, project: str, person: Person, role: Role, now: datetime) -> None:

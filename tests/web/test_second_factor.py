@@ -16,8 +16,7 @@ from werkzeug.test import TestResponse
 
 from app.access import audit, webhooks
 from app.access.audit import AuditAction, AuditFilter
-from app.access.passkey_records import Passkey, PasskeyRecords
-from app.access.people import Person, add_person, roles_now
+from app.access.people import add_person, roles_now
 from app.access.second_factor import OF_CODES
 from app.core.access import FIRST_PROJECT, Action, Caller, CallerKind, Role, scope_of
 from app.core.errors import SecondFactorMissing
@@ -245,8 +244,8 @@ def require_passkey(browser: Browser) -> None:
 def test_who_has_a_passkey_adds_nothing_by_the_password_alone(tmp_path: Path) -> None:
     with new_site(tmp_path, second_factor="everyone") as site:
         ann = site.person("keyed@example.org", Role.EDITOR)
-        browser, key = site.browser(ann), add_passkey(site, ann)
-        removed = browser.client.post(f"/account/passkeys/{key.id}/remove")
+        browser, key = site.browser(ann), site.passkey(ann)
+        removed = browser.client.post(f"/account/passkeys/{key}/remove")
         assert (removed.status_code, removed.get_json()["code"]) == (403, "second_factor_missing")
         require_passkey(browser)
 
@@ -254,7 +253,7 @@ def test_who_has_a_passkey_adds_nothing_by_the_password_alone(tmp_path: Path) ->
 def test_who_reads_the_mail_of_somebody_with_a_passkey_gets_no_further(tmp_path: Path) -> None:
     with new_site(tmp_path, second_factor="everyone") as site:
         ann, browser = site.person("read@example.org", Role.EDITOR), site.browser()
-        add_passkey(site, ann)
+        site.passkey(ann)
         link = f"/reset/{site.identity.invitations.to_reset_by_mail(ann)}"
         assert "passkeys are removed" not in browser.get(link).text
         assert browser.post(link, {"password": OTHER_PASSWORD}).status_code == 303
@@ -268,7 +267,7 @@ def test_who_has_a_second_factor_by_now_finishes_no_set_up_of_the_password_alone
     with new_site(tmp_path, second_factor="everyone") as site:
         ann, bob = site.person(role=Role.EDITOR), site.person("Bob", Role.EDITOR)
         thief, page, fields = site.browser(bob), *begun(site.browser(ann))
-        add_passkey(site, ann)
+        site.passkey(ann)
         assert page.post("/account/codes", fields).status_code == 400
         assert not site.identity.second_factors.has(ann.id)
         set_up(site.browser(bob))
@@ -297,20 +296,6 @@ def begun(browser: Browser) -> tuple[Browser, dict[str, str]]:
     secret = re.search(r'value="([A-Z2-7]{32})"', page.text)
     assert secret
     return browser, {"token": hidden(page, "token"), "code": code_of(secret[1])}
-
-
-def add_passkey(site: Site, person: Person) -> Passkey:
-    key = Passkey(
-        id="1" * 32,
-        credential_id=b"1",
-        person_id=person.id,
-        public_key=b"1",
-        sign_count=0,
-        name="Laptop",
-        created_at=datetime.now(UTC),
-    )
-    PasskeyRecords(site.services.database).add(key)
-    return key
 
 
 CHANGES_NOTHING_OF_THE_ACCOUNT = {
