@@ -1,7 +1,7 @@
 """Signing in at an OpenID provider, by authorization code with PKCE (OpenID Connect Core, 3.1).
 
 The browser goes to the provider and comes back with a code. The server exchanges that for an ID
-token, which says who the person is. Whose account that is here, is in `openid_accounts.py`.
+token, which says who the person is. Whose account that is here, is in `openid`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import secrets
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from hmac import compare_digest
 from threading import Lock
 from typing import Any
@@ -26,7 +27,6 @@ from joserfc.jwk import KeySet
 from joserfc.jws import JWSRegistry
 
 from app.access.bounded_http import bound, get_json
-from app.access.openid import OpenIdClient, ProviderIdentity
 from app.access.recent import Recent
 from app.access.signing import SingleUse
 from app.core.errors import ProviderUnreachable, SignInRefused
@@ -51,6 +51,29 @@ _PURPOSE = "openid"
 _SECRET_BYTES = 32
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenIdClient:
+    """What the operator has agreed with the provider; `name` is what people call it."""
+
+    issuer: str
+    client_id: str
+    client_secret: str
+    name: str
+    asks_groups: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderIdentity:
+    """A person as the provider knows them. `subject` stays; all else may change."""
+
+    issuer: str
+    subject: str
+    email: str = ""
+    is_email_verified: bool = False
+    name: str = ""
+    groups: frozenset[str] = frozenset()
 
 
 class OpenIdProvider:

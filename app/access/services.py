@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from app.access.accounts import Accounts
 from app.access.attempts import PasswordChecks
@@ -13,7 +12,7 @@ from app.access.invitations import Invitations
 from app.access.keys import ApiKeys
 from app.access.link_visitors import LinkVisitors
 from app.access.mail import Mail, MailLimits
-from app.access.openid import OpenIdAccounts
+from app.access.openid import OpenId
 from app.access.passkeys import Passkeys
 from app.access.passwords import Passwords
 from app.access.projects import Projects
@@ -25,17 +24,6 @@ from app.access.sign_in import SignIn
 from app.access.signing import Signing
 from app.access.upload_links import UploadLinks
 from app.access.webhook_delivery import WebhookDelivery
-
-if TYPE_CHECKING:
-    from app.access.openid_provider import OpenIdProvider
-
-
-@dataclass(frozen=True, slots=True)
-class OpenId:
-    """The provider at which people sign in too, and whose accounts those are."""
-
-    provider: OpenIdProvider
-    accounts: OpenIdAccounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,13 +17,13 @@ from app.access.invitations import Invitations
 from app.access.keys import ApiKeys
 from app.access.link_visitors import LinkVisitors
 from app.access.mail import GuessingNotice, Mail, MailLimits
-from app.access.openid import Joining, OpenIdAccounts, OpenIdClient
+from app.access.openid import Joining, OpenId
 from app.access.passkeys import Passkeys
 from app.access.passwords import MAX_WAITING, Passwords
 from app.access.projects import Projects
 from app.access.second_factor import SecondFactors
 from app.access.senders import RequestRate, SenderLimits, SenderRecords
-from app.access.services import IdentityServices, OpenId
+from app.access.services import IdentityServices
 from app.access.sessions import Sessions
 from app.access.share_links import ShareLinks
 from app.access.sign_in import SignIn
@@ -148,18 +148,6 @@ def line(settings: Settings, name_digest: NameDigest | None) -> Line | None:
     """The bandwidth limit that senders share; None if there is no limit."""
     total, cap = settings.bytes_per_second, settings.bytes_per_second_per_sender
     return line_in(settings.data_dir, name_digest, total=total, cap=cap)
-
-
-def _openid_client(settings: Settings) -> OpenIdClient | None:
-    if not settings.oidc_issuer:
-        return None
-    return OpenIdClient(
-        issuer=settings.oidc_issuer,
-        client_id=settings.oidc_client_id,
-        client_secret=settings.oidc_client_secret,
-        name=settings.oidc_name,
-        asks_groups=bool(settings.oidc_groups),
-    )
 
 
 # ---- build ---------------------------------------------------------------------------------------
@@ -444,7 +432,7 @@ def _access(base: _Base, passwords: Passwords, uploads: UploadService) -> Identi
         ),
         second_factors=SecondFactors(context, tokens, checks, sessions),
         passkeys=Passkeys(context, tokens, sessions) if has_passkeys else None,
-        openid=_openid(context, tokens),
+        openid=_openid(context, tokens, invitations),
         mail=mail,
         mail_limits=MailLimits(AttemptRecords(database), clock=clock),
         share_links=share_links,
@@ -459,22 +447,26 @@ def _access(base: _Base, passwords: Passwords, uploads: UploadService) -> Identi
     )
 
 
-def _openid(ctx: Context, tokens: SingleUse) -> OpenId | None:
-    client, settings = _openid_client(ctx.settings), ctx.settings
-    if settings.is_open or client is None:
+def _openid(ctx: Context, tokens: SingleUse, invitations: Invitations) -> OpenId | None:
+    settings = ctx.settings
+    if settings.is_open or not settings.oidc_issuer:
         return None
     # Imported only here: it costs 0.2 s of CPU time per process.
-    from app.access.openid_provider import OpenIdProvider  # noqa: PLC0415
+    from app.access.openid_provider import OpenIdClient, OpenIdProvider  # noqa: PLC0415
 
-    accounts = OpenIdAccounts(
-        ctx,
-        Joining(
-            domains=settings.oidc_domains,
-            groups=settings.oidc_groups,
-            role=Role(settings.oidc_role),
-        ),
+    client = OpenIdClient(
+        issuer=settings.oidc_issuer,
+        client_id=settings.oidc_client_id,
+        client_secret=settings.oidc_client_secret,
+        name=settings.oidc_name,
+        asks_groups=bool(settings.oidc_groups),
     )
-    return OpenId(OpenIdProvider(client, tokens), accounts)
+    joining = Joining(
+        domains=settings.oidc_domains,
+        groups=settings.oidc_groups,
+        role=Role(settings.oidc_role),
+    )
+    return OpenId(ctx, OpenIdProvider(client, tokens), invitations, joining)
 
 
 def _new_id() -> str:

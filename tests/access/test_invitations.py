@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import func, select
 
 from app.access.accounts import Accounts
-from app.access.invitations import InvitationRecords, Invitations, Purpose
+from app.access.invitations import Invitations, Purpose
 from app.access.passwords import Passwords
 from app.access.people import Person, all_people, roles_of
 from app.access.sessions import Sessions
@@ -159,7 +159,10 @@ def test_a_proven_address_uses_all_invitations_that_wait_for_it(
     invitations.to_join(world.operator, "eve@example.org", project_id=other, role=Role.VIEWER)
     bob = Person(id=world.new_id(), email=email, name="Bob", created_at=world.clock())
     used = invitations.find(here, Purpose.JOIN)
-    InvitationRecords(world.database).join(used, bob, world.clock(), by_link=not is_proven)
+    if is_proven:
+        invitations.join_by_address(used, bob)
+    else:
+        bob = invitations.join(world.operator, here, name="Bob", password=GOOD_PASSWORD)
     everywhere = {"local": Role.VIEWER, other: Role.MANAGER}
     assert roles(world, bob) == (everywhere if is_proven else {"local": Role.VIEWER})
     waiting = {each.email for each in invitations.waiting()}

@@ -10,8 +10,7 @@ import pytest
 import requests
 
 from app.access import openid_provider
-from app.access.openid import OpenIdClient, ProviderIdentity
-from app.access.openid_provider import OpenIdProvider
+from app.access.openid_provider import OpenIdClient, OpenIdProvider, ProviderIdentity
 from app.access.signing import Signing, SingleUse
 from app.core.errors import ProviderUnreachable, SignInRefused
 from app.db.nodes import SharedValues

@@ -15,9 +15,10 @@ from sqlalchemy import select
 
 from app.access import webhooks
 from app.access.attempts import AttemptRecords
-from app.access.invitations import Invitation, InvitationRecords, Purpose
+from app.access.invitations import Invitation, Invitations, Purpose
 from app.access.keys import ApiKeys
 from app.access.passkeys import MAX_PASSKEYS, Passkey, Passkeys
+from app.access.passwords import Passwords
 from app.access.people import administrators, give_to_owner, roles_now
 from app.access.projects import Project, Projects
 from app.access.second_factor import RECOVERY_CODES, SecondFactors
@@ -74,18 +75,14 @@ def kinds(outcomes: Sequence[object]) -> set[type]:
     return {type(outcome) for outcome in outcomes}
 
 
-def invitation(world: World, project: str | None = None, maker: str = "") -> Invitation:
-    now = world.clock()
-    return Invitation(
-        digest=world.new_id(),
-        purpose=Purpose.JOIN,
-        created_at=now,
-        expires_at=now + timedelta(days=1),
-        project_id=project,
-        role=Role.VIEWER,
-        email="eve@example.org",
-        created_by=maker,
-    )
+def invitations_of(world: World) -> Invitations:
+    return Invitations(world.context, Passwords(CHEAP))
+
+
+def inviting(world: World, email: str, project: str) -> Callable[[], str]:
+    """A request that invites to a project, and returns the code."""
+    to_join = invitations_of(world).to_join
+    return partial(to_join, world.operator, email, project_id=project, role=Role.VIEWER)
 
 
 def test_failures_that_are_counted_and_forgotten_at_once_do_not_wait_for_each_other(
@@ -213,40 +210,33 @@ def test_a_webhook_that_is_removed_keeps_no_upload_from_completion(database: Dat
 
 
 def test_of_invitations_that_are_made_at_once_one_works(world: World) -> None:
-    records = InvitationRecords(world.database)
-    made = [invitation(world, FIRST_PROJECT) for _ in range(8)]
-    at_once(*[partial(records.add, each) for each in made])
-    assert len(records.waiting(world.clock())) == 1
+    at_once(*[inviting(world, "eve@example.org", FIRST_PROJECT) for _ in range(8)])
+    assert len(invitations_of(world).waiting()) == 1
 
 
 def test_people_are_invited_while_their_project_is_removed(world: World) -> None:
-    records, all_projects = InvitationRecords(world.database), Projects(world.context)
+    all_projects = Projects(world.context)
     for _ in range(ROUNDS):
         project = world.project(world.new_id())
-        made = [
-            replace(invitation(world, project), email=f"{number}@example.org")
-            for number in range(6)
-        ]
-        removed, *added = at_once(
-            partial(all_projects.remove, world.operator, project),
-            *[partial(records.add, each) for each in made],
-        )
+        requests = [inviting(world, f"{number}@example.org", project) for number in range(6)]
+        removed, *added = at_once(partial(all_projects.remove, world.operator, project), *requests)
         assert isinstance(removed, Project)
-        assert kinds(added) <= {type(None), EntryNotFound}
+        assert kinds(added) <= {str, EntryNotFound}
     with pytest.raises(EntryNotFound):
-        records.add(made[0])
+        requests[0]()
 
 
 def test_who_joins_in_two_ways_at_once_does_so_once(world: World) -> None:
-    records = InvitationRecords(world.database)
+    invitations = invitations_of(world)
     for number in range(ROUNDS):
-        wanted = replace(invitation(world, FIRST_PROJECT), email=f"{number}@example.org")
-        records.add(wanted)
+        email = f"{number}@example.org"
+        code = inviting(world, email, FIRST_PROJECT)()
+        wanted = invitations.find(code, Purpose.JOIN)
         eve = world.person(f"eve{number}@example.org")
-        bob = replace(eve, id=world.new_id(), email=f"{number}@example.org")
+        bob = replace(eve, id=world.new_id(), email=email)
         outcomes = at_once(
-            partial(records.accept, wanted, eve.id, world.clock()),
-            partial(records.join, wanted, bob, world.clock(), by_link=False),
+            partial(invitations.accept, world.operator, code, eve),
+            partial(invitations.join_by_address, wanted, bob),
         )
         assert LinkClosed in kinds(outcomes)
         assert len(roles_now(world.context, eve.id)) + len(roles_now(world.context, bob.id)) == 1
@@ -306,7 +296,7 @@ def test_one_administrator_and_one_manager_remain(world: World) -> None:
 @pytest.mark.parametrize("end", ["block", "remove", "revoke", "delete project"])
 def test_nothing_made_with_a_key_outlives_what_lets_it(world: World, end: str) -> None:
     keys, projects = ApiKeys(world.context), Projects(world.context)
-    links, invitations = world.upload_links, InvitationRecords(world.database)
+    links, invitations = world.upload_links, invitations_of(world)
     world.person("root@example.org", is_admin=True)
     for number in range(ROUNDS):
         project, ann = world.project("News"), world.person(f"{number}@example.org")
@@ -315,8 +305,8 @@ def test_nothing_made_with_a_key_outlives_what_lets_it(world: World, end: str) -
         in_project = partial(acting, world.context, project)
         key, _ = keys.make(in_project(by=f"person:{ann.id}"), name="k", role=Role.VIEWER)
         maker = f"key:{key.id}"
-        invited = invitation(world, project, maker)
-        invitations.add(invited)
+        by_key, email = in_project(by=maker), f"{number}new@example.org"
+        code = invitations.to_join(by_key, email, project_id=project, role=Role.VIEWER)
         eve = world.person(f"{number}eve@example.org")
         now = world.clock()
         ends: dict[str, Callable[[], object]] = {
@@ -329,9 +319,9 @@ def test_nothing_made_with_a_key_outlives_what_lets_it(world: World, end: str) -
             ends[end],
             partial(keys.make, in_project(by=maker), name="k", role=Role.VIEWER),
             partial(links.make, in_project(by=maker), LinkTerms()),
-            partial(invitations.accept, invited, eve.id, now),
+            partial(invitations.accept, world.operator, code, eve),
         )
         assert not isinstance(outcomes[0], Exception)
-        assert kinds(outcomes[1:]) <= {type(None), tuple, UploadLink, NotAllowed, LinkClosed}
+        assert kinds(outcomes[1:]) <= {Invitation, tuple, UploadLink, NotAllowed, LinkClosed}
         assert not any(each.works(now) for each in keys.of_project(in_project()))
         assert all(each.closed_at is not None for each in links.of_project(in_project()))
