@@ -13,13 +13,14 @@ from sqlalchemy import Connection, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from app.access import audit
-from app.access.accounts import audit_ended, clean_email
 from app.access.audit import AuditAction
 from app.access.creators import BY_PERSON, RevocationCounts, end_made_by
 from app.access.invitations import Invitations
 from app.access.people import (
     Person,
     add_person,
+    audit_ended,
+    clean_email,
     find_by_email,
     find_person,
     give_to_owner,

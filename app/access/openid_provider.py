@@ -25,8 +25,8 @@ from joserfc import jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 from joserfc.jws import JWSRegistry
+from requests.adapters import HTTPAdapter
 
-from app.access.bounded_http import bound, get_json
 from app.access.recent import Recent
 from app.access.signing import SingleUse
 from app.core.errors import ProviderUnreachable, SignInRefused
@@ -277,3 +277,57 @@ def _identity(claims: Mapping[str, Any]) -> ProviderIdentity:
 def _text(claims: Mapping[str, Any], name: str) -> str:
     value = claims.get(name)
     return value.strip() if isinstance(value, str) else ""
+
+
+# ---- requests to the provider --------------------------------------------------------------------
+
+# With limits on time and on the size of the response.
+
+CONNECT_SECONDS = 5.0
+
+IDLE_SECONDS = 10.0
+"""A server that sends nothing for this long is taken for dead."""
+
+ANSWER_SECONDS = 20.0
+"""So long a whole answer may take, however its bytes trickle in."""
+
+MAX_ANSWER_BYTES = 1024 * 1024
+"""Sets of keys and ID tokens have a few thousand bytes."""
+
+_BLOCK_BYTES = 16 * 1024
+
+
+class BoundedAdapter(HTTPAdapter):
+    """Reads answers within these limits, or raises `requests.RequestException`."""
+
+    def send(self, request: requests.PreparedRequest, *_: Any, **options: Any) -> requests.Response:
+        """Send the request, and read the whole answer."""
+        deadline = time.monotonic() + ANSWER_SECONDS
+        limits = {"stream": True, "timeout": (CONNECT_SECONDS, IDLE_SECONDS)}
+        answer = super().send(request, **{**options, **limits})
+        body = bytearray()
+        for block in answer.iter_content(_BLOCK_BYTES):
+            body += block
+            if len(body) > MAX_ANSWER_BYTES or time.monotonic() > deadline:
+                answer.close()
+                raise requests.exceptions.ContentDecodingError(f"{request.url} sends too much")
+        answer._content = bytes(body)  # Where `requests` keeps what it has read.
+        return answer
+
+
+def bound(session: requests.Session) -> None:
+    """Let all requests of a session keep to the limits."""
+    for prefix in ("https://", "http://"):
+        session.mount(prefix, BoundedAdapter())
+
+
+def get_json(url: str) -> Mapping[str, Any]:
+    """The JSON object at `url`; raises `requests.RequestException`, for redirects too."""
+    with requests.Session() as session:
+        bound(session)
+        answer = session.get(url, headers={"Accept": "application/json"}, allow_redirects=False)
+        answer.raise_for_status()
+        found = answer.json()
+    if answer.status_code != 200 or not isinstance(found, dict):
+        raise requests.exceptions.InvalidJSONError(f"{url} does not answer with an object")
+    return found

@@ -24,10 +24,9 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError
 
 from app.access import audit
-from app.access.accounts import clean_email
 from app.access.audit import AuditAction, Detail
 from app.access.creators import RevocationCounts, end_made_by
-from app.access.people import find_by_email
+from app.access.people import clean_email, find_by_email
 from app.core.access import FIRST_PROJECT, Caller, Role
 from app.core.errors import EntryNotFound, InvalidField, LastManager, ProjectInUse
 from app.core.lifecycle import GONE

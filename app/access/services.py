@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.access.accounts import Accounts
 from app.access.attempts import PasswordChecks
 from app.access.callers import Callers
-from app.access.forgotten_passwords import ForgottenPasswords
-from app.access.invitations import Invitations
+from app.access.invitations import ForgottenPasswords, Invitations
 from app.access.keys import ApiKeys
 from app.access.link_visitors import LinkVisitors
 from app.access.mail import Mail, MailLimits
 from app.access.openid import OpenId
 from app.access.passkeys import Passkeys
 from app.access.passwords import Passwords
+from app.access.people import Accounts
 from app.access.projects import Projects
 from app.access.second_factor import SecondFactors
 from app.access.senders import SenderRecords
-from app.access.sessions import Sessions
+from app.access.sessions import Sessions, SignIn
 from app.access.share_links import ShareLinks
-from app.access.sign_in import SignIn
 from app.access.signing import Signing
 from app.access.upload_links import UploadLinks
 from app.access.webhook_delivery import WebhookDelivery

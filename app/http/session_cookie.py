@@ -21,7 +21,7 @@ NAME = "sluice"
 SECURE_PREFIX = "__Host-"
 
 DEVICE = "sluice-device"
-"""Proves that a person has signed in with this browser before; see `app/access/sign_in.py`."""
+"""Proves that a person has signed in with this browser before; see `app/access/sessions.py`."""
 
 BROWSER = "sluice-browser"
 """Identifies a browser before sign-in: see `SingleUse`."""

@@ -9,24 +9,22 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from app.access import webhooks
-from app.access.accounts import Accounts
 from app.access.attempts import AttemptRecords, LinkPasswords, PasswordChecks
 from app.access.callers import Callers
-from app.access.forgotten_passwords import ForgottenPasswords
-from app.access.invitations import Invitations
+from app.access.invitations import ForgottenPasswords, Invitations
 from app.access.keys import ApiKeys
 from app.access.link_visitors import LinkVisitors
 from app.access.mail import GuessingNotice, Mail, MailLimits
 from app.access.openid import Joining, OpenId
 from app.access.passkeys import Passkeys
 from app.access.passwords import MAX_WAITING, Passwords
+from app.access.people import Accounts
 from app.access.projects import Projects
 from app.access.second_factor import SecondFactors
 from app.access.senders import RequestRate, SenderLimits, SenderRecords
 from app.access.services import IdentityServices
-from app.access.sessions import Sessions
+from app.access.sessions import Sessions, SignIn
 from app.access.share_links import ShareLinks
-from app.access.sign_in import SignIn
 from app.access.signing import OLD_SECRET, Signing, SingleUse
 from app.access.upload_links import LinkLimits, ReservedLimits, UploadLinks
 from app.access.video_expiry import VideoExpiry

@@ -7,10 +7,9 @@ from threading import Barrier, Thread
 import pytest
 from sqlalchemy import func, select
 
-from app.access.accounts import Accounts
 from app.access.invitations import Invitations, Purpose
 from app.access.passwords import Passwords
-from app.access.people import Person, all_people, roles_of
+from app.access.people import Accounts, Person, all_people, roles_of
 from app.access.sessions import Sessions
 from app.core.access import Role
 from app.core.errors import InvalidField, LastAdministrator, LinkClosed

@@ -13,7 +13,7 @@ from argon2 import PasswordHasher
 from app.access.attempts import AttemptRecords, PasswordChecks, in_words
 from app.access.passwords import HASHES_AT_ONCE, MAX_WAITING, Passwords
 from app.access.people import Person
-from app.access.sign_in import (
+from app.access.sessions import (
     OF_ACCOUNT,
     OF_ACCOUNT_FROM_SITE,
     OF_DEVICE,

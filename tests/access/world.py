@@ -12,10 +12,9 @@ from pathlib import Path
 from argon2 import PasswordHasher
 from sqlalchemy import insert
 
-from app.access.accounts import Accounts
 from app.access.attempts import AttemptRecords, LinkPasswords, PasswordChecks
 from app.access.passwords import Passwords
-from app.access.people import Person, add_person, find_person, replace_hash
+from app.access.people import Accounts, Person, add_person, find_person, replace_hash
 from app.access.projects import Projects
 from app.access.upload_links import UploadLinks
 from app.core.access import FIRST_PROJECT, LOCAL, Role

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from app.access import audit, sign_in
-from app.access.accounts import Accounts
+from app.access import audit, sessions
 from app.access.audit import AuditAction, AuditFilter
 from app.access.passwords import HASHES_AT_ONCE, HashQueue, Passwords
-from app.access.people import Person
+from app.access.people import Accounts, Person
 from app.access.share_links import ShareTerms
 from app.core.access import Role
 from app.core.errors import ServerBusy
@@ -79,7 +78,7 @@ def test_a_stranger_elsewhere_does_not_shut_an_account_for_new_browsers(site: Si
 
 
 def test_a_stranger_cannot_fill_the_audit_log(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sign_in, "ALL_NOTED", 3)
+    monkeypatch.setattr(sessions, "ALL_NOTED", 3)
     email = "often@example.org"
     for number in range(9):
         site.browser().sign_in(email, "wrong", address=f"10.9.9.{number}")

@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from app.access.accounts import clean_email
-from app.access.people import Person, all_people, find_by_email
+from app.access.people import Person, all_people, clean_email, find_by_email
 from app.access.projects import parse_limits
 from app.core.access import FIRST_PROJECT, LOCAL, MEMBERS, Role, Scope
 from app.core.moments import instant, parse_expiry
