@@ -22,7 +22,6 @@ from app.access.people import Accounts
 from app.access.projects import Projects
 from app.access.second_factor import SecondFactors
 from app.access.senders import RequestRate, SenderLimits, SenderRecords
-from app.access.services import IdentityServices
 from app.access.sessions import Sessions, SignIn
 from app.access.share_links import ShareLinks
 from app.access.signing import OLD_SECRET, Signing, SingleUse
@@ -37,7 +36,7 @@ from app.db.minute_counts import MinuteCounts, counts_in
 from app.db.nodes import Clock, Leases, NodeRecords, SharedNote, SharedValues, shared_clock, utc_now
 from app.db.this_node import this_node
 from app.db.waking import Waker
-from app.http.services import Services
+from app.http.services import IdentityServices, Services
 from app.ingest.copy import BodyLimits
 from app.ingest.line import Line, line_in
 from app.ingest.shared_table import NameDigest
