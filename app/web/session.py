@@ -1,4 +1,4 @@
-"""Signing in and out: /api/session, and the sign-in page."""
+"""Signing in and out: /api/session, the sign-in page, and the OpenID provider."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from flask import Blueprint, jsonify, make_response, redirect, render_template, 
 from werkzeug import Response as BaseResponse
 from werkzeug.exceptions import NotFound
 
+from app.access.openid import OpenId
 from app.access.people import Person, has_administrator
-from app.access.sessions import PASSWORD, PASSWORD_AND_CODE
+from app.access.sessions import PASSWORD, PASSWORD_AND_CODE, PROVIDER
+from app.access.signing import LIFETIME
 from app.core.access import Action, CallerKind
 from app.core.errors import (
     NotAllowed,
@@ -28,6 +30,7 @@ from app.http.session_cookie import (
     end_session,
     is_local_path,
     next_page,
+    set_cookie,
     value_in,
 )
 from app.web.second_factor import require_code, signed_in_or_asked
@@ -172,3 +175,50 @@ def _page(
     )
     response = make_response(page, error.status_hint if error else 200)
     return with_retry_after(response, error)
+
+
+# ---- OpenID provider -----------------------------------------------------------------------------
+
+# A redirect to the provider, and its callback.
+
+WAITING = "sluice-provider"
+"""The cookie of a browser that was redirected to the provider."""
+
+provider = Blueprint("openid", __name__, url_prefix="/sign-in/provider")
+
+
+@provider.get("", endpoint="begin")
+@requires(Action.VISIT)
+def begin_at_provider(ctx: ViewContext) -> BaseResponse:
+    """Redirect the browser to the provider; it finally arrives at the path `next`."""
+    target = next_page(request.args.get("next", ""))
+    url, cookie = _openid(ctx).provider.begin(_callback(), next_path=target)
+    seconds = int(LIFETIME.total_seconds())
+    return set_cookie(redirect(url, 303), cookie, WAITING, seconds=seconds)
+
+
+@provider.get("/callback")
+@requires(Action.VISIT)
+def finish(ctx: ViewContext) -> BaseResponse:
+    """Create a session for a valid response of the provider.
+
+    A GET that changes something: the browser must send the cookie with the response's `state`,
+    which works once.
+    """
+    openid = _openid(ctx)
+    cookie = value_in(request.environ, WAITING)
+    person, target = openid.finish(ctx, request.args.to_dict(), cookie, _callback())
+    response = begin_session(ctx, redirect(target, 303), person, method=PROVIDER)
+    return set_cookie(response, "", WAITING)
+
+
+def _callback() -> str:
+    """The redirect URI, which the operator registers at the provider."""
+    return url_for("openid.finish", _external=True)
+
+
+def _openid(ctx: ViewContext) -> OpenId:
+    openid = ctx.services.identity.openid
+    if openid is None:
+        raise NotFound("This server has no sign-in service.")
+    return openid
