@@ -65,14 +65,11 @@ class Callers:
         if self._is_open:
             return LOCAL
         if sent.authorization:
-            return self._of_key(sent.authorization, fresh=fresh)
+            caller = self._keys.caller(_secret_in(sent.authorization), fresh=fresh)
+            if caller is None:
+                raise NotSignedIn("The API key does not exist, has expired or was revoked.")
+            return caller
         return self._sessions.caller(sent.session, fresh=fresh) or NOBODY
-
-    def _of_key(self, authorization: str, *, fresh: bool) -> Caller:
-        caller = self._keys.caller(_secret_in(authorization), fresh=fresh)
-        if caller is None:
-            raise NotSignedIn("The API key does not exist, has expired or was revoked.")
-        return caller
 
 
 def _secret_in(authorization: str) -> str:

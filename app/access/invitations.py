@@ -260,12 +260,17 @@ class Invitations:
 
         Uses up all invitations that wait for it; returns the role by project. Raises as `join`.
         """
+        now = self._ctx.clock()
+        waiting = _is_waiting(now) & (invitations.c.email == person.email)
+        use_up = update(invitations).where(waiting).values(used_at=now)
         with _used_up(self._ctx, invitation) as connection:
             add_person(connection, person)
-            others = _use_up_others(connection, person.email, self._ctx.clock())
+            rows = connection.execute(use_up.returning(*invitations.columns)).all()
+            others = [Invitation.of(row) for row in rows]
+            others = [each for each in others if _is_backed(connection, each, is_kept=True)]
             used = {each.project_id: each for each in (*others, invitation)}
             for each in used.values():
-                _add_member(connection, each, person.id, self._ctx.clock())
+                _add_member(connection, each, person.id, now)
         return {
             project: each.role
             for project, each in used.items()
@@ -373,7 +378,13 @@ class Invitations:
         for column in ("person_id", "project_id", "email"):
             is_same &= invitations.c[column].is_not_distinct_from(values[column])
         with self._ctx.database.write() as connection:
-            _keep_what_it_is_for(connection, invitation)
+            for key, value, kind in (
+                (projects.c.id, invitation.project_id, "project"),
+                (people.c.id, person_id, "person"),
+            ):
+                row = select(key).where(key == value).with_for_update(read=True, key_share=True)
+                if value is not None and connection.execute(row).first() is None:
+                    raise EntryNotFound(f"There is no such {kind}.")
             lock_table(connection, invitations)  # The second of two at once must see the first.
             connection.execute(delete(invitations).where(is_same))
             connection.execute(insert(invitations).values(values))
@@ -419,17 +430,6 @@ def _used_up(ctx: Context, invitation: Invitation) -> Iterator[Connection]:
         yield connection
 
 
-def _keep_what_it_is_for(connection: Connection, invitation: Invitation) -> None:
-    """Keep its project and its person until the transaction ends."""
-    for key, value, kind in (
-        (projects.c.id, invitation.project_id, "project"),
-        (people.c.id, invitation.person_id, "person"),
-    ):
-        row = select(key).where(key == value).with_for_update(read=True, key_share=True)
-        if value is not None and connection.execute(row).first() is None:
-            raise EntryNotFound(f"There is no such {kind}.")
-
-
 def _is_waiting(now: datetime) -> ColumnElement[bool]:
     """Those to join that still work."""
     is_unused = invitations.c.used_at.is_(None) & (invitations.c.expires_at > now)
@@ -458,15 +458,6 @@ def _add_member(
         connection.execute(insert(members).values(**values, person_id=person_id, added_at=now))
     except IntegrityError:
         raise InvalidField("This person is a member already.", field="email") from None
-
-
-def _use_up_others(connection: Connection, email: str, now: datetime) -> list[Invitation]:
-    is_meant = _is_waiting(now) & (invitations.c.email == email)
-    change = update(invitations).where(is_meant).values(used_at=now)
-    found = [
-        Invitation.of(row) for row in connection.execute(change.returning(*invitations.columns))
-    ]
-    return [each for each in found if _is_backed(connection, each, is_kept=True)]
 
 
 # ---- forgotten passwords -------------------------------------------------------------------------
@@ -532,7 +523,15 @@ class ForgottenPasswords:
         except TooManyAttempts:
             return
         try:
-            is_sent = self._sends_link(person)
+            code = self._invitations.to_reset_by_mail(person)
+            url = f"{self._ctx.settings.link_url}/reset/{code}"
+            is_sent = self._mail.send(
+                person.email,
+                subject="A new password for Sluice",
+                text="Somebody, probably you, has asked for a new password for your account.\n"
+                f"Open this link within a day to choose one:\n\n{url}\n\n"
+                "If it was not you, do nothing: your password stays as it is.\n",
+            )
         finally:
             if not is_sent:  # They read that it is on its way: the next one must not wait.
                 self._checks.forget(subject)
@@ -543,15 +542,3 @@ class ForgottenPasswords:
                 f"person:{person.id}",
                 details={"email": person.email, "by": "mail"},
             )
-
-    def _sends_link(self, person: Person) -> bool:
-        """Whether the mail server has taken a new link."""
-        code = self._invitations.to_reset_by_mail(person)
-        url = f"{self._ctx.settings.link_url}/reset/{code}"
-        return self._mail.send(
-            person.email,
-            subject="A new password for Sluice",
-            text="Somebody, probably you, has asked for a new password for your account.\n"
-            f"Open this link within a day to choose one:\n\n{url}\n\n"
-            "If it was not you, do nothing: your password stays as it is.\n",
-        )

@@ -103,8 +103,11 @@ class OpenId:
         The provider's account decides. Its e-mail address counts the first time alone, and only if
         the provider has verified it: otherwise anyone could enter another person's address.
         """
+        found = provider_accounts.c
+        is_it = (found.issuer == identity.issuer) & (found.subject == identity.subject)
+        with ctx.database.read() as connection:
+            owner = connection.execute(select(found.person_id).where(is_it)).scalar()
         try:
-            owner = self._owner(identity)
             if owner is None:
                 arrival = self._first_time(identity)
             else:
@@ -114,17 +117,26 @@ class OpenId:
             audit.note(ctx, AuditAction.SESSION_REFUSED, details=about)
             raise
         person = arrival.person
-        _audit(replace(ctx, caller=person.caller), arrival, identity)
+        ctx = replace(ctx, caller=person.caller)
+        actor, email = ctx.caller.actor, {"email": person.email}
+        if arrival.is_new:
+            audit.note(ctx, AuditAction.PERSON_ADDED, actor, details=email)
+        for project, role in arrival.joined.items():
+            about = {**email, "role": role, "by": PROVIDER}
+            audit.note(ctx, AuditAction.MEMBER_ADDED, actor, project=project, details=about)
+        if arrival.is_first:
+            about = {"issuer": identity.issuer}
+            audit.note(ctx, AuditAction.PROVIDER_LINKED, actor, details=about)
+        audit_ended(ctx, person, arrival.ended, "provider")
         return person
 
-    def _owner(self, identity: ProviderIdentity) -> str | None:
-        """The id of the person whose account at the provider it is."""
-        found = provider_accounts.c
-        is_it = (found.issuer == identity.issuer) & (found.subject == identity.subject)
-        with self._ctx.database.read() as connection:
-            return connection.execute(select(found.person_id).where(is_it)).scalar()
-
     def _first_time(self, identity: ProviderIdentity) -> _Arrival:
+        """Connect the provider's account with the person who has its address, or with a new one.
+
+        Where the address was not proven to be the person's, another person may have made the
+        account: its password, passkeys, one-time codes and sessions end, and the keys and links
+        that were made with it.
+        """
         if not identity.is_email_verified:
             raise SignInRefused("The sign-in service has not verified your e-mail address.")
         person = find_by_email(self._ctx, identity.email)
@@ -136,16 +148,7 @@ class OpenId:
             has_other = connection.execute(select(found.subject).where(is_other)).first()
         if has_other:
             raise SignInRefused(f"{identity.email} belongs to another account.")
-        return self._connected(identity, _admitted(person))
-
-    def _connected(self, identity: ProviderIdentity, person: Person) -> _Arrival:
-        """Store whose account it is.
-
-        Where the address was not proven to be the person's, another person may have made the
-        account: its password, passkeys, one-time codes and sessions end, and the keys and links
-        that were made with it.
-        """
-        is_stranger = (people.c.id == person.id) & ~people.c.is_proven
+        is_stranger = (people.c.id == _admitted(person).id) & ~people.c.is_proven
         ended: Mapping[str, RevocationCounts] = {}
         with self._ctx.database.write() as connection:
             self._add(connection, identity, person)
@@ -156,7 +159,17 @@ class OpenId:
         return _Arrival(person, is_first=True, ended=ended)
 
     def _joined(self, identity: ProviderIdentity) -> _Arrival:
-        person = self._new_person(identity)
+        try:
+            email = clean_email(identity.email)
+        except InvalidField:
+            raise SignInRefused("The sign-in service knows no e-mail address of yours.") from None
+        name = " ".join(identity.name.split())[:MAX_NAME_CHARACTERS]
+        person = Person(
+            id=self._ctx.new_id(),
+            email=email,
+            name=name if name.isprintable() and name else email.partition("@")[0],
+            created_at=self._ctx.clock(),
+        )
         waiting = self._invitations.waiting(email=person.email)
         if waiting:
             # If the server stops in between, the e-mail address ties both the next time.
@@ -175,19 +188,6 @@ class OpenId:
             raise SignInRefused(f"{person.email} is not invited. Ask an administrator.")
         return _Arrival(person, is_first=True, is_new=True, joined=joined)
 
-    def _new_person(self, identity: ProviderIdentity) -> Person:
-        try:
-            email = clean_email(identity.email)
-        except InvalidField:
-            raise SignInRefused("The sign-in service knows no e-mail address of yours.") from None
-        name = " ".join(identity.name.split())[:MAX_NAME_CHARACTERS]
-        return Person(
-            id=self._ctx.new_id(),
-            email=email,
-            name=name if name.isprintable() and name else email.partition("@")[0],
-            created_at=self._ctx.clock(),
-        )
-
     def _add(self, connection: Connection, identity: ProviderIdentity, person: Person) -> None:
         account = {"issuer": identity.issuer, "subject": identity.subject, "person_id": person.id}
         statement = insert(provider_accounts).values(**account, created_at=self._ctx.clock())
@@ -201,16 +201,3 @@ def _admitted(person: Person | None) -> Person:
     if person is None or person.is_blocked:
         raise SignInRefused("This account is blocked. An administrator can let you in again.")
     return person
-
-
-def _audit(ctx: RequestContext, arrival: _Arrival, identity: ProviderIdentity) -> None:
-    """Note what has become of a person who came for the first time."""
-    person, actor = arrival.person, ctx.caller.actor
-    if arrival.is_new:
-        audit.note(ctx, AuditAction.PERSON_ADDED, actor, details={"email": person.email})
-    for project, role in arrival.joined.items():
-        about = {"email": person.email, "role": role, "by": PROVIDER}
-        audit.note(ctx, AuditAction.MEMBER_ADDED, actor, project=project, details=about)
-    if arrival.is_first:
-        audit.note(ctx, AuditAction.PROVIDER_LINKED, actor, details={"issuer": identity.issuer})
-    audit_ended(ctx, person, arrival.ended, "provider")

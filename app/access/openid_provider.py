@@ -75,6 +75,20 @@ class ProviderIdentity:
     name: str = ""
     groups: frozenset[str] = frozenset()
 
+    @classmethod
+    def of(cls, claims: Mapping[str, Any]) -> ProviderIdentity:
+        """The person whom claims describe (OpenID Connect Core, section 5.1)."""
+        groups = claims.get("groups", [])
+        return cls(
+            issuer=str(claims["iss"]),
+            subject=str(claims["sub"]),
+            email=_text(claims, "email").lower(),
+            # Amazon's Cognito sends it as text.
+            is_email_verified=claims.get("email_verified") in (True, "true"),
+            name=_text(claims, "name"),
+            groups=frozenset(map(str, groups if isinstance(groups, list) else [groups])),
+        )
+
 
 class OpenIdProvider:
     """One provider."""
@@ -124,28 +138,27 @@ class OpenIdProvider:
         if "code" not in answer or answer.get("iss", metadata["issuer"]) != metadata["issuer"]:
             raise SignInRefused(f"{self.name} did not sign you in.")
         try:
-            claims = self._claims(metadata, answer["code"], words, redirect_uri)
+            with self._session(metadata, redirect_uri) as session, reachable(self.name):
+                token = session.fetch_token(
+                    metadata["token_endpoint"],
+                    grant_type="authorization_code",
+                    code=answer["code"],
+                    code_verifier=words["verifier"],
+                    allow_redirects=False,
+                )
+                claims = self._verified(metadata, token, words["nonce"])
+                if "email" not in claims and "userinfo_endpoint" in metadata:
+                    # Some providers tell only there (OpenID Connect Core, section 5.3).
+                    found = session.get(metadata["userinfo_endpoint"], allow_redirects=False)
+                    found.raise_for_status()
+                    further = found.json()
+                    if further["sub"] != claims["sub"]:
+                        raise ValueError("The user info is of another person.")
+                    claims = {**further, **claims}
         except (JoseError, AuthlibBaseError, ValueError, KeyError, TypeError) as error:
             log.warning("The answer of the OpenID provider was refused: %s", error)
             raise SignInRefused(f"The answer of {self.name} cannot be used.") from error
-        return _identity(claims), words["next"]
-
-    def _claims(
-        self, metadata: Mapping[str, Any], code: str, words: Mapping[str, str], redirect_uri: str
-    ) -> Mapping[str, Any]:
-        with self._session(metadata, redirect_uri) as session, reachable(self.name):
-            token = session.fetch_token(
-                metadata["token_endpoint"],
-                grant_type="authorization_code",
-                code=code,
-                code_verifier=words["verifier"],
-                allow_redirects=False,
-            )
-            claims = self._verified(metadata, token, words["nonce"])
-            if "email" not in claims and "userinfo_endpoint" in metadata:
-                # Some providers tell only there (OpenID Connect Core, section 5.3).
-                claims = {**_user_info(session, metadata, claims["sub"]), **claims}
-        return claims
+        return ProviderIdentity.of(claims), words["next"]
 
     def _verified(
         self, metadata: Mapping[str, Any], token: Mapping[str, Any], nonce: str
@@ -247,31 +260,6 @@ def _keys_at(uri: str) -> KeySet:
 def _decode(token: str, keys: KeySet | None) -> jwt.Token:
     registry = JWSRegistry(algorithms=SIGNING_ALGORITHMS, strict_check_header=False)
     return jwt.decode(token, keys or KeySet([]), registry=registry)
-
-
-def _user_info(
-    session: OAuth2Session, metadata: Mapping[str, Any], subject: str
-) -> Mapping[str, Any]:
-    """Further claims about the same person."""
-    answer = session.get(metadata["userinfo_endpoint"], allow_redirects=False)
-    answer.raise_for_status()
-    claims: Mapping[str, Any] = answer.json()
-    if claims["sub"] != subject:
-        raise ValueError("The user info is of somebody else.")
-    return claims
-
-
-def _identity(claims: Mapping[str, Any]) -> ProviderIdentity:
-    groups = claims.get("groups", [])
-    return ProviderIdentity(
-        issuer=str(claims["iss"]),
-        subject=str(claims["sub"]),
-        email=_text(claims, "email").lower(),
-        # Amazon's Cognito sends it as text.
-        is_email_verified=claims.get("email_verified") in (True, "true"),
-        name=_text(claims, "name"),
-        groups=frozenset(map(str, groups if isinstance(groups, list) else [groups])),
-    )
 
 
 def _text(claims: Mapping[str, Any], name: str) -> str:

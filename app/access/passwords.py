@@ -83,27 +83,32 @@ class HashQueue:
         Without a `client`, the priority stays as it is.
         """
         waiter = _Waiter(priority, client)
-        self._begin(waiter)
+        with self._changing:
+            self._rank(waiter)
+            must_wait = len(self._hashing) >= self._at_once
+            if must_wait:
+                self._take_place(waiter)
+            else:
+                self._hashing.append(waiter)
+        if must_wait:
+            with without_slot():  # Uploads use the slot of this request.
+                waiter.granted.wait(self._max_wait_seconds)
+            with self._changing:
+                if waiter in self._waiting:
+                    self._waiting.remove(waiter)
+                    waiter.is_refused = True
+            if waiter.is_refused:
+                raise _busy()
         try:
             yield
         finally:
-            self._end(waiter)
-
-    def _begin(self, waiter: _Waiter) -> None:
-        with self._changing:
-            self._rank(waiter)
-            if len(self._hashing) < self._at_once:
-                self._hashing.append(waiter)
-                return
-            self._take_place(waiter)
-        with without_slot():  # Uploads use the slot of this request.
-            waiter.granted.wait(self._max_wait_seconds)
-        with self._changing:
-            if waiter.granted.is_set() and not waiter.is_refused:
-                return
-            if waiter in self._waiting:
-                self._waiting.remove(waiter)
-        raise _busy()
+            with self._changing:
+                self._hashing.remove(waiter)
+                if self._waiting:
+                    following = min(self._waiting, key=lambda each: each.priority)
+                    self._waiting.remove(following)
+                    self._hashing.append(following)
+                    following.granted.set()
 
     def _rank(self, waiter: _Waiter) -> None:
         """Let the waiter stand behind others of the same client."""
@@ -125,15 +130,6 @@ class HashQueue:
             last.is_refused = True
             last.granted.set()
         self._waiting.append(waiter)
-
-    def _end(self, waiter: _Waiter) -> None:
-        with self._changing:
-            self._hashing.remove(waiter)
-            if self._waiting:
-                following = min(self._waiting, key=lambda each: each.priority)
-                self._waiting.remove(following)
-                self._hashing.append(following)
-                following.granted.set()
 
 
 class Passwords:
@@ -220,17 +216,15 @@ def require_good(password: str, about: Sequence[str] = ()) -> None:
     # The import takes 0.05 s of CPU time, and most processes never check a password.
     from zxcvbn import zxcvbn  # noqa: PLC0415
 
-    words = ["sluice", *(word for text in about for word in _words_of(text))]
+    words = ["sluice"]
+    for text in about:
+        parts = text.replace("@", " ").replace(".", " ").split()
+        words += [text, "".join(parts), *parts]
     found = zxcvbn(password[:JUDGED_CHARACTERS], user_inputs=words)
     if found["score"] < MIN_SCORE:
         feedback = found["feedback"]
         advice = [feedback["warning"], *feedback["suggestions"][:1]]
         raise _refused(" ".join(["This is easy to guess.", *filter(None, advice)]))
-
-
-def _words_of(text: str) -> list[str]:
-    words = text.replace("@", " ").replace(".", " ").split()
-    return [text, "".join(words), *words]
 
 
 def _refused(why: str) -> InvalidField:

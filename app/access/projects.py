@@ -248,7 +248,10 @@ class Projects:
             project = _project(connection, _by_id(project_id).with_for_update())
             if connection.execute(present.limit(1)).first():
                 raise ProjectInUse("The project has videos or uploads: delete them first.")
-            ended = _ending_with(connection, project_id)
+            ended: Counter[str] = Counter()
+            for kind, belongs_to, is_kept in _END_WITH_IT:
+                count = select(func.count()).where(belongs_to == project_id, is_kept)
+                ended[kind] += connection.execute(count).scalar_one()
             connection.execute(delete(projects).where(projects.c.id == project_id))
         self._forget()
         _audit(ctx, AuditAction.PROJECT_REMOVED, project, name=project.name, **ended)
@@ -345,14 +348,6 @@ _END_WITH_IT = (
     ("webhooks", webhooks.c.project_id, true()),
 )
 """What a project has, and which of it has not ended before."""
-
-
-def _ending_with(connection: Connection, project_id: str) -> dict[str, int]:
-    counts: Counter[str] = Counter()
-    for kind, belongs_to, is_kept in _END_WITH_IT:
-        query = select(func.count()).where(belongs_to == project_id, is_kept)
-        counts[kind] += connection.execute(query).scalar_one()
-    return dict(counts)
 
 
 def _is(project_id: str, person_id: str) -> ColumnElement[bool]:

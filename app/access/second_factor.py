@@ -238,7 +238,11 @@ def _lock(connection: Connection, person_id: str) -> None:
 
 
 def _renew_recovery_codes(connection: Connection, person_id: str) -> list[str]:
-    codes = [_new_recovery_code() for _ in range(RECOVERY_CODES)]
+    texts = [
+        "".join(secrets.choice(RECOVERY_ALPHABET) for _ in range(RECOVERY_CODE_CHARACTERS))
+        for _ in range(RECOVERY_CODES)
+    ]
+    codes = [f"{text[:5]}-{text[5:]}" for text in texts]
     rows = [{"person_id": person_id, "digest": _digest(person_id, _plain(code))} for code in codes]
     connection.execute(delete(recovery_codes).where(recovery_codes.c.person_id == person_id))
     connection.execute(insert(recovery_codes), rows)
@@ -257,11 +261,6 @@ def _plain(code: str) -> str:
 
 def _is_of(person_id: str) -> ColumnElement[bool]:
     return second_factors.c.person_id == person_id
-
-
-def _new_recovery_code() -> str:
-    text = "".join(secrets.choice(RECOVERY_ALPHABET) for _ in range(RECOVERY_CODE_CHARACTERS))
-    return f"{text[:5]}-{text[5:]}"
 
 
 def _digest(person_id: str, code: str) -> str:

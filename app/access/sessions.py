@@ -39,16 +39,9 @@ from app.access.people import (
 )
 from app.access.recent import RECENT_SECONDS, Recent
 from app.access.signing import Signing
+from app.core import errors
 from app.core.access import Caller, CallerKind, Role
 from app.core.addresses import is_loopback, network_of, site_of
-from app.core.errors import (
-    InvalidField,
-    NotAllowed,
-    ServerBusy,
-    TooManyAttempts,
-    UploadError,
-    WrongCredentials,
-)
 from app.db.context import Context, RequestContext
 from app.db.tables import passkeys, people, provider_accounts, second_factors, sessions
 from app.settings import Settings
@@ -300,7 +293,7 @@ class Sessions:
         if person.is_blocked or self._rules.is_over(session, now):
             return None
         if now - session.active_at > self._rules.use_noted_every:
-            with suppress(UploadError):  # People can still delete something on a full disk.
+            with suppress(errors.UploadError):  # People can still delete something on a full disk.
                 self._note_use(session, now)
         project = session.project_id
         if project is None or project not in roles:  # They have left it, or have chosen none.
@@ -337,9 +330,9 @@ def _require_unchanged(connection: Connection, person: Person, *, needs_password
     query = select(people.c.is_blocked, people.c.password_hash).where(people.c.id == person.id)
     now = connection.execute(query.with_for_update(key_share=True)).first()
     if now is None or (needs_password and person.password_hash not in {None, now.password_hash}):
-        raise WrongCredentials("The account has changed in the meantime. Sign in again.")
+        raise errors.WrongCredentials("The account has changed in the meantime. Sign in again.")
     if now.is_blocked:
-        raise NotAllowed(BLOCKED)
+        raise errors.NotAllowed(BLOCKED)
 
 
 def _note_visit(connection: Connection, person_id: str, now: datetime) -> None:
@@ -365,7 +358,7 @@ def require_known_way(ctx: RequestContext, person: Person) -> None:
         for column, is_offered, way in ways:
             query = select(column).where(column == person.id).limit(1)
             if is_offered and connection.execute(query).first() is not None:
-                raise InvalidField(f"Sign out, and sign in with {way}.", field="password")
+                raise errors.InvalidField(f"Sign out, and sign in with {way}.", field="password")
 
 
 # ---- passwords -----------------------------------------------------------------------------------
@@ -436,7 +429,7 @@ class SignIn:
         """
         try:
             return self._with_password(email, password, address=ctx.address, device=device)
-        except WrongCredentials as error:
+        except errors.WrongCredentials as error:
             # Otherwise a stranger could fill the audit log.
             if error.failures <= ALL_NOTED or error.failures & (error.failures - 1) == 0:
                 about: dict[str, Detail] = {"email": email, "failures": error.failures}
@@ -447,7 +440,7 @@ class SignIn:
         """Raise `InvalidField` unless it is their password; without one they must sign in again."""
         if person.password_hash is None or not self._ctx.settings.passwords:
             words = "Sign out and in again first, to show that it is you."
-            raise InvalidField(words, field="password")
+            raise errors.InvalidField(words, field="password")
         self.require_password(person, password)
 
     def require_password(self, person: Person, password: str) -> None:
@@ -456,7 +449,7 @@ class SignIn:
         failures = self._checks.failures_after(person.password_hash, password, limits)
         now = find_person(self._ctx, person.id)  # The check may have taken long.
         if failures or now is None or now.password_hash != person.password_hash:
-            raise InvalidField("This is not your password.", field="old_password")
+            raise errors.InvalidField("This is not your password.", field="old_password")
 
     def remember(self, person: Person) -> str:
         """The value of a cookie by which a browser shows that the person has used it before."""
@@ -479,7 +472,7 @@ class SignIn:
 
     def _with_password(self, email: str, password: str, *, address: str, device: str) -> Person:
         if not self._ctx.settings.passwords:
-            raise NotAllowed("Signing in with a password is turned off.")
+            raise errors.NotAllowed("Signing in with a password is turned off.")
         email = email.strip().lower()[:MAX_EMAIL_CHARACTERS].encode("utf-8", "replace").decode()
         person = find_by_email(self._ctx, email)
         known = None if person is None else self.known_device(person, device)
@@ -490,12 +483,12 @@ class SignIn:
         failures = self._checks.failures_after(stored, password, limits)
         if failures or person is None:
             self._warn_at(failures.get(f"account:{email}"), email, person)
-            raise WrongCredentials(
+            raise errors.WrongCredentials(
                 "Check both, and whether the caps lock is on.",
                 failures=max((each.count for each in failures.values()), default=1),
             )
         if person.is_blocked:
-            raise NotAllowed(BLOCKED)
+            raise errors.NotAllowed(BLOCKED)
         refreshed = self._refreshed(person, password)
         if refreshed is None:  # By another request, or it is another password by now.
             return self._with_password(email, password, address=address, device=device)
@@ -504,7 +497,7 @@ class SignIn:
     def _warn_at(self, failures: Failures | None, email: str, person: Person | None) -> None:
         if failures is None or failures.count < WARNED_AT:
             return
-        with suppress(TooManyAttempts):  # It was said today.
+        with suppress(errors.TooManyAttempts):  # It was said today.
             # For every address: the time that it takes would tell which ones have accounts.
             self._checks.count({f"warned:{email}": OF_WARNINGS})
             if person is not None:
@@ -519,7 +512,7 @@ class SignIn:
             return person
         try:
             new = self._passwords.hash(password)
-        except ServerBusy:  # Next time.
+        except errors.ServerBusy:  # Next time.
             return person
         with self._ctx.database.write() as connection:
             is_ours = replace_hash(connection, person, new)

@@ -165,19 +165,15 @@ def is_public(text: str) -> bool:
     """
     address = ip_address(text.partition("%")[0])
     if isinstance(address, IPv6Address):
-        address = _inside(address) or address
+        # Mapped or translated (RFC 4291, 3056 and 6052).
+        is_nat64 = address in _NAT64
+        inside = IPv4Address(int(address) & 0xFFFFFFFF) if is_nat64 else address.ipv4_mapped
+        address = inside or address.sixtofour or address
     is_special = address.is_multicast or address.is_reserved or address.is_unspecified
     is_special = is_special or getattr(address, "is_site_local", False)
     if is_special or any(address in network for network in _NOT_PUBLIC):
         return False
     return address.is_global
-
-
-def _inside(address: IPv6Address) -> IPv4Address | None:
-    """The IPv4 address that an IPv6 one is mapped or translated to (RFC 4291, 3056 and 6052)."""
-    if address in _NAT64:
-        return IPv4Address(int(address) & 0xFFFFFFFF)
-    return address.ipv4_mapped or address.sixtofour
 
 
 # ---- rows ----------------------------------------------------------------------------------------
@@ -542,7 +538,13 @@ def on_playback(ctx: Context, connection: Connection, playback: Playback) -> Non
         return
     last = connection.execute(_LAST_OF_PLAYBACK, {"subject": upload.id}).scalar()
     if last != event:
-        _tell(ctx, connection, event, upload, _about_playback(playback))
+        problem = playback.problem
+        about = {
+            "state": playback.state.value,
+            "duration": (playback.facts or {}).get("duration"),
+            "problem": problem and {"code": problem.code, "detail": problem.detail},
+        }
+        _tell(ctx, connection, event, upload, {"playback": about})
 
 
 def _tell(
@@ -555,7 +557,16 @@ def _tell(
     found = fetch(connection, _OF_PROJECT, {"project": upload.owner})
     wanting = [webhook_id for webhook_id, events in found if event in events.split()]
     if wanting:
-        _record(ctx, connection, event, {**_about(upload), **more}, wanting)
+        about = {
+            "id": upload.id,
+            "project": upload.owner,
+            "filename": upload.filename,
+            "length": upload.length,
+            "sender": upload.sender,
+            "created": instant(upload.created_at),
+            "published": optional_instant(upload.published_at),
+        }
+        _record(ctx, connection, event, {**about, **more}, wanting)
 
 
 def _record(
@@ -593,26 +604,3 @@ def _record(
     rows = [{**delivery, "id": new, "webhook_id": webhook} for webhook, new in ids.items()]
     connection.execute(insert(webhook_deliveries), rows)
     return list(ids.values())
-
-
-def _about(upload: Upload) -> dict[str, Any]:
-    return {
-        "id": upload.id,
-        "project": upload.owner,
-        "filename": upload.filename,
-        "length": upload.length,
-        "sender": upload.sender,
-        "created": instant(upload.created_at),
-        "published": optional_instant(upload.published_at),
-    }
-
-
-def _about_playback(playback: Playback) -> dict[str, Any]:
-    problem = playback.problem
-    return {
-        "playback": {
-            "state": playback.state.value,
-            "duration": (playback.facts or {}).get("duration"),
-            "problem": problem and {"code": problem.code, "detail": problem.detail},
-        }
-    }

@@ -14,18 +14,11 @@ from app.access.people import current_person
 from app.access.sessions import require_known_way
 from app.access.signing import Browser
 from app.core.access import Action
+from app.http import session_cookie
 from app.http.access import requires
 from app.http.bodies import json_object, member
 from app.http.context import ViewContext
 from app.http.origins import require_own_page
-from app.http.session_cookie import (
-    BROWSER,
-    begin_session,
-    mark_of,
-    next_page,
-    set_mark,
-    value_in,
-)
 
 blueprint = Blueprint("passkeys", __name__)
 blueprint.before_request(lambda: require_own_page(request))
@@ -73,20 +66,20 @@ def remove(ctx: ViewContext, passkey_id: str) -> BaseResponse:
 @requires(Action.VISIT)
 def begin_sign_in(ctx: ViewContext) -> BaseResponse:
     """Options for an assertion by a passkey, and the token to send with it."""
-    mark = mark_of()
+    mark = session_cookie.mark_of()
     options, token = _passkeys(ctx).begin_sign_in(_browser(mark))
-    return set_mark(jsonify({"options": options, "token": token}), mark)
+    return session_cookie.set_mark(jsonify({"options": options, "token": token}), mark)
 
 
 @blueprint.post("/sign-in/passkey")
 @requires(Action.VISIT)
 def sign_in(ctx: ViewContext) -> BaseResponse:
     """Create a session; the response has the path of the `next` page."""
-    body, browser = json_object(ctx), _browser(value_in(request.environ, BROWSER))
+    body, mark = json_object(ctx), session_cookie.value_in(request.environ, session_cookie.BROWSER)
     credential, token = member(body, "credential", kind=dict), member(body, "token", kind=str)
-    person = _passkeys(ctx).sign_in(ctx, browser, credential, token)
-    target = next_page(member(body, "next", kind=str, default=""))
-    return begin_session(ctx, jsonify({"next": target}), person, method="passkey")
+    person = _passkeys(ctx).sign_in(ctx, _browser(mark), credential, token)
+    target = session_cookie.next_page(member(body, "next", kind=str, default=""))
+    return session_cookie.begin_session(ctx, jsonify({"next": target}), person, method="passkey")
 
 
 def _passkeys(ctx: ViewContext) -> Passkeys:

@@ -12,20 +12,12 @@ from app.access.second_factor import SecondFactors, SetUp
 from app.access.sessions import PASSWORD, PASSWORD_AND_CODE, require_known_way
 from app.core.access import Action
 from app.core.errors import InvalidField, TooManyAttempts, UploadError
+from app.http import session_cookie
 from app.http.access import requires
 from app.http.bodies import form_fields
 from app.http.context import ViewContext
 from app.http.origins import require_own_page
 from app.http.problems import with_retry_after
-from app.http.session_cookie import (
-    BROWSER,
-    DEVICE,
-    begin_session,
-    mark_of,
-    next_page,
-    set_mark,
-    value_in,
-)
 
 blueprint = Blueprint("second_factor", __name__)
 blueprint.before_request(lambda: require_own_page(request))
@@ -40,9 +32,9 @@ def signed_in_or_asked(
     """Create a session; with a second factor, returns the page that asks for a code instead."""
     factors = _factors(ctx)
     if factors.has(person.id):
-        mark = mark_of()
-        return set_mark(_code_page(factors.ask(person, mark), target), mark)
-    return begin_session(ctx, redirect(target, 303), person, method=method)
+        mark = session_cookie.mark_of()
+        return session_cookie.set_mark(_code_page(factors.ask(person, mark), target), mark)
+    return session_cookie.begin_session(ctx, redirect(target, 303), person, method=method)
 
 
 @blueprint.post("/sign-in/code")
@@ -50,19 +42,23 @@ def signed_in_or_asked(
 def sign_in(ctx: ViewContext) -> Response:
     """Create a session from a code and the token of a correct password."""
     fields = form_fields(ctx)
-    token, target = fields.get("token", ""), next_page(fields.get("next", ""))
-    person = _factors(ctx).person_of(token, value_in(request.environ, BROWSER))
+    token, target = fields.get("token", ""), session_cookie.next_page(fields.get("next", ""))
+    person = _factors(ctx).person_of(
+        token, session_cookie.value_in(request.environ, session_cookie.BROWSER)
+    )
     try:
         require_code(ctx, person, fields.get("code", ""))
     except (InvalidField, TooManyAttempts) as error:
         return _code_page(token, target, error)
     _factors(ctx).spend(token)
-    return begin_session(ctx, redirect(target, 303), person, method=PASSWORD_AND_CODE)
+    return session_cookie.begin_session(
+        ctx, redirect(target, 303), person, method=PASSWORD_AND_CODE
+    )
 
 
 def require_code(ctx: ViewContext, person: Person, code: str) -> None:
     """Use up a code after the right password; raises what `SecondFactors.check` does."""
-    device = value_in(request.environ, DEVICE)
+    device = session_cookie.value_in(request.environ, session_cookie.DEVICE)
     is_known = ctx.services.identity.sign_in.known_device(person, device) is not None
     _factors(ctx).check(ctx, person, code, is_known_device=is_known)
 

@@ -19,20 +19,12 @@ from app.core.errors import (
     UploadError,
     WrongCredentials,
 )
+from app.http import session_cookie
 from app.http.access import requires
 from app.http.bodies import form_fields, json_object, member
 from app.http.context import ViewContext
 from app.http.origins import require_own_page
 from app.http.problems import with_retry_after
-from app.http.session_cookie import (
-    DEVICE,
-    begin_session,
-    end_session,
-    is_local_path,
-    next_page,
-    set_cookie,
-    value_in,
-)
 from app.web.second_factor import require_code, signed_in_or_asked
 
 # ---- JSON ----------------------------------------------------------------------------------------
@@ -73,18 +65,20 @@ def begin(ctx: ViewContext) -> BaseResponse:
     code = member(body, "code", kind=str, default="")
     person = _person_with(ctx, member(body, "email", kind=str), member(body, "password", kind=str))
     if not ctx.services.identity.second_factors.has(person.id):
-        return begin_session(ctx, BaseResponse(status=204), person, method=PASSWORD)
+        return session_cookie.begin_session(ctx, BaseResponse(status=204), person, method=PASSWORD)
     if not code:
         raise SecondFactorRequired("Send `code` too: a one-time code or a recovery code.")
     require_code(ctx, person, code)
-    return begin_session(ctx, BaseResponse(status=204), person, method=PASSWORD_AND_CODE)
+    return session_cookie.begin_session(
+        ctx, BaseResponse(status=204), person, method=PASSWORD_AND_CODE
+    )
 
 
 @api.delete("")
 @requires(Action.VISIT)
 def end(ctx: ViewContext) -> BaseResponse:
     """Sign out."""
-    return end_session(ctx, BaseResponse(status=204))
+    return session_cookie.end_session(ctx, BaseResponse(status=204))
 
 
 # ---- pages ---------------------------------------------------------------------------------------
@@ -100,7 +94,7 @@ pages.before_request(lambda: require_own_page(request))
 @requires(Action.VISIT)
 def show_page(ctx: ViewContext) -> BaseResponse:
     """The sign-in form; `next` is the path to open after sign-in."""
-    target = next_page(request.args.get("next", ""))
+    target = session_cookie.next_page(request.args.get("next", ""))
     if ctx.caller.kind is not CallerKind.NOBODY:
         return redirect(target, 303)
     return _page(ctx, target)
@@ -118,7 +112,7 @@ def done(ctx: ViewContext) -> str:
 def sign_in(ctx: ViewContext) -> BaseResponse:
     """Create a session; errors are shown above the form."""
     fields = form_fields(ctx)
-    target, email = next_page(fields.get("next", "")), fields.get("email", "")
+    target, email = session_cookie.next_page(fields.get("next", "")), fields.get("email", "")
     try:
         person = _person_with(ctx, email, fields.get("password", ""))
         return signed_in_or_asked(ctx, person, target)
@@ -149,12 +143,12 @@ def forgotten(ctx: ViewContext) -> BaseResponse:
 def sign_out(ctx: ViewContext) -> BaseResponse:
     """End the session; `next` is the path to open when signed out."""
     wanted = request.args.get("next", "")
-    target = wanted if is_local_path(wanted) else url_for("sign_in.show")
-    return end_session(ctx, redirect(target, 303))
+    target = wanted if session_cookie.is_local_path(wanted) else url_for("sign_in.show")
+    return session_cookie.end_session(ctx, redirect(target, 303))
 
 
 def _person_with(ctx: ViewContext, email: str, password: str) -> Person:
-    device = value_in(request.environ, DEVICE)
+    device = session_cookie.value_in(request.environ, session_cookie.DEVICE)
     return ctx.services.identity.sign_in.with_password(ctx, email, password, device=device)
 
 
@@ -191,10 +185,10 @@ provider = Blueprint("openid", __name__, url_prefix="/sign-in/provider")
 @requires(Action.VISIT)
 def begin_at_provider(ctx: ViewContext) -> BaseResponse:
     """Redirect the browser to the provider; it finally arrives at the path `next`."""
-    target = next_page(request.args.get("next", ""))
+    target = session_cookie.next_page(request.args.get("next", ""))
     url, cookie = _openid(ctx).provider.begin(_callback(), next_path=target)
     seconds = int(LIFETIME.total_seconds())
-    return set_cookie(redirect(url, 303), cookie, WAITING, seconds=seconds)
+    return session_cookie.set_cookie(redirect(url, 303), cookie, WAITING, seconds=seconds)
 
 
 @provider.get("/callback")
@@ -206,10 +200,10 @@ def finish(ctx: ViewContext) -> BaseResponse:
     which works once.
     """
     openid = _openid(ctx)
-    cookie = value_in(request.environ, WAITING)
+    cookie = session_cookie.value_in(request.environ, WAITING)
     person, target = openid.finish(ctx, request.args.to_dict(), cookie, _callback())
-    response = begin_session(ctx, redirect(target, 303), person, method=PROVIDER)
-    return set_cookie(response, "", WAITING)
+    response = session_cookie.begin_session(ctx, redirect(target, 303), person, method=PROVIDER)
+    return session_cookie.set_cookie(response, "", WAITING)
 
 
 def _callback() -> str:
