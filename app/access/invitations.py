@@ -33,7 +33,7 @@ from app.access.people import (
     replace_password,
     roles_now,
 )
-from app.core.access import FIRST_PROJECT, NOBODY, Role
+from app.core.access import ANONYMOUS, FIRST_PROJECT, Role
 from app.core.addresses import is_loopback, network_of
 from app.core.errors import EntryNotFound, InvalidField, LinkClosed, TooManyAttempts, UploadError
 from app.core.names import clean_name
@@ -537,7 +537,7 @@ class ForgottenPasswords:
                 self._checks.forget(subject)
         if is_sent:  # Otherwise strangers could fill the log while the mail server is away.
             audit.note(
-                self._ctx.acting(NOBODY, address=address),
+                self._ctx.acting(ANONYMOUS, address=address),
                 AuditAction.PASSWORD_LINK_MADE,
                 f"person:{person.id}",
                 details={"email": person.email, "by": "mail"},

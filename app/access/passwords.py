@@ -62,8 +62,7 @@ class HashQueue:
     If all places are taken, a newcomer with a lower priority replaces the last in the queue. A
     client, which is a network or a person, stands behind itself: its second waiter gets a higher
     number than its first, and so on; of those with `FIRST` priority, one keeps it until it has
-    hashed. Many requests at once from one client, even with right passwords, keep nobody else
-    waiting.
+    hashed. Many requests at once from one client, even with right passwords, do not delay others.
     """
 
     def __init__(
@@ -173,7 +172,7 @@ class Passwords:
                 with without_slot():
                     time.sleep(self._slow_seconds)
             stack.enter_context(self._queue.turn(priority, client))
-            _ = self._of_nobody  # Made before the first check of either kind.
+            _ = self._decoy  # Made before the first check of either kind.
             yield
 
     def is_right(self, stored: str | None, password: str) -> bool:
@@ -184,7 +183,7 @@ class Passwords:
         """
         if len(password) > MAX_CHARACTERS:
             return False
-        against = self._of_nobody if stored is None else stored
+        against = self._decoy if stored is None else stored
         try:
             self._hasher.verify(against, _to_bytes(password))
         except (VerificationError, InvalidHashError):
@@ -196,7 +195,8 @@ class Passwords:
         return self._hasher.check_needs_rehash(stored)
 
     @cached_property
-    def _of_nobody(self) -> str:
+    def _decoy(self) -> str:
+        """The hash of a password that no one has."""
         return self._hasher.hash(secrets.token_bytes(16))
 
 

@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, sel
 from sqlalchemy.exc import IntegrityError
 
 from app.access import audit
-from app.access.audit import AuditAction, Detail
+from app.access.audit import AuditAction
 from app.access.creators import (
     Creation,
     RevocationCounts,
@@ -233,7 +233,7 @@ class Accounts:
             if changed.email != person.email:
                 _end_links_for_password(connection, person)
         self._forget()
-        _audit(ctx, AuditAction.PERSON_CHANGED, changed, was=person.email, change="email")
+        _audit_change(ctx, person, "email", email=changed.email)
         return changed
 
     def change_password(self, ctx: RequestContext, person: Person, password: str) -> None:
@@ -264,13 +264,13 @@ class Accounts:
             ended = end_made_by(connection, f"person:{person.id}", ctx.clock())
         self._forget()
         audit_ended(ctx, person, ended, "block")
-        _audit(ctx, AuditAction.PERSON_CHANGED, person, change="block")
+        _audit_change(ctx, person, "block")
 
     def unblock(self, ctx: RequestContext, person: Person) -> None:
         """Let a person sign in again; their keys and links stay revoked."""
         with ctx.database.write() as connection:
             _set(connection, person, is_blocked=False)
-        _audit(ctx, AuditAction.PERSON_CHANGED, person, change="unblock")
+        _audit_change(ctx, person, "unblock")
 
     def delete(self, ctx: RequestContext, person: Person) -> None:
         """Delete an account with all that is its own; the keys and links it has made end.
@@ -301,7 +301,7 @@ class Accounts:
         with ctx.database.write() as connection:
             _set(connection, person, is_admin=True)
         self._forget()
-        _audit(ctx, AuditAction.PERSON_CHANGED, person, change="make_admin")
+        _audit_change(ctx, person, "make_admin")
 
     def end_admin(self, ctx: RequestContext, person: Person) -> None:
         """Let a person administer the server no more.
@@ -315,7 +315,7 @@ class Accounts:
             ended = end_made_elsewhere(connection, person.id, ctx.clock())
         self._forget()
         audit_ended(ctx, person, ended, "make_member")
-        _audit(ctx, AuditAction.PERSON_CHANGED, person, change="make_member")
+        _audit_change(ctx, person, "make_member")
 
 
 def _set(connection: Connection, person: Person, **values: object) -> None:
@@ -348,8 +348,14 @@ def audit_ended(
         )
 
 
-def _audit(ctx: RequestContext, action: AuditAction, person: Person, **more: Detail) -> None:
-    audit.note(ctx, action, f"person:{person.id}", details={"email": person.email, **more})
+def _audit_change(ctx: RequestContext, person: Person, change: str, *, email: str = "") -> None:
+    """Note a change by an administrator; `was` is the address before it."""
+    about = {"email": email or person.email, "was": person.email, "change": change}
+    audit.note(ctx, AuditAction.PERSON_CHANGED, f"person:{person.id}", details=about)
+
+
+def _audit(ctx: RequestContext, action: AuditAction, person: Person) -> None:
+    audit.note(ctx, action, f"person:{person.id}", details={"email": person.email})
 
 
 # ---- in transactions of other subjects -----------------------------------------------------------

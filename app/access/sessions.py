@@ -1,10 +1,10 @@
-"""Signing in: sessions, begun in whatever way, and passwords, with how often they may fail.
+"""Signing in: sessions, however they begin, and passwords, with how often they may fail.
 
-What strangers do must not lock anybody out. Failures are therefore counted by account and network:
-after a few, that network has to wait for that account. Failures of an account from all networks,
-and of a network with all accounts, refuse no one; they put the next attempts into a slow queue,
-where all of a process make two a second. The owner sees the failures on the account page, and gets
-mail about many.
+Strangers must not be able to lock the owner out. Failures are therefore counted by account and
+network: after a few, that network has to wait for that account. Failures of an account from all
+networks, and of a network with all accounts, refuse no one; they put the next attempts into a slow
+queue, where all of a process make two a second. The owner sees the failures on the account page,
+and gets mail about many.
 
 A browser in which the person has signed in before has a cookie that says so: it is counted apart,
 and goes before others (OWASP, "Slow down online guessing attacks with device cookies").

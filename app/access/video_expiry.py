@@ -21,7 +21,7 @@ MOST_AT_ONCE = 100
 """Videos of a project that one sweep deletes: an operator who has mistyped the time sees it in the
 log before all are gone."""
 
-SERVER = Caller(kind=CallerKind.NOBODY, name="expiry")
+SERVER = Caller(kind=CallerKind.ANONYMOUS, name="expiry")
 """Who deletes them, in the audit log."""
 
 log = logging.getLogger(__name__)

@@ -128,7 +128,7 @@ def _moment(name: str) -> datetime | None:
 
 # Such as "Ada invited new@example.org as editor".
 
-SOMEBODY = "Somebody who is not signed in"
+NOT_SIGNED_IN = "Somebody who is not signed in"
 
 PERSON_CHANGES = {
     "block": "blocked {email}",
@@ -191,7 +191,7 @@ class _Details(dict[str, str]):
 def actor_of(entry: AuditEntry) -> str:
     """The actor, as the beginning of a sentence."""
     if entry.actor == "nobody":
-        return SOMEBODY
+        return NOT_SIGNED_IN
     return entry.actor_name or entry.actor
 
 

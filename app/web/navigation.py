@@ -49,7 +49,7 @@ class MenuEntry:
 def navigation() -> tuple[MenuEntry, ...]:
     """Entries that the current principal may visit; none if they must sign in first."""
     caller = who_sees(request)
-    if caller.kind is CallerKind.NOBODY or caller.needs_second_factor:
+    if caller.kind is CallerKind.ANONYMOUS or caller.needs_second_factor:
         return ()
     areas = [_area("Library", [("Library", "pages.index", url_for("pages.index"))])]
     if reach_of(Action.SHARE, caller.role) is not Reach.NONE:

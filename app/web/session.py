@@ -48,7 +48,7 @@ def show(ctx: ViewContext) -> BaseResponse:
     return jsonify(
         {
             "kind": caller.kind,
-            "signed_in": caller.kind is not CallerKind.NOBODY,
+            "signed_in": caller.kind is not CallerKind.ANONYMOUS,
             "name": caller.name,
             "is_admin": caller.is_admin,
             "project": caller.project or None,
@@ -95,7 +95,7 @@ pages.before_request(lambda: require_own_page(request))
 def show_page(ctx: ViewContext) -> BaseResponse:
     """The sign-in form; `next` is the path to open after sign-in."""
     target = session_cookie.next_page(request.args.get("next", ""))
-    if ctx.caller.kind is not CallerKind.NOBODY:
+    if ctx.caller.kind is not CallerKind.ANONYMOUS:
         return redirect(target, 303)
     return _page(ctx, target)
 

@@ -7,6 +7,8 @@ from threading import Barrier, Thread
 import pytest
 from sqlalchemy import func, select
 
+from app.access import audit
+from app.access.audit import AuditFilter
 from app.access.invitations import Invitations, Purpose
 from app.access.passwords import Passwords
 from app.access.people import Accounts, Person, all_people, roles_of
@@ -343,6 +345,24 @@ def test_an_address_belongs_to_one_account(world: World, accounts: Accounts) -> 
     with pytest.raises(InvalidField, match="Another account"):
         accounts.add(world.operator, "bob@example.org")
     assert accounts.change_email(world.operator, ann, "Ann@Example.net").email == "ann@example.net"
+
+
+def test_the_audit_log_says_whose_account_an_administrator_has_changed(
+    world: World, accounts: Accounts
+) -> None:
+    ann = world.person()
+    world.person("root@example.org", is_admin=True)
+    moved = accounts.change_email(world.operator, ann, "new@example.org")
+    accounts.block(world.operator, moved)
+    accounts.unblock(world.operator, moved)
+    accounts.rename(world.operator, moved, "Ann Lee")
+    noted = [entry.details for entry in audit.every(world.context, AuditFilter())]
+    assert noted[::-1] == [
+        {"email": "new@example.org", "was": "ann@example.org", "change": "email"},
+        {"email": "new@example.org", "was": "new@example.org", "change": "block"},
+        {"email": "new@example.org", "was": "new@example.org", "change": "unblock"},
+        {"email": "new@example.org"},
+    ]
 
 
 def test_the_last_administrator_stays_one(world: World, accounts: Accounts) -> None:

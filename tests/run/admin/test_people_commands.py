@@ -9,7 +9,7 @@ import pytest
 from click.testing import Result
 
 from app.access.people import Person, find_by_email, roles_of
-from app.core.access import LOCAL, NOBODY, Role
+from app.core.access import ANONYMOUS, LOCAL, Role
 from tests.run.admin.test_commands import Operator
 
 PASSWORD = "three grey geese marching"
@@ -56,7 +56,7 @@ def test_without_a_password_the_person_gets_a_link(operator: Operator) -> None:
     found = LINK.search(result.stdout)
     assert found
     chosen = operator.services.identity.invitations.choose_password(
-        operator.services.context.acting(NOBODY), found[1], PASSWORD
+        operator.services.context.acting(ANONYMOUS), found[1], PASSWORD
     )
     assert chosen.email == "bob@example.org"
     assert roles(operator, chosen.email) == {"local": Role.VIEWER}
