@@ -67,13 +67,13 @@ def _paced(ctx: ViewContext, source: BodySource) -> BodySource:
 
 def open_form(ctx: ViewContext) -> FormReader:
     """The request's multipart body; raises `MalformedBody` without a usable boundary."""
-    settings = ctx.services.settings
+    settings = ctx.settings
     limits = BodyLimits(settings.body_idle_seconds, settings.min_bytes_per_second)
     return FormReader(open_body(ctx), parse_boundary(request.content_type or ""), limits)
 
 
 def _read_stream(ctx: ViewContext, length: int | None, expected_length: int | None) -> StreamSource:
-    idle_seconds = ctx.services.settings.body_idle_seconds
+    idle_seconds = ctx.settings.body_idle_seconds
     stream = timed_input(request.environ, request.stream, idle_seconds)
     is_chunked = request.headers.get("Transfer-Encoding", "").lower() == "chunked"
     if is_chunked:

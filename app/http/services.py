@@ -85,7 +85,6 @@ class IdentityServices:
 class Services:
     """The services that the web application and the workers use."""
 
-    settings: Settings
     context: Context
     uploads: UploadService
     chunks: Chunks
@@ -106,9 +105,18 @@ class Services:
     line: Line | None
     counts: MinuteCounts
     records: UploadRecords
-    database: Database
     node: ThisNode
     nodes: NodeRecords | None  # None if the records are in a file, which has one server.
+
+    @property
+    def settings(self) -> Settings:
+        """Those of the context; a view has them as `ctx.settings`."""
+        return self.context.settings
+
+    @property
+    def database(self) -> Database:
+        """That of the context; a view has it as `ctx.database`."""
+        return self.context.database
 
     def problems(self) -> list[SetupProblem]:
         """Problems of the set-up. They name no paths, because anyone may read them."""

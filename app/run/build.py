@@ -173,9 +173,8 @@ def build_services(
     base = _base(context, on_upload)
     uploads, chunks, library = _uploads(base), _chunks(base), _library(base)
     identity = _access(base, passwords or _passwords(settings), uploads)
-    database = base.database
+    database = context.database
     return Services(
-        settings=settings,
         context=context,
         uploads=uploads,
         chunks=chunks,
@@ -195,7 +194,6 @@ def build_services(
         line=line(settings, base.name_digest),
         counts=base.counts,
         records=base.records,
-        database=database,
         node=this_node(settings.data_dir),
         nodes=NodeRecords(database) if database.is_remote else None,
     )
