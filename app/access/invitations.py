@@ -92,7 +92,6 @@ class Invitation:
 
 # ---- use cases -----------------------------------------------------------------------------------
 
-
 LIFETIMES = {
     Purpose.SET_UP: timedelta(days=1),
     Purpose.JOIN: timedelta(days=7),
@@ -378,6 +377,7 @@ class Invitations:
         for column in ("person_id", "project_id", "email"):
             is_same &= invitations.c[column].is_not_distinct_from(values[column])
         with self._ctx.database.write() as connection:
+            # Its project and its person must stay until the transaction ends.
             for key, value, kind in (
                 (projects.c.id, invitation.project_id, "project"),
                 (people.c.id, person_id, "person"),
