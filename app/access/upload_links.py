@@ -12,21 +12,7 @@ from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Row,
-    bindparam,
-    delete,
-    exists,
-    func,
-    insert,
-    literal,
-    not_,
-    or_,
-    select,
-    update,
-)
+import sqlalchemy as sa
 
 from app.access import audit
 from app.access.attempts import LinkPasswords
@@ -139,7 +125,7 @@ class UploadLink(LinkTerms):
     closed_at: datetime | None = None
 
     @classmethod
-    def of(cls, row: Row[Any]) -> UploadLink:
+    def of(cls, row: sa.Row[Any]) -> UploadLink:
         """The link of a row of `db.tables.upload_links`."""
         return cls(**{**row._mapping, "extensions": tuple(row.extensions.split())})
 
@@ -294,7 +280,7 @@ class UploadLinks:
         values["extensions"] = " ".join(link.extensions)
         with ctx.database.write() as connection:
             require_role(connection, link.created_by, link.project_id)
-            connection.execute(insert(upload_links).values(values))
+            connection.execute(sa.insert(upload_links).values(values))
         _audit(ctx, AuditAction.LINK_MADE, link)
         return link
 
@@ -348,9 +334,9 @@ class UploadLinks:
     def received(self, link: UploadLink, limit: int) -> list[Received]:
         """What came through the link and what is on its way, the newest first."""
         start = sender_prefix(link.id)
-        visitor = func.substr(uploads.c.sender, len(start) + 1)
+        visitor = sa.func.substr(uploads.c.sender, len(start) + 1)
         query = (
-            select(*UPLOAD, link_senders.c.name)
+            sa.select(*UPLOAD, link_senders.c.name)
             .outerjoin(
                 link_senders,
                 (link_senders.c.link_id == link.id) & (link_senders.c.visitor == visitor),
@@ -368,7 +354,7 @@ class UploadLinks:
         """The link as it is stored after the change of these columns alone."""
         if "extensions" in values:
             values["extensions"] = " ".join(values["extensions"])
-        change = update(upload_links).where(upload_links.c.id == link.id)
+        change = sa.update(upload_links).where(upload_links.c.id == link.id)
         with self._ctx.database.write() as connection:
             if values:
                 connection.execute(change.values(values))
@@ -400,7 +386,7 @@ def _audit(ctx: RequestContext, action: AuditAction, link: UploadLink) -> None:
 # ---- within the transactions of uploads ----------------------------------------------------------
 
 
-def get_link(connection: Connection, link_id: str) -> UploadLink:
+def get_link(connection: sa.Connection, link_id: str) -> UploadLink:
     """The link; raises `LinkNotFound`."""
     row = connection.execute(_BY_ID, {"link_id": link_id}).first()
     if row is None:
@@ -408,7 +394,7 @@ def get_link(connection: Connection, link_id: str) -> UploadLink:
     return UploadLink.of(row)
 
 
-def take(connection: Connection, link_id: str, *, files: int, length: int) -> UploadLink:
+def take(connection: sa.Connection, link_id: str, *, files: int, length: int) -> UploadLink:
     """The link after it has counted more files and bytes.
 
     A single statement counts: of many that try at the same time, as many succeed as there is room
@@ -426,37 +412,37 @@ def take(connection: Connection, link_id: str, *, files: int, length: int) -> Up
     return link
 
 
-def parts_beside(connection: Connection, link_id: str, part: Upload) -> tuple[int, int]:
+def parts_beside(connection: sa.Connection, link_id: str, part: Upload) -> tuple[int, int]:
     """How many other parts of files came through the link and are in no file yet; their bytes.
 
     The numbers are exact while the row of the link is locked.
     """
-    query = select(func.count(), _sum_reserved()).where(
+    query = sa.select(sa.func.count(), _sum_reserved()).where(
         *_reserving(link_id), uploads.c.kind == UploadKind.PARTIAL, uploads.c.id != part.id
     )
     count, length = connection.execute(query).one()
     return count, int(length)
 
 
-def reserved_beside(connection: Connection, link_id: str, upload: Upload) -> tuple[int, int]:
+def reserved_beside(connection: sa.Connection, link_id: str, upload: Upload) -> tuple[int, int]:
     """What unfinished uploads hold beside that one: of its link, and of all links; in bytes."""
     is_other = uploads.c.id != upload.id
-    of_link = select(_sum_reserved()).where(*_reserving(link_id), is_other)
-    of_all = select(_sum_reserved()).where(IS_RESERVING, is_other)
+    of_link = sa.select(_sum_reserved()).where(*_reserving(link_id), is_other)
+    of_all = sa.select(_sum_reserved()).where(IS_RESERVING, is_other)
     return (
         int(connection.execute(of_link).scalar_one()),
         int(connection.execute(of_all).scalar_one()),
     )
 
 
-def give_back(connection: Connection, link_id: str, *, files: int, length: int) -> None:
+def give_back(connection: sa.Connection, link_id: str, *, files: int, length: int) -> None:
     """Count files and bytes no longer; harmless if the link is gone."""
     counted = {"link_id": link_id, "more_files": -files, "more_bytes": -length}
     run(connection, _COUNT, counted)
 
 
-def _sum_reserved() -> ColumnElement[int]:
-    return func.coalesce(func.sum(uploads.c.reserved), 0)
+def _sum_reserved() -> sa.ColumnElement[int]:
+    return sa.func.coalesce(sa.func.sum(uploads.c.reserved), 0)
 
 
 def _reserving(link_id: str) -> tuple[Any, ...]:
@@ -465,30 +451,30 @@ def _reserving(link_id: str) -> tuple[Any, ...]:
     return IS_RESERVING, uploads.c.sender >= start, uploads.c.sender < start + "~"
 
 
-_LINKS = select(upload_links)
+_LINKS = sa.select(upload_links)
 
-_BY_ID = _LINKS.where(upload_links.c.id == bindparam("link_id"))
+_BY_ID = _LINKS.where(upload_links.c.id == sa.bindparam("link_id"))
 
 _SHOWN = (UploadState.RECEIVING, UploadState.VERIFYING, UploadState.COMPLETE)
 
 _COUNT = (
-    update(upload_links)
-    .where(upload_links.c.id == bindparam("link_id"))
+    sa.update(upload_links)
+    .where(upload_links.c.id == sa.bindparam("link_id"))
     .values(
-        files=upload_links.c.files + bindparam("more_files"),
-        bytes=upload_links.c.bytes + bindparam("more_bytes"),
+        files=upload_links.c.files + sa.bindparam("more_files"),
+        bytes=upload_links.c.bytes + sa.bindparam("more_bytes"),
     )
 )
 
 _TAKE = _COUNT.where(
     upload_links.c.closed_at.is_(None),
-    or_(
+    sa.or_(
         upload_links.c.max_files.is_(None),
-        upload_links.c.files + bindparam("more_files") <= upload_links.c.max_files,
+        upload_links.c.files + sa.bindparam("more_files") <= upload_links.c.max_files,
     ),
-    or_(
+    sa.or_(
         upload_links.c.max_bytes.is_(None),
-        upload_links.c.bytes + bindparam("more_bytes") <= upload_links.c.max_bytes,
+        upload_links.c.bytes + sa.bindparam("more_bytes") <= upload_links.c.max_bytes,
     ),
 )
 
@@ -523,7 +509,9 @@ class LinkLimits:
         self._ctx = ctx
         self._limits = limits
 
-    def observe(self, connection: Connection, before: Upload | None, after: Upload | None) -> None:
+    def observe(
+        self, connection: sa.Connection, before: Upload | None, after: Upload | None
+    ) -> None:
         """An `Observer` of uploads.
 
         Raises `LinkClosed`, `LinkFull`, `TooLarge`, `TypeNotAllowed` or `TooMuchReserved` for what
@@ -561,7 +549,7 @@ class LinkLimits:
         is_it = (uploads.c.id == upload_id) & (uploads.c.kind == UploadKind.FILE)
         with self._ctx.database.read() as connection:
             link = get_link(connection, link_id)
-            own = connection.execute(select(uploads.c.reserved).where(is_it)).scalar()
+            own = connection.execute(sa.select(uploads.c.reserved).where(is_it)).scalar()
         # What it counts for this upload is left to it.
         link = replace(link, bytes=link.bytes - (own or 0)).require_open(self._ctx.clock())
         if filename is not None:
@@ -571,7 +559,7 @@ class LinkLimits:
         return link.largest_file
 
     def _check(
-        self, connection: Connection, link_id: str, before: Upload | None, after: Upload
+        self, connection: sa.Connection, link_id: str, before: Upload | None, after: Upload
     ) -> None:
         """Compare name and length with what the link takes, where they are new."""
         if before is not None and before.length == after.length:
@@ -590,7 +578,7 @@ class LinkLimits:
         if link.files_left == 0:
             raise link.full()
 
-    def _check_reserved(self, connection: Connection, link: UploadLink, upload: Upload) -> None:
+    def _check_reserved(self, connection: sa.Connection, link: UploadLink, upload: Upload) -> None:
         """Compare what is held with the limits; the row of the link is locked."""
         held = upload.held_bytes
         if upload.kind is UploadKind.PARTIAL:
@@ -631,7 +619,7 @@ MAX_IDLE_NAMES = 1000
 
 
 def keep_name(
-    connection: Connection,
+    connection: sa.Connection,
     link_id: str,
     visitor: str,
     *,
@@ -647,19 +635,19 @@ def keep_name(
     row = {"link_id": link_id, "visitor": visitor, "name": name, "created_at": now}
     if insert_unless_known(connection, link_senders, row):
         of_link = link_senders.c.link_id == link_id
-        sender = literal(f"{CallerKind.UPLOAD_LINK}:{link_id}:").concat(link_senders.c.visitor)
-        has_sent = exists().where(uploads.c.sender == sender, HAS_SENDER)
-        idle = select(link_senders.c.visitor).where(of_link, not_(has_sent))
+        sender = sa.literal(f"{CallerKind.UPLOAD_LINK}:{link_id}:").concat(link_senders.c.visitor)
+        has_sent = sa.exists().where(uploads.c.sender == sender, HAS_SENDER)
+        idle = sa.select(link_senders.c.visitor).where(of_link, sa.not_(has_sent))
         idle = idle.order_by(link_senders.c.created_at.desc(), link_senders.c.visitor)
         is_beyond = link_senders.c.visitor.in_(idle.offset(max_idle))
-        connection.execute(delete(link_senders).where(of_link, is_beyond))
+        connection.execute(sa.delete(link_senders).where(of_link, is_beyond))
     else:
-        connection.execute(update(link_senders).where(same).values(name=name))
+        connection.execute(sa.update(link_senders).where(same).values(name=name))
 
 
-def name_of(connection: Connection, link_id: str, visitor: str) -> str | None:
+def name_of(connection: sa.Connection, link_id: str, visitor: str) -> str | None:
     """What the visitor has said to be called."""
-    query = select(link_senders.c.name).where(
+    query = sa.select(link_senders.c.name).where(
         link_senders.c.link_id == link_id, link_senders.c.visitor == visitor
     )
     return connection.execute(query).scalar()
