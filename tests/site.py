@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
-from secrets import token_hex
 from typing import Any
 
 from flask import Flask
@@ -19,22 +18,21 @@ from app.access import webhooks
 from app.access.callers import Callers
 from app.access.keys import ApiKeys
 from app.access.passwords import Passwords
-from app.access.people import Person
-from app.access.services import IdentityServices
-from app.access.sessions import SessionRecords, Sessions
+from app.access.people import Person, add_person, find_person
+from app.access.sessions import Sessions
 from app.access.share_links import ShareLink, ShareTerms
 from app.access.upload_links import LinkTerms, UploadLink
 from app.access.webhooks import SUBSCRIBABLE
 from app.core.access import FIRST_PROJECT, LOCAL, Role, Scope
 from app.core.upload import Upload
 from app.db.context import RequestContext
-from app.http.services import Services
+from app.http.services import IdentityServices, Services
 from app.run.build import build_services
 from app.run.factory import create_app
 from app.settings import Settings
 from app.uploads.service import NewUpload
 from tests.access.accounts import bearer
-from tests.access.world import CHEAP, GOOD_PASSWORD, add_member
+from tests.access.world import CHEAP, GOOD_PASSWORD, add_member, add_passkey
 from tests.acting import acting
 from tests.storage.sources import body
 
@@ -94,11 +92,16 @@ class Site:
             password_hash=PASSWORD_HASH,
             is_admin=is_admin,
         )
-        self.identity.people.add(person)
+        with self.services.database.write() as connection:
+            add_person(connection, person)
         self.people[name] = person
         if role is not None:
             self.join(person, role, project)
         return person
+
+    def find(self, person: Person) -> Person | None:
+        """The person as stored now."""
+        return find_person(self.services.context, person.id)
 
     def join(self, person: Person, role: Role, project: str) -> None:
         """Make a person a member."""
@@ -106,8 +109,9 @@ class Site:
 
     def session(self, person: Person) -> str:
         """The cookie's value of a new session."""
+        ctx = replace(self.operator, address="192.0.2.7")
         agent = "Firefox/140.0 (X11; Linux x86_64)"
-        return self.identity.sessions.begin(person, "password", address="192.0.2.7", agent=agent)
+        return self.identity.sessions.begin(ctx, person, "password", agent=agent)
 
     def client(self, person: Person | None = None) -> FlaskClient:
         """What sends requests; with a person, signed in."""
@@ -142,18 +146,19 @@ class Site:
 
     def another_worker(self) -> Site:
         """Another process of the same server, which remembers people and keys for an hour."""
-        new: dict[str, Any] = {
-            "clock": lambda: datetime.now(UTC),
-            "new_id": lambda: token_hex(16),
-            "recent_seconds": 3600,
-        }
         keys = ApiKeys(self.services.context, recent_seconds=3600)
-        sessions = Sessions(SessionRecords(self.services.database), **new)
+        sessions = Sessions(self.services.context, recent_seconds=3600)
         links = (self.identity.share_links, self.identity.link_visitors)
         callers = Callers(keys, sessions, *links, is_open=False)
         identity = replace(self.identity, callers=callers, keys=keys, sessions=sessions)
         services = replace(self.services, identity=identity)
         return replace(self, app=create_app(services), services=services)
+
+    def passkey(self, person: Person) -> str:
+        """The id of a passkey of that person, which no device has."""
+        passkey_id = f"{next(self._numbers):032x}"
+        add_passkey(self.services.database, person, passkey_id, datetime.now(UTC))
+        return passkey_id
 
     def webhook(self) -> str:
         """The id of the first project's webhook."""

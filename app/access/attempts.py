@@ -134,17 +134,16 @@ def _locked(connection: Connection, subjects: Collection[str], now: datetime) ->
 
     One after the other in their order, so that two transactions never deadlock.
     """
-    return [_locked_one(connection, name, now) for name in sorted(subjects)]
-
-
-def _locked_one(connection: Connection, name: str, now: datetime) -> Row[Any]:
-    row = select(attempts).where(attempts.c.subject == name).with_for_update()
-    while True:
-        new = {"subject": name, "failures": 0, "last_at": now}
-        insert_unless_known(connection, attempts, new)
-        found = connection.execute(row).first()
-        if found is not None:  # Otherwise it was deleted in between.
-            return found
+    rows = []
+    for name in sorted(subjects):
+        row = select(attempts).where(attempts.c.subject == name).with_for_update()
+        found = None
+        while found is None:  # It may be deleted in between.
+            new = {"subject": name, "failures": 0, "last_at": now}
+            insert_unless_known(connection, attempts, new)
+            found = connection.execute(row).first()
+        rows.append(found)
+    return rows
 
 
 # ---- rules ---------------------------------------------------------------------------------------

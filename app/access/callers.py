@@ -10,7 +10,7 @@ from app.access.keys import ApiKeys
 from app.access.link_visitors import LinkCredentials, LinkVisitors
 from app.access.sessions import Sessions
 from app.access.share_links import ShareLinks
-from app.core.access import LOCAL, NOBODY, Caller
+from app.core.access import ANONYMOUS, LOCAL, Caller
 from app.core.errors import NotSignedIn
 
 
@@ -48,7 +48,7 @@ class Callers:
         self._is_open = is_open
 
     def find(self, sent: Credentials, *, fresh: bool = False) -> Caller:
-        """The sender of a request, `NOBODY` without credentials; raises `NotSignedIn` if invalid.
+        """The sender of a request, or `ANONYMOUS`; raises `NotSignedIn` for invalid credentials.
 
         On a server without accounts every client is `LOCAL`. A request through a link comes from a
         guest in both cases; raises `LinkNotFound` or `LinkClosed` if the link is invalid. `fresh`
@@ -65,14 +65,11 @@ class Callers:
         if self._is_open:
             return LOCAL
         if sent.authorization:
-            return self._of_key(sent.authorization, fresh=fresh)
-        return self._sessions.caller(sent.session, fresh=fresh) or NOBODY
-
-    def _of_key(self, authorization: str, *, fresh: bool) -> Caller:
-        caller = self._keys.caller(_secret_in(authorization), fresh=fresh)
-        if caller is None:
-            raise NotSignedIn("The API key does not exist, has expired or was revoked.")
-        return caller
+            caller = self._keys.caller(_secret_in(sent.authorization), fresh=fresh)
+            if caller is None:
+                raise NotSignedIn("The API key does not exist, has expired or was revoked.")
+            return caller
+        return self._sessions.caller(sent.session, fresh=fresh) or ANONYMOUS
 
 
 def _secret_in(authorization: str) -> str:

@@ -46,7 +46,16 @@ def role_now(
     person = _person_behind(connection, maker)
     if person is None or not person.startswith(BY_PERSON):
         return None if person is None else Role.MANAGER
-    return _role_of(connection, person.removeprefix(BY_PERSON), project_id)
+    person_id = person.removeprefix(BY_PERSON)
+    query = select(people.c.is_admin, people.c.is_blocked).where(people.c.id == person_id)
+    found = connection.execute(query).first()
+    if found is None or found.is_blocked:
+        return None
+    if found.is_admin:
+        return Role.MANAGER
+    role = select(members.c.role).where(_is_membership(person_id, project_id))
+    value = connection.execute(role).scalar()
+    return None if value is None else Role(value)
 
 
 def require_role(connection: Connection, maker: str, project_id: str) -> None:
@@ -65,19 +74,6 @@ def _person_behind(connection: Connection, maker: str) -> str | None:
         return maker
     is_valid = (api_keys.c.id == maker.removeprefix(BY_KEY)) & api_keys.c.revoked_at.is_(None)
     return connection.execute(select(api_keys.c.created_by).where(is_valid)).scalar()
-
-
-def _role_of(connection: Connection, person_id: str, project_id: str | None) -> Role | None:
-    query = select(people.c.is_admin, people.c.is_blocked).where(people.c.id == person_id)
-    person = connection.execute(query).first()
-    if person is None or person.is_blocked:
-        return None
-    if person.is_admin:
-        return Role.MANAGER
-    role = connection.execute(
-        select(members.c.role).where(_is_membership(person_id, project_id))
-    ).scalar()
-    return None if role is None else Role(role)
 
 
 def _is_membership(person_id: str, project_id: str | None) -> ColumnElement[bool]:

@@ -2,35 +2,46 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
+from threading import Thread
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from app.access import audit
-from app.access.accounts import clean_email
+from app.access.attempts import Backoff, PasswordChecks
 from app.access.audit import AuditAction
 from app.access.creators import role_now
 from app.access.keys import digest_of
+from app.access.mail import Mail
 from app.access.passwords import Passwords, require_good
-from app.access.people import PeopleRecords, Person, add_person, give_to_owner, replace_password
-from app.core.access import FIRST_PROJECT, Caller, CallerKind, Role
-from app.core.errors import EntryNotFound, InvalidField, LinkClosed
+from app.access.people import (
+    Person,
+    add_person,
+    clean_email,
+    find_by_email,
+    find_person,
+    give_to_owner,
+    has_administrator,
+    replace_password,
+    roles_now,
+)
+from app.core.access import ANONYMOUS, FIRST_PROJECT, Role
+from app.core.addresses import is_loopback, network_of
+from app.core.errors import EntryNotFound, InvalidField, LinkClosed, TooManyAttempts, UploadError
 from app.core.names import clean_name
 from app.db.context import Context, RequestContext
-from app.db.engine import Database
 from app.db.sql import lock_row, lock_table
 from app.db.tables import invitations, members, people, projects
 
 # ---- rows ----------------------------------------------------------------------------------------
-
-# The records of links that work once.
 
 
 class Purpose(StrEnum):
@@ -68,195 +79,18 @@ class Invitation:
         """Whether it was mailed: a reader of that mail can choose another password."""
         return self.purpose is Purpose.RESET and self.email is not None
 
+    @classmethod
+    def of(cls, row: Row[Any]) -> Invitation:
+        """The invitation of a row of `db.tables.invitations`."""
+        role = None if row.role is None else Role(row.role)
+        return cls(**{**row._mapping, "purpose": Purpose(row.purpose), "role": role})
+
     def works(self, now: datetime) -> bool:
         """Whether it was not used and has not expired."""
         return self.used_at is None and now < self.expires_at
 
 
-class InvitationRecords:
-    """Every call is one transaction."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def add(self, invitation: Invitation) -> None:
-        """Store it; earlier ones for the same person or address, or for set-up, stop working.
-
-        Raises `EntryNotFound` if the project or the person is gone.
-        """
-        values = {column.name: getattr(invitation, column.name) for column in invitations.columns}
-        is_same = invitations.c.purpose == invitation.purpose
-        for column in ("person_id", "project_id", "email"):
-            is_same &= invitations.c[column].is_not_distinct_from(values[column])
-        with self._database.write() as connection:
-            _keep_what_it_is_for(connection, invitation)
-            lock_table(connection, invitations)  # The second of two at once must see the first.
-            connection.execute(delete(invitations).where(is_same))
-            connection.execute(insert(invitations).values(values))
-
-    def find(self, digest: str) -> Invitation | None:
-        """The one with that digest, if its maker may still make such a link.
-
-        Whether or not it has been used or has expired.
-        """
-        query = select(invitations).where(invitations.c.digest == digest)
-        with self._database.read() as connection:
-            row = connection.execute(query).first()
-            found = None if row is None else _from_row(row)
-            return found if found is not None and _is_backed(connection, found) else None
-
-    def waiting(
-        self, now: datetime, *, project_id: str | None = None, email: str | None = None
-    ) -> list[Invitation]:
-        """Those to join that still work, to one project or address or all, the newest first."""
-        query = select(invitations).where(_waiting(now)).order_by(invitations.c.created_at.desc())
-        if project_id is not None:
-            query = query.where(invitations.c.project_id == project_id)
-        if email is not None:
-            query = query.where(invitations.c.email == email)
-        with self._database.read() as connection:
-            found = [_from_row(row) for row in connection.execute(query)]
-            return [each for each in found if _is_backed(connection, each)]
-
-    def withdraw(self, digest: str, *, project_id: str | None = None) -> Invitation | None:
-        """Remove one to join that project, or any, unless it was used; what it was."""
-        condition = (invitations.c.digest == digest) & (invitations.c.purpose == Purpose.JOIN)
-        condition &= invitations.c.used_at.is_(None)
-        if project_id is not None:
-            condition &= invitations.c.project_id == project_id
-        with self._database.write() as connection:
-            row = connection.execute(
-                delete(invitations).where(condition).returning(*invitations.columns)
-            ).first()
-        return None if row is None else _from_row(row)
-
-    def join(
-        self, invitation: Invitation, person: Person, now: datetime, *, by_link: bool = True
-    ) -> dict[str, Role]:
-        """Use it up and store the person; returns what they are in which project now.
-
-        Raises `LinkClosed`, or `InvalidField` for the e-mail.
-
-        Who comes otherwise than by its link has proven that the address is theirs, and uses up all
-        that wait for it. A link alone proves that only if an administrator has made it: a manager
-        may have opened it.
-        """
-        with self._used_up(invitation, now) as connection:
-            is_proven = not by_link or _proves(connection, invitation)
-            add_person(connection, replace(person, is_proven=is_proven))
-            others = [] if by_link else _use_up_others(connection, person.email, now)
-            used = {each.project_id: each for each in (*others, invitation)}
-            for each in used.values():
-                _add_member(connection, each, person.id, now)
-        return {
-            project: each.role
-            for project, each in used.items()
-            if project is not None and each.role is not None
-        }
-
-    def accept(self, invitation: Invitation, person_id: str, now: datetime) -> None:
-        """Use it up for a person who has an account; raises as `join` does.
-
-        Raises `InvalidField` for a member of the project.
-        """
-        with self._used_up(invitation, now) as connection:
-            _add_member(connection, invitation, person_id, now)
-            if _proves(connection, invitation):
-                is_theirs = (people.c.id == person_id) & (people.c.email == invitation.email)
-                connection.execute(update(people).where(is_theirs).values(is_proven=True))
-
-    def reset(self, invitation: Invitation, password_hash: str | None, now: datetime) -> None:
-        """Use it up and store the person's password; as `join`.
-
-        Ends all their sessions. Of an administrator, it also removes their passkeys, as somebody
-        else may have added one, and ends all mailed links.
-        """
-        person_id = invitation.person_id or ""
-        with self._used_up(invitation, now) as connection:
-            if invitation.is_mailed:
-                replace_password(connection, person_id, password_hash)
-                return
-            give_to_owner(connection, person_id, password_hash)
-            connection.execute(delete(invitations).where(invitations.c.person_id == person_id))
-
-    def remove_old(self, now: datetime) -> None:
-        """Remove those that work no longer."""
-        with self._database.write() as connection:
-            connection.execute(delete(invitations).where(invitations.c.expires_at <= now))
-
-    @contextmanager
-    def _used_up(self, invitation: Invitation, now: datetime) -> Iterator[Connection]:
-        """A transaction in which it works for the last time: only one of two that race wins."""
-        works = invitations.c.used_at.is_(None) & (invitations.c.expires_at > now)
-        change = update(invitations).where(invitations.c.digest == invitation.digest, works)
-        with self._database.write() as connection:
-            if invitation.person_id is not None:
-                lock_row(connection, people.c.id, invitation.person_id)
-            is_backed = _is_backed(connection, invitation, is_kept=True)
-            if connection.execute(change.values(used_at=now)).rowcount != 1:
-                raise LinkClosed("The link was used or has expired. Ask for a new one.")
-            if not is_backed:
-                raise LinkClosed(
-                    "The person who made the link can no longer invite others. Ask for a new one."
-                )
-            yield connection
-
-
-def _keep_what_it_is_for(connection: Connection, invitation: Invitation) -> None:
-    """Keep its project and its person until the transaction ends; see `locks`."""
-    for key, value, kind in (
-        (projects.c.id, invitation.project_id, "project"),
-        (people.c.id, invitation.person_id, "person"),
-    ):
-        row = select(key).where(key == value).with_for_update(read=True, key_share=True)
-        if value is not None and connection.execute(row).first() is None:
-            raise EntryNotFound(f"There is no such {kind}.")
-
-
-def _waiting(now: datetime) -> ColumnElement[bool]:
-    """Those to join that still work."""
-    is_unused = invitations.c.used_at.is_(None) & (invitations.c.expires_at > now)
-    return (invitations.c.purpose == Purpose.JOIN) & is_unused
-
-
-def _is_backed(connection: Connection, invitation: Invitation, *, is_kept: bool = False) -> bool:
-    """Whether its maker may do now what the link does: manage that project, or the server."""
-    role = role_now(connection, invitation.created_by, invitation.project_id, is_kept=is_kept)
-    return role is Role.MANAGER
-
-
-def _proves(connection: Connection, invitation: Invitation) -> bool:
-    """Whether who opens the link can be trusted to have the address: an administrator made it."""
-    return role_now(connection, invitation.created_by, None) is Role.MANAGER
-
-
-def _add_member(
-    connection: Connection, invitation: Invitation, person_id: str, now: datetime
-) -> None:
-    """Let the person into the project that it is to, if any."""
-    if invitation.project_id is None or invitation.role is None:
-        return
-    values = {"project_id": invitation.project_id, "role": invitation.role}
-    try:
-        connection.execute(insert(members).values(**values, person_id=person_id, added_at=now))
-    except IntegrityError:
-        raise InvalidField("This person is a member already.", field="email") from None
-
-
-def _use_up_others(connection: Connection, email: str, now: datetime) -> list[Invitation]:
-    is_meant = _waiting(now) & (invitations.c.email == email)
-    change = update(invitations).where(is_meant).values(used_at=now)
-    found = [_from_row(row) for row in connection.execute(change.returning(*invitations.columns))]
-    return [each for each in found if _is_backed(connection, each, is_kept=True)]
-
-
-def _from_row(row: Row[Any]) -> Invitation:
-    role = None if row.role is None else Role(row.role)
-    return Invitation(**{**row._mapping, "purpose": Purpose(row.purpose), "role": role})
-
-
 # ---- use cases -----------------------------------------------------------------------------------
-
 
 LIFETIMES = {
     Purpose.SET_UP: timedelta(days=1),
@@ -276,13 +110,11 @@ class Invitations:
 
     def __init__(self, ctx: Context, passwords: Passwords) -> None:
         self._ctx = ctx
-        self._records = InvitationRecords(ctx.database)
-        self._people = PeopleRecords(ctx.database)
         self._passwords = passwords
 
     def to_set_up(self) -> str | None:
         """The code of a new link that makes the first administrator; None if there is one."""
-        return None if self._people.has_administrator() else self._make(Purpose.SET_UP)
+        return None if has_administrator(self._ctx) else self._make(Purpose.SET_UP)
 
     def to_join(
         self,
@@ -298,10 +130,10 @@ class Invitations:
         Raises `InvalidField` if there is nothing to let it into.
         """
         email = clean_email(email)
-        person = self._people.find_by_email(email)
+        person = find_by_email(ctx, email)
         if person is not None and project_id is None:
             raise InvalidField("This person has an account already.", field="email")
-        if person is not None and project_id in self._people.roles(person.id):
+        if person is not None and project_id in roles_now(ctx, person.id):
             raise InvalidField("This person is a member already.", field="email")
         by = ctx.caller.sender
         code = self._make(Purpose.JOIN, by, email=email, project_id=project_id, role=role)
@@ -320,7 +152,7 @@ class Invitations:
         return code
 
     def to_reset_by_mail(self, person: Person) -> str:
-        """The code of such a link for a person who has asked for it themselves, or a stranger has.
+        """The code of such a link that was requested with the person's address, by them or others.
 
         Earlier ones of this kind stop working, those of administrators do not.
         """
@@ -328,10 +160,15 @@ class Invitations:
 
     def find(self, code: str, purpose: Purpose) -> Invitation:
         """What a link is for; raises `LinkClosed` if it does not work (any more)."""
-        found = self._records.find(digest_of(code))
-        if found is None or found.purpose is not purpose or not found.works(self._ctx.clock()):
+        now, query = self._ctx.clock(), select(invitations)
+        query = query.where(invitations.c.digest == digest_of(code))
+        with self._ctx.database.read() as connection:
+            row = connection.execute(query).first()
+            found = None if row is None else Invitation.of(row)
+            is_backed = found is not None and _is_backed(connection, found)
+        if found is None or found.purpose is not purpose or not is_backed or not found.works(now):
             raise LinkClosed("The link was used or has expired. Ask for a new one.")
-        if purpose is Purpose.SET_UP and self._people.has_administrator():
+        if purpose is Purpose.SET_UP and has_administrator(self._ctx):
             raise LinkClosed("This server is set up already.")
         if purpose is Purpose.JOIN and found.project_id is None and self.is_to_known(found):
             raise LinkClosed("You have an account already. Sign in.")
@@ -339,11 +176,21 @@ class Invitations:
 
     def is_to_known(self, invitation: Invitation) -> bool:
         """Whether there is an account with the address that was invited."""
-        return self._people.find_by_email(invitation.email or "") is not None
+        return find_by_email(self._ctx, invitation.email or "") is not None
 
-    def waiting(self, project_id: str | None = None) -> list[Invitation]:
-        """Those to a project, or all, that were not accepted yet, the newest first."""
-        return self._records.waiting(self._ctx.clock(), project_id=project_id)
+    def waiting(
+        self, project_id: str | None = None, *, email: str | None = None
+    ) -> list[Invitation]:
+        """Those to join that still work, to one project or address or all, the newest first."""
+        is_waiting = _is_waiting(self._ctx.clock())
+        query = select(invitations).where(is_waiting).order_by(invitations.c.created_at.desc())
+        if project_id is not None:
+            query = query.where(invitations.c.project_id == project_id)
+        if email is not None:
+            query = query.where(invitations.c.email == email)
+        with self._ctx.database.read() as connection:
+            found = [Invitation.of(row) for row in connection.execute(query)]
+            return [each for each in found if _is_backed(connection, each)]
 
     def waiting_for(self, person: Person) -> list[Invitation]:
         """Those to projects by the person's address, the newest first.
@@ -352,7 +199,7 @@ class Invitations:
         """
         if not person.is_proven:
             return []
-        found = self._records.waiting(self._ctx.clock(), email=person.email)
+        found = self.waiting(email=person.email)
         return [each for each in found if each.project_id is not None]
 
     def waiting_one(self, person: Person, digest: str) -> Invitation:
@@ -365,27 +212,35 @@ class Invitations:
     def accept_waiting(self, ctx: RequestContext, person: Person, digest: str) -> Invitation:
         """Let the person into the project; raises `LinkClosed`, `InvalidField`."""
         invitation = self.waiting_one(person, digest)
-        self._records.accept(invitation, person.id, ctx.clock())
-        _audit_joining(ctx, invitation, person.email)
+        self._accept(ctx, invitation, person)
         return invitation
 
     def withdraw(self, ctx: RequestContext, digest: str, project_id: str | None = None) -> None:
         """Let a link to join a project, or any, work no longer, if there is one."""
-        found = self._records.withdraw(digest, project_id=project_id)
-        if found is not None:
+        is_it = (invitations.c.digest == digest) & (invitations.c.purpose == Purpose.JOIN)
+        is_it &= invitations.c.used_at.is_(None)
+        if project_id is not None:
+            is_it &= invitations.c.project_id == project_id
+        change = delete(invitations).where(is_it).returning(*invitations.columns)
+        with ctx.database.write() as connection:
+            row = connection.execute(change).first()
+        if row is not None:
+            found = Invitation.of(row)
             project, about = found.project_id or "", {"email": found.email, "role": found.role}
             audit.note(ctx, AuditAction.INVITATION_REMOVED, project=project, details=about)
 
     def remove_old(self) -> None:
         """Remove those that have expired."""
-        self._records.remove_old(self._ctx.clock())
+        is_old = invitations.c.expires_at <= self._ctx.clock()
+        with self._ctx.database.write() as connection:
+            connection.execute(delete(invitations).where(is_old))
 
     def set_up(
         self, ctx: RequestContext, code: str, *, email: str, name: str, password: str
     ) -> Person:
         """The first administrator, manager of the first project."""
         invitation = self.find(code, Purpose.SET_UP)
-        person = self._join(invitation, email=email, name=name, password=password)
+        person = self._join(ctx, invitation, email=email, name=name, password=password)
         _audit_by_link(ctx, AuditAction.PERSON_ADDED, person)
         return person
 
@@ -393,11 +248,33 @@ class Invitations:
         """The new person; raises `LinkClosed` or `InvalidField`."""
         invitation = self.find(code, Purpose.JOIN)
         email = invitation.email or ""
-        person = self._join(invitation, email=email, name=name, password=password)
+        person = self._join(ctx, invitation, email=email, name=name, password=password)
         _audit_by_link(ctx, AuditAction.PERSON_ADDED, person)
         if invitation.project_id is not None:
-            _audit_joining(replace(ctx, caller=_caller(person)), invitation, person.email)
+            _audit_joining(replace(ctx, caller=person.caller), invitation, person.email)
         return person
+
+    def join_by_address(self, invitation: Invitation, person: Person) -> dict[str, Role]:
+        """Store a new person who has proven that the address is theirs.
+
+        Uses up all invitations that wait for it; returns the role by project. Raises as `join`.
+        """
+        now = self._ctx.clock()
+        waiting = _is_waiting(now) & (invitations.c.email == person.email)
+        use_up = update(invitations).where(waiting).values(used_at=now)
+        with _used_up(self._ctx, invitation) as connection:
+            add_person(connection, person)
+            rows = connection.execute(use_up.returning(*invitations.columns)).all()
+            others = [Invitation.of(row) for row in rows]
+            others = [each for each in others if _is_backed(connection, each, is_kept=True)]
+            used = {each.project_id: each for each in (*others, invitation)}
+            for each in used.values():
+                _add_member(connection, each, person.id, now)
+        return {
+            project: each.role
+            for project, each in used.items()
+            if project is not None and each.role is not None
+        }
 
     def accept(self, ctx: RequestContext, code: str, person: Person) -> Invitation:
         """Let a person who has an account into the project; raises `LinkClosed`, `InvalidField`.
@@ -407,39 +284,59 @@ class Invitations:
         invitation = self.find(code, Purpose.JOIN)
         if invitation.project_id is None:
             raise InvalidField("This link makes an account. You have one already.", field="email")
-        self._records.accept(invitation, person.id, ctx.clock())
-        _audit_joining(ctx, invitation, person.email)
+        self._accept(ctx, invitation, person)
         return invitation
 
     def choose_password(self, ctx: RequestContext, code: str, password: str) -> Person:
         """Whose password it is now; their sessions have ended.
 
-        Their passkeys are removed, unless the link was mailed: see `InvitationRecords.reset`.
+        A link of an administrator also ends mailed links, and removes the passkeys, as another
+        person may have added one. A mailed link changes the password alone.
         """
         invitation = self.find(code, Purpose.RESET)
-        person = self._people.find(invitation.person_id or "")
+        person = find_person(ctx, invitation.person_id or "")
         if person is None or person.is_blocked:
             raise LinkClosed("The account is blocked.")
         if invitation.is_mailed and invitation.email != person.email:
             raise LinkClosed("The address of the account was changed. Ask for a new link.")
         stored = self._hash(password, about=[person.email, person.name])
-        self._records.reset(invitation, stored, ctx.clock())
+        with _used_up(ctx, invitation) as connection:
+            if invitation.is_mailed:
+                replace_password(connection, person.id, stored)
+            else:
+                give_to_owner(connection, person.id, stored)
+                connection.execute(delete(invitations).where(invitations.c.person_id == person.id))
         _audit_by_link(ctx, AuditAction.PASSWORD_CHANGED, person)
         return replace(person, password_hash=stored, is_proven=True)
 
-    def _join(self, invitation: Invitation, *, email: str, name: str, password: str) -> Person:
+    def _join(
+        self, ctx: RequestContext, invitation: Invitation, *, email: str, name: str, password: str
+    ) -> Person:
+        """Store a new person, who has proven nothing but that they have the link.
+
+        A manager may have opened it: it proves the address only if an administrator has made it.
+        """
         email, name = clean_email(email), clean_name(name)
-        stored = self._hash(password, about=[email, name])
         person = Person(
-            id=self._ctx.new_id(),
+            id=ctx.new_id(),
             email=email,
             name=name,
-            created_at=self._ctx.clock(),
-            password_hash=stored,
+            created_at=ctx.clock(),
+            password_hash=self._hash(password, about=[email, name]),
             is_admin=invitation.purpose is Purpose.SET_UP,
         )
-        self._records.join(invitation, person, self._ctx.clock())
+        with _used_up(ctx, invitation) as connection:
+            add_person(connection, replace(person, is_proven=_proves(connection, invitation)))
+            _add_member(connection, invitation, person.id, ctx.clock())
         return person
+
+    def _accept(self, ctx: RequestContext, invitation: Invitation, person: Person) -> None:
+        with _used_up(ctx, invitation) as connection:
+            _add_member(connection, invitation, person.id, ctx.clock())
+            if _proves(connection, invitation):
+                is_theirs = (people.c.id == person.id) & (people.c.email == invitation.email)
+                connection.execute(update(people).where(is_theirs).values(is_proven=True))
+        _audit_joining(ctx, invitation, person.email)
 
     def _hash(self, password: str, *, about: Sequence[str]) -> str | None:
         """What is stored of a good password; nothing on a server without passwords."""
@@ -458,6 +355,10 @@ class Invitations:
         project_id: str | None = None,
         role: Role | None = None,
     ) -> str:
+        """The code of a new link; earlier ones for the same person or address stop working.
+
+        Those for set-up likewise. Raises `EntryNotFound` if the project or the person is gone.
+        """
         code, now = secrets.token_urlsafe(CODE_BYTES), self._ctx.clock()
         is_first = purpose is Purpose.SET_UP
         invitation = Invitation(
@@ -471,17 +372,28 @@ class Invitations:
             email=email,
             created_by=by,
         )
-        self._records.add(invitation)
+        values = {column.name: getattr(invitation, column.name) for column in invitations.columns}
+        is_same = invitations.c.purpose == purpose
+        for column in ("person_id", "project_id", "email"):
+            is_same &= invitations.c[column].is_not_distinct_from(values[column])
+        with self._ctx.database.write() as connection:
+            # Its project and its person must stay until the transaction ends.
+            for key, value, kind in (
+                (projects.c.id, invitation.project_id, "project"),
+                (people.c.id, person_id, "person"),
+            ):
+                row = select(key).where(key == value).with_for_update(read=True, key_share=True)
+                if value is not None and connection.execute(row).first() is None:
+                    raise EntryNotFound(f"There is no such {kind}.")
+            lock_table(connection, invitations)  # The second of two at once must see the first.
+            connection.execute(delete(invitations).where(is_same))
+            connection.execute(insert(invitations).values(values))
         return code
 
 
-def _caller(person: Person) -> Caller:
-    return Caller(kind=CallerKind.PERSON, id=person.id, name=person.name)
-
-
 def _audit_by_link(ctx: RequestContext, action: AuditAction, person: Person) -> None:
-    caller, about = _caller(person), {"email": person.email, "by": "link"}
-    audit.note(ctx, action, caller.actor, caller=caller, details=about)
+    about = {"email": person.email, "by": "link"}
+    audit.note(ctx, action, person.caller.actor, caller=person.caller, details=about)
 
 
 def _audit_joining(ctx: RequestContext, invitation: Invitation, email: str) -> None:
@@ -494,3 +406,139 @@ def _audit_joining(ctx: RequestContext, invitation: Invitation, email: str) -> N
     }
     project = invitation.project_id
     audit.note(ctx, AuditAction.MEMBER_ADDED, ctx.caller.actor, project=project, details=about)
+
+
+@contextmanager
+def _used_up(ctx: Context, invitation: Invitation) -> Iterator[Connection]:
+    """A transaction in which it works for the last time: only one of two that race wins.
+
+    Raises `LinkClosed`.
+    """
+    now = ctx.clock()
+    works = invitations.c.used_at.is_(None) & (invitations.c.expires_at > now)
+    change = update(invitations).where(invitations.c.digest == invitation.digest, works)
+    with ctx.database.write() as connection:
+        if invitation.person_id is not None:
+            lock_row(connection, people.c.id, invitation.person_id)
+        is_backed = _is_backed(connection, invitation, is_kept=True)
+        if connection.execute(change.values(used_at=now)).rowcount != 1:
+            raise LinkClosed("The link was used or has expired. Ask for a new one.")
+        if not is_backed:
+            raise LinkClosed(
+                "The person who made the link can no longer invite others. Ask for a new one."
+            )
+        yield connection
+
+
+def _is_waiting(now: datetime) -> ColumnElement[bool]:
+    """Those to join that still work."""
+    is_unused = invitations.c.used_at.is_(None) & (invitations.c.expires_at > now)
+    return (invitations.c.purpose == Purpose.JOIN) & is_unused
+
+
+def _is_backed(connection: Connection, invitation: Invitation, *, is_kept: bool = False) -> bool:
+    """Whether its maker may do now what the link does: manage that project, or the server."""
+    role = role_now(connection, invitation.created_by, invitation.project_id, is_kept=is_kept)
+    return role is Role.MANAGER
+
+
+def _proves(connection: Connection, invitation: Invitation) -> bool:
+    """Whether the link shows that the address is theirs: an administrator has made it."""
+    return role_now(connection, invitation.created_by, None) is Role.MANAGER
+
+
+def _add_member(
+    connection: Connection, invitation: Invitation, person_id: str, now: datetime
+) -> None:
+    """Let the person into the project that it is to, if any."""
+    if invitation.project_id is None or invitation.role is None:
+        return
+    values = {"project_id": invitation.project_id, "role": invitation.role}
+    try:
+        connection.execute(insert(members).values(**values, person_id=person_id, added_at=now))
+    except IntegrityError:
+        raise InvalidField("This person is a member already.", field="email") from None
+
+
+# ---- forgotten passwords -------------------------------------------------------------------------
+
+OF_ACCOUNT = Backoff(free=1, first=timedelta(minutes=15), most=timedelta(days=1))
+"""Mails to an account: after each, the next one waits twice as long. A day has eight at most."""
+
+OF_NETWORK = Backoff(free=20)
+
+log = logging.getLogger(__name__)
+
+
+class ForgottenPasswords:
+    """Works if the server can send mail. Its links begin with the settings' `link_url`.
+
+    They never begin with the host of the request, which the client chooses.
+    """
+
+    def __init__(
+        self,
+        ctx: Context,
+        invitations: Invitations,
+        checks: PasswordChecks,
+        mail: Mail,
+    ) -> None:
+        self._ctx = ctx
+        self._invitations = invitations
+        self._checks = checks
+        self._mail = mail
+
+    @property
+    def is_on(self) -> bool:
+        """Whether this server can send mail."""
+        return self._mail.is_on
+
+    def send_link_later(self, email: str, *, address: str) -> None:
+        """Send a link to the account with this e-mail address, if there is one.
+
+        Returns before it looks: neither the response nor its time tells who has an account.
+        Raises `TooManyAttempts` if a network asks too often.
+        """
+        if not is_loopback(address):  # Behind a proxy that names no clients, it would be everybody.
+            self._checks.count({f"forgotten:{network_of(address)}": OF_NETWORK})
+        given = (email.strip().lower(), address)
+        Thread(target=self._send_link, args=given, name="forgotten password", daemon=True).start()
+
+    def _send_link(self, email: str, address: str) -> None:
+        try:
+            self._try_to_send_link(email, address)
+        except UploadError as error:
+            log.error("cannot make a link for a new password: %s", error)
+        except Exception:
+            log.exception("cannot make a link for a new password")
+
+    def _try_to_send_link(self, email: str, address: str) -> None:
+        """A person without a password signs in elsewhere, where they can be blocked."""
+        person = find_by_email(self._ctx, email)
+        if person is None or person.is_blocked or person.password_hash is None:
+            return
+        subject, is_sent = f"forgotten:{person.id}", False
+        try:
+            self._checks.count({subject: OF_ACCOUNT})
+        except TooManyAttempts:
+            return
+        try:
+            code = self._invitations.to_reset_by_mail(person)
+            url = f"{self._ctx.settings.link_url}/reset/{code}"
+            is_sent = self._mail.send(
+                person.email,
+                subject="A new password for Sluice",
+                text="Somebody, probably you, has asked for a new password for your account.\n"
+                f"Open this link within a day to choose one:\n\n{url}\n\n"
+                "If it was not you, do nothing: your password stays as it is.\n",
+            )
+        finally:
+            if not is_sent:  # They read that it is on its way: the next one must not wait.
+                self._checks.forget(subject)
+        if is_sent:  # Otherwise strangers could fill the log while the mail server is away.
+            audit.note(
+                self._ctx.acting(ANONYMOUS, address=address),
+                AuditAction.PASSWORD_LINK_MADE,
+                f"person:{person.id}",
+                details={"email": person.email, "by": "mail"},
+            )

@@ -247,13 +247,9 @@ class ApiKeys:
             return None
         if key.used_at is None or now - key.used_at > USE_NOTED_EVERY:
             with suppress(UploadError):  # Programs can still delete something on a full disk.
-                self._note_use(key.id, now)
+                used_at = api_keys.c.used_at  # Another process may have noted it just now.
+                is_due = or_(used_at.is_(None), used_at < now - USE_NOTED_EVERY)
+                change = update(api_keys).where(api_keys.c.id == key.id, is_due)
+                with self._ctx.database.write() as connection:
+                    connection.execute(change.values(used_at=now))
         return key
-
-    def _note_use(self, key_id: str, now: datetime) -> None:
-        """Note that the key was used, unless another process did so a moment ago."""
-        used_at = api_keys.c.used_at
-        is_old = or_(used_at.is_(None), used_at < now - USE_NOTED_EVERY)
-        change = update(api_keys).where(api_keys.c.id == key_id, is_old).values(used_at=now)
-        with self._ctx.database.write() as connection:
-            connection.execute(change)

@@ -1,10 +1,10 @@
-"""Strangers who come through upload links: how they enter, and how they are told apart.
+"""Strangers who come through upload links: how they enter, and how they are distinguished.
 
 The page of a link gives each browser a signed cookie, by which it finds its uploads again after a
 reload. Programs have none: those of one network are one visitor, so that limits hold for them and
-their own keys work. They find nothing of others, and go on by the ids of their uploads. Whoever
-makes up a cookie is such a program. A link with a password wants it once from a browser, which gets
-a second cookie for it, and from programs in every request.
+their own keys work. They find nothing of others, and resume by the ids of their uploads. A forged
+cookie counts as none. A link with a password asks a browser for it once, and gives it a second
+cookie then; programs send it in every request.
 """
 
 from __future__ import annotations

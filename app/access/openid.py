@@ -1,46 +1,43 @@
-"""What is agreed with an OpenID provider, and what it says about people."""
+"""Accounts at an OpenID provider: whose they are here, and who may join.
+
+What is sent to the provider is in `openid_provider`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, insert, select
 from sqlalchemy.exc import IntegrityError
 
-from app.access.accounts import clean_email
+from app.access import audit
+from app.access.audit import AuditAction
 from app.access.creators import BY_PERSON, RevocationCounts, end_made_by
-from app.access.invitations import Invitation, InvitationRecords
-from app.access.people import PeopleRecords, Person, add_person, give_to_owner, remove_second_factor
+from app.access.invitations import Invitations
+from app.access.people import (
+    Person,
+    add_person,
+    audit_ended,
+    clean_email,
+    find_by_email,
+    find_person,
+    give_to_owner,
+    remove_second_factor,
+)
+from app.access.sessions import PROVIDER
 from app.core.access import FIRST_PROJECT, Role
 from app.core.errors import InvalidField, SignInRefused
 from app.core.names import MAX_NAME_CHARACTERS
-from app.db.engine import Database
+from app.db.context import Context, RequestContext
 from app.db.tables import members, people, provider_accounts
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenIdClient:
-    """What the operator has agreed with the provider; `name` is what people call it."""
-
-    issuer: str
-    client_id: str
-    client_secret: str
-    name: str
-    asks_groups: bool = False
+if TYPE_CHECKING:
+    from app.access.openid_provider import OpenIdProvider, ProviderIdentity
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProviderIdentity:
-    """A person as the provider knows them. `subject` stays; all else may change."""
-
-    issuer: str
-    subject: str
-    email: str = ""
-    is_email_verified: bool = False
-    name: str = ""
-    groups: frozenset[str] = frozenset()
+# ---- rules ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,95 +58,11 @@ class Joining:
         return domain in self.domains or bool(identity.groups & self.groups)
 
 
-# ---- openid accounts -----------------------------------------------------------------------------
-
-# Which account belongs to a person who signed in at the provider, and who may join.
-
-
-# ---- rows ----------------------------------------------------------------------------------------
-
-# The records of accounts at an OpenID provider, and whose they are here.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProviderAccount:
-    """The account `subject` of the provider `issuer` belongs to a person."""
-
-    issuer: str
-    subject: str
-    person_id: str
-    created_at: datetime
-
-
-class ProviderAccountRecords:
-    """Every call is one transaction."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def owner(self, issuer: str, subject: str) -> str | None:
-        """The id of the person whose account it is."""
-        found = provider_accounts.c
-        condition = (found.issuer == issuer) & (found.subject == subject)
-        with self._database.read() as connection:
-            return connection.execute(select(found.person_id).where(condition)).scalar()
-
-    def has_account(self, person_id: str, issuer: str) -> bool:
-        """Whether the person has an account of this provider."""
-        found = provider_accounts.c
-        condition = (found.issuer == issuer) & (found.person_id == person_id)
-        with self._database.read() as connection:
-            return connection.execute(select(found.subject).where(condition)).first() is not None
-
-    def has_any(self, person_id: str) -> bool:
-        """Whether the person has an account of any provider."""
-        query = select(provider_accounts.c.subject).where(
-            provider_accounts.c.person_id == person_id
-        )
-        with self._database.read() as connection:
-            return connection.execute(query.limit(1)).first() is not None
-
-    def add(self, account: ProviderAccount) -> dict[str, RevocationCounts]:
-        """Store whose it is; raises `SignInRefused` if it belongs to an account already.
-
-        Where the address was not proven to be the person's, somebody else may have made the
-        account: its password, passkeys, one-time codes and sessions end, and the keys and links
-        that were made with it. Returns how many by project.
-        """
-        is_stranger = (people.c.id == account.person_id) & ~people.c.is_proven
-        with self._database.write() as connection:
-            _add(connection, account)
-            if connection.execute(select(people.c.id).where(is_stranger)).first() is None:
-                return {}
-            give_to_owner(connection, account.person_id)
-            remove_second_factor(connection, account.person_id)
-            return end_made_by(connection, f"{BY_PERSON}{account.person_id}", account.created_at)
-
-    def add_person(self, account: ProviderAccount, person: Person, role: Role) -> None:
-        """Store a new person with their account, as a member of the first project.
-
-        Raises as `add`, and `InvalidField` if the e-mail address is taken.
-        """
-        values = {"project_id": FIRST_PROJECT, "person_id": person.id, "role": role}
-        with self._database.write() as connection:
-            add_person(connection, person)
-            connection.execute(insert(members).values(**values, added_at=person.created_at))
-            _add(connection, account)
-
-
-def _add(connection: Connection, account: ProviderAccount) -> None:
-    values = {column.name: getattr(account, column.name) for column in provider_accounts.columns}
-    try:
-        connection.execute(insert(provider_accounts).values(values))
-    except IntegrityError:  # Another request has just stored it.
-        raise SignInRefused("Sign in once more.") from None
-
-
 # ---- use cases -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class ProviderSignIn:
+class _Arrival:
     """A person who comes from the provider: whether for the first time, and with a new account.
 
     `joined` is what they are now in the projects that they have joined with that. `ended` is what
@@ -163,91 +76,125 @@ class ProviderSignIn:
     ended: Mapping[str, RevocationCounts] = field(default_factory=dict)
 
 
-class OpenIdAccounts:
-    """Finds the person, or makes one."""
+class OpenId:
+    """Signs people in whom the provider knows, and makes accounts for those who may join."""
 
     def __init__(
-        self,
-        records: ProviderAccountRecords,
-        people: PeopleRecords,
-        invitations: InvitationRecords,
-        *,
-        joining: Joining,
-        clock: Callable[[], datetime],
-        new_id: Callable[[], str],
+        self, ctx: Context, provider: OpenIdProvider, invitations: Invitations, joining: Joining
     ) -> None:
-        self._records = records
-        self._people = people
+        self._ctx = ctx
         self._invitations = invitations
         self._joining = joining
-        self._clock = clock
-        self._new_id = new_id
+        self.provider = provider
 
-    def arrive(self, identity: ProviderIdentity) -> ProviderSignIn:
-        """Who it is here; raises `SignInRefused` for who may not join, and for blocked people.
+    def finish(
+        self, ctx: RequestContext, response: Mapping[str, str], cookie: str, redirect_uri: str
+    ) -> tuple[Person, str]:
+        """Who has come back from the provider, and where they wanted to go.
+
+        Raises as `OpenIdProvider.finish` and `sign_in` do.
+        """
+        identity, target = self.provider.finish(response, cookie, redirect_uri)
+        return self.sign_in(ctx, identity), target
+
+    def sign_in(self, ctx: RequestContext, identity: ProviderIdentity) -> Person:
+        """Who it is here; raises `SignInRefused` for people who may not join or are blocked.
 
         The provider's account decides. Its e-mail address counts the first time alone, and only if
         the provider has verified it: otherwise anyone could enter another person's address.
         """
-        owner = self._records.owner(identity.issuer, identity.subject)
-        if owner is None:
-            return self._first_time(identity)
-        return ProviderSignIn(_admitted(self._people.find(owner)))
+        found = provider_accounts.c
+        is_it = (found.issuer == identity.issuer) & (found.subject == identity.subject)
+        with ctx.database.read() as connection:
+            owner = connection.execute(select(found.person_id).where(is_it)).scalar()
+        try:
+            if owner is None:
+                arrival = self._first_time(identity)
+            else:
+                arrival = _Arrival(_admitted(find_person(ctx, owner)))
+        except SignInRefused:
+            about = {"email": identity.email, "method": PROVIDER}
+            audit.note(ctx, AuditAction.SESSION_REFUSED, details=about)
+            raise
+        person = arrival.person
+        ctx = replace(ctx, caller=person.caller)
+        actor, email = ctx.caller.actor, {"email": person.email}
+        if arrival.is_new:
+            audit.note(ctx, AuditAction.PERSON_ADDED, actor, details=email)
+        for project, role in arrival.joined.items():
+            about = {**email, "role": role, "by": PROVIDER}
+            audit.note(ctx, AuditAction.MEMBER_ADDED, actor, project=project, details=about)
+        if arrival.is_first:
+            about = {"issuer": identity.issuer}
+            audit.note(ctx, AuditAction.PROVIDER_LINKED, actor, details=about)
+        audit_ended(ctx, person, arrival.ended, "provider")
+        return person
 
-    def has_any(self, person_id: str) -> bool:
-        """Whether the person has signed in at a provider before."""
-        return self._records.has_any(person_id)
+    def _first_time(self, identity: ProviderIdentity) -> _Arrival:
+        """Connect the provider's account with the person who has its address, or with a new one.
 
-    def _first_time(self, identity: ProviderIdentity) -> ProviderSignIn:
+        Where the address was not proven to be the person's, another person may have made the
+        account: its password, passkeys, one-time codes and sessions end, and the keys and links
+        that were made with it.
+        """
         if not identity.is_email_verified:
             raise SignInRefused("The sign-in service has not verified your e-mail address.")
-        person = self._people.find_by_email(identity.email)
+        person = find_by_email(self._ctx, identity.email)
         if person is None:
             return self._joined(identity)
-        if self._records.has_account(person.id, identity.issuer):
+        found = provider_accounts.c
+        is_other = (found.issuer == identity.issuer) & (found.person_id == person.id)
+        with self._ctx.database.read() as connection:
+            has_other = connection.execute(select(found.subject).where(is_other)).first()
+        if has_other:
             raise SignInRefused(f"{identity.email} belongs to another account.")
-        ended = self._records.add(self._account(identity, _admitted(person)))
-        return ProviderSignIn(person, is_first=True, ended=ended)
+        is_stranger = (people.c.id == _admitted(person).id) & ~people.c.is_proven
+        ended: Mapping[str, RevocationCounts] = {}
+        with self._ctx.database.write() as connection:
+            self._add(connection, identity, person)
+            if connection.execute(select(people.c.id).where(is_stranger)).first() is not None:
+                give_to_owner(connection, person.id)
+                remove_second_factor(connection, person.id)
+                ended = end_made_by(connection, f"{BY_PERSON}{person.id}", self._ctx.clock())
+        return _Arrival(person, is_first=True, ended=ended)
 
-    def _joined(self, identity: ProviderIdentity) -> ProviderSignIn:
-        person = self._new_person(identity)
-        account = self._account(identity, person)
-        invitation = self._invitation(person.email)
-        if invitation is not None:
-            # If the server stops in between, the e-mail address ties both the next time.
-            joined = self._invitations.join(invitation, person, person.created_at, by_link=False)
-            self._records.add(account)
-        elif self._joining.admits(identity):
-            self._records.add_person(account, person, self._joining.role)
-            joined = {FIRST_PROJECT: self._joining.role}
-        else:
-            raise SignInRefused(f"{person.email} is not invited. Ask an administrator.")
-        return ProviderSignIn(person, is_first=True, is_new=True, joined=joined)
-
-    def _invitation(self, email: str) -> Invitation | None:
-        waiting = self._invitations.waiting(self._clock())
-        return next((each for each in waiting if each.email == email), None)
-
-    def _new_person(self, identity: ProviderIdentity) -> Person:
+    def _joined(self, identity: ProviderIdentity) -> _Arrival:
         try:
             email = clean_email(identity.email)
         except InvalidField:
             raise SignInRefused("The sign-in service knows no e-mail address of yours.") from None
         name = " ".join(identity.name.split())[:MAX_NAME_CHARACTERS]
-        return Person(
-            id=self._new_id(),
+        person = Person(
+            id=self._ctx.new_id(),
             email=email,
             name=name if name.isprintable() and name else email.partition("@")[0],
-            created_at=self._clock(),
+            created_at=self._ctx.clock(),
         )
+        waiting = self._invitations.waiting(email=person.email)
+        if waiting:
+            # If the server stops in between, the e-mail address ties both the next time.
+            joined = self._invitations.join_by_address(waiting[0], person)
+            with self._ctx.database.write() as connection:
+                self._add(connection, identity, person)
+        elif self._joining.admits(identity):
+            joined = {FIRST_PROJECT: self._joining.role}
+            member = {"project_id": FIRST_PROJECT, "role": self._joining.role}
+            of_person = {"person_id": person.id, "added_at": person.created_at}
+            with self._ctx.database.write() as connection:
+                add_person(connection, person)
+                connection.execute(insert(members).values(**member, **of_person))
+                self._add(connection, identity, person)
+        else:
+            raise SignInRefused(f"{person.email} is not invited. Ask an administrator.")
+        return _Arrival(person, is_first=True, is_new=True, joined=joined)
 
-    def _account(self, identity: ProviderIdentity, person: Person) -> ProviderAccount:
-        return ProviderAccount(
-            issuer=identity.issuer,
-            subject=identity.subject,
-            person_id=person.id,
-            created_at=self._clock(),
-        )
+    def _add(self, connection: Connection, identity: ProviderIdentity, person: Person) -> None:
+        account = {"issuer": identity.issuer, "subject": identity.subject, "person_id": person.id}
+        statement = insert(provider_accounts).values(**account, created_at=self._ctx.clock())
+        try:
+            connection.execute(statement)
+        except IntegrityError:  # Another request has just stored it.
+            raise SignInRefused("Sign in once more.") from None
 
 
 def _admitted(person: Person | None) -> Person:

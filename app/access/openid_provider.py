@@ -1,7 +1,7 @@
 """Signing in at an OpenID provider, by authorization code with PKCE (OpenID Connect Core, 3.1).
 
 The browser goes to the provider and comes back with a code. The server exchanges that for an ID
-token, which says who the person is. Whose account that is here, is in `openid_accounts.py`.
+token, which says who the person is. Whose account that is here, is in `openid`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import secrets
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from hmac import compare_digest
 from threading import Lock
 from typing import Any
@@ -24,9 +25,8 @@ from joserfc import jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 from joserfc.jws import JWSRegistry
+from requests.adapters import HTTPAdapter
 
-from app.access.bounded_http import bound, get_json
-from app.access.openid import OpenIdClient, ProviderIdentity
 from app.access.recent import Recent
 from app.access.signing import SingleUse
 from app.core.errors import ProviderUnreachable, SignInRefused
@@ -51,6 +51,43 @@ _PURPOSE = "openid"
 _SECRET_BYTES = 32
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenIdClient:
+    """What the operator has agreed with the provider; `name` is what people call it."""
+
+    issuer: str
+    client_id: str
+    client_secret: str
+    name: str
+    asks_groups: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderIdentity:
+    """A person as the provider knows them. `subject` stays; all else may change."""
+
+    issuer: str
+    subject: str
+    email: str = ""
+    is_email_verified: bool = False
+    name: str = ""
+    groups: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, claims: Mapping[str, Any]) -> ProviderIdentity:
+        """The person whom claims describe (OpenID Connect Core, section 5.1)."""
+        groups = claims.get("groups", [])
+        return cls(
+            issuer=str(claims["iss"]),
+            subject=str(claims["sub"]),
+            email=_text(claims, "email").lower(),
+            # Amazon's Cognito sends it as text.
+            is_email_verified=claims.get("email_verified") in (True, "true"),
+            name=_text(claims, "name"),
+            groups=frozenset(map(str, groups if isinstance(groups, list) else [groups])),
+        )
 
 
 class OpenIdProvider:
@@ -101,28 +138,27 @@ class OpenIdProvider:
         if "code" not in answer or answer.get("iss", metadata["issuer"]) != metadata["issuer"]:
             raise SignInRefused(f"{self.name} did not sign you in.")
         try:
-            claims = self._claims(metadata, answer["code"], words, redirect_uri)
+            with self._session(metadata, redirect_uri) as session, reachable(self.name):
+                token = session.fetch_token(
+                    metadata["token_endpoint"],
+                    grant_type="authorization_code",
+                    code=answer["code"],
+                    code_verifier=words["verifier"],
+                    allow_redirects=False,
+                )
+                claims = self._verified(metadata, token, words["nonce"])
+                if "email" not in claims and "userinfo_endpoint" in metadata:
+                    # Some providers tell only there (OpenID Connect Core, section 5.3).
+                    found = session.get(metadata["userinfo_endpoint"], allow_redirects=False)
+                    found.raise_for_status()
+                    further = found.json()
+                    if further["sub"] != claims["sub"]:
+                        raise ValueError("The user info is of another person.")
+                    claims = {**further, **claims}
         except (JoseError, AuthlibBaseError, ValueError, KeyError, TypeError) as error:
             log.warning("The answer of the OpenID provider was refused: %s", error)
             raise SignInRefused(f"The answer of {self.name} cannot be used.") from error
-        return _identity(claims), words["next"]
-
-    def _claims(
-        self, metadata: Mapping[str, Any], code: str, words: Mapping[str, str], redirect_uri: str
-    ) -> Mapping[str, Any]:
-        with self._session(metadata, redirect_uri) as session, reachable(self.name):
-            token = session.fetch_token(
-                metadata["token_endpoint"],
-                grant_type="authorization_code",
-                code=code,
-                code_verifier=words["verifier"],
-                allow_redirects=False,
-            )
-            claims = self._verified(metadata, token, words["nonce"])
-            if "email" not in claims and "userinfo_endpoint" in metadata:
-                # Some providers tell only there (OpenID Connect Core, section 5.3).
-                claims = {**_user_info(session, metadata, claims["sub"]), **claims}
-        return claims
+        return ProviderIdentity.of(claims), words["next"]
 
     def _verified(
         self, metadata: Mapping[str, Any], token: Mapping[str, Any], nonce: str
@@ -226,31 +262,60 @@ def _decode(token: str, keys: KeySet | None) -> jwt.Token:
     return jwt.decode(token, keys or KeySet([]), registry=registry)
 
 
-def _user_info(
-    session: OAuth2Session, metadata: Mapping[str, Any], subject: str
-) -> Mapping[str, Any]:
-    """Further claims about the same person."""
-    answer = session.get(metadata["userinfo_endpoint"], allow_redirects=False)
-    answer.raise_for_status()
-    claims: Mapping[str, Any] = answer.json()
-    if claims["sub"] != subject:
-        raise ValueError("The user info is of somebody else.")
-    return claims
-
-
-def _identity(claims: Mapping[str, Any]) -> ProviderIdentity:
-    groups = claims.get("groups", [])
-    return ProviderIdentity(
-        issuer=str(claims["iss"]),
-        subject=str(claims["sub"]),
-        email=_text(claims, "email").lower(),
-        # Amazon's Cognito sends it as text.
-        is_email_verified=claims.get("email_verified") in (True, "true"),
-        name=_text(claims, "name"),
-        groups=frozenset(map(str, groups if isinstance(groups, list) else [groups])),
-    )
-
-
 def _text(claims: Mapping[str, Any], name: str) -> str:
     value = claims.get(name)
     return value.strip() if isinstance(value, str) else ""
+
+
+# ---- requests to the provider --------------------------------------------------------------------
+
+# With limits on time and on the size of the response.
+
+CONNECT_SECONDS = 5.0
+
+IDLE_SECONDS = 10.0
+"""A server that sends nothing for this long is taken for dead."""
+
+ANSWER_SECONDS = 20.0
+"""So long a whole answer may take, however its bytes trickle in."""
+
+MAX_ANSWER_BYTES = 1024 * 1024
+"""Sets of keys and ID tokens have a few thousand bytes."""
+
+_BLOCK_BYTES = 16 * 1024
+
+
+class BoundedAdapter(HTTPAdapter):
+    """Reads answers within these limits, or raises `requests.RequestException`."""
+
+    def send(self, request: requests.PreparedRequest, *_: Any, **options: Any) -> requests.Response:
+        """Send the request, and read the whole answer."""
+        deadline = time.monotonic() + ANSWER_SECONDS
+        limits = {"stream": True, "timeout": (CONNECT_SECONDS, IDLE_SECONDS)}
+        answer = super().send(request, **{**options, **limits})
+        body = bytearray()
+        for block in answer.iter_content(_BLOCK_BYTES):
+            body += block
+            if len(body) > MAX_ANSWER_BYTES or time.monotonic() > deadline:
+                answer.close()
+                raise requests.exceptions.ContentDecodingError(f"{request.url} sends too much")
+        answer._content = bytes(body)  # Where `requests` keeps what it has read.
+        return answer
+
+
+def bound(session: requests.Session) -> None:
+    """Let all requests of a session keep to the limits."""
+    for prefix in ("https://", "http://"):
+        session.mount(prefix, BoundedAdapter())
+
+
+def get_json(url: str) -> Mapping[str, Any]:
+    """The JSON object at `url`; raises `requests.RequestException`, for redirects too."""
+    with requests.Session() as session:
+        bound(session)
+        answer = session.get(url, headers={"Accept": "application/json"}, allow_redirects=False)
+        answer.raise_for_status()
+        found = answer.json()
+    if answer.status_code != 200 or not isinstance(found, dict):
+        raise requests.exceptions.InvalidJSONError(f"{url} does not answer with an object")
+    return found

@@ -62,8 +62,7 @@ class HashQueue:
     If all places are taken, a newcomer with a lower priority replaces the last in the queue. A
     client, which is a network or a person, stands behind itself: its second waiter gets a higher
     number than its first, and so on; of those with `FIRST` priority, one keeps it until it has
-    hashed. Many requests at once from one client, even with right passwords, keep nobody else
-    waiting.
+    hashed. Many requests at once from one client, even with right passwords, do not delay others.
     """
 
     def __init__(
@@ -83,27 +82,32 @@ class HashQueue:
         Without a `client`, the priority stays as it is.
         """
         waiter = _Waiter(priority, client)
-        self._begin(waiter)
+        with self._changing:
+            self._rank(waiter)
+            must_wait = len(self._hashing) >= self._at_once
+            if must_wait:
+                self._take_place(waiter)
+            else:
+                self._hashing.append(waiter)
+        if must_wait:
+            with without_slot():  # Uploads use the slot of this request.
+                waiter.granted.wait(self._max_wait_seconds)
+            with self._changing:
+                if waiter in self._waiting:
+                    self._waiting.remove(waiter)
+                    waiter.is_refused = True
+            if waiter.is_refused:
+                raise _busy()
         try:
             yield
         finally:
-            self._end(waiter)
-
-    def _begin(self, waiter: _Waiter) -> None:
-        with self._changing:
-            self._rank(waiter)
-            if len(self._hashing) < self._at_once:
-                self._hashing.append(waiter)
-                return
-            self._take_place(waiter)
-        with without_slot():  # Uploads use the slot of this request.
-            waiter.granted.wait(self._max_wait_seconds)
-        with self._changing:
-            if waiter.granted.is_set() and not waiter.is_refused:
-                return
-            if waiter in self._waiting:
-                self._waiting.remove(waiter)
-        raise _busy()
+            with self._changing:
+                self._hashing.remove(waiter)
+                if self._waiting:
+                    following = min(self._waiting, key=lambda each: each.priority)
+                    self._waiting.remove(following)
+                    self._hashing.append(following)
+                    following.granted.set()
 
     def _rank(self, waiter: _Waiter) -> None:
         """Let the waiter stand behind others of the same client."""
@@ -125,15 +129,6 @@ class HashQueue:
             last.is_refused = True
             last.granted.set()
         self._waiting.append(waiter)
-
-    def _end(self, waiter: _Waiter) -> None:
-        with self._changing:
-            self._hashing.remove(waiter)
-            if self._waiting:
-                following = min(self._waiting, key=lambda each: each.priority)
-                self._waiting.remove(following)
-                self._hashing.append(following)
-                following.granted.set()
 
 
 class Passwords:
@@ -177,7 +172,7 @@ class Passwords:
                 with without_slot():
                     time.sleep(self._slow_seconds)
             stack.enter_context(self._queue.turn(priority, client))
-            _ = self._of_nobody  # Made before the first check of either kind.
+            _ = self._decoy  # Made before the first check of either kind.
             yield
 
     def is_right(self, stored: str | None, password: str) -> bool:
@@ -188,7 +183,7 @@ class Passwords:
         """
         if len(password) > MAX_CHARACTERS:
             return False
-        against = self._of_nobody if stored is None else stored
+        against = self._decoy if stored is None else stored
         try:
             self._hasher.verify(against, _to_bytes(password))
         except (VerificationError, InvalidHashError):
@@ -200,7 +195,8 @@ class Passwords:
         return self._hasher.check_needs_rehash(stored)
 
     @cached_property
-    def _of_nobody(self) -> str:
+    def _decoy(self) -> str:
+        """The hash of a password that no one has."""
         return self._hasher.hash(secrets.token_bytes(16))
 
 
@@ -220,17 +216,15 @@ def require_good(password: str, about: Sequence[str] = ()) -> None:
     # The import takes 0.05 s of CPU time, and most processes never check a password.
     from zxcvbn import zxcvbn  # noqa: PLC0415
 
-    words = ["sluice", *(word for text in about for word in _words_of(text))]
+    words = ["sluice"]
+    for text in about:
+        parts = text.replace("@", " ").replace(".", " ").split()
+        words += [text, "".join(parts), *parts]
     found = zxcvbn(password[:JUDGED_CHARACTERS], user_inputs=words)
     if found["score"] < MIN_SCORE:
         feedback = found["feedback"]
         advice = [feedback["warning"], *feedback["suggestions"][:1]]
         raise _refused(" ".join(["This is easy to guess.", *filter(None, advice)]))
-
-
-def _words_of(text: str) -> list[str]:
-    words = text.replace("@", " ").replace(".", " ").split()
-    return [text, "".join(words), *words]
 
 
 def _refused(why: str) -> InvalidField:

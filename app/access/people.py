@@ -1,17 +1,21 @@
-"""People, and the projects they are members of."""
+"""People and their accounts: made, changed, blocked and deleted; their roles in projects."""
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Delete, Row, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
+from app.access import audit
+from app.access.audit import AuditAction
 from app.access.creators import (
     Creation,
     RevocationCounts,
@@ -19,9 +23,11 @@ from app.access.creators import (
     end_made_elsewhere,
     made_by,
 )
-from app.core.access import Role
-from app.core.errors import InvalidField, LastAdministrator
-from app.db.engine import Database
+from app.access.passwords import Passwords, require_good
+from app.core.access import Caller, CallerKind, Role
+from app.core.errors import InvalidField, LastAdministrator, NotSignedIn
+from app.core.names import clean_name
+from app.db.context import Context, RequestContext
 from app.db.tables import (
     invitations,
     members,
@@ -31,6 +37,13 @@ from app.db.tables import (
     second_factors,
     sessions,
 )
+
+MAX_EMAIL_CHARACTERS = 254
+"""RFC 5321, section 4.5.3.1.3, as erratum 1690 has it."""
+
+_EMAIL = re.compile(r"[^@\s\"<>(),:;\\\[\]]{1,64}@[^@\s\"<>(),:;\\\[\]]{1,189}")
+
+# ---- rows ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,161 +66,307 @@ class Person:
     is_proven: bool = True
     visited_at: datetime | None = None
 
+    @classmethod
+    def of(cls, row: Row[Any]) -> Person:
+        """The person in a row that has all columns of `people`."""
+        return cls(**{column.name: row._mapping[column] for column in people.columns})
 
-class PeopleRecords:
-    """Every call is one transaction."""
+    @property
+    def caller(self) -> Caller:
+        """Who acts in the audit log, before a session has begun."""
+        return Caller(kind=CallerKind.PERSON, id=self.id, name=self.name)
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
-    def add(self, person: Person) -> None:
-        """Store a new person; raises `InvalidField` if the e-mail address is taken."""
-        with self._database.write() as connection:
+# ---- rules ---------------------------------------------------------------------------------------
+
+
+def mixed_alphabets(email: str) -> str:
+    """A warning about an address with letters of several alphabets; empty for any other.
+
+    Some letters look the same in Latin, Greek and Cyrillic.
+    """
+    letters: dict[str, str] = {}
+    for letter in filter(str.isalpha, email):
+        letters.setdefault(unicodedata.name(letter, "?").partition(" ")[0].capitalize(), letter)
+    if len(letters) < 2:
+        return ""
+    found = ", ".join(f"“{letter}” is {name}" for name, letter in letters.items())
+    return f"The address {email} mixes alphabets: {found}. Make sure that it is the right one."
+
+
+def clean_email(text: str) -> str:
+    """The address in lower case; raises `InvalidField` for what cannot be one."""
+    email = text.strip().lower()
+    is_short = len(email) <= MAX_EMAIL_CHARACTERS
+    if not (is_short and email.isprintable() and _EMAIL.fullmatch(email)):
+        raise InvalidField("Enter an e-mail address, such as ann@example.org.", field="email")
+    return email
+
+
+# ---- looking people up ---------------------------------------------------------------------------
+
+
+def find_person(ctx: Context, person_id: str) -> Person | None:
+    """The person with that id."""
+    return _one(ctx, people.c.id == person_id)
+
+
+def current_person(ctx: RequestContext) -> Person:
+    """The person who sends the request; raises `NotSignedIn` if the account was removed."""
+    person = find_person(ctx, ctx.caller.id)
+    if person is None:
+        raise NotSignedIn("Your account was removed.")
+    return person
+
+
+def find_by_email(ctx: Context, email: str) -> Person | None:
+    """The person with that address, in lower case."""
+    return _one(ctx, people.c.email == email)
+
+
+def emails_of(ctx: Context, ids: Collection[str]) -> dict[str, str]:
+    """The addresses of the people with these ids."""
+    query = select(people.c.id, people.c.email).where(people.c.id.in_(ids))
+    with ctx.database.read() as connection:
+        return {row.id: row.email for row in connection.execute(query)}
+
+
+def all_people(ctx: Context) -> list[Person]:
+    """All people, by name."""
+    query = select(people).order_by(func.lower(people.c.name), people.c.id)
+    with ctx.database.read() as connection:
+        return [Person.of(row) for row in connection.execute(query)]
+
+
+def administrators(ctx: Context) -> list[Person]:
+    """Those who can let others in, by name."""
+    return [person for person in all_people(ctx) if person.is_admin and not person.is_blocked]
+
+
+def has_administrator(ctx: Context) -> bool:
+    """Whether the server has an administrator."""
+    with ctx.database.read() as connection:
+        return connection.execute(ADMINISTRATORS.limit(1)).first() is not None
+
+
+def roles_now(ctx: Context, person_id: str) -> Mapping[str, Role]:
+    """The person's role in each project, that joined first first."""
+    with ctx.database.read() as connection:
+        return roles_of(connection, person_id)
+
+
+def all_roles(ctx: Context) -> Mapping[str, Mapping[str, Role]]:
+    """The roles of all people, by person and project."""
+    query = select(members.c.person_id, members.c.project_id, members.c.role)
+    roles: dict[str, dict[str, Role]] = defaultdict(dict)
+    with ctx.database.read() as connection:
+        for row in connection.execute(query.order_by(members.c.added_at)):
+            roles[row.person_id][row.project_id] = Role(row.role)
+    return roles
+
+
+def _one(ctx: Context, condition: ColumnElement[bool]) -> Person | None:
+    with ctx.database.read() as connection:
+        row = connection.execute(select(people).where(condition)).first()
+    return None if row is None else Person.of(row)
+
+
+# ---- use cases -----------------------------------------------------------------------------------
+
+
+class Accounts:
+    """What happens to an account after it was made through an invitation, or instead of one.
+
+    `forget` ends what this process remembers of sessions; other processes ask again within seconds.
+    """
+
+    def __init__(self, passwords: Passwords, forget: Callable[[], None]) -> None:
+        self._passwords = passwords
+        self._forget = forget
+
+    def add(
+        self,
+        ctx: RequestContext,
+        email: str,
+        *,
+        name: str = "",
+        password: str | None = None,
+        is_admin: bool = False,
+    ) -> Person:
+        """A new person; without a name, what is before the @. Raises `InvalidField`."""
+        email = clean_email(email)
+        name = clean_name(name or email.partition("@")[0])
+        if password is not None:
+            require_good(password, [email, name])
+        person = Person(
+            id=ctx.new_id(),
+            email=email,
+            name=name,
+            created_at=ctx.clock(),
+            password_hash=None if password is None else self._passwords.hash(password),
+            is_admin=is_admin,
+        )
+        with ctx.database.write() as connection:
             add_person(connection, person)
+        _audit(ctx, AuditAction.PERSON_ADDED, person)
+        return person
 
-    def find(self, person_id: str) -> Person | None:
-        """The person with that id."""
-        return self._one(people.c.id == person_id)
+    def rename(self, ctx: RequestContext, person: Person, name: str) -> Person:
+        """The person with another name; raises `InvalidField`."""
+        changed = replace(person, name=clean_name(name))
+        with ctx.database.write() as connection:
+            _set(connection, person, name=changed.name)
+        self._forget()
+        _audit(ctx, AuditAction.PERSON_CHANGED, changed)
+        return changed
 
-    def find_by_email(self, email: str) -> Person | None:
-        """The person with that address, in lower case."""
-        return self._one(people.c.email == email)
+    def change_email(self, ctx: RequestContext, person: Person, email: str) -> Person:
+        """The person with another address; raises `InvalidField`.
 
-    def emails(self, ids: Collection[str]) -> dict[str, str]:
-        """The addresses of the people with these ids."""
-        query = select(people.c.id, people.c.email).where(people.c.id.in_(ids))
-        with self._database.read() as connection:
-            return {row.id: row.email for row in connection.execute(query)}
-
-    def roles(self, person_id: str) -> Mapping[str, Role]:
-        """The person's role in each project, that joined first first."""
-        with self._database.read() as connection:
-            return roles_of(connection, person_id)
-
-    def all_roles(self) -> Mapping[str, Mapping[str, Role]]:
-        """The role of everybody in each project, by person and project."""
-        query = select(members.c.person_id, members.c.project_id, members.c.role)
-        roles: dict[str, dict[str, Role]] = defaultdict(dict)
-        with self._database.read() as connection:
-            for row in connection.execute(query.order_by(members.c.added_at)):
-                roles[row.person_id][row.project_id] = Role(row.role)
-        return roles
-
-    def all(self) -> list[Person]:
-        """Everybody, by name."""
-        with self._database.read() as connection:
-            rows = connection.execute(
-                select(people).order_by(func.lower(people.c.name), people.c.id)
-            )
-            return [person_from_row(row) for row in rows]
-
-    def administrators(self) -> list[Person]:
-        """Those who can let others in, by name."""
-        return [person for person in self.all() if person.is_admin and not person.is_blocked]
-
-    def has_administrator(self) -> bool:
-        """Whether the server has an administrator."""
-        with self._database.read() as connection:
-            return connection.execute(_ADMINISTRATORS.limit(1)).first() is not None
-
-    def rename(self, person: Person, *, name: str, email: str) -> Person:
-        """Store another name and address; raises `InvalidField` if the address is taken.
-
-        With another address, links for a new password work no longer: they were sent to the old
-        one.
+        For administrators alone: the owner of an address is let into projects by it, and gets the
+        account when the OpenID provider says the address is theirs. Links for a new password work
+        no longer: they were sent to the old address.
         """
-        change = update(people).where(people.c.id == person.id).values(name=name, email=email)
-        with _unique_email(), self._database.write() as connection:
-            connection.execute(change)
-            if email != person.email:
-                connection.execute(_links_for_password(person.id))
-        return replace(person, name=name, email=email)
+        changed = replace(person, email=clean_email(email))
+        with unique_email(), ctx.database.write() as connection:
+            _set(connection, person, email=changed.email)
+            if changed.email != person.email:
+                _end_links_for_password(connection, person)
+        self._forget()
+        _audit_change(ctx, person, "email", email=changed.email)
+        return changed
 
-    def set_password(self, person: Person, password_hash: str) -> bool:
-        """Store the hash of another password; links to choose one work no longer.
+    def change_password(self, ctx: RequestContext, person: Person, password: str) -> None:
+        """Store another password; ends all sessions but the caller's, and links to choose one.
 
-        False if the password has changed since the person was read.
+        Raises `InvalidField`, also if it has changed since the person was read.
         """
-        with self._database.write() as connection:
-            is_same = _replace_hash(connection, person, password_hash)
-            if is_same:
-                connection.execute(_links_for_password(person.id))
-            return is_same
+        require_good(password, [person.email, person.name])
+        stored = self._passwords.hash(password)
+        others = (sessions.c.person_id == person.id) & (sessions.c.id != ctx.caller.session)
+        with ctx.database.write() as connection:
+            if not replace_hash(connection, person, stored):
+                raise InvalidField("Your password was changed in the meantime.", field="password")
+            _end_links_for_password(connection, person)
+            connection.execute(delete(sessions).where(others))
+        self._forget()
+        audit.note(ctx, AuditAction.PASSWORD_CHANGED, f"person:{person.id}")
 
-    def replace_hash(self, person: Person, password_hash: str) -> bool:
-        """Store another hash of the same password; False as in `set_password`."""
-        with self._database.write() as connection:
-            return _replace_hash(connection, person, password_hash)
-
-    def block(self, person_id: str, now: datetime) -> dict[str, RevocationCounts]:
+    def block(self, ctx: RequestContext, person: Person) -> None:
         """Let a person in no more: ends their sessions, and the keys and links they have made.
 
-        Returns how many by project, raises `LastAdministrator` instead of blocking the only one.
+        Raises `LastAdministrator`.
         """
-        with self._database.write() as connection:
-            _require_another_administrator(connection, person_id)
-            change = update(people).where(people.c.id == person_id)
-            connection.execute(change.values(is_blocked=True))
-            connection.execute(delete(sessions).where(sessions.c.person_id == person_id))
-            return end_made_by(connection, f"person:{person_id}", now)
+        with ctx.database.write() as connection:
+            _require_another_administrator(connection, person)
+            _set(connection, person, is_blocked=True)
+            connection.execute(delete(sessions).where(sessions.c.person_id == person.id))
+            ended = end_made_by(connection, f"person:{person.id}", ctx.clock())
+        self._forget()
+        audit_ended(ctx, person, ended, "block")
+        _audit_change(ctx, person, "block")
 
-    def remove(self, person_id: str, now: datetime) -> dict[str, RevocationCounts]:
-        """Delete a person with all that is theirs alone; ends what they have made.
+    def unblock(self, ctx: RequestContext, person: Person) -> None:
+        """Let a person sign in again; their keys and links stay revoked."""
+        with ctx.database.write() as connection:
+            _set(connection, person, is_blocked=False)
+        _audit_change(ctx, person, "unblock")
 
-        Returns how much by project, raises `LastAdministrator` instead of deleting the only one.
+    def delete(self, ctx: RequestContext, person: Person) -> None:
+        """Delete an account with all that is its own; the keys and links it has made end.
+
+        Videos stay with their projects. Raises `LastAdministrator`.
         """
-        with self._database.write() as connection:
-            _require_another_administrator(connection, person_id)
-            ended = end_made_by(connection, f"person:{person_id}", now)
-            connection.execute(delete(people).where(people.c.id == person_id))
-            return ended
+        with ctx.database.write() as connection:
+            _require_another_administrator(connection, person)
+            ended = end_made_by(connection, f"person:{person.id}", ctx.clock())
+            connection.execute(delete(people).where(people.c.id == person.id))
+        self._forget()
+        audit_ended(ctx, person, ended, "deleted")
+        _audit(ctx, AuditAction.PERSON_REMOVED, person)
 
-    def made_by(self, person_id: str, now: datetime) -> list[Creation]:
+    def made_by(self, ctx: Context, person: Person) -> list[Creation]:
         """The keys and links of a person that still work, the newest first."""
-        with self._database.read() as connection:
-            return made_by(connection, f"person:{person_id}", now)
+        with ctx.database.read() as connection:
+            return made_by(connection, f"person:{person.id}", ctx.clock())
 
-    def end_made(self, person_id: str, now: datetime) -> dict[str, RevocationCounts]:
-        """End the keys, links and invitations of a person: how much by project."""
-        with self._database.write() as connection:
-            return end_made_by(connection, f"person:{person_id}", now)
+    def end_made(self, ctx: RequestContext, person: Person) -> None:
+        """End all keys, links and invitations of a person."""
+        with ctx.database.write() as connection:
+            ended = end_made_by(connection, f"person:{person.id}", ctx.clock())
+        audit_ended(ctx, person, ended, "keys_and_links_ended")
 
-    def unblock(self, person_id: str) -> None:
-        """Let a person sign in again."""
-        change = update(people).where(people.c.id == person_id)
-        with self._database.write() as connection:
-            connection.execute(change.values(is_blocked=False))
-
-    def make_admin(self, person_id: str) -> None:
+    def make_admin(self, ctx: RequestContext, person: Person) -> None:
         """Let a person administer the server."""
-        change = update(people).where(people.c.id == person_id).values(is_admin=True)
-        with self._database.write() as connection:
-            connection.execute(change)
+        with ctx.database.write() as connection:
+            _set(connection, person, is_admin=True)
+        self._forget()
+        _audit_change(ctx, person, "make_admin")
 
-    def end_admin(self, person_id: str, now: datetime) -> dict[str, RevocationCounts]:
-        """Let a person administer the server no more: ends what they made where they are no member.
+    def end_admin(self, ctx: RequestContext, person: Person) -> None:
+        """Let a person administer the server no more.
 
-        Returns how much by project, raises `LastAdministrator`.
+        The keys and links end that they have made in projects they are not in. Raises
+        `LastAdministrator`.
         """
-        with self._database.write() as connection:
-            _require_another_administrator(connection, person_id)
-            change = update(people).where(people.c.id == person_id).values(is_admin=False)
-            connection.execute(change)
-            return end_made_elsewhere(connection, person_id, now)
-
-    def _one(self, condition: Any) -> Person | None:
-        with self._database.read() as connection:
-            row = connection.execute(select(people).where(condition)).first()
-        return None if row is None else person_from_row(row)
+        with ctx.database.write() as connection:
+            _require_another_administrator(connection, person)
+            _set(connection, person, is_admin=False)
+            ended = end_made_elsewhere(connection, person.id, ctx.clock())
+        self._forget()
+        audit_ended(ctx, person, ended, "make_member")
+        _audit_change(ctx, person, "make_member")
 
 
-_ADMINISTRATORS = select(people.c.id).where(people.c.is_admin, ~people.c.is_blocked)
+def _set(connection: Connection, person: Person, **values: object) -> None:
+    connection.execute(update(people).where(people.c.id == person.id).values(values))
+
+
+def _end_links_for_password(connection: Connection, person: Person) -> None:
+    connection.execute(delete(invitations).where(invitations.c.person_id == person.id))
+
+
+def _require_another_administrator(connection: Connection, person: Person) -> None:
+    """Administrators alone can let others in again: the last one must not lock everyone out."""
+    # Locked, and in order: of two who do this at once, the second waits for the first.
+    query = ADMINISTRATORS.order_by(people.c.id).with_for_update(key_share=True)
+    if {row.id for row in connection.execute(query)} == {person.id}:
+        raise LastAdministrator("Nobody else administers this server.")
+
+
+def audit_ended(
+    ctx: RequestContext, person: Person, ended: Mapping[str, RevocationCounts], change: str
+) -> None:
+    """Note in each project what has ended because of a change to a person, such as "block"."""
+    for project, counts in ended.items():
+        audit.note(
+            ctx,
+            AuditAction.MEMBER_CHANGED,
+            f"person:{person.id}",
+            project=project,
+            details={"email": person.email, "change": change, **asdict(counts)},
+        )
+
+
+def _audit_change(ctx: RequestContext, person: Person, change: str, *, email: str = "") -> None:
+    """Note a change by an administrator; `was` is the address before it."""
+    about = {"email": email or person.email, "was": person.email, "change": change}
+    audit.note(ctx, AuditAction.PERSON_CHANGED, f"person:{person.id}", details=about)
+
+
+def _audit(ctx: RequestContext, action: AuditAction, person: Person) -> None:
+    audit.note(ctx, action, f"person:{person.id}", details={"email": person.email})
+
+
+# ---- in transactions of other subjects -----------------------------------------------------------
+
+ADMINISTRATORS = select(people.c.id).where(people.c.is_admin, ~people.c.is_blocked)
 
 
 def add_person(connection: Connection, person: Person) -> None:
     """Store a new person; raises `InvalidField` if the e-mail address is taken."""
     values = {column.name: getattr(person, column.name) for column in people.columns}
-    with _unique_email():
+    with unique_email():
         connection.execute(insert(people).values(values))
 
 
@@ -237,11 +396,6 @@ def remove_second_factor(connection: Connection, person_id: str) -> None:
         connection.execute(delete(table).where(table.c.person_id == person_id))
 
 
-def person_from_row(row: Row[Any]) -> Person:
-    """The person in a row that has all columns of `people`."""
-    return Person(**{column.name: row._mapping[column] for column in people.columns})
-
-
 def roles_of(connection: Connection, person_id: str) -> Mapping[str, Role]:
     """The person's role in each project, that joined first first."""
     query = (
@@ -252,27 +406,17 @@ def roles_of(connection: Connection, person_id: str) -> Mapping[str, Role]:
     return {row.project_id: Role(row.role) for row in connection.execute(query)}
 
 
-def _replace_hash(connection: Connection, person: Person, password_hash: str) -> bool:
+def replace_hash(connection: Connection, person: Person, password_hash: str) -> bool:
+    """Store another hash; False if the password has changed since the person was read."""
     is_same = people.c.password_hash.is_not_distinct_from(person.password_hash)
     change = update(people).where(people.c.id == person.id, is_same)
     return connection.execute(change.values(password_hash=password_hash)).rowcount == 1
 
 
-def _links_for_password(person_id: str) -> Delete:
-    return delete(invitations).where(invitations.c.person_id == person_id)
-
-
 @contextmanager
-def _unique_email() -> Iterator[None]:
+def unique_email() -> Iterator[None]:
+    """Raise `InvalidField` for an address that another account has."""
     try:
         yield
     except IntegrityError:
         raise InvalidField("Another account has this e-mail address.", field="email") from None
-
-
-def _require_another_administrator(connection: Connection, person_id: str) -> None:
-    """Administrators alone can let others in again: the last one must not lock everybody out."""
-    # Locked, and in order: of two who do this at once, the second waits for the first.
-    administrators = _ADMINISTRATORS.order_by(people.c.id).with_for_update(key_share=True)
-    if {row.id for row in connection.execute(administrators)} == {person_id}:
-        raise LastAdministrator("Nobody else administers this server.")

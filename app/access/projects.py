@@ -9,25 +9,13 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Row,
-    Select,
-    delete,
-    func,
-    insert,
-    select,
-    true,
-    update,
-)
+import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from app.access import audit
-from app.access.accounts import clean_email
 from app.access.audit import AuditAction, Detail
 from app.access.creators import RevocationCounts, end_made_by
-from app.access.people import PeopleRecords
+from app.access.people import clean_email, find_by_email
 from app.core.access import FIRST_PROJECT, Caller, Role
 from app.core.errors import EntryNotFound, InvalidField, LastManager, ProjectInUse
 from app.core.lifecycle import GONE
@@ -148,7 +136,7 @@ class Member:
     is_blocked: bool
 
     @classmethod
-    def of(cls, row: Row[Any]) -> Member:
+    def of(cls, row: sa.Row[Any]) -> Member:
         """The member of a row of `_members`."""
         return cls(**{**row._mapping, "role": Role(row.role)})
 
@@ -173,7 +161,7 @@ class Projects:
 
     def find(self, ids: Collection[str] | None = None) -> list[Project]:
         """The projects with these ids, or all, by name."""
-        query = select(projects).order_by(func.lower(projects.c.name), projects.c.id)
+        query = sa.select(projects).order_by(sa.func.lower(projects.c.name), projects.c.id)
         if ids is not None:
             query = query.where(projects.c.id.in_(ids))
         with self._ctx.database.read() as connection:
@@ -197,7 +185,7 @@ class Projects:
         )
         values = {column.name: getattr(project, column.name) for column in projects.columns}
         with ctx.database.write() as connection:
-            connection.execute(insert(projects).values(values))
+            connection.execute(sa.insert(projects).values(values))
             if manager is not None:
                 _add_member(connection, project.id, manager, Role.MANAGER, project.created_at)
         self._forget()
@@ -220,7 +208,7 @@ class Projects:
         values: dict[str, object] = {**limits}
         if name is not None:
             values["name"] = clean_name(name)
-        change = update(projects).where(projects.c.id == project_id).values(values)
+        change = sa.update(projects).where(projects.c.id == project_id).values(values)
         with ctx.database.write() as connection:
             if values:
                 connection.execute(change)
@@ -241,7 +229,7 @@ class Projects:
         """
         if project_id == FIRST_PROJECT:
             raise ProjectInUse("The server's first project cannot be deleted.")
-        present = select(uploads.c.id).where(
+        present = sa.select(uploads.c.id).where(
             uploads.c.owner == project_id, uploads.c.state.not_in(GONE)
         )
         with ctx.database.write() as connection:
@@ -249,8 +237,11 @@ class Projects:
             project = _project(connection, _by_id(project_id).with_for_update())
             if connection.execute(present.limit(1)).first():
                 raise ProjectInUse("The project has videos or uploads: delete them first.")
-            ended = _ending_with(connection, project_id)
-            connection.execute(delete(projects).where(projects.c.id == project_id))
+            ended: Counter[str] = Counter()
+            for kind, belongs_to, is_kept in _END_WITH_IT:
+                count = sa.select(sa.func.count()).where(belongs_to == project_id, is_kept)
+                ended[kind] += connection.execute(count).scalar_one()
+            connection.execute(sa.delete(projects).where(projects.c.id == project_id))
         self._forget()
         _audit(ctx, AuditAction.PROJECT_REMOVED, project, name=project.name, **ended)
         return project
@@ -259,7 +250,7 @@ class Projects:
         """The members of a project, by name."""
         query = _members(members.c.project_id == project_id)
         with self._ctx.database.read() as connection:
-            rows = connection.execute(query.order_by(func.lower(people.c.name), people.c.id))
+            rows = connection.execute(query.order_by(sa.func.lower(people.c.name), people.c.id))
             return [Member.of(row) for row in rows]
 
     def add_member(
@@ -270,7 +261,7 @@ class Projects:
         None if no proven account has it: a manager may have made the account for themselves.
         `Invitations.to_join` is then the way. Raises `InvalidField`, also for who is a member.
         """
-        person = PeopleRecords(ctx.database).find_by_email(clean_email(email))
+        person = find_by_email(ctx, clean_email(email))
         if person is None or not person.is_proven:
             return None
         with ctx.database.write() as connection:
@@ -290,7 +281,7 @@ class Projects:
             _member(connection, project_id, person_id)
             if role is not Role.MANAGER:
                 _require_another_manager(connection, project_id, person_id)
-            change = update(members).where(_is(project_id, person_id)).values(role=role)
+            change = sa.update(members).where(_is(project_id, person_id)).values(role=role)
             connection.execute(change)
             member = _member(connection, project_id, person_id)
         self._forget()
@@ -308,7 +299,7 @@ class Projects:
         with ctx.database.write() as connection:
             member = _member(connection, project_id, person_id)
             _require_another_manager(connection, project_id, person_id)
-            connection.execute(delete(members).where(_is(project_id, person_id)))
+            connection.execute(sa.delete(members).where(_is(project_id, person_id)))
             by_project = end_made_by(connection, maker, ctx.clock(), project_id=project_id)
         ended = by_project.get(project_id, RevocationCounts())
         self._forget()
@@ -327,11 +318,11 @@ def _audit_member(
     audit.note(ctx, action, f"person:{member.person_id}", project=project_id, details=details)
 
 
-def _by_id(project_id: str) -> Select[Any]:
-    return select(projects).where(projects.c.id == project_id)
+def _by_id(project_id: str) -> sa.Select[Any]:
+    return sa.select(projects).where(projects.c.id == project_id)
 
 
-def _project(connection: Connection, query: Select[Any]) -> Project:
+def _project(connection: sa.Connection, query: sa.Select[Any]) -> Project:
     row = connection.execute(query).first()
     if row is None:
         raise EntryNotFound("There is no such project.")
@@ -339,53 +330,47 @@ def _project(connection: Connection, query: Select[Any]) -> Project:
 
 
 _END_WITH_IT = (
-    ("members", members.c.project_id, true()),
+    ("members", members.c.project_id, sa.true()),
     ("keys", api_keys.c.project_id, api_keys.c.revoked_at.is_(None)),
     ("links", share_links.c.project_id, share_links.c.revoked_at.is_(None)),
     ("links", upload_links.c.project_id, upload_links.c.closed_at.is_(None)),
-    ("webhooks", webhooks.c.project_id, true()),
+    ("webhooks", webhooks.c.project_id, sa.true()),
 )
 """What a project has, and which of it has not ended before."""
 
 
-def _ending_with(connection: Connection, project_id: str) -> dict[str, int]:
-    counts: Counter[str] = Counter()
-    for kind, belongs_to, is_kept in _END_WITH_IT:
-        query = select(func.count()).where(belongs_to == project_id, is_kept)
-        counts[kind] += connection.execute(query).scalar_one()
-    return dict(counts)
-
-
-def _is(project_id: str, person_id: str) -> ColumnElement[bool]:
+def _is(project_id: str, person_id: str) -> sa.ColumnElement[bool]:
     return (members.c.project_id == project_id) & (members.c.person_id == person_id)
 
 
 def _add_member(
-    connection: Connection, project_id: str, person_id: str, role: Role, now: datetime
+    connection: sa.Connection, project_id: str, person_id: str, role: Role, now: datetime
 ) -> None:
     values = {"project_id": project_id, "person_id": person_id, "role": role, "added_at": now}
     try:
-        connection.execute(insert(members).values(values))
+        connection.execute(sa.insert(members).values(values))
     except IntegrityError:
         raise InvalidField("This person is a member already.", field="email") from None
 
 
-def _members(condition: ColumnElement[bool]) -> Select[Any]:
+def _members(condition: sa.ColumnElement[bool]) -> sa.Select[Any]:
     joined = members.join(people, people.c.id == members.c.person_id)
     columns = (members.c.person_id, people.c.name, people.c.email, people.c.is_blocked)
-    return select(*columns, members.c.role, members.c.added_at).select_from(joined).where(condition)
+    return (
+        sa.select(*columns, members.c.role, members.c.added_at).select_from(joined).where(condition)
+    )
 
 
-def _member(connection: Connection, project_id: str, person_id: str) -> Member:
+def _member(connection: sa.Connection, project_id: str, person_id: str) -> Member:
     row = connection.execute(_members(_is(project_id, person_id))).first()
     if row is None:
         raise EntryNotFound("The project has no such member.")
     return Member.of(row)
 
 
-def _require_another_manager(connection: Connection, project_id: str, person_id: str) -> None:
+def _require_another_manager(connection: sa.Connection, project_id: str, person_id: str) -> None:
     """A project keeps a member who can let others in."""
-    managers = select(members.c.person_id).where(
+    managers = sa.select(members.c.person_id).where(
         members.c.project_id == project_id, members.c.role == Role.MANAGER
     )
     # Locked, and in order: of two who do this at once, the second waits for the first.

@@ -9,20 +9,22 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from hmac import compare_digest
 
 import pyotp
 from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 
+from app.access import audit
 from app.access.attempts import Backoff, PasswordChecks
+from app.access.audit import AuditAction
 from app.access.keys import digest_of
-from app.access.people import PeopleRecords, Person, remove_second_factor
+from app.access.people import Person, find_person, remove_second_factor
+from app.access.sessions import PASSWORD_AND_CODE, Sessions
 from app.access.signing import SingleUse
 from app.core.errors import InvalidField, SignInRefused
-from app.db.engine import Database
+from app.db.context import Context, RequestContext
 from app.db.sql import lock_row
 from app.db.tables import people, recovery_codes, second_factors
 
@@ -61,61 +63,61 @@ class SetUp:
 class SecondFactors:
     """The one-time codes of people.
 
-    `mark` tells browsers apart: a token works only in the browser that it was given to.
+    A token works only in the browser that it was given to: before the sign-in a `mark` tells
+    browsers apart, and after it their sessions.
     """
 
     def __init__(
         self,
-        database: Database,
+        ctx: Context,
         tokens: SingleUse,
         checks: PasswordChecks,
-        *,
-        clock: Callable[[], datetime],
+        sessions: Sessions,
     ) -> None:
-        self._database = database
+        self._ctx = ctx
         self._tokens = tokens
         self._checks = checks
-        self._people = PeopleRecords(database)
-        self._clock = clock
+        self._sessions = sessions
 
     def has(self, person_id: str) -> bool:
         """Whether the person's password needs a code beside it."""
         query = select(second_factors.c.person_id).where(second_factors.c.person_id == person_id)
-        with self._database.read() as connection:
+        with self._ctx.database.read() as connection:
             return connection.execute(query).first() is not None
 
     def people(self) -> set[str]:
         """The ids of all people who have one."""
-        with self._database.read() as connection:
+        with self._ctx.database.read() as connection:
             return set(connection.execute(select(second_factors.c.person_id)).scalars())
 
     def recovery_codes_left(self, person_id: str) -> int:
         """How many recovery codes were not used yet."""
         query = select(recovery_codes.c.digest).where(recovery_codes.c.person_id == person_id)
-        with self._database.read() as connection:
+        with self._ctx.database.read() as connection:
             return len(connection.execute(query).all())
 
-    def begin(self, person: Person, mark: str) -> SetUp:
+    def begin(self, ctx: RequestContext, person: Person) -> SetUp:
         """A new secret for the person's app; nothing is stored yet."""
         secret = pyotp.random_base32()
-        words = {"person": person.id, "browser": mark, "secret": secret}
+        words = {"person": person.id, "browser": ctx.caller.session, "secret": secret}
         return _set_up(person, secret, self._tokens.issue(_SET_UP, words))
 
-    def resume(self, person: Person, token: str, mark: str) -> SetUp:
+    def resume(self, ctx: RequestContext, person: Person, token: str) -> SetUp:
         """The set-up that a token is of; raises `InvalidField` if it took too long."""
         try:
             words = self._tokens.read(_SET_UP, token)
         except SignInRefused as error:
             raise InvalidField(str(error), field="code") from None
-        if (words["person"], words["browser"]) != (person.id, mark):
+        if (words["person"], words["browser"]) != (person.id, ctx.caller.session):
             raise InvalidField("This was begun in another browser. Begin again.", field="code")
         return _set_up(person, words["secret"], token)
 
-    def confirm(self, person: Person, set_up: SetUp, code: str) -> list[str]:
+    def add(self, ctx: RequestContext, person: Person, set_up: SetUp, code: str) -> list[str]:
         """Store the secret; returns the recovery codes, which are shown this one time.
 
-        Raises `InvalidField` unless the code is one of the secret's, and `SignInRefused` the second
-        time: codes that were used with this secret would work once more.
+        Ends the person's other sessions. Raises `InvalidField` unless the code is one of the
+        secret's, and `SignInRefused` the second time: codes that were used with this secret would
+        work once more.
         """
         step = self._step_of(set_up.secret, _plain(code))
         if step is None:
@@ -125,25 +127,32 @@ class SecondFactors:
             "person_id": person.id,
             "secret": set_up.secret,
             "last_step": step,
-            "created_at": self._clock(),
+            "created_at": self._ctx.clock(),
         }
-        with self._database.write() as connection:
+        with self._ctx.database.write() as connection:
             _lock(connection, person.id)
             connection.execute(delete(second_factors).where(_is_of(person.id)))
             connection.execute(insert(second_factors).values(values))
-            return _renew_recovery_codes(connection, person.id)
+            codes = _renew_recovery_codes(connection, person.id)
+        self._sessions.end_all(person.id, but=ctx.caller.session)
+        self._sessions.strengthen(ctx, PASSWORD_AND_CODE)
+        _audit(ctx, AuditAction.FACTOR_ADDED, person)
+        return codes
 
-    def renew_recovery_codes(self, person_id: str) -> list[str]:
+    def renew_recovery_codes(self, ctx: RequestContext, person: Person) -> list[str]:
         """New recovery codes; the old ones work no longer."""
-        with self._database.write() as connection:
-            _lock(connection, person_id)
-            return _renew_recovery_codes(connection, person_id)
+        with ctx.database.write() as connection:
+            _lock(connection, person.id)
+            codes = _renew_recovery_codes(connection, person.id)
+        _audit(ctx, AuditAction.RECOVERY_CODES_RENEWED, person)
+        return codes
 
-    def remove(self, person_id: str) -> None:
+    def remove(self, ctx: RequestContext, person: Person) -> None:
         """Let the password alone be enough again."""
-        with self._database.write() as connection:
-            _lock(connection, person_id)
-            remove_second_factor(connection, person_id)
+        with ctx.database.write() as connection:
+            _lock(connection, person.id)
+            remove_second_factor(connection, person.id)
+        _audit(ctx, AuditAction.FACTOR_REMOVED, person)
 
     def ask(self, person: Person, mark: str) -> str:
         """A token that stands for the right password, to be returned with a code."""
@@ -153,7 +162,7 @@ class SecondFactors:
     def person_of(self, token: str, mark: str) -> Person:
         """Whose right password a token stands for; raises `SignInRefused` if it does no longer."""
         words = self._tokens.read(_PURPOSE, token)
-        person = self._people.find(words["person"])
+        person = find_person(self._ctx, words["person"])
         if not mark or words["browser"] != mark:
             raise SignInRefused("This was begun in another browser. Begin again.")
         if person is None or person.is_blocked:
@@ -166,7 +175,9 @@ class SecondFactors:
         """Let the token of a sign-in work no more; raises `SignInRefused` the second time."""
         self._tokens.spend(self._tokens.read(_PURPOSE, token))
 
-    def check(self, person: Person, code: str, *, is_known_device: bool = False) -> None:
+    def check(
+        self, ctx: RequestContext, person: Person, code: str, *, is_known_device: bool = False
+    ) -> None:
         """Use up a one-time code or a recovery code.
 
         Raises `InvalidField` for a wrong one, `TooManyAttempts` after several. Those with another
@@ -178,34 +189,41 @@ class SecondFactors:
             subject += ":known"
         self._checks.count({subject: OF_CODES})
         if not (self._spend_code(person.id, text) or self._spend_recovery_code(person.id, text)):
+            # Waiting times limit the number of these entries: see `OF_CODES`.
+            about, subject = {"email": person.email, "method": "code"}, f"person:{person.id}"
+            audit.note(ctx, AuditAction.SESSION_REFUSED, subject, details=about)
             raise InvalidField("The code is wrong, or was used before.", field="code")
         self._checks.forget(subject)
 
     def _spend_code(self, person_id: str, code: str) -> bool:
         query = select(second_factors.c.secret).where(_is_of(person_id))
-        with self._database.read() as connection:
+        with self._ctx.database.read() as connection:
             secret = connection.execute(query).scalar_one_or_none()
         step = None if secret is None else self._step_of(secret, code)
         if step is None:
             return False
         is_new = second_factors.c.last_step < step
         change = update(second_factors).where(_is_of(person_id), is_new).values(last_step=step)
-        with self._database.write() as connection:
+        with self._ctx.database.write() as connection:
             return connection.execute(change).rowcount == 1
 
     def _spend_recovery_code(self, person_id: str, code: str) -> bool:
         is_it = recovery_codes.c.digest == _digest(person_id, code)
-        with self._database.write() as connection:
+        with self._ctx.database.write() as connection:
             return connection.execute(delete(recovery_codes).where(is_it)).rowcount == 1
 
     def _step_of(self, secret: str, code: str) -> int | None:
         """The time step whose code this is, of those that are good now."""
         totp = pyotp.TOTP(secret, interval=STEP_SECONDS)
-        now = int(self._clock().timestamp()) // STEP_SECONDS
+        now = int(self._ctx.clock().timestamp()) // STEP_SECONDS
         for step in range(now - DRIFT_STEPS, now + DRIFT_STEPS + 1):
             if compare_digest(totp.generate_otp(step), code):
                 return step
         return None
+
+
+def _audit(ctx: RequestContext, action: AuditAction, person: Person) -> None:
+    audit.note(ctx, action, f"person:{person.id}", details={"email": person.email})
 
 
 def _set_up(person: Person, secret: str, token: str) -> SetUp:
@@ -220,7 +238,11 @@ def _lock(connection: Connection, person_id: str) -> None:
 
 
 def _renew_recovery_codes(connection: Connection, person_id: str) -> list[str]:
-    codes = [_new_recovery_code() for _ in range(RECOVERY_CODES)]
+    texts = [
+        "".join(secrets.choice(RECOVERY_ALPHABET) for _ in range(RECOVERY_CODE_CHARACTERS))
+        for _ in range(RECOVERY_CODES)
+    ]
+    codes = [f"{text[:5]}-{text[5:]}" for text in texts]
     rows = [{"person_id": person_id, "digest": _digest(person_id, _plain(code))} for code in codes]
     connection.execute(delete(recovery_codes).where(recovery_codes.c.person_id == person_id))
     connection.execute(insert(recovery_codes), rows)
@@ -239,11 +261,6 @@ def _plain(code: str) -> str:
 
 def _is_of(person_id: str) -> ColumnElement[bool]:
     return second_factors.c.person_id == person_id
-
-
-def _new_recovery_code() -> str:
-    text = "".join(secrets.choice(RECOVERY_ALPHABET) for _ in range(RECOVERY_CODE_CHARACTERS))
-    return f"{text[:5]}-{text[5:]}"
 
 
 def _digest(person_id: str, code: str) -> str:

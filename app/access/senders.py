@@ -136,29 +136,23 @@ class SenderLimits:
         """Raise `TooManyRequests`, `TooManyUploads` or `TooMuchReserved` for one too many."""
         if after is None or not after.sender or after.state is not UploadState.RECEIVING:
             return
-        if before is None:
-            self._check_rate(after.sender)
+        # Requests of the sender are counted under the sender's own name.
+        counted, per_minute = f"new {after.sender}", self._per_minute
+        if before is None and per_minute and self._counts.add(counted) > per_minute:
+            raise too_many("new uploads", per_minute, wait_seconds=self._counts.seconds_left)
         is_counted = before is None and self._max_uploads
         is_longer = (before is None or before.length is None) and after.length
         if is_counted or (is_longer and self._max_reserved_bytes):
             lock_name(connection, after.sender)
         if is_counted:
-            self._check_count(connection, after.sender)
+            count = connection.execute(_of(after.sender, func.count())).scalar_one()
+            if count > self._max_uploads:
+                raise TooManyUploads(
+                    f"{self._max_uploads} uploads are on their way, which is the most at once: "
+                    "finish or cancel some first."
+                )
         if is_longer and self._max_reserved_bytes:
             self._check_bytes(connection, after)
-
-    def _check_rate(self, sender: str) -> None:
-        # A name of its own: requests of the sender are counted under the sender's.
-        if self._per_minute and self._counts.add(f"new {sender}") > self._per_minute:
-            raise too_many("new uploads", self._per_minute, wait_seconds=self._counts.seconds_left)
-
-    def _check_count(self, connection: Connection, sender: str) -> None:
-        count = connection.execute(_of(sender, func.count())).scalar_one()
-        if count > self._max_uploads:
-            raise TooManyUploads(
-                f"{self._max_uploads} uploads are on their way, which is the most at once: finish "
-                "or cancel some first."
-            )
 
     def _check_bytes(self, connection: Connection, upload: Upload) -> None:
         lengths = connection.execute(_of(upload.sender, func.sum(uploads.c.length))).scalar_one()

@@ -1,31 +1,54 @@
-"""Sessions: begun by signing in, renewed by use, ended by their owner."""
+"""Signing in: sessions, however they begin, and passwords, with how often they may fail.
+
+Strangers must not be able to lock the owner out. Failures are therefore counted by account and
+network: after a few, that network has to wait for that account. Failures of an account from all
+networks, and of a network with all accounts, refuse no one; they put the next attempts into a slow
+queue, where all of a process make two a second. The owner sees the failures on the account page,
+and gets mail about many.
+
+A browser in which the person has signed in before has a cookie that says so: it is counted apart,
+and goes before others (OWASP, "Slow down online guessing attacks with device cookies").
+"""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from math import inf
 from types import MappingProxyType
 from typing import Any
 
+from itsdangerous import BadData
 from sqlalchemy import Connection, Row, delete, insert, select, update
 
+from app.access import audit
+from app.access.attempts import AttemptLimits, Backoff, Failures, PasswordChecks
+from app.access.audit import AuditAction, Detail
 from app.access.keys import digest_of
-from app.access.people import Person, person_from_row, roles_of
+from app.access.passwords import Passwords
+from app.access.people import (
+    MAX_EMAIL_CHARACTERS,
+    Person,
+    find_by_email,
+    find_person,
+    replace_hash,
+    roles_of,
+)
 from app.access.recent import RECENT_SECONDS, Recent
+from app.access.signing import Signing
+from app.core import errors
 from app.core.access import Caller, CallerKind, Role
-from app.core.errors import NotAllowed, UploadError, WrongCredentials
-from app.db.engine import Database
-from app.db.tables import people, sessions
-
-# ---- rows ----------------------------------------------------------------------------------------
-
-# The records of sessions: who is signed in, from where.
-
+from app.core.addresses import is_loopback, network_of, site_of
+from app.db.context import Context, RequestContext
+from app.db.tables import passkeys, people, provider_accounts, second_factors, sessions
+from app.settings import Settings
 
 BLOCKED = "Your account is blocked. An administrator can let you in again."
+
+# ---- rows ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,118 +69,17 @@ class Session:
     agent: str
     project_id: str | None = None
 
-
-class SessionRecords:
-    """Every call is one transaction."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def add(
-        self, session: Session, *, instead_of: str | None, password_hash: str | None = None
-    ) -> None:
-        """Store a new session, and end that of the same browser and all expired ones.
-
-        With a `password_hash`, only as long as it is the person's: checking a password may have
-        taken long. Raises `WrongCredentials`, and `NotAllowed` for who is blocked.
-        """
-        values = {column.name: getattr(session, column.name) for column in sessions.columns}
-        is_over = sessions.c.expires_at <= session.created_at
-        if instead_of is not None:
-            is_over |= sessions.c.digest == instead_of
-        with self._database.write() as connection:
-            _require_unchanged(connection, session.person_id, password_hash)
-            _note_visit(connection, session.person_id, session.created_at)
-            connection.execute(delete(sessions).where(is_over))
-            connection.execute(insert(sessions).values(values))
-
-    def find(self, digest: str) -> tuple[Session, Person, Mapping[str, Role]] | None:
-        """The session with that digest, whose it is, and their role in each project."""
-        query = (
-            select(sessions, people)
-            .join(people, people.c.id == sessions.c.person_id)
-            .where(sessions.c.digest == digest)
-        )
-        with self._database.read() as connection:
-            row = connection.execute(query).first()
-            if row is None:
-                return None
-            person = person_from_row(row)
-            return _from_row(row), person, roles_of(connection, person.id)
-
-    def note_use(
-        self, digest: str, now: datetime, *, every: timedelta, expires_at: datetime
-    ) -> None:
-        """Note that the session was used, unless that was noted a moment ago: less than `every`."""
-        is_due = (sessions.c.digest == digest) & (sessions.c.active_at < now - every)
-        change = update(sessions).where(is_due).values(active_at=now, expires_at=expires_at)
-        with self._database.write() as connection:
-            whose = connection.execute(select(sessions.c.person_id).where(is_due)).scalar()
-            if whose is not None:
-                _note_visit(connection, whose, now)
-                connection.execute(change)
-
-    def set_method(self, session_id: str, method: str, *, unless: Collection[str]) -> None:
-        """Note how the person has signed in, unless it was in one of these ways."""
-        is_meant = (sessions.c.id == session_id) & sessions.c.method.not_in(unless)
-        change = update(sessions).where(is_meant)
-        with self._database.write() as connection:
-            connection.execute(change.values(method=method))
-
-    def choose_project(self, session_id: str, project_id: str) -> None:
-        """Note the project that the person has chosen."""
-        change = update(sessions).where(sessions.c.id == session_id)
-        with self._database.write() as connection:
-            connection.execute(change.values(project_id=project_id))
-
-    def of_person(self, person_id: str, now: datetime) -> list[Session]:
-        """The sessions of a person that have not expired, the last used first."""
-        query = (
-            select(sessions)
-            .where(sessions.c.person_id == person_id, sessions.c.expires_at > now)
-            .order_by(sessions.c.active_at.desc(), sessions.c.id)
-        )
-        with self._database.read() as connection:
-            return [_from_row(row) for row in connection.execute(query)]
-
-    def end(self, digest: str) -> None:
-        """End the session with that digest, if there is one."""
-        with self._database.write() as connection:
-            connection.execute(delete(sessions).where(sessions.c.digest == digest))
-
-    def end_of_person(self, person_id: str, *, only: str = "", but: str = "") -> int:
-        """End the session with the id `only`, or all except that with the id `but`; how many."""
-        condition = sessions.c.person_id == person_id
-        condition &= sessions.c.id == only if only else sessions.c.id != but
-        with self._database.write() as connection:
-            return connection.execute(delete(sessions).where(condition)).rowcount
+    @classmethod
+    def of(cls, row: Row[Any]) -> Session:
+        """The session in a row that has all columns of `sessions`."""
+        return cls(**{column.name: row._mapping[column] for column in sessions.columns})
 
 
-def _require_unchanged(connection: Connection, person_id: str, password_hash: str | None) -> None:
-    """Raise unless the person may still come in; this holds until the transaction ends."""
-    query = select(people.c.is_blocked, people.c.password_hash).where(people.c.id == person_id)
-    person = connection.execute(query.with_for_update(key_share=True)).first()
-    if person is None or password_hash not in {None, person.password_hash}:
-        raise WrongCredentials("The account has changed in the meantime. Sign in again.")
-    if person.is_blocked:
-        raise NotAllowed(BLOCKED)
+# ---- rules ---------------------------------------------------------------------------------------
 
-
-def _note_visit(connection: Connection, person_id: str, now: datetime) -> None:
-    """Comes before changes of sessions: all who lock both begin with people, or would deadlock."""
-    change = update(people).where(people.c.id == person_id)
-    connection.execute(change.values(visited_at=now))
-
-
-def _from_row(row: Row[Any]) -> Session:
-    return Session(**{column.name: row._mapping[column] for column in sessions.columns})
-
-
-# ---- use cases -----------------------------------------------------------------------------------
-
-
+PASSWORD, PASSWORD_AND_CODE = "password", "password+code"
 PROVIDER = "provider"
-"""Signed in at the OpenID provider."""
+"""Ways to sign in, as sessions and the audit log name them; the last is the OpenID provider."""
 
 MAX_AGE_OF_PROVIDER = timedelta(days=1)
 """A session that began at the provider ends after a day: the provider does not tell this server
@@ -165,7 +87,7 @@ whom it has blocked."""
 
 WITHOUT_PASSWORD = frozenset({"passkey", PROVIDER})
 
-STRONG_METHODS = WITHOUT_PASSWORD | {"password+code"}
+STRONG_METHODS = WITHOUT_PASSWORD | {PASSWORD_AND_CODE}
 """Ways to sign in that need more than a password. A provider asks for what it wants."""
 
 
@@ -180,6 +102,15 @@ class SessionRules:
     idle: timedelta = timedelta(days=30)
     longest: timedelta = timedelta(days=90)
     second_factor: str = "optional"
+
+    @classmethod
+    def of(cls, settings: Settings) -> SessionRules:
+        """The rules that the operator has set."""
+        return cls(
+            idle=timedelta(seconds=settings.session_idle_seconds),
+            longest=timedelta(seconds=settings.session_seconds),
+            second_factor=settings.second_factor,
+        )
 
     @property
     def use_noted_every(self) -> timedelta:
@@ -213,53 +144,58 @@ TOKEN_BYTES = 32
 MAX_AGENT_CHARACTERS = 400
 MAX_ADDRESS_CHARACTERS = 64
 
+# ---- use cases -----------------------------------------------------------------------------------
+
 
 class Sessions:
-    """What people do with their sessions, and for whom a session's cookie stands."""
+    """What people do with their sessions, and for whom a session's cookie stands.
+
+    It remembers the latter for a moment.
+    """
 
     def __init__(
         self,
-        records: SessionRecords,
+        ctx: Context,
         *,
-        clock: Callable[[], datetime],
-        new_id: Callable[[], str],
         rules: SessionRules | None = None,
         recent_seconds: float = RECENT_SECONDS,
     ) -> None:
-        self._records = records
-        self._rules = rules or SessionRules()
-        self._clock = clock
-        self._new_id = new_id
+        self._ctx = ctx
+        self._rules = rules or SessionRules.of(ctx.settings)
         self._recent = Recent(self._look_up, seconds=recent_seconds)
 
     def begin(
-        self, person: Person, method: str, *, address: str, agent: str, replaces: str = ""
+        self, ctx: RequestContext, person: Person, method: str, *, agent: str, replaces: str = ""
     ) -> str:
         """The cookie's value of a new session; that of the cookie it `replaces` has ended.
 
-        `method` says how the person signed in: "password", "password+code", "passkey", `PROVIDER`
-        or "link"; `agent` is what the browser calls itself. Raises `WrongCredentials` if the
-        account is gone, or if its password is by now another than that of `person`, unless they
-        signed in without one; `NotAllowed` for who is blocked.
+        `method` says how the person signed in: `PASSWORD`, `PASSWORD_AND_CODE`, "passkey",
+        `PROVIDER` or "link"; `agent` is what the browser calls itself. Raises `WrongCredentials` if
+        the account is gone, or if its password is by now another than that of `person`, unless they
+        signed in without one; `NotAllowed` for a blocked person.
         """
-        cookie, now = secrets.token_urlsafe(TOKEN_BYTES), self._clock()
+        cookie, now = secrets.token_urlsafe(TOKEN_BYTES), ctx.clock()
         session = Session(
             digest=digest_of(cookie),
-            id=self._new_id(),
+            id=ctx.new_id(),
             person_id=person.id,
             method=method,
             created_at=now,
             active_at=now,
             expires_at=self._rules.expiry(method, now, began=now),
-            address=address[:MAX_ADDRESS_CHARACTERS],
+            address=ctx.address[:MAX_ADDRESS_CHARACTERS],
             agent=agent[:MAX_AGENT_CHARACTERS],
         )
-        self._records.add(
-            session,
-            instead_of=digest_of(replaces) if replaces else None,
-            password_hash=None if method in WITHOUT_PASSWORD else person.password_hash,
-        )
+        values = {column.name: getattr(session, column.name) for column in sessions.columns}
+        is_over = (sessions.c.expires_at <= now) | (sessions.c.digest == digest_of(replaces))
+        with ctx.database.write() as connection:
+            _require_unchanged(connection, person, needs_password=method not in WITHOUT_PASSWORD)
+            _note_visit(connection, person.id, now)
+            connection.execute(delete(sessions).where(is_over))
+            connection.execute(insert(sessions).values(values))
         self._recent.forget()
+        subject, about = f"person:{person.id}", {"method": method}
+        audit.note(ctx, AuditAction.SESSION_BEGAN, subject, caller=person.caller, details=about)
         return cookie
 
     def caller(self, cookie: str, *, fresh: bool = False) -> Caller | None:
@@ -271,85 +207,342 @@ class Sessions:
 
     def of_person(self, person_id: str) -> list[Session]:
         """The sessions of a person, the last used first."""
-        now = self._clock()
-        found = self._records.of_person(person_id, now)
+        now = self._ctx.clock()
+        query = (
+            select(sessions)
+            .where(sessions.c.person_id == person_id, sessions.c.expires_at > now)
+            .order_by(sessions.c.active_at.desc(), sessions.c.id)
+        )
+        with self._ctx.database.read() as connection:
+            found = [Session.of(row) for row in connection.execute(query)]
         return [session for session in found if not self._rules.is_over(session, now)]
 
-    def has_just_begun(self, person_id: str, session_id: str) -> bool:
-        """Whether the person signed in to this session within `JUST_BEGUN`."""
-        now = self._clock()
+    def has_just_begun(self, ctx: RequestContext) -> bool:
+        """Whether the caller signed in to this session within `JUST_BEGUN`.
+
+        Otherwise an attacker at an unattended browser could take over the account.
+        """
+        now = ctx.clock()
         return any(
-            session.id == session_id and now - session.created_at < JUST_BEGUN
-            for session in self.of_person(person_id)
+            session.id == ctx.caller.session and now - session.created_at < JUST_BEGUN
+            for session in self.of_person(ctx.caller.id)
         )
 
-    def end(self, cookie: str) -> None:
+    def end(self, ctx: RequestContext, cookie: str) -> None:
         """Sign out the browser that has this cookie."""
-        self._records.end(digest_of(cookie))
+        with ctx.database.write() as connection:
+            connection.execute(delete(sessions).where(sessions.c.digest == digest_of(cookie)))
         self._recent.forget()
+        audit.note(ctx, AuditAction.SESSION_ENDED, ctx.caller.actor)
 
-    def end_one(self, person_id: str, session_id: str) -> bool:
-        """End one session of a person; whether there was such a one."""
-        ended = self._records.end_of_person(person_id, only=session_id)
+    def end_one(self, ctx: RequestContext, session_id: str) -> None:
+        """End one of the caller's own sessions."""
+        is_it = (sessions.c.person_id == ctx.caller.id) & (sessions.c.id == session_id)
+        with ctx.database.write() as connection:
+            connection.execute(delete(sessions).where(is_it))
         self._recent.forget()
-        return ended == 1
+        audit.note(ctx, AuditAction.SESSION_ENDED, ctx.caller.actor)
 
-    def end_others(self, person_id: str, *, but: str) -> int:
-        """End all sessions of a person but the one with that id; how many."""
-        ended = self._records.end_of_person(person_id, but=but)
+    def end_others(self, ctx: RequestContext) -> None:
+        """End all sessions of the caller but this one."""
+        count = self.end_all(ctx.caller.id, but=ctx.caller.session)
+        audit.note(ctx, AuditAction.SESSION_ENDED, ctx.caller.actor, details={"count": count})
+
+    def end_all(self, person_id: str, *, but: str = "") -> int:
+        """End all sessions of a person, except that with the id `but`; how many."""
+        is_theirs = (sessions.c.person_id == person_id) & (sessions.c.id != but)
+        with self._ctx.database.write() as connection:
+            ended = connection.execute(delete(sessions).where(is_theirs)).rowcount
         self._recent.forget()
         return ended
 
-    def strengthen(self, session_id: str, method: str) -> None:
-        """Note that the person has shown more than a password in this session: see `begin`.
+    def strengthen(self, ctx: RequestContext, method: str) -> None:
+        """Note that the caller has shown more than a password in this session: see `begin`.
 
         A session that was strong before stays what it was: one of the provider ends after a day.
         """
-        self._records.set_method(session_id, method, unless=STRONG_METHODS)
+        is_weak = (sessions.c.id == ctx.caller.session) & sessions.c.method.not_in(STRONG_METHODS)
+        with ctx.database.write() as connection:
+            connection.execute(update(sessions).where(is_weak).values(method=method))
         self._recent.forget()
 
-    def choose_project(self, session_id: str, project_id: str) -> None:
+    def choose_project(self, ctx: RequestContext, project_id: str) -> None:
         """Let new uploads of this session go to that project, and lists show it."""
-        self._records.choose_project(session_id, project_id)
+        change = update(sessions).where(sessions.c.id == ctx.caller.session)
+        with ctx.database.write() as connection:
+            connection.execute(change.values(project_id=project_id))
         self._recent.forget()
 
     def forget(self) -> None:
-        """Look everybody up again: a person was blocked, or a role has changed."""
+        """Look all callers up again: a person was blocked, or a role has changed."""
         self._recent.forget()
 
     def _look_up(self, digest: str) -> Caller | None:
-        found, now = self._records.find(digest), self._clock()
-        if found is None:
-            return None
-        session, person, roles = found
+        query = (
+            select(sessions, people)
+            .join(people, people.c.id == sessions.c.person_id)
+            .where(sessions.c.digest == digest)
+        )
+        with self._ctx.database.read() as connection:
+            row = connection.execute(query).first()
+            if row is None:
+                return None
+            session, person = Session.of(row), Person.of(row)
+            roles = roles_of(connection, person.id)
+        now = self._ctx.clock()
         if person.is_blocked or self._rules.is_over(session, now):
             return None
-        every = self._rules.use_noted_every
-        if now - session.active_at > every:
-            with suppress(UploadError):  # People can still delete something on a full disk.
-                expires_at = self._rules.expiry(session.method, now, began=session.created_at)
-                self._records.note_use(digest, now, every=every, expires_at=expires_at)
-        caller = _caller(session, person, roles)
+        if now - session.active_at > self._rules.use_noted_every:
+            with suppress(errors.UploadError):  # People can still delete something on a full disk.
+                self._note_use(session, now)
+        project = session.project_id
+        if project is None or project not in roles:  # They have left it, or have chosen none.
+            project = next(iter(roles), "")
         is_weak = session.method not in STRONG_METHODS
-        if is_weak and self._rules.demands_second_factor(person, roles):
-            return replace(caller, needs_second_factor=True)
-        return caller
+        return Caller(
+            kind=CallerKind.PERSON,
+            id=person.id,
+            name=person.name,
+            project=project,
+            roles=MappingProxyType(dict(roles)),
+            is_admin=person.is_admin,
+            session=session.id,
+            needs_second_factor=is_weak and self._rules.demands_second_factor(person, roles),
+        )
+
+    def _note_use(self, session: Session, now: datetime) -> None:
+        """Note that the session was used, unless another process did so a moment ago."""
+        noted_before = now - self._rules.use_noted_every
+        is_due = (sessions.c.digest == session.digest) & (sessions.c.active_at < noted_before)
+        expires_at = self._rules.expiry(session.method, now, began=session.created_at)
+        change = update(sessions).where(is_due).values(active_at=now, expires_at=expires_at)
+        with self._ctx.database.write() as connection:
+            if connection.execute(select(sessions.c.id).where(is_due)).first() is not None:
+                _note_visit(connection, session.person_id, now)
+                connection.execute(change)
 
 
-def _caller(session: Session, person: Person, roles: Mapping[str, Role]) -> Caller:
-    return Caller(
-        kind=CallerKind.PERSON,
-        id=person.id,
-        name=person.name,
-        project=_project(session, roles),
-        roles=MappingProxyType(dict(roles)),
-        is_admin=person.is_admin,
-        session=session.id,
+def _require_unchanged(connection: Connection, person: Person, *, needs_password: bool) -> None:
+    """Raise unless the person may still come in; this holds until the transaction ends.
+
+    With a password, only as long as it is still theirs: checking it may have taken long.
+    """
+    query = select(people.c.is_blocked, people.c.password_hash).where(people.c.id == person.id)
+    now = connection.execute(query.with_for_update(key_share=True)).first()
+    if now is None or (needs_password and person.password_hash not in {None, now.password_hash}):
+        raise errors.WrongCredentials("The account has changed in the meantime. Sign in again.")
+    if now.is_blocked:
+        raise errors.NotAllowed(BLOCKED)
+
+
+def _note_visit(connection: Connection, person_id: str, now: datetime) -> None:
+    """Comes before changes of sessions: all who lock both begin with people, or would deadlock."""
+    change = update(people).where(people.c.id == person_id)
+    connection.execute(change.values(visited_at=now))
+
+
+def require_known_way(ctx: RequestContext, person: Person) -> None:
+    """Raise `InvalidField` if the person has a stronger way to sign in, and has not used it.
+
+    Otherwise an attacker with only the password could add the required second factor.
+    """
+    if not ctx.caller.needs_second_factor:
+        return
+    settings = ctx.settings
+    ways = (
+        (passkeys.c.person_id, settings.passkeys, "your passkey"),
+        (second_factors.c.person_id, True, "a one-time code"),
+        (provider_accounts.c.person_id, settings.oidc_issuer, settings.oidc_name),
     )
+    with ctx.database.read() as connection:
+        for column, is_offered, way in ways:
+            query = select(column).where(column == person.id).limit(1)
+            if is_offered and connection.execute(query).first() is not None:
+                raise errors.InvalidField(f"Sign out, and sign in with {way}.", field="password")
 
 
-def _project(session: Session, roles: Mapping[str, Role]) -> str:
-    """That last chosen, unless the person has left it; else the first one joined."""
-    if session.project_id in roles:
-        return session.project_id or ""
-    return next(iter(roles), "")
+# ---- passwords -----------------------------------------------------------------------------------
+
+OF_ACCOUNT = Backoff(free=5)
+"""From one network: an IPv4 address, or an IPv6 /64. Not from an IPv4 /24: its other addresses
+belong to strangers, who could lock the owner out; an address costs more than its guesses."""
+
+OF_ACCOUNT_FROM_SITE = Backoff(free=100)
+"""From an IPv6 /48, whose owner has 65,536 networks."""
+
+OF_DEVICE = Backoff(free=10)
+
+SLOW_FROM_NETWORK = 30
+"""Failures with all accounts. An office or a school shares one address."""
+
+SLOW_OF_ACCOUNT = 20
+"""Failures from all networks, of about a day."""
+
+WARNED_AT = SLOW_OF_ACCOUNT
+"""Failures of an account from all networks, from which its owner gets mail."""
+
+OF_WARNINGS = Backoff(free=1, first=timedelta(days=1), most=timedelta(days=1))
+"""One a day, while failures go on."""
+
+SHOWN_FROM = 5
+"""Failures from which the account page mentions them: one's own typing errors are fewer."""
+
+ALL_NOTED = 100
+"""The audit log records each of this many failures of a network or account, then those at powers
+of 2."""
+
+DEVICE_SECONDS = 400 * 24 * 3600
+
+_MAX_COUNTED_CHARACTERS = 240
+"""Of an address together with a network: the records take 300 for both."""
+
+
+class SignIn:
+    """Checks e-mail addresses with passwords.
+
+    `warn` tells the owner of an account that its password is being guessed; it must not wait.
+    """
+
+    def __init__(
+        self,
+        ctx: Context,
+        checks: PasswordChecks,
+        passwords: Passwords,
+        *,
+        signing: Signing,
+        warn: Callable[[Person, int], object],
+    ) -> None:
+        self._ctx = ctx
+        self._checks = checks
+        self._passwords = passwords
+        self._signing = signing
+        self._warn = warn
+
+    def with_password(
+        self, ctx: RequestContext, email: str, password: str, *, device: str
+    ) -> Person:
+        """Whose address and password these are; `device` is the cookie of `remember`.
+
+        They may have changed since they were read: `Sessions.begin` compares the hash once more.
+        A person with one-time codes is not signed in by that alone: see `SecondFactors`. Raises
+        `WrongCredentials`, `TooManyAttempts`, `NotAllowed`, `ServerBusy`.
+        """
+        try:
+            return self._with_password(email, password, address=ctx.address, device=device)
+        except errors.WrongCredentials as error:
+            # Otherwise a stranger could fill the audit log.
+            if error.failures <= ALL_NOTED or error.failures & (error.failures - 1) == 0:
+                about: dict[str, Detail] = {"email": email, "failures": error.failures}
+                audit.note(ctx, AuditAction.SESSION_REFUSED, details=about)
+            raise
+
+    def confirm(self, person: Person, password: str) -> None:
+        """Raise `InvalidField` unless it is their password; without one they must sign in again."""
+        if person.password_hash is None or not self._ctx.settings.passwords:
+            words = "Sign out and in again first, to show that it is you."
+            raise errors.InvalidField(words, field="password")
+        self.require_password(person, password)
+
+    def require_password(self, person: Person, password: str) -> None:
+        """Raise `InvalidField` unless a person who is signed in knows the password too."""
+        limits = _limits_of_known(person, f"confirm:{person.id}")
+        failures = self._checks.failures_after(person.password_hash, password, limits)
+        now = find_person(self._ctx, person.id)  # The check may have taken long.
+        if failures or now is None or now.password_hash != person.password_hash:
+            raise errors.InvalidField("This is not your password.", field="old_password")
+
+    def remember(self, person: Person) -> str:
+        """The value of a cookie by which a browser shows that the person has used it before."""
+        return self._signing.signer("device").dumps([person.id, secrets.token_urlsafe(9)])
+
+    def failures_of(self, person: Person) -> Failures | None:
+        """Failures of new browsers that the person should know of: those of about a day."""
+        failures = self._checks.failures_of(f"account:{person.email}")
+        return failures if failures is not None and failures.count >= SHOWN_FROM else None
+
+    def known_device(self, person: Person, device: str) -> str | None:
+        """The number of a browser that has a cookie of `remember` for this person."""
+        if not device:
+            return None
+        try:
+            person_id, number = self._signing.signer("device").loads(device, DEVICE_SECONDS)
+        except (BadData, ValueError, TypeError):
+            return None
+        return str(number) if person_id == person.id else None
+
+    def _with_password(self, email: str, password: str, *, address: str, device: str) -> Person:
+        if not self._ctx.settings.passwords:
+            raise errors.NotAllowed("Signing in with a password is turned off.")
+        email = email.strip().lower()[:MAX_EMAIL_CHARACTERS].encode("utf-8", "replace").decode()
+        person = find_by_email(self._ctx, email)
+        known = None if person is None else self.known_device(person, device)
+        limits = _limits(email, address)
+        if person is not None and known is not None:
+            limits = _limits_of_known(person, f"device:{known}")
+        stored = person.password_hash if person else None
+        failures = self._checks.failures_after(stored, password, limits)
+        if failures or person is None:
+            self._warn_at(failures.get(f"account:{email}"), email, person)
+            raise errors.WrongCredentials(
+                "Check both, and whether the caps lock is on.",
+                failures=max((each.count for each in failures.values()), default=1),
+            )
+        if person.is_blocked:
+            raise errors.NotAllowed(BLOCKED)
+        refreshed = self._refreshed(person, password)
+        if refreshed is None:  # By another request, or it is another password by now.
+            return self._with_password(email, password, address=address, device=device)
+        return refreshed
+
+    def _warn_at(self, failures: Failures | None, email: str, person: Person | None) -> None:
+        if failures is None or failures.count < WARNED_AT:
+            return
+        with suppress(errors.TooManyAttempts):  # It was said today.
+            # For every address: the time that it takes would tell which ones have accounts.
+            self._checks.count({f"warned:{email}": OF_WARNINGS})
+            if person is not None:
+                self._warn(person, failures.count)
+
+    def _refreshed(self, person: Person, password: str) -> Person | None:
+        """Hash the password again if the parameters have changed: only now it is known.
+
+        Returns the person with the stored hash; None if another one was stored first.
+        """
+        if not (person.password_hash and self._passwords.is_outdated(person.password_hash)):
+            return person
+        try:
+            new = self._passwords.hash(password)
+        except errors.ServerBusy:  # Next time.
+            return person
+        with self._ctx.database.write() as connection:
+            is_ours = replace_hash(connection, person, new)
+        return replace(person, password_hash=new) if is_ours else None
+
+
+def _limits_of_known(person: Person, subject: str) -> AttemptLimits:
+    """Of a browser in which the person has signed in before."""
+    client = f"person:{person.id}"
+    return AttemptLimits(refusing={subject: OF_DEVICE}, client=client, is_known_device=True)
+
+
+def _limits(email: str, address: str) -> AttemptLimits:
+    """Of a new browser. A network of this machine is not slowed.
+
+    Behind a proxy that names no clients, it would be everybody.
+    """
+    network, site = network_of(address), site_of(address)
+    account = f"account:{email}"
+    account_here = f"account:{email[:_MAX_COUNTED_CHARACTERS]}"
+    refusing = {f"{account_here}:{network}": OF_ACCOUNT}
+    if site:
+        refusing[f"{account_here}:{site}"] = OF_ACCOUNT_FROM_SITE
+    if is_loopback(address):  # Counted all the same: the audit log notes fewer of many.
+        slowing = {account: SLOW_OF_ACCOUNT, f"address:{network}": inf}
+        return AttemptLimits(refusing=refusing, slowing=slowing)
+    networks = [f"address:{name}" for name in (network, site) if name]
+    return AttemptLimits(
+        refusing=refusing,
+        slowing={account: SLOW_OF_ACCOUNT, **dict.fromkeys(networks, SLOW_FROM_NETWORK)},
+        networks=tuple(networks),
+        client=site or network,
+    )

@@ -124,7 +124,10 @@ class ShareLinks:
         Raises `NotAllowed` if its maker has no role in the project any more.
         """
         now = ctx.clock()
-        self._check_videos(videos)
+        if not 0 < len(videos) <= MAX_VIDEOS:
+            raise InvalidRequest(f"A link is to 1 to {MAX_VIDEOS} videos.")
+        if len({video.owner for video in videos}) > 1:
+            raise InvalidRequest("The videos of a link must be of one project.")
         self._check(terms, now)
         link = ShareLink(
             id=ctx.new_id(),
@@ -287,12 +290,6 @@ class ShareLinks:
             for shares in connection.execute(listed):
                 videos[shares.link_id].append(UploadId(shares.upload_id))
         return [ShareLink(**row._mapping, videos=tuple(videos[row.id])) for row in rows]
-
-    def _check_videos(self, videos: Sequence[Upload]) -> None:
-        if not 0 < len(videos) <= MAX_VIDEOS:
-            raise InvalidRequest(f"A link is to 1 to {MAX_VIDEOS} videos.")
-        if len({video.owner for video in videos}) > 1:
-            raise InvalidRequest("The videos of a link must be of one project.")
 
     def _check(self, terms: ShareTerms, now: datetime | None) -> None:
         """Raise `InvalidRequest` for terms that cannot be, or that have expired at `now`."""

@@ -22,7 +22,7 @@ from sqlalchemy import delete, insert
 from sqlalchemy.exc import IntegrityError
 
 from app.core.errors import SignInRefused
-from app.db.engine import Database
+from app.db.context import Context
 from app.db.nodes import SharedValues
 from app.db.tables import spent_tokens
 from app.storage.local.folder import disk_errors
@@ -113,29 +113,6 @@ class Tickets:
         )
 
 
-# ---- tokens that were used -----------------------------------------------------------------------
-
-# Which tokens were used that work once.
-
-
-class SpentTokens:
-    """Every call is one transaction."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def add(self, token_id: str, *, expires_at: datetime, now: datetime) -> bool:
-        """Note that a token is used, until it expires; False if it was used before."""
-        row = insert(spent_tokens).values(id=token_id, expires_at=expires_at)
-        try:
-            with self._database.write() as connection:
-                connection.execute(delete(spent_tokens).where(spent_tokens.c.expires_at <= now))
-                connection.execute(row)
-        except IntegrityError:
-            return False
-        return True
-
-
 # ---- tokens that work once -----------------------------------------------------------------------
 
 # Signed tokens that work once, soon: what a browser must bring back to finish a sign-in.
@@ -173,15 +150,13 @@ class SingleUse:
 
     def __init__(
         self,
-        spent: SpentTokens,
+        ctx: Context,
         signing: Signing,
         *,
-        clock: Callable[[], datetime],
         lifetime: timedelta = LIFETIME,
     ) -> None:
-        self._spent = spent
+        self._ctx = ctx
         self._signing = signing
-        self._clock = clock
         self._lifetime = lifetime
 
     def issue(self, purpose: str, words: Mapping[str, str]) -> str:
@@ -204,7 +179,12 @@ class SingleUse:
 
         Of several requests with the same token, one gets through.
         """
+        now = self._ctx.clock()
         # Its id, not its text: several texts have the same signature, as base64 ends in spare bits.
-        now = self._clock()
-        if not self._spent.add(words[_ID], expires_at=now + self._lifetime, now=now):
-            raise SignInRefused("This was used before. Begin again.")
+        row = {"id": words[_ID], "expires_at": now + self._lifetime}
+        try:
+            with self._ctx.database.write() as connection:
+                connection.execute(delete(spent_tokens).where(spent_tokens.c.expires_at <= now))
+                connection.execute(insert(spent_tokens).values(row))
+        except IntegrityError:
+            raise SignInRefused("This was used before. Begin again.") from None

@@ -11,36 +11,14 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Row,
-    bindparam,
-    delete,
-    exists,
-    func,
-    insert,
-    literal,
-    not_,
-    or_,
-    select,
-    update,
-)
+import sqlalchemy as sa
 
 from app.access import audit
 from app.access.attempts import LinkPasswords
 from app.access.audit import AuditAction
 from app.access.creators import require_role
+from app.core import errors
 from app.core.access import CallerKind
-from app.core.errors import (
-    InvalidField,
-    LinkClosed,
-    LinkFull,
-    LinkNotFound,
-    TooLarge,
-    TooMuchReserved,
-    TypeNotAllowed,
-)
 from app.core.lifecycle import GONE, UploadState
 from app.core.numbers import bytes_in_words
 from app.core.policy import UNNAMED, extension_of
@@ -107,24 +85,26 @@ class LinkTerms:
         """Raise `InvalidField` for terms that cannot be; those stored earlier may be such."""
         if len(self.name) > MAX_NAME_CHARACTERS or not self.name.isprintable():
             words = f"The title must be one line of at most {MAX_NAME_CHARACTERS} characters."
-            raise InvalidField(words, field="name")
+            raise errors.InvalidField(words, field="name")
         if len(self.message) > MAX_MESSAGE_CHARACTERS:
             words = f"The message is over {MAX_MESSAGE_CHARACTERS} characters."
-            raise InvalidField(words, field="message")
+            raise errors.InvalidField(words, field="message")
         if not _is_text(self.message):
-            raise InvalidField("The message has characters that are no text.", field="message")
+            raise errors.InvalidField(
+                "The message has characters that are no text.", field="message"
+            )
         if len(self.extensions) > MAX_EXTENSIONS:
-            raise InvalidField(f"At most {MAX_EXTENSIONS} types.", field="extensions")
+            raise errors.InvalidField(f"At most {MAX_EXTENSIONS} types.", field="extensions")
         if not all(_EXTENSION.fullmatch(each) for each in self.extensions):
             words = "A type is the ending of file names, such as mp4 or mov."
-            raise InvalidField(words, field="extensions")
+            raise errors.InvalidField(words, field="extensions")
         for name, limit, most in (
             ("max_files", self.max_files, MOST_FILES),
             ("max_bytes", self.max_bytes, MOST_BYTES),
             ("max_file_bytes", self.max_file_bytes, MOST_BYTES),
         ):
             if limit is not None and not 0 < limit <= most:
-                raise InvalidField("A limit is a number above zero.", field=name)
+                raise errors.InvalidField("A limit is a number above zero.", field=name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +124,7 @@ class UploadLink(LinkTerms):
     closed_at: datetime | None = None
 
     @classmethod
-    def of(cls, row: Row[Any]) -> UploadLink:
+    def of(cls, row: sa.Row[Any]) -> UploadLink:
         """The link of a row of `db.tables.upload_links`."""
         return cls(**{**row._mapping, "extensions": tuple(row.extensions.split())})
 
@@ -196,7 +176,7 @@ class UploadLink(LinkTerms):
         """The link itself, even if it is full: what was begun goes on; raises `LinkClosed`."""
         state = self.state(now)
         if state in WHY_CLOSED:
-            raise LinkClosed(WHY_CLOSED[state])
+            raise errors.LinkClosed(WHY_CLOSED[state])
         return self
 
     def check_type(self, filename: str) -> None:
@@ -204,28 +184,28 @@ class UploadLink(LinkTerms):
         extension = extension_of(filename)
         if self.extensions and extension not in self.extensions:
             allowed = ", ".join(self.extensions)
-            raise TypeNotAllowed(f"This link takes only files of these types: {allowed}.")
+            raise errors.TypeNotAllowed(f"This link takes only files of these types: {allowed}.")
 
     def check_length(self, length: int) -> None:
         """Raise `TooLarge` for the length of a file that it never takes."""
         if self.max_file_bytes is not None and length > self.max_file_bytes:
-            raise TooLarge(f"This link takes files of up to {self.max_file_bytes} bytes.")
+            raise errors.TooLarge(f"This link takes files of up to {self.max_file_bytes} bytes.")
 
     def check_parts(self, parts: int, length: int) -> None:
         """Raise `LinkFull` for more unfinished parts, or bytes of them, than its files need."""
         if self.files_left == 0 or (self.bytes_left is not None and length > self.bytes_left):
             raise self.full()
         if self.max_files is not None and parts > self.max_files * PARTS_PER_FILE:
-            raise LinkFull(
+            raise errors.LinkFull(
                 f"This link takes at most {self.max_files * PARTS_PER_FILE} unfinished parts of "
                 "files: finish or cancel some first."
             )
 
-    def full(self) -> LinkFull:
+    def full(self) -> errors.LinkFull:
         """The error that says what it has left."""
         if self.files_left == 0:
-            return LinkFull(f"This link has taken all of its {self.max_files} files.")
-        return LinkFull(f"This link takes {self.bytes_left} more bytes.")
+            return errors.LinkFull(f"This link has taken all of its {self.max_files} files.")
+        return errors.LinkFull(f"This link takes {self.bytes_left} more bytes.")
 
 
 WHY_CLOSED = {
@@ -299,7 +279,7 @@ class UploadLinks:
         values["extensions"] = " ".join(link.extensions)
         with ctx.database.write() as connection:
             require_role(connection, link.created_by, link.project_id)
-            connection.execute(insert(upload_links).values(values))
+            connection.execute(sa.insert(upload_links).values(values))
         _audit(ctx, AuditAction.LINK_MADE, link)
         return link
 
@@ -316,14 +296,14 @@ class UploadLinks:
         with self._ctx.database.read() as connection:
             link = get_link(connection, link_id)
         if link.project_id != project_id:
-            raise LinkNotFound("No link has this id.")
+            raise errors.LinkNotFound("No link has this id.")
         return link
 
     def with_password(self, terms: LinkTerms, password: str) -> LinkTerms:
         """The terms with another password; an empty one takes it away. Raises `InvalidField`."""
         if len(password) > MAX_PASSWORD_CHARACTERS:
             words = f"A password has at most {MAX_PASSWORD_CHARACTERS} characters."
-            raise InvalidField(words, field="password")
+            raise errors.InvalidField(words, field="password")
         return replace(terms, password_hash=self._passwords.hash(password))
 
     def change(self, ctx: RequestContext, link: UploadLink, terms: LinkTerms) -> UploadLink:
@@ -353,9 +333,9 @@ class UploadLinks:
     def received(self, link: UploadLink, limit: int) -> list[Received]:
         """What came through the link and what is on its way, the newest first."""
         start = sender_prefix(link.id)
-        visitor = func.substr(uploads.c.sender, len(start) + 1)
+        visitor = sa.func.substr(uploads.c.sender, len(start) + 1)
         query = (
-            select(*UPLOAD, link_senders.c.name)
+            sa.select(*UPLOAD, link_senders.c.name)
             .outerjoin(
                 link_senders,
                 (link_senders.c.link_id == link.id) & (link_senders.c.visitor == visitor),
@@ -373,7 +353,7 @@ class UploadLinks:
         """The link as it is stored after the change of these columns alone."""
         if "extensions" in values:
             values["extensions"] = " ".join(values["extensions"])
-        change = update(upload_links).where(upload_links.c.id == link.id)
+        change = sa.update(upload_links).where(upload_links.c.id == link.id)
         with self._ctx.database.write() as connection:
             if values:
                 connection.execute(change.values(values))
@@ -405,15 +385,15 @@ def _audit(ctx: RequestContext, action: AuditAction, link: UploadLink) -> None:
 # ---- within the transactions of uploads ----------------------------------------------------------
 
 
-def get_link(connection: Connection, link_id: str) -> UploadLink:
+def get_link(connection: sa.Connection, link_id: str) -> UploadLink:
     """The link; raises `LinkNotFound`."""
     row = connection.execute(_BY_ID, {"link_id": link_id}).first()
     if row is None:
-        raise LinkNotFound("No link has this id.")
+        raise errors.LinkNotFound("No link has this id.")
     return UploadLink.of(row)
 
 
-def take(connection: Connection, link_id: str, *, files: int, length: int) -> UploadLink:
+def take(connection: sa.Connection, link_id: str, *, files: int, length: int) -> UploadLink:
     """The link after it has counted more files and bytes.
 
     A single statement counts: of many that try at the same time, as many succeed as there is room
@@ -423,7 +403,7 @@ def take(connection: Connection, link_id: str, *, files: int, length: int) -> Up
     is_taken = run(connection, _TAKE, counted) > 0
     link = get_link(connection, link_id)
     if not is_taken and link.closed_at is not None:
-        raise LinkClosed(WHY_CLOSED[LinkState.CLOSED])
+        raise errors.LinkClosed(WHY_CLOSED[LinkState.CLOSED])
     if not is_taken:
         raise link.full()
     if length > 0 and link.most_bytes is not None and link.bytes > link.most_bytes:
@@ -431,37 +411,37 @@ def take(connection: Connection, link_id: str, *, files: int, length: int) -> Up
     return link
 
 
-def parts_beside(connection: Connection, link_id: str, part: Upload) -> tuple[int, int]:
+def parts_beside(connection: sa.Connection, link_id: str, part: Upload) -> tuple[int, int]:
     """How many other parts of files came through the link and are in no file yet; their bytes.
 
     The numbers are exact while the row of the link is locked.
     """
-    query = select(func.count(), _sum_reserved()).where(
+    query = sa.select(sa.func.count(), _sum_reserved()).where(
         *_reserving(link_id), uploads.c.kind == UploadKind.PARTIAL, uploads.c.id != part.id
     )
     count, length = connection.execute(query).one()
     return count, int(length)
 
 
-def reserved_beside(connection: Connection, link_id: str, upload: Upload) -> tuple[int, int]:
+def reserved_beside(connection: sa.Connection, link_id: str, upload: Upload) -> tuple[int, int]:
     """What unfinished uploads hold beside that one: of its link, and of all links; in bytes."""
     is_other = uploads.c.id != upload.id
-    of_link = select(_sum_reserved()).where(*_reserving(link_id), is_other)
-    of_all = select(_sum_reserved()).where(IS_RESERVING, is_other)
+    of_link = sa.select(_sum_reserved()).where(*_reserving(link_id), is_other)
+    of_all = sa.select(_sum_reserved()).where(IS_RESERVING, is_other)
     return (
         int(connection.execute(of_link).scalar_one()),
         int(connection.execute(of_all).scalar_one()),
     )
 
 
-def give_back(connection: Connection, link_id: str, *, files: int, length: int) -> None:
+def give_back(connection: sa.Connection, link_id: str, *, files: int, length: int) -> None:
     """Count files and bytes no longer; harmless if the link is gone."""
     counted = {"link_id": link_id, "more_files": -files, "more_bytes": -length}
     run(connection, _COUNT, counted)
 
 
-def _sum_reserved() -> ColumnElement[int]:
-    return func.coalesce(func.sum(uploads.c.reserved), 0)
+def _sum_reserved() -> sa.ColumnElement[int]:
+    return sa.func.coalesce(sa.func.sum(uploads.c.reserved), 0)
 
 
 def _reserving(link_id: str) -> tuple[Any, ...]:
@@ -470,30 +450,30 @@ def _reserving(link_id: str) -> tuple[Any, ...]:
     return IS_RESERVING, uploads.c.sender >= start, uploads.c.sender < start + "~"
 
 
-_LINKS = select(upload_links)
+_LINKS = sa.select(upload_links)
 
-_BY_ID = _LINKS.where(upload_links.c.id == bindparam("link_id"))
+_BY_ID = _LINKS.where(upload_links.c.id == sa.bindparam("link_id"))
 
 _SHOWN = (UploadState.RECEIVING, UploadState.VERIFYING, UploadState.COMPLETE)
 
 _COUNT = (
-    update(upload_links)
-    .where(upload_links.c.id == bindparam("link_id"))
+    sa.update(upload_links)
+    .where(upload_links.c.id == sa.bindparam("link_id"))
     .values(
-        files=upload_links.c.files + bindparam("more_files"),
-        bytes=upload_links.c.bytes + bindparam("more_bytes"),
+        files=upload_links.c.files + sa.bindparam("more_files"),
+        bytes=upload_links.c.bytes + sa.bindparam("more_bytes"),
     )
 )
 
 _TAKE = _COUNT.where(
     upload_links.c.closed_at.is_(None),
-    or_(
+    sa.or_(
         upload_links.c.max_files.is_(None),
-        upload_links.c.files + bindparam("more_files") <= upload_links.c.max_files,
+        upload_links.c.files + sa.bindparam("more_files") <= upload_links.c.max_files,
     ),
-    or_(
+    sa.or_(
         upload_links.c.max_bytes.is_(None),
-        upload_links.c.bytes + bindparam("more_bytes") <= upload_links.c.max_bytes,
+        upload_links.c.bytes + sa.bindparam("more_bytes") <= upload_links.c.max_bytes,
     ),
 )
 
@@ -528,7 +508,9 @@ class LinkLimits:
         self._ctx = ctx
         self._limits = limits
 
-    def observe(self, connection: Connection, before: Upload | None, after: Upload | None) -> None:
+    def observe(
+        self, connection: sa.Connection, before: Upload | None, after: Upload | None
+    ) -> None:
         """An `Observer` of uploads.
 
         Raises `LinkClosed`, `LinkFull`, `TooLarge`, `TypeNotAllowed` or `TooMuchReserved` for what
@@ -536,9 +518,13 @@ class LinkLimits:
         """
         changed = after or before
         link_id = link_of(changed.sender) if changed is not None else None
-        if link_id is None or (before is not None and _is_settled(before)):
+        if link_id is None:
             return
-        files, length = _more(before, after)
+        if before is not None and (before.state in GONE or before.published_at is not None):
+            return  # It has ended or arrived: no later change counts.
+        files, length = _taken(after)
+        files_before, length_before = _taken(before)
+        files, length = files - files_before, length - length_before
         if after is None or after.state in GONE:
             give_back(connection, link_id, files=-files, length=-length)
             return
@@ -554,31 +540,25 @@ class LinkLimits:
     def allowance(self, sender: str, filename: str | None, *, upload_id: str | None) -> int | None:
         """An `Allowance`, as `observe` counts bytes only when they are reserved.
 
-        Raises `LinkClosed`, `LinkFull` or `TypeNotAllowed`.
+        Raises `LinkNotFound`, `LinkClosed`, `LinkFull` or `TypeNotAllowed`.
         """
         link_id = link_of(sender)
         if link_id is None:
             return None
-        link = self._as_left_to(upload_id, link_id).require_open(self._ctx.clock())
+        is_it = (uploads.c.id == upload_id) & (uploads.c.kind == UploadKind.FILE)
+        with self._ctx.database.read() as connection:
+            link = get_link(connection, link_id)
+            own = connection.execute(sa.select(uploads.c.reserved).where(is_it)).scalar()
+        # What it counts for this upload is left to it.
+        link = replace(link, bytes=link.bytes - (own or 0)).require_open(self._ctx.clock())
         if filename is not None:
             link.check_type(filename)
         if upload_id is None and link.is_full:
             raise link.full()
         return link.largest_file
 
-    def _as_left_to(self, upload_id: str | None, link_id: str) -> UploadLink:
-        """The link without what it counts for that upload, if it has a record.
-
-        Raises `LinkNotFound`.
-        """
-        with self._ctx.database.read() as connection:
-            link = get_link(connection, link_id)
-            is_counted = (uploads.c.id == upload_id) & (uploads.c.kind == UploadKind.FILE)
-            own = connection.execute(select(uploads.c.reserved).where(is_counted)).scalar()
-        return replace(link, bytes=link.bytes - (own or 0))
-
     def _check(
-        self, connection: Connection, link_id: str, before: Upload | None, after: Upload
+        self, connection: sa.Connection, link_id: str, before: Upload | None, after: Upload
     ) -> None:
         """Compare name and length with what the link takes, where they are new."""
         if before is not None and before.length == after.length:
@@ -597,7 +577,7 @@ class LinkLimits:
         if link.files_left == 0:
             raise link.full()
 
-    def _check_reserved(self, connection: Connection, link: UploadLink, upload: Upload) -> None:
+    def _check_reserved(self, connection: sa.Connection, link: UploadLink, upload: Upload) -> None:
         """Compare what is held with the limits; the row of the link is locked."""
         held = upload.held_bytes
         if upload.kind is UploadKind.PARTIAL:
@@ -611,27 +591,15 @@ class LinkLimits:
             (self._limits.of_all_links, of_all, "all upload links"),
         ):
             if limit and others + held > limit:
-                raise TooMuchReserved(
+                raise errors.TooMuchReserved(
                     f"Unfinished uploads through {whose} would hold "
                     f"{bytes_in_words(others + held)}; at most {bytes_in_words(limit)} may be held "
                     "at once."
                 )
 
 
-def _is_settled(upload: Upload) -> bool:
-    """Whether no later change counts: it has ended, or arrived."""
-    return upload.state in GONE or upload.published_at is not None
-
-
-def _more(before: Upload | None, after: Upload | None) -> tuple[int, int]:
-    """How many more files and bytes a link has taken."""
-    files, length = _taken(after)
-    files_before, length_before = _taken(before)
-    return files - files_before, length - length_before
-
-
 def _taken(upload: Upload | None) -> tuple[int, int]:
-    """The files and bytes that a link counts for an upload that is not settled."""
+    """The files and bytes that a link counts for an upload that has not ended or arrived."""
     if upload is None or upload.state in GONE or upload.kind is UploadKind.PARTIAL:
         return 0, 0
     if upload.kind is UploadKind.CONCATENATION and upload.length is None:
@@ -650,7 +618,7 @@ MAX_IDLE_NAMES = 1000
 
 
 def keep_name(
-    connection: Connection,
+    connection: sa.Connection,
     link_id: str,
     visitor: str,
     *,
@@ -665,23 +633,20 @@ def keep_name(
     same = (link_senders.c.link_id == link_id) & (link_senders.c.visitor == visitor)
     row = {"link_id": link_id, "visitor": visitor, "name": name, "created_at": now}
     if insert_unless_known(connection, link_senders, row):
-        _forget_idle(connection, link_id, max_idle)
+        of_link = link_senders.c.link_id == link_id
+        sender = sa.literal(f"{CallerKind.UPLOAD_LINK}:{link_id}:").concat(link_senders.c.visitor)
+        has_sent = sa.exists().where(uploads.c.sender == sender, HAS_SENDER)
+        idle = sa.select(link_senders.c.visitor).where(of_link, sa.not_(has_sent))
+        idle = idle.order_by(link_senders.c.created_at.desc(), link_senders.c.visitor)
+        is_beyond = link_senders.c.visitor.in_(idle.offset(max_idle))
+        connection.execute(sa.delete(link_senders).where(of_link, is_beyond))
     else:
-        connection.execute(update(link_senders).where(same).values(name=name))
+        connection.execute(sa.update(link_senders).where(same).values(name=name))
 
 
-def name_of(connection: Connection, link_id: str, visitor: str) -> str | None:
+def name_of(connection: sa.Connection, link_id: str, visitor: str) -> str | None:
     """What the visitor has said to be called."""
-    query = select(link_senders.c.name).where(
+    query = sa.select(link_senders.c.name).where(
         link_senders.c.link_id == link_id, link_senders.c.visitor == visitor
     )
     return connection.execute(query).scalar()
-
-
-def _forget_idle(connection: Connection, link_id: str, kept: int) -> None:
-    of_link = link_senders.c.link_id == link_id
-    sender = literal(f"{CallerKind.UPLOAD_LINK}:{link_id}:").concat(link_senders.c.visitor)
-    has_sent = exists().where(uploads.c.sender == sender, HAS_SENDER)
-    idle = select(link_senders.c.visitor).where(of_link, not_(has_sent))
-    beyond = idle.order_by(link_senders.c.created_at.desc(), link_senders.c.visitor).offset(kept)
-    connection.execute(delete(link_senders).where(of_link, link_senders.c.visitor.in_(beyond)))

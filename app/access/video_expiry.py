@@ -21,7 +21,7 @@ MOST_AT_ONCE = 100
 """Videos of a project that one sweep deletes: an operator who has mistyped the time sees it in the
 log before all are gone."""
 
-SERVER = Caller(kind=CallerKind.NOBODY, name="expiry")
+SERVER = Caller(kind=CallerKind.ANONYMOUS, name="expiry")
 """Who deletes them, in the audit log."""
 
 log = logging.getLogger(__name__)
@@ -59,24 +59,20 @@ class VideoExpiry:
         `now` is the time for which `Housekeeping.allow_for_clock` has allowed.
         """
         for project in self._projects.find():
-            if project.video_seconds is not None:
-                self._sweep(project, now - timedelta(seconds=project.video_seconds))
-
-    def _sweep(self, project: Project, cutoff: datetime) -> None:
-        for video in self._records.older_videos(project.id, cutoff, limit=MOST_AT_ONCE):
-            with suppress(UploadGone, UploadNotFound):
-                self._library.delete(Scope(project.id), video.id)
-                self._tell(video)
-
-    def _tell(self, video: Upload) -> None:
-        log.info("video expired", extra={"upload_id": video.id})
-        audit.note(
-            self._ctx.acting(SERVER),
-            AuditAction.VIDEO_DELETED,
-            f"video:{video.id}",
-            project=video.owner,
-            details={"filename": video.filename},
-        )
+            if project.video_seconds is None:
+                continue
+            cutoff = now - timedelta(seconds=project.video_seconds)
+            for video in self._records.older_videos(project.id, cutoff, limit=MOST_AT_ONCE):
+                with suppress(UploadGone, UploadNotFound):
+                    self._library.delete(Scope(project.id), video.id)
+                    log.info("video expired", extra={"upload_id": video.id})
+                    audit.note(
+                        self._ctx.acting(SERVER),
+                        AuditAction.VIDEO_DELETED,
+                        f"video:{video.id}",
+                        project=video.owner,
+                        details={"filename": video.filename},
+                    )
 
     def _find(self, project_id: str) -> Project | None:
         with suppress(UploadError):

@@ -292,7 +292,10 @@ class WebhookSender:
         except (OSError, http.client.HTTPException) as error:
             is_late = time.monotonic() >= deadline
             return DeliveryResult(None, self._too_late if is_late else _words(error))
-        return DeliveryResult(status, _complaint(status))
+        problem = None if 200 <= status < 300 else f"The receiver answered {status}."
+        if 300 <= status < 400:
+            problem = f"The receiver answered {status}; redirects are not followed."
+        return DeliveryResult(status, problem)
 
     @property
     def _too_late(self) -> str:
@@ -364,14 +367,6 @@ def _cut_off(connected: socket.socket, deadline: float) -> Iterator[None]:
         timer.cancel()
         timer.join()
         handle.close()
-
-
-def _complaint(status: int) -> str | None:
-    if 200 <= status < 300:
-        return None
-    if 300 <= status < 400:
-        return f"The receiver answered {status}; redirects are not followed."
-    return f"The receiver answered {status}."
 
 
 def _words(error: Exception) -> str:

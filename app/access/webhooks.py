@@ -16,19 +16,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Row,
-    Select,
-    bindparam,
-    delete,
-    func,
-    insert,
-    literal,
-    select,
-    update,
-)
+import sqlalchemy as sa
 
 from app.access import audit
 from app.access.audit import AuditAction
@@ -165,19 +153,15 @@ def is_public(text: str) -> bool:
     """
     address = ip_address(text.partition("%")[0])
     if isinstance(address, IPv6Address):
-        address = _inside(address) or address
+        # Mapped or translated (RFC 4291, 3056 and 6052).
+        is_nat64 = address in _NAT64
+        inside = IPv4Address(int(address) & 0xFFFFFFFF) if is_nat64 else address.ipv4_mapped
+        address = inside or address.sixtofour or address
     is_special = address.is_multicast or address.is_reserved or address.is_unspecified
     is_special = is_special or getattr(address, "is_site_local", False)
     if is_special or any(address in network for network in _NOT_PUBLIC):
         return False
     return address.is_global
-
-
-def _inside(address: IPv6Address) -> IPv4Address | None:
-    """The IPv4 address that an IPv6 one is mapped or translated to (RFC 4291, 3056 and 6052)."""
-    if address in _NAT64:
-        return IPv4Address(int(address) & 0xFFFFFFFF)
-    return address.ipv4_mapped or address.sixtofour
 
 
 # ---- rows ----------------------------------------------------------------------------------------
@@ -202,7 +186,7 @@ class Webhook:
     old_secret_until: datetime | None = None
 
     @classmethod
-    def of(cls, row: Row[Any]) -> Webhook:
+    def of(cls, row: sa.Row[Any]) -> Webhook:
         """The webhook of a row of `db.tables.webhooks`."""
         events = tuple(EventType(name) for name in row.events.split())
         return cls(**{**row._mapping, "events": events})
@@ -232,7 +216,7 @@ class Delivery:
     delivered_at: datetime | None
 
     @classmethod
-    def of(cls, row: Row[Any]) -> Delivery:
+    def of(cls, row: sa.Row[Any]) -> Delivery:
         """The delivery of a row of `_DELIVERIES`."""
         return cls(
             id=row.id,
@@ -260,7 +244,7 @@ class DeliveryPage:
     next_cursor: str | None
 
 
-_DELIVERIES: Select[Any] = select(
+_DELIVERIES: sa.Select[Any] = sa.select(
     webhook_deliveries,
     webhook_events.c.id.label("event_id"),
     webhook_events.c.type,
@@ -276,7 +260,7 @@ _DELIVERIES: Select[Any] = select(
 def of_project(ctx: RequestContext) -> list[Webhook]:
     """All webhooks of the project, the oldest first."""
     query = (
-        select(webhooks)
+        sa.select(webhooks)
         .where(webhooks.c.project_id == ctx.project)
         .order_by(webhooks.c.created_at, webhooks.c.id)
     )
@@ -302,13 +286,13 @@ def make(ctx: RequestContext, *, url: str, events: Sequence[EventType]) -> Webho
         created_by=ctx.caller.actor,
         created_at=ctx.clock(),
     )
-    count = select(func.count()).where(webhooks.c.project_id == webhook.project_id)
+    count = sa.select(sa.func.count()).where(webhooks.c.project_id == webhook.project_id)
     values = {column.name: getattr(webhook, column.name) for column in webhooks.columns}
     with ctx.database.write() as connection:
         lock_row(connection, projects.c.id, webhook.project_id)  # Keeps the count right.
         if connection.execute(count).scalar_one() >= MAX_WEBHOOKS:
             raise InvalidRequest(f"A project can have {MAX_WEBHOOKS} webhooks.")
-        connection.execute(insert(webhooks).values({**values, "events": " ".join(events)}))
+        connection.execute(sa.insert(webhooks).values({**values, "events": " ".join(events)}))
     _audit(ctx, AuditAction.WEBHOOK_MADE, webhook)
     return webhook
 
@@ -332,8 +316,8 @@ def change(
     if events is not None:
         values["events"] = " ".join(events)
     if is_paused is not None:
-        now = literal(ctx.clock(), Instant)
-        values["paused_at"] = func.coalesce(webhooks.c.paused_at, now) if is_paused else None
+        now = sa.literal(ctx.clock(), Instant)
+        values["paused_at"] = sa.func.coalesce(webhooks.c.paused_at, now) if is_paused else None
     changed = _changed(ctx, webhook_id, values)
     _audit(ctx, AuditAction.WEBHOOK_CHANGED, changed)
     return changed
@@ -363,7 +347,7 @@ def remove(ctx: RequestContext, webhook_id: str) -> Webhook:
     """Delete the webhook and its deliveries; returns it."""
     webhook = get(ctx, webhook_id)
     with ctx.database.write() as connection:
-        connection.execute(delete(webhooks).where(_is(ctx, webhook_id)))
+        connection.execute(sa.delete(webhooks).where(_is(ctx, webhook_id)))
     _audit(ctx, AuditAction.WEBHOOK_REMOVED, webhook)
     return webhook
 
@@ -406,7 +390,7 @@ def send_again(ctx: RequestContext, webhook_id: str, delivery_id: str) -> Delive
         webhook_deliveries.c.webhook_id == get(ctx, webhook_id).id
     )
     again = (
-        update(webhook_deliveries)
+        sa.update(webhook_deliveries)
         .where(is_it, webhook_deliveries.c.state != DeliveryState.SENDING)
         .values(
             state=DeliveryState.WAITING.value, attempts=0, due_at=ctx.clock(), delivered_at=None
@@ -423,22 +407,22 @@ def send_again(ctx: RequestContext, webhook_id: str, delivery_id: str) -> Delive
 def remove_old(ctx: Context) -> None:
     """Remove events that are older than `KEPT`, with their deliveries, in small transactions."""
     cutoff, events = ctx.clock() - KEPT, webhook_events.c
-    oldest = select(events.number, events.created_at).order_by(events.number).limit(BATCH)
+    oldest = sa.select(events.number, events.created_at).order_by(events.number).limit(BATCH)
     old: Sequence[int] = range(BATCH)
     while len(old) == BATCH:
         with ctx.database.read() as connection:
             old = [row.number for row in connection.execute(oldest) if row.created_at < cutoff]
         if old:
             with ctx.database.write() as connection:
-                connection.execute(delete(webhook_events).where(events.number.in_(old)))
+                connection.execute(sa.delete(webhook_events).where(events.number.in_(old)))
 
 
-def _is(ctx: RequestContext, webhook_id: str) -> ColumnElement[bool]:
+def _is(ctx: RequestContext, webhook_id: str) -> sa.ColumnElement[bool]:
     return (webhooks.c.id == webhook_id) & (webhooks.c.project_id == ctx.project)
 
 
-def _webhook(connection: Connection, is_it: ColumnElement[bool]) -> Webhook:
-    row = connection.execute(select(webhooks).where(is_it)).first()
+def _webhook(connection: sa.Connection, is_it: sa.ColumnElement[bool]) -> Webhook:
+    row = connection.execute(sa.select(webhooks).where(is_it)).first()
     if row is None:
         raise EntryNotFound("The project has no such webhook.")
     return Webhook.of(row)
@@ -449,7 +433,7 @@ def _changed(ctx: RequestContext, webhook_id: str, values: Mapping[str, Any]) ->
     is_it = _is(ctx, webhook_id)
     with ctx.database.write() as connection:
         if values:
-            connection.execute(update(webhooks).where(is_it).values(values))
+            connection.execute(sa.update(webhooks).where(is_it).values(values))
         return _webhook(connection, is_it)
 
 
@@ -487,8 +471,8 @@ def _audit(ctx: RequestContext, action: AuditAction, webhook: Webhook) -> None:
 
 
 _OF_PROJECT = (
-    select(webhooks.c.id, webhooks.c.events)
-    .where(webhooks.c.project_id == bindparam("project"))
+    sa.select(webhooks.c.id, webhooks.c.events)
+    .where(webhooks.c.project_id == sa.bindparam("project"))
     .order_by(webhooks.c.id)
     .with_for_update(read=True, key_share=True)
 )
@@ -496,9 +480,9 @@ _OF_PROJECT = (
 thousands of times in one transaction."""
 
 _LAST_OF_PLAYBACK = (
-    select(webhook_events.c.type)
+    sa.select(webhook_events.c.type)
     .where(
-        webhook_events.c.subject == bindparam("subject"),
+        webhook_events.c.subject == sa.bindparam("subject"),
         webhook_events.c.type.in_([EventType.VIDEO_READY.value, EventType.VIDEO_FAILED.value]),
     )
     .order_by(webhook_events.c.number.desc())
@@ -519,7 +503,7 @@ _OF_PLAYBACK = {
 
 
 def on_upload(
-    ctx: Context, connection: Connection, before: Upload | None, after: Upload | None
+    ctx: Context, connection: sa.Connection, before: Upload | None, after: Upload | None
 ) -> None:
     """Record that an upload was completed or has ended, if a webhook wants that."""
     if after is None or (before is not None and before.state is after.state):
@@ -529,7 +513,7 @@ def on_upload(
         _tell(ctx, connection, event, after, {})
 
 
-def on_playback(ctx: Context, connection: Connection, playback: Playback) -> None:
+def on_playback(ctx: Context, connection: sa.Connection, playback: Playback) -> None:
     """Record that a video is ready or has failed, unless that was the last said of it."""
     event = _OF_PLAYBACK.get(playback.state)
     if event is None:
@@ -542,12 +526,18 @@ def on_playback(ctx: Context, connection: Connection, playback: Playback) -> Non
         return
     last = connection.execute(_LAST_OF_PLAYBACK, {"subject": upload.id}).scalar()
     if last != event:
-        _tell(ctx, connection, event, upload, _about_playback(playback))
+        problem = playback.problem
+        about = {
+            "state": playback.state.value,
+            "duration": (playback.facts or {}).get("duration"),
+            "problem": problem and {"code": problem.code, "detail": problem.detail},
+        }
+        _tell(ctx, connection, event, upload, {"playback": about})
 
 
 def _tell(
     ctx: Context,
-    connection: Connection,
+    connection: sa.Connection,
     event: EventType,
     upload: Upload,
     more: Mapping[str, Any],
@@ -555,12 +545,21 @@ def _tell(
     found = fetch(connection, _OF_PROJECT, {"project": upload.owner})
     wanting = [webhook_id for webhook_id, events in found if event in events.split()]
     if wanting:
-        _record(ctx, connection, event, {**_about(upload), **more}, wanting)
+        about = {
+            "id": upload.id,
+            "project": upload.owner,
+            "filename": upload.filename,
+            "length": upload.length,
+            "sender": upload.sender,
+            "created": instant(upload.created_at),
+            "published": optional_instant(upload.published_at),
+        }
+        _record(ctx, connection, event, {**about, **more}, wanting)
 
 
 def _record(
     ctx: Context,
-    connection: Connection,
+    connection: sa.Connection,
     event: EventType,
     about: Mapping[str, Any],
     webhook_ids: Sequence[str],
@@ -572,7 +571,7 @@ def _record(
     now = ctx.clock()
     payload = {"type": event.value, "timestamp": instant(now), "data": about}
     row = connection.execute(
-        insert(webhook_events).values(
+        sa.insert(webhook_events).values(
             id=ctx.new_id(),
             project_id=about["project"],
             subject=about["id"],
@@ -591,28 +590,5 @@ def _record(
     }
     ids = {webhook_id: ctx.new_id() for webhook_id in webhook_ids}
     rows = [{**delivery, "id": new, "webhook_id": webhook} for webhook, new in ids.items()]
-    connection.execute(insert(webhook_deliveries), rows)
+    connection.execute(sa.insert(webhook_deliveries), rows)
     return list(ids.values())
-
-
-def _about(upload: Upload) -> dict[str, Any]:
-    return {
-        "id": upload.id,
-        "project": upload.owner,
-        "filename": upload.filename,
-        "length": upload.length,
-        "sender": upload.sender,
-        "created": instant(upload.created_at),
-        "published": optional_instant(upload.published_at),
-    }
-
-
-def _about_playback(playback: Playback) -> dict[str, Any]:
-    problem = playback.problem
-    return {
-        "playback": {
-            "state": playback.state.value,
-            "duration": (playback.facts or {}).get("duration"),
-            "problem": problem and {"code": problem.code, "detail": problem.detail},
-        }
-    }

@@ -140,7 +140,7 @@ def reach_of(action: Action, role: Role | None) -> Reach:
 class CallerKind(StrEnum):
     """How a caller was authenticated."""
 
-    NOBODY = "nobody"
+    ANONYMOUS = "nobody"
     LOCAL = "local"
     """Any client of a server without accounts."""
     PERSON = "person"
@@ -191,7 +191,7 @@ class Caller:
     @property
     def sender(self) -> str:
         """The sender of an upload as recorded, such as "person:..."; empty if not authenticated."""
-        if self.kind in {CallerKind.NOBODY, CallerKind.LOCAL}:
+        if self.kind in {CallerKind.ANONYMOUS, CallerKind.LOCAL}:
             return ""
         return f"{self.kind}:{self.id}{self.visitor and ':' + self.visitor}"
 
@@ -220,7 +220,7 @@ def is_through_link(sender: str) -> bool:
     return sender.startswith(f"{CallerKind.UPLOAD_LINK}:")
 
 
-NOBODY = Caller(kind=CallerKind.NOBODY)
+ANONYMOUS = Caller(kind=CallerKind.ANONYMOUS)
 
 LOCAL = Caller(
     kind=CallerKind.LOCAL,
@@ -262,7 +262,7 @@ class Scope:
     def finds_of(self) -> str | None:
         """The sender whose uploads it can list without ids or keys; None for all senders."""
         if self.is_crowd:
-            return CallerKind.NOBODY
+            return CallerKind.ANONYMOUS
         return self.sender if self.is_private else None
 
     def key(self, client_key: str) -> str:
@@ -372,7 +372,7 @@ def _scope_in_projects(caller: Caller, action: Action) -> Scope:
 
 
 def _refusal(caller: Caller, action: Action) -> NotSignedIn | NotAllowed:
-    if caller.kind is CallerKind.NOBODY:
+    if caller.kind is CallerKind.ANONYMOUS:
         return NotSignedIn("Sign in, or send an API key.")
     if caller.kind is CallerKind.PERSON and action in REACH and not caller.roles:
         return NoProject("Ask an administrator of this server to let you into one.")

@@ -14,13 +14,13 @@ from flask import Flask, Request, g
 from werkzeug.exceptions import NotFound
 
 from app.access.callers import Callers, Credentials
-from app.access.services import IdentityServices
-from app.core.access import LOCAL, NOBODY, Action, Caller, CallerKind, Scope, scope_of
+from app.core.access import ANONYMOUS, LOCAL, Action, Caller, CallerKind, Scope, scope_of
 from app.core.errors import EntryNotFound, NotAllowed, UploadError
 from app.http import origins, session_cookie
 from app.http.context import SENDING_KEY, Sending, ViewContext, current_services, view_context
 from app.http.mounts import LINK_KEY
 from app.http.proxy import came_directly
+from app.http.services import IdentityServices
 from app.ingest.connection import break_off
 from app.ingest.slots import SAFE_METHODS
 
@@ -271,19 +271,19 @@ def admit(request: Request, rules: Mapping[str, AccessRule], active: ActiveReque
 
 
 def who_sees(request: Request) -> Caller:
-    """The current principal, also on error pages; `NOBODY` below a link."""
+    """The current principal, also on error pages; `ANONYMOUS` below a link."""
     if "caller" in g:
         caller: Caller = g.caller
         return caller
     if LINK_KEY in request.environ:
-        return NOBODY
+        return ANONYMOUS
     services = current_services()
     if services.settings.is_open:
         return LOCAL
     try:
-        return services.identity.sessions.caller(_credentials_of(request).session) or NOBODY
+        return services.identity.sessions.caller(_credentials_of(request).session) or ANONYMOUS
     except UploadError:  # This may be the error page for an unreadable database.
-        return NOBODY
+        return ANONYMOUS
 
 
 def _finder(request: Request, action: Action, *, fresh: bool) -> Find:
@@ -345,11 +345,11 @@ def _is_this_machine(environ: dict[str, Any]) -> bool:
 
 
 def _visitor(callers: Callers, sent: Credentials) -> tuple[Caller, Scope]:
-    """The caller of a public view; `NOBODY` if its credentials are not valid."""
+    """The caller of a public view; `ANONYMOUS` if its credentials are not valid."""
     try:
         caller = callers.find(sent)
     except UploadError:
-        caller = NOBODY
+        caller = ANONYMOUS
     return caller, scope_of(caller, Action.VISIT)
 
 
@@ -378,7 +378,7 @@ def _in_project(identity: IdentityServices, caller: Caller, chosen: str, action:
     Administrators manage every project, but see only the videos of those they are members of.
     They read the audit log of the whole server: there, the project only filters it.
     """
-    if caller.kind is CallerKind.NOBODY:
+    if caller.kind is CallerKind.ANONYMOUS:
         return caller
     if chosen in caller.roles:
         return replace(caller, project=chosen)

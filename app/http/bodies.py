@@ -65,7 +65,7 @@ def _paced(ctx: ViewContext, source: BodySource) -> BodySource:
 
 def open_form(ctx: ViewContext) -> FormReader:
     """The request's multipart body; raises `MalformedBody` without a usable boundary."""
-    limits = BodyLimits.of(ctx.services.settings)
+    limits = BodyLimits.of(ctx.settings)
     return FormReader(open_body(ctx), parse_boundary(request.content_type or ""), limits)
 
 
@@ -76,7 +76,7 @@ def body_length() -> int | None:
 
 
 def _read_stream(ctx: ViewContext, expected_length: int | None) -> StreamSource:
-    idle_seconds = ctx.services.settings.body_idle_seconds
+    idle_seconds = ctx.settings.body_idle_seconds
     stream = timed_input(request.environ, request.stream, idle_seconds)
     length = body_length()
     if length is None:

@@ -9,7 +9,7 @@ from typing import Any, Protocol, cast
 
 from flask import Flask, Request, Response, current_app, g, request
 
-from app.core.access import NOBODY, Action, Caller, Scope, scope_of
+from app.core.access import ANONYMOUS, Action, Caller, Scope, scope_of
 from app.core.upload import Upload
 from app.db.context import RequestContext
 from app.http.services import Services
@@ -48,11 +48,11 @@ class ViewContext(RequestContext):
 
 
 def view_context() -> ViewContext:
-    """The context of the current request; its caller is `NOBODY` until `admit` has run."""
+    """The context of the current request; its caller is `ANONYMOUS` until `admit` has run."""
     services = current_services()
     context = services.context
-    caller: Caller = g.get("caller", NOBODY)
-    scope: Scope = g.scope if "scope" in g else scope_of(NOBODY, Action.VISIT)
+    caller: Caller = g.get("caller", ANONYMOUS)
+    scope: Scope = g.scope if "scope" in g else scope_of(ANONYMOUS, Action.VISIT)
     return ViewContext(
         database=context.database,
         clock=context.clock,

@@ -37,7 +37,7 @@ PERIOD_SECONDS = 600
 def signed_media(ctx: ViewContext, video: Upload, path: str, *, is_download: bool = False) -> str:
     """The URL of a video's bytes, signed if the operator has configured it."""
     question = "?download" if is_download else ""
-    secret = ctx.services.settings.secure_link_secret
+    secret = ctx.settings.secure_link_secret
     if not secret or not ctx.services.library.hand_over(video):
         return path + question
     name = quote(video.filename.rpartition("/")[2], safe="") if is_download else ""

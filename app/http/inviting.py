@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.access.accounts import clean_email, mixed_alphabets
+from app.access.people import clean_email, mixed_alphabets
 from app.access.projects import Member
 from app.core.access import Role
 from app.http.context import ViewContext

@@ -14,6 +14,7 @@ from flask import Flask, Response, jsonify, redirect, render_template, request, 
 from werkzeug import Response as BaseResponse
 from werkzeug.exceptions import HTTPException, InternalServerError, NotFound
 
+from app.access.people import administrators, find_person
 from app.core.errors import (
     InvalidField,
     NoProject,
@@ -108,13 +109,13 @@ def answer(problem: Problem, members: Mapping[str, object] | None = None) -> Res
 def _page(problem: Problem) -> str:
     if problem.code != NoProject.code:
         return render_template("errors/error.html", problem=problem)
-    identity, caller = current_services().identity, who_sees(request)
-    you = identity.people.find(caller.id)
+    services = current_services()
+    you = find_person(services.context, who_sees(request).id)
     return render_template(
         "errors/no_project.html",
         you=you,
-        administrators=identity.people.administrators(),
-        invitations=identity.invitations.waiting_for(you) if you else [],
+        administrators=administrators(services.context),
+        invitations=services.identity.invitations.waiting_for(you) if you else [],
     )
 
 

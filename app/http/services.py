@@ -5,9 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from app.access.senders import RequestRate
-from app.access.services import IdentityServices
+from app.access.attempts import PasswordChecks
+from app.access.callers import Callers
+from app.access.invitations import ForgottenPasswords, Invitations
+from app.access.keys import ApiKeys
+from app.access.link_visitors import LinkVisitors
+from app.access.mail import Mail, MailLimits
+from app.access.openid import OpenId
+from app.access.passkeys import Passkeys
+from app.access.passwords import Passwords
+from app.access.people import Accounts
+from app.access.projects import Projects
+from app.access.second_factor import SecondFactors
+from app.access.senders import RequestRate, SenderRecords
+from app.access.sessions import Sessions, SignIn
+from app.access.share_links import ShareLinks
+from app.access.signing import Signing
+from app.access.upload_links import UploadLinks
 from app.access.video_expiry import VideoExpiry
+from app.access.webhook_delivery import WebhookDelivery
 from app.db.context import Context
 from app.db.engine import Database
 from app.db.minute_counts import MinuteCounts
@@ -39,10 +55,36 @@ BOOT_MARKER = "boot"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class IdentityServices:
+    """People, keys, links and what lets them in; built by the composition root."""
+
+    callers: Callers
+    keys: ApiKeys
+    senders: SenderRecords
+    accounts: Accounts
+    invitations: Invitations
+    forgotten_passwords: ForgottenPasswords
+    passwords: Passwords
+    password_checks: PasswordChecks
+    projects: Projects
+    sessions: Sessions
+    sign_in: SignIn
+    second_factors: SecondFactors
+    passkeys: Passkeys | None
+    openid: OpenId | None
+    mail: Mail
+    mail_limits: MailLimits
+    share_links: ShareLinks
+    signing: Signing
+    upload_links: UploadLinks
+    webhook_delivery: WebhookDelivery
+    link_visitors: LinkVisitors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
     """The services that the web application and the workers use."""
 
-    settings: Settings
     context: Context
     uploads: UploadService
     chunks: Chunks
@@ -63,9 +105,18 @@ class Services:
     line: Line | None
     counts: MinuteCounts
     records: UploadRecords
-    database: Database
     node: ThisNode
     nodes: NodeRecords | None  # None if the records are in a file, which has one server.
+
+    @property
+    def settings(self) -> Settings:
+        """Those of the context; a view has them as `ctx.settings`."""
+        return self.context.settings
+
+    @property
+    def database(self) -> Database:
+        """That of the context; a view has it as `ctx.database`."""
+        return self.context.database
 
     def problems(self) -> list[SetupProblem]:
         """Problems of the set-up. They name no paths, because anyone may read them."""

@@ -9,26 +9,22 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from app.access import webhooks
-from app.access.accounts import Accounts
 from app.access.attempts import AttemptRecords, LinkPasswords, PasswordChecks
 from app.access.callers import Callers
-from app.access.forgotten_passwords import ForgottenPasswords
-from app.access.invitations import InvitationRecords, Invitations
+from app.access.invitations import ForgottenPasswords, Invitations
 from app.access.keys import ApiKeys
 from app.access.link_visitors import LinkVisitors
 from app.access.mail import GuessingNotice, Mail, MailLimits
-from app.access.openid import Joining, OpenIdAccounts, OpenIdClient, ProviderAccountRecords
-from app.access.passkey_records import PasskeyRecords
+from app.access.openid import Joining, OpenId
+from app.access.passkeys import Passkeys
 from app.access.passwords import MAX_WAITING, Passwords
-from app.access.people import PeopleRecords
+from app.access.people import Accounts
 from app.access.projects import Projects
 from app.access.second_factor import SecondFactors
 from app.access.senders import RequestRate, SenderLimits, SenderRecords
-from app.access.services import IdentityServices, OpenId
-from app.access.sessions import SessionRecords, SessionRules, Sessions
+from app.access.sessions import Sessions, SignIn
 from app.access.share_links import ShareLinks
-from app.access.sign_in import SignIn
-from app.access.signing import OLD_SECRET, Signing, SingleUse, SpentTokens
+from app.access.signing import OLD_SECRET, Signing, SingleUse
 from app.access.upload_links import LinkLimits, ReservedLimits, UploadLinks
 from app.access.video_expiry import VideoExpiry
 from app.access.webhook_delivery import WebhookDelivery, WebhookSender
@@ -40,7 +36,7 @@ from app.db.minute_counts import MinuteCounts, counts_in
 from app.db.nodes import Clock, NodeRecords, SharedNote, SharedValues, shared_clock, utc_now
 from app.db.this_node import this_node
 from app.db.waking import Waker
-from app.http.services import Services
+from app.http.services import IdentityServices, Services
 from app.ingest.bandwidth import Line, line_in
 from app.ingest.copy import BodyLimits
 from app.ingest.shared_table import NameDigest
@@ -63,7 +59,6 @@ from app.uploads.storage_identity import StorageIdentity
 from app.video.serve.services import MediaServices
 
 if TYPE_CHECKING:
-    from app.access.passkeys import Passkeys
     from app.storage.s3.address import BucketAddress
     from app.storage.s3.bucket import Bucket
     from app.storage.s3.mark import BucketMark
@@ -152,18 +147,6 @@ def line(settings: Settings, name_digest: NameDigest | None) -> Line | None:
     return line_in(settings.data_dir, name_digest, total=total, cap=cap)
 
 
-def _openid_client(settings: Settings) -> OpenIdClient | None:
-    if not settings.oidc_issuer:
-        return None
-    return OpenIdClient(
-        issuer=settings.oidc_issuer,
-        client_id=settings.oidc_client_id,
-        client_secret=settings.oidc_client_secret,
-        name=settings.oidc_name,
-        asks_groups=bool(settings.oidc_groups),
-    )
-
-
 # ---- build ---------------------------------------------------------------------------------------
 
 
@@ -190,9 +173,8 @@ def build_services(
     base = _base(context, on_upload)
     uploads, chunks, library = _uploads(base), _chunks(base), _library(base)
     identity = _access(base, passwords or _passwords(settings), uploads)
-    database = base.database
+    database = context.database
     return Services(
-        settings=settings,
         context=context,
         uploads=uploads,
         chunks=chunks,
@@ -212,7 +194,6 @@ def build_services(
         line=line(settings, base.name_digest),
         counts=base.counts,
         records=base.records,
-        database=database,
         node=this_node(settings.data_dir),
         nodes=NodeRecords(database) if database.is_remote else None,
     )
@@ -401,41 +382,38 @@ def _passwords(settings: Settings) -> Passwords:
 
 def _access(base: _Base, passwords: Passwords, uploads: UploadService) -> IdentityServices:
     context, settings, database = base.context, base.settings, base.database
-    clock, new_id, signing = context.clock, context.new_id, base.signing
-    people, keys = PeopleRecords(database), ApiKeys(context)
+    clock, signing = context.clock, base.signing
+    keys = ApiKeys(context)
     mail = Mail(settings.smtp_url, settings.mail_from)
-    sessions = Sessions(
-        SessionRecords(database), clock=clock, new_id=new_id, rules=_session_rules(settings)
-    )
+    sessions = Sessions(context)
     checks = PasswordChecks(passwords, AttemptRecords(database), clock=clock)
     link_passwords = LinkPasswords(passwords, checks)
     share_links = ShareLinks(context, signing, link_passwords)
     visitors = LinkVisitors(context, signing, link_passwords, base.counts)
-    tokens = SingleUse(SpentTokens(database), signing, clock=clock)
+    tokens = SingleUse(context, signing)
     invitations = Invitations(context, passwords)
+    has_passkeys = settings.passkeys and not settings.is_open
     return IdentityServices(
         callers=Callers(keys, sessions, share_links, visitors, is_open=settings.is_open),
         keys=keys,
-        people=people,
         senders=SenderRecords(database),
-        accounts=Accounts(context, sessions, passwords),
+        accounts=Accounts(passwords, sessions.forget),
         invitations=invitations,
-        forgotten_passwords=ForgottenPasswords(context, people, invitations, checks, mail),
+        forgotten_passwords=ForgottenPasswords(context, invitations, checks, mail),
         passwords=passwords,
         password_checks=checks,
         projects=Projects(context, sessions.forget),
         sessions=sessions,
         sign_in=SignIn(
-            people,
+            context,
             checks,
             passwords,
             signing=signing,
             warn=GuessingNotice(mail, settings.link_url).send,
-            has_passwords=settings.passwords,
         ),
-        second_factors=SecondFactors(database, tokens, checks, clock=clock),
-        passkeys=_passkeys(context, tokens),
-        openid=_openid(context, tokens),
+        second_factors=SecondFactors(context, tokens, checks, sessions),
+        passkeys=Passkeys(context, tokens, sessions) if has_passkeys else None,
+        openid=_openid(context, tokens, invitations),
         mail=mail,
         mail_limits=MailLimits(AttemptRecords(database), clock=clock),
         share_links=share_links,
@@ -450,45 +428,26 @@ def _access(base: _Base, passwords: Passwords, uploads: UploadService) -> Identi
     )
 
 
-# The following modules are imported where they are used: they cost 0.3 s of CPU time per process.
-
-
-def _passkeys(ctx: Context, tokens: SingleUse) -> Passkeys | None:
-    if ctx.settings.is_open or not ctx.settings.passkeys:
+def _openid(ctx: Context, tokens: SingleUse, invitations: Invitations) -> OpenId | None:
+    settings = ctx.settings
+    if settings.is_open or not settings.oidc_issuer:
         return None
-    from app.access.passkeys import Passkeys  # noqa: PLC0415 - see above
+    # Imported only here: it costs 0.2 s of CPU time per process.
+    from app.access.openid_provider import OpenIdClient, OpenIdProvider  # noqa: PLC0415
 
-    records, people = PasskeyRecords(ctx.database), PeopleRecords(ctx.database)
-    return Passkeys(records, people, tokens, clock=ctx.clock, new_id=ctx.new_id)
-
-
-def _openid(ctx: Context, tokens: SingleUse) -> OpenId | None:
-    client, settings = _openid_client(ctx.settings), ctx.settings
-    if settings.is_open or client is None:
-        return None
-    from app.access.openid_provider import OpenIdProvider  # noqa: PLC0415 - see above
-
-    accounts = OpenIdAccounts(
-        ProviderAccountRecords(ctx.database),
-        PeopleRecords(ctx.database),
-        InvitationRecords(ctx.database),
-        joining=Joining(
-            domains=settings.oidc_domains,
-            groups=settings.oidc_groups,
-            role=Role(settings.oidc_role),
-        ),
-        clock=ctx.clock,
-        new_id=ctx.new_id,
+    client = OpenIdClient(
+        issuer=settings.oidc_issuer,
+        client_id=settings.oidc_client_id,
+        client_secret=settings.oidc_client_secret,
+        name=settings.oidc_name,
+        asks_groups=bool(settings.oidc_groups),
     )
-    return OpenId(OpenIdProvider(client, tokens), accounts)
-
-
-def _session_rules(settings: Settings) -> SessionRules:
-    return SessionRules(
-        idle=timedelta(seconds=settings.session_idle_seconds),
-        longest=timedelta(seconds=settings.session_seconds),
-        second_factor=settings.second_factor,
+    joining = Joining(
+        domains=settings.oidc_domains,
+        groups=settings.oidc_groups,
+        role=Role(settings.oidc_role),
     )
+    return OpenId(ctx, OpenIdProvider(client, tokens), invitations, joining)
 
 
 def _new_id() -> str:

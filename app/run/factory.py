@@ -25,12 +25,10 @@ from app.run.monitoring.instruments import Instruments
 from app.run.monitoring.requests import RequestMonitor
 from app.settings import Settings
 from app.web import (
-    account,
     audit,
     invitations,
     keys,
     navigation,
-    openid,
     passkeys,
     people,
     project,
@@ -63,8 +61,8 @@ BLUEPRINTS = (
     *(videos.api, videos.pages, uploads.blueprint, share_links.api, share_links.pages),
     *(share_link_page.blueprint, upload_links.api, upload_links.pages, upload_link_page.blueprint),
     *(projects.api, projects.pages, project.blueprint, keys.api, webhooks.api),
-    *(webhooks.pages, audit.api, audit.pages, people.blueprint, invitations.blueprint),
-    *(session.api, session.pages, passkeys.blueprint, openid.blueprint, account.blueprint),
+    *(webhooks.pages, audit.api, audit.pages, people.pages, invitations.blueprint),
+    *(session.api, session.pages, passkeys.blueprint, session.provider, people.account),
     *(second_factor.blueprint, navigation.blueprint, server.blueprint, server.description),
     *(media.blueprint, playback.blueprint, archive.blueprint),
     *(upload.blueprint, libraries.resumablejs, libraries.flow, libraries.simple_uploader),

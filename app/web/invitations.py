@@ -9,14 +9,14 @@ from werkzeug import Response
 
 from app.access.invitations import Invitation, Purpose
 from app.access.passwords import MIN_CHARACTERS
-from app.access.people import Person
+from app.access.people import Person, current_person, find_person
 from app.core.access import Action, Caller, CallerKind, scope_of
-from app.core.errors import InvalidField, NotSignedIn
+from app.core.errors import InvalidField
 from app.http.access import requires
 from app.http.bodies import form_fields
 from app.http.context import ViewContext
 from app.http.origins import require_own_page
-from app.http.signing_in import signed_in
+from app.http.session_cookie import begin_session
 from app.web.second_factor import signed_in_or_asked
 
 blueprint = Blueprint("invitations", __name__)
@@ -57,15 +57,13 @@ def _join_as(ctx: ViewContext, caller: Caller, invitation: Invitation, code: str
     identity = ctx.services.identity
     if request.method != "POST" or form_fields(ctx).get("person") != caller.id:
         return _asked(ctx, invitation)
-    you = identity.people.find(caller.id)
-    if you is None:
-        raise NotSignedIn("Your account was removed.")
+    you = current_person(ctx)
     scope_of(caller, Action.HAVE_ACCOUNT)  # Raises if a second factor must be set up first.
     try:
         identity.invitations.accept(ctx, code, you)
     except InvalidField as error:
         return _asked(ctx, invitation, error)
-    identity.sessions.choose_project(caller.session, invitation.project_id or "")
+    identity.sessions.choose_project(ctx, invitation.project_id or "")
     # Another process may have the project that was shown last in its cache for a moment.
     joined = invitation.project_id if caller.roles else None
     return redirect(url_for("pages.index", project=joined), 303)
@@ -81,11 +79,10 @@ def _answer(ctx: ViewContext, code: str, purpose: Purpose) -> Response:
     except InvalidField as error:
         return _page(ctx, invitation, fields, error)
     # Without passwords, the person needs a passkey before this session ends.
-    has_passwords = ctx.services.identity.sign_in.has_passwords
-    target = url_for("pages.index" if has_passwords else "account.show")
+    target = url_for("pages.index" if ctx.settings.passwords else "account.show")
     if purpose is Purpose.RESET:  # A reset link is not a second factor.
         return signed_in_or_asked(ctx, person, target, method="link")
-    return signed_in(ctx, redirect(target, 303), person, method="link")
+    return begin_session(ctx, redirect(target, 303), person, method="link")
 
 
 def _accept(
@@ -109,7 +106,7 @@ def _asked(ctx: ViewContext, invitation: Invitation, error: InvalidField | None 
         "account/join_project.html",
         invitation=invitation,
         project=None if project is None else identity.projects.get(project),
-        you=identity.people.find(ctx.caller.id),
+        you=find_person(ctx, ctx.caller.id),
         error=error,
     )
     return _secret(page, error)
@@ -122,14 +119,14 @@ def _page(
     error: InvalidField | None = None,
 ) -> Response:
     identity = ctx.services.identity
-    person = identity.people.find(invitation.person_id) if invitation.person_id else None
+    person = find_person(ctx, invitation.person_id) if invitation.person_id else None
     page = render_template(
         f"account/{invitation.purpose}.html",
         invitation=invitation,
         person=person,
         fields=fields,
         problems={error.field: str(error)} if error else {},
-        has_passwords=identity.sign_in.has_passwords,
+        has_passwords=ctx.settings.passwords,
         has_passkeys=identity.passkeys is not None,
         min_characters=MIN_CHARACTERS,
     )

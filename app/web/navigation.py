@@ -58,7 +58,7 @@ def navigation() -> tuple[MenuEntry, ...]:
 
 
 def _entries(caller: Caller) -> tuple[MenuEntry, ...]:
-    if caller.kind is CallerKind.NOBODY or caller.needs_second_factor:
+    if caller.kind is CallerKind.ANONYMOUS or caller.needs_second_factor:
         return ()
     areas = [_area("Library", [("Library", "pages.index", url_for("pages.index"))])]
     if reach_of(Action.SHARE, caller.role) is not Reach.NONE:

@@ -5,27 +5,20 @@ The scripts of both pages exchange JSON with these views, each in two steps.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from flask import Blueprint, Response, jsonify, redirect, request, url_for
 from werkzeug import Response as BaseResponse
 from werkzeug.exceptions import NotFound
 
-from app.access import audit
-from app.access.audit import AuditAction
+from app.access.passkeys import Passkeys
+from app.access.people import current_person
+from app.access.sessions import require_known_way
 from app.access.signing import Browser
 from app.core.access import Action
-from app.core.errors import SignInRefused
-from app.core.names import clean_name
+from app.http import session_cookie
 from app.http.access import requires
 from app.http.bodies import json_object, member
 from app.http.context import ViewContext
 from app.http.origins import require_own_page
-from app.http.session_cookie import BROWSER, mark_of, set_mark, value_in
-from app.http.signing_in import confirm, must_confirm, next_page, require_known_way, signed_in
-
-if TYPE_CHECKING:
-    from app.access.passkeys import Passkeys
 
 blueprint = Blueprint("passkeys", __name__)
 blueprint.before_request(lambda: require_own_page(request))
@@ -38,13 +31,12 @@ def begin_registration(ctx: ViewContext) -> Response:
 
     Requires the `password` unless the person has signed in recently.
     """
-    identity = ctx.services.identity
-    person = identity.people.find(ctx.caller.id)
-    if person is not None:
-        require_known_way(ctx, person)
-        if must_confirm(ctx, person):
-            confirm(ctx, person, member(json_object(ctx), "password", kind=str, default=""))
-    options, token = _passkeys(ctx).begin_registration(ctx.caller.id, _signed_in_browser(ctx))
+    identity, person = ctx.services.identity, current_person(ctx)
+    require_known_way(ctx, person)
+    if not identity.sessions.has_just_begun(ctx):
+        password = member(json_object(ctx), "password", kind=str, default="")
+        identity.sign_in.confirm(person, password)
+    options, token = _passkeys(ctx).begin_registration(person, _browser(ctx.caller.session))
     return jsonify({"options": options, "token": token})
 
 
@@ -52,20 +44,13 @@ def begin_registration(ctx: ViewContext) -> Response:
 @requires(Action.SECURE_ACCOUNT)
 def register(ctx: ViewContext) -> tuple[Response, int]:
     """Store the `credential` that a device created, under a `name`."""
-    body, browser = json_object(ctx), _signed_in_browser(ctx)
-    name = clean_name(member(body, "name", kind=str))
+    body = json_object(ctx)
+    name = member(body, "name", kind=str)
     credential = member(body, "credential", kind=dict)
     token = member(body, "token", kind=str)
-    person_id = ctx.caller.id
-    person = ctx.services.identity.people.find(person_id)
-    if person is not None:
-        require_known_way(ctx, person)
-    passkey = _passkeys(ctx).register(person_id, browser, credential, token, name=name)
-    if ctx.caller.needs_second_factor:  # The device has just verified its owner.
-        ctx.services.identity.sessions.strengthen(ctx.caller.session, "passkey")
-    audit.note(
-        ctx, AuditAction.PASSKEY_ADDED, f"passkey:{passkey.id}", details={"name": passkey.name}
-    )
+    require_known_way(ctx, current_person(ctx))
+    browser = _browser(ctx.caller.session)
+    passkey = _passkeys(ctx).register(ctx, browser, credential, token, name=name)
     return jsonify({"id": passkey.id, "name": passkey.name}), 201
 
 
@@ -73,14 +58,7 @@ def register(ctx: ViewContext) -> tuple[Response, int]:
 @requires(Action.HAVE_ACCOUNT)
 def remove(ctx: ViewContext, passkey_id: str) -> BaseResponse:
     """Delete one of the person's own passkeys; for the form of the account page."""
-    passkey = _passkeys(ctx).remove(ctx.caller.id, passkey_id)
-    if passkey is not None:
-        audit.note(
-            ctx,
-            AuditAction.PASSKEY_REMOVED,
-            f"passkey:{passkey.id}",
-            details={"name": passkey.name},
-        )
+    _passkeys(ctx).remove(ctx, passkey_id)
     return redirect(url_for("account.show", done="passkey-removed"), 303)
 
 
@@ -88,26 +66,20 @@ def remove(ctx: ViewContext, passkey_id: str) -> BaseResponse:
 @requires(Action.VISIT)
 def begin_sign_in(ctx: ViewContext) -> BaseResponse:
     """Options for an assertion by a passkey, and the token to send with it."""
-    mark = mark_of(request)
+    mark = session_cookie.mark_of()
     options, token = _passkeys(ctx).begin_sign_in(_browser(mark))
-    return set_mark(request, jsonify({"options": options, "token": token}), mark)
+    return session_cookie.set_mark(jsonify({"options": options, "token": token}), mark)
 
 
 @blueprint.post("/sign-in/passkey")
 @requires(Action.VISIT)
 def sign_in(ctx: ViewContext) -> BaseResponse:
     """Create a session; the response has the path of the `next` page."""
-    body, browser = json_object(ctx), _browser(value_in(request.environ, BROWSER))
+    body, mark = json_object(ctx), session_cookie.value_in(request.environ, session_cookie.BROWSER)
     credential, token = member(body, "credential", kind=dict), member(body, "token", kind=str)
-    try:
-        person = _passkeys(ctx).sign_in(browser, credential, token)
-    except SignInRefused as error:
-        if error.person_id:  # Otherwise strangers could fill the log with unknown passkeys.
-            subject = f"person:{error.person_id}"
-            audit.note(ctx, AuditAction.SESSION_REFUSED, subject, details={"method": "passkey"})
-        raise
-    target = next_page(member(body, "next", kind=str, default=""))
-    return signed_in(ctx, jsonify({"next": target}), person, method="passkey")
+    person = _passkeys(ctx).sign_in(ctx, _browser(mark), credential, token)
+    target = session_cookie.next_page(member(body, "next", kind=str, default=""))
+    return session_cookie.begin_session(ctx, jsonify({"next": target}), person, method="passkey")
 
 
 def _passkeys(ctx: ViewContext) -> Passkeys:
@@ -115,10 +87,6 @@ def _passkeys(ctx: ViewContext) -> Passkeys:
     if passkeys is None:
         raise NotFound("This server has no passkeys.")
     return passkeys
-
-
-def _signed_in_browser(ctx: ViewContext) -> Browser:
-    return _browser(ctx.caller.session)
 
 
 def _browser(mark: str) -> Browser:

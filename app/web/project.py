@@ -9,22 +9,15 @@ from flask import Blueprint, make_response, redirect, render_template, request, 
 from werkzeug import Response
 
 from app.access.projects import limits_in_words, words_of_limits
-from app.access.services import IdentityServices
+from app.core import errors
 from app.core.access import Action, parse_role
-from app.core.errors import (
-    EntryNotFound,
-    InvalidField,
-    InvalidRequest,
-    LastManager,
-    NotAllowed,
-    UploadError,
-)
 from app.core.moments import parse_expiry
 from app.http.access import PROJECT, requires, who_sees
 from app.http.bodies import form_fields
 from app.http.context import ViewContext, current_services
 from app.http.inviting import add_by_administrator, invite
 from app.http.origins import require_own_page
+from app.http.services import IdentityServices
 from app.web.navigation import ROLES
 
 blueprint = Blueprint("project", __name__, url_prefix="/project")
@@ -95,7 +88,7 @@ def rename(ctx: ViewContext) -> Response:
     fields, project = form_fields(ctx), ctx.caller.project
     try:
         _identity(ctx).projects.change(ctx, project, name=fields.get("name", ""))
-    except InvalidField as error:
+    except errors.InvalidField as error:
         return _page(ctx, fields=fields, problems={"title": str(error)}, status=400)
     return _back()
 
@@ -106,10 +99,10 @@ def limit(ctx: ViewContext) -> Response:
     """Set the project's quota, and how long it keeps videos; for administrators."""
     caller, fields = ctx.caller, form_fields(ctx)
     if not caller.is_admin:
-        raise NotAllowed("Administrators set how much a project may hold, and for how long.")
+        raise errors.NotAllowed("Administrators set how much a project may hold, and for how long.")
     try:
         limits = limits_in_words(fields.get("quota", ""), fields.get("keep_days", ""))
-    except InvalidField as error:
+    except errors.InvalidField as error:
         return _page(ctx, fields=fields, problems={error.field: str(error)}, status=400)
     _identity(ctx).projects.change(ctx, caller.project, limits=limits)
     return _back()
@@ -126,7 +119,7 @@ def add_member(ctx: ViewContext) -> Response:
         if add_by_administrator(ctx, project, email, role):
             return _back()
         return _page(ctx, invitation=invite(ctx, email, project_id=project, role=role))
-    except InvalidField as error:
+    except errors.InvalidField as error:
         return _page(ctx, fields=fields, problems={error.field: str(error)}, status=400)
 
 
@@ -141,7 +134,7 @@ def change_member(ctx: ViewContext, person_id: str) -> Response:
         else:
             role = parse_role(fields.get("role", ""))
             projects.set_role(ctx, project, person_id, role)
-    except LastManager as error:
+    except errors.LastManager as error:
         return _page(ctx, error=error, status=error.status_hint)
     if person_id == ctx.caller.id:  # They may no longer be its manager.
         return redirect(url_for("pages.index", project=None), 303)
@@ -177,7 +170,7 @@ def make_key(ctx: ViewContext) -> Response:
             role=role,
             expires_at=parse_expiry(_seconds(fields.get("expires", "")), datetime.now(UTC)),
         )
-    except (InvalidRequest, NotAllowed) as error:
+    except (errors.InvalidRequest, errors.NotAllowed) as error:
         problems = {"key_name": str(error)}
         return _keys_page(ctx, fields=fields, problems=problems, status=error.status_hint)
     return _keys_page(ctx, new_key={"name": key.name, "secret": secret})
@@ -197,8 +190,8 @@ def choose(ctx: ViewContext) -> Response:
     """Switch this session to another project."""
     caller, project = ctx.caller, form_fields(ctx).get("project", "")
     if project not in caller.roles:
-        raise EntryNotFound("There is no such project.")
-    _identity(ctx).sessions.choose_project(caller.session, project)
+        raise errors.EntryNotFound("There is no such project.")
+    _identity(ctx).sessions.choose_project(ctx, project)
     # Other processes may have the previous one in their cache for a moment.
     return redirect(url_for("pages.index", project=project), 303)
 
@@ -216,7 +209,7 @@ def _back() -> Response:
 
 
 def _page(
-    ctx: ViewContext, *, error: UploadError | None = None, status: int = 200, **values: Any
+    ctx: ViewContext, *, error: errors.UploadError | None = None, status: int = 200, **values: Any
 ) -> Response:
     identity, project = _identity(ctx), ctx.caller.project
     found = identity.projects.get(project)

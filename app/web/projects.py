@@ -16,6 +16,7 @@ from flask import (
 )
 from werkzeug import Response as BaseResponse
 
+from app.access.people import roles_now
 from app.access.projects import Member, Project, Projects, parse_limits
 from app.core.access import FIRST_PROJECT, Action, CallerKind, Role, parse_role
 from app.core.errors import InvalidField, NotAllowed, ProjectInUse, UploadError
@@ -220,7 +221,7 @@ def _page(
         "account/projects.html",
         projects=_projects(ctx).of(caller),
         # The caller's own roles may be cached for some seconds, without a newly created project.
-        roles=ctx.services.identity.people.roles(caller.id),
+        roles=roles_now(ctx, caller.id),
         first=FIRST_PROJECT,
         done=DONE.get(request.args.get("done", "")),
         error=error,

@@ -7,28 +7,17 @@ from flask import Blueprint, make_response, redirect, render_template, request, 
 from markupsafe import Markup
 from werkzeug import Response
 
-from app.access import audit
-from app.access.audit import AuditAction
-from app.access.people import Person
+from app.access.people import Person, current_person
 from app.access.second_factor import SecondFactors, SetUp
+from app.access.sessions import PASSWORD, PASSWORD_AND_CODE, require_known_way
 from app.core.access import Action
-from app.core.errors import InvalidField, NotSignedIn, TooManyAttempts, UploadError
+from app.core.errors import InvalidField, TooManyAttempts, UploadError
+from app.http import session_cookie
 from app.http.access import requires
 from app.http.bodies import form_fields
 from app.http.context import ViewContext
 from app.http.origins import require_own_page
 from app.http.problems import with_retry_after
-from app.http.session_cookie import BROWSER, mark_of, set_mark, value_in
-from app.http.signing_in import (
-    PASSWORD,
-    PASSWORD_AND_CODE,
-    confirm,
-    must_confirm,
-    next_page,
-    require_code,
-    require_known_way,
-    signed_in,
-)
 
 blueprint = Blueprint("second_factor", __name__)
 blueprint.before_request(lambda: require_own_page(request))
@@ -43,9 +32,9 @@ def signed_in_or_asked(
     """Create a session; with a second factor, returns the page that asks for a code instead."""
     factors = _factors(ctx)
     if factors.has(person.id):
-        mark = mark_of(request)
-        return set_mark(request, _code_page(factors.ask(person, mark), target), mark)
-    return signed_in(ctx, redirect(target, 303), person, method=method)
+        mark = session_cookie.mark_of()
+        return session_cookie.set_mark(_code_page(factors.ask(person, mark), target), mark)
+    return session_cookie.begin_session(ctx, redirect(target, 303), person, method=method)
 
 
 @blueprint.post("/sign-in/code")
@@ -53,14 +42,25 @@ def signed_in_or_asked(
 def sign_in(ctx: ViewContext) -> Response:
     """Create a session from a code and the token of a correct password."""
     fields = form_fields(ctx)
-    token, target = fields.get("token", ""), next_page(fields.get("next", ""))
-    person = _factors(ctx).person_of(token, value_in(request.environ, BROWSER))
+    token, target = fields.get("token", ""), session_cookie.next_page(fields.get("next", ""))
+    person = _factors(ctx).person_of(
+        token, session_cookie.value_in(request.environ, session_cookie.BROWSER)
+    )
     try:
         require_code(ctx, person, fields.get("code", ""))
     except (InvalidField, TooManyAttempts) as error:
         return _code_page(token, target, error)
     _factors(ctx).spend(token)
-    return signed_in(ctx, redirect(target, 303), person, method=PASSWORD_AND_CODE)
+    return session_cookie.begin_session(
+        ctx, redirect(target, 303), person, method=PASSWORD_AND_CODE
+    )
+
+
+def require_code(ctx: ViewContext, person: Person, code: str) -> None:
+    """Use up a code after the right password; raises what `SecondFactors.check` does."""
+    device = session_cookie.value_in(request.environ, session_cookie.DEVICE)
+    is_known = ctx.services.identity.sign_in.known_device(person, device) is not None
+    _factors(ctx).check(ctx, person, code, is_known_device=is_known)
 
 
 def _code_page(token: str, target: str, error: UploadError | None = None) -> Response:
@@ -75,35 +75,29 @@ def _code_page(token: str, target: str, error: UploadError | None = None) -> Res
 @requires(Action.SECURE_ACCOUNT)
 def begin(ctx: ViewContext) -> Response:
     """Show a new secret, as text and as a QR code, and ask for the first code."""
-    person = _me(ctx)
+    person = current_person(ctx)
     try:
         require_known_way(ctx, person)
         _require_confirmation(ctx, person)
     except InvalidField as error:
         return _refused(error)
-    return _set_up_page(_factors(ctx).begin(person, ctx.caller.session))
+    return _set_up_page(_factors(ctx).begin(ctx, person))
 
 
 @blueprint.post("/account/codes")
 @requires(Action.SECURE_ACCOUNT)
 def add(ctx: ViewContext) -> Response:
     """Store the secret if the code matches it; the recovery codes are shown only once."""
-    person, fields, identity = _me(ctx), form_fields(ctx), ctx.services.identity
-    factors, session = _factors(ctx), ctx.caller.session
+    person, fields, factors = current_person(ctx), form_fields(ctx), _factors(ctx)
     try:
         require_known_way(ctx, person)
-        set_up = factors.resume(person, fields.get("token", ""), session)
+        set_up = factors.resume(ctx, person, fields.get("token", ""))
     except InvalidField as error:
         return _refused(error)
     try:
-        codes = factors.confirm(person, set_up, fields.get("code", ""))
+        codes = factors.add(ctx, person, set_up, fields.get("code", ""))
     except InvalidField as error:
         return _set_up_page(set_up, error)
-    identity.sessions.end_others(person.id, but=session)
-    identity.sessions.strengthen(session, PASSWORD_AND_CODE)
-    audit.note(
-        ctx, AuditAction.FACTOR_ADDED, f"person:{person.id}", details={"email": person.email}
-    )
     return _codes_page(codes, is_new=True)
 
 
@@ -111,18 +105,12 @@ def add(ctx: ViewContext) -> Response:
 @requires(Action.HAVE_ACCOUNT)
 def renew_recovery_codes(ctx: ViewContext) -> Response:
     """Show new recovery codes; the old ones become invalid."""
-    person = _me(ctx)
+    person = current_person(ctx)
     try:
         _require_confirmation(ctx, person)
     except InvalidField as error:
         return _refused(error)
-    codes = _factors(ctx).renew_recovery_codes(person.id)
-    audit.note(
-        ctx,
-        AuditAction.RECOVERY_CODES_RENEWED,
-        f"person:{person.id}",
-        details={"email": person.email},
-    )
+    codes = _factors(ctx).renew_recovery_codes(ctx, person)
     return _codes_page(codes, is_new=False)
 
 
@@ -130,15 +118,12 @@ def renew_recovery_codes(ctx: ViewContext) -> Response:
 @requires(Action.HAVE_ACCOUNT)
 def remove(ctx: ViewContext) -> Response:
     """Remove the one-time codes."""
-    person = _me(ctx)
+    person = current_person(ctx)
     try:
         _require_confirmation(ctx, person)
     except InvalidField as error:
         return _refused(error)
-    _factors(ctx).remove(person.id)
-    audit.note(
-        ctx, AuditAction.FACTOR_REMOVED, f"person:{person.id}", details={"email": person.email}
-    )
+    _factors(ctx).remove(ctx, person)
     return redirect(url_for("account.show", done="codes-removed"), 303)
 
 
@@ -146,17 +131,11 @@ def _factors(ctx: ViewContext) -> SecondFactors:
     return ctx.services.identity.second_factors
 
 
-def _me(ctx: ViewContext) -> Person:
-    person = ctx.services.identity.people.find(ctx.caller.id)
-    if person is None:
-        raise NotSignedIn("Your account was removed.")
-    return person
-
-
 def _require_confirmation(ctx: ViewContext, person: Person) -> None:
     """Raise `InvalidField` unless the person signed in recently, or sends the password."""
-    if must_confirm(ctx, person):
-        confirm(ctx, person, form_fields(ctx).get("password", ""))
+    identity = ctx.services.identity
+    if not identity.sessions.has_just_begun(ctx):
+        identity.sign_in.confirm(person, form_fields(ctx).get("password", ""))
 
 
 def _refused(error: InvalidField) -> Response:

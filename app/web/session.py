@@ -1,4 +1,4 @@
-"""Signing in and out: /api/session, and the sign-in page."""
+"""Signing in and out: /api/session, the sign-in page, and the OpenID provider."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ from flask import Blueprint, jsonify, make_response, redirect, render_template, 
 from werkzeug import Response as BaseResponse
 from werkzeug.exceptions import NotFound
 
+from app.access.openid import OpenId
+from app.access.people import Person, has_administrator
+from app.access.sessions import PASSWORD, PASSWORD_AND_CODE, PROVIDER
+from app.access.signing import LIFETIME
 from app.core.access import Action, CallerKind
 from app.core.errors import (
     NotAllowed,
@@ -15,22 +19,13 @@ from app.core.errors import (
     UploadError,
     WrongCredentials,
 )
+from app.http import session_cookie
 from app.http.access import requires
 from app.http.bodies import form_fields, json_object, member
 from app.http.context import ViewContext
 from app.http.origins import require_own_page
 from app.http.problems import with_retry_after
-from app.http.session_cookie import end_session
-from app.http.signing_in import (
-    PASSWORD,
-    PASSWORD_AND_CODE,
-    is_local_path,
-    next_page,
-    person_with,
-    require_code,
-    signed_in,
-)
-from app.web.second_factor import signed_in_or_asked
+from app.web.second_factor import require_code, signed_in_or_asked
 
 # ---- JSON ----------------------------------------------------------------------------------------
 
@@ -53,7 +48,7 @@ def show(ctx: ViewContext) -> BaseResponse:
     return jsonify(
         {
             "kind": caller.kind,
-            "signed_in": caller.kind is not CallerKind.NOBODY,
+            "signed_in": caller.kind is not CallerKind.ANONYMOUS,
             "name": caller.name,
             "is_admin": caller.is_admin,
             "project": caller.project or None,
@@ -68,20 +63,22 @@ def begin(ctx: ViewContext) -> BaseResponse:
     """Sign in with e-mail address, password and, with a second factor, a `code`."""
     body = json_object(ctx)
     code = member(body, "code", kind=str, default="")
-    person = person_with(ctx, member(body, "email", kind=str), member(body, "password", kind=str))
+    person = _person_with(ctx, member(body, "email", kind=str), member(body, "password", kind=str))
     if not ctx.services.identity.second_factors.has(person.id):
-        return signed_in(ctx, BaseResponse(status=204), person, method=PASSWORD)
+        return session_cookie.begin_session(ctx, BaseResponse(status=204), person, method=PASSWORD)
     if not code:
         raise SecondFactorRequired("Send `code` too: a one-time code or a recovery code.")
     require_code(ctx, person, code)
-    return signed_in(ctx, BaseResponse(status=204), person, method=PASSWORD_AND_CODE)
+    return session_cookie.begin_session(
+        ctx, BaseResponse(status=204), person, method=PASSWORD_AND_CODE
+    )
 
 
 @api.delete("")
 @requires(Action.VISIT)
 def end(ctx: ViewContext) -> BaseResponse:
     """Sign out."""
-    return end_session(ctx, request, BaseResponse(status=204))
+    return session_cookie.end_session(ctx, BaseResponse(status=204))
 
 
 # ---- pages ---------------------------------------------------------------------------------------
@@ -97,8 +94,8 @@ pages.before_request(lambda: require_own_page(request))
 @requires(Action.VISIT)
 def show_page(ctx: ViewContext) -> BaseResponse:
     """The sign-in form; `next` is the path to open after sign-in."""
-    target = next_page(request.args.get("next", ""))
-    if ctx.caller.kind is not CallerKind.NOBODY:
+    target = session_cookie.next_page(request.args.get("next", ""))
+    if ctx.caller.kind is not CallerKind.ANONYMOUS:
         return redirect(target, 303)
     return _page(ctx, target)
 
@@ -115,9 +112,10 @@ def done(ctx: ViewContext) -> str:
 def sign_in(ctx: ViewContext) -> BaseResponse:
     """Create a session; errors are shown above the form."""
     fields = form_fields(ctx)
-    target, email = next_page(fields.get("next", "")), fields.get("email", "")
+    target, email = session_cookie.next_page(fields.get("next", "")), fields.get("email", "")
     try:
-        return signed_in_or_asked(ctx, person_with(ctx, email, fields.get("password", "")), target)
+        person = _person_with(ctx, email, fields.get("password", ""))
+        return signed_in_or_asked(ctx, person, target)
     except (WrongCredentials, TooManyAttempts, NotAllowed, ServerBusy) as error:
         return _page(ctx, target, email, error)
 
@@ -127,7 +125,7 @@ def sign_in(ctx: ViewContext) -> BaseResponse:
 def forgotten(ctx: ViewContext) -> BaseResponse:
     """Request a password reset link; the response does not reveal who has an account."""
     identity = ctx.services.identity
-    if not (identity.forgotten_passwords.is_on and identity.sign_in.has_passwords):
+    if not (identity.forgotten_passwords.is_on and ctx.settings.passwords):
         raise NotFound("This server sends no mail.")
     if request.method != "POST":
         return make_response(render_template("account/forgotten.html", email=""))
@@ -145,8 +143,13 @@ def forgotten(ctx: ViewContext) -> BaseResponse:
 def sign_out(ctx: ViewContext) -> BaseResponse:
     """End the session; `next` is the path to open when signed out."""
     wanted = request.args.get("next", "")
-    target = wanted if is_local_path(wanted) else url_for("sign_in.show")
-    return end_session(ctx, request, redirect(target, 303))
+    target = wanted if session_cookie.is_local_path(wanted) else url_for("sign_in.show")
+    return session_cookie.end_session(ctx, redirect(target, 303))
+
+
+def _person_with(ctx: ViewContext, email: str, password: str) -> Person:
+    device = session_cookie.value_in(request.environ, session_cookie.DEVICE)
+    return ctx.services.identity.sign_in.with_password(ctx, email, password, device=device)
 
 
 def _page(
@@ -158,11 +161,58 @@ def _page(
         target=target,
         email=email,
         error=error,
-        has_passwords=identity.sign_in.has_passwords,
+        has_passwords=ctx.settings.passwords,
         has_passkeys=identity.passkeys is not None,
         provider=identity.openid.provider.name if identity.openid else "",
-        is_set_up=identity.people.has_administrator(),
+        is_set_up=has_administrator(ctx),
         sends_mail=identity.forgotten_passwords.is_on,
     )
     response = make_response(page, error.status_hint if error else 200)
     return with_retry_after(response, error)
+
+
+# ---- OpenID provider -----------------------------------------------------------------------------
+
+# A redirect to the provider, and its callback.
+
+WAITING = "sluice-provider"
+"""The cookie of a browser that was redirected to the provider."""
+
+provider = Blueprint("openid", __name__, url_prefix="/sign-in/provider")
+
+
+@provider.get("", endpoint="begin")
+@requires(Action.VISIT)
+def begin_at_provider(ctx: ViewContext) -> BaseResponse:
+    """Redirect the browser to the provider; it finally arrives at the path `next`."""
+    target = session_cookie.next_page(request.args.get("next", ""))
+    url, cookie = _openid(ctx).provider.begin(_callback(), next_path=target)
+    seconds = int(LIFETIME.total_seconds())
+    return session_cookie.set_cookie(redirect(url, 303), cookie, WAITING, seconds=seconds)
+
+
+@provider.get("/callback")
+@requires(Action.VISIT)
+def finish(ctx: ViewContext) -> BaseResponse:
+    """Create a session for a valid response of the provider.
+
+    A GET that changes something: the browser must send the cookie with the response's `state`,
+    which works once.
+    """
+    openid = _openid(ctx)
+    cookie = session_cookie.value_in(request.environ, WAITING)
+    person, target = openid.finish(ctx, request.args.to_dict(), cookie, _callback())
+    response = session_cookie.begin_session(ctx, redirect(target, 303), person, method=PROVIDER)
+    return session_cookie.set_cookie(response, "", WAITING)
+
+
+def _callback() -> str:
+    """The redirect URI, which the operator registers at the provider."""
+    return url_for("openid.finish", _external=True)
+
+
+def _openid(ctx: ViewContext) -> OpenId:
+    openid = ctx.services.identity.openid
+    if openid is None:
+        raise NotFound("This server has no sign-in service.")
+    return openid

@@ -19,17 +19,8 @@ from app.access.share_links import (
     ShareLinks,
     guest_of,
 )
+from app.core import errors
 from app.core.access import Action, Scope, scope_of
-from app.core.errors import (
-    InvalidField,
-    LinkClosed,
-    LinkNotFound,
-    ServerBusy,
-    TooManyAttempts,
-    UploadError,
-    UploadGone,
-    UploadNotFound,
-)
 from app.core.upload import Upload, parse_upload_id
 from app.http.access import requires
 from app.http.bodies import form_fields
@@ -72,7 +63,7 @@ def visit(ctx: ViewContext, code: str) -> BaseResponse:
             form_fields(ctx, MAX_FORM_BYTES).get("password", "") if link.password_hash else ""
         )
         kept = _links(ctx).visit(link, password, address=request.remote_addr or "")
-    except (InvalidField, TooManyAttempts, ServerBusy) as error:
+    except (errors.InvalidField, errors.TooManyAttempts, errors.ServerBusy) as error:
         return _gate(link, error)
     path = url_for("shared.show", code=code)
     response = redirect(path, 303)
@@ -132,23 +123,25 @@ def state(ctx: ViewContext, code: str, upload_id: str) -> Response:
     return _unindexed(jsonify(known))
 
 
-@blueprint.errorhandler(LinkClosed)
-@blueprint.errorhandler(LinkNotFound)
-@blueprint.errorhandler(UploadNotFound)
-@blueprint.errorhandler(UploadGone)
-def _closed(error: LinkClosed | LinkNotFound | UploadNotFound | UploadGone) -> Response:
+@blueprint.errorhandler(errors.LinkClosed)
+@blueprint.errorhandler(errors.LinkNotFound)
+@blueprint.errorhandler(errors.UploadNotFound)
+@blueprint.errorhandler(errors.UploadGone)
+def _closed(
+    error: errors.LinkClosed | errors.LinkNotFound | errors.UploadNotFound | errors.UploadGone,
+) -> Response:
     problem = Problem.of(error)
     if not prefers_html():
         return answer_json(problem)
-    is_link = isinstance(error, LinkClosed | LinkNotFound)
+    is_link = isinstance(error, errors.LinkClosed | errors.LinkNotFound)
     words = str(error) if is_link else "The video was deleted, or does not belong to this link."
     page = render_template("shared/closed.html", title=problem.title, words=words)
     return _unindexed(Response(page, status=problem.status))
 
 
-def _gate(link: ShareLink, error: UploadError | None = None) -> Response:
+def _gate(link: ShareLink, error: errors.UploadError | None = None) -> Response:
     if link.is_used_up:
-        raise LinkClosed("It has been opened as often as it may be.")
+        raise errors.LinkClosed("It has been opened as often as it may be.")
     page = render_template("shared/gate.html", link=link, problem=str(error or ""))
     response = _unindexed(Response(page, status=error.status_hint if error else 200))
     return with_retry_after(response, error)
@@ -201,10 +194,10 @@ def _videos(ctx: ViewContext, link: ShareLink) -> list[Upload]:
     """The link's videos that have not been deleted; raises `UploadGone` if there are none."""
     library, scope, found = ctx.services.library, _scope(link), []
     for video in link.videos:
-        with suppress(UploadNotFound, UploadGone):
+        with suppress(errors.UploadNotFound, errors.UploadGone):
             found.append(library.get(scope, video))
     if not found:
-        raise UploadGone("All videos of this link were deleted.")
+        raise errors.UploadGone("All videos of this link were deleted.")
     return found
 
 
@@ -216,7 +209,7 @@ def _visited(ctx: ViewContext, code: str) -> ShareLink:
     """The link, for requests from its page; raises `LinkNotFound` if the visit is over."""
     link = _links(ctx).opened(code)
     if not _has_visited(ctx, link):
-        raise LinkNotFound("The visit is over. Load the page again.")
+        raise errors.LinkNotFound("The visit is over. Load the page again.")
     return link
 
 

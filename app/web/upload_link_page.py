@@ -121,7 +121,7 @@ def _field(error: UploadError, *, asks_password: bool) -> str | None:
 
 def _drop_page(ctx: ViewContext, link: UploadLink, sender: str | None) -> str:
     services, visitor = ctx.services, _visitor(ctx, link)
-    settings = services.settings
+    settings = ctx.settings
     link = services.identity.upload_links.get(link.project_id, link.id)  # It may be full by now.
     most = settings.max_upload_bytes
     return render_template(

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from secrets import token_hex
 
-from app.access.services import IdentityServices
 from app.core.access import FIRST_PROJECT, LOCAL, Role
-from app.http.services import Services
+from app.http.services import IdentityServices, Services
 from app.run.build import build_services
 from app.settings import from_env
 from tests.acting import acting
@@ -65,4 +64,4 @@ def sign_in(server: Server, roles: Mapping[str, Role], *, name: str = "Ann Baker
         person = identity.accounts.add(ctx, f"{token_hex(4)}@example.org", name=name)
         for project, role in roles.items():
             identity.projects.add_member(ctx, project, person.email, role)
-        return identity.sessions.begin(person, "password", address="", agent="")
+        return identity.sessions.begin(ctx, person, "password", agent="")

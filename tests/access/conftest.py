@@ -9,7 +9,8 @@ import pytest
 from app.access.attempts import AttemptRecords, PasswordChecks
 from app.access.passwords import Passwords
 from app.access.second_factor import SecondFactors
-from app.access.signing import Signing, SingleUse, SpentTokens
+from app.access.sessions import Sessions
+from app.access.signing import Signing, SingleUse
 from app.db.engine import Database
 from app.db.nodes import SharedValues
 from tests.access.world import CHEAP, World
@@ -26,9 +27,9 @@ def world(database: Database) -> World:
 def factors(world: World) -> SecondFactors:
     """The one-time codes of these people."""
     signing = Signing(SharedValues(world.database))
-    tokens = SingleUse(SpentTokens(world.database), signing, clock=world.clock)
+    tokens = SingleUse(world.context, signing)
     checks = PasswordChecks(Passwords(CHEAP), AttemptRecords(world.database), clock=world.clock)
-    return SecondFactors(world.database, tokens, checks, clock=world.clock)
+    return SecondFactors(world.context, tokens, checks, Sessions(world.context))
 
 
 @pytest.fixture(scope="module")

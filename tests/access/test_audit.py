@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from app.access import audit
 from app.access.audit import MAX_TEXT_CHARACTERS, AuditAction, AuditFilter, Detail
-from app.core.access import LOCAL, NOBODY, Caller, CallerKind
+from app.core.access import ANONYMOUS, LOCAL, Caller, CallerKind
 from app.core.errors import InvalidRequest
 from app.db.context import Context
 from app.db.engine import Database
@@ -52,7 +52,7 @@ def test_an_entry_tells_who_did_what_when_and_from_where(log: Context) -> None:
     ann = log.acting(ANA, address="192.0.2.7")
     audit.note(ann, AuditAction.VIDEO_DELETED, "video:1", project="p", details=about)
     about_eve = {"email": "eve@mail.example"}
-    audit.note(log.acting(NOBODY), AuditAction.SESSION_REFUSED, details=about_eve)
+    audit.note(log.acting(ANONYMOUS), AuditAction.SESSION_REFUSED, details=about_eve)
     audit.note(log.acting(LOCAL), AuditAction.KEY_MADE)
     made, refused, deleted = audit.page(log, AuditFilter(), limit=3, cursor=None).entries
     assert (deleted.at, deleted.address, deleted.project_id) == (START, "192.0.2.7", "p")

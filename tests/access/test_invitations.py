@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from threading import Barrier, Thread
 
 import pytest
+from sqlalchemy import func, select
 
-from app.access.accounts import Accounts
-from app.access.invitations import InvitationRecords, Invitations, Purpose
-from app.access.passkey_records import Passkey, PasskeyRecords
+from app.access import audit
+from app.access.audit import AuditFilter
+from app.access.invitations import Invitations, Purpose
 from app.access.passwords import Passwords
-from app.access.people import Person, roles_of
-from app.access.sessions import SessionRecords, Sessions
-from app.core.access import LOCAL, Role
+from app.access.people import Accounts, Person, all_people, roles_of
+from app.access.sessions import Sessions
+from app.core.access import Role
 from app.core.errors import InvalidField, LastAdministrator, LinkClosed
-from app.db.context import RequestContext
-from tests.access.world import CHEAP, GOOD_PASSWORD, World
+from app.db.tables import passkeys
+from tests.access.world import CHEAP, GOOD_PASSWORD, World, add_passkey
 from tests.postgresql import ON_BOTH_DATABASES
 
 ANOTHER = "seven tall ships at dawn"
@@ -29,22 +29,17 @@ def invitations(world: World) -> Invitations:
 
 @pytest.fixture
 def sessions(world: World) -> Sessions:
-    return Sessions(SessionRecords(world.database), clock=world.clock, new_id=world.new_id)
+    return Sessions(world.context)
 
 
 @pytest.fixture
 def accounts(world: World, sessions: Sessions) -> Accounts:
-    return Accounts(world.context, sessions, Passwords(CHEAP))
+    return Accounts(Passwords(CHEAP), sessions.forget)
 
 
 def roles(world: World, person: Person) -> dict[str, Role]:
     with world.database.read() as connection:
         return dict(roles_of(connection, person.id))
-
-
-def in_session(world: World, session: str) -> RequestContext:
-    """The context of a request with that session."""
-    return world.context.acting(replace(LOCAL, session=session))
 
 
 def set_up(
@@ -69,7 +64,7 @@ def test_only_the_newest_link_sets_up_and_only_once(world: World, invitations: I
     set_up(world, invitations, new)
     with pytest.raises(LinkClosed):
         set_up(world, invitations, new, "bob@example.org")
-    assert len(world.people.all()) == 1
+    assert len(all_people(world.context)) == 1
 
 
 def test_a_set_up_link_ends_when_there_is_an_administrator_already(
@@ -97,7 +92,7 @@ def test_of_many_who_use_a_link_at_once_one_wins(world: World, invitations: Invi
         thread.start()
     for thread in threads:
         thread.join()
-    assert (len(refused), len(world.people.all())) == (7, 1)
+    assert (len(refused), len(all_people(world.context))) == (7, 1)
 
 
 def test_a_problem_of_the_form_does_not_use_the_link_up(
@@ -165,7 +160,10 @@ def test_a_proven_address_uses_all_invitations_that_wait_for_it(
     invitations.to_join(world.operator, "eve@example.org", project_id=other, role=Role.VIEWER)
     bob = Person(id=world.new_id(), email=email, name="Bob", created_at=world.clock())
     used = invitations.find(here, Purpose.JOIN)
-    InvitationRecords(world.database).join(used, bob, world.clock(), by_link=not is_proven)
+    if is_proven:
+        invitations.join_by_address(used, bob)
+    else:
+        bob = invitations.join(world.operator, here, name="Bob", password=GOOD_PASSWORD)
     everywhere = {"local": Role.VIEWER, other: Role.MANAGER}
     assert roles(world, bob) == (everywhere if is_proven else {"local": Role.VIEWER})
     waiting = {each.email for each in invitations.waiting()}
@@ -239,41 +237,36 @@ def test_a_new_password_ends_all_sessions_of_the_person(
     world: World, invitations: Invitations, sessions: Sessions
 ) -> None:
     ann = world.person(password_hash=CHEAP.hash(GOOD_PASSWORD))
-    sessions.begin(ann, "password", address="", agent="")
+    sessions.begin(world.operator, ann, "password", agent="")
     old, new = invitations.to_reset(world.operator, ann), invitations.to_reset(world.operator, ann)
     with pytest.raises(LinkClosed):
         invitations.choose_password(world.operator, old, ANOTHER)
     assert invitations.choose_password(world.operator, new, ANOTHER).id == ann.id
     assert sessions.of_person(ann.id) == []
-    found = world.people.find(ann.id)
+    found = world.find(ann)
     assert found is not None
     assert found.password_hash is not None
     assert CHEAP.verify(found.password_hash, ANOTHER)
 
 
-def passkey_of(person: Person, world: World) -> Passkey:
-    return Passkey(
-        id=world.new_id(),
-        credential_id=b"id",
-        person_id=person.id,
-        public_key=b"key",
-        sign_count=0,
-        name="Phone",
-        created_at=world.clock(),
-    )
+def passkeys_of(person: Person, world: World) -> int:
+    """How many passkeys the person has."""
+    query = select(func.count()).where(passkeys.c.person_id == person.id)
+    with world.database.read() as connection:
+        return connection.execute(query).scalar_one()
 
 
 def test_a_new_password_removes_what_a_thief_may_have_added(
     world: World, invitations: Invitations, accounts: Accounts
 ) -> None:
-    ann, records = world.person(), PasskeyRecords(world.database)
-    records.add(passkey_of(ann, world))
+    ann = world.person()
+    add_passkey(world.database, ann, "phone", world.clock())
     ann = invitations.choose_password(
         world.operator, invitations.to_reset(world.operator, ann), ANOTHER
     )
-    assert records.of_person(ann.id) == []
+    assert passkeys_of(ann, world) == 0
     waiting = invitations.to_reset(world.operator, ann)
-    accounts.change_password(in_session(world, ""), ann, GOOD_PASSWORD)
+    accounts.change_password(world.acting_as(ann, ""), ann, GOOD_PASSWORD)
     with pytest.raises(LinkClosed):
         invitations.find(waiting, Purpose.RESET)
 
@@ -281,13 +274,13 @@ def test_a_new_password_removes_what_a_thief_may_have_added(
 def test_a_mailed_link_changes_the_password_alone(
     world: World, invitations: Invitations, sessions: Sessions
 ) -> None:
-    ann, records = world.person(is_proven=False), PasskeyRecords(world.database)
-    records.add(passkey_of(ann, world))
-    sessions.begin(ann, "password", address="", agent="")
+    ann = world.person(is_proven=False)
+    add_passkey(world.database, ann, "phone", world.clock())
+    sessions.begin(world.operator, ann, "password", agent="")
     invitations.choose_password(world.operator, invitations.to_reset_by_mail(ann), ANOTHER)
     assert sessions.of_person(ann.id) == []
-    assert len(records.of_person(ann.id)) == 1
-    found = world.people.find(ann.id)
+    assert passkeys_of(ann, world) == 1
+    found = world.find(ann)
     assert found is not None
     assert not found.is_proven, "the passkey may be that of whoever made the account"
 
@@ -296,7 +289,7 @@ def test_a_mailed_link_works_for_the_address_it_went_to(
     world: World, invitations: Invitations
 ) -> None:
     ann = world.person()
-    world.people.rename(ann, name=ann.name, email="new@example.org")
+    world.accounts.change_email(world.operator, ann, "new@example.org")
     late = invitations.to_reset_by_mail(ann)  # Asked for just before.
     with pytest.raises(LinkClosed):
         invitations.choose_password(world.operator, late, ANOTHER)
@@ -324,7 +317,7 @@ def test_who_is_blocked_cannot_choose_a_password(world: World, invitations: Invi
     world.person("root@example.org", is_admin=True)
     ann = world.person()
     code = invitations.to_reset(world.operator, ann)
-    world.people.block(ann.id, world.clock())
+    world.accounts.block(world.operator, ann)
     with pytest.raises(LinkClosed):
         invitations.choose_password(world.operator, code, GOOD_PASSWORD)
 
@@ -333,14 +326,14 @@ def test_changing_the_password_ends_the_other_sessions(
     world: World, accounts: Accounts, sessions: Sessions
 ) -> None:
     ann = world.person()
-    here, _there = (sessions.begin(ann, "password", address="", agent=text) for text in "ab")
+    here, _there = (sessions.begin(world.operator, ann, "password", agent=text) for text in "ab")
     mine = sessions.caller(here)
     assert mine is not None
-    accounts.change_password(in_session(world, mine.session), ann, ANOTHER)
+    accounts.change_password(world.acting_as(ann, mine.session), ann, ANOTHER)
     assert [session.id for session in sessions.of_person(ann.id)] == [mine.session]
     with pytest.raises(InvalidField, match="in the meantime"):
         accounts.change_password(
-            in_session(world, ""), ann, GOOD_PASSWORD
+            world.acting_as(ann, ""), ann, GOOD_PASSWORD
         )  # It was another one then.
     assert [session.id for session in sessions.of_person(ann.id)] == [mine.session]
 
@@ -352,6 +345,24 @@ def test_an_address_belongs_to_one_account(world: World, accounts: Accounts) -> 
     with pytest.raises(InvalidField, match="Another account"):
         accounts.add(world.operator, "bob@example.org")
     assert accounts.change_email(world.operator, ann, "Ann@Example.net").email == "ann@example.net"
+
+
+def test_the_audit_log_says_whose_account_an_administrator_has_changed(
+    world: World, accounts: Accounts
+) -> None:
+    ann = world.person()
+    world.person("root@example.org", is_admin=True)
+    moved = accounts.change_email(world.operator, ann, "new@example.org")
+    accounts.block(world.operator, moved)
+    accounts.unblock(world.operator, moved)
+    accounts.rename(world.operator, moved, "Ann Lee")
+    noted = [entry.details for entry in audit.every(world.context, AuditFilter())]
+    assert noted[::-1] == [
+        {"email": "new@example.org", "was": "ann@example.org", "change": "email"},
+        {"email": "new@example.org", "was": "new@example.org", "change": "block"},
+        {"email": "new@example.org", "was": "new@example.org", "change": "unblock"},
+        {"email": "new@example.org"},
+    ]
 
 
 def test_the_last_administrator_stays_one(world: World, accounts: Accounts) -> None:

@@ -29,7 +29,7 @@ def test_a_blocked_administrator_does_not_unblock_themselves(site: Site, other: 
     site.identity.accounts.block(site.operator, mal)
     assert browser.get("/people").status_code == 200, "it is remembered who this was"
     assert browser.post(f"/people/{mal.id}", {"change": "unblock"}).status_code == 401
-    person = site.identity.people.find(mal.id)
+    person = site.find(mal)
     assert person is not None
     assert person.is_blocked
     assert browser.get("/people").status_code == 303, "and then no longer"

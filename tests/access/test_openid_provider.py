@@ -10,9 +10,8 @@ import pytest
 import requests
 
 from app.access import openid_provider
-from app.access.openid import OpenIdClient, ProviderIdentity
-from app.access.openid_provider import OpenIdProvider
-from app.access.signing import Signing, SingleUse, SpentTokens
+from app.access.openid_provider import OpenIdClient, OpenIdProvider, ProviderIdentity
+from app.access.signing import Signing, SingleUse
 from app.core.errors import ProviderUnreachable, SignInRefused
 from app.db.nodes import SharedValues
 from tests.access.openid_server import CLIENT_ID, CLIENT_SECRET, Provider, running_provider
@@ -49,9 +48,7 @@ def ours(provider: Provider, world: World) -> OpenIdProvider:
 
 
 def new_client(issuer: str, world: World) -> OpenIdProvider:
-    tokens = SingleUse(
-        SpentTokens(world.database), Signing(SharedValues(world.database)), clock=world.clock
-    )
+    tokens = SingleUse(world.context, Signing(SharedValues(world.database)))
     client = OpenIdClient(
         issuer=issuer,
         client_id=CLIENT_ID,

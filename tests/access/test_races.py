@@ -15,19 +15,22 @@ from sqlalchemy import select
 
 from app.access import webhooks
 from app.access.attempts import AttemptRecords
-from app.access.invitations import Invitation, InvitationRecords, Purpose
+from app.access.invitations import Invitation, Invitations, Purpose
 from app.access.keys import ApiKeys
-from app.access.passkey_records import MAX_PASSKEYS, Passkey, PasskeyRecords
-from app.access.people import Person, give_to_owner
+from app.access.passkeys import MAX_PASSKEYS, Passkey, Passkeys
+from app.access.passwords import Passwords
+from app.access.people import administrators, give_to_owner, roles_now
 from app.access.projects import Project, Projects
 from app.access.second_factor import RECOVERY_CODES, SecondFactors
-from app.access.sessions import Session, SessionRecords
+from app.access.sessions import Sessions
+from app.access.signing import Browser, Signing, SingleUse
 from app.access.upload_links import LinkTerms, UploadLink, keep_name
 from app.access.webhook_delivery import LEASE, ClaimedDelivery
 from app.access.webhooks import MAX_WEBHOOKS, SUBSCRIBABLE, Webhook
-from app.core.access import FIRST_PROJECT, Role
+from app.core.access import FIRST_PROJECT, Caller, Role
 from app.core.errors import (
     EntryNotFound,
+    InvalidField,
     InvalidRequest,
     LastAdministrator,
     LastManager,
@@ -39,9 +42,11 @@ from app.core.errors import (
 )
 from app.core.upload import Upload
 from app.db.engine import Database
+from app.db.nodes import SharedValues
 from app.db.tables import link_senders
+from tests.access.authenticator import Authenticator
 from tests.access.webhook_world import URL, WebhookWorld
-from tests.access.world import World
+from tests.access.world import CHEAP, GOOD_PASSWORD, World
 from tests.acting import acting
 from tests.postgresql import ON_BOTH_DATABASES
 
@@ -70,33 +75,14 @@ def kinds(outcomes: Sequence[object]) -> set[type]:
     return {type(outcome) for outcome in outcomes}
 
 
-def new_session(world: World, person: Person) -> Session:
-    number, now = world.new_id(), world.clock()
-    return Session(
-        digest=number,
-        id=number,
-        person_id=person.id,
-        method="password",
-        created_at=now,
-        active_at=now,
-        expires_at=now + timedelta(days=1),
-        address="",
-        agent="",
-    )
+def invitations_of(world: World) -> Invitations:
+    return Invitations(world.context, Passwords(CHEAP))
 
 
-def invitation(world: World, project: str | None = None, maker: str = "") -> Invitation:
-    now = world.clock()
-    return Invitation(
-        digest=world.new_id(),
-        purpose=Purpose.JOIN,
-        created_at=now,
-        expires_at=now + timedelta(days=1),
-        project_id=project,
-        role=Role.VIEWER,
-        email="eve@example.org",
-        created_by=maker,
-    )
+def inviting(world: World, email: str, project: str) -> Callable[[], str]:
+    """A request that invites to a project, and returns the code."""
+    to_join = invitations_of(world).to_join
+    return partial(to_join, world.operator, email, project_id=project, role=Role.VIEWER)
 
 
 def test_failures_that_are_counted_and_forgotten_at_once_do_not_wait_for_each_other(
@@ -115,55 +101,49 @@ def test_failures_that_are_counted_and_forgotten_at_once_do_not_wait_for_each_ot
 
 def test_a_visit_and_what_ends_all_sessions_do_not_wait_for_each_other(database: Database) -> None:
     world = World(database)
-    person, sessions = world.person(), SessionRecords(database)
+    person, sessions = world.person(), Sessions(world.context)
 
     def give() -> None:
         with database.write() as connection:
             give_to_owner(connection, person.id)
 
     for _ in range(4 * ROUNDS):
-        session = new_session(world, person)
-        sessions.add(session, instead_of=None)
+        cookie = sessions.begin(world.operator, person, "password", agent="")
         world.clock.turn(hours=1)
-        until = world.clock.now + timedelta(hours=1)
-        now, every = world.clock.now, timedelta(minutes=1)
-        visit = partial(sessions.note_use, session.digest, now, every=every, expires_at=until)
-        assert at_once(visit, give) == [None, None]
+        outcomes = at_once(partial(sessions.caller, cookie, fresh=True), give)
+        assert kinds(outcomes) <= {Caller, type(None)}
 
 
 @pytest.mark.parametrize("change", ["password", "block", "remove"])
 def test_no_session_outlives_what_ends_all_sessions_of_a_person(world: World, change: str) -> None:
     world.person("root@example.org", is_admin=True)
-    sessions = SessionRecords(world.database)
-
-    def set_password(person: Person) -> None:
-        world.people.set_password(person, "new")
-        sessions.end_of_person(person.id)
-
+    sessions, accounts = Sessions(world.context), world.accounts
     for number in range(2 * ROUNDS):
         ann = world.person(f"{number}@example.org", password_hash="old")
-        new, now = new_session(world, ann), world.clock()
         changes: dict[str, Callable[[], object]] = {
-            "password": partial(set_password, ann),
-            "block": partial(world.people.block, ann.id, now),
-            "remove": partial(world.people.remove, ann.id, now),
+            "password": partial(accounts.change_password, world.operator, ann, GOOD_PASSWORD),
+            "block": partial(accounts.block, world.operator, ann),
+            "remove": partial(accounts.delete, world.operator, ann),
         }
-        begun, changed = at_once(
-            partial(sessions.add, new, instead_of=None, password_hash="old"), changes[change]
-        )
-        assert isinstance(begun, NotAllowed | WrongCredentials | None)
+        begin = partial(sessions.begin, world.operator, ann, "password", agent="")
+        begun, changed = at_once(begin, changes[change])
+        assert isinstance(begun, NotAllowed | WrongCredentials | str)
         assert not isinstance(changed, Exception)
-        assert sessions.of_person(ann.id, now) == []
+        assert sessions.of_person(ann.id) == []
 
 
 def test_of_passwords_that_are_chosen_at_once_one_is_kept(world: World) -> None:
     for number in range(ROUNDS):
         ann = world.person(f"{number}@example.org", password_hash="old")
-        kept = at_once(*[partial(world.people.set_password, ann, new) for new in ("a", "b", "c")])
-        assert sorted(map(bool, kept)) == [False, False, True]
-        found = world.people.find(ann.id)
+        passwords = [f"{number} {GOOD_PASSWORD}" for number in range(3)]
+        change = partial(world.accounts.change_password, world.operator, ann)
+        outcomes = at_once(*[partial(change, password) for password in passwords])
+        (kept,) = [each for each, outcome in zip(passwords, outcomes, strict=True) if not outcome]
+        assert kinds(outcomes) == {type(None), InvalidField}
+        found = world.find(ann)
         assert found is not None
-        assert found.password_hash == "abc"[kept.index(True)]
+        assert found.password_hash is not None
+        assert CHEAP.verify(found.password_hash, kept)
 
 
 def test_of_recovery_codes_that_are_made_at_once_those_of_one_work(
@@ -171,7 +151,7 @@ def test_of_recovery_codes_that_are_made_at_once_those_of_one_work(
 ) -> None:
     ann = world.person()
     for _ in range(ROUNDS):
-        made = at_once(*[partial(factors.renew_recovery_codes, ann.id)] * 3)
+        made = at_once(*[partial(factors.renew_recovery_codes, world.operator, ann)] * 3)
         assert kinds(made) == {list}
         assert factors.recovery_codes_left(ann.id) == RECOVERY_CODES
 
@@ -179,10 +159,11 @@ def test_of_recovery_codes_that_are_made_at_once_those_of_one_work(
 def test_of_set_ups_that_end_at_once_one_counts(world: World, factors: SecondFactors) -> None:
     for number in range(ROUNDS):
         ann = world.person(f"{number}@example.org")
-        set_ups = [factors.begin(ann, "") for _ in range(3)]
+        ctx = world.acting_as(ann)
+        set_ups = [factors.begin(ctx, ann) for _ in range(3)]
         codes = [TOTP(each.secret).at(world.clock()) for each in set_ups]
         done = at_once(
-            *[partial(factors.confirm, ann, *each) for each in zip(set_ups, codes, strict=True)]
+            *[partial(factors.add, ctx, ann, *each) for each in zip(set_ups, codes, strict=True)]
         )
         assert kinds(done) == {list}
         assert factors.recovery_codes_left(ann.id) == RECOVERY_CODES
@@ -194,14 +175,15 @@ def test_a_second_factor_is_set_up_while_the_account_is_deleted(
     world.person("root@example.org", is_admin=True)
     for number in range(2 * ROUNDS):
         ann = world.person(f"{number}@example.org")
-        set_up = factors.begin(ann, "")
+        ctx = world.acting_as(ann)
+        set_up = factors.begin(ctx, ann)
         code = TOTP(set_up.secret).at(world.clock())
         done, removed = at_once(
-            partial(factors.confirm, ann, set_up, code),
-            partial(world.people.remove, ann.id, world.clock()),
+            partial(factors.add, ctx, ann, set_up, code),
+            partial(world.accounts.delete, world.operator, ann),
         )
         assert isinstance(done, list | SignInRefused)
-        assert removed == {}
+        assert removed is None
         assert factors.people() == set()
 
 
@@ -228,43 +210,36 @@ def test_a_webhook_that_is_removed_keeps_no_upload_from_completion(database: Dat
 
 
 def test_of_invitations_that_are_made_at_once_one_works(world: World) -> None:
-    records = InvitationRecords(world.database)
-    made = [invitation(world, FIRST_PROJECT) for _ in range(8)]
-    at_once(*[partial(records.add, each) for each in made])
-    assert len(records.waiting(world.clock())) == 1
+    at_once(*[inviting(world, "eve@example.org", FIRST_PROJECT) for _ in range(8)])
+    assert len(invitations_of(world).waiting()) == 1
 
 
 def test_people_are_invited_while_their_project_is_removed(world: World) -> None:
-    records, all_projects = InvitationRecords(world.database), Projects(world.context)
+    all_projects = Projects(world.context)
     for _ in range(ROUNDS):
         project = world.project(world.new_id())
-        made = [
-            replace(invitation(world, project), email=f"{number}@example.org")
-            for number in range(6)
-        ]
-        removed, *added = at_once(
-            partial(all_projects.remove, world.operator, project),
-            *[partial(records.add, each) for each in made],
-        )
+        requests = [inviting(world, f"{number}@example.org", project) for number in range(6)]
+        removed, *added = at_once(partial(all_projects.remove, world.operator, project), *requests)
         assert isinstance(removed, Project)
-        assert kinds(added) <= {type(None), EntryNotFound}
+        assert kinds(added) <= {str, EntryNotFound}
     with pytest.raises(EntryNotFound):
-        records.add(made[0])
+        requests[0]()
 
 
 def test_who_joins_in_two_ways_at_once_does_so_once(world: World) -> None:
-    records = InvitationRecords(world.database)
+    invitations = invitations_of(world)
     for number in range(ROUNDS):
-        wanted = replace(invitation(world, FIRST_PROJECT), email=f"{number}@example.org")
-        records.add(wanted)
+        email = f"{number}@example.org"
+        code = inviting(world, email, FIRST_PROJECT)()
+        wanted = invitations.find(code, Purpose.JOIN)
         eve = world.person(f"eve{number}@example.org")
-        bob = replace(eve, id=world.new_id(), email=f"{number}@example.org")
+        bob = replace(eve, id=world.new_id(), email=email)
         outcomes = at_once(
-            partial(records.accept, wanted, eve.id, world.clock()),
-            partial(records.join, wanted, bob, world.clock(), by_link=False),
+            partial(invitations.accept, world.operator, code, eve),
+            partial(invitations.join_by_address, wanted, bob),
         )
         assert LinkClosed in kinds(outcomes)
-        assert len(world.people.roles(eve.id)) + len(world.people.roles(bob.id)) == 1
+        assert len(roles_now(world.context, eve.id)) + len(roles_now(world.context, bob.id)) == 1
 
 
 def test_a_project_has_no_more_webhooks_than_it_may(database: Database) -> None:
@@ -276,25 +251,18 @@ def test_a_project_has_no_more_webhooks_than_it_may(database: Database) -> None:
 
 
 def test_a_person_has_no_more_passkeys_than_they_may(world: World) -> None:
-    records, ann = PasskeyRecords(world.database), world.person()
+    tokens = SingleUse(world.context, Signing(SharedValues(world.database)))
+    passkeys = Passkeys(world.context, tokens, Sessions(world.context))
+    ann, browser = world.person(), Browser("https://videos.example", "mark")
 
-    def add() -> None:
-        number = world.new_id()
-        records.add(
-            Passkey(
-                id=number,
-                credential_id=number.encode(),
-                person_id=ann.id,
-                public_key=b"",
-                sign_count=0,
-                name="",
-                created_at=world.clock(),
-            )
-        )
+    def register() -> Passkey:
+        options, token = passkeys.begin_registration(ann, browser)
+        made = Authenticator(browser.origin, browser.host).create(dict(options))
+        return passkeys.register(world.acting_as(ann), browser, made, token, name="Phone")
 
-    outcomes = at_once(*[add] * (MAX_PASSKEYS + 4))
-    assert len(records.of_person(ann.id)) == MAX_PASSKEYS
-    assert kinds(outcomes) == {type(None), InvalidRequest}
+    outcomes = at_once(*[register] * (MAX_PASSKEYS + 4))
+    assert len(passkeys.of_person(ann.id)) == MAX_PASSKEYS
+    assert kinds(outcomes) == {Passkey, InvalidRequest}
 
 
 def test_a_visitor_who_says_two_names_at_once_has_one(world: World) -> None:
@@ -311,7 +279,7 @@ def test_a_visitor_who_says_two_names_at_once_has_one(world: World) -> None:
 
 
 def test_one_administrator_and_one_manager_remain(world: World) -> None:
-    projects, now = Projects(world.context), world.clock()
+    projects, accounts = Projects(world.context), world.accounts
     for number in range(ROUNDS):
         people = [world.person(f"{number}{each}@example.org", is_admin=True) for each in "abc"]
         project = world.project(str(number))
@@ -320,15 +288,15 @@ def test_one_administrator_and_one_manager_remain(world: World) -> None:
         remove = partial(projects.remove_member, world.operator, project)
         left = at_once(*[partial(remove, each.id) for each in people])
         assert LastManager in kinds(left)
-        administrators = world.people.administrators()
-        ended = at_once(*[partial(world.people.end_admin, each.id, now) for each in administrators])
+        end_admin = partial(accounts.end_admin, world.operator)
+        ended = at_once(*[partial(end_admin, each) for each in administrators(world.context)])
         assert LastAdministrator in kinds(ended)
 
 
 @pytest.mark.parametrize("end", ["block", "remove", "revoke", "delete project"])
 def test_nothing_made_with_a_key_outlives_what_lets_it(world: World, end: str) -> None:
     keys, projects = ApiKeys(world.context), Projects(world.context)
-    links, invitations = world.upload_links, InvitationRecords(world.database)
+    links, invitations = world.upload_links, invitations_of(world)
     world.person("root@example.org", is_admin=True)
     for number in range(ROUNDS):
         project, ann = world.project("News"), world.person(f"{number}@example.org")
@@ -337,12 +305,12 @@ def test_nothing_made_with_a_key_outlives_what_lets_it(world: World, end: str) -
         in_project = partial(acting, world.context, project)
         key, _ = keys.make(in_project(by=f"person:{ann.id}"), name="k", role=Role.VIEWER)
         maker = f"key:{key.id}"
-        invited = invitation(world, project, maker)
-        invitations.add(invited)
+        by_key, email = in_project(by=maker), f"{number}new@example.org"
+        code = invitations.to_join(by_key, email, project_id=project, role=Role.VIEWER)
         eve = world.person(f"{number}eve@example.org")
         now = world.clock()
         ends: dict[str, Callable[[], object]] = {
-            "block": partial(world.people.block, ann.id, now),
+            "block": partial(world.accounts.block, world.operator, ann),
             "remove": partial(projects.remove_member, world.operator, project, ann.id),
             "revoke": partial(keys.revoke, in_project(), key.id),
             "delete project": partial(projects.remove, world.operator, project),
@@ -351,9 +319,9 @@ def test_nothing_made_with_a_key_outlives_what_lets_it(world: World, end: str) -
             ends[end],
             partial(keys.make, in_project(by=maker), name="k", role=Role.VIEWER),
             partial(links.make, in_project(by=maker), LinkTerms()),
-            partial(invitations.accept, invited, eve.id, now),
+            partial(invitations.accept, world.operator, code, eve),
         )
         assert not isinstance(outcomes[0], Exception)
-        assert kinds(outcomes[1:]) <= {type(None), tuple, UploadLink, NotAllowed, LinkClosed}
+        assert kinds(outcomes[1:]) <= {Invitation, tuple, UploadLink, NotAllowed, LinkClosed}
         assert not any(each.works(now) for each in keys.of_project(in_project()))
         assert all(each.closed_at is not None for each in links.of_project(in_project()))

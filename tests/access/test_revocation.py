@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from app.access.people import find_person
 from app.core.access import LOCAL, Role
 from tests.access.accounts import bearer, make_key, make_project, revoke, services_of, sign_in
 from tests.live_server import Server
@@ -161,7 +162,7 @@ def test_a_download_of_somebody_who_may_no_longer_is_cut(closed_server: Server, 
                 if way == "removed":
                     identity.projects.remove_member(ctx, project, member.person_id)
                 else:
-                    person = identity.people.find(member.person_id)
+                    person = find_person(ctx, member.person_id)
                     assert person is not None
                     identity.accounts.block(ctx, person)
         wait_until(

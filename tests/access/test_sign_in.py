@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Barrier, Thread
 
 import pytest
@@ -13,7 +13,7 @@ from argon2 import PasswordHasher
 from app.access.attempts import AttemptRecords, PasswordChecks, in_words
 from app.access.passwords import HASHES_AT_ONCE, MAX_WAITING, Passwords
 from app.access.people import Person
-from app.access.sign_in import (
+from app.access.sessions import (
     OF_ACCOUNT,
     OF_ACCOUNT_FROM_SITE,
     OF_DEVICE,
@@ -33,6 +33,7 @@ from app.core.errors import (
     WrongCredentials,
 )
 from app.db.nodes import SharedValues
+from app.settings import Settings
 from tests.access.world import CHEAP, GOOD_PASSWORD, World
 from tests.postgresql import ON_BOTH_DATABASES
 from tests.waiting import wait_until
@@ -73,12 +74,11 @@ class Door:
             self.passwords, AttemptRecords(self.world.database), clock=self.world.clock
         )
         self.rule = SignIn(
-            self.world.people,
+            replace(self.world.context, settings=Settings(passwords=self.has_passwords)),
             checks,
             self.passwords,
             signing=Signing(SharedValues(self.world.database)),
             warn=lambda person, count: self.warnings.append((person.email, count)),
-            has_passwords=self.has_passwords,
         )
 
     def try_(
@@ -86,7 +86,8 @@ class Door:
     ) -> Person | UploadError:
         """The person, or why not."""
         try:
-            return self.rule.with_password(email, password, address=address, device=device)
+            ctx = replace(self.world.operator, address=address)
+            return self.rule.with_password(ctx, email, password, device=device)
         except UploadError as error:
             return error
 
@@ -138,7 +139,7 @@ def test_an_account_without_a_password_takes_none(door: Door, world: World) -> N
 def test_who_is_blocked_learns_so_only_with_the_right_password(
     door: Door, world: World, ann: Person
 ) -> None:
-    world.people.block(ann.id, world.clock())
+    world.accounts.block(world.operator, ann)
     assert isinstance(door.try_(GOOD_PASSWORD), NotAllowed)
     assert isinstance(door.try_("wrong"), WrongCredentials)
 
@@ -154,7 +155,7 @@ def test_a_hash_with_old_parameters_is_replaced_at_the_next_sign_in(
     old = PasswordHasher(time_cost=2, memory_cost=16, parallelism=1).hash(GOOD_PASSWORD)
     ann = world.person(EMAIL, password_hash=old)
     signed_in = door.try_(GOOD_PASSWORD)
-    found = world.people.find(ann.id)
+    found = world.find(ann)
     assert found is not None
     assert found.password_hash not in {None, old}
     assert door.try_(GOOD_PASSWORD) == signed_in == found
@@ -168,16 +169,16 @@ def test_a_hash_that_was_replaced_while_it_was_checked_is_checked_anew(
     ann, stored, hash_anew = world.person(EMAIL, password_hash=old), CHEAP.hash(new), CHEAP.hash
 
     def hash_late(password: str) -> str:
-        world.people.set_password(ann, stored)
+        world.store_hash(ann, stored)
         return hash_anew(password)
 
     monkeypatch.setattr(door.passwords, "hash", hash_late)
     answer = door.try_(GOOD_PASSWORD)
     if new == GOOD_PASSWORD:
-        assert answer == world.people.find(ann.id)
+        assert answer == world.find(ann)
     else:
         assert isinstance(answer, WrongCredentials)
-    assert getattr(world.people.find(ann.id), "password_hash", None) == stored
+    assert getattr(world.find(ann), "password_hash", None) == stored
 
 
 @pytest.mark.parametrize("email", [EMAIL, "nobody@example.org"])
@@ -430,7 +431,7 @@ def test_who_is_signed_in_confirms_the_password_as_rarely(door: Door, ann: Perso
 def test_a_password_that_was_changed_while_it_was_checked_confirms_nothing(
     door: Door, ann: Person, world: World
 ) -> None:
-    world.people.set_password(ann, CHEAP.hash("another password"))
+    world.store_hash(ann, CHEAP.hash("another password"))
     with pytest.raises(InvalidField):
         door.rule.confirm(ann, GOOD_PASSWORD)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
@@ -14,13 +14,13 @@ from sqlalchemy import insert
 
 from app.access.attempts import AttemptRecords, LinkPasswords, PasswordChecks
 from app.access.passwords import Passwords
-from app.access.people import PeopleRecords, Person
+from app.access.people import Accounts, Person, add_person, find_person, replace_hash
 from app.access.projects import Projects
 from app.access.upload_links import UploadLinks
 from app.core.access import FIRST_PROJECT, LOCAL, Role
 from app.db.context import Context, RequestContext
 from app.db.engine import Database
-from app.db.tables import members
+from app.db.tables import members, passkeys
 from app.settings import Settings
 from tests.records.making import new_sqlite
 
@@ -70,10 +70,14 @@ class World:
         """The context of what the operator does."""
         return self.context.acting(LOCAL)
 
+    def acting_as(self, person: Person, session: str = "") -> RequestContext:
+        """The context of a request of that person, in the session with that id."""
+        return self.context.acting(replace(person.caller, session=session))
+
     @property
-    def people(self) -> PeopleRecords:
-        """The records of people."""
-        return PeopleRecords(self.database)
+    def accounts(self) -> Accounts:
+        """What happens to accounts; no session is remembered."""
+        return Accounts(Passwords(CHEAP), forget=lambda: None)
 
     @property
     def upload_links(self) -> UploadLinks:
@@ -91,8 +95,18 @@ class World:
         """A new person, stored."""
         given = {"name": email.partition("@")[0], "created_at": self.clock(), **values}
         person = Person(id=self.new_id(), email=email, **given)  # type: ignore[arg-type]
-        self.people.add(person)
+        with self.database.write() as connection:
+            add_person(connection, person)
         return person
+
+    def find(self, person: Person) -> Person | None:
+        """The person as stored now."""
+        return find_person(self.context, person.id)
+
+    def store_hash(self, person: Person, password_hash: str) -> None:
+        """Give a person another password, of which this is the hash."""
+        with self.database.write() as connection:
+            assert replace_hash(connection, person, password_hash)
 
     def project(self, name: str) -> str:
         """The id of a new project."""
@@ -102,6 +116,14 @@ class World:
         """Make a person a member; those who join later are listed later."""
         self.clock.turn(seconds=1)
         add_member(self.database, project_id, person, role, self.clock())
+
+
+def add_passkey(database: Database, person: Person, passkey_id: str, now: datetime) -> None:
+    """Give a person a passkey that no device has."""
+    key = {"id": passkey_id, "credential_id": passkey_id.encode(), "public_key": b"key"}
+    of_person = {"person_id": person.id, "name": "Phone", "sign_count": 0, "created_at": now}
+    with database.write() as connection:
+        connection.execute(insert(passkeys).values(**key, **of_person))
 
 
 def add_member(database: Database, project: str, person: Person, role: Role, now: datetime) -> None:

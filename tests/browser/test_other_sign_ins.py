@@ -89,8 +89,9 @@ class Device:
 
 def sign_in_as(context: BrowserContext, site: Server, services: Services, email: str) -> None:
     """A session for a new person, without the page."""
-    person = services.identity.accounts.add(services.context.acting(LOCAL), email, name="Ann")
-    cookie = services.identity.sessions.begin(person, "link", address="", agent="")
+    ctx = services.context.acting(LOCAL)
+    person = services.identity.accounts.add(ctx, email, name="Ann")
+    cookie = services.identity.sessions.begin(ctx, person, "link", agent="")
     context.add_cookies([{"name": "sluice", "value": cookie, "url": named(site)}])
 
 

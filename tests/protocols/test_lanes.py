@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from app.core.access import FIRST_PROJECT, Role
+from app.core.access import FIRST_PROJECT, LOCAL, Role
 from app.ingest.websocket import CloseCode, Opcode
-from tests.access.accounts import bearer, identity_of, make_key, revoke, sign_in
+from tests.access.accounts import bearer, make_key, revoke, services_of, sign_in
 from tests.dropzone_client import ChunkedFile, crc32c_of, random_bytes, send_chunk
 from tests.lane_client import MASK, LaneClient, chunk_message, client_frame, message_of
 from tests.live_server import NO_FFMPEG, Server, running_server
@@ -177,8 +177,8 @@ def test_each_message_is_let_in_anew(closed_server: Server) -> None:
         assert of_key.ask(message_of(file, 0))["status"] == 200
         assert of_person.ask(message_of(small_file(7), 0))["status"] == 200
         revoke(closed_server, key)
-        with identity_of(closed_server) as identity:
-            identity.sessions.end(session)
+        with services_of(closed_server) as services:
+            services.identity.sessions.end(services.context.acting(LOCAL), session)
 
         for lane in (of_key, of_person):
             statuses = iter(lambda: lane.ask(message_of(small_file(8), 0))["status"], 401)  # noqa: B023

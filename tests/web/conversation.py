@@ -7,7 +7,7 @@ from typing import Any
 
 from flask import Flask
 
-from app.access.people import Person
+from app.access.people import Person, add_person, find_by_email
 from app.core.access import LOCAL
 from tests.dropzone_client import ChunkedFile, form_body
 from tests.web.answers import Conversation
@@ -338,7 +338,7 @@ def _sign_in(conversation: Conversation, app: Flask) -> None:
     conversation.ask("delete", SESSION, headers=FOREIGN)
     conversation.ask("post", SESSION, json={**right, "password": "wrong"})
     _refuse_bodies(conversation, "post", SESSION, {"email": "visitor@example.org"})
-    accounts.block(ctx, services.identity.people.find_by_email(right["email"]))
+    accounts.block(ctx, find_by_email(services.context, right["email"]))
     conversation.ask("post", SESSION, json=right)
 
 
@@ -361,5 +361,6 @@ def _person(app: Flask, name: str) -> str:
     person = Person(
         id=f"{name:0>32}", name=name, email=f"{name}@example.org", created_at=datetime.now(UTC)
     )
-    app.extensions["sluice"].identity.people.add(person)
+    with app.extensions["sluice"].database.write() as connection:
+        add_person(connection, person)
     return person.id

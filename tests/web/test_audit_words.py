@@ -9,7 +9,7 @@ import pytest
 
 from app.access.audit import AuditAction, AuditEntry
 from app.core.access import Role
-from app.web.audit_words import TITLES, actor_of, deed_of
+from app.web.audit import TITLES, actor_of, deed_of
 from tests.site import Site
 
 

@@ -11,6 +11,7 @@ from werkzeug.test import TestResponse
 
 from app.access import audit
 from app.access.audit import AuditFilter
+from app.access.people import find_by_email
 from app.core.access import Role
 from tests.access.openid_server import ANN, CLIENT_ID, CLIENT_SECRET, Provider, running_provider
 from tests.site import Browser, Site, new_site
@@ -75,7 +76,7 @@ def test_somebody_of_the_domain_joins_and_lands_where_they_wanted(
     assert (who["name"], roles) == ("Ann", {"local": "uploader"})
     again = site.browser()
     sign_in(again)
-    ann = site.identity.people.find_by_email("ann@example.org")
+    ann = find_by_email(site.services.context, "ann@example.org")
     assert ann is not None
     methods = [session.method for session in site.identity.sessions.of_person(ann.id)]
     assert methods == ["provider", "provider"]
@@ -116,7 +117,7 @@ def test_an_unknown_person_of_another_domain_does_not_get_in(
     assert refused.status_code == 403
     assert "eve@elsewhere.example is not invited" in refused.get_data(as_text=True)
     assert browser.who()["signed_in"] is False
-    assert site.identity.people.find_by_email("eve@elsewhere.example") is None
+    assert find_by_email(site.services.context, "eve@elsewhere.example") is None
 
 
 def test_who_signs_in_at_the_provider_adds_no_second_factor_by_the_password_alone(

@@ -10,7 +10,7 @@ from sqlalchemy import update
 
 from app.access import audit
 from app.access.audit import AuditAction, AuditFilter
-from app.access.people import Person
+from app.access.people import Person, all_people
 from app.access.sessions import JUST_BEGUN
 from app.core.access import Role
 from app.db.tables import sessions
@@ -178,7 +178,7 @@ def test_pages_of_other_sites_cannot_sign_anybody_in(site: Site, path: str) -> N
     ],
 )
 def test_malformed_requests_are_told_so(site: Site, document: dict[str, Any]) -> None:
-    browser = site.browser(site.identity.people.all()[0])
+    browser = site.browser(all_people(site.services.context)[0])
     for path in ("/sign-in/passkey", "/account/passkeys"):
         status = browser.client.post(path, json=document).status_code
         assert status in {400, 403}

@@ -9,15 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from app.access import audit
+from app.access import audit, sessions
 from app.access.audit import AuditAction, AuditFilter
-from app.access.passwords import HASHES_AT_ONCE, HashQueue
-from app.access.people import Person
+from app.access.passwords import HASHES_AT_ONCE, HashQueue, Passwords
+from app.access.people import Accounts, Person
 from app.access.share_links import ShareTerms
 from app.core.access import Role
 from app.core.errors import ServerBusy
-from app.http import signing_in
-from app.http.signing_in import is_local_path
+from app.http.session_cookie import is_local_path
 from tests.access.world import CHEAP, GOOD_PASSWORD
 from tests.site import HTML, OTHER_PASSWORD, Site, new_site
 from tests.waiting import wait_until
@@ -79,7 +78,7 @@ def test_a_stranger_elsewhere_does_not_shut_an_account_for_new_browsers(site: Si
 
 
 def test_a_stranger_cannot_fill_the_audit_log(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(signing_in, "ALL_NOTED", 3)
+    monkeypatch.setattr(sessions, "ALL_NOTED", 3)
     email = "often@example.org"
     for number in range(9):
         site.browser().sign_in(email, "wrong", address=f"10.9.9.{number}")
@@ -119,15 +118,11 @@ def test_what_changes_while_a_password_waits_for_its_check_counts(
 ) -> None:
     site.person("Root", is_admin=True)
     person, browser, identity = site.person(role=Role.EDITOR), site.browser(), site.identity
-
-    def change_password() -> None:
-        identity.people.set_password(person, CHEAP.hash(OTHER_PASSWORD))
-        identity.sessions.end_others(person.id, but="")
-
+    accounts = Accounts(Passwords(CHEAP), identity.sessions.forget)  # Its hash need not wait.
     changes: dict[str, Callable[[], object]] = {
-        "password": change_password,
-        "delete": lambda: identity.accounts.delete(site.operator, person),
-        "block": lambda: identity.accounts.block(site.operator, person),
+        "password": lambda: accounts.change_password(site.operator, person, OTHER_PASSWORD),
+        "delete": lambda: accounts.delete(site.operator, person),
+        "block": lambda: accounts.block(site.operator, person),
         "nothing": lambda: None,
     }
     with ThreadPoolExecutor(1) as thread, ExitStack() as turns:
@@ -140,7 +135,7 @@ def test_what_changes_while_a_password_waits_for_its_check_counts(
         assert answer.result().status_code == status
     assert browser.who()["signed_in"] == (change == "nothing")
     if change == "block":
-        identity.accounts.unblock(site.operator, person)
+        accounts.unblock(site.operator, person)
         assert not browser.who()["signed_in"]
 
 

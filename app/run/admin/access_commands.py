@@ -9,10 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from app.access import audit
-from app.access.accounts import clean_email
-from app.access.audit import AuditAction
-from app.access.people import Person
+from app.access.people import Person, all_people, clean_email, find_by_email
 from app.access.projects import parse_limits
 from app.core.access import FIRST_PROJECT, LOCAL, MEMBERS, Role, Scope
 from app.core.moments import instant, parse_expiry
@@ -36,7 +33,7 @@ users = OperatorGroup("users", help="People with an account.")
 @as_json
 def list_people(is_json: bool) -> None:
     """Show everybody."""
-    rows = list(map(_row, open_library().identity.people.all()))
+    rows = list(map(_row, all_people(open_library().context)))
     print_rows(rows, _person_line, is_json=is_json)
 
 
@@ -103,13 +100,7 @@ def unblock(email: str) -> None:
 def remove_codes(email: str) -> None:
     """Remove a person's one-time codes; their password alone is enough then."""
     person = _person(email)
-    open_library().identity.second_factors.remove(person.id)
-    audit.note(
-        as_operator(),
-        AuditAction.FACTOR_REMOVED,
-        f"person:{person.id}",
-        details={"email": person.email},
-    )
+    open_library().identity.second_factors.remove(as_operator(), person)
     click.echo(f"removed the one-time codes of {person.email}")
 
 
@@ -120,7 +111,7 @@ def _print_link(person: Person) -> None:
 
 
 def _person(email: str) -> Person:
-    person = open_library().identity.people.find_by_email(clean_email(email))
+    person = find_by_email(open_library().context, clean_email(email))
     if person is None:
         raise click.ClickException(f"Nobody has the address {email}.")
     return person

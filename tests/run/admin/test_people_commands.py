@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from click.testing import Result
 
-from app.access.people import Person, roles_of
-from app.core.access import NOBODY, Role
+from app.access.people import Person, find_by_email, roles_of
+from app.core.access import ANONYMOUS, LOCAL, Role
 from tests.run.admin.test_commands import Operator
 
 PASSWORD = "three grey geese marching"
@@ -24,7 +24,7 @@ def operator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
 
 
 def person(operator: Operator, email: str) -> Person:
-    found = operator.services.identity.people.find_by_email(email)
+    found = find_by_email(operator.services.context, email)
     assert found is not None
     return found
 
@@ -47,8 +47,8 @@ def test_the_first_administrator_needs_no_browser(operator: Operator) -> None:
     root = person(operator, "root@example.org")
     assert (root.name, root.is_admin) == ("Root", True)
     assert roles(operator, root.email) == {"local": Role.MANAGER}
-    sign_in = operator.services.identity.sign_in
-    assert sign_in.with_password(root.email, PASSWORD, address="", device="") == root
+    sign_in, ctx = operator.services.identity.sign_in, operator.services.context.acting(LOCAL)
+    assert sign_in.with_password(ctx, root.email, PASSWORD, device="") == root
 
 
 def test_without_a_password_the_person_gets_a_link(operator: Operator) -> None:
@@ -56,7 +56,7 @@ def test_without_a_password_the_person_gets_a_link(operator: Operator) -> None:
     found = LINK.search(result.stdout)
     assert found
     chosen = operator.services.identity.invitations.choose_password(
-        operator.services.context.acting(NOBODY), found[1], PASSWORD
+        operator.services.context.acting(ANONYMOUS), found[1], PASSWORD
     )
     assert chosen.email == "bob@example.org"
     assert roles(operator, chosen.email) == {"local": Role.VIEWER}
