@@ -2,13 +2,12 @@
 
 import "./elements/arriving_films.js";
 import "./elements/library_search.js";
-import "./elements/player_dialog.js";
 import "./elements/selection_bar.js";
 import "./elements/video_library.js";
+import "./elements/video_player.js";
 import { ArrivingFilms } from "./library/arriving_films.js";
-import { Library } from "./library/library.js";
+import { Library, Selection } from "./library/library.js";
 import { Preparation } from "./library/preparation.js";
-import { Selection } from "./library/selection.js";
 import { startUploads } from "./upload_page.js";
 import { isSignedIn } from "./uploads/api.js";
 

@@ -1,11 +1,10 @@
 /** The status page: shows the figures as they arrive. */
 
-import { formatSpeed } from "./helpers/format.js";
-import { partsOf, setText } from "./helpers/template.js";
-import { Feed } from "./status/feed.js";
+import { formatSpeed } from "./page/format.js";
+import { partsOf, setText } from "./page/parts.js";
+import { Feed, Rates } from "./status/figures.js";
 import { drawCounts, drawJobs, drawNodes, drawUploads } from "./status/lists.js";
-import { Rates } from "./status/rates.js";
-import { inWords } from "./status/words.js";
+import { inWords } from "./words.js";
 
 /** The drawing's own units; the style sheet stretches it. */
 const CHART = { width: 600, height: 120 };

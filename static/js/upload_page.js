@@ -1,30 +1,22 @@
 /** What every page that sends files does: it takes them in, shows how far they are, and goes on after a reload. */
 
-import "./elements/confirm_dialog.js";
-import "./elements/connection_notice.js";
 import "./elements/interrupted_panel.js";
-import "./elements/live_announcer.js";
 import "./elements/rate_limit_choice.js";
-import "./elements/upload_drop.js";
 import "./elements/upload_panel.js";
-import { announceProgress } from "./helpers/announcements.js";
+import { announceProgress } from "./elements/notices.js";
+import { DropzoneIntake } from "./elements/upload_drop.js";
 import { advisedConnections, confirmCell, isServerThere, offerCell, SIGNED_OUT } from "./uploads/api.js";
 import { batchPost, cellPut, chunkPost } from "./uploads/body_request.js";
-import { BundleSender } from "./uploads/bundle_sender.js";
+import { BundleSender } from "./uploads/bundles.js";
 import { Checksums } from "./uploads/checksums.js";
-import { ChunkPace } from "./uploads/chunk_pace.js";
-import { ChunkSizes } from "./uploads/chunk_plan.js";
+import { ChunkPace, ChunkSizes } from "./uploads/chunk_plan.js";
 import { ChunkSender } from "./uploads/chunk_sender.js";
 import { Connection } from "./uploads/connection.js";
-import { ConnectionAdvice } from "./uploads/connection_advice.js";
 import { DirectCells } from "./uploads/direct_cells.js";
-import { DropzoneIntake } from "./uploads/dropzone_intake.js";
-import { InterruptedUploads } from "./uploads/interrupted_uploads.js";
+import { InterruptedUploads, TabPresence } from "./uploads/interrupted_uploads.js";
 import { laneOpener, lanesUrl, MOST_BYTES } from "./uploads/lane.js";
 import { Lanes } from "./uploads/lanes.js";
-import { RateLimit } from "./uploads/rate_limit.js";
-import { Slots } from "./uploads/slots.js";
-import { TabPresence } from "./uploads/tab_presence.js";
+import { ConnectionAdvice, RateLimit, Slots } from "./uploads/limits.js";
 import { UploadQueue } from "./uploads/upload_queue.js";
 import { UploadSteps } from "./uploads/upload_steps.js";
 

@@ -1,7 +1,7 @@
 /** The page of one video, perhaps one that is still being uploaded: the player, and dates in the local time zone. */
 
 import "./elements/video_player.js";
-import { localiseDates, partsOf } from "./helpers/template.js";
+import { localiseDates, partsOf } from "./page/parts.js";
 
 localiseDates(document);
 const player = document.querySelector("video-player");

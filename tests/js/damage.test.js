@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Damage } from "../../static/js/player/damage.js";
+import { Damage } from "../../static/js/player/positions.js";
 
 const DURATION = 60;
 

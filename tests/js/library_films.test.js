@@ -3,9 +3,8 @@ import { afterEach, beforeEach, test } from "node:test";
 
 import { ArrivingFilms } from "../../static/js/library/arriving_films.js";
 import { Preparation } from "../../static/js/library/preparation.js";
-import { senderWords } from "../../static/js/helpers/words.js";
 import { InterruptedUploads } from "../../static/js/uploads/interrupted_uploads.js";
-import { receipt } from "../../static/js/uploads/sent_files.js";
+import { receipt, senderWords } from "../../static/js/words.js";
 
 const realFetch = globalThis.fetch;
 let answers;

@@ -1,11 +1,19 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { isAudioOnly, isChanging, isSameFile, ORIGINAL, qualitiesOf, substituteFor, wayToPlay } from "../../static/js/player/playback.js";
+import {
+  isAudioOnly,
+  isChanging,
+  isSameFile,
+  ORIGINAL,
+  qualitiesOf,
+  substituteFor,
+  wayToPlay,
+} from "../../static/js/player/playback.js";
 import { NotMakeable, prepareQuality, segmentAt } from "../../static/js/player/preparation.js";
 import { Positions } from "../../static/js/player/positions.js";
 import { barsOf } from "../../static/js/player/waveform.js";
-import { audioNames, detailsOf, languageName, orderFor, wordsForState } from "../../static/js/player/words.js";
+import { audioNames, detailsOf, languageName, orderFor, wordsForState } from "../../static/js/words.js";
 
 const PLAYABLE = { from: "original", mp4: "/media/1/play.mp4", hls: "/media/1/hls/master.m3u8" };
 const ENGLISH = { kind: "audio", codec: "mp4a.40.2", language: "en", channels: 2, bit_rate: 128_000 };

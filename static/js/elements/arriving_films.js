@@ -1,8 +1,7 @@
 /** <arriving-films>: what is still being uploaded, of others and of films that can be watched already. */
 
-import { keepFocus } from "../helpers/focus.js";
-import { formatBytes } from "../helpers/format.js";
-import { copyOfTemplate, partsOf, setText } from "../helpers/template.js";
+import { formatBytes } from "../page/format.js";
+import { copyOfTemplate, keepFocus, partsOf, setText } from "../page/parts.js";
 import { percentOf } from "../player/playback.js";
 import { sleep } from "../uploads/retry.js";
 

@@ -1,9 +1,9 @@
 /** <film-renditions>: the qualities of a film that can be downloaded, each with what can be done about it. */
 
-import { copyOfTemplate, partsOf, setText } from "../helpers/template.js";
+import { copyOfTemplate, partsOf, setText } from "../page/parts.js";
 import { renditionsOf } from "../player/playback.js";
-import { orderFor } from "../player/words.js";
 import { orderRendition, removeRendition } from "../uploads/api.js";
+import { orderFor } from "../words.js";
 
 const REFUSED = "The server did not accept this. Try again in a moment.";
 

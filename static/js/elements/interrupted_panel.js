@@ -1,10 +1,9 @@
 /** <interrupted-panel>: uploads whose file has to be chosen again. Emits `files-chosen` (detail: files). */
 
-import { keepFocus } from "../helpers/focus.js";
-import { formatBytes, formatUntil, isolated } from "../helpers/format.js";
-import { drawMeter, nameMeter } from "../helpers/meter.js";
-import { copyOfTemplate, partsOf } from "../helpers/template.js";
-import { wordsForRequest } from "../helpers/words.js";
+import { formatBytes, formatUntil, isolated } from "../page/format.js";
+import { drawMeter, nameMeter } from "../page/meter.js";
+import { copyOfTemplate, keepFocus, partsOf } from "../page/parts.js";
+import { wordsForRequest } from "../words.js";
 
 export class InterruptedPanel extends HTMLElement {
   #parts;

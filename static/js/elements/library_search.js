@@ -1,8 +1,8 @@
 /** <library-search>: what the library shows, and in what order. */
 
-import { countOf } from "../helpers/format.js";
-import { partsOf } from "../helpers/template.js";
 import { NEWEST } from "../library/library.js";
+import { countOf } from "../page/format.js";
+import { partsOf } from "../page/parts.js";
 
 /** Delay between the last key and the search, milliseconds. */
 const TYPING_PAUSE = 250;

@@ -1,6 +1,6 @@
 /** <patient-form>: sends the form in it, and sends it again while the server is busy. Without scripts, the form works as well. */
 
-import { partsOf, setText } from "../helpers/template.js";
+import { partsOf, setText } from "../page/parts.js";
 import { retryAfterDelay } from "../uploads/problem.js";
 
 const BUSY = 503;

@@ -1,6 +1,6 @@
 /** <rate-limit-choice>: how fast this browser may send, so that others on the line get their share; it is remembered. */
 
-import { partsOf } from "../helpers/template.js";
+import { partsOf } from "../page/parts.js";
 
 const KEY = "sluice.rate-limit";
 

@@ -1,8 +1,7 @@
 /** <selection-bar>: how many videos are selected, and what can be done with all of them. */
 
-import { countOf, formatBytes } from "../helpers/format.js";
-import { keepFocus } from "../helpers/focus.js";
-import { partsOf, setText } from "../helpers/template.js";
+import { countOf, formatBytes } from "../page/format.js";
+import { keepFocus, partsOf, setText } from "../page/parts.js";
 
 /** Most videos in one ZIP file; the server refuses more. */
 const LARGEST_ARCHIVE = 1000;

@@ -1,9 +1,55 @@
-/** <sent-files>: the receipt of a link's visitor, and <link-limits>: what the link still takes. */
+/** What the visitor of an upload link has sent: <sent-files>, the receipt, and <link-limits>, what the link still takes. */
 
-import { countOf, formatBytes, formatDate } from "../helpers/format.js";
-import { partsOf, setText } from "../helpers/template.js";
-import { receipt } from "../uploads/sent_files.js";
+import { countOf, formatBytes, formatDate } from "../page/format.js";
+import { partsOf, setText } from "../page/parts.js";
+import { sentFiles } from "../uploads/api.js";
+import { sleep } from "../uploads/retry.js";
+import { receipt } from "../words.js";
 
+/** Thousands of small files may arrive in a minute: the server is asked no more often than this, milliseconds. */
+const PAUSE = 1_000;
+
+/**
+ * Emits `change` after each answer of the server, which is then in `sent`: `{ files, count, bytes, unfinished, link }`,
+ * as the API has it, without the files that are rows of the queue.
+ */
+export class SentFiles extends EventTarget {
+  sent = null;
+  #queue;
+  #isRunning = false;
+  #isOutdated = false;
+
+  constructor(queue) {
+    super();
+    this.#queue = queue;
+    queue.addEventListener("completed", () => this.refresh());
+    queue.addEventListener("removed", ({ detail }) => detail.state === "complete" && this.refresh());
+    queue.addEventListener("changed", ({ detail }) => detail.state === "failed" && this.refresh());
+  }
+
+  /** Asks the server, soon; of several calls meanwhile the last one counts. */
+  async refresh() {
+    this.#isOutdated = true;
+    if (this.#isRunning) return;
+    this.#isRunning = true;
+    while (this.#isOutdated) {
+      this.#isOutdated = false;
+      // The list is optional: the rows of the uploads say as much.
+      await this.#look().catch(() => {});
+      await sleep(PAUSE);
+    }
+    this.#isRunning = false;
+  }
+
+  async #look() {
+    const sent = await sentFiles();
+    const here = new Set(this.#queue.uploads.map(({ id }) => id));
+    this.sent = { ...sent, files: sent.files.filter(({ id }) => !here.has(id)), isBusy: this.#queue.isBusy };
+    this.dispatchEvent(new Event("change"));
+  }
+}
+
+/** The receipt, drawn by the server at first. */
 export class SentFilesPanel extends HTMLElement {
   /** `sent` is shown after each change; until then there is what the server has drawn. */
   connect({ sent }) {

@@ -1,12 +1,11 @@
 /** <upload-panel>: the list of this page's uploads with its totals and the buttons for all of them. */
 
-import { keepFocus } from "../helpers/focus.js";
-import { countOf, formatBytes, isolated } from "../helpers/format.js";
-import { drawMeter, progressWords, setLine } from "../helpers/meter.js";
-import { RowGroups } from "../helpers/row_groups.js";
-import { aFewTimesASecond, SlicedWork, soon } from "../helpers/sliced_work.js";
-import { partsOf } from "../helpers/template.js";
-import { TotalSpeed, totalsOf } from "../uploads/progress.js";
+import { countOf, formatBytes, isolated } from "../page/format.js";
+import { drawMeter, progressWords, setLine } from "../page/meter.js";
+import { keepFocus, partsOf } from "../page/parts.js";
+import { RowGroups } from "../page/row_groups.js";
+import { aFewTimesASecond, SlicedWork, soon } from "../page/sliced_work.js";
+import { totalsOf, TotalSpeed } from "../uploads/progress.js";
 import { UploadRow } from "./upload_row.js";
 
 /** Speed and time left change even while nothing moves, milliseconds. */

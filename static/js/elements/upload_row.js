@@ -3,11 +3,10 @@
  * holds only its name.
  */
 
-import { keepFocus } from "../helpers/focus.js";
-import { formatBytes } from "../helpers/format.js";
-import { drawMeter, nameMeter, progressWords, setLine } from "../helpers/meter.js";
-import { copyOfTemplate, partsOf } from "../helpers/template.js";
-import { wordsForProblem, wordsForWaiting } from "../helpers/words.js";
+import { formatBytes } from "../page/format.js";
+import { drawMeter, nameMeter, progressWords, setLine } from "../page/meter.js";
+import { copyOfTemplate, keepFocus, partsOf } from "../page/parts.js";
+import { wordsForProblem, wordsForWaiting } from "../words.js";
 
 const MARKS = { complete: "check", failed: "alert", waiting: "wait", paused: "pause" };
 

@@ -1,13 +1,11 @@
 /** <video-library>: the list of videos. The server draws the first page; this adds, plays, renames and deletes. */
 
-import { keepFocus } from "../helpers/focus.js";
-import { isolated } from "../helpers/format.js";
-import { RowGroups } from "../helpers/row_groups.js";
-import { localiseDates, partsOf } from "../helpers/template.js";
-import { wordsForRequest } from "../helpers/words.js";
-import { rangeBetween } from "../library/selection.js";
-import { openRenameForm } from "./rename_form.js";
-import { isInUse, showChange, videoRow } from "./video_row.js";
+import { rangeBetween } from "../library/library.js";
+import { isolated } from "../page/format.js";
+import { keepFocus, localiseDates, partsOf } from "../page/parts.js";
+import { RowGroups } from "../page/row_groups.js";
+import { wordsForRequest } from "../words.js";
+import { isInUse, openRenameForm, showChange, videoRow } from "./video_row.js";
 
 /** The next page is loaded when its button is this close. */
 const LOAD_AHEAD = "600px";

@@ -3,22 +3,14 @@
  * that it plays is complete.
  */
 
-import { partsOf, setText } from "../helpers/template.js";
-import { addControls, drawMenus } from "../player/controls.js";
+import { copyOfTemplate, partsOf, setText } from "../page/parts.js";
+import { addControls, addTextTracks, drawMenus } from "../player/controls.js";
 import { Film } from "../player/film.js";
 import { isAudioOnly, isChanging, tracksOf } from "../player/playback.js";
 import { Playing } from "../player/playing.js";
 import { Positions } from "../player/positions.js";
-import { addTextTracks } from "../player/text_tracks.js";
 import { drawWaveform } from "../player/waveform.js";
-import {
-  codecName,
-  detailsOf,
-  wordsForChange,
-  wordsForState,
-  wordsForUnmakeable,
-  wordsForUnplayable,
-} from "../player/words.js";
+import { codecName, detailsOf, wordsForChange, wordsForState, wordsForUnmakeable, wordsForUnplayable } from "../words.js";
 import "./film_renditions.js";
 
 const LOST = "The connection was lost.";
@@ -208,3 +200,25 @@ function detailElements([term, text]) {
 }
 
 customElements.define("video-player", VideoPlayer);
+
+/** <player-dialog>: plays a video over the page, so that uploads continue behind it. */
+export class PlayerDialog extends HTMLElement {
+  /** Opens the player for a video of the library, or for an upload that is still arriving. */
+  open(video) {
+    const dialog = this.querySelector("dialog");
+    const parts = partsOf(dialog);
+    parts.title.textContent = video.filename;
+    parts.page.href = `/watch/${video.id}`;
+    parts.download.href = `${video.media}?download`;
+    parts.download.hidden = Boolean(video.isArriving);
+    const player = document.createElement("video-player");
+    player.append(copyOfTemplate("video-player"));
+    parts.stage.replaceChildren(player);
+    player.addEventListener("arrived", () => (parts.download.hidden = false), { once: true });
+    dialog.addEventListener("close", () => player.remove(), { once: true });
+    dialog.showModal();
+    player.show(video, { autoplay: true });
+  }
+}
+
+customElements.define("player-dialog", PlayerDialog);

@@ -1,10 +1,9 @@
-/** Rows of the library for videos that were not in the page at first. */
+/** Rows of the library for videos that were not in the page at first, and the form in them that renames a video. */
 
-import { formatBytes, formatDate, formatDuration, formatUntil } from "../helpers/format.js";
-import { copyOfTemplate, partsOf, setText } from "../helpers/template.js";
-import { senderWords } from "../helpers/words.js";
+import { formatBytes, formatDate, formatDuration, formatUntil } from "../page/format.js";
+import { copyOfTemplate, partsOf, setText } from "../page/parts.js";
 import { canBeWatched } from "../player/playback.js";
-import { wordsInList } from "../player/words.js";
+import { senderWords, wordsForName, wordsInList } from "../words.js";
 
 const WARNED_BEFORE = 7 * 24 * 3_600_000;
 
@@ -92,4 +91,85 @@ function showName(parts, { filename }) {
   parts.rename.setAttribute("aria-label", `Rename ${filename}`);
   parts.download.setAttribute("aria-label", `Download ${filename}`);
   parts.delete.setAttribute("aria-label", `Delete ${filename}`);
+}
+
+// ---- renaming ----------------------------------------------------------------------------------------------------
+
+/** Replaces the name with a field: Enter saves, Escape leaves the name as it is; `save(filename)` resolves once the server has the new one. */
+export function openRenameForm(row, save) {
+  if (row.querySelector("form")) return;
+  const { name } = partsOf(row);
+  const { stem, extension } = splitName(name.textContent.trim());
+  const form = copyOfTemplate("rename-form").querySelector("form");
+  const parts = partsOf(form);
+  parts.input.value = stem;
+  parts.input.setAttribute("aria-label", `New name of ${name.textContent.trim()}`);
+  parts.extension.textContent = extension;
+  parts.problem.id = `rename-problem-${row.dataset.id}`;
+  parts.input.setAttribute("aria-describedby", parts.problem.id);
+
+  const close = () => {
+    const hadFocus = form.contains(document.activeElement);
+    form.remove();
+    name.hidden = false;
+    if (hadFocus) name.focus();
+  };
+  const cancel = () => parts.cancel.disabled || close();
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    submit(parts, { stem, extension, save, close });
+  });
+  form.addEventListener("keydown", (event) => event.key === "Escape" && !event.isComposing && cancel());
+  parts.cancel.addEventListener("click", cancel);
+  parts.input.addEventListener("input", () => complain(parts, ""));
+
+  name.hidden = true;
+  name.after(form);
+  parts.input.select();
+}
+
+async function submit(parts, { stem, extension, save, close }) {
+  const entered = parts.input.value.trim();
+  if (entered === "") {
+    complain(parts, "Enter a name.");
+    return;
+  }
+  if (entered === stem) {
+    close();
+    return;
+  }
+  setSaving(parts, true);
+  try {
+    await save(entered + extension);
+    close();
+  } catch (error) {
+    setSaving(parts, false);
+    complain(parts, wordsForName(error));
+  }
+}
+
+/** What has been sent cannot be taken back: until the server answers, nothing can be cancelled. */
+function setSaving({ input, save, cancel }, isSaving) {
+  // A button that is disabled loses the focus.
+  if (document.activeElement === save) input.focus();
+  input.readOnly = save.disabled = cancel.disabled = isSaving;
+  input.form.setAttribute("aria-busy", String(isSaving));
+}
+
+function complain({ input, problem }, text) {
+  problem.textContent = text;
+  problem.hidden = text === "";
+  input.setAttribute("aria-invalid", String(text !== ""));
+  if (!text) return;
+  if (document.activeElement === document.body || input.form.contains(document.activeElement)) input.focus();
+  problem.scrollIntoView({ block: "nearest" });
+}
+
+/** People change names without the extension, which says what a browser can do with the file. */
+const EXTENSION = /(?<=[^/.])\.[A-Za-z0-9]{1,8}$/;
+
+/** A name as `{ stem, extension }`; the extension has its dot, and is empty where there is none. */
+export function splitName(filename) {
+  const extension = EXTENSION.exec(filename)?.[0] ?? "";
+  return { stem: filename.slice(0, filename.length - extension.length), extension };
 }

@@ -1,9 +1,9 @@
 /** What is being uploaded: films that can be watched meanwhile, and all that others send. */
 
-import { formatSpan } from "../helpers/format.js";
-import { senderName } from "../helpers/words.js";
+import { formatSpan } from "../page/format.js";
 import { unfinishedUploads } from "../uploads/api.js";
 import { coveredBytes } from "../uploads/chunk_plan.js";
+import { senderName } from "../words.js";
 
 /** An upload without bytes for so long has stopped, milliseconds. */
 const STANDS_STILL = 120_000;

@@ -1,9 +1,8 @@
-/** The controls around a <video>, and the menus in them. */
+/** The controls around a <video>, the menus in them, and its text tracks: subtitles, chapters, pictures while seeking. */
 
-import { copyOfTemplate, partsOf } from "../helpers/template.js";
-import { loadMediaChrome } from "./media_chrome.js";
+import { copyOfTemplate, partsOf } from "../page/parts.js";
+import { audioNames, languageName } from "../words.js";
 import { qualitiesOf } from "./playback.js";
-import { audioNames } from "./words.js";
 
 /** Puts controls around a <video>; resolves to their parts. */
 export async function addControls(video) {
@@ -59,4 +58,105 @@ function writeChoice(item, { value, name, hint = "", isDisabled = false }, chose
   item.dataset.description = name; // What the menu above shows of the chosen entry.
   item.toggleAttribute("disabled", isDisabled);
   item.checked = value === chosen;
+}
+
+// ---- the elements of media-chrome, loaded when they are first needed ---------------------------------------------
+
+const MEDIA_CHROME = "../../vendor/media-chrome/all.js";
+
+/** Elements with a shadow root of their own; those at the end are made by others of them. */
+const ELEMENTS = [
+  "media-controller",
+  "media-control-bar",
+  "media-loading-indicator",
+  "media-play-button",
+  "media-mute-button",
+  "media-volume-range",
+  "media-time-display",
+  "media-time-range",
+  "media-captions-button",
+  "media-captions-menu",
+  "media-playback-rate-menu",
+  "media-settings-menu",
+  "media-settings-menu-item",
+  "media-settings-menu-button",
+  "media-chrome-menu",
+  "media-chrome-menu-item",
+  "media-pip-button",
+  "media-fullscreen-button",
+  "media-gesture-receiver",
+  "media-keyboard-shortcuts-dialog",
+  "media-preview-chapter-display",
+  "media-preview-thumbnail",
+  "media-preview-time-display",
+  "media-tooltip",
+];
+
+let loading = null;
+
+/** Resolves once the elements can be used; rejects if they cannot be loaded. */
+export function loadMediaChrome() {
+  loading ??= import(MEDIA_CHROME).then(allowStyles);
+  return loading;
+}
+
+/**
+ * The elements bring a <style> in their shadow roots, which the page's policy applies only with its nonce. None of them
+ * may be in the page before this.
+ */
+function allowStyles() {
+  const { nonce } = document.querySelector('meta[property="csp-nonce"]');
+  for (const name of ELEMENTS) {
+    const type = customElements.get(name);
+    const withoutNonce = type.getTemplateHTML;
+    type.getTemplateHTML = function (...settings) {
+      return withoutNonce.apply(this, settings).replaceAll(/<style(?! nonce)/g, `<style nonce="${nonce}"`);
+    };
+  }
+}
+
+// ---- text tracks -------------------------------------------------------------------------------------------------
+
+/** Counted from the bottom. */
+const LINE_ABOVE_CONTROLS = -4;
+
+/** Adds what `playback` has and `video` has not yet; more may come while the film is being processed. */
+export function addTextTracks(video, playback) {
+  const { subtitles = [], thumbnails } = playback;
+  subtitles.forEach(({ language, title, url }, index) => {
+    const label = title || languageName(language) || `Subtitles ${index + 1}`;
+    addTrack(video, { kind: "subtitles", src: url, srclang: language ?? "und", label });
+  });
+  // The controls know the pictures by this label. A track is only loaded when it is the default of its kind.
+  if (thumbnails) addTrack(video, { kind: "metadata", src: thumbnails, label: "thumbnails", default: true });
+  addChapters(video, playback);
+}
+
+function addTrack(video, attributes) {
+  const isThere = [...video.querySelectorAll("track")].some((track) => track.getAttribute("src") === attributes.src);
+  if (isThere) return;
+  const element = Object.assign(document.createElement("track"), attributes);
+  if (attributes.kind === "subtitles") element.addEventListener("load", () => raise(element.track.cues));
+  video.append(element);
+}
+
+/** Cues without a place of their own would be under the controls. */
+function raise(cues) {
+  for (const cue of cues) if (cue.line === "auto") cue.line = LINE_ABOVE_CONTROLS;
+}
+
+function addChapters(video, { chapters = [], duration }) {
+  const isThere = [...video.textTracks].some(({ kind }) => kind === "chapters");
+  if (isThere || chapters.length === 0) return;
+  const track = video.addTextTrack("chapters", "Chapters");
+  track.mode = "hidden";
+  chapters.forEach(({ start, title }, index) => {
+    const end = chapters[index + 1]?.start ?? duration;
+    if (end > start) track.addCue(new VTTCue(start, end, escaped(title)));
+  });
+}
+
+/** A cue's text is markup. */
+function escaped(text) {
+  return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;");
 }

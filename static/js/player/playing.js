@@ -1,11 +1,10 @@
 /** Plays a film in a <video> element, and changes quality and audio track while it plays. */
 
-import { Damage } from "./damage.js";
-import { FileSource, playsHls } from "./file_source.js";
-import { HlsSource } from "./hls_source.js";
+import { wordsForDamage } from "../words.js";
 import { hasOriginal, isAudioOnly, isSameFile, ORIGINAL, substituteFor, wayToPlay } from "./playback.js";
+import { Damage } from "./positions.js";
 import { NotMakeable, prepareQuality } from "./preparation.js";
-import { wordsForDamage } from "./words.js";
+import { FileSource, HlsSource, playsHls } from "./sources.js";
 
 /** Seconds: hls.js may take a position that is nearer to the start of a segment for one of the segment before. */
 const WELL_WITHIN = 0.3;

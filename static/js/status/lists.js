@@ -1,9 +1,9 @@
 /** Lists that keep the elements of unchanged entries, so that readers do not lose their place. */
 
-import { formatBytes } from "../helpers/format.js";
-import { drawMeter, nameMeter } from "../helpers/meter.js";
-import { setText } from "../helpers/template.js";
-import { formatJob, inWords, nodeFigures } from "./words.js";
+import { formatBytes } from "../page/format.js";
+import { drawMeter, nameMeter } from "../page/meter.js";
+import { setText } from "../page/parts.js";
+import { formatJob, inWords, nodeFigures } from "../words.js";
 
 /** Shows the unfinished uploads in `list`. */
 export function drawUploads(list, uploads) {

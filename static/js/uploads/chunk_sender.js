@@ -3,8 +3,7 @@
 import { ChunkPlan, coveredBytes } from "./chunk_plan.js";
 import { NOT_DIRECT, NOT_TAKEN } from "./direct_cells.js";
 import { MOST_BYTES } from "./lane.js";
-import { checkReadable } from "./local_file.js";
-import { neededFirst } from "./play_order.js";
+import { checkReadable, neededFirst } from "./local_files.js";
 import { Problem } from "./problem.js";
 import { RetrySchedule } from "./retry.js";
 

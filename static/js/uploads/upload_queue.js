@@ -1,6 +1,6 @@
 /** All uploads of this page: decides which run, and takes each from its file to a complete upload. */
 
-import { FEWEST_FILES, isSmall } from "./bundle_pace.js";
+import { FEWEST_FILES, isSmall } from "./bundles.js";
 import { chunkCount } from "./chunk_plan.js";
 import { Problem } from "./problem.js";
 import { Upload } from "./upload.js";

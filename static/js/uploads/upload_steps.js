@@ -1,12 +1,12 @@
 /** The network requests of one upload, as the steps that the queue runs. */
 
 import { cancelUpload, createUpload, deleteVideo, uploadState } from "./api.js";
-import { NOT_IN_BUNDLE } from "./bundle_sender.js";
+import { NOT_IN_BUNDLE } from "./bundles.js";
 import { coveredBytes } from "./chunk_plan.js";
-import { fingerprint } from "./local_file.js";
+import { Slots } from "./limits.js";
+import { fingerprint } from "./local_files.js";
 import { Problem } from "./problem.js";
 import { sleep, withRetries } from "./retry.js";
-import { Slots } from "./slots.js";
 
 /** Time between two polls for the server's check of a file, milliseconds; grows to the longer one. */
 const FIRST_POLL = 400;

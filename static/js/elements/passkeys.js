@@ -1,7 +1,10 @@
-/** Passkeys: what the server, the browser and the device say to each other (Web Authentication). */
+/** Passkeys (Web Authentication): <passkey-form> registers one, <passkey-sign-in> uses one. */
 
+import { partsOf, setText } from "../page/parts.js";
 import { request } from "../uploads/api.js";
 import { Problem } from "../uploads/problem.js";
+
+// ---- what the server, the browser and the device say to each other -----------------------------------------------
 
 /** Whether this browser has passkeys on this page: they need HTTPS, except on the machine itself. */
 export const hasPasskeys = () => globalThis.isSecureContext && "PublicKeyCredential" in globalThis;
@@ -77,3 +80,94 @@ export function fromBase64url(text) {
   const plain = atob(text.replaceAll("-", "+").replaceAll("_", "/"));
   return Uint8Array.from(plain, (character) => character.charCodeAt(0));
 }
+
+// ---- the elements ------------------------------------------------------------------------------------------------
+
+/** A form that registers a passkey of this device under a name. */
+export class PasskeyForm extends HTMLElement {
+  connectedCallback() {
+    const { form, missing } = partsOf(this);
+    form.hidden = !hasPasskeys();
+    missing.hidden = hasPasskeys();
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.#register(form);
+    });
+  }
+
+  async #register(form) {
+    const { optionsUrl, url, doneUrl } = this.dataset;
+    const { problem } = partsOf(this);
+    const button = form.querySelector("button");
+    button.disabled = true;
+    setText(problem, "");
+    try {
+      const { passkey_name: name, passkey_password: password } = form.elements;
+      await registerPasskey({ optionsUrl, url, name: name.value, password: password?.value });
+      location.assign(doneUrl);
+    } catch (error) {
+      setText(problem, wordsForPasskey(error));
+      button.disabled = false;
+      button.focus();
+    }
+  }
+}
+
+customElements.define("passkey-form", PasskeyForm);
+
+/** The server's question is renewed this often, milliseconds: its answer is accepted for ten minutes. */
+const RENEWED_AFTER = 8 * 60_000;
+
+/** Signs in with a passkey, by its button or in the browser's list below the e-mail address. */
+export class PasskeySignIn extends HTMLElement {
+  #offer = new AbortController();
+
+  connectedCallback() {
+    this.hidden = !hasPasskeys();
+    if (this.hidden) return;
+    const { button, problem } = partsOf(this);
+    button.addEventListener("click", () => this.#ask(button, problem));
+    this.#offerInField(problem);
+  }
+
+  disconnectedCallback() {
+    this.#offer.abort();
+  }
+
+  async #ask(button, problem) {
+    this.#offer.abort(); // A page has one question to the device at a time.
+    button.disabled = true;
+    setText(problem, "");
+    if (await this.#signIn({}, problem)) return;
+    button.disabled = false;
+    button.focus();
+    this.#offerInField(problem);
+  }
+
+  async #offerInField(problem) {
+    this.#offer = new AbortController();
+    const { signal } = this.#offer;
+    if (!(await canOfferPasskeys())) return;
+    while (!signal.aborted) {
+      const renewal = AbortSignal.timeout(RENEWED_AFTER);
+      const how = { mediation: "conditional", signal: AbortSignal.any([signal, renewal]) };
+      if ((await this.#signIn(how, problem)) || !renewal.aborted) return;
+    }
+  }
+
+  /** Whether somebody is signed in; the browser is on its way to the next page then. */
+  async #signIn(how, problem) {
+    const { optionsUrl, url, next } = this.dataset;
+    try {
+      location.assign(await signInWithPasskey({ optionsUrl, url, next, ...how }));
+      return true;
+    } catch (error) {
+      // Nobody has asked for what the browser offers by itself, until one of its passkeys is chosen.
+      const isAsked = !how.mediation || error.code === "sign_in_refused";
+      if (isAsked) setText(problem, wordsForPasskey(error));
+      return false;
+    }
+  }
+}
+
+customElements.define("passkey-sign-in", PasskeySignIn);
