@@ -1,11 +1,11 @@
 /** Puts the start page together: uploads, the library, and what is announced between them. */
 
-import "./elements/arriving_films.js";
+import "./elements/arriving_videos.js";
 import "./elements/library_search.js";
 import "./elements/selection_bar.js";
 import "./elements/video_library.js";
 import "./elements/video_player.js";
-import { ArrivingFilms } from "./library/arriving_films.js";
+import { ArrivingVideos } from "./library/arriving_videos.js";
 import { Library, Selection } from "./library/library.js";
 import { Preparation } from "./library/preparation.js";
 import { startUploads } from "./upload_page.js";
@@ -18,12 +18,12 @@ function connectLibrary(library, { confirm, announce }) {
   const selection = new Selection();
   const play = (video) => find("player-dialog").open(video);
   list.connect({ library, selection, confirm, announce, play });
-  new Preparation(library, { films: list.initialFilms });
+  new Preparation(library, { videos: list.initialVideos });
   find("library-search").connect({ library, list, announce });
   find("selection-bar").connect({ library, selection, list, confirm, announce });
-  const films = new ArrivingFilms();
-  find("arriving-films").connect({ films, play });
-  return films;
+  const videos = new ArrivingVideos();
+  find("arriving-videos").connect({ videos, play });
+  return videos;
 }
 
 /** What the library needs on the page of somebody who may watch, and not upload. */

@@ -191,7 +191,7 @@ export function wordsForUnplayable(problem) {
 
 function wordsForPreparing({ progress, problem }) {
   const share = progress ? `: ${roughly(progress)}` : "";
-  return [`This film is being prepared for watching${share}.`, problem?.detail].filter(Boolean).join(" ");
+  return [`This video is being prepared for watching${share}.`, problem?.detail].filter(Boolean).join(" ");
 }
 
 function wordsForMaking(playback) {
@@ -219,9 +219,9 @@ export function orderFor({ height, state, progress, problem }) {
   return { words: "can be made", action: `Make ${name}` };
 }
 
-/** While the film still plays in another quality than the one that was chosen. */
+/** While the video still plays in another quality than the one that was chosen. */
 export function wordsForChange(quality) {
-  return `${quality}p is being made from here on. Until then the film goes on as it is.`;
+  return `${quality}p is being made from here on. Until then the video goes on as it is.`;
 }
 
 /** When a quality that was chosen cannot be played. */
@@ -229,22 +229,22 @@ export function wordsForUnmakeable({ quality, detail }) {
   return [`${quality}p cannot be played here.`, detail].filter(Boolean).join(" ");
 }
 
-/** Where something in a film cannot be decoded, at `seconds`; `outcome` says what comes of it. */
+/** Where something in a video cannot be decoded, at `seconds`; `outcome` says what comes of it. */
 export function wordsForDamage(seconds, outcome) {
-  return `The film is damaged at ${formatDuration(Math.floor(seconds))}. ${outcome}`;
+  return `The video is damaged at ${formatDuration(Math.floor(seconds))}. ${outcome}`;
 }
 
 /** Details as `[term, text]`; `length` is the file's in bytes. */
 export function detailsOf({ playback, length }) {
   const rows = [["File", lineOf([playback.container?.toUpperCase(), formatBytes(length)])]];
-  for (const track of tracksOf(playback, "video").slice(0, 1)) rows.push(["Picture", pictureWords(track, playback)]);
+  for (const track of tracksOf(playback, "video").slice(0, 1)) rows.push(["Video", videoTrackWords(track, playback)]);
   for (const track of tracksOf(playback, "audio")) rows.push(["Sound", soundWords(track)]);
   const subtitles = (playback.subtitles ?? []).map(({ language }) => languageName(language) ?? "unnamed");
   if (subtitles.length > 0) rows.push(["Subtitles", subtitles.join(", ")]);
   return rows.filter(([, text]) => text);
 }
 
-function pictureWords(track, { width, height, frame_rate: frameRate, hdr }) {
+function videoTrackWords(track, { width, height, frame_rate: frameRate, hdr }) {
   return lineOf([
     codecName(track.codec),
     width && height && `${width} × ${height}`,

@@ -76,7 +76,7 @@ export class UploadRow extends HTMLElement {
     resume.hidden = !upload.can("resume");
     retry.hidden = !upload.isWorthRetrying;
     meter.hidden = upload.state === "complete" || (upload.state === "failed" && upload.received === 0);
-    mark.dataset.icon = MARKS[upload.state] ?? "film";
+    mark.dataset.icon = MARKS[upload.state] ?? "video";
     if (upload.state === "complete") this.#renderCompletion(open, cancel);
   }
 

@@ -22,7 +22,7 @@ export class VideoLibrary extends HTMLElement {
   }
 
   /** Those of them that the server is still preparing, as their documents would say it. */
-  get initialFilms() {
+  get initialVideos() {
     return this.#rows.map(({ dataset: { id, state } }) => ({ id, playback: { state } }));
   }
 

@@ -17,7 +17,7 @@ export function videoRow(video, isSelected) {
   row.setAttribute("role", "listitem");
   const { id, media, length } = video;
   Object.assign(row.dataset, { id, media, length });
-  noteFilm(row, video);
+  noteState(row, video);
   row.textContent = video.filename;
   row.fill = () => row.childElementCount === 0 && fill(row, video, isSelected(id));
   row.empty = () => {
@@ -35,18 +35,18 @@ export function isInUse(row) {
 /** Writes what has changed about a video into its row, whether the server drew it or this page. */
 export function showChange(row, video) {
   row.change?.(video);
-  noteFilm(row, video);
+  noteState(row, video);
   if (row.childElementCount === 0) {
     row.textContent = video.filename;
     return;
   }
   const parts = partsOf(row);
   showName(parts, video);
-  showFilm(parts, video);
+  showPlayback(parts, video);
 }
 
 /** What the list needs to know of a row without contents; rows with a poster are higher. */
-function noteFilm(row, video) {
+function noteState(row, video) {
   Object.assign(row.dataset, { inline: String(video.inline), state: video.playback?.state ?? "" });
   row.toggleAttribute("data-watchable", canBeWatched(video));
   row.toggleAttribute("data-poster", Boolean(video.playback?.poster));
@@ -65,7 +65,7 @@ function fill(row, video, isSelected) {
   parts.download.href = `${media}?download`;
   parts.select.checked = isSelected;
   showName(parts, video);
-  showFilm(parts, video);
+  showPlayback(parts, video);
 }
 
 /** Says shortly before that a video will be deleted; the server does so in the rows that it draws. */
@@ -74,12 +74,12 @@ function warning(expires, now = Date.now()) {
   return left < WARNED_BEFORE ? `will be deleted in ${formatUntil(expires, now)}` : "";
 }
 
-function showFilm(parts, video) {
-  const { poster: picture, duration, state, mark } = parts;
+function showPlayback(parts, video) {
+  const { poster: image, duration, state, mark } = parts;
   const { playback } = video;
   const { poster = null, duration: seconds = null } = playback ?? {};
-  picture.hidden = !poster;
-  if (poster && picture.getAttribute("src") !== poster) picture.src = poster;
+  image.hidden = !poster;
+  if (poster && image.getAttribute("src") !== poster) image.src = poster;
   setText(duration, seconds ? formatDuration(seconds) : "");
   setText(state, wordsInList(playback));
   mark.dataset.icon = canBeWatched(video) ? "play" : "file";

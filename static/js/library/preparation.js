@@ -20,15 +20,15 @@ export class Preparation {
   #isLooking = false;
   #wait;
 
-  /** `films` are in the list already. `wait(milliseconds)` resolves when it is time to look. */
-  constructor(library, { films = [], wait = waitInSight } = {}) {
+  /** `videos` are in the list already. `wait(milliseconds)` resolves when it is time to look. */
+  constructor(library, { videos = [], wait = waitInSight } = {}) {
     this.#library = library;
     this.#wait = wait;
     library.addEventListener("replaced", ({ detail }) => this.#note(detail));
     library.addEventListener("appended", ({ detail }) => this.#note(detail));
     library.addEventListener("inserted", ({ detail }) => this.#note(detail.map(({ video }) => video)));
     for (const event of ["left", "removed"]) library.addEventListener(event, ({ detail }) => this.#shown.delete(detail));
-    this.#note(films);
+    this.#note(videos);
   }
 
   #note(videos) {

@@ -32,7 +32,7 @@ export function formatTimeLeft(seconds) {
   return `${Math.round(hours / 24)} days`;
 }
 
-/** The length of a film in seconds as "0:05", "12:34" or "1:02:03". */
+/** The length of a video in seconds as "0:05", "12:34" or "1:02:03". */
 export function formatDuration(seconds) {
   const whole = Math.round(seconds);
   const [hours, minutes] = [Math.floor(whole / 3600), Math.floor(whole / 60) % 60];

@@ -120,7 +120,7 @@ function allowStyles() {
 /** Counted from the bottom. */
 const LINE_ABOVE_CONTROLS = -4;
 
-/** Adds what `playback` has and `video` has not yet; more may come while the film is being processed. */
+/** Adds what `playback` has and `video` has not yet; more may come while the video is being processed. */
 export function addTextTracks(video, playback) {
   const { subtitles = [], thumbnails } = playback;
   subtitles.forEach(({ language, title, url }, index) => {

@@ -7,7 +7,7 @@ export const UNKNOWN_PLAYBACK = { state: "waiting", tracks: [], chapters: [], re
 
 const CHOOSABLE = new Set(["on_demand", "making", "ready"]);
 
-/** Whether browsers may be able to decode the film as it was uploaded; of others only renditions are played. */
+/** Whether browsers may be able to decode the video as it was uploaded; of others only renditions are played. */
 export function hasOriginal({ playable, renditions = [] }) {
   return Boolean(playable) && (playable.from !== "hls" || Boolean(playable.mp4) || renditions.length === 0);
 }
@@ -17,7 +17,7 @@ export function tracksOf({ tracks = [] }, kind) {
   return tracks.filter((track) => track.kind === kind);
 }
 
-/** Whether there is sound and no picture. */
+/** Whether there is sound and no video track. */
 export function isAudioOnly(playback) {
   return tracksOf(playback, "audio").length > 0 && tracksOf(playback, "video").length === 0;
 }
@@ -44,7 +44,7 @@ export function qualitiesOf(playback) {
   return hasOriginal(playback) ? [original, ...made] : made;
 }
 
-/** Heights such as 720 mean the short side, so that a film that stands upright has the same ones. */
+/** Heights such as 720 mean the short side, so that a video that stands upright has the same ones. */
 function shortSide({ width, height }) {
   return width && height ? Math.min(width, height) : null;
 }

@@ -1,4 +1,4 @@
-/** Plays a film in a <video> element, and changes quality and audio track while it plays. */
+/** Plays a video in a <video> element, and changes quality and audio track while it plays. */
 
 import { wordsForDamage } from "../words.js";
 import { hasOriginal, isAudioOnly, isSameFile, ORIGINAL, substituteFor, wayToPlay } from "./playback.js";
@@ -8,19 +8,19 @@ import { FileSource, HlsSource, playsHls } from "./sources.js";
 
 /** Seconds: hls.js may take a position that is nearer to the start of a segment for one of the segment before. */
 const WELL_WITHIN = 0.3;
-const GOES_ON = "From here on, the film is shown as it was uploaded.";
-const SKIPPED = "A part of the film was skipped.";
+const GOES_ON = "From here on, the video is shown as it was uploaded.";
+const SKIPPED = "A part of the video was skipped.";
 const CUT_OFF = "It cannot be played from there on.";
 const NO_ROOM = "The server has no room for this quality at the moment.";
 
 /**
  * Emits `change` when what is wanted changes, or how far that is, and `failed` when it cannot go on, with
  * `{ reason, detail }`: "undecodable" if nothing of it can be played, "damaged" where a part of it cannot, "lost", or
- * "unmakeable" for a quality that the server cannot make; if there is another way, the film then goes on.
+ * "unmakeable" for a quality that the server cannot make; if there is another way, the video then goes on.
  */
 export class Playing extends EventTarget {
   #video;
-  #film;
+  #state;
   #wanted = { quality: ORIGINAL, audio: 0 };
   /** What was wanted when the source was last told. */
   #current = null;
@@ -33,20 +33,20 @@ export class Playing extends EventTarget {
   #isPreparing = false;
   #isOriginalUndecodable = false;
   #damage = new Damage();
-  /** Whether it plays, or did until it failed: Chromium pauses a film that it cannot load any further. */
+  /** Whether it plays, or did until it failed: Chromium pauses a video that it cannot load any further. */
   #isPlaying;
 
-  constructor(video, film) {
+  constructor(video, state) {
     super();
     this.#video = video;
-    this.#film = film;
+    this.#state = state;
     this.#isPlaying = !video.paused;
     video.addEventListener("play", () => (this.#isPlaying = true));
     video.addEventListener("pause", () => (this.#isPlaying &&= video.error !== null));
     video.addEventListener("error", () => video.error && this.#source && this.#handleError());
     video.addEventListener("timeupdate", () => !video.paused && !video.seeking && this.#damage.notePlayed(video.currentTime));
     video.addEventListener("seeking", () => this.#damage.begin(video.currentTime));
-    video.addEventListener("loadeddata", () => this.#isWithoutPicture && this.#replaceOriginal());
+    video.addEventListener("loadeddata", () => this.#lacksVideoTrack && this.#replaceOriginal());
   }
 
   /** `{ quality, audio }`: ORIGINAL or a height, and the number of the audio track. */
@@ -54,12 +54,12 @@ export class Playing extends EventTarget {
     return this.#wanted;
   }
 
-  /** Whether there is a way to play the film now. */
+  /** Whether there is a way to play the video now. */
   get isPossible() {
-    return wayToPlay(this.#film.state, this.#wanted) !== null;
+    return wayToPlay(this.#state.current, this.#wanted) !== null;
   }
 
-  /** Whether the film still plays in another quality than the one that is wanted. */
+  /** Whether the video still plays in another quality than the one that is wanted. */
   get isPreparing() {
     return this.#isPreparing;
   }
@@ -69,33 +69,33 @@ export class Playing extends EventTarget {
   }
 
   /**
-   * Starts the film if it can be played yet: at `position` seconds, unless the viewer has already played or sought in the
+   * Starts the video if it can be played yet: at `position` seconds, unless the viewer has already played or sought in the
    * plain <video>.
    */
   start(position) {
     if (this.isStarted || !this.isPossible) return;
-    const { playback } = this.#film.state;
+    const { playback } = this.#state.current;
     if (!hasOriginal(playback)) this.#want({ quality: substituteFor(playback) ?? ORIGINAL });
     this.#isStarted = true;
     this.#follow(this.#video.currentTime > 0 ? {} : { position });
   }
 
   /**
-   * Goes on by HLS once only that has sound, or a picture, that browsers play; and with a guest's new URLs while the
-   * film is paused, which nobody notices.
+   * Goes on by HLS once only that has sound, or a video track, that browsers play; and with a guest's new URLs while the
+   * video is paused, which nobody notices.
    */
   improve() {
-    const isForHls = this.#way?.kind === "file" && wayToPlay(this.#film.state, this.#wanted)?.kind === "hls";
+    const isForHls = this.#way?.kind === "file" && wayToPlay(this.#state.current, this.#wanted)?.kind === "hls";
     if (isForHls || (this.#hasMoved && this.#video.paused)) this.#follow();
   }
 
-  /** Whether the film is found under another URL now. */
+  /** Whether the video is found under another URL now. */
   get #hasMoved() {
-    const next = wayToPlay(this.#film.state, this.#wanted);
+    const next = wayToPlay(this.#state.current, this.#wanted);
     return this.#way !== null && next !== null && next.url !== this.#way.url && isSameFile(next.url, this.#way.url);
   }
 
-  /** Goes on with another quality or audio track; a quality that is not made yet is waited for while the film plays. */
+  /** Goes on with another quality or audio track; a quality that is not made yet is waited for while the video plays. */
   choose(wanted) {
     this.#want(wanted);
     if (this.isStarted) this.#follow({ isPatient: true });
@@ -135,7 +135,7 @@ export class Playing extends EventTarget {
   }
 
   async #change({ position, isPatient, signal }) {
-    const way = wayToPlay(this.#film.state, this.#wanted);
+    const way = wayToPlay(this.#state.current, this.#wanted);
     if (isPatient && !(await this.#prepare(way, signal))) return;
     signal.throwIfAborted();
     const isSame = way.url === this.#way?.url;
@@ -154,11 +154,11 @@ export class Playing extends EventTarget {
     this.#source = await this.#open(way, start);
     // What the page has loaded before this script could listen.
     if (this.#video.error) this.#handleError();
-    else if (this.#video.readyState >= HTMLMediaElement.HAVE_CURRENT_DATA && this.#isWithoutPicture) this.#replaceOriginal();
+    else if (this.#video.readyState >= HTMLMediaElement.HAVE_CURRENT_DATA && this.#lacksVideoTrack) this.#replaceOriginal();
     if (isPlaying) await this.#video.play().catch(() => {}); // A browser may want a click first.
   }
 
-  /** Waits for a quality that is made on demand while the film goes on; false if it cannot be played. */
+  /** Waits for a quality that is made on demand while the video goes on; false if it cannot be played. */
   async #prepare({ kind, url }, signal) {
     const { quality } = this.#wanted;
     if (kind !== "hls" || quality === ORIGINAL || quality === this.#current?.quality) return true;
@@ -189,7 +189,7 @@ export class Playing extends EventTarget {
 
   /** Where a quality ends, the original takes over, or else the next part that can be made. */
   #goOnAfter({ reason, end, hasRoom }) {
-    const isReplaceable = this.#wanted.quality !== ORIGINAL && hasOriginal(this.#film.state.playback) && !this.#isOriginalUndecodable;
+    const isReplaceable = this.#wanted.quality !== ORIGINAL && hasOriginal(this.#state.current.playback) && !this.#isOriginalUndecodable;
     if (reason !== "unmakeable") this.#renewOr(() => this.#fail(reason));
     else if (isReplaceable) {
       this.#fail("unmakeable", hasRoom ? GOES_ON : NO_ROOM);
@@ -205,7 +205,7 @@ export class Playing extends EventTarget {
 
   /** Goes on with new URLs if those that a guest had have expired; otherwise it has failed. */
   async #renewOr(fail) {
-    await this.#film.renew(this.#superseded.signal).catch(() => {});
+    await this.#state.renew(this.#superseded.signal).catch(() => {});
     if (this.#hasMoved) this.retry();
     else fail();
   }
@@ -214,11 +214,11 @@ export class Playing extends EventTarget {
     return this.#wanted.quality === ORIGINAL && this.#wanted.audio === 0;
   }
 
-  /** Browsers play the sound of a film whose picture they cannot decode. */
-  get #isWithoutPicture() {
-    const { playback } = this.#film.state;
-    const hasPicture = playback.width > 0 && !isAudioOnly(playback);
-    return hasPicture && this.#video.videoWidth === 0 && this.#wanted.quality === ORIGINAL;
+  /** Browsers play the sound of a video whose video track they cannot decode. */
+  get #lacksVideoTrack() {
+    const { playback } = this.#state.current;
+    const hasVideoTrack = playback.width > 0 && !isAudioOnly(playback);
+    return hasVideoTrack && this.#video.videoWidth === 0 && this.#wanted.quality === ORIGINAL;
   }
 
   /** What the browser cannot decode is damaged if it has decoded something before. */
@@ -229,17 +229,17 @@ export class Playing extends EventTarget {
       if (this.#source !== source) return; // Another one was chosen meanwhile.
       const isUndecoded = error.code === MediaError.MEDIA_ERR_DECODE;
       if (this.#damage.hasPlayed) {
-        if (isUndecoded) this.#skipDamage(currentTime, this.#film.state.playback.duration ?? duration);
+        if (isUndecoded) this.#skipDamage(currentTime, this.#state.current.playback.duration ?? duration);
         else this.#fail("lost");
       } else if (isUndecoded && this.#damage.start > 0) this.#reopen(0);
       else this.#replaceOriginal();
     });
   }
 
-  /** Segments of a film are cut where Chromium may not be able to begin: another quality has no such places. */
+  /** Segments of a video are cut where Chromium may not be able to begin: another quality has no such places. */
   #skipDamage(seconds, duration) {
     const { at, target } = this.#damage.next(seconds, duration);
-    const canBeReplaced = this.#wanted.quality === ORIGINAL && substituteFor(this.#film.state.playback) !== null;
+    const canBeReplaced = this.#wanted.quality === ORIGINAL && substituteFor(this.#state.current.playback) !== null;
     if (canBeReplaced && (this.#way.kind === "hls" || target === null)) {
       this.#replaceOriginal();
       return;
@@ -257,7 +257,7 @@ export class Playing extends EventTarget {
   /** The browser cannot decode the original: another quality is made for it, if there is one. */
   #replaceOriginal() {
     this.#isOriginalUndecodable ||= this.#wanted.quality === ORIGINAL;
-    const quality = this.#wanted.quality === ORIGINAL ? substituteFor(this.#film.state.playback) : null;
+    const quality = this.#wanted.quality === ORIGINAL ? substituteFor(this.#state.current.playback) : null;
     if (!quality) {
       this.#fail("undecodable");
       return;

@@ -58,12 +58,12 @@ function endOf(duration) {
 /** Seconds that the first attempt leaves out, and by how much each further one leaves out more. */
 const FIRST_STEP = 0.5;
 const GROWTH = 1.5;
-/** Seconds of a film that must have played, so that the browser has shown that it can decode it. */
+/** Seconds of a video that must have played, so that the browser has shown that it can decode it. */
 const PROOF = 0.1;
 /** A failure that is so near to where the last attempt began, in seconds, is the same damage. */
 const SAME = 1;
 
-/** Where a film goes on after a damaged place: a little after it, and further with each attempt that fails. */
+/** Where a video goes on after a damaged place: a little after it, and further with each attempt that fails. */
 export class Damage {
   #start = 0;
   #hasPlayed = false;
@@ -77,12 +77,12 @@ export class Damage {
     this.#start = seconds;
   }
 
-  /** The film plays at `seconds`. */
+  /** The video plays at `seconds`. */
   notePlayed(seconds) {
     if (seconds > this.#start + PROOF) this.#hasPlayed = true;
   }
 
-  /** Whether anything has played; if not, the browser may be unable to decode any of the film. */
+  /** Whether anything has played; if not, the browser may be unable to decode any of the video. */
   get hasPlayed() {
     return this.#hasPlayed;
   }
@@ -94,7 +94,7 @@ export class Damage {
 
   /**
    * What to do about a failure at `seconds`: `{ at, target }`, where the damage begins, and where to go on; `target` is
-   * null when no attempt is left before the film's end, at `duration`.
+   * null when no attempt is left before the video's end, at `duration`.
    */
   next(seconds, duration) {
     const isSame = this.#at !== null && seconds >= this.#at && seconds < this.#target + SAME;

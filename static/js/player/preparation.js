@@ -1,4 +1,4 @@
-/** Has the server make the part of a film that is watched next in another quality, while it still plays in this one. */
+/** Has the server make the part of a video that is watched next in another quality, while it still plays in this one. */
 
 import { sleep } from "../uploads/retry.js";
 
@@ -17,7 +17,7 @@ export class NotMakeable extends Error {}
 
 /**
  * Resolves once the segment at the position is there, and in the browser's cache. `position()` is the time in seconds:
- * the film goes on meanwhile. `master` is the master playlist.
+ * the video goes on meanwhile. `master` is the master playlist.
  */
 export async function prepareQuality(master, quality, { position, signal }) {
   const playlist = new URL(`${quality}/index.m3u8`, new URL(master, location.href));

@@ -60,7 +60,7 @@ const SEGMENT_POLICY = {
 const OPTIONS = {
   enableWorker: false, // Its worker is a blob:, which our policy forbids; fMP4 needs next to no work.
   fragLoadPolicy: SEGMENT_POLICY,
-  // Subtitles are <track> elements, whatever plays the film.
+  // Subtitles are <track> elements, whatever plays the video.
   subtitleStreamController: undefined,
   subtitleTrackController: undefined,
   timelineController: undefined,
@@ -88,9 +88,9 @@ export class HlsSource {
 
   constructor(Hls, video, url, { start, wanted, onFailure }) {
     this.#wanted = wanted;
-    // Without a start, a film that is still being uploaded would begin at its newest part, like a broadcast.
+    // Without a start, a video that is still being uploaded would begin at its newest part, like a broadcast.
     this.#hls = new Hls({ ...OPTIONS, startPosition: start });
-    // hls.js seeks only once it has loaded something: a slow browser would first show the beginning of the film.
+    // hls.js seeks only once it has loaded something: a slow browser would first show the beginning of the video.
     this.#hls.once(Hls.Events.MEDIA_ATTACHED, () => start > 0 && (video.currentTime = start));
     this.#hls.on(Hls.Events.MANIFEST_PARSED, () => this.choose(this.#wanted));
     this.#hls.on(Hls.Events.AUDIO_TRACKS_UPDATED, () => this.#chooseAudio());
@@ -110,13 +110,13 @@ export class HlsSource {
 
   #goTo(level) {
     const { media } = this.#hls;
-    const hasPicture = media?.readyState >= HTMLMediaElement.HAVE_FUTURE_DATA;
-    if (hasPicture && !media.paused) {
+    const hasFrame = media?.readyState >= HTMLMediaElement.HAVE_FUTURE_DATA;
+    if (hasFrame && !media.paused) {
       this.#hls.nextLevel = level;
       return;
     }
     this.#hls.currentLevel = level;
-    if (hasPicture) media.currentTime = media.currentTime; // Otherwise a paused film keeps the picture it has.
+    if (hasFrame) media.currentTime = media.currentTime; // Otherwise a paused video keeps the frame it has.
   }
 
   stop() {
@@ -137,7 +137,7 @@ export class HlsSource {
     else if (error.fatal) this.#recover(Hls, error, onFailure);
   }
 
-  /** Plays what is here already; the failure comes when the film reaches what is not. */
+  /** Plays what is here already; the failure comes when the video reaches what is not. */
   #miss({ sn, start, duration, endList }, isFull, onFailure) {
     const { media } = this.#hls;
     const end = Number.isInteger(sn) && !endList && !isFull ? start + duration : null;

@@ -115,7 +115,7 @@ export async function deleteVideo(id, signal) {
   await ignoringAbsence(request(videoPath(id), { method: "DELETE", signal }));
 }
 
-/** Has a film made in another quality, as a file to download. */
+/** Has a video made in another quality, as a file to download. */
 export function orderRendition(id, height, signal) {
   return request(`${videoPath(id)}/renditions/${height}`, { method: "POST", signal });
 }

@@ -34,7 +34,7 @@ export class ChunkSender {
   }
 
   /**
-   * Sends the `missing` ranges of an upload `{ id, file, size, received }`, of a film those first without which none of
+   * Sends the `missing` ranges of an upload `{ id, file, size, received }`, of a video those first without which none of
    * it can be played. Resolves to the answer that tells of the finished file, or to the first one; rejects with a
    * Problem, or with the signal's reason. With `cellBytes`, missing cells of that size go straight to the bucket.
    *

@@ -127,7 +127,7 @@ async function resultOf(call, otherwise) {
 /** Box header with a 64-bit size, bytes (ISO/IEC 14496-12, 4.2). */
 const HEADER_BYTES = 16;
 
-/** A film has a handful of boxes at its top level before `moov`; beyond this many it is sent in order. */
+/** A video has a handful of boxes at its top level before `moov`; beyond this many it is sent in order. */
 const MOST_BOXES = 64;
 
 /** What an MP4 begins with, or a QuickTime file from before `ftyp`. */
@@ -137,7 +137,7 @@ const FIRST_BOXES = new Set(["ftyp", "moov", "mdat", "wide", "free"]);
 const NEEDED_WHOLE = new Set(["ftyp", "moov"]);
 
 /**
- * Which bytes of a film a player needs before any others. An MP4 or MOV can be played while it arrives once its index,
+ * Which bytes of a video a player needs before any others. An MP4 or MOV can be played while it arrives once its index,
  * the `moov` box, is there, and most cameras and phones write that at the end.
  *
  * Resolves to the ranges [start, end) to send first: the `moov` box, and before it the headers of the boxes that a

@@ -1,4 +1,4 @@
-/** <film-renditions>: the qualities of a film that can be downloaded, each with what can be done about it. */
+/** <video-renditions>: the qualities of a video that can be downloaded, each with what can be done about it. */
 
 import { copyOfTemplate, partsOf, setText } from "../page/parts.js";
 import { renditionsOf } from "../player/playback.js";
@@ -7,22 +7,22 @@ import { orderFor } from "../words.js";
 
 const REFUSED = "The server did not accept this. Try again in a moment.";
 
-export class FilmRenditions extends HTMLElement {
-  #film;
+export class VideoRenditions extends HTMLElement {
+  #state;
   #signal;
   /** The row of each quality, by height. */
   #rows = new Map();
 
-  /** Follows a `Film` until `signal`. */
-  show(film, signal) {
-    this.#film = film;
+  /** Follows a `VideoState` until `signal`. */
+  show(state, signal) {
+    this.#state = state;
     this.#signal = signal;
-    film.addEventListener("change", () => this.#draw(), { signal });
+    state.addEventListener("change", () => this.#draw(), { signal });
     this.#draw();
   }
 
   #draw() {
-    const { playback, isArriving } = this.#film.state;
+    const { playback, isArriving } = this.#state.current;
     const renditions = isArriving ? [] : renditionsOf(playback);
     this.hidden = renditions.length === 0;
     for (const [height, row] of this.#rows) {
@@ -36,7 +36,7 @@ export class FilmRenditions extends HTMLElement {
   }
 
   #newRow(height) {
-    const fragment = copyOfTemplate("film-rendition");
+    const fragment = copyOfTemplate("video-rendition");
     const row = { ...partsOf(fragment), element: fragment.firstElementChild, isBusy: false };
     this.#rows.set(height, row);
     // The second click of a double one would cancel what the first has ordered.
@@ -69,11 +69,11 @@ export class FilmRenditions extends HTMLElement {
     const row = this.#rows.get(height);
     if (row.isBusy) return;
     row.isBusy = true;
-    const { state } = renditionsOf(this.#film.state.playback).find((rendition) => rendition.height === height);
+    const { state } = renditionsOf(this.#state.current.playback).find((rendition) => rendition.height === height);
     const isThere = state === "making" || state === "ready";
     try {
-      await (isThere ? removeRendition : orderRendition)(this.#film.id, height, this.#signal);
-      this.#film.refresh();
+      await (isThere ? removeRendition : orderRendition)(this.#state.id, height, this.#signal);
+      this.#state.refresh();
     } catch (error) {
       if (!this.#signal.aborted) setText(row.words, error.detail || REFUSED);
     } finally {
@@ -82,4 +82,4 @@ export class FilmRenditions extends HTMLElement {
   }
 }
 
-customElements.define("film-renditions", FilmRenditions);
+customElements.define("video-renditions", VideoRenditions);

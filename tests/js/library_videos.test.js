@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, test } from "node:test";
 
-import { ArrivingFilms } from "../../static/js/library/arriving_films.js";
+import { ArrivingVideos } from "../../static/js/library/arriving_videos.js";
 import { Preparation } from "../../static/js/library/preparation.js";
 import { InterruptedUploads } from "../../static/js/uploads/interrupted_uploads.js";
 import { receipt, senderWords } from "../../static/js/words.js";
@@ -54,7 +54,7 @@ function video(id, state) {
 
 test("a video that is being prepared is looked at, more and more rarely, until everything is made of it", async () => {
   const [list, clock] = [new List(), new Clock()];
-  new Preparation(list, { films: [video("a", "ready"), video("b", "waiting"), { id: "c" }], wait: clock.wait });
+  new Preparation(list, { videos: [video("a", "ready"), video("b", "waiting"), { id: "c" }], wait: clock.wait });
   answers["/api/videos/b"] = [200, video("b", "waiting")];
   await clock.next();
   await clock.next();
@@ -69,9 +69,9 @@ test("a video that is being prepared is looked at, more and more rarely, until e
 
 test("many videos that are being prepared take turns", async () => {
   const [list, clock] = [new List(), new Clock()];
-  const films = Array.from({ length: 15 }, (_, number) => video(`v${number}`, "waiting"));
-  for (const film of films) answers[`/api/videos/${film.id}`] = [200, film];
-  new Preparation(list, { films, wait: clock.wait });
+  const videos = Array.from({ length: 15 }, (_, number) => video(`v${number}`, "waiting"));
+  for (const item of videos) answers[`/api/videos/${item.id}`] = [200, item];
+  new Preparation(list, { videos, wait: clock.wait });
   await clock.next();
   await clock.next();
   assert.equal(new Set(asked).size, 15);
@@ -91,34 +91,34 @@ test("new videos are followed, and those that leave the list are not", async () 
 });
 
 test("uploads that can be watched already are listed with the share that has arrived", async () => {
-  const films = new ArrivingFilms();
+  const videos = new ArrivingVideos();
   let changes = 0;
-  films.addEventListener("change", () => (changes += 1));
+  videos.addEventListener("change", () => (changes += 1));
   const active = new Date().toISOString();
-  const upload = { filename: "film.mp4", length: 200, received: [[0, 40], [160, 200]], state: "receiving", yours: true, active };
+  const upload = { filename: "clip.mp4", length: 200, received: [[0, 40], [160, 200]], state: "receiving", yours: true, active };
   const playback = { state: "playable", playable: { hls: "/media/a/hls/master.m3u8" } };
   answers["/api/uploads"] = [200, { uploads: [{ ...upload, id: "a", playback }, { ...upload, id: "b" }] }];
-  await films.refresh();
-  await films.refresh();
-  const film = { id: "a", filename: "film.mp4", length: 200, poster: null, share: 0.4 };
-  assert.deepEqual(films.list, [{ ...film, isWatchable: true, sender: null, stopped: null }]);
+  await videos.refresh();
+  await videos.refresh();
+  const entry = { id: "a", filename: "clip.mp4", length: 200, poster: null, share: 0.4 };
+  assert.deepEqual(videos.list, [{ ...entry, isWatchable: true, sender: null, stopped: null }]);
   assert.equal(changes, 1);
 });
 
 test("what others send is listed with their name, and is not offered as one's own", async () => {
   const rosa = { kind: "upload_link", id: "l", name: "Aunt Rosa", link: "Wedding films" };
   const active = new Date(Date.now() - 3 * 3_600_000).toISOString();
-  const upload = { filename: "film.mov", length: 200, received: [[0, 40]], state: "receiving", active, fingerprint: "f" };
+  const upload = { filename: "clip.mov", length: 200, received: [[0, 40]], state: "receiving", active, fingerprint: "f" };
   const uploads = [
     { ...upload, id: "a", yours: false, sender: rosa },
     { ...upload, id: "b", yours: false, sender: { ...rosa, name: null } },
     { ...upload, id: "c", yours: true, sender: null },
   ];
   answers["/api/uploads"] = [200, { uploads }];
-  const films = new ArrivingFilms();
+  const videos = new ArrivingVideos();
   const interrupted = new InterruptedUploads(Object.assign(new EventTarget(), { uploads: [] }));
-  await Promise.all([films.refresh(), interrupted.refresh()]);
-  assert.deepEqual(films.list.map(({ id, sender, stopped }) => [id, sender, stopped]), [
+  await Promise.all([videos.refresh(), interrupted.refresh()]);
+  assert.deepEqual(videos.list.map(({ id, sender, stopped }) => [id, sender, stopped]), [
     ["a", "Aunt Rosa", "3 hours"],
     ["b", "Someone via Wedding films", "3 hours"],
   ]);
@@ -136,20 +136,20 @@ test("a receipt says how many files have arrived, and when all have", () => {
   assert.equal(receipt({ count: 1, unfinished: 0, isBusy: false }, "3 KB"), "Your file has arrived, 3 KB");
 });
 
-test("a film whose upload is cancelled here leaves the list at once, and an older answer does not bring it back", async () => {
-  const films = new ArrivingFilms();
+test("a video whose upload is cancelled here leaves the list at once, and an older answer does not bring it back", async () => {
+  const videos = new ArrivingVideos();
   const playback = { state: "playable", playable: { hls: "/media/a/hls/master.m3u8" } };
-  const upload = { id: "a", filename: "film.mp4", length: 200, received: [[0, 40]], state: "receiving", yours: true, playback };
+  const upload = { id: "a", filename: "clip.mp4", length: 200, received: [[0, 40]], state: "receiving", yours: true, playback };
   answers["/api/uploads"] = [200, { uploads: [upload] }];
-  await films.refresh();
-  const asking = films.refresh();
+  await videos.refresh();
+  const asking = videos.refresh();
   const shown = [];
-  films.addEventListener("change", () => shown.push(films.list.length));
-  films.forget("a");
+  videos.addEventListener("change", () => shown.push(videos.list.length));
+  videos.forget("a");
   assert.deepEqual(shown, [0]);
   await asking;
-  assert.deepEqual(films.list, []);
-  films.recall("a");
-  await films.refresh();
+  assert.deepEqual(videos.list, []);
+  videos.recall("a");
+  await videos.refresh();
   assert.deepEqual(shown, [0, 1]);
 });

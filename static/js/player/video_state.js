@@ -14,7 +14,7 @@ const BUSY_PAUSE = 5_000;
 const IDLE_PAUSE = 30_000;
 
 /** Emits `change`, and `arrived` once an upload is complete. */
-export class Film extends EventTarget {
+export class VideoState extends EventTarget {
   #id;
   #stateUrl;
   #state;
@@ -35,7 +35,7 @@ export class Film extends EventTarget {
   }
 
   /** `{ id, filename, length, media, inline, playback, isArriving, share }`; share of the bytes that have arrived. */
-  get state() {
+  get current() {
     return this.#state;
   }
 

@@ -1,4 +1,4 @@
-/** What is being uploaded: films that can be watched meanwhile, and all that others send. */
+/** What is being uploaded: videos that can be watched meanwhile, and all that others send. */
 
 import { formatSpan } from "../page/format.js";
 import { unfinishedUploads } from "../uploads/api.js";
@@ -15,7 +15,7 @@ const MOST_LISTED = 50;
  * share from 0 to 1 or null, `sender` the name of somebody else or null, and `stopped` how long ago bytes last came,
  * if they do no longer; and `left` (detail: id) when one is complete, or gone.
  */
-export class ArrivingFilms extends EventTarget {
+export class ArrivingVideos extends EventTarget {
   #list = [];
   /** What has ended on this page: an answer may be older than that. */
   #ended = new Set();
@@ -39,8 +39,8 @@ export class ArrivingFilms extends EventTarget {
   /** Takes one off the list that was completed or cancelled on this page, without asking the server. */
   forget(id) {
     this.#ended.add(id);
-    if (!this.#list.some((film) => film.id === id)) return;
-    this.#list = this.#list.filter((film) => film.id !== id);
+    if (!this.#list.some((video) => video.id === id)) return;
+    this.#list = this.#list.filter((video) => video.id !== id);
     this.dispatchEvent(new Event("change"));
   }
 

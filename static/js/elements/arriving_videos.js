@@ -1,0 +1,79 @@
+/** <arriving-videos>: what is still being uploaded, of others and of videos that can be watched already. */
+
+import { formatBytes } from "../page/format.js";
+import { copyOfTemplate, keepFocus, partsOf, setText } from "../page/parts.js";
+import { percentOf } from "../player/playback.js";
+import { sleep } from "../uploads/retry.js";
+
+/** Time until the next look after a change, and at first; it grows to the longest while nothing moves. Milliseconds. */
+const PAUSE = 3_000;
+const GROWTH = 1.3;
+const LONGEST_PAUSE = 15_000;
+
+export class ArrivingVideosList extends HTMLElement {
+  #rows = new Map();
+
+  /** `videos` is shown and kept up to date; `play` opens one. */
+  connect({ videos, play }) {
+    this.videos = videos;
+    videos.addEventListener("change", () => this.#draw());
+    this.addEventListener("click", (event) => {
+      const row = event.target.closest("[data-action]")?.closest(".video-row");
+      if (row) play(row.video);
+    });
+    this.#follow();
+  }
+
+  async #follow() {
+    let pause = PAUSE;
+    this.videos.addEventListener("change", () => (pause = PAUSE));
+    for (;;) {
+      // The list is optional: once a video is complete, the library shows it anyway.
+      if (!document.hidden) await this.videos.refresh().catch(() => {});
+      await sleep(pause);
+      pause = Math.min(pause * GROWTH, LONGEST_PAUSE);
+    }
+  }
+
+  #draw() {
+    const { list } = this.videos;
+    for (const [id, row] of this.#rows) {
+      if (list.some((video) => video.id === id)) continue;
+      this.#rows.delete(id);
+      keepFocus(row, () => row.remove(), [document.querySelector("#library-title")]);
+    }
+    for (const video of list) this.#drawRow(video);
+    this.hidden = list.length === 0;
+  }
+
+  #drawRow(video) {
+    const row = this.#rows.get(video.id) ?? this.#addRow(video);
+    const { name, state, poster, watch } = partsOf(row);
+    setText(name, video.sender ? `${video.sender} is sending ${video.filename}` : video.filename);
+    setText(state, progressOf(video));
+    watch.hidden = !video.isWatchable;
+    if (video.isWatchable) name.href = `/watch/${video.id}`;
+    row.toggleAttribute("data-poster", Boolean(video.poster));
+    poster.hidden = !video.poster;
+    if (video.poster && poster.getAttribute("src") !== video.poster) poster.src = video.poster;
+  }
+
+  #addRow(video) {
+    const row = copyOfTemplate("arriving-row").firstElementChild;
+    row.video = { id: video.id, filename: video.filename, media: `/media/${video.id}`, inline: true, isArriving: true };
+    const { size, watch } = partsOf(row);
+    size.textContent = video.length === null ? "" : formatBytes(video.length);
+    watch.setAttribute("aria-label", `Watch ${video.filename}`);
+    this.#rows.set(video.id, row);
+    this.append(row);
+    return row;
+  }
+}
+
+function progressOf({ share, sender, stopped }) {
+  const percent = share === null ? "" : `, ${percentOf(share)}`;
+  if (stopped) return `interrupted${percent}, last bytes ${stopped} ago`;
+  return sender ? `on its way${percent}` : `arriving${percent}`;
+}
+
+customElements.define("arriving-videos", ArrivingVideosList);
