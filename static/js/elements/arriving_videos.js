@@ -4,6 +4,7 @@ import { formatBytes } from "../page/format.js";
 import { copyOfTemplate, keepFocus, partsOf, setText } from "../page/parts.js";
 import { percentOf } from "../player/playback.js";
 import { sleep } from "../uploads/retry.js";
+import { nameControls, showPoster } from "./video_row.js";
 
 /** Time until the next look after a change, and at first; it grows to the longest while nothing moves. Milliseconds. */
 const PAUSE = 3_000;
@@ -48,22 +49,21 @@ export class ArrivingVideosList extends HTMLElement {
 
   #drawRow(video) {
     const row = this.#rows.get(video.id) ?? this.#addRow(video);
-    const { name, state, poster, watch } = partsOf(row);
+    const parts = partsOf(row);
+    const { name, state, watch } = parts;
     setText(name, video.sender ? `${video.sender} is sending ${video.filename}` : video.filename);
     setText(state, progressOf(video));
     watch.hidden = !video.isWatchable;
     if (video.isWatchable) name.href = `/watch/${video.id}`;
     row.toggleAttribute("data-poster", Boolean(video.poster));
-    poster.hidden = !video.poster;
-    if (video.poster && poster.getAttribute("src") !== video.poster) poster.src = video.poster;
+    showPoster(parts, video.poster);
   }
 
   #addRow(video) {
     const row = copyOfTemplate("arriving-row").firstElementChild;
     row.video = { id: video.id, filename: video.filename, media: `/media/${video.id}`, inline: true, isArriving: true };
-    const { size, watch } = partsOf(row);
-    size.textContent = video.length === null ? "" : formatBytes(video.length);
-    watch.setAttribute("aria-label", `Watch ${video.filename}`);
+    partsOf(row).size.textContent = video.length === null ? "" : formatBytes(video.length);
+    nameControls(row, video.filename);
     this.#rows.set(video.id, row);
     this.append(row);
     return row;

@@ -40,9 +40,8 @@ export function showChange(row, video) {
     row.textContent = video.filename;
     return;
   }
-  const parts = partsOf(row);
-  showName(parts, video);
-  showPlayback(parts, video);
+  showName(row, video);
+  showPlayback(partsOf(row), video);
 }
 
 /** What the list needs to know of a row without contents; rows with a poster are higher. */
@@ -64,7 +63,7 @@ function fill(row, video, isSelected) {
   parts.expires.textContent = warning(video.expires);
   parts.download.href = `${media}?download`;
   parts.select.checked = isSelected;
-  showName(parts, video);
+  showName(row, video);
   showPlayback(parts, video);
 }
 
@@ -75,22 +74,31 @@ function warning(expires, now = Date.now()) {
 }
 
 function showPlayback(parts, video) {
-  const { poster: image, duration, state, mark } = parts;
+  const { duration, state, mark } = parts;
   const { playback } = video;
   const { poster = null, duration: seconds = null } = playback ?? {};
-  image.hidden = !poster;
-  if (poster && image.getAttribute("src") !== poster) image.src = poster;
+  showPoster(parts, poster);
   setText(duration, seconds ? formatDuration(seconds) : "");
   setText(state, wordsInList(playback));
   mark.dataset.icon = canBeWatched(video) ? "play" : "file";
 }
 
-function showName(parts, { filename }) {
-  parts.name.textContent = filename;
-  parts.select.setAttribute("aria-label", `Select ${filename}`);
-  parts.rename.setAttribute("aria-label", `Rename ${filename}`);
-  parts.download.setAttribute("aria-label", `Download ${filename}`);
-  parts.delete.setAttribute("aria-label", `Delete ${filename}`);
+function showName(row, { filename }) {
+  partsOf(row).name.textContent = filename;
+  nameControls(row, filename);
+}
+
+/** Shows the poster at this URL; null for none. */
+export function showPoster({ poster: image }, poster) {
+  image.hidden = !poster;
+  if (poster && image.getAttribute("src") !== poster) image.src = poster;
+}
+
+/** Tells screen readers which file the controls of a row are for. */
+export function nameControls(row, filename) {
+  for (const control of row.querySelectorAll("[data-label]")) {
+    control.setAttribute("aria-label", `${control.dataset.label} ${filename}`);
+  }
 }
 
 // ---- renaming ----------------------------------------------------------------------------------------------------
