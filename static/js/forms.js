@@ -8,7 +8,8 @@ const SHOWN = 10_000;
 /** A read-only field with a button that copies it, or the button alone, for the text in `data-value`. */
 export class CopyText extends HTMLElement {
   connectedCallback() {
-    const { value, copy } = partsOf(this);
+    const { copy } = partsOf(this);
+    const value = this.#field;
     copy.addEventListener("click", () => this.#copy());
     if (!value) return;
     value.addEventListener("focus", () => value.select());
@@ -16,14 +17,20 @@ export class CopyText extends HTMLElement {
     if (!CSS.supports("field-sizing", "content")) value.style.height = `${value.scrollHeight + 2}px`;
   }
 
+  /** @returns {HTMLTextAreaElement | null} */
+  get #field() {
+    return this.querySelector("[data-part=value]");
+  }
+
   async #copy() {
-    const { value } = partsOf(this);
+    const value = this.#field;
     value?.select();
-    const isCopied = await copied(this.dataset.value);
+    const isCopied = await copied(this.dataset.value ?? "");
     if (!isCopied) value?.select();
     this.#say(isCopied ? "Copied" : "Press Ctrl+C");
   }
 
+  /** @param {string} text */
   #say(text) {
     const { label, said } = partsOf(this);
     setText(label, text);
@@ -35,7 +42,10 @@ export class CopyText extends HTMLElement {
   }
 }
 
-/** Whether the browser has copied the text: without HTTPS there is no clipboard, but what is selected can be copied. */
+/**
+ * Whether the browser has copied the text: without HTTPS there is no clipboard, but what is selected can be copied.
+ * @param {string} text
+ */
 async function copied(text) {
   try {
     await navigator.clipboard.writeText(text);
@@ -45,9 +55,10 @@ async function copied(text) {
   }
 }
 
+/** @param {string} text */
 function copiedFromField(text) {
   const field = document.createElement("textarea");
-  const focused = document.activeElement;
+  const focused = /** @type {HTMLElement | null} */ (document.activeElement);
   field.value = text;
   field.className = "visually-hidden";
   document.body.append(field);

@@ -2,8 +2,10 @@
 
 import { SentFiles } from "./elements/sent_files.js";
 import "./forms.js";
+import { find } from "./page/parts.js";
 import { startUploads } from "./upload_page.js";
 
 const { queue } = startUploads();
 const sent = new SentFiles(queue);
-for (const element of document.querySelectorAll("sent-files, link-limits")) element.connect({ sent });
+find("sent-files").connect({ sent });
+find("link-limits").connect({ sent });

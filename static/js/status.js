@@ -13,13 +13,22 @@ const parts = partsOf(document);
 const feed = new Feed();
 const rates = new Rates();
 
+/**
+ * @param {object} figures
+ * @param {string} path
+ */
 function lookUp(figures, path) {
-  return path.split(".").reduce((found, name) => found?.[name], figures);
+  /** @type {unknown} */
+  let found = figures;
+  for (const name of path.split(".")) found = /** @type {Record<string, unknown> | null | undefined} */ (found)?.[name];
+  return /** @type {number | null | undefined} */ (found);
 }
 
+/** @param {object} figures */
 function drawFigures(figures) {
-  for (const place of document.querySelectorAll("[data-value]")) {
-    setText(place, inWords(lookUp(figures, place.dataset.value), place.dataset.as));
+  const places = /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-value]"));
+  for (const place of places) {
+    setText(place, inWords(lookUp(figures, place.dataset.value ?? ""), place.dataset.as ?? "count"));
   }
 }
 
@@ -29,6 +38,7 @@ function drawChart() {
   setText(parts.peak, formatSpeed(Math.round(rates.peak)));
 }
 
+/** @param {Api.Status} figures */
 function draw(figures) {
   const { received_bytes: received, sent_bytes: sent } = figures.transfers;
   rates.add(performance.now(), { received, sent });

@@ -1,14 +1,15 @@
 /** The page of one video, perhaps one that is still being uploaded, or a guest's: the player, and local dates. */
 
 import "./elements/video_player.js";
-import { localiseDates, partsOf } from "./page/parts.js";
+import { find, localiseDates, partsOf } from "./page/parts.js";
 
 localiseDates(document);
-const player = document.querySelector("video-player");
-const { id, filename, media = null, inline, stateUrl = null } = player.dataset;
+const player = find("video-player");
+const { id = "", filename = "", media = null, inline, stateUrl = null } = player.dataset;
 const isArriving = "arriving" in player.dataset;
-const { arriving, download } = partsOf(document.querySelector(".watch__header"));
 player.addEventListener("arrived", () => {
+  const header = /** @type {HTMLElement} */ (document.querySelector(".watch__header"));
+  const { arriving, download } = partsOf(header);
   arriving.remove();
   download.hidden = false;
 });

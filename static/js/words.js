@@ -1,11 +1,21 @@
 /** What the page says: problems, figures of the server, and the state and details of videos. */
 
 import { formatBytes, formatDuration, formatSpeed } from "./page/format.js";
+import { lineOf } from "./page/meter.js";
 import { percentOf, renditionsOf, tracksOf } from "./player/playback.js";
+import { problemOfError } from "./uploads/problem.js";
+
+/**
+ * @import { WatchedVideo } from "./player/playback.js"
+ * @import { Problem } from "./uploads/problem.js"
+ */
 
 // ---- problems ----------------------------------------------------------------------------------------------------
 
-/** Every code has words; unknown codes get general ones. */
+/**
+ * Every code has words; unknown codes get general ones.
+ * @type {Record<string, (about: { limit: number, detail: string }) => string>}
+ */
 const WORDS = {
   too_large: ({ limit }) => `This file is too large. The limit here is ${formatBytes(limit)}.`,
   no_room: () => "The server does not have enough space for this file. Try again once space has been freed.",
@@ -30,14 +40,21 @@ const WORDS = {
   internal_server_error: () => "Something went wrong on the server. What has arrived is safe; try again later.",
 };
 
-/** A sentence or two about a failure; `limit` is the largest upload in bytes. */
+/**
+ * A sentence or two about a failure; `limit` is the largest upload in bytes.
+ * @param {Problem | null} problem
+ * @param {{ limit: number }} options
+ */
 export function wordsForProblem(problem, { limit }) {
-  const words = WORDS[problem.code];
+  const words = problem && WORDS[problem.code];
   if (words) return words({ limit, detail: problem.detail });
   return "Something unexpected went wrong. What has arrived is safe; try again.";
 }
 
-/** What an upload is waiting for. */
+/**
+ * What an upload is waiting for.
+ * @param {Problem | null} problem
+ */
 export function wordsForWaiting(problem) {
   if (problem?.isConnectionLost) return "Waiting for the connection. Resumes automatically.";
   if (problem?.isSignedOut) return "Waiting for you to sign in. What has arrived is safe.";
@@ -45,36 +62,55 @@ export function wordsForWaiting(problem) {
   return "The server asked to retry later. Resumes automatically.";
 }
 
-/** What the page says about a new name that the server refuses. */
-export function wordsForName(problem) {
-  if (problem.status === 404 || problem.status === 410) return "This video has been deleted in the meantime.";
+/**
+ * What the page says about a new name that the server refuses.
+ * @param {unknown} error
+ */
+export function wordsForName(error) {
+  const problem = problemOfError(error);
+  if (problem.isAbsence) return "This video has been deleted in the meantime.";
   if (problem.code === "type_not_allowed") return "This server does not accept files with this extension.";
   if (problem.code === "malformed_request") return "The server refused this name. Try a shorter or simpler one.";
   return wordsForRequest("rename the video", problem);
 }
 
-/** What the page says when a request outside an upload fails, such as deleting or listing. */
-export function wordsForRequest(action, problem) {
+/**
+ * What the page says when a request outside an upload fails, such as deleting or listing.
+ * @param {string} action
+ * @param {unknown} error
+ */
+export function wordsForRequest(action, error) {
+  const problem = problemOfError(error);
   if (problem.isConnectionLost) return `Could not ${action}: the server cannot be reached. Try again in a moment.`;
   if (problem.isSignedOut) return `Could not ${action}: you are no longer signed in.`;
   return `Could not ${action}: the server refused. Try again, or reload the page.`;
 }
 
-/** What people call the sender of an upload, an object of the API; null where nobody has a name. */
+/**
+ * What people call the sender of an upload, an object of the API; null where nobody has a name.
+ * @param {Api.Sender | null | undefined} sender
+ */
 export function senderName(sender) {
   if (!sender) return null;
   if (sender.kind !== "upload_link") return sender.name;
   return sender.name ?? `Someone via ${sender.link ?? "an upload link"}`;
 }
 
-/** Who sent a file, as "from Aunt Rosa via Wedding films"; empty if that is not known. */
+/**
+ * Who sent a file, as "from Aunt Rosa via Wedding films"; empty if that is not known.
+ * @param {Api.Sender | null | undefined} sender
+ */
 export function senderWords(sender) {
   if (!sender) return "";
   const name = sender.name ? `from ${sender.name}` : "";
   return sender.kind === "upload_link" ? `${name} via ${sender.link ?? "an upload link"}`.trim() : name;
 }
 
-/** The receipt of a link's visitor in a sentence: "All 3 files have arrived", with their size. */
+/**
+ * The receipt of a link's visitor in a sentence: "All 3 files have arrived", with their size.
+ * @param {{ count: number, unfinished: number, isBusy: boolean }} sent
+ * @param {string} size
+ */
 export function receipt({ count, unfinished, isBusy }, size) {
   if (isBusy || unfinished > 0) return `${count} of ${count + Math.max(unfinished, 1)} files have arrived, ${size}`;
   return count === 1 ? `Your file has arrived, ${size}` : `All ${count.toLocaleString("en")} files have arrived, ${size}`;
@@ -84,13 +120,19 @@ export function receipt({ count, unfinished, isBusy }, size) {
 
 const MISSING = "–";
 
-/** Seconds of a stage as "0.42 ms", "63 ms", "1.2 s". */
+/**
+ * Seconds of a stage as "0.42 ms", "63 ms", "1.2 s".
+ * @param {number} seconds
+ */
 export function formatStage(seconds) {
   if (seconds < 0.01) return `${(seconds * 1000).toFixed(2)} ms`;
   return seconds < 1 ? `${Math.round(seconds * 1000)} ms` : `${seconds.toFixed(1)} s`;
 }
 
-/** Seconds since the start as "42 s", "5 min", "3 h 20 min", "12 days 4 h". */
+/**
+ * Seconds since the start as "42 s", "5 min", "3 h 20 min", "12 days 4 h".
+ * @param {number} seconds
+ */
 export function formatUptime(seconds) {
   if (seconds < 60) return `${Math.floor(seconds)} s`;
   const minutes = Math.floor(seconds / 60);
@@ -100,13 +142,19 @@ export function formatUptime(seconds) {
   return `${Math.floor(hours / 24)} days ${hours % 24} h`;
 }
 
-/** A job as "index", "rendition 720 40 %". */
+/**
+ * A job as "index", "rendition 720 40 %".
+ * @param {Pick<Api.Job, "step" | "argument" | "state" | "progress">} job
+ */
 export function formatJob({ step, argument, state, progress }) {
-  const share = state === "running" ? `${Math.round(progress * 100)} %` : "";
+  const share = state === "running" ? `${Math.round((progress ?? 0) * 100)} %` : "";
   return [step, argument, share].filter(Boolean).join(" ");
 }
 
-/** What a server of a fleet does, in the order of the table's columns after its name. */
+/**
+ * What a server of a fleet does, in the order of the table's columns after its name.
+ * @param {Api.Node} node
+ */
 export function nodeFigures(node) {
   return [
     node.state,
@@ -118,6 +166,7 @@ export function nodeFigures(node) {
   ];
 }
 
+/** @type {Record<string, (value: number) => string>} */
 const FORMATS = {
   count: (value) => value.toLocaleString("en"),
   bytes: formatBytes,
@@ -126,7 +175,11 @@ const FORMATS = {
   uptime: formatUptime,
 };
 
-/** A figure in the named format; a dash if there is none. */
+/**
+ * A figure in the named format; a dash if there is none.
+ * @param {number | null | undefined} value
+ * @param {string} format
+ */
 export function inWords(value, format) {
   return value === null || value === undefined ? MISSING : FORMATS[format](value);
 }
@@ -165,9 +218,13 @@ const CODECS = [
   ["flac", "FLAC"],
 ];
 
+/** @type {Record<number, string>} */
 const CHANNELS = { 1: "mono", 2: "stereo", 6: "5.1", 8: "7.1" };
 
-/** The state in words, empty when there is nothing to say; `share` is how much of an upload has arrived, 0 to 1. */
+/**
+ * The state in words, empty when there is nothing to say; `share` is how much of an upload has arrived, 0 to 1.
+ * @param {WatchedVideo} video
+ */
 export function wordsForState({ playback, inline, isArriving, share }) {
   const { state, problem } = playback;
   if (isArriving) return `Still being uploaded: ${roughly(share)} has arrived.`;
@@ -177,23 +234,31 @@ export function wordsForState({ playback, inline, isArriving, share }) {
   return [problem?.detail, wordsForMaking(playback)].filter(Boolean).join(" ");
 }
 
-/** The state of a video in a list, empty where it can simply be watched. */
+/**
+ * The state of a video in a list, empty where it can simply be watched.
+ * @param {Api.Playback | null | undefined} playback
+ */
 export function wordsInList(playback) {
   const state = playback?.state;
   if (state === "unplayable") return "download only";
   return state === "waiting" || state === "probed" ? "being prepared" : "";
 }
 
-/** Why a video cannot be played, and what can be done with it. */
+/**
+ * Why a video cannot be played, and what can be done with it.
+ * @param {{ detail: string } | null} problem
+ */
 export function wordsForUnplayable(problem) {
   return `${problem?.detail ?? "This file cannot be played."} You can download it.`;
 }
 
+/** @param {Api.Playback} playback */
 function wordsForPreparing({ progress, problem }) {
   const share = progress ? `: ${roughly(progress)}` : "";
   return [`This video is being prepared for watching${share}.`, problem?.detail].filter(Boolean).join(" ");
 }
 
+/** @param {Api.Playback} playback */
 function wordsForMaking(playback) {
   const making = renditionsOf(playback).filter(({ state }) => state === "making");
   if (making.length === 0) return "";
@@ -203,12 +268,18 @@ function wordsForMaking(playback) {
   return `Playable. ${list.join(", ")}.`;
 }
 
-/** In steps of ten percent: screen readers read these words aloud each time they change. */
+/**
+ * In steps of ten percent: screen readers read these words aloud each time they change.
+ * @param {number | null} share
+ */
 function roughly(share) {
   return percentOf(Math.floor(10 * (share ?? 0)) / 10);
 }
 
-/** Of a quality that can be downloaded: how it is doing, and the name of its button. */
+/**
+ * Of a quality that can be downloaded: how it is doing, and the name of its button.
+ * @param {Pick<Api.Rendition, "height" | "state" | "progress" | "problem">} rendition
+ */
 export function orderFor({ height, state, progress, problem }) {
   const name = `${height}p`;
   if (state === "making") {
@@ -219,23 +290,38 @@ export function orderFor({ height, state, progress, problem }) {
   return { words: "can be made", action: `Make ${name}` };
 }
 
-/** While the video still plays in another quality than the one that was chosen. */
+/**
+ * While the video still plays in another quality than the one that was chosen.
+ * @param {string} quality
+ */
 export function wordsForChange(quality) {
   return `${quality}p is being made from here on. Until then the video goes on as it is.`;
 }
 
-/** When a quality that was chosen cannot be played. */
+/**
+ * When a quality that was chosen cannot be played.
+ * @param {{ quality: string, detail: string }} failure
+ */
 export function wordsForUnmakeable({ quality, detail }) {
   return [`${quality}p cannot be played here.`, detail].filter(Boolean).join(" ");
 }
 
-/** Where something in a video cannot be decoded, at `seconds`; `outcome` says what comes of it. */
+/**
+ * Where something in a video cannot be decoded, at `seconds`; `outcome` says what comes of it.
+ * @param {number} seconds
+ * @param {string} outcome
+ */
 export function wordsForDamage(seconds, outcome) {
   return `The video is damaged at ${formatDuration(Math.floor(seconds))}. ${outcome}`;
 }
 
-/** Details as `[term, text]`; `length` is the file's in bytes. */
+/**
+ * Details as `[term, text]`; `length` is the file's in bytes.
+ * @param {Pick<WatchedVideo, "playback" | "length">} video
+ * @returns {[term: string, text: string][]}
+ */
 export function detailsOf({ playback, length }) {
+  /** @type {[term: string, text: string][]} */
   const rows = [["File", lineOf([playback.container?.toUpperCase(), formatBytes(length)])]];
   for (const track of tracksOf(playback, "video").slice(0, 1)) rows.push(["Video", videoTrackWords(track, playback)]);
   for (const track of tracksOf(playback, "audio")) rows.push(["Sound", soundWords(track)]);
@@ -244,6 +330,10 @@ export function detailsOf({ playback, length }) {
   return rows.filter(([, text]) => text);
 }
 
+/**
+ * @param {Api.Track} track
+ * @param {Api.Playback} playback
+ */
 function videoTrackWords(track, { width, height, frame_rate: frameRate, hdr }) {
   return lineOf([
     codecName(track.codec),
@@ -254,23 +344,31 @@ function videoTrackWords(track, { width, height, frame_rate: frameRate, hdr }) {
   ]);
 }
 
+/** @param {Api.Track} track */
 function soundWords({ codec, language, title, channels, bit_rate: bitRate }) {
   return lineOf([languageName(language), title, codecName(codec), channelWords(channels), bitRateWords(bitRate)]);
 }
 
+/** @param {number | null | undefined} channels */
 function channelWords(channels) {
   return channels && (CHANNELS[channels] ?? `${channels} channels`);
 }
 
-/** The names of the entries of a menu of audio tracks, all different. */
+/**
+ * The names of the entries of a menu of audio tracks, all different.
+ * @param {Api.Playback} playback
+ */
 export function audioNames(playback) {
   const names = tracksOf(playback, "audio").map(({ language, title, channels }, index) => {
-    return lineOf([title || (languageName(language) ?? `Track ${index + 1}`), channels > 2 && channelWords(channels)]);
+    return lineOf([title || (languageName(language) ?? `Track ${index + 1}`), (channels ?? 0) > 2 && channelWords(channels)]);
   });
   return names.map((name, index) => (names.indexOf(name) === names.lastIndexOf(name) ? name : `${name} (${index + 1})`));
 }
 
-/** The name of a BCP 47 language, or null where it is not known. */
+/**
+ * The name of a BCP 47 language, or null where it is not known.
+ * @param {string | null | undefined} language
+ */
 export function languageName(language) {
   if (!language || language === "und") return null;
   try {
@@ -280,22 +378,21 @@ export function languageName(language) {
   }
 }
 
+/** @param {string | null | undefined} codec */
 export function codecName(codec) {
   if (!codec) return "";
   const known = CODECS.find(([start]) => codec.toLowerCase().startsWith(start));
   return known ? known[1] : codec.toUpperCase();
 }
 
+/** @param {number | null | undefined} bitsPerSecond */
 function bitRateWords(bitsPerSecond) {
   if (!bitsPerSecond) return "";
   if (bitsPerSecond < 1_000_000) return `${Math.round(bitsPerSecond / 1000)} kbit/s`;
   return `${round(bitsPerSecond / 1_000_000, 1)} Mbit/s`;
 }
 
+/** @param {number} number */
 function round(number, digits = 2) {
   return String(Number(number.toFixed(digits)));
-}
-
-function lineOf(parts) {
-  return parts.filter(Boolean).join(" · ");
 }

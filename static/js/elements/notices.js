@@ -1,13 +1,26 @@
 /** What the page asks and says: <confirm-dialog>, <connection-notice>, <live-announcer>, and what that one reads out. */
 
 import { countOf } from "../page/format.js";
-import { partsOf } from "../page/parts.js";
+import { find, partsOf } from "../page/parts.js";
+
+/**
+ * @import { Connection } from "../uploads/connection.js"
+ * @import { Upload } from "../uploads/upload.js"
+ * @import { UploadQueue } from "../uploads/upload_queue.js"
+ * @import { UploadPanel } from "./upload_panel.js"
+ *
+ * @typedef {{ title: string, text: string, yes: string, no: string }} Question
+ */
 
 /** A question with two answers; the harmless answer has the focus. */
 export class ConfirmDialog extends HTMLElement {
-  /** Resolves to whether the person agreed; closing the dialog in any other way means no. */
+  /**
+   * Resolves to whether the person agreed; closing the dialog in any other way means no.
+   * @param {Question} question
+   * @returns {Promise<boolean>}
+   */
   ask({ title, text, yes, no }) {
-    const dialog = this.querySelector("dialog");
+    const dialog = /** @type {HTMLDialogElement} */ (this.querySelector("dialog"));
     const parts = partsOf(dialog);
     parts.title.textContent = title;
     parts.text.textContent = text;
@@ -23,9 +36,20 @@ export class ConfirmDialog extends HTMLElement {
 
 customElements.define("confirm-dialog", ConfirmDialog);
 
+/**
+ * Asks with the dialog of this page.
+ * @param {Question} question
+ */
+export function confirm(question) {
+  return find("confirm-dialog").ask(question);
+}
+
 /** Shown while the server cannot be reached, or waits for the person to sign in. */
 export class ConnectionNotice extends HTMLElement {
-  /** Follows `connection`; `isBusy()` tells whether anything waits for it. Where people sign in is in `data-sign-in`. */
+  /**
+   * Follows `connection`; `isBusy()` tells whether anything waits for it. Where people sign in is in `data-sign-in`.
+   * @param {{ connection: Connection, isBusy: () => boolean }} options
+   */
   connect({ connection, isBusy }) {
     const link = this.#signInLink();
     const draw = () => {
@@ -49,6 +73,10 @@ export class ConnectionNotice extends HTMLElement {
   }
 }
 
+/**
+ * @param {Connection} connection
+ * @param {boolean} isBusy
+ */
 function noticeWords({ isOffline, isSignedOut }, isBusy) {
   if (isSignedOut) return isBusy ? "You are no longer signed in. Your uploads wait and lose nothing." : "You are no longer signed in.";
   const reason = isOffline ? "You are offline." : "The server cannot be reached.";
@@ -62,10 +90,15 @@ const PAUSE = 2_000;
 
 /** Speaks to screen readers, rarely enough to be heard out. */
 export class LiveAnnouncer extends HTMLElement {
+  /** @type {string | null} */
   #pending = null;
-  #timer = null;
+  /** @type {number | undefined} */
+  #timer;
 
-  /** Announces a text soon; of several in a row, only the last. */
+  /**
+   * Announces a text soon; of several in a row, only the last.
+   * @param {string} text
+   */
   say(text) {
     this.#pending = text;
     if (this.#timer) return;
@@ -74,17 +107,25 @@ export class LiveAnnouncer extends HTMLElement {
   }
 
   #speak() {
-    this.textContent = this.#pending;
+    this.textContent = this.#pending ?? "";
     this.#pending = null;
   }
 
   #afterPause() {
-    this.#timer = null;
+    this.#timer = undefined;
     if (this.#pending !== null) this.say(this.#pending);
   }
 }
 
 customElements.define("live-announcer", LiveAnnouncer);
+
+/**
+ * Speaks with the announcer of this page.
+ * @param {string} text
+ */
+export function announce(text) {
+  find("live-announcer").say(text);
+}
 
 /** Shortest time between two announcements of progress, milliseconds. */
 const PROGRESS_PAUSE = 20_000;
@@ -92,10 +133,10 @@ const PROGRESS_PAUSE = 20_000;
 const FEW_FILES = 5;
 
 /**
- * Connects the events of `queue`, `panel` and `connection` to `announce(text)`: starts, ends and failures, and progress
- * now and then.
+ * Announces what `queue`, `panel` and `connection` tell: starts, ends and failures, and progress now and then.
+ * @param {{ queue: UploadQueue, panel: UploadPanel, connection: Connection }} uploads
  */
-export function announceProgress({ queue, panel, connection, announce }) {
+export function announceProgress({ queue, panel, connection }) {
   let lastProgress = performance.now();
   queue.addEventListener("added", ({ detail }) => {
     lastProgress = performance.now();
@@ -119,7 +160,11 @@ export function announceProgress({ queue, panel, connection, announce }) {
   });
 }
 
-/** With many files, only the end of all is announced; progress covers the rest. */
+/**
+ * With many files, only the end of all is announced; progress covers the rest.
+ * @param {UploadQueue} queue
+ * @param {Upload} upload
+ */
 function completionText(queue, upload) {
   if (queue.size > 1 && !queue.isBusy) return "All uploads have ended.";
   return queue.size <= FEW_FILES ? `${upload.name} has been uploaded.` : null;

@@ -1,6 +1,6 @@
 /** <patient-form>: sends the form in it, and sends it again while the server is busy. Without scripts, the form works as well. */
 
-import { partsOf, setText } from "../page/parts.js";
+import { find, partsOf, setText } from "../page/parts.js";
 import { retryAfterDelay } from "../uploads/problem.js";
 
 const BUSY = 503;
@@ -10,6 +10,7 @@ const PAUSE = 2_000;
 
 const WAITING = "Many people are signing in at the moment. You are in line: this page goes on by itself.";
 
+/** @param {number} milliseconds */
 const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 
 export class PatientForm extends HTMLElement {
@@ -25,11 +26,13 @@ export class PatientForm extends HTMLElement {
     this.#sending.abort();
   }
 
+  /** @param {SubmitEvent} event */
   async #send(event) {
     event.preventDefault();
-    const form = event.target;
-    const button = form.querySelector("button[type=submit]");
-    const body = new URLSearchParams(new FormData(form));
+    const form = /** @type {HTMLFormElement} */ (event.target);
+    const button = /** @type {HTMLButtonElement} */ (form.querySelector("button[type=submit]"));
+    const fields = /** @type {[name: string, text: string][]} */ ([...new FormData(form)]); // No files.
+    const body = new URLSearchParams(fields);
     button.disabled = true;
     try {
       const response = await this.#answer(form.action, body);
@@ -40,7 +43,11 @@ export class PatientForm extends HTMLElement {
     }
   }
 
-  /** The first response that is not "busy". Behind a redirect the form has done its work, however busy that page is. */
+  /**
+   * The first response that is not "busy". Behind a redirect the form has done its work, however busy that page is.
+   * @param {string} url
+   * @param {URLSearchParams} body
+   */
   async #answer(url, body) {
     const { signal } = this.#sending;
     const headers = { Accept: "text/html" };
@@ -54,11 +61,14 @@ export class PatientForm extends HTMLElement {
     }
   }
 
-  /** Replace the content of this page by that of another one. */
+  /**
+   * Replaces the content of this page by that of another one.
+   * @param {string} text
+   */
   #show(text) {
     const main = new DOMParser().parseFromString(text, "text/html").querySelector("main");
-    document.querySelector("main").replaceWith(document.adoptNode(main));
-    document.querySelector("main [autofocus]")?.focus();
+    if (main) find("main").replaceWith(document.adoptNode(main));
+    /** @type {HTMLElement | null} */ (document.querySelector("main [autofocus]"))?.focus();
   }
 }
 

@@ -6,6 +6,12 @@ import { sentFiles } from "../uploads/api.js";
 import { sleep } from "../uploads/retry.js";
 import { receipt } from "../words.js";
 
+/**
+ * @import { UploadQueue } from "../uploads/upload_queue.js"
+ *
+ * @typedef {Api.SentFiles & { isBusy: boolean }} Sent
+ */
+
 /** Thousands of small files may arrive in a minute: the server is asked no more often than this, milliseconds. */
 const PAUSE = 1_000;
 
@@ -14,11 +20,13 @@ const PAUSE = 1_000;
  * as the API has it, without the files that are rows of the queue.
  */
 export class SentFiles extends EventTarget {
+  /** @type {Sent | null} */
   sent = null;
   #queue;
   #isRunning = false;
   #isOutdated = false;
 
+  /** @param {UploadQueue} queue */
   constructor(queue) {
     super();
     this.#queue = queue;
@@ -51,11 +59,15 @@ export class SentFiles extends EventTarget {
 
 /** The receipt, drawn by the server at first. */
 export class SentFilesPanel extends HTMLElement {
-  /** `sent` is shown after each change; until then there is what the server has drawn. */
+  /**
+   * `sent` is shown after each change; until then there is what the server has drawn.
+   * @param {{ sent: SentFiles }} options
+   */
   connect({ sent }) {
-    sent.addEventListener("change", () => this.#draw(sent.sent));
+    sent.addEventListener("change", () => sent.sent && this.#draw(sent.sent));
   }
 
+  /** @param {Sent} sent */
   #draw(sent) {
     const { panel, total, list } = partsOf(this);
     panel.hidden = sent.count === 0;
@@ -65,18 +77,23 @@ export class SentFilesPanel extends HTMLElement {
 }
 
 export class LinkLimits extends HTMLElement {
-  /** `sent` tells what the link still takes. */
+  /**
+   * `sent` tells what the link still takes.
+   * @param {{ sent: SentFiles }} options
+   */
   connect({ sent }) {
-    sent.addEventListener("change", () => this.#draw(sent.sent.link));
+    sent.addEventListener("change", () => sent.sent?.link && this.#draw(sent.sent.link));
   }
 
+  /** @param {NonNullable<Api.SentFiles["link"]>} link */
   #draw(link) {
     const { filesLeft, bytesLeft } = partsOf(this);
-    if (filesLeft && link?.files_left !== null) setText(filesLeft, countOf(link.files_left, "more file"));
-    if (bytesLeft && link?.bytes_left !== null) setText(bytesLeft, `${formatBytes(link.bytes_left)} more in all`);
+    if (filesLeft && link.files_left !== null) setText(filesLeft, countOf(link.files_left, "more file"));
+    if (bytesLeft && link.bytes_left !== null) setText(bytesLeft, `${formatBytes(link.bytes_left)} more in all`);
   }
 }
 
+/** @param {Api.SentFiles["files"][number]} file */
 function rowOf({ filename, length, arrived }) {
   const row = document.createElement("li");
   const [title, text, time] = ["p", "p", "time"].map((name) => document.createElement(name));

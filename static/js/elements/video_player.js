@@ -13,24 +13,47 @@ import { drawWaveform } from "../player/waveform.js";
 import { codecName, detailsOf, wordsForChange, wordsForState, wordsForUnmakeable, wordsForUnplayable } from "../words.js";
 import "./video_renditions.js";
 
+/**
+ * @import { Controls } from "../player/controls.js"
+ * @import { WatchedVideo } from "../player/playback.js"
+ * @import { Failure } from "../player/playing.js"
+ * @import { OpenedVideo } from "../player/video_state.js"
+ * @import { VideoRenditions } from "./video_renditions.js"
+ *
+ * Guests have no `renditions`.
+ * @typedef {Record<"stage" | "none" | "reason" | "notice" | "state" | "again" | "about" | "details", HTMLElement>
+ *   & { video: HTMLVideoElement, renditions?: VideoRenditions }} Parts
+ *
+ * @typedef {{ title: HTMLElement, stage: HTMLElement, page: HTMLAnchorElement, download: HTMLAnchorElement }} DialogParts
+ */
+
 const LOST = "The connection was lost.";
 /** Seconds of watching after which the position is kept. */
 const KEEP_EVERY = 5;
 
 export class VideoPlayer extends HTMLElement {
+  /** @type {Parts} */
   #parts;
+  /** @type {Controls | null} */
   #controls = null;
-  #state = null;
+  /** @type {VideoState} */
+  #state;
+  /** @type {Playing} */
   #playing;
   #positions = new Positions(localStorage);
   #end = new AbortController();
+  /** @type {Failure | null} */
   #failure = null;
   #kept = 0;
   #hasWaveform = false;
 
-  /** Shows a video, `{ id, filename, media, inline, isArriving, stateUrl }`; `autoplay` if somebody has just asked to watch it. */
+  /**
+   * Shows a video, as a page knows it; `autoplay` if somebody has just asked to watch it.
+   * @param {OpenedVideo} video
+   * @param {{ autoplay?: boolean }} [options]
+   */
   async show(video, { autoplay = false } = {}) {
-    this.#parts = partsOf(this);
+    this.#parts = /** @type {Parts} */ (partsOf(this));
     this.#state = new VideoState(video);
     this.#playing = new Playing(this.#video, this.#state);
     Object.assign(this.#video, { autoplay });
@@ -43,7 +66,7 @@ export class VideoPlayer extends HTMLElement {
     } catch {
       return; // The browser's own controls play it too.
     }
-    this.#connectMenus();
+    this.#connectMenus(this.#controls);
     this.#draw();
     if (autoplay) this.#controls.play.focus();
   }
@@ -79,8 +102,8 @@ export class VideoPlayer extends HTMLElement {
     });
   }
 
-  #connectMenus() {
-    const { quality, audio, chapters } = this.#controls;
+  /** @param {Controls} controls */
+  #connectMenus({ quality, audio, chapters }) {
     quality.addEventListener("change", () => {
       this.#failure = null;
       this.#playing.choose({ quality: quality.value });
@@ -107,6 +130,7 @@ export class VideoPlayer extends HTMLElement {
     else if (this.#playing.isPossible) this.#playing.start(this.#positions.of(this.#state.id));
   }
 
+  /** @param {WatchedVideo} current */
   #drawStage({ playback }) {
     const { stage, none, reason } = this.#parts;
     const isNone = this.#failure?.reason === "undecodable" || !this.#playing.isPossible;
@@ -120,7 +144,10 @@ export class VideoPlayer extends HTMLElement {
     else if (isAudioOnly(playback) && playback.waveform && !poster) this.#drawWaveform(playback.waveform);
   }
 
-  /** The controls are as large as the video before it is there. */
+  /**
+   * The controls are as large as the video before it is there.
+   * @param {{ width: number | null, height: number | null }} size
+   */
   #shape({ width, height }) {
     if (width && height) this.#parts.stage.style.setProperty("--ratio", `${width} / ${height}`);
   }
@@ -135,6 +162,7 @@ export class VideoPlayer extends HTMLElement {
     return wordsForUnplayable({ detail: `This browser cannot play ${format}.` });
   }
 
+  /** @param {WatchedVideo} current */
   #drawNotice(current) {
     const { notice, state: words, again } = this.#parts;
     again.hidden = this.#failure?.reason !== "lost";
@@ -142,6 +170,7 @@ export class VideoPlayer extends HTMLElement {
     notice.hidden = words.textContent === "";
   }
 
+  /** @param {WatchedVideo} current */
   #noticeWords(current) {
     if (this.#failure?.reason === "lost") return this.#failure.detail || LOST;
     if (this.#playing.isPreparing) return wordsForChange(this.#playing.wanted.quality);
@@ -149,6 +178,7 @@ export class VideoPlayer extends HTMLElement {
     return this.#failure ? wordsForUnmakeable(this.#failure) : wordsForState(current);
   }
 
+  /** @param {WatchedVideo} current */
   #drawDetails(current) {
     const { about, details } = this.#parts;
     const isKnown = tracksOf(current.playback, "video").length > 0 || tracksOf(current.playback, "audio").length > 0;
@@ -162,6 +192,7 @@ export class VideoPlayer extends HTMLElement {
     addTextTracks(this.#video, this.#state.current.playback);
   }
 
+  /** @param {string} url */
   async #drawWaveform(url) {
     if (this.#hasWaveform) return;
     this.#hasWaveform = true;
@@ -169,6 +200,7 @@ export class VideoPlayer extends HTMLElement {
     if (answer?.ok) this.#video.poster = await drawWaveform((await answer.json()).peaks);
   }
 
+  /** @param {Failure} failure */
   #fail(failure) {
     this.#failure = failure;
     this.#draw();
@@ -192,6 +224,7 @@ export class VideoPlayer extends HTMLElement {
   }
 }
 
+/** @param {[term: string, text: string]} detail */
 function detailElements([term, text]) {
   const [name, value] = ["dt", "dd"].map((tag) => document.createElement(tag));
   name.textContent = term;
@@ -203,10 +236,13 @@ customElements.define("video-player", VideoPlayer);
 
 /** <player-dialog>: plays a video over the page, so that uploads continue behind it. */
 export class PlayerDialog extends HTMLElement {
-  /** Opens the player for a video of the library, or for an upload that is still arriving. */
+  /**
+   * Opens the player for a video of the library, or for an upload that is still arriving.
+   * @param {OpenedVideo} video
+   */
   open(video) {
-    const dialog = this.querySelector("dialog");
-    const parts = partsOf(dialog);
+    const dialog = /** @type {HTMLDialogElement} */ (this.querySelector("dialog"));
+    const parts = /** @type {DialogParts} */ (partsOf(dialog));
     parts.title.textContent = video.filename;
     parts.page.href = `/watch/${video.id}`;
     parts.download.href = `${video.media}?download`;

@@ -4,12 +4,28 @@ import { copyOfTemplate, partsOf } from "../page/parts.js";
 import { audioNames, languageName } from "../words.js";
 import { qualitiesOf } from "./playback.js";
 
-/** Puts controls around a <video>; resolves to their parts. */
+/**
+ * @import { MediaChromeMenu, MediaChromeMenuItem } from "media-chrome/menu"
+ * @import { Choice, Wanted } from "./playback.js"
+ *
+ * The class of an element of media-chrome.
+ * @typedef {{ getTemplateHTML: (...settings: unknown[]) => string }} TemplatedElement
+ *
+ * @typedef {Record<"quality" | "audio" | "chapters", MediaChromeMenu>} Menus
+ * @typedef {Record<"qualityItem" | "audioItem" | "chaptersItem" | "subtitlesItem" | "captions" | "play", HTMLElement>} Items
+ * @typedef {Menus & Items} Controls
+ */
+
+/**
+ * Puts controls around a <video>; resolves to their parts.
+ * @param {HTMLVideoElement} video
+ * @returns {Promise<Controls>}
+ */
 export async function addControls(video) {
   await loadMediaChrome();
   const fragment = copyOfTemplate("player-controls");
-  const parts = partsOf(fragment);
-  const controller = fragment.querySelector("media-controller");
+  const parts = /** @type {Controls} */ (partsOf(fragment));
+  const controller = /** @type {HTMLElement} */ (fragment.querySelector("media-controller"));
   video.before(controller);
   video.slot = "media";
   video.controls = false;
@@ -17,7 +33,12 @@ export async function addControls(video) {
   return parts;
 }
 
-/** Fills the menus; `wanted` is what has been chosen. */
+/**
+ * Fills the menus; `wanted` is what has been chosen.
+ * @param {Controls} parts
+ * @param {{ playback: Api.Playback }} video
+ * @param {Wanted} wanted
+ */
 export function drawMenus(parts, { playback }, wanted) {
   const qualities = qualitiesOf(playback);
   setChoices(parts.quality, qualities, wanted.quality);
@@ -31,17 +52,24 @@ export function drawMenus(parts, { playback }, wanted) {
   parts.subtitlesItem.hidden = parts.captions.hidden = playback.subtitles.length === 0;
 }
 
-/** Shows `choices` in a menu, `{ value, name, hint, isDisabled }`, and keeps the entries that are there: one has the focus. */
+/**
+ * Shows `choices` in a menu, `{ value, name, hint, isDisabled }`, and keeps the entries that are there: one has the focus.
+ * @param {HTMLElement} menu
+ * @param {Choice[]} choices
+ * @param {string | null} chosen
+ */
 function setChoices(menu, choices, chosen) {
-  const before = new Map([...menu.querySelectorAll("media-chrome-menu-item")].map((item) => [item.value, item]));
+  const present = /** @type {NodeListOf<MediaChromeMenuItem>} */ (menu.querySelectorAll("media-chrome-menu-item"));
+  const before = new Map([...present].map((item) => [item.value, item]));
   const items = choices.map((choice) => before.get(choice.value) ?? newItem(choice));
   for (const item of before.values()) if (!items.includes(item)) item.remove();
   if (items.some((item) => !item.isConnected)) menu.append(...items);
   items.forEach((item, index) => writeChoice(item, choices[index], chosen));
 }
 
+/** @param {Choice} choice */
 function newItem({ value }) {
-  const item = document.createElement("media-chrome-menu-item");
+  const item = /** @type {MediaChromeMenuItem} */ (document.createElement("media-chrome-menu-item"));
   item.type = "radio";
   item.value = value;
   const [name, hint] = ["menu-choice__name", "menu-choice__hint"].map((className) => {
@@ -51,6 +79,11 @@ function newItem({ value }) {
   return item;
 }
 
+/**
+ * @param {MediaChromeMenuItem} item
+ * @param {Choice} choice
+ * @param {string | null} chosen
+ */
 function writeChoice(item, { value, name, hint = "", isDisabled = false }, chosen) {
   const [nameElement, hintElement] = item.children;
   nameElement.textContent = name;
@@ -92,6 +125,7 @@ const ELEMENTS = [
   "media-tooltip",
 ];
 
+/** @type {Promise<void> | null} */
 let loading = null;
 
 /** Resolves once the elements can be used; rejects if they cannot be loaded. */
@@ -105,9 +139,9 @@ export function loadMediaChrome() {
  * may be in the page before this.
  */
 function allowStyles() {
-  const { nonce } = document.querySelector('meta[property="csp-nonce"]');
+  const { nonce } = /** @type {HTMLMetaElement} */ (document.querySelector('meta[property="csp-nonce"]'));
   for (const name of ELEMENTS) {
-    const type = customElements.get(name);
+    const type = /** @type {TemplatedElement} */ (/** @type {unknown} */ (customElements.get(name)));
     const withoutNonce = type.getTemplateHTML;
     type.getTemplateHTML = function (...settings) {
       return withoutNonce.apply(this, settings).replaceAll(/<style(?! nonce)/g, `<style nonce="${nonce}"`);
@@ -120,7 +154,11 @@ function allowStyles() {
 /** Counted from the bottom. */
 const LINE_ABOVE_CONTROLS = -4;
 
-/** Adds what `playback` has and `video` has not yet; more may come while the video is being processed. */
+/**
+ * Adds what `playback` has and `video` has not yet; more may come while the video is being processed.
+ * @param {HTMLVideoElement} video
+ * @param {Api.Playback} playback
+ */
 export function addTextTracks(video, playback) {
   const { subtitles = [], thumbnails } = playback;
   subtitles.forEach(({ language, title, url }, index) => {
@@ -132,6 +170,10 @@ export function addTextTracks(video, playback) {
   addChapters(video, playback);
 }
 
+/**
+ * @param {HTMLVideoElement} video
+ * @param {{ kind: string, src: string, srclang?: string, label: string, default?: boolean }} attributes
+ */
 function addTrack(video, attributes) {
   const isThere = [...video.querySelectorAll("track")].some((track) => track.getAttribute("src") === attributes.src);
   if (isThere) return;
@@ -140,11 +182,20 @@ function addTrack(video, attributes) {
   video.append(element);
 }
 
-/** Cues without a place of their own would be under the controls. */
+/**
+ * Cues without a place of their own would be under the controls.
+ * @param {TextTrackCueList | null} cues
+ */
 function raise(cues) {
-  for (const cue of cues) if (cue.line === "auto") cue.line = LINE_ABOVE_CONTROLS;
+  for (const cue of /** @type {Iterable<VTTCue>} */ (cues ?? [])) {
+    if (cue.line === "auto") cue.line = LINE_ABOVE_CONTROLS;
+  }
 }
 
+/**
+ * @param {HTMLVideoElement} video
+ * @param {Api.Playback} playback
+ */
 function addChapters(video, { chapters = [], duration }) {
   const isThere = [...video.textTracks].some(({ kind }) => kind === "chapters");
   if (isThere || chapters.length === 0) return;
@@ -156,7 +207,10 @@ function addChapters(video, { chapters = [], duration }) {
   });
 }
 
-/** A cue's text is markup. */
+/**
+ * A cue's text is markup.
+ * @param {string} text
+ */
 function escaped(text) {
   return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;");
 }

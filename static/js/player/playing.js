@@ -3,8 +3,18 @@
 import { wordsForDamage } from "../words.js";
 import { hasOriginal, isAudioOnly, isSameFile, ORIGINAL, substituteFor, wayToPlay } from "./playback.js";
 import { Damage } from "./positions.js";
+import { Emitter } from "../events.js";
 import { NotMakeable, prepareQuality } from "./preparation.js";
 import { FileSource, HlsSource, playsHls } from "./sources.js";
+
+/**
+ * @import { Wanted, Way } from "./playback.js"
+ * @import { SourceFailure } from "./sources.js"
+ * @import { VideoState } from "./video_state.js"
+ *
+ * Why a video does not go on as wanted, or at all.
+ * @typedef {{ reason: "undecodable" | "damaged" | "lost" | "unmakeable", detail: string, quality: string }} Failure
+ */
 
 /** Seconds: hls.js may take a position that is nearer to the start of a segment for one of the segment before. */
 const WELL_WITHIN = 0.3;
@@ -17,15 +27,22 @@ const NO_ROOM = "The server has no room for this quality at the moment.";
  * Emits `change` when what is wanted changes, or how far that is, and `failed` when it cannot go on, with
  * `{ reason, detail }`: "undecodable" if nothing of it can be played, "damaged" where a part of it cannot, "lost", or
  * "unmakeable" for a quality that the server cannot make; if there is another way, the video then goes on.
+ * @extends {Emitter<{ change: void, failed: Failure }>}
  */
-export class Playing extends EventTarget {
+export class Playing extends Emitter {
   #video;
   #state;
+  /** @type {Wanted} */
   #wanted = { quality: ORIGINAL, audio: 0 };
-  /** What was wanted when the source was last told. */
+  /**
+   * What was wanted when the source was last told.
+   * @type {Wanted | null}
+   */
   #current = null;
   #isStarted = false;
+  /** @type {Way | null} */
   #way = null;
+  /** @type {FileSource | HlsSource | null} */
   #source = null;
   #changing = Promise.resolve();
   /** Ends the preparation of a quality that is no longer wanted. */
@@ -36,6 +53,10 @@ export class Playing extends EventTarget {
   /** Whether it plays, or did until it failed: Chromium pauses a video that it cannot load any further. */
   #isPlaying;
 
+  /**
+   * @param {HTMLVideoElement} video
+   * @param {VideoState} state
+   */
   constructor(video, state) {
     super();
     this.#video = video;
@@ -71,6 +92,7 @@ export class Playing extends EventTarget {
   /**
    * Starts the video if it can be played yet: at `position` seconds, unless the viewer has already played or sought in the
    * plain <video>.
+   * @param {number} position
    */
   start(position) {
     if (this.isStarted || !this.isPossible) return;
@@ -95,7 +117,10 @@ export class Playing extends EventTarget {
     return this.#way !== null && next !== null && next.url !== this.#way.url && isSameFile(next.url, this.#way.url);
   }
 
-  /** Goes on with another quality or audio track; a quality that is not made yet is waited for while the video plays. */
+  /**
+   * Goes on with another quality or audio track; a quality that is not made yet is waited for while the video plays.
+   * @param {Partial<Wanted>} wanted
+   */
   choose(wanted) {
     this.#want(wanted);
     if (this.isStarted) this.#follow({ isPatient: true });
@@ -115,12 +140,16 @@ export class Playing extends EventTarget {
     });
   }
 
+  /** @param {Partial<Wanted>} wanted */
   #want(wanted) {
     this.#wanted = { ...this.#wanted, ...wanted };
     this.dispatchEvent(new Event("change"));
   }
 
-  /** Changes take their turn: the second of two quick choices waits for the first one's script. */
+  /**
+   * Changes take their turn: the second of two quick choices waits for the first one's script.
+   * @param {{ position?: number, isPatient?: boolean }} [options]
+   */
   #follow({ position, isPatient = false } = {}) {
     this.#superseded.abort();
     this.#superseded = new AbortController();
@@ -134,8 +163,10 @@ export class Playing extends EventTarget {
       });
   }
 
+  /** @param {{ position?: number, isPatient: boolean, signal: AbortSignal }} options */
   async #change({ position, isPatient, signal }) {
     const way = wayToPlay(this.#state.current, this.#wanted);
+    if (!way) throw new Error("there is no way to play this video");
     if (isPatient && !(await this.#prepare(way, signal))) return;
     signal.throwIfAborted();
     const isSame = way.url === this.#way?.url;
@@ -158,7 +189,11 @@ export class Playing extends EventTarget {
     if (isPlaying) await this.#video.play().catch(() => {}); // A browser may want a click first.
   }
 
-  /** Waits for a quality that is made on demand while the video goes on; false if it cannot be played. */
+  /**
+   * Waits for a quality that is made on demand while the video goes on; false if it cannot be played.
+   * @param {Way} way
+   * @param {AbortSignal} signal
+   */
   async #prepare({ kind, url }, signal) {
     const { quality } = this.#wanted;
     if (kind !== "hls" || quality === ORIGINAL || quality === this.#current?.quality) return true;
@@ -169,26 +204,34 @@ export class Playing extends EventTarget {
     } catch (error) {
       if (!(error instanceof NotMakeable)) throw error;
       this.#fail("unmakeable", error.message);
-      this.#want(this.#current);
+      this.#want(this.#current ?? {});
       return false;
     } finally {
       this.#notePreparing(false);
     }
   }
 
+  /** @param {boolean} isPreparing */
   #notePreparing(isPreparing) {
     this.#isPreparing = isPreparing;
     this.dispatchEvent(new Event("change"));
   }
 
+  /**
+   * @param {Way} way
+   * @param {number} start
+   */
   #open({ kind, url }, start) {
     if (kind === "file" || (this.#isOriginal && playsHls(this.#video))) return new FileSource(this.#video, url, { start });
-    const onFailure = (failure) => this.#goOnAfter(failure);
+    const onFailure = (/** @type {SourceFailure} */ failure) => this.#goOnAfter(failure);
     return HlsSource.open(this.#video, url, { start, wanted: this.#wanted, onFailure });
   }
 
-  /** Where a quality ends, the original takes over, or else the next part that can be made. */
-  #goOnAfter({ reason, end, hasRoom }) {
+  /**
+   * Where a quality ends, the original takes over, or else the next part that can be made.
+   * @param {SourceFailure} failure
+   */
+  #goOnAfter({ reason, end = null, hasRoom = false }) {
     const isReplaceable = this.#wanted.quality !== ORIGINAL && hasOriginal(this.#state.current.playback) && !this.#isOriginalUndecodable;
     if (reason !== "unmakeable") this.#renewOr(() => this.#fail(reason));
     else if (isReplaceable) {
@@ -203,7 +246,10 @@ export class Playing extends EventTarget {
     }
   }
 
-  /** Goes on with new URLs if those that a guest had have expired; otherwise it has failed. */
+  /**
+   * Goes on with new URLs if those that a guest had have expired; otherwise it has failed.
+   * @param {() => void} fail
+   */
   async #renewOr(fail) {
     await this.#state.renew(this.#superseded.signal).catch(() => {});
     if (this.#hasMoved) this.retry();
@@ -217,7 +263,7 @@ export class Playing extends EventTarget {
   /** Browsers play the sound of a video whose video track they cannot decode. */
   get #lacksVideoTrack() {
     const { playback } = this.#state.current;
-    const hasVideoTrack = playback.width > 0 && !isAudioOnly(playback);
+    const hasVideoTrack = (playback.width ?? 0) > 0 && !isAudioOnly(playback);
     return hasVideoTrack && this.#video.videoWidth === 0 && this.#wanted.quality === ORIGINAL;
   }
 
@@ -227,7 +273,7 @@ export class Playing extends EventTarget {
     const source = this.#source;
     this.#renewOr(() => {
       if (this.#source !== source) return; // Another one was chosen meanwhile.
-      const isUndecoded = error.code === MediaError.MEDIA_ERR_DECODE;
+      const isUndecoded = error?.code === MediaError.MEDIA_ERR_DECODE;
       if (this.#damage.hasPlayed) {
         if (isUndecoded) this.#skipDamage(currentTime, this.#state.current.playback.duration ?? duration);
         else this.#fail("lost");
@@ -236,11 +282,15 @@ export class Playing extends EventTarget {
     });
   }
 
-  /** Segments of a video are cut where Chromium may not be able to begin: another quality has no such places. */
+  /**
+   * Segments of a video are cut where Chromium may not be able to begin: another quality has no such places.
+   * @param {number} seconds
+   * @param {number} duration
+   */
   #skipDamage(seconds, duration) {
     const { at, target } = this.#damage.next(seconds, duration);
     const canBeReplaced = this.#wanted.quality === ORIGINAL && substituteFor(this.#state.current.playback) !== null;
-    if (canBeReplaced && (this.#way.kind === "hls" || target === null)) {
+    if (canBeReplaced && (this.#way?.kind === "hls" || target === null)) {
       this.#replaceOriginal();
       return;
     }
@@ -249,6 +299,7 @@ export class Playing extends EventTarget {
     this.#reopen(target ?? 0);
   }
 
+  /** @param {number} position */
   #reopen(position) {
     this.#way = null;
     this.#follow({ position });
@@ -266,7 +317,8 @@ export class Playing extends EventTarget {
     this.#follow();
   }
 
+  /** @param {Failure["reason"]} reason */
   #fail(reason, detail = "") {
-    this.dispatchEvent(new CustomEvent("failed", { detail: { reason, detail, quality: this.#wanted.quality } }));
+    this.emit("failed", { reason, detail, quality: this.#wanted.quality });
   }
 }

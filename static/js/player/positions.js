@@ -13,16 +13,26 @@ const END_SHARE = 0.05;
 export class Positions {
   #storage;
 
+  /** @param {Pick<Storage, "getItem" | "setItem">} storage */
   constructor(storage) {
     this.#storage = storage;
   }
 
-  /** Where to go on; 0 for the beginning. */
+  /**
+   * Where to go on; 0 for the beginning.
+   * @param {string} id
+   * @returns {number}
+   */
   of(id) {
     return this.#read()[id] ?? 0;
   }
 
-  /** Remembers a position, or forgets it at both ends of the video. */
+  /**
+   * Remembers a position, or forgets it at both ends of the video.
+   * @param {string} id
+   * @param {number} seconds
+   * @param {number} duration
+   */
   keep(id, seconds, duration) {
     const { [id]: before, ...others } = this.#read();
     const isWorthIt = seconds >= START && seconds < endOf(duration);
@@ -31,6 +41,7 @@ export class Positions {
     this.#write(Object.fromEntries(isWorthIt ? [...newest, [id, Math.floor(seconds)]] : newest));
   }
 
+  /** @returns {Record<string, number>} */
   #read() {
     try {
       const positions = JSON.parse(this.#storage.getItem(KEY) ?? "{}");
@@ -40,7 +51,10 @@ export class Positions {
     }
   }
 
-  /** A browser may refuse to store anything; then every video starts at its beginning. */
+  /**
+   * A browser may refuse to store anything; then every video starts at its beginning.
+   * @param {Record<string, number>} positions
+   */
   #write(positions) {
     try {
       this.#storage.setItem(KEY, JSON.stringify(positions));
@@ -50,6 +64,7 @@ export class Positions {
   }
 }
 
+/** @param {number} duration */
 function endOf(duration) {
   if (!Number.isFinite(duration)) return Infinity;
   return duration - Math.max(Math.min(END, duration / 4), duration * END_SHARE);
@@ -67,17 +82,26 @@ const SAME = 1;
 export class Damage {
   #start = 0;
   #hasPlayed = false;
-  /** Where it began, and where the last attempt did. */
+  /**
+   * Where it began, and where the last attempt did.
+   * @type {number | null}
+   */
   #at = null;
   #target = 0;
   #step = FIRST_STEP;
 
-  /** A source begins at `seconds`. */
+  /**
+   * A source begins at `seconds`.
+   * @param {number} seconds
+   */
   begin(seconds) {
     this.#start = seconds;
   }
 
-  /** The video plays at `seconds`. */
+  /**
+   * The video plays at `seconds`.
+   * @param {number} seconds
+   */
   notePlayed(seconds) {
     if (seconds > this.#start + PROOF) this.#hasPlayed = true;
   }
@@ -95,15 +119,17 @@ export class Damage {
   /**
    * What to do about a failure at `seconds`: `{ at, target }`, where the damage begins, and where to go on; `target` is
    * null when no attempt is left before the video's end, at `duration`.
+   * @param {number} seconds
+   * @param {number} duration
    */
   next(seconds, duration) {
     const isSame = this.#at !== null && seconds >= this.#at && seconds < this.#target + SAME;
+    const at = isSame && this.#at !== null ? this.#at : seconds;
     this.#step = isSame ? this.#step * GROWTH : FIRST_STEP;
-    if (!isSame) this.#at = seconds;
+    this.#at = at;
     this.#target = Math.max(isSame ? this.#target : 0, seconds) + this.#step;
     const isWithin = this.#target < duration;
-    const found = { at: this.#at, target: isWithin ? this.#target : null };
     if (!isWithin) this.#at = null;
-    return found;
+    return { at, target: isWithin ? this.#target : null };
   }
 }

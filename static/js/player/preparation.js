@@ -18,6 +18,9 @@ export class NotMakeable extends Error {}
 /**
  * Resolves once the segment at the position is there, and in the browser's cache. `position()` is the time in seconds:
  * the video goes on meanwhile. `master` is the master playlist.
+ * @param {string} master
+ * @param {string} quality
+ * @param {{ position: () => number, signal: AbortSignal }} options
  */
 export async function prepareQuality(master, quality, { position, signal }) {
   const playlist = new URL(`${quality}/index.m3u8`, new URL(master, location.href));
@@ -30,7 +33,11 @@ export async function prepareQuality(master, quality, { position, signal }) {
   await load(new URL("init.mp4", playlist), signal); // It is made with the first segment, whichever that is.
 }
 
-/** The number of the segment that is shown at a time, by a media playlist; the last one at the end. */
+/**
+ * The number of the segment that is shown at a time, by a media playlist; the last one at the end.
+ * @param {string} playlist
+ * @param {number} seconds
+ */
 export function segmentAt(playlist, seconds) {
   const durations = [...playlist.matchAll(/^#EXTINF:([\d.]+)/gm)].map(([, duration]) => Number(duration));
   let end = 0;
@@ -38,6 +45,10 @@ export function segmentAt(playlist, seconds) {
   return found === -1 ? durations.length : found + 1;
 }
 
+/**
+ * @param {URL} url
+ * @param {AbortSignal} signal
+ */
 async function load(url, signal) {
   for (let attempt = 1; ; attempt += 1) {
     const answer = await loadOnce(url, signal);
@@ -48,7 +59,11 @@ async function load(url, signal) {
   }
 }
 
-/** The answer, whole if it is what was asked for, as only that is cached; null if the connection is lost. */
+/**
+ * The answer, whole if it is what was asked for, as only that is cached; null if the connection is lost.
+ * @param {URL} url
+ * @param {AbortSignal} signal
+ */
 async function loadOnce(url, signal) {
   try {
     const answer = await fetch(url, { signal });
@@ -60,7 +75,10 @@ async function loadOnce(url, signal) {
   }
 }
 
-/** Whether the server may answer otherwise when it is asked again; a disk without room stays so for a while. */
+/**
+ * Whether the server may answer otherwise when it is asked again; a disk without room stays so for a while.
+ * @param {Response} response
+ */
 function isTemporary({ status }) {
   return status === TOO_MANY_REQUESTS || (status >= 500 && status !== NO_ROOM);
 }

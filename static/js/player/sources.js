@@ -2,11 +2,28 @@
 
 import { ORIGINAL } from "./playback.js";
 
+/**
+ * @import { ErrorData, Fragment, HlsConfig, LoadPolicy } from "hls.js"
+ * @import { Wanted } from "./playback.js"
+ *
+ * "unmakeable" where the server cannot make this quality, else "lost". `end` is where the part that is missing ends, in
+ * seconds; null if nothing can be played after it. `hasRoom` is false if the disk has none.
+ * @typedef {{ reason: "unmakeable" | "lost", end?: number | null, hasRoom?: boolean }} SourceFailure
+ * @typedef {(failure: SourceFailure) => void} OnFailure
+ *
+ * @typedef {{ start: number, wanted: Wanted, onFailure: OnFailure }} Opening
+ */
+
 /** Plays one file, or a playlist in browsers that play HLS by themselves. */
 export class FileSource {
   #video;
 
-  /** Begins at `start` seconds. */
+  /**
+   * Begins at `start` seconds.
+   * @param {HTMLVideoElement} video
+   * @param {string} url
+   * @param {{ start: number }} options
+   */
   constructor(video, url, { start }) {
     this.#video = video;
     if (video.getAttribute("src") !== url) video.src = url;
@@ -23,13 +40,14 @@ export class FileSource {
   }
 }
 
-/** Apple's browsers play HLS well. Others claim to, but neither follow a growing playlist nor change audio tracks. */
+/**
+ * Apple's browsers play HLS well. Others claim to, but neither follow a growing playlist nor change audio tracks.
+ * @param {HTMLVideoElement} video
+ */
 export function playsHls(video) {
   const isApple = "ManagedMediaSource" in window || !("MediaSource" in window);
   return isApple && video.canPlayType("application/vnd.apple.mpegurl") !== "";
 }
-
-const HLS_JS = "../../vendor/hls.js/hls.min.mjs";
 
 /** Longest time until a segment that has to be made begins to arrive, and until it is here, milliseconds. */
 const FIRST_BYTE_TIMEOUT = 60_000;
@@ -43,6 +61,7 @@ const NO_ROOM = 507;
 /** Seconds before a missing segment in which a browser may already stop, for want of sound. */
 const NEARLY = 0.5;
 
+/** @type {LoadPolicy} */
 const SEGMENT_POLICY = {
   default: {
     maxTimeToFirstByteMs: FIRST_BYTE_TIMEOUT,
@@ -57,6 +76,7 @@ const SEGMENT_POLICY = {
   },
 };
 
+/** @type {Partial<HlsConfig>} */
 const OPTIONS = {
   enableWorker: false, // Its worker is a blob:, which our policy forbids; fMP4 needs next to no work.
   fragLoadPolicy: SEGMENT_POLICY,
@@ -68,6 +88,7 @@ const OPTIONS = {
 
 /** Plays HLS with hls.js, which is loaded when it is first needed. */
 export class HlsSource {
+  /** @type {import("hls.js").default} */
   #hls;
   #wanted;
   #hasRecovered = false;
@@ -75,17 +96,24 @@ export class HlsSource {
   #arrived = new AbortController();
 
   /**
-   * Begins at `start` seconds with what is `wanted`: `{ quality, audio }`. Calls `onFailure({ reason, end, hasRoom })`
-   * when it cannot go on: "unmakeable" where the server cannot make this quality, else "lost". `end` is where the part
-   * that is missing ends, in seconds; null if nothing can be played after it. `hasRoom` is false if the disk has none.
-   * Rejects if hls.js cannot be loaded, or cannot play in this browser.
+   * Begins at `start` seconds with what is `wanted`. Calls `onFailure` when it cannot go on. Rejects if hls.js cannot be
+   * loaded, or cannot play in this browser.
+   * @param {HTMLVideoElement} video
+   * @param {string} url
+   * @param {Opening} options
    */
   static async open(video, url, { start, wanted, onFailure }) {
-    const { default: Hls } = await import(HLS_JS);
+    const { default: Hls } = await import("../../vendor/hls.js/hls.min.mjs");
     if (!Hls.isSupported()) throw new Error("hls.js cannot play in this browser");
     return new HlsSource(Hls, video, url, { start, wanted, onFailure });
   }
 
+  /**
+   * @param {typeof import("hls.js").default} Hls
+   * @param {HTMLVideoElement} video
+   * @param {string} url
+   * @param {Opening} options
+   */
   constructor(Hls, video, url, { start, wanted, onFailure }) {
     this.#wanted = wanted;
     // Without a start, a video that is still being uploaded would begin at its newest part, like a broadcast.
@@ -99,7 +127,10 @@ export class HlsSource {
     this.#hls.attachMedia(video);
   }
 
-  /** Goes on in another quality, or with another audio track: at once, or while it plays with the next segment. */
+  /**
+   * Goes on in another quality, or with another audio track: at once, or while it plays with the next segment.
+   * @param {Wanted} wanted
+   */
   choose(wanted) {
     this.#wanted = wanted;
     const level = Math.max(0, this.#hls.levels.findIndex(({ url }) => isLevel(url, wanted.quality)));
@@ -108,9 +139,10 @@ export class HlsSource {
     this.#chooseAudio();
   }
 
+  /** @param {number} level */
   #goTo(level) {
     const { media } = this.#hls;
-    const hasFrame = media?.readyState >= HTMLMediaElement.HAVE_FUTURE_DATA;
+    const hasFrame = media !== null && media.readyState >= HTMLMediaElement.HAVE_FUTURE_DATA;
     if (hasFrame && !media.paused) {
       this.#hls.nextLevel = level;
       return;
@@ -130,6 +162,11 @@ export class HlsSource {
     if (audio < audioTracks.length && audio !== audioTrack) this.#hls.audioTrack = audio;
   }
 
+  /**
+   * @param {typeof import("hls.js").default} Hls
+   * @param {ErrorData} error
+   * @param {OnFailure} onFailure
+   */
   #handle(Hls, error, onFailure) {
     const code = error.response?.code;
     // Not always fatal: hls.js would go on in a quality that nobody has chosen.
@@ -137,9 +174,15 @@ export class HlsSource {
     else if (error.fatal) this.#recover(Hls, error, onFailure);
   }
 
-  /** Plays what is here already; the failure comes when the video reaches what is not. */
+  /**
+   * Plays what is here already; the failure comes when the video reaches what is not.
+   * @param {Fragment} fragment
+   * @param {boolean} isFull
+   * @param {OnFailure} onFailure
+   */
   #miss({ sn, start, duration, endList }, isFull, onFailure) {
     const { media } = this.#hls;
+    if (!media) return;
     const end = Number.isInteger(sn) && !endList && !isFull ? start + duration : null;
     this.#hls.stopLoad();
     this.#arrived.abort();
@@ -161,6 +204,11 @@ export class HlsSource {
     look();
   }
 
+  /**
+   * @param {typeof import("hls.js").default} Hls
+   * @param {ErrorData} error
+   * @param {OnFailure} onFailure
+   */
   #recover(Hls, { type }, onFailure) {
     if (this.#hls.media?.error) return; // Its listeners know what to do.
     if (type !== Hls.ErrorTypes.MEDIA_ERROR || this.#hasRecovered) {
@@ -172,7 +220,11 @@ export class HlsSource {
   }
 }
 
-/** Playlists are at .../hls/source/index.m3u8 and .../hls/720/index.m3u8. */
+/**
+ * Playlists are at .../hls/source/index.m3u8 and .../hls/720/index.m3u8.
+ * @param {string | string[]} url
+ * @param {string} quality
+ */
 function isLevel(url, quality) {
   const [address] = [url].flat();
   return new URL(address, location.href).pathname.split("/").at(-2) === (quality || ORIGINAL);

@@ -1,12 +1,24 @@
 /** The server's figures: asked for once a second, and rates computed from its totals. */
 
+import { Emitter } from "../events.js";
+
+/**
+ * Bytes, or bytes per second, at a moment in milliseconds.
+ * @typedef {{ at: number, received: number, sent: number }} Totals
+ */
+
 const FIGURES_URL = "/api/status";
 const INTERVAL_MILLISECONDS = 1000;
 const TIMEOUT_MILLISECONDS = 10_000;
 
-/** Asks while someone can see the figures. Emits `figures` (detail) and `state`. */
-export class Feed extends EventTarget {
-  #timer = null;
+/**
+ * Asks while someone can see the figures. Emits `figures` (detail) and `state`.
+ * @extends {Emitter<{ figures: Api.Status, state: void }>}
+ */
+export class Feed extends Emitter {
+  /** @type {number | undefined} */
+  #timer;
+  /** @type {AbortController | null} */
   #asking = null;
   #isPaused = false;
   #isLost = false;
@@ -48,7 +60,7 @@ export class Feed extends EventTarget {
     if (asking.signal.aborted) return;
     this.#isLost = figures === null;
     this.#tell();
-    if (figures) this.dispatchEvent(new CustomEvent("figures", { detail: figures }));
+    if (figures) this.emit("figures", figures);
     this.#timer = setTimeout(() => this.#ask(), INTERVAL_MILLISECONDS);
   }
 
@@ -57,6 +69,10 @@ export class Feed extends EventTarget {
   }
 }
 
+/**
+ * @param {AbortSignal} signal
+ * @returns {Promise<Api.Status | null>}
+ */
 async function fetchFigures(signal) {
   try {
     const response = await fetch(FIGURES_URL, { signal, headers: { Accept: "application/json" } });
@@ -73,10 +89,16 @@ const HISTORY_MILLISECONDS = 60_000;
 
 /** Bytes received and sent over the last minute. */
 export class Rates {
+  /** @type {Totals[]} */
   #samples = [];
+  /** @type {Totals[]} */
   #history = [];
 
-  /** Totals in bytes at a moment in milliseconds. Totals that decreased are from a restarted server. */
+  /**
+   * Totals in bytes at a moment in milliseconds. Totals that decreased are from a restarted server.
+   * @param {number} at
+   * @param {{ received: number, sent: number }} totals
+   */
   add(at, { received, sent }) {
     const last = this.#samples.at(-1);
     if (last && (received < last.received || sent < last.sent)) this.forget();
@@ -97,7 +119,7 @@ export class Rates {
   get now() {
     const first = this.#samples[0];
     const last = this.#samples.at(-1);
-    if (!first || last.at <= first.at) return null;
+    if (!first || !last || last.at <= first.at) return null;
     const seconds = (last.at - first.at) / 1000;
     return { received: (last.received - first.received) / seconds, sent: (last.sent - first.sent) / seconds };
   }
@@ -107,11 +129,15 @@ export class Rates {
     return this.#history.reduce((most, { received, sent }) => Math.max(most, received, sent), 0);
   }
 
-  /** The last minute as points of a polyline: `kind` is "received" or "sent", now is at the right. */
+  /**
+   * The last minute as points of a polyline: `kind` is "received" or "sent", now is at the right.
+   * @param {"received" | "sent"} kind
+   * @param {{ width: number, height: number }} size
+   */
   points(kind, { width, height }) {
     const end = this.#history.at(-1)?.at ?? 0;
     const top = Math.max(this.peak, 1);
-    const place = ({ at, [kind]: rate }) => {
+    const place = (/** @type {Totals} */ { at, [kind]: rate }) => {
       const x = width * (1 - (end - at) / HISTORY_MILLISECONDS);
       return `${x.toFixed(1)},${(height * (1 - rate / top)).toFixed(1)}`;
     };

@@ -1,8 +1,36 @@
 /** Many small files in few requests: how much goes in one, what became of each file, and sending them. */
 
 import { checkReadable } from "./local_files.js";
-import { connectionLost, Problem, problemOfDocument } from "./problem.js";
+import { connectionLost, Problem, problemOfDocument, problemOfError } from "./problem.js";
 import { RetrySchedule } from "./retry.js";
+
+/**
+ * @import { BatchPost } from "./body_request.js"
+ * @import { Connection } from "./connection.js"
+ *
+ * A small file on its way in a bundle.
+ * @typedef {object} Parcel
+ * @property {File} file
+ * @property {string} name
+ * @property {number} size
+ * @property {string} fingerprint
+ * @property {AbortSignal} signal
+ * @property {() => boolean} isUnwanted whether it was cancelled
+ * @property {(bytes: number) => void} onSent
+ * @property {(problem: Problem) => void} onWait
+ * @property {() => void} onProceed
+ * @property {(receipt: Api.FileReceipt) => void} onUnwanted
+ *
+ * @typedef {Api.FileReceipt | Api.RefusedFile} Receipt
+ *
+ * A parcel in a bundle, with what settles it.
+ * @typedef {Parcel & Settlement} HeldParcel
+ * @typedef {object} Settlement
+ * @property {() => void} leave stops to listen to its signal
+ * @property {(receipt: Promise<Api.FileReceipt>) => void} depart
+ * @property {(receipt: Api.FileReceipt) => void} resolve
+ * @property {(error: unknown) => void} reject
+ */
 
 // ---- how much goes in one bundle, and how many bundles at once; sizes are bytes ----------------------------------
 
@@ -31,7 +59,11 @@ const BUNDLES_TO_SETTLE = 24;
 /** What even the smallest file costs the server, in bytes. */
 const COST_OF_FILE = 32 * 1024;
 
-/** Whether a file may go in a bundle; never one that would be cut into chunks. */
+/**
+ * Whether a file may go in a bundle; never one that would be cut into chunks.
+ * @param {number} size
+ * @param {number} chunkBytes
+ */
 export function isSmall(size, chunkBytes) {
   return size <= Math.min(SMALL_FILE, chunkBytes);
 }
@@ -44,14 +76,22 @@ export class BundlePace {
   #bestRate = 0;
   #isTrial = false;
   #settled = 0;
+  /** @type {{ began: number, cost: number, bundles: number } | null} */
   #window = null;
 
-  /** Whether a bundle of `count` files and `bytes` takes one more file; the first one always fits. */
+  /**
+   * Whether a bundle of `count` files and `bytes` takes one more file; the first one always fits.
+   * @param {{ count: number, bytes: number }} bundle
+   * @param {number} fileBytes
+   */
   hasRoom({ count, bytes }, fileBytes) {
     return count === 0 || (count < FILES_PER_BUNDLE && bytes + fileBytes <= this.bytes);
   }
 
-  /** A bundle got through, in that many milliseconds. */
+  /**
+   * A bundle got through, in that many milliseconds.
+   * @param {{ count: number, bytes: number, duration: number, now?: number }} bundle
+   */
   sent({ count, bytes, duration, now = performance.now() }) {
     if (duration > SLOW) this.#resize(this.bytes / 2);
     else if (duration < FAST && bytes >= this.bytes / 2) this.#resize(this.bytes * 2);
@@ -64,17 +104,26 @@ export class BundlePace {
     this.#settle(this.lanes - 1);
   }
 
-  /** Something in between refuses requests of this size. */
+  /**
+   * Something in between refuses requests of this size.
+   * @param {number} bytes
+   */
   wasTooLarge(bytes) {
     this.#limit = Math.max(SMALLEST_BUNDLE, Math.min(this.#limit, bytes / 2));
     this.#resize(this.bytes);
   }
 
+  /** @param {number} bytes */
   #resize(bytes) {
     this.bytes = Math.min(this.#limit, Math.max(SMALLEST_BUNDLE, bytes));
   }
 
-  /** Climbs to the number of lanes beyond which no more gets through. */
+  /**
+   * Climbs to the number of lanes beyond which no more gets through.
+   * @param {number} cost
+   * @param {number} now
+   * @param {number} duration
+   */
   #measure(cost, now, duration) {
     this.#window ??= { began: now - duration, cost: 0, bundles: 0 };
     this.#window.cost += cost;
@@ -89,6 +138,7 @@ export class BundlePace {
     if (this.#isTrial) this.lanes += 1;
   }
 
+  /** @param {number} lanes */
   #settle(lanes) {
     this.lanes = Math.max(1, lanes);
     this.#isTrial = false;
@@ -102,9 +152,11 @@ export class BundlePace {
 
 /** Files in one request: which are still wanted, how far each has come, and what happened to it. */
 export class Bundle {
+  /** @type {HeldParcel[]} */
   parcels = [];
   bytes = 0;
   #control = new AbortController();
+  /** @type {HeldParcel[]} */
   #underWay = [];
   #shownTo = 0;
 
@@ -121,13 +173,17 @@ export class Bundle {
     return this.count > 0;
   }
 
-  /** Adds a parcel; its receipt is settled by this bundle or by a half of it. */
+  /**
+   * Adds a parcel; its receipt is settled by this bundle or by a half of it.
+   * @param {HeldParcel} parcel
+   */
   add(parcel) {
     parcel.leave();
     this.#hold(parcel);
     parcel.depart(new Promise((resolve, reject) => Object.assign(parcel, { resolve, reject })));
   }
 
+  /** @param {HeldParcel} parcel */
   #hold(parcel) {
     this.parcels.push(parcel);
     this.bytes += parcel.size;
@@ -143,7 +199,10 @@ export class Bundle {
     return this.#underWay;
   }
 
-  /** Assigns the bytes that have left, a share from 0 to 1, to the files in order. */
+  /**
+   * Assigns the bytes that have left, a share from 0 to 1, to the files in order.
+   * @param {number} share
+   */
   showSent(share) {
     const total = this.#underWay.reduce((sum, { size }) => sum + size, 0);
     const position = share * total;
@@ -166,6 +225,7 @@ export class Bundle {
   /**
    * Ends each parcel as its receipt says; a cancelled one gets its receipt through `onUnwanted`. Returns the problem of
    * the parcels that stay because they are worth sending again, or null.
+   * @param {Receipt[]} receipts
    */
   settle(receipts) {
     if (receipts.length !== this.#underWay.length) throw connectionLost();
@@ -174,6 +234,10 @@ export class Bundle {
     return problems.find(Boolean) ?? null;
   }
 
+  /**
+   * @param {HeldParcel} parcel
+   * @param {Receipt} receipt
+   */
   #settleOne(parcel, receipt) {
     if (!this.#has(parcel)) {
       if (receipt.id && parcel.isUnwanted()) parcel.onUnwanted(receipt);
@@ -185,6 +249,10 @@ export class Bundle {
     return null;
   }
 
+  /**
+   * @param {HeldParcel} parcel
+   * @param {Problem} problem
+   */
   #refuse(parcel, problem) {
     parcel.onSent(0);
     if (problem.retryable) return problem;
@@ -192,16 +260,22 @@ export class Bundle {
     return null;
   }
 
+  /**
+   * @param {HeldParcel} parcel
+   * @param {unknown} error
+   */
   failOne(parcel, error) {
     if (!this.#has(parcel)) return;
     this.#release(parcel);
     parcel.reject(error);
   }
 
+  /** @param {unknown} error */
   fail(error) {
     for (const parcel of [...this.parcels]) this.failOne(parcel, error);
   }
 
+  /** @param {(parcel: HeldParcel) => void} call */
   eachWanted(call) {
     this.parcels.forEach(call);
   }
@@ -220,10 +294,12 @@ export class Bundle {
     });
   }
 
+  /** @param {HeldParcel} parcel */
   #has(parcel) {
     return this.parcels.includes(parcel);
   }
 
+  /** @param {HeldParcel} parcel */
   #release(parcel) {
     parcel.leave();
     this.parcels.splice(this.parcels.indexOf(parcel), 1);
@@ -233,6 +309,7 @@ export class Bundle {
   /**
    * A file was paused or cancelled. The request continues for the others, and runs to its end if a file was cancelled:
    * only the receipt tells what to delete on the server.
+   * @param {HeldParcel} parcel
    */
   #lose(parcel) {
     this.failOne(parcel, parcel.signal.reason);
@@ -261,10 +338,21 @@ export class BundleSender {
   #pace;
   #random;
   #gathering;
+  /** @type {Set<HeldParcel>} */
   #waiting = new Set();
   #busyLanes = 0;
+  /** @type {number | null} */
   #filling = null;
 
+  /**
+   * @param {{
+   *   post: BatchPost,
+   *   connection: Connection,
+   *   pace?: BundlePace,
+   *   random?: () => number,
+   *   gathering?: number,
+   * }} options
+   */
   constructor({ post, connection, pace = new BundlePace(), random = Math.random, gathering = GATHERING }) {
     this.#post = post;
     this.#connection = connection;
@@ -277,18 +365,21 @@ export class BundleSender {
    * Takes a parcel `{ file, name, size, fingerprint, signal, isUnwanted(), onSent(bytes), onWait(problem),
    * onProceed(), onUnwanted(receipt) }` along with others. Resolves, when its bundle leaves, to `{ receipt }`, a
    * promise. Where the signal is aborted before its receipt came, `onUnwanted` gets that if `isUnwanted()` by then.
+   * @param {Parcel} parcel
+   * @returns {Promise<{ receipt: Promise<Api.FileReceipt> }>}
    */
   join(parcel) {
+    const held = /** @type {HeldParcel} */ (parcel);
     return new Promise((resolve, reject) => {
       parcel.signal.throwIfAborted();
       const leave = () => {
-        this.#waiting.delete(parcel);
+        this.#waiting.delete(held);
         reject(parcel.signal.reason);
       };
-      parcel.leave = () => parcel.signal.removeEventListener("abort", leave);
-      parcel.depart = (receipt) => resolve({ receipt });
+      held.leave = () => parcel.signal.removeEventListener("abort", leave);
+      held.depart = (receipt) => resolve({ receipt });
       parcel.signal.addEventListener("abort", leave, { once: true });
-      this.#waiting.add(parcel);
+      this.#waiting.add(held);
       this.#fillLanesSoon();
     });
   }
@@ -315,6 +406,7 @@ export class BundleSender {
     return bundle;
   }
 
+  /** @param {Bundle} bundle */
   async #run(bundle) {
     this.#busyLanes += 1;
     try {
@@ -325,6 +417,10 @@ export class BundleSender {
     }
   }
 
+  /**
+   * @param {Bundle} bundle
+   * @returns {Promise<unknown>}
+   */
   async #deliver(bundle) {
     const schedule = new RetrySchedule({ connection: this.#connection, random: this.#random });
     while (bundle.isWanted) {
@@ -336,7 +432,10 @@ export class BundleSender {
     }
   }
 
-  /** Resolves to the problem, if any, because of which the files left in the bundle must be sent again. */
+  /**
+   * Resolves to the problem, if any, because of which the files left in the bundle must be sent again.
+   * @param {Bundle} bundle
+   */
   async #attempt(bundle) {
     const { count, bytes } = bundle;
     const began = performance.now();
@@ -350,12 +449,16 @@ export class BundleSender {
     } catch (error) {
       bundle.takeBack();
       if (bundle.signal.aborted) return null;
-      if (error instanceof Problem) return error;
-      console.error(error);
-      return new Problem({ code: "page_error", detail: String(error) });
+      if (!(error instanceof Problem)) console.error(error);
+      return problemOfError(error);
     }
   }
 
+  /**
+   * @param {Bundle} bundle
+   * @param {Problem} problem
+   * @param {RetrySchedule} schedule
+   */
   async #waitFor(bundle, problem, schedule) {
     bundle.eachWanted((parcel) => parcel.onWait(problem));
     try {
@@ -367,13 +470,20 @@ export class BundleSender {
     }
   }
 
-  /** A file that changed on disk breaks the whole request, and looks like a lost connection. */
+  /**
+   * A file that changed on disk breaks the whole request, and looks like a lost connection.
+   * @param {Bundle} bundle
+   */
   async #dropUnreadable(bundle) {
     const checks = bundle.parcels.map((parcel) => checkReadable(parcel.file).catch((error) => bundle.failOne(parcel, error)));
     await Promise.all(checks);
   }
 
-  /** Splits the bundle in two; a single file goes in chunks, which show better what is wrong. */
+  /**
+   * Splits the bundle in two; a single file goes in chunks, which show better what is wrong.
+   * @param {Bundle} bundle
+   * @param {Problem} problem
+   */
   #refused(bundle, problem) {
     if (problem.status === 413) this.#pace.wasTooLarge(bundle.bytes);
     if (bundle.count === 1 || problem.status !== 413) return bundle.fail(new Problem({ code: NOT_IN_BUNDLE }));

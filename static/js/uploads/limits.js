@@ -5,10 +5,13 @@ import { sleep } from "./retry.js";
 /** A number of slots, granted in the order they were requested. */
 export class Slots {
   #most;
+  /** @type {Map<string, number>} */
   #allowed = new Map();
   #taken = 0;
+  /** @type {(() => void)[]} */
   #queue = [];
 
+  /** @param {number} count */
   constructor(count) {
     this.#most = count;
   }
@@ -16,6 +19,7 @@ export class Slots {
   /**
    * Grants no more at once than this, and than there are; those taken stay so until they are returned. Of the counts for
    * different reasons the least holds.
+   * @param {number} count
    */
   allow(count, reason = "server") {
     this.#allowed.set(reason, count);
@@ -26,7 +30,10 @@ export class Slots {
     return Math.min(this.#most, ...this.#allowed.values());
   }
 
-  /** Resolves to a function that returns the slot; rejects when `signal` is aborted while waiting. */
+  /**
+   * Resolves to a function that returns the slot; rejects when `signal` is aborted while waiting.
+   * @param {AbortSignal} [signal]
+   */
   async take(signal) {
     signal?.throwIfAborted();
     if (this.#taken < this.#count) this.#taken += 1;
@@ -38,11 +45,15 @@ export class Slots {
     };
   }
 
+  /**
+   * @param {AbortSignal} [signal]
+   * @returns {Promise<void>}
+   */
   #wait(signal) {
     return new Promise((resolve, reject) => {
       const stop = () => {
         this.#queue.splice(this.#queue.indexOf(enter), 1);
-        reject(signal.reason);
+        reject(signal?.reason);
       };
       const enter = () => {
         signal?.removeEventListener("abort", stop);
@@ -61,7 +72,7 @@ export class Slots {
   #grant() {
     while (this.#taken < this.#count && this.#queue.length > 0) {
       this.#taken += 1;
-      this.#queue.shift()();
+      this.#queue.shift()?.();
     }
   }
 }
@@ -75,6 +86,7 @@ export class RateLimit {
   #sleep;
   #changing = new AbortController();
 
+  /** @param {{ now?: () => number, wait?: typeof sleep }} [options] */
   constructor({ now = () => performance.now(), wait = sleep } = {}) {
     this.#now = now;
     this.#sleep = wait;
@@ -92,7 +104,11 @@ export class RateLimit {
     this.#changing = new AbortController();
   }
 
-  /** Resolves when so many bytes may leave, which they do at the speed of the line; rejects with the signal's reason. */
+  /**
+   * Resolves when so many bytes may leave, which they do at the speed of the line; rejects with the signal's reason.
+   * @param {number} bytes
+   * @param {AbortSignal | null} [signal]
+   */
   async take(bytes, signal = null) {
     while (this.#rate > 0) {
       const now = this.#now();
@@ -102,7 +118,11 @@ export class RateLimit {
     }
   }
 
-  /** Resolves to false if the limit has changed meanwhile. */
+  /**
+   * Resolves to false if the limit has changed meanwhile.
+   * @param {number} milliseconds
+   * @param {AbortSignal | null} signal
+   */
   async #waited(milliseconds, signal) {
     const changed = this.#changing.signal;
     try {
@@ -121,13 +141,26 @@ const EVERY = 60_000;
 
 /** Uses no more connections than the server wants: asks it when a file is begun, and regularly while they are sent. */
 export class ConnectionAdvice {
+  /** @type {() => Promise<number | null>} */
   #ask;
+  /** @type {Slots} */
   #slots;
+  /** @type {{ allow(count: number): void } | null} */
   #lanes;
+  /** @type {() => boolean} */
   #isBusy;
-  #timer = null;
+  /** @type {number | undefined} */
+  #timer;
 
-  /** `ask()` resolves to a number, or null for no wish; `lanes` is null where there are none. */
+  /**
+   * `ask()` resolves to a number, or null for no wish; `lanes` is null where there are none.
+   * @param {{
+   * ask: () => Promise<number | null>,
+   * slots: Slots,
+   * lanes: { allow(count: number): void } | null,
+   * isBusy: () => boolean,
+   * }} options
+   */
   constructor({ ask, slots, lanes, isBusy }) {
     this.#ask = ask;
     this.#slots = slots;
@@ -137,7 +170,7 @@ export class ConnectionAdvice {
 
   /** A file is about to be sent. */
   begin() {
-    if (this.#timer !== null) return;
+    if (this.#timer !== undefined) return;
     this.#timer = setInterval(() => this.#look(), EVERY);
     this.#follow();
   }
@@ -145,7 +178,7 @@ export class ConnectionAdvice {
   #look() {
     if (this.#isBusy()) return this.#follow();
     clearInterval(this.#timer);
-    this.#timer = null;
+    this.#timer = undefined;
     return undefined;
   }
 

@@ -7,7 +7,10 @@ import { fileUnreadable } from "./problem.js";
 /** Bytes read from either end, where containers differ from one recording to the next. */
 const EDGE_BYTES = 64 * 1024;
 
-/** Throws if the browser can no longer read `blob`: in a request that looks like a lost connection. */
+/**
+ * Throws if the browser can no longer read `blob`: in a request that looks like a lost connection.
+ * @param {Blob} blob
+ */
 export async function checkReadable(blob) {
   try {
     await blob.slice(0, 1).arrayBuffer();
@@ -16,7 +19,11 @@ export async function checkReadable(blob) {
   }
 }
 
-/** A fingerprint of a file: its name, size, modification time, and its first and last 64 KiB. */
+/**
+ * A fingerprint of a file: its name, size, modification time, and its first and last 64 KiB.
+ * @param {File} file
+ * @param {{ subtle?: SubtleCrypto, signal?: AbortSignal }} [options]
+ */
 export async function fingerprint(file, { subtle = globalThis.crypto?.subtle, signal } = {}) {
   const bytes = await identifyingBytes(file);
   signal?.throwIfAborted();
@@ -24,6 +31,7 @@ export async function fingerprint(file, { subtle = globalThis.crypto?.subtle, si
   return `sluice1-sha256-${hex(await subtle.digest("SHA-256", bytes))}`;
 }
 
+/** @param {File} file */
 async function identifyingBytes(file) {
   // Without the folder, so that the file is recognised when it is chosen without it.
   const name = file.name.split("/").at(-1);
@@ -36,10 +44,12 @@ async function identifyingBytes(file) {
   }
 }
 
+/** @param {File} file */
 function edgesOf(file) {
   return [file.slice(0, EDGE_BYTES), file.slice(Math.max(EDGE_BYTES, file.size - EDGE_BYTES))];
 }
 
+/** @param {(ArrayBuffer | Uint8Array<ArrayBuffer>)[]} pieces */
 function joined(pieces) {
   const bytes = new Uint8Array(pieces.reduce((sum, { byteLength }) => sum + byteLength, 0));
   let position = 0;
@@ -50,6 +60,7 @@ function joined(pieces) {
   return bytes;
 }
 
+/** @param {ArrayBuffer} buffer */
 function hex(buffer) {
   return Array.from(new Uint8Array(buffer), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
@@ -57,6 +68,7 @@ function hex(buffer) {
 /**
  * A 53-bit digest in plain JavaScript (cyrb53, public domain), for pages served over plain http: browsers keep
  * `crypto.subtle` for secure origins. Not for security.
+ * @param {Uint8Array} bytes
  */
 export function digest53(bytes, seed = 0) {
   let high = 0xdeadbeef ^ seed;
@@ -77,11 +89,17 @@ const AT_ONCE = 20;
 
 /** As people see a folder: "clip 9" before "clip 10". */
 const { compare } = new Intl.Collator("en", { numeric: true });
+/**
+ * @param {FileSystemEntry} one
+ * @param {FileSystemEntry} other
+ */
 const byName = (one, other) => compare(one.name, other.name);
 
 /**
  * Calls `take(file, path)` for each file in `directory` (a FileSystemDirectoryEntry) and below, in order of name, the path
  * beginning with the folder's own name. Leaves out hidden files and whatever cannot be read.
+ * @param {FileSystemDirectoryEntry} directory
+ * @param {(file: File, path: string) => void} take
  */
 export async function walkFolder(directory, take, path = directory.name) {
   const entries = (await entriesOf(directory)).sort(byName);
@@ -95,7 +113,10 @@ export async function walkFolder(directory, take, path = directory.name) {
   }
 }
 
-/** The browser returns some at a time, until there are none. */
+/**
+ * The browser returns some at a time, until there are none.
+ * @param {FileSystemDirectoryEntry} directory
+ */
 async function entriesOf(directory) {
   const reader = directory.createReader();
   const all = [];
@@ -106,14 +127,25 @@ async function entriesOf(directory) {
   }
 }
 
+/** @param {FileSystemEntry} entry */
 function isWanted({ isFile, name }) {
   return isFile && !name.startsWith(".");
 }
 
+/**
+ * @param {FileSystemFileEntry} entry
+ * @returns {Promise<File | null>}
+ */
 function fileOf(entry) {
   return resultOf((resolve, reject) => entry.file(resolve, reject), null);
 }
 
+/**
+ * @template Result, Otherwise
+ * @param {(resolve: (result: Result) => void, reject: (error: Error) => void) => void} call
+ * @param {Otherwise} otherwise
+ * @returns {Promise<Result | Otherwise>}
+ */
 async function resultOf(call, otherwise) {
   try {
     return await new Promise(call);
@@ -142,6 +174,8 @@ const NEEDED_WHOLE = new Set(["ftyp", "moov"]);
  *
  * Resolves to the ranges [start, end) to send first: the `moov` box, and before it the headers of the boxes that a
  * reader passes on its way there. To none for any other file, and for one that is damaged or cannot be read.
+ * @param {Blob} file
+ * @returns {Promise<Api.Range[]>}
  */
 export async function neededFirst(file) {
   try {
@@ -152,10 +186,13 @@ export async function neededFirst(file) {
   }
 }
 
-/** Reads headers only; resolves to no box at all if `moov` is not among the first ones. */
+/**
+ * Reads headers only; resolves to no box at all if `moov` is not among the first ones.
+ * @param {Blob} file
+ */
 async function boxesUpToIndex(file) {
   const boxes = [];
-  for (let start = 0; boxes.length < MOST_BOXES; start = boxes.at(-1).end) {
+  for (let start = 0; boxes.length < MOST_BOXES; start = boxes[boxes.length - 1].end) {
     const box = await boxAt(file, start);
     if (!box || (start === 0 && !FIRST_BOXES.has(box.type))) break;
     boxes.push(box);
@@ -164,7 +201,11 @@ async function boxesUpToIndex(file) {
   return [];
 }
 
-/** Resolves to the box at `start`, or to null where there is none that fits the file. */
+/**
+ * Resolves to the box at `start`, or to null where there is none that fits the file.
+ * @param {Blob} file
+ * @param {number} start
+ */
 async function boxAt(file, start) {
   const header = new DataView(await file.slice(start, start + HEADER_BYTES).arrayBuffer());
   if (header.byteLength < 8) return null;
@@ -173,7 +214,11 @@ async function boxAt(file, start) {
   return size >= 8 && start + size <= file.size ? { type, start, end: start + size } : null;
 }
 
-/** 0 stands for "to the end of the file", 1 for a size of 64 bits after the type. */
+/**
+ * 0 stands for "to the end of the file", 1 for a size of 64 bits after the type.
+ * @param {DataView} header
+ * @param {number} left
+ */
 function sizeIn(header, left) {
   const size = header.getUint32(0);
   if (size === 0) return left;
