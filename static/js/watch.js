@@ -1,4 +1,4 @@
-/** The page of one video, perhaps one that is still being uploaded, or a guest's: the player, and local dates. */
+/** The page of one video, perhaps one that is still being uploaded, or a link user's: the player, and local dates. */
 
 import "./elements/video_player.js";
 import { find, localiseDates, partsOf } from "./page/parts.js";

@@ -87,7 +87,7 @@ export function wordsForRequest(action, error) {
 }
 
 /**
- * What people call the sender of an upload, an object of the API; null where nobody has a name.
+ * The name of the sender of an upload; null where it is not known.
  * @param {Api.Sender | null | undefined} sender
  */
 export function senderName(sender) {
@@ -107,7 +107,7 @@ export function senderWords(sender) {
 }
 
 /**
- * The receipt of a link's visitor in a sentence: "All 3 files have arrived", with their size.
+ * The receipt of a link user in a sentence: "All 3 files have arrived", with their size.
  * @param {{ count: number, unfinished: number, isBusy: boolean }} sent
  * @param {string} size
  */

@@ -191,7 +191,7 @@ export class PasskeySignIn extends HTMLElement {
   }
 
   /**
-   * Whether somebody is signed in; the browser is on its way to the next page then.
+   * Whether the sign-in succeeded; the browser is then on its way to the next page.
    * @param {SignIn} how
    * @param {HTMLElement} problem
    */
@@ -201,7 +201,7 @@ export class PasskeySignIn extends HTMLElement {
       location.assign(await signInWithPasskey({ optionsUrl, url, next, ...how }));
       return true;
     } catch (error) {
-      // Nobody has asked for what the browser offers by itself, until one of its passkeys is chosen.
+      // What the browser offers by itself was not asked for, until one of its passkeys is chosen.
       const isAsked = !how.mediation || problemOfError(error).code === "sign_in_refused";
       if (isAsked) setText(problem, wordsForPasskey(error));
       return false;

@@ -1,4 +1,4 @@
-/** What the visitor of an upload link has sent: <sent-files>, the receipt, and <link-limits>, what the link still takes. */
+/** What the user of an upload link has sent: <sent-files>, the receipt, and <link-limits>, what the link still takes. */
 
 import { countOf, formatBytes, formatDate } from "../page/format.js";
 import { partsOf, setText } from "../page/parts.js";
@@ -35,7 +35,7 @@ export class SentFiles extends EventTarget {
     queue.addEventListener("changed", ({ detail }) => detail.state === "failed" && this.refresh());
   }
 
-  /** Asks the server, soon; of several calls meanwhile the last one counts. */
+  /** Asks the server soon; several calls in a row are one. */
   async refresh() {
     this.#isOutdated = true;
     if (this.#isRunning) return;

@@ -32,7 +32,7 @@ export class UploadRow extends HTMLElement {
 
   /**
    * Gives the row its upload; `limit` is the largest upload in bytes, `connection` says whether bytes get through.
-   * Who may not see the library is told `arrived` instead of where the video is.
+   * `arrived` replaces the words for where the video is, for people who may not see the library.
    * @param {Upload} upload
    * @param {{ limit: number, connection: Connection, arrived?: string }} options
    */

@@ -20,7 +20,7 @@ import "./video_renditions.js";
  * @import { OpenedVideo } from "../player/video_state.js"
  * @import { VideoRenditions } from "./video_renditions.js"
  *
- * Guests have no `renditions`.
+ * Link users have no `renditions`.
  * @typedef {Record<"stage" | "none" | "reason" | "notice" | "state" | "again" | "about" | "details", HTMLElement>
  *   & { video: HTMLVideoElement, renditions?: VideoRenditions }} Parts
  *
@@ -48,7 +48,7 @@ export class VideoPlayer extends HTMLElement {
   #hasWaveform = false;
 
   /**
-   * Shows a video, as a page knows it; `autoplay` if somebody has just asked to watch it.
+   * Shows a video, as a page knows it; `autoplay` if a person has just asked to watch it.
    * @param {OpenedVideo} video
    * @param {{ autoplay?: boolean }} [options]
    */

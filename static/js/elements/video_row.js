@@ -47,7 +47,7 @@ export function videoRow(video, isSelected) {
 }
 
 /**
- * Whether somebody is in the row: the focus is there, or a new name that is not saved yet.
+ * Whether the row is in use: it has the focus, or a new name that is not saved yet.
  * @param {HTMLElement} row
  */
 export function isInUse(row) {

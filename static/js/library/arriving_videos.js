@@ -1,4 +1,4 @@
-/** What is being uploaded: videos that can be watched meanwhile, and all that others send. */
+/** What is being uploaded: videos that can be watched already, and all that others send. */
 
 import { Emitter } from "../events.js";
 import { formatSpan } from "../page/format.js";
@@ -14,7 +14,7 @@ import { senderName } from "../words.js";
  * @property {string | null} poster
  * @property {number | null} share of the bytes that have arrived, from 0 to 1
  * @property {boolean} isWatchable
- * @property {string | null} sender the name of somebody else
+ * @property {string | null} sender the name, if it is another person's upload
  * @property {string | null} stopped how long ago bytes last came, if they do no longer
  */
 

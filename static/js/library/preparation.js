@@ -82,7 +82,7 @@ export class Preparation {
     try {
       const video = await videoState(id);
       const { state } = video.playback;
-      if (!this.#shown.has(id)) return; // It has left the list meanwhile.
+      if (!this.#shown.has(id)) return; // It has left the list since.
       if (PREPARED.has(state)) this.#shown.delete(id);
       else this.#shown.set(id, state);
       if (state === shown) return;
@@ -95,7 +95,7 @@ export class Preparation {
 }
 
 /**
- * Nobody needs to know while the page is hidden.
+ * A hidden page does not look.
  * @param {number} milliseconds
  */
 async function waitInSight(milliseconds) {

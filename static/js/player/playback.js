@@ -5,7 +5,7 @@
  * @property {string} id
  * @property {string} filename
  * @property {number} length bytes
- * @property {string | null} media the file as it was uploaded; null until a guest knows its URL
+ * @property {string | null} media the file as it was uploaded; null until a link user knows its URL
  * @property {boolean} inline whether browsers may play it in place
  * @property {boolean} isArriving whether it is still being uploaded
  * @property {number} share of the bytes that have arrived, from 0 to 1
@@ -151,7 +151,7 @@ export function wayToPlay({ playback, media, inline, isArriving }, { quality = O
 }
 
 /**
- * Whether two URLs are of the same file, perhaps with another ticket or signature: guests get new ones.
+ * Whether two URLs are of the same file, perhaps with another ticket or signature: link users get new ones.
  * @param {string | null} url
  * @param {string | null} other
  */

@@ -103,8 +103,8 @@ export class Playing extends Emitter {
   }
 
   /**
-   * Goes on by HLS once only that has sound, or a video track, that browsers play; and with a guest's new URLs while the
-   * video is paused, which nobody notices.
+   * Goes on by HLS once only that has sound, or a video track, that browsers play; and with a link user's new URLs while
+   * the video is paused, when it is not noticed.
    */
   improve() {
     const isForHls = this.#way?.kind === "file" && wayToPlay(this.#state.current, this.#wanted)?.kind === "hls";
@@ -247,7 +247,7 @@ export class Playing extends Emitter {
   }
 
   /**
-   * Goes on with new URLs if those that a guest had have expired; otherwise it has failed.
+   * Goes on with new URLs if those of a link user have expired; otherwise it has failed.
    * @param {() => void} fail
    */
   async #renewOr(fail) {
@@ -272,7 +272,7 @@ export class Playing extends Emitter {
     const { error, currentTime, duration } = this.#video;
     const source = this.#source;
     this.#renewOr(() => {
-      if (this.#source !== source) return; // Another one was chosen meanwhile.
+      if (this.#source !== source) return; // Another one was chosen since.
       const isUndecoded = error?.code === MediaError.MEDIA_ERR_DECODE;
       if (this.#damage.hasPlayed) {
         if (isUndecoded) this.#skipDamage(currentTime, this.#state.current.playback.duration ?? duration);

@@ -16,8 +16,8 @@ const NO_ROOM = 507;
 export class NotMakeable extends Error {}
 
 /**
- * Resolves once the segment at the position is there, and in the browser's cache. `position()` is the time in seconds:
- * the video goes on meanwhile. `master` is the master playlist.
+ * Resolves once the segment at the position is there, and in the browser's cache. `position()` is the time in seconds,
+ * as the video goes on. `master` is the master playlist.
  * @param {string} master
  * @param {string} quality
  * @param {{ position: () => number, signal: AbortSignal }} options
@@ -30,7 +30,7 @@ export async function prepareQuality(master, quality, { position, signal }) {
     number = segmentAt(segments, position());
     await load(new URL(`${number}.m4s`, playlist), signal);
   }
-  await load(new URL("init.mp4", playlist), signal); // It is made with the first segment, whichever that is.
+  await load(new URL("init.mp4", playlist), signal); // It is made with the first segment that is made.
 }
 
 /**

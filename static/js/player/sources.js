@@ -80,7 +80,7 @@ const SEGMENT_POLICY = {
 const OPTIONS = {
   enableWorker: false, // Its worker is a blob:, which our policy forbids; fMP4 needs next to no work.
   fragLoadPolicy: SEGMENT_POLICY,
-  // Subtitles are <track> elements, whatever plays the video.
+  // Subtitles are <track> elements, with each kind of source.
   subtitleStreamController: undefined,
   subtitleTrackController: undefined,
   timelineController: undefined,
@@ -134,7 +134,7 @@ export class HlsSource {
   choose(wanted) {
     this.#wanted = wanted;
     const level = Math.max(0, this.#hls.levels.findIndex(({ url }) => isLevel(url, wanted.quality)));
-    // Fixed: choosing by the speed of the line would make the server encode what nobody asked for.
+    // Fixed: choosing by the speed of the line would make the server encode what was not asked for.
     if (level !== this.#hls.manualLevel) this.#goTo(level);
     this.#chooseAudio();
   }
@@ -169,7 +169,7 @@ export class HlsSource {
    */
   #handle(Hls, error, onFailure) {
     const code = error.response?.code;
-    // Not always fatal: hls.js would go on in a quality that nobody has chosen.
+    // Not always fatal: hls.js would go on in a quality that was not chosen.
     if (error.frag && (code === UNPROCESSABLE || code === NO_ROOM)) this.#miss(error.frag, code === NO_ROOM, onFailure);
     else if (error.fatal) this.#recover(Hls, error, onFailure);
   }

@@ -39,7 +39,7 @@ export class VideoState extends EventTarget {
   #wake = () => {};
 
   /**
-   * `isArriving` says that the upload is not complete yet; `stateUrl` is where a guest finds out about the video.
+   * `isArriving` says that the upload is not complete yet; `stateUrl` is where a link user finds out about the video.
    * @param {OpenedVideo} video
    */
   constructor({ id, media, inline, filename, isArriving = false, stateUrl = null }) {
@@ -79,7 +79,7 @@ export class VideoState extends EventTarget {
   }
 
   /**
-   * Resolves when a guest has URLs that work again; those of others always do.
+   * Resolves when a link user has URLs that work again; those of others always do.
    * @param {AbortSignal} signal
    */
   async renew(signal) {
@@ -123,7 +123,7 @@ export class VideoState extends EventTarget {
   }
 
   /**
-   * Waits, and longer while nobody looks at the page.
+   * Waits, and longer while the page is hidden.
    * @param {AbortSignal} signal
    */
   async #rest(signal) {

@@ -154,7 +154,7 @@ export function video(id, signal) {
 }
 
 /**
- * The same at a URL for guests.
+ * The same at a URL for link users.
  * @param {string} url
  * @param {AbortSignal} [signal]
  * @returns {Promise<Api.Video>}
@@ -227,7 +227,7 @@ export async function isServerThere(signal) {
 }
 
 /**
- * Whether the server knows who asks; true where nobody can tell.
+ * Whether the session is signed in; true where the server does not say.
  * @param {AbortSignal} [signal]
  * @returns {Promise<boolean>}
  */

@@ -328,7 +328,7 @@ const GATHERING = 100;
 export const NOT_IN_BUNDLE = "not_in_bundle";
 
 /**
- * Sends many small files in few requests. Each file has its own answer, whatever happens to the others.
+ * Sends many small files in few requests. Each file has its own receipt, also where others fail.
  * `post(parcels, { signal, onProgress })` sends files in one request and resolves to their receipts, in order;
  * `onProgress(share)` reports how much of it has left, from 0 to 1. `connection` says when the server can be reached.
  */
@@ -433,7 +433,7 @@ export class BundleSender {
   }
 
   /**
-   * Resolves to the problem, if any, because of which the files left in the bundle must be sent again.
+   * Resolves to the problem, if any, that makes it necessary to send the files left in the bundle again.
    * @param {Bundle} bundle
    */
   async #attempt(bundle) {

@@ -100,16 +100,16 @@ export class ChunkPlan {
   #missing;
 
   /**
-   * A file of `size` bytes of which the server lacks the `missing` ranges. Those of them that lie in the ranges `first`
+   * A file of `size` bytes; the server lacks its `missing` ranges. Those of them that lie in the ranges `first`
    * are taken before the others, in the order of `first`. `cellBytes` is the size of the cells of a bucket, 0 without one;
    * `maySend(start)` tells whether the bucket may get the cell there.
    * @param {{
-   * sizes: ChunkSizes,
-   * size: number,
-   * missing: Api.Range[],
-   * first?: Api.Range[],
-   * cellBytes?: number,
-   * maySend?: (start: number) => boolean,
+   *   sizes: ChunkSizes,
+   *   size: number,
+   *   missing: Api.Range[],
+   *   first?: Api.Range[],
+   *   cellBytes?: number,
+   *   maySend?: (start: number) => boolean,
    * }} plan
    */
   constructor({ sizes, size, missing, first = [], cellBytes = 0, maySend = () => true }) {
@@ -143,7 +143,7 @@ export class ChunkPlan {
     return { start, end, chunkBytes, missing };
   }
 
-  /** Whether there is a cell of which every byte is missing, and that the bucket may get. */
+  /** Whether there is a cell that is missing whole, and that the bucket may get. */
   get hasCell() {
     return this.#nextCell() !== null;
   }

@@ -278,7 +278,7 @@ class Transfer {
   }
 
   /**
-   * The first answer for a chunk counts; whatever else sends the chunk makes room for others.
+   * The first answer for a chunk counts; other requests that still send it are aborted.
    * @param {Chunk} chunk
    * @param {Api.ChunkReceipt} answer
    */
@@ -297,7 +297,7 @@ class Transfer {
   }
 
   /**
-   * Makes a chunk missing again that failed; whether it was: another lane may have delivered it meanwhile.
+   * Makes a failed chunk missing again; returns false if another lane has delivered it.
    * @param {Chunk} chunk
    */
   #takeBack(chunk) {

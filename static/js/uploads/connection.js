@@ -34,10 +34,10 @@ export class Connection extends EventTarget {
    * `probe()` resolves to whether the server is there, `signedIn()` to whether it knows who asks, where people can sign
    * in; `browser` has `navigator.onLine` and the online events.
    * @param {{
-   * probe: () => Promise<boolean>,
-   * signedIn?: (() => Promise<boolean>) | null,
-   * browser?: Browser,
-   * random?: () => number,
+   *   probe: () => Promise<boolean>,
+   *   signedIn?: (() => Promise<boolean>) | null,
+   *   browser?: Browser,
+   *   random?: () => number,
    * }} options
    */
   constructor({ probe, signedIn = null, browser = globalThis, random = Math.random }) {
@@ -71,7 +71,7 @@ export class Connection extends EventTarget {
     return this.#isSignedOut;
   }
 
-  /** Reports a request that was refused because nobody is signed in; whether waiting for that can help. */
+  /** Reports a request that was refused because the session has ended; returns whether waiting can help. */
   reportSignOut() {
     if (!this.#signedIn) return false;
     this.#isSignedOut = true;

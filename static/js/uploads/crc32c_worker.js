@@ -1,4 +1,4 @@
-/** A worker that computes the CRC32C of blobs, so that the page stays responsive meanwhile. */
+/** A worker that computes the CRC32C of blobs, so that the page stays responsive. */
 
 import { crc32c, inBase64 } from "./crc32c.js";
 

@@ -58,7 +58,7 @@ export class DirectCells {
 
   /**
    * Whether a cell may be sent. Only once: a request that broke off may reach the bucket after the next one, and some
-   * stores, such as Garage, then lose the part. The server gives a second URL to nobody.
+   * stores, such as Garage, then lose the part. The server does not give a second URL.
    * @param {string} id
    * @param {number} start
    */

@@ -51,7 +51,7 @@ export class InterruptedUploads extends Emitter {
   }
 
   /**
-   * Whether the server is waiting for the rest of the file with this fingerprint, whoever began to send it.
+   * Whether the server is waiting for the rest of the file with this fingerprint, begun by any client.
    * @param {string} fingerprint
    */
   hasFile(fingerprint) {

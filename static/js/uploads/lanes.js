@@ -114,12 +114,12 @@ export class Lanes {
    * `open(signal)` resolves to a Lane; `slots` are those of the XMLHttpRequests that go on beside, `requests` how many there
    * are; `limit`, a RateLimit.
    * @param {{
-   * open: (signal: AbortSignal) => Promise<Lane>,
-   * limit: { readonly bytesPerSecond: number },
-   * slots?: Slots | null,
-   * requests: number,
-   * most?: number,
-   * now?: () => number,
+   *   open: (signal: AbortSignal) => Promise<Lane>,
+   *   limit: { readonly bytesPerSecond: number },
+   *   slots?: Slots | null,
+   *   requests: number,
+   *   most?: number,
+   *   now?: () => number,
    * }} options
    */
   constructor({ open, limit, slots, requests, most = MOST_CONNECTIONS, now = () => performance.now() }) {
@@ -176,7 +176,7 @@ export class Lanes {
   }
 
   /**
-   * Bytes were acknowledged, by whichever connection.
+   * Bytes were acknowledged, on any connection.
    * @param {number} bytes
    */
   acknowledged(bytes) {
@@ -218,7 +218,7 @@ export class Lanes {
     this.#leavesRoom = leavesRoom;
     this.#beganAt = this.#now();
     this.#slots?.allow(leavesRoom ? FEWER_REQUESTS : Infinity, "room for others");
-    if (!leavesRoom && this.#line.fullFor(this.#now()) === 0) this.#lanes.clear(); // What the next ones bring is judged anew.
+    if (!leavesRoom && this.#line.fullFor(this.#now()) === 0) this.#lanes.clear(); // The next ones are judged by themselves.
     this.#endSpare();
   }
 

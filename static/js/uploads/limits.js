@@ -96,7 +96,7 @@ export class RateLimit {
     return this.#rate;
   }
 
-  /** What waits already waits anew, by the new limit. */
+  /** What is waiting already waits again, by the new limit. */
   set bytesPerSecond(rate) {
     this.#rate = rate;
     this.#freeAt = this.#now();
@@ -119,7 +119,7 @@ export class RateLimit {
   }
 
   /**
-   * Resolves to false if the limit has changed meanwhile.
+   * Resolves to false if the limit has changed while it waited.
    * @param {number} milliseconds
    * @param {AbortSignal | null} signal
    */
@@ -155,10 +155,10 @@ export class ConnectionAdvice {
   /**
    * `ask()` resolves to a number, or null for no wish; `lanes` is null where there are none.
    * @param {{
-   * ask: () => Promise<number | null>,
-   * slots: Slots,
-   * lanes: { allow(count: number): void } | null,
-   * isBusy: () => boolean,
+   *   ask: () => Promise<number | null>,
+   *   slots: Slots,
+   *   lanes: { allow(count: number): void } | null,
+   *   isBusy: () => boolean,
    * }} options
    */
   constructor({ ask, slots, lanes, isBusy }) {

@@ -97,7 +97,7 @@ const byName = (one, other) => compare(one.name, other.name);
 
 /**
  * Calls `take(file, path)` for each file in `directory` (a FileSystemDirectoryEntry) and below, in order of name, the path
- * beginning with the folder's own name. Leaves out hidden files and whatever cannot be read.
+ * beginning with the folder's own name. Leaves out hidden files and those that cannot be read.
  * @param {FileSystemDirectoryEntry} directory
  * @param {(file: File, path: string) => void} take
  */
@@ -165,7 +165,7 @@ const MOST_BOXES = 64;
 /** What an MP4 begins with, or a QuickTime file from before `ftyp`. */
 const FIRST_BOXES = new Set(["ftyp", "moov", "mdat", "wide", "free"]);
 
-/** Boxes of which a player needs more than the header. */
+/** Boxes that a player needs whole. */
 const NEEDED_WHOLE = new Set(["ftyp", "moov"]);
 
 /**

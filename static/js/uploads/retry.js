@@ -109,11 +109,11 @@ export class RetrySchedule {
  * @template Result
  * @param {() => Promise<Result>} attempt
  * @param {{
- * connection: Connection,
- * signal?: AbortSignal,
- * onWait?: (problem: Problem) => void,
- * onProceed?: () => void,
- * random?: () => number,
+ *   connection: Connection,
+ *   signal?: AbortSignal,
+ *   onWait?: (problem: Problem) => void,
+ *   onProceed?: () => void,
+ *   random?: () => number,
  * }} options
  */
 export async function withRetries(attempt, { connection, signal, onWait, onProceed, random }) {

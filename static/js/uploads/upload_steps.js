@@ -44,10 +44,10 @@ export class UploadSteps {
 
   /**
    * @param {{
-   * chunks: ChunkSender,
-   * connection: Connection,
-   * bundles?: BundleSender | null,
-   * isInterrupted?: (fingerprint: string) => boolean,
+   *   chunks: ChunkSender,
+   *   connection: Connection,
+   *   bundles?: BundleSender | null,
+   *   isInterrupted?: (fingerprint: string) => boolean,
    * }} options
    */
   constructor({ chunks, connection, bundles = null, isInterrupted = () => false }) {
