@@ -4,8 +4,8 @@ import type { InterruptedPanel } from "../static/js/elements/interrupted_panel.j
 import type { LibrarySearch } from "../static/js/elements/library_search.js";
 import type { ConfirmDialog, ConnectionNotice, LiveAnnouncer } from "../static/js/elements/notices.js";
 import type { PasskeyForm, PasskeySignIn } from "../static/js/elements/passkeys.js";
-import type { PatientForm } from "../static/js/elements/patient_form.js";
 import type { RateLimitChoice } from "../static/js/elements/rate_limit_choice.js";
+import type { RetryForm } from "../static/js/elements/retry_form.js";
 import type { SelectionBar } from "../static/js/elements/selection_bar.js";
 import type { LinkLimits, SentFilesPanel } from "../static/js/elements/sent_files.js";
 import type { UploadDrop } from "../static/js/elements/upload_drop.js";
@@ -28,9 +28,9 @@ declare global {
     "live-announcer": LiveAnnouncer;
     "passkey-form": PasskeyForm;
     "passkey-sign-in": PasskeySignIn;
-    "patient-form": PatientForm;
     "player-dialog": PlayerDialog;
     "rate-limit-choice": RateLimitChoice;
+    "retry-form": RetryForm;
     "selection-bar": SelectionBar;
     "sent-files": SentFilesPanel;
     "upload-drop": UploadDrop;

@@ -13,15 +13,17 @@ const parts = partsOf(document);
 const feed = new Feed();
 const rates = new Rates();
 
+/** @typedef {{ [name: string]: Figures } | number | null | undefined} Figures */
+
 /**
+ * The figure at a path such as "requests.now".
  * @param {object} figures
  * @param {string} path
  */
 function lookUp(figures, path) {
-  /** @type {unknown} */
-  let found = figures;
-  for (const name of path.split(".")) found = /** @type {Record<string, unknown> | null | undefined} */ (found)?.[name];
-  return /** @type {number | null | undefined} */ (found);
+  let found = /** @type {Figures} */ (figures);
+  for (const name of path.split(".")) found = typeof found === "object" ? found?.[name] : undefined;
+  return typeof found === "number" ? found : null;
 }
 
 /** @param {object} figures */

@@ -97,7 +97,7 @@ export class DropzoneIntake {
    */
   constructor(element, { url, onFiles }) {
     this.#onFiles = onFiles;
-    this.#dropzone = new PatientDropzone(element, {
+    this.#dropzone = new SlicedDropzone(element, {
       url,
       autoQueue: false,
       autoProcessQueue: false,
@@ -192,7 +192,7 @@ function fileOf({ file }) {
 }
 
 /** Dropzone that accepts thousands of files without freezing the page. */
-class PatientDropzone extends Dropzone {
+class SlicedDropzone extends Dropzone {
   /** @type {SlicedWork<DropzoneFile>} */
   #adding = new SlicedWork((file) => this.#add(file), { schedule: nextTask });
 

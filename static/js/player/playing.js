@@ -123,7 +123,7 @@ export class Playing extends Emitter {
    */
   choose(wanted) {
     this.#want(wanted);
-    if (this.isStarted) this.#follow({ isPatient: true });
+    if (this.isStarted) this.#follow({ waits: true });
   }
 
   /** Tries again where it stopped. */
@@ -148,14 +148,14 @@ export class Playing extends Emitter {
 
   /**
    * Changes take their turn: the second of two quick choices waits for the first one's script.
-   * @param {{ position?: number, isPatient?: boolean }} [options]
+   * @param {{ position?: number, waits?: boolean }} [options]
    */
-  #follow({ position, isPatient = false } = {}) {
+  #follow({ position, waits = false } = {}) {
     this.#superseded.abort();
     this.#superseded = new AbortController();
     const { signal } = this.#superseded;
     this.#changing = this.#changing
-      .then(() => this.#change({ position, isPatient, signal }))
+      .then(() => this.#change({ position, waits, signal }))
       .catch((error) => {
         if (signal.aborted) return; // The next choice has its turn now.
         this.#fail("lost");
@@ -163,11 +163,11 @@ export class Playing extends Emitter {
       });
   }
 
-  /** @param {{ position?: number, isPatient: boolean, signal: AbortSignal }} options */
-  async #change({ position, isPatient, signal }) {
+  /** @param {{ position?: number, waits: boolean, signal: AbortSignal }} options */
+  async #change({ position, waits, signal }) {
     const way = wayToPlay(this.#state.current, this.#wanted);
     if (!way) throw new Error("there is no way to play this video");
-    if (isPatient && !(await this.#prepare(way, signal))) return;
+    if (waits && !(await this.#prepare(way, signal))) return;
     signal.throwIfAborted();
     const isSame = way.url === this.#way?.url;
     this.#way = way;

@@ -88,7 +88,7 @@ export class UploadSteps {
   async #create(upload, fingerprint, signal) {
     const { name, size } = upload;
     const ask = () => createUpload({ name, size, fingerprint }, signal);
-    const answer = await this.#patiently(upload, ask, signal);
+    const answer = await this.#retried(upload, ask, signal);
     const isComplete = answer.state === "complete";
     const received = isComplete ? size : coveredBytes(answer.received);
     upload.identify({ id: answer.id, received, isComplete });
@@ -174,7 +174,7 @@ export class UploadSteps {
    */
   async verify(upload, signal) {
     for (let pause = FIRST_POLL; ; pause = Math.min(pause * 1.5, SLOWEST_POLL)) {
-      const answer = await this.#patiently(upload, () => uploadState(identified(upload).id, signal), signal);
+      const answer = await this.#retried(upload, () => uploadState(identified(upload).id, signal), signal);
       if (answer.state === "complete") return answer;
       if (GONE_STATES.has(answer.state)) throw new Problem({ code: "upload_gone" });
       if (answer.state === "receiving") throw new Problem({ code: "bytes_missing", retryable: true });
@@ -196,7 +196,7 @@ export class UploadSteps {
    * @param {() => Promise<Result>} attempt
    * @param {AbortSignal} signal
    */
-  #patiently(upload, attempt, signal) {
+  #retried(upload, attempt, signal) {
     return withRetries(attempt, { connection: this.#connection, signal, ...this.#waitingSteps(upload) });
   }
 

@@ -1,4 +1,4 @@
-/** <patient-form>: sends the form in it, and sends it again while the server is busy. Without scripts, the form works as well. */
+/** <retry-form>: sends the form in it, and sends it again while the server is busy. Without scripts, the form works as well. */
 
 import { find, partsOf, setText } from "../page/parts.js";
 import { retryAfterDelay } from "../uploads/problem.js";
@@ -13,7 +13,7 @@ const WAITING = "Many people are signing in at the moment. You are in line: this
 /** @param {number} milliseconds */
 const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 
-export class PatientForm extends HTMLElement {
+export class RetryForm extends HTMLElement {
   #sending = new AbortController();
 
   connectedCallback() {
@@ -72,4 +72,4 @@ export class PatientForm extends HTMLElement {
   }
 }
 
-customElements.define("patient-form", PatientForm);
+customElements.define("retry-form", RetryForm);
