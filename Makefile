@@ -58,7 +58,7 @@ check-unit: ## run the steps of deploy/ec2.md on a fresh Debian in a container, 
 check-image: ## build the container image on a fresh Debian, and test it; needs root
 	@scripts/check-image
 
-lint: setup-dev ## check format, lint, types, import rules, spelling, scripts of the page, lock files; changes nothing
+lint: setup-dev ## check format, lint, types, import rules, spelling, scripts of the page and their types, lock files; changes nothing
 	@scripts/lint $(SOURCES) -- $(TYPED)
 
 format: setup-dev ## format the sources and fix what the linter can

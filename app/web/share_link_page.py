@@ -150,7 +150,7 @@ def _gate(link: ShareLink, error: errors.UploadError | None = None) -> Response:
 def _film_page(ctx: ViewContext, link: ShareLink, video: Upload) -> Response:
     (playback,) = ctx.services.media.library.playbacks([video])
     view = view_of(note_upload(video), playback, _root(ctx, link, [playback]))
-    page = render_template("shared/film.html", link=link, video=view)
+    page = render_template("shared/video.html", link=link, video=view)
     return _unindexed(Response(page))
 
 

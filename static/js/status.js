@@ -1,11 +1,10 @@
 /** The status page: shows the figures as they arrive. */
 
-import { formatSpeed } from "./helpers/format.js";
-import { partsOf, setText } from "./helpers/template.js";
-import { Feed } from "./status/feed.js";
+import { formatSpeed } from "./page/format.js";
+import { partsOf, setText } from "./page/parts.js";
+import { Feed, Rates } from "./status/figures.js";
 import { drawCounts, drawJobs, drawNodes, drawUploads } from "./status/lists.js";
-import { Rates } from "./status/rates.js";
-import { inWords } from "./status/words.js";
+import { inWords } from "./words.js";
 
 /** The drawing's own units; the style sheet stretches it. */
 const CHART = { width: 600, height: 120 };
@@ -14,13 +13,24 @@ const parts = partsOf(document);
 const feed = new Feed();
 const rates = new Rates();
 
+/** @typedef {{ [name: string]: Figures } | number | null | undefined} Figures */
+
+/**
+ * The figure at a path such as "requests.now".
+ * @param {object} figures
+ * @param {string} path
+ */
 function lookUp(figures, path) {
-  return path.split(".").reduce((found, name) => found?.[name], figures);
+  let found = /** @type {Figures} */ (figures);
+  for (const name of path.split(".")) found = typeof found === "object" ? found?.[name] : undefined;
+  return typeof found === "number" ? found : null;
 }
 
+/** @param {object} figures */
 function drawFigures(figures) {
-  for (const place of document.querySelectorAll("[data-value]")) {
-    setText(place, inWords(lookUp(figures, place.dataset.value), place.dataset.as));
+  const places = /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-value]"));
+  for (const place of places) {
+    setText(place, inWords(lookUp(figures, place.dataset.value ?? ""), place.dataset.as ?? "count"));
   }
 }
 
@@ -30,6 +40,7 @@ function drawChart() {
   setText(parts.peak, formatSpeed(Math.round(rates.peak)));
 }
 
+/** @param {Api.Status} figures */
 function draw(figures) {
   const { received_bytes: received, sent_bytes: sent } = figures.transfers;
   rates.add(performance.now(), { received, sent });

@@ -198,7 +198,7 @@ def test_a_damaged_film_goes_on_after_the_damage_and_says_where_it_is(
     page.get_by_role("button", name="play", exact=True).click()
     play_through(video)
     assert value_of(video, "video.currentTime") == pytest.approx(FILM_SECONDS, abs=0.2)
-    words = re.compile("The film is damaged at 0:0[45]. A part of the film was skipped.")
+    words = re.compile("The video is damaged at 0:0[45]. A part of the video was skipped.")
     expect(page.get_by_role("status")).to_have_text(words)
     expect(video).to_be_visible()
     seek(video, 9)

@@ -125,7 +125,7 @@ def test_where_a_quality_cannot_be_made_the_film_goes_on_as_it_was_uploaded(
     page.locator("video").evaluate("(video) => video.play()")
     page.wait_for_function("() => document.querySelector('video').ended")
     expect(page.get_by_role("status")).to_have_text(
-        "360p cannot be played here. From here on, the film is shown as it was uploaded."
+        "360p cannot be played here. From here on, the video is shown as it was uploaded."
     )
     assert page.locator("video").evaluate("(video) => video.currentSrc").endswith("play.mp4")
     page.close()
@@ -140,7 +140,7 @@ def test_a_part_that_cannot_be_made_is_skipped_where_there_is_nothing_else(
     open_page(page, shelf, film)
     page.get_by_role("button", name="play", exact=True).click()
     page.wait_for_function("() => document.querySelector('video').ended")
-    expect(page.get_by_role("status")).to_contain_text("A part of the film was skipped.")
+    expect(page.get_by_role("status")).to_contain_text("A part of the video was skipped.")
     page.close()
 
 

@@ -2,7 +2,7 @@
 
 import { open } from "node:fs/promises";
 
-import { neededFirst } from "../../static/js/uploads/play_order.js";
+import { neededFirst } from "../../static/js/uploads/local_files.js";
 
 /** As a browser's File. Node's own, from `openAsBlob`, takes sizes beyond 4 GiB modulo that (20.20). */
 async function fileAt(path) {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { BundlePace, isSmall } from "../../static/js/uploads/bundle_pace.js";
+import { BundlePace, isSmall } from "../../static/js/uploads/bundles.js";
 
 const MIB = 1024 * 1024;
 

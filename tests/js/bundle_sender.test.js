@@ -2,8 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setTimeout as pause } from "node:timers/promises";
 
-import { BundlePace } from "../../static/js/uploads/bundle_pace.js";
-import { BundleSender, NOT_IN_BUNDLE } from "../../static/js/uploads/bundle_sender.js";
+import { BundlePace, BundleSender, NOT_IN_BUNDLE } from "../../static/js/uploads/bundles.js";
 import { connectionLost, Problem } from "../../static/js/uploads/problem.js";
 
 const settle = () => pause(5);

@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { ChunkPace } from "../../static/js/uploads/chunk_pace.js";
-import { ChunkSizes } from "../../static/js/uploads/chunk_plan.js";
+import { ChunkPace, ChunkSizes } from "../../static/js/uploads/chunk_plan.js";
 
 const KIB = 1024;
 const MIB = 1024 * KIB;

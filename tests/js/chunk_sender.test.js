@@ -2,11 +2,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate as settle } from "node:timers/promises";
 
-import { ChunkPace } from "../../static/js/uploads/chunk_pace.js";
-import { ChunkSizes } from "../../static/js/uploads/chunk_plan.js";
-import { ChunkSender, CHUNKS_AT_ONCE } from "../../static/js/uploads/chunk_sender.js";
+import { ChunkPace, ChunkSizes } from "../../static/js/uploads/chunk_plan.js";
+import { CHUNKS_AT_ONCE, ChunkSender } from "../../static/js/uploads/chunk_sender.js";
 import { connectionLost, Problem } from "../../static/js/uploads/problem.js";
-import { Slots } from "../../static/js/uploads/slots.js";
+import { Slots } from "../../static/js/uploads/limits.js";
 
 const KIB = 1024;
 const MIB = 1024 * KIB;

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { afterEach, mock, test } from "node:test";
 import { setImmediate as settle } from "node:timers/promises";
 
-import { ConnectionAdvice } from "../../static/js/uploads/connection_advice.js";
+import { ConnectionAdvice } from "../../static/js/uploads/limits.js";
 import { Problem } from "../../static/js/uploads/problem.js";
 import { UploadQueue } from "../../static/js/uploads/upload_queue.js";
 

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Damage } from "../../static/js/player/damage.js";
+import { Damage } from "../../static/js/player/positions.js";
 
 const DURATION = 60;
 
-test("after damage a film goes on a little later, and further with each attempt that fails", () => {
+test("after damage a video goes on a little later, and further with each attempt that fails", () => {
   const damage = new Damage();
   const targets = [];
   for (let seconds = 10; targets.length < 5; seconds = targets.at(-1)) {
@@ -32,7 +32,7 @@ test("damage up to the end leaves no place to go on at", () => {
   assert.equal(found.at, 50);
 });
 
-test("a browser has shown that it can decode a film once some of it has played", () => {
+test("a browser has shown that it can decode a video once some of it has played", () => {
   const damage = new Damage();
   damage.begin(20);
   damage.notePlayed(20);

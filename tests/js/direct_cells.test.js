@@ -5,13 +5,12 @@ import { test } from "node:test";
 import { Worker } from "node:worker_threads";
 
 import { Checksums } from "../../static/js/uploads/checksums.js";
-import { ChunkPace } from "../../static/js/uploads/chunk_pace.js";
-import { ChunkPlan, ChunkSizes } from "../../static/js/uploads/chunk_plan.js";
-import { ChunkSender, CHUNKS_AT_ONCE } from "../../static/js/uploads/chunk_sender.js";
+import { ChunkPace, ChunkPlan, ChunkSizes } from "../../static/js/uploads/chunk_plan.js";
+import { CHUNKS_AT_ONCE, ChunkSender } from "../../static/js/uploads/chunk_sender.js";
 import { crc32c, inBase64 } from "../../static/js/uploads/crc32c.js";
 import { DirectCells } from "../../static/js/uploads/direct_cells.js";
 import { connectionLost, Problem } from "../../static/js/uploads/problem.js";
-import { Slots } from "../../static/js/uploads/slots.js";
+import { Slots } from "../../static/js/uploads/limits.js";
 
 const CELL = 1000;
 const reachable = { reportLoss() {}, whenReachable: async () => {} };

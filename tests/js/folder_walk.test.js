@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { walkFolder } from "../../static/js/uploads/folder_walk.js";
+import { walkFolder } from "../../static/js/uploads/local_files.js";
 
 const asFile = (name) => ({
   name,

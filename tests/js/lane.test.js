@@ -5,7 +5,7 @@ import { afterEach, mock, test } from "node:test";
 import { setImmediate as settle } from "node:timers/promises";
 
 import { laneOpener } from "../../static/js/uploads/lane.js";
-import { RateLimit } from "../../static/js/uploads/rate_limit.js";
+import { RateLimit } from "../../static/js/uploads/limits.js";
 
 const CHUNK = { start: 10, end: 20, chunkBytes: 10 };
 const FILE = new File(["0123456789".repeat(4)], "clip.mp4");

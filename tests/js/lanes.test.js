@@ -4,7 +4,7 @@ import { setImmediate as settle } from "node:timers/promises";
 
 import { Lanes } from "../../static/js/uploads/lanes.js";
 import { sleep } from "../../static/js/uploads/retry.js";
-import { Slots } from "../../static/js/uploads/slots.js";
+import { Slots } from "../../static/js/uploads/limits.js";
 
 const REQUESTS = 5;
 const LEAST = 150;

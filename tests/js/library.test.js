@@ -1,9 +1,8 @@
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, test } from "node:test";
 
-import { splitName } from "../../static/js/library/file_name.js";
-import { Library } from "../../static/js/library/library.js";
-import { rangeBetween, Selection } from "../../static/js/library/selection.js";
+import { splitName } from "../../static/js/elements/video_row.js";
+import { Library, rangeBetween, Selection } from "../../static/js/library/library.js";
 
 const realFetch = globalThis.fetch;
 let stored;

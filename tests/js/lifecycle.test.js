@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { canStep, IllegalStep, isInterruptible, isOpen, nextState } from "../../static/js/uploads/lifecycle.js";
-import { Upload } from "../../static/js/uploads/upload.js";
+import { canStep, IllegalStep, isInterruptible, isOpen, nextState, Upload } from "../../static/js/uploads/upload.js";
 
 const file = { size: 100, name: "clip.mp4", lastModified: 0 };
 

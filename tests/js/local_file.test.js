@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { digest53, fingerprint } from "../../static/js/uploads/local_file.js";
+import { digest53, fingerprint } from "../../static/js/uploads/local_files.js";
 
 const EDGE = 64 * 1024;
 const fileOf = (bytes, { name = "clip.mp4", lastModified = 1_700_000_000_000 } = {}) => new File([bytes], name, { lastModified });

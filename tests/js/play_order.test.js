@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { neededFirst } from "../../static/js/uploads/play_order.js";
+import { neededFirst } from "../../static/js/uploads/local_files.js";
 
 /** A box of `size` bytes in all; `stated` is what its header says, and `is64` whether it says so in 64 bits. */
 function box(type, size, { stated = size, is64 = false } = {}) {

@@ -1,11 +1,19 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { isAudioOnly, isChanging, isSameFile, ORIGINAL, qualitiesOf, substituteFor, wayToPlay } from "../../static/js/player/playback.js";
+import {
+  isAudioOnly,
+  isChanging,
+  isSameFile,
+  ORIGINAL,
+  qualitiesOf,
+  substituteFor,
+  wayToPlay,
+} from "../../static/js/player/playback.js";
 import { NotMakeable, prepareQuality, segmentAt } from "../../static/js/player/preparation.js";
 import { Positions } from "../../static/js/player/positions.js";
 import { barsOf } from "../../static/js/player/waveform.js";
-import { audioNames, detailsOf, languageName, orderFor, wordsForState } from "../../static/js/player/words.js";
+import { audioNames, detailsOf, languageName, orderFor, wordsForState } from "../../static/js/words.js";
 
 const PLAYABLE = { from: "original", mp4: "/media/1/play.mp4", hls: "/media/1/hls/master.m3u8" };
 const ENGLISH = { kind: "audio", codec: "mp4a.40.2", language: "en", channels: 2, bit_rate: 128_000 };
@@ -21,7 +29,7 @@ function rendition(height, state, progress = 0) {
   return { height, state, progress };
 }
 
-test("a film with a new ticket or signature is the same one", () => {
+test("a video with a new ticket or signature is the same one", () => {
   assert.ok(isSameFile("/t/one/media/1/play.mp4", "/t/two/media/1/play.mp4"));
   assert.ok(isSameFile("/videos/t/one/media/1/play.mp4", "/videos/t/two/media/1/play.mp4"));
   assert.ok(isSameFile("/t/one/media/1?expires=1", "/t/one/media/1?expires=2"));
@@ -47,7 +55,7 @@ test("sound that only segments have is played by HLS, and a picture that is only
   assert.deepEqual(wayToPlay(film({ playable }), { quality: "720" }), { kind: "hls", url: PLAYABLE.hls });
 });
 
-test("until the server has looked at a film, the browser tries the file as it was uploaded", () => {
+test("until the server has looked at a video, the browser tries the file as it was uploaded", () => {
   const waiting = { state: "waiting", playable: null };
   assert.deepEqual(wayToPlay(film(waiting)), { kind: "file", url: "/media/1" });
   assert.equal(wayToPlay(film(waiting, { inline: false })), null);
@@ -120,9 +128,9 @@ test("the state is said in words", () => {
   const postponed = { ...rendition(720, "making"), problem: { code: "no_room", detail: "The disk is full." } };
   assert.equal(wordsForState(film({ renditions: [postponed] })), "Playable. 720p has to wait.");
   assert.equal(wordsForState(film()), "");
-  assert.equal(wordsForState(film({ state: "probed", progress: 0.4 })), "This film is being prepared for watching: 40\u00a0%.");
+  assert.equal(wordsForState(film({ state: "probed", progress: 0.4 })), "This video is being prepared for watching: 40\u00a0%.");
   const waits = { state: "probed", progress: null, problem: { code: "no_room", detail: "The disk is full." } };
-  assert.equal(wordsForState(film(waits)), "This film is being prepared for watching. The disk is full.");
+  assert.equal(wordsForState(film(waits)), "This video is being prepared for watching. The disk is full.");
   assert.equal(wordsForState(film({}, { isArriving: true, share: 0.4 })), "Still being uploaded: 40\u00a0% has arrived.");
   assert.equal(wordsForState(film({ problem: { code: "truncated", detail: "The end is missing." } })), "The end is missing.");
   const problem = { code: "no_media", detail: "This file has no video or sound." };
@@ -133,7 +141,7 @@ test("details name codecs, sizes and languages", () => {
   const playback = { container: "mov", width: 1920, height: 1080, frame_rate: 29.97, hdr: "hdr10", tracks: [PICTURE, ENGLISH, GERMAN] };
   assert.deepEqual(detailsOf(film({ ...playback, subtitles: [{ language: "fr", url: "" }] })), [
     ["File", "MOV · 1 MB"],
-    ["Picture", "HEVC · 1920 × 1080 · 29.97 frames per second · 8.2 Mbit/s · HDR10"],
+    ["Video", "HEVC · 1920 × 1080 · 29.97 frames per second · 8.2 Mbit/s · HDR10"],
     ["Sound", "English · AAC · stereo · 128 kbit/s"],
     ["Sound", "German · Dolby Digital · 5.1 · 448 kbit/s"],
     ["Subtitles", "French"],
@@ -147,7 +155,7 @@ test("audio tracks have names that differ", () => {
   assert.equal(languageName("not a language"), "not a language");
 });
 
-test("a film is looked at again while something may change", () => {
+test("a video is looked at again while something may change", () => {
   assert.equal(isChanging({ state: "waiting" }), true);
   assert.equal(isChanging({ state: "playable", renditions: [rendition(720, "making")] }), true);
   assert.equal(isChanging({ state: "ready", renditions: [rendition(720, "on_demand")] }), false);

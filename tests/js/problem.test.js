@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { wordsForProblem } from "../../static/js/helpers/words.js";
+import { wordsForProblem } from "../../static/js/words.js";
 import { connectionLost, Problem, problemOfAnswer, retryAfterDelay } from "../../static/js/uploads/problem.js";
 
 test("a problem document decides by its code and its retryable member", () => {

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { formatBytes, formatTimeLeft, percentage } from "../../static/js/helpers/format.js";
-import { progressWords } from "../../static/js/helpers/meter.js";
-import { Speedometer, TotalSpeed, totalsOf } from "../../static/js/uploads/progress.js";
+import { formatBytes, formatTimeLeft, percentage } from "../../static/js/page/format.js";
+import { progressWords } from "../../static/js/page/meter.js";
+import { Speedometer, totalsOf, TotalSpeed } from "../../static/js/uploads/progress.js";
 import { Upload } from "../../static/js/uploads/upload.js";
 
 const MB = 1_000_000;

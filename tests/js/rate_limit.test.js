@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { afterEach, beforeEach, mock, test } from "node:test";
 import { setImmediate as settle } from "node:timers/promises";
 
-import { RateLimit } from "../../static/js/uploads/rate_limit.js";
+import { RateLimit } from "../../static/js/uploads/limits.js";
 
 let time = 0;
 

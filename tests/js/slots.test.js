@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate as settle } from "node:timers/promises";
 
-import { Slots } from "../../static/js/uploads/slots.js";
+import { Slots } from "../../static/js/uploads/limits.js";
 
 test("slots are given in order, and taken back from those who give up waiting", async () => {
   const slots = new Slots(1);

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Rates } from "../../static/js/status/rates.js";
-import { formatDuration, formatJob, formatUptime, inWords, nodeFigures } from "../../static/js/status/words.js";
+import { Rates } from "../../static/js/status/figures.js";
+import { formatJob, formatStage, formatUptime, inWords, nodeFigures } from "../../static/js/words.js";
 
 const MB = 1_000_000;
 
@@ -44,9 +44,9 @@ test("the line of the last minute ends at the right and its peak touches the top
 });
 
 test("figures in words", () => {
-  assert.equal(formatDuration(0.00042), "0.42 ms");
-  assert.equal(formatDuration(0.0634), "63 ms");
-  assert.equal(formatDuration(1.24), "1.2 s");
+  assert.equal(formatStage(0.00042), "0.42 ms");
+  assert.equal(formatStage(0.0634), "63 ms");
+  assert.equal(formatStage(1.24), "1.2 s");
   assert.equal(formatUptime(42.9), "42 s");
   assert.equal(formatUptime(3 * 3600 + 20 * 60), "3 h 20 min");
   assert.equal(formatUptime(12 * 86400 + 4 * 3600), "12 days 4 h");

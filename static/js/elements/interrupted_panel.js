@@ -1,17 +1,26 @@
 /** <interrupted-panel>: uploads whose file has to be chosen again. Emits `files-chosen` (detail: files). */
 
-import { keepFocus } from "../helpers/focus.js";
-import { formatBytes, formatUntil, isolated } from "../helpers/format.js";
-import { drawMeter, nameMeter } from "../helpers/meter.js";
-import { copyOfTemplate, partsOf } from "../helpers/template.js";
-import { wordsForRequest } from "../helpers/words.js";
+import { formatBytes, formatUntil, isolated } from "../page/format.js";
+import { drawMeter, nameMeter } from "../page/meter.js";
+import { actionOf, copyOfTemplate, keepFocus, partsOf } from "../page/parts.js";
+import { confirm } from "./notices.js";
+import { wordsForRequest } from "../words.js";
+
+/**
+ * @import { InterruptedUpload, InterruptedUploads } from "../uploads/interrupted_uploads.js"
+ *
+ * @typedef {HTMLElement & { interrupted: InterruptedUpload }} Row
+ */
 
 export class InterruptedPanel extends HTMLElement {
+  /** @type {Record<string, HTMLElement>} */
   #parts;
+  /** @type {InterruptedUploads} */
+  #interrupted;
 
-  /** `interrupted` is shown; `confirm` asks a question before anything is deleted. */
-  connect({ interrupted, confirm }) {
-    Object.assign(this, { interrupted, confirm });
+  /** @param {{ interrupted: InterruptedUploads }} options */
+  connect({ interrupted }) {
+    this.#interrupted = interrupted;
     this.#parts = partsOf(this);
     interrupted.addEventListener("change", () => this.#draw());
     this.addEventListener("click", (event) => this.#act(event));
@@ -19,8 +28,8 @@ export class InterruptedPanel extends HTMLElement {
 
   #draw() {
     const { panel, list } = this.#parts;
-    const old = [...list.children];
-    const rows = this.interrupted.list.map(rowOf);
+    const old = /** @type {Row[]} */ ([...list.children]);
+    const rows = this.#interrupted.list.map(rowOf);
     list.append(...rows);
     panel.hidden = rows.length === 0;
     for (const row of old) {
@@ -29,21 +38,27 @@ export class InterruptedPanel extends HTMLElement {
     }
   }
 
+  /** @param {Event} event */
   #act({ target }) {
-    const button = target.closest("[data-action]");
+    const button = actionOf(target);
     if (!button) return;
-    const row = button.closest("[role=listitem]");
+    const row = /** @type {Row} */ (button.closest("[role=listitem]"));
     if (button.dataset.action === "choose") this.#choose(row);
     else this.#discard(row);
   }
 
+  /** @param {Row} row */
   #choose(row) {
     const input = document.createElement("input");
     input.type = "file";
-    input.addEventListener("change", () => this.#take(row, input.files[0]));
+    input.addEventListener("change", () => input.files?.[0] && this.#take(row, input.files[0]));
     input.click();
   }
 
+  /**
+   * @param {Row} row
+   * @param {File} file
+   */
   #take(row, file) {
     const { name, size } = row.interrupted;
     if (file.name === name.split("/").at(-1) && file.size === size) {
@@ -53,9 +68,10 @@ export class InterruptedPanel extends HTMLElement {
     this.#say(row, `That is a different file: this upload belongs to ${isolated(name)}, ${formatBytes(size)}.`);
   }
 
+  /** @param {Row} row */
   async #discard(row) {
     const { id, name, received } = row.interrupted;
-    const isAgreed = await this.confirm({
+    const isAgreed = await confirm({
       title: "Discard this upload?",
       text: `${formatBytes(received)} of ${isolated(name)} are on the server and would be deleted.`,
       yes: "Discard",
@@ -63,12 +79,16 @@ export class InterruptedPanel extends HTMLElement {
     });
     if (!isAgreed) return;
     try {
-      await this.interrupted.discard(id);
+      await this.#interrupted.discard(id);
     } catch (problem) {
       this.#say(row, wordsForRequest("discard the upload", problem));
     }
   }
 
+  /**
+   * @param {Row} row
+   * @param {string} text
+   */
   #say(row, text) {
     const { status } = partsOf(row);
     status.setAttribute("role", "alert");
@@ -76,12 +96,12 @@ export class InterruptedPanel extends HTMLElement {
   }
 }
 
+/** @param {InterruptedUpload} interrupted */
 function rowOf(interrupted) {
-  const row = document.createElement("div");
+  const row = Object.assign(document.createElement("div"), { interrupted });
   row.className = "upload-row";
   row.setAttribute("role", "listitem");
   row.dataset.state = "interrupted";
-  row.interrupted = interrupted;
   row.append(copyOfTemplate("interrupted-row"));
   const { name, meter, status, choose, discard } = partsOf(row);
   name.textContent = interrupted.name;

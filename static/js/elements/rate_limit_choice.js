@@ -1,15 +1,22 @@
 /** <rate-limit-choice>: how fast this browser may send, so that others on the line get their share; it is remembered. */
 
-import { partsOf } from "../helpers/template.js";
+import { partsOf } from "../page/parts.js";
+
+/**
+ * @import { RateLimit } from "../uploads/limits.js"
+ */
 
 const KEY = "sluice.rate-limit";
 
 export class RateLimitChoice extends HTMLElement {
-  /** `limit`, a RateLimit, follows the choice, that of other tabs too. */
+  /**
+   * `limit` follows the choice, that of other tabs too.
+   * @param {{ limit: RateLimit }} options
+   */
   connect({ limit }) {
-    const { choice } = partsOf(this);
-    const follow = (value) => {
-      choice.value = value;
+    const { choice } = /** @type {{ choice: HTMLSelectElement }} */ (partsOf(this));
+    const follow = (/** @type {string | null} */ value) => {
+      choice.value = value ?? "";
       if (choice.selectedIndex < 0) choice.value = "0"; // No choice yet, or one of another version of the page.
       limit.bytesPerSecond = Number(choice.value);
     };
@@ -31,6 +38,7 @@ function remembered() {
   }
 }
 
+/** @param {string} choice */
 function remember(choice) {
   try {
     localStorage.setItem(KEY, choice);

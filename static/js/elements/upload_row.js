@@ -3,36 +3,61 @@
  * holds only its name.
  */
 
-import { keepFocus } from "../helpers/focus.js";
-import { formatBytes } from "../helpers/format.js";
-import { drawMeter, nameMeter, progressWords, setLine } from "../helpers/meter.js";
-import { copyOfTemplate, partsOf } from "../helpers/template.js";
-import { wordsForProblem, wordsForWaiting } from "../helpers/words.js";
+import { formatBytes } from "../page/format.js";
+import { drawMeter, nameMeter, progressWords, setLine } from "../page/meter.js";
+import { copyOfTemplate, keepFocus, partsOf } from "../page/parts.js";
+import { wordsForProblem, wordsForWaiting } from "../words.js";
 
+/**
+ * @import { Connection } from "../uploads/connection.js"
+ * @import { Upload } from "../uploads/upload.js"
+ *
+ * @typedef {Record<"folder" | "name" | "meter" | "status" | "retry" | "pause" | "resume" | "cancel" | "mark", HTMLElement>
+ *   & { open: HTMLAnchorElement }} Parts
+ */
+
+/** @type {Record<string, string>} */
 const MARKS = { complete: "check", failed: "alert", waiting: "wait", paused: "pause" };
 
 export class UploadRow extends HTMLElement {
+  /** @type {Parts | null} */
   #parts = null;
+  /** @type {Upload} */
+  #upload;
+  /** @type {Connection} */
+  #connection;
+  #limit = Infinity;
+  /** @type {string | undefined} */
+  #arrived;
 
   /**
    * Gives the row its upload; `limit` is the largest upload in bytes, `connection` says whether bytes get through.
-   * Who may not see the library is told `arrived` instead of where the video is.
+   * `arrived` replaces the words for where the video is, for people who may not see the library.
+   * @param {Upload} upload
+   * @param {{ limit: number, connection: Connection, arrived?: string }} options
    */
   show(upload, { limit, connection, arrived }) {
-    Object.assign(this, { upload, limit, connection, arrived });
+    this.#upload = upload;
+    this.#limit = limit;
+    this.#connection = connection;
+    this.#arrived = arrived;
     this.className = "upload-row dz-preview dz-file-preview";
     this.setAttribute("role", "listitem");
     this.textContent = upload.name;
     this.render();
   }
 
+  get upload() {
+    return this.#upload;
+  }
+
   /** Adds the contents when the row comes into sight. */
   fill() {
     if (this.#parts) return;
     this.replaceChildren(copyOfTemplate("upload-row"));
-    this.#parts = partsOf(this);
-    this.#name();
-    this.#renderState();
+    this.#parts = /** @type {Parts} */ (partsOf(this));
+    this.#name(this.#parts);
+    this.#renderState(this.#parts);
     this.render();
   }
 
@@ -52,41 +77,49 @@ export class UploadRow extends HTMLElement {
     const { upload } = this;
     const hasMoved = this.isOutdated;
     this.dataset.state = upload.state;
-    if (!this.#parts) return;
-    if (hasMoved) keepFocus(this, () => this.#renderState());
-    drawMeter(this.#parts.meter, upload);
-    setLine(this.#parts.status, this.#status());
+    const parts = this.#parts;
+    if (!parts) return;
+    if (hasMoved) keepFocus(this, () => this.#renderState(parts));
+    drawMeter(parts.meter, upload);
+    setLine(parts.status, this.#status());
   }
 
-  #name() {
-    const { folder, name, meter, pause, resume, cancel, retry } = this.#parts;
+  /** @param {Parts} parts */
+  #name({ folder, name, meter, pause, resume, cancel, retry }) {
     const path = this.upload.name.split("/");
-    name.textContent = path.pop();
+    const file = path.pop() ?? "";
+    name.textContent = file;
     folder.textContent = path.length > 0 ? `${path.join("/")}/` : "";
-    nameMeter(meter, `Progress of ${name.textContent}`);
-    for (const [button, verb] of [[pause, "Pause"], [resume, "Resume"], [cancel, "Cancel"], [retry, "Try again:"]]) {
+    nameMeter(meter, `Progress of ${file}`);
+    const label = (/** @type {HTMLElement} */ button, /** @type {string} */ verb) => {
       button.title = verb.replace(":", "");
-      button.setAttribute("aria-label", `${verb} ${name.textContent}`);
-    }
+      button.setAttribute("aria-label", `${verb} ${file}`);
+    };
+    label(pause, "Pause");
+    label(resume, "Resume");
+    label(cancel, "Cancel");
+    label(retry, "Try again:");
   }
 
-  #renderState() {
+  /** @param {Parts} parts */
+  #renderState(parts) {
     const { upload } = this;
-    const { pause, resume, retry, cancel, open, meter, mark } = this.#parts;
+    const { pause, resume, retry, meter, mark } = parts;
     pause.hidden = !upload.can("pause");
     resume.hidden = !upload.can("resume");
     retry.hidden = !upload.isWorthRetrying;
     meter.hidden = upload.state === "complete" || (upload.state === "failed" && upload.received === 0);
-    mark.dataset.icon = MARKS[upload.state] ?? "film";
-    if (upload.state === "complete") this.#renderCompletion(open, cancel);
+    mark.dataset.icon = MARKS[upload.state] ?? "video";
+    if (upload.state === "complete") this.#renderCompletion(parts);
   }
 
-  #renderCompletion(open, cancel) {
-    open.hidden = Boolean(this.arrived);
+  /** @param {Parts} parts */
+  #renderCompletion({ name, open, cancel }) {
+    open.hidden = Boolean(this.#arrived);
     open.href = `/watch/${this.upload.id}`;
-    open.setAttribute("aria-label", `Open ${this.#parts.name.textContent}`);
+    open.setAttribute("aria-label", `Open ${name.textContent}`);
     cancel.title = "Remove from this list";
-    cancel.setAttribute("aria-label", `Remove ${this.#parts.name.textContent} from this list`);
+    cancel.setAttribute("aria-label", `Remove ${name.textContent} from this list`);
   }
 
   #status() {
@@ -100,8 +133,8 @@ export class UploadRow extends HTMLElement {
       case "verifying": return [size, "the server is checking the file"];
       case "waiting": return [safe, wordsForWaiting(upload.problem)];
       case "paused": return [safe, "paused"];
-      case "failed": return [wordsForProblem(upload.problem, { limit: this.limit })];
-      default: return [size, this.arrived ?? this.#place];
+      case "failed": return [wordsForProblem(upload.problem, { limit: this.#limit })];
+      default: return [size, this.#arrived ?? this.#place];
     }
   }
 
@@ -111,7 +144,7 @@ export class UploadRow extends HTMLElement {
 
   #sendingWords() {
     const { upload } = this;
-    const isHeldUp = this.connection.holdsUp(upload.acknowledgedAt);
+    const isHeldUp = this.#connection.holdsUp(upload.acknowledgedAt);
     if (isHeldUp) return [...progressWords(upload), "waiting for the connection"];
     return progressWords(upload, upload.speedometer);
   }

@@ -3,61 +3,76 @@
  * that it plays is complete.
  */
 
-import { partsOf, setText } from "../helpers/template.js";
-import { addControls, drawMenus } from "../player/controls.js";
-import { Film } from "../player/film.js";
+import { copyOfTemplate, partsOf, setText } from "../page/parts.js";
+import { addControls, addTextTracks, drawMenus } from "../player/controls.js";
+import { VideoState } from "../player/video_state.js";
 import { isAudioOnly, isChanging, tracksOf } from "../player/playback.js";
 import { Playing } from "../player/playing.js";
 import { Positions } from "../player/positions.js";
-import { addTextTracks } from "../player/text_tracks.js";
 import { drawWaveform } from "../player/waveform.js";
-import {
-  codecName,
-  detailsOf,
-  wordsForChange,
-  wordsForState,
-  wordsForUnmakeable,
-  wordsForUnplayable,
-} from "../player/words.js";
-import "./film_renditions.js";
+import { codecName, detailsOf, wordsForChange, wordsForState, wordsForUnmakeable, wordsForUnplayable } from "../words.js";
+import "./video_renditions.js";
+
+/**
+ * @import { Controls } from "../player/controls.js"
+ * @import { WatchedVideo } from "../player/playback.js"
+ * @import { Failure } from "../player/playing.js"
+ * @import { OpenedVideo } from "../player/video_state.js"
+ * @import { VideoRenditions } from "./video_renditions.js"
+ *
+ * Link users have no `renditions`.
+ * @typedef {Record<"stage" | "none" | "reason" | "notice" | "state" | "again" | "about" | "details", HTMLElement>
+ *   & { video: HTMLVideoElement, renditions?: VideoRenditions }} Parts
+ *
+ * @typedef {{ title: HTMLElement, stage: HTMLElement, page: HTMLAnchorElement, download: HTMLAnchorElement }} DialogParts
+ */
 
 const LOST = "The connection was lost.";
 /** Seconds of watching after which the position is kept. */
 const KEEP_EVERY = 5;
 
 export class VideoPlayer extends HTMLElement {
+  /** @type {Parts} */
   #parts;
+  /** @type {Controls | null} */
   #controls = null;
-  #film = null;
+  /** @type {VideoState} */
+  #state;
+  /** @type {Playing} */
   #playing;
   #positions = new Positions(localStorage);
   #end = new AbortController();
+  /** @type {Failure | null} */
   #failure = null;
   #kept = 0;
   #hasWaveform = false;
 
-  /** Shows a video, `{ id, filename, media, inline, isArriving, stateUrl }`; `autoplay` if somebody has just asked to watch it. */
+  /**
+   * Shows a video, as a page knows it; `autoplay` if a person has just asked to watch it.
+   * @param {OpenedVideo} video
+   * @param {{ autoplay?: boolean }} [options]
+   */
   async show(video, { autoplay = false } = {}) {
-    this.#parts = partsOf(this);
-    this.#film = new Film(video);
-    this.#playing = new Playing(this.#video, this.#film);
+    this.#parts = /** @type {Parts} */ (partsOf(this));
+    this.#state = new VideoState(video);
+    this.#playing = new Playing(this.#video, this.#state);
     Object.assign(this.#video, { autoplay });
     this.#video.setAttribute("aria-label", video.filename);
     this.#shape(this.#video);
     this.#connect();
-    this.#film.follow(this.#end.signal);
+    this.#state.follow(this.#end.signal);
     try {
       this.#controls = await addControls(this.#video);
     } catch {
       return; // The browser's own controls play it too.
     }
-    this.#connectMenus();
+    this.#connectMenus(this.#controls);
     this.#draw();
     if (autoplay) this.#controls.play.focus();
   }
 
   disconnectedCallback() {
-    if (!this.#film) return;
+    if (!this.#state) return;
     this.#keepPosition();
     this.#end.abort();
     this.#playing.stop();
@@ -69,17 +84,17 @@ export class VideoPlayer extends HTMLElement {
 
   #connect() {
     const { signal } = this.#end;
-    this.#film.addEventListener("change", () => this.#draw());
-    this.#film.addEventListener("arrived", () => this.dispatchEvent(new Event("arrived")));
+    this.#state.addEventListener("change", () => this.#draw());
+    this.#state.addEventListener("arrived", () => this.dispatchEvent(new Event("arrived")));
     this.#playing.addEventListener("change", () => {
       this.#drawControls();
-      this.#drawNotice(this.#film.state);
+      this.#drawNotice(this.#state.current);
     });
     this.#playing.addEventListener("failed", ({ detail }) => this.#fail(detail));
     this.#video.addEventListener("timeupdate", () => this.#isTimeToKeep && this.#keepPosition());
     for (const event of ["pause", "seeked", "ended"]) this.#video.addEventListener(event, () => this.#keepPosition());
     this.#video.addEventListener("playing", () => this.#recover());
-    this.#parts.renditions?.show(this.#film, signal);
+    this.#parts.renditions?.show(this.#state, signal);
     window.addEventListener("pagehide", () => this.#keepPosition(), { signal });
     this.#parts.again.addEventListener("click", () => {
       this.#recover();
@@ -87,12 +102,12 @@ export class VideoPlayer extends HTMLElement {
     });
   }
 
-  #connectMenus() {
-    const { quality, audio, chapters } = this.#controls;
+  /** @param {Controls} controls */
+  #connectMenus({ quality, audio, chapters }) {
     quality.addEventListener("change", () => {
       this.#failure = null;
       this.#playing.choose({ quality: quality.value });
-      this.#film.refresh();
+      this.#state.refresh();
     });
     audio.addEventListener("change", () => this.#playing.choose({ audio: Number(audio.value) }));
     chapters.addEventListener("change", () => {
@@ -101,20 +116,21 @@ export class VideoPlayer extends HTMLElement {
   }
 
   #draw() {
-    if (!this.#film.isKnown) return;
-    const { state } = this.#film;
+    if (!this.#state.isKnown) return;
+    const { current } = this.#state;
     this.#start();
-    this.#drawStage(state);
-    this.#drawNotice(state);
-    this.#drawDetails(state);
+    this.#drawStage(current);
+    this.#drawNotice(current);
+    this.#drawDetails(current);
     this.#drawControls();
   }
 
   #start() {
     if (this.#playing.isStarted) this.#playing.improve();
-    else if (this.#playing.isPossible) this.#playing.start(this.#positions.of(this.#film.id));
+    else if (this.#playing.isPossible) this.#playing.start(this.#positions.of(this.#state.id));
   }
 
+  /** @param {WatchedVideo} current */
   #drawStage({ playback }) {
     const { stage, none, reason } = this.#parts;
     const isNone = this.#failure?.reason === "undecodable" || !this.#playing.isPossible;
@@ -128,48 +144,55 @@ export class VideoPlayer extends HTMLElement {
     else if (isAudioOnly(playback) && playback.waveform && !poster) this.#drawWaveform(playback.waveform);
   }
 
-  /** The controls are as large as the picture before it is there. */
+  /**
+   * The controls are as large as the video before it is there.
+   * @param {{ width: number | null, height: number | null }} size
+   */
   #shape({ width, height }) {
     if (width && height) this.#parts.stage.style.setProperty("--ratio", `${width} / ${height}`);
   }
 
   get #reason() {
-    const { playback } = this.#film.state;
+    const { playback } = this.#state.current;
     if (this.#failure?.reason !== "undecodable") {
-      return isChanging(playback) ? wordsForState(this.#film.state) : wordsForUnplayable(playback.problem);
+      return isChanging(playback) ? wordsForState(this.#state.current) : wordsForUnplayable(playback.problem);
     }
-    const [picture] = tracksOf(playback, "video");
-    const format = picture ? `${codecName(picture.codec)} video` : "this file";
+    const [track] = tracksOf(playback, "video");
+    const format = track ? `${codecName(track.codec)} video` : "this file";
     return wordsForUnplayable({ detail: `This browser cannot play ${format}.` });
   }
 
-  #drawNotice(state) {
+  /** @param {WatchedVideo} current */
+  #drawNotice(current) {
     const { notice, state: words, again } = this.#parts;
     again.hidden = this.#failure?.reason !== "lost";
-    setText(words, this.#parts.none.hidden ? this.#noticeWords(state) : "");
+    setText(words, this.#parts.none.hidden ? this.#noticeWords(current) : "");
     notice.hidden = words.textContent === "";
   }
 
-  #noticeWords(state) {
+  /** @param {WatchedVideo} current */
+  #noticeWords(current) {
     if (this.#failure?.reason === "lost") return this.#failure.detail || LOST;
     if (this.#playing.isPreparing) return wordsForChange(this.#playing.wanted.quality);
     if (this.#failure?.reason === "damaged") return this.#failure.detail;
-    return this.#failure ? wordsForUnmakeable(this.#failure) : wordsForState(state);
+    return this.#failure ? wordsForUnmakeable(this.#failure) : wordsForState(current);
   }
 
-  #drawDetails(state) {
+  /** @param {WatchedVideo} current */
+  #drawDetails(current) {
     const { about, details } = this.#parts;
-    const isKnown = tracksOf(state.playback, "video").length > 0 || tracksOf(state.playback, "audio").length > 0;
+    const isKnown = tracksOf(current.playback, "video").length > 0 || tracksOf(current.playback, "audio").length > 0;
     about.hidden = !isKnown;
-    if (isKnown) details.replaceChildren(...detailsOf(state).flatMap(detailElements));
+    if (isKnown) details.replaceChildren(...detailsOf(current).flatMap(detailElements));
   }
 
   #drawControls() {
     if (!this.#controls) return;
-    drawMenus(this.#controls, this.#film.state, this.#playing.wanted);
-    addTextTracks(this.#video, this.#film.state.playback);
+    drawMenus(this.#controls, this.#state.current, this.#playing.wanted);
+    addTextTracks(this.#video, this.#state.current.playback);
   }
 
+  /** @param {string} url */
   async #drawWaveform(url) {
     if (this.#hasWaveform) return;
     this.#hasWaveform = true;
@@ -177,6 +200,7 @@ export class VideoPlayer extends HTMLElement {
     if (answer?.ok) this.#video.poster = await drawWaveform((await answer.json()).peaks);
   }
 
+  /** @param {Failure} failure */
   #fail(failure) {
     this.#failure = failure;
     this.#draw();
@@ -196,10 +220,11 @@ export class VideoPlayer extends HTMLElement {
     const { currentTime, duration, readyState } = this.#video;
     if (readyState === HTMLMediaElement.HAVE_NOTHING) return;
     this.#kept = currentTime;
-    this.#positions.keep(this.#film.id, currentTime, this.#film.state.playback.duration ?? duration);
+    this.#positions.keep(this.#state.id, currentTime, this.#state.current.playback.duration ?? duration);
   }
 }
 
+/** @param {[term: string, text: string]} detail */
 function detailElements([term, text]) {
   const [name, value] = ["dt", "dd"].map((tag) => document.createElement(tag));
   name.textContent = term;
@@ -208,3 +233,28 @@ function detailElements([term, text]) {
 }
 
 customElements.define("video-player", VideoPlayer);
+
+/** <player-dialog>: plays a video over the page, so that uploads continue behind it. */
+export class PlayerDialog extends HTMLElement {
+  /**
+   * Opens the player for a video of the library, or for an upload that is still arriving.
+   * @param {OpenedVideo} video
+   */
+  open(video) {
+    const dialog = /** @type {HTMLDialogElement} */ (this.querySelector("dialog"));
+    const parts = /** @type {DialogParts} */ (partsOf(dialog));
+    parts.title.textContent = video.filename;
+    parts.page.href = `/watch/${video.id}`;
+    parts.download.href = `${video.media}?download`;
+    parts.download.hidden = Boolean(video.isArriving);
+    const player = document.createElement("video-player");
+    player.append(copyOfTemplate("video-player"));
+    parts.stage.replaceChildren(player);
+    player.addEventListener("arrived", () => (parts.download.hidden = false), { once: true });
+    dialog.addEventListener("close", () => player.remove(), { once: true });
+    dialog.showModal();
+    player.show(video, { autoplay: true });
+  }
+}
+
+customElements.define("player-dialog", PlayerDialog);

@@ -1,7 +1,17 @@
 /** Follows the videos of the list that the server is preparing, until everything is made of them. */
 
 import { video as videoState } from "../uploads/api.js";
+import { problemOfError } from "../uploads/problem.js";
 import { sleep } from "../uploads/retry.js";
+
+/**
+ * @import { Library } from "./library.js"
+ *
+ * @typedef {Api.Playback["state"]} State
+ *
+ * A video, or a row of one.
+ * @typedef {{ id: string, playback?: { state: State } | null }} Prepared
+ */
 
 /** Time between two looks, milliseconds; grows while nothing changes. */
 const PAUSE = 1_000;
@@ -14,27 +24,38 @@ const PREPARED = new Set(["ready", "unplayable"]);
 /** Tells the library what has changed. */
 export class Preparation {
   #library;
-  /** The state that the list shows of each, by id. */
+  /**
+   * The state that the list shows of each, by id.
+   * @type {Map<string, State>}
+   */
   #shown = new Map();
   #pause = PAUSE;
   #isLooking = false;
   #wait;
 
-  /** `films` are in the list already. `wait(milliseconds)` resolves when it is time to look. */
-  constructor(library, { films = [], wait = waitInSight } = {}) {
+  /**
+   * `videos` are in the list already. `wait(milliseconds)` resolves when it is time to look.
+   * @param {Library} library
+   * @param {{ videos?: Prepared[], wait?: (milliseconds: number) => Promise<void> }} [options]
+   */
+  constructor(library, { videos = [], wait = waitInSight } = {}) {
     this.#library = library;
     this.#wait = wait;
     library.addEventListener("replaced", ({ detail }) => this.#note(detail));
     library.addEventListener("appended", ({ detail }) => this.#note(detail));
     library.addEventListener("inserted", ({ detail }) => this.#note(detail.map(({ video }) => video)));
-    for (const event of ["left", "removed"]) library.addEventListener(event, ({ detail }) => this.#shown.delete(detail));
-    this.#note(films);
+    library.addEventListener("left", ({ detail }) => this.#shown.delete(detail));
+    library.addEventListener("removed", ({ detail }) => this.#shown.delete(detail));
+    this.#note(videos);
   }
 
+  /** @param {Prepared[]} videos */
   #note(videos) {
-    const pending = videos.filter(({ playback }) => playback && !PREPARED.has(playback.state));
-    for (const { id, playback } of pending) this.#shown.set(id, playback.state);
-    if (pending.length > 0) this.#pause = PAUSE;
+    for (const { id, playback } of videos) {
+      if (!playback || PREPARED.has(playback.state)) continue;
+      this.#shown.set(id, playback.state);
+      this.#pause = PAUSE;
+    }
     if (!this.#isLooking && this.#shown.size > 0) this.#follow();
   }
 
@@ -53,23 +74,30 @@ export class Preparation {
     this.#isLooking = false;
   }
 
+  /**
+   * @param {string} id
+   * @param {State} shown
+   */
   async #look(id, shown) {
     try {
       const video = await videoState(id);
       const { state } = video.playback;
-      if (!this.#shown.has(id)) return; // It has left the list meanwhile.
+      if (!this.#shown.has(id)) return; // It has left the list since.
       if (PREPARED.has(state)) this.#shown.delete(id);
       else this.#shown.set(id, state);
       if (state === shown) return;
       this.#pause = PAUSE;
       this.#library.change(video);
     } catch (error) {
-      if (!error.retryable) this.#shown.delete(id);
+      if (!problemOfError(error).retryable) this.#shown.delete(id);
     }
   }
 }
 
-/** Nobody needs to know while the page is hidden. */
+/**
+ * A hidden page does not look.
+ * @param {number} milliseconds
+ */
 async function waitInSight(milliseconds) {
   await sleep(milliseconds);
   if (!document.hidden) return;

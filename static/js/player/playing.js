@@ -1,32 +1,48 @@
-/** Plays a film in a <video> element, and changes quality and audio track while it plays. */
+/** Plays a video in a <video> element, and changes quality and audio track while it plays. */
 
-import { Damage } from "./damage.js";
-import { FileSource, playsHls } from "./file_source.js";
-import { HlsSource } from "./hls_source.js";
+import { wordsForDamage } from "../words.js";
 import { hasOriginal, isAudioOnly, isSameFile, ORIGINAL, substituteFor, wayToPlay } from "./playback.js";
+import { Damage } from "./positions.js";
+import { Emitter } from "../events.js";
 import { NotMakeable, prepareQuality } from "./preparation.js";
-import { wordsForDamage } from "./words.js";
+import { FileSource, HlsSource, playsHls } from "./sources.js";
+
+/**
+ * @import { Wanted, Way } from "./playback.js"
+ * @import { SourceFailure } from "./sources.js"
+ * @import { VideoState } from "./video_state.js"
+ *
+ * Why a video does not go on as wanted, or at all.
+ * @typedef {{ reason: "undecodable" | "damaged" | "lost" | "unmakeable", detail: string, quality: string }} Failure
+ */
 
 /** Seconds: hls.js may take a position that is nearer to the start of a segment for one of the segment before. */
 const WELL_WITHIN = 0.3;
-const GOES_ON = "From here on, the film is shown as it was uploaded.";
-const SKIPPED = "A part of the film was skipped.";
+const GOES_ON = "From here on, the video is shown as it was uploaded.";
+const SKIPPED = "A part of the video was skipped.";
 const CUT_OFF = "It cannot be played from there on.";
 const NO_ROOM = "The server has no room for this quality at the moment.";
 
 /**
  * Emits `change` when what is wanted changes, or how far that is, and `failed` when it cannot go on, with
  * `{ reason, detail }`: "undecodable" if nothing of it can be played, "damaged" where a part of it cannot, "lost", or
- * "unmakeable" for a quality that the server cannot make; if there is another way, the film then goes on.
+ * "unmakeable" for a quality that the server cannot make; if there is another way, the video then goes on.
+ * @extends {Emitter<{ change: void, failed: Failure }>}
  */
-export class Playing extends EventTarget {
+export class Playing extends Emitter {
   #video;
-  #film;
+  #state;
+  /** @type {Wanted} */
   #wanted = { quality: ORIGINAL, audio: 0 };
-  /** What was wanted when the source was last told. */
+  /**
+   * What was wanted when the source was last told.
+   * @type {Wanted | null}
+   */
   #current = null;
   #isStarted = false;
+  /** @type {Way | null} */
   #way = null;
+  /** @type {FileSource | HlsSource | null} */
   #source = null;
   #changing = Promise.resolve();
   /** Ends the preparation of a quality that is no longer wanted. */
@@ -34,20 +50,24 @@ export class Playing extends EventTarget {
   #isPreparing = false;
   #isOriginalUndecodable = false;
   #damage = new Damage();
-  /** Whether it plays, or did until it failed: Chromium pauses a film that it cannot load any further. */
+  /** Whether it plays, or did until it failed: Chromium pauses a video that it cannot load any further. */
   #isPlaying;
 
-  constructor(video, film) {
+  /**
+   * @param {HTMLVideoElement} video
+   * @param {VideoState} state
+   */
+  constructor(video, state) {
     super();
     this.#video = video;
-    this.#film = film;
+    this.#state = state;
     this.#isPlaying = !video.paused;
     video.addEventListener("play", () => (this.#isPlaying = true));
     video.addEventListener("pause", () => (this.#isPlaying &&= video.error !== null));
     video.addEventListener("error", () => video.error && this.#source && this.#handleError());
     video.addEventListener("timeupdate", () => !video.paused && !video.seeking && this.#damage.notePlayed(video.currentTime));
     video.addEventListener("seeking", () => this.#damage.begin(video.currentTime));
-    video.addEventListener("loadeddata", () => this.#isWithoutPicture && this.#replaceOriginal());
+    video.addEventListener("loadeddata", () => this.#lacksVideoTrack && this.#replaceOriginal());
   }
 
   /** `{ quality, audio }`: ORIGINAL or a height, and the number of the audio track. */
@@ -55,12 +75,12 @@ export class Playing extends EventTarget {
     return this.#wanted;
   }
 
-  /** Whether there is a way to play the film now. */
+  /** Whether there is a way to play the video now. */
   get isPossible() {
-    return wayToPlay(this.#film.state, this.#wanted) !== null;
+    return wayToPlay(this.#state.current, this.#wanted) !== null;
   }
 
-  /** Whether the film still plays in another quality than the one that is wanted. */
+  /** Whether the video still plays in another quality than the one that is wanted. */
   get isPreparing() {
     return this.#isPreparing;
   }
@@ -70,36 +90,40 @@ export class Playing extends EventTarget {
   }
 
   /**
-   * Starts the film if it can be played yet: at `position` seconds, unless the viewer has already played or sought in the
+   * Starts the video if it can be played yet: at `position` seconds, unless the viewer has already played or sought in the
    * plain <video>.
+   * @param {number} position
    */
   start(position) {
     if (this.isStarted || !this.isPossible) return;
-    const { playback } = this.#film.state;
+    const { playback } = this.#state.current;
     if (!hasOriginal(playback)) this.#want({ quality: substituteFor(playback) ?? ORIGINAL });
     this.#isStarted = true;
     this.#follow(this.#video.currentTime > 0 ? {} : { position });
   }
 
   /**
-   * Goes on by HLS once only that has sound, or a picture, that browsers play; and with a guest's new URLs while the
-   * film is paused, which nobody notices.
+   * Goes on by HLS once only that has sound, or a video track, that browsers play; and with a link user's new URLs while
+   * the video is paused, when it is not noticed.
    */
   improve() {
-    const isForHls = this.#way?.kind === "file" && wayToPlay(this.#film.state, this.#wanted)?.kind === "hls";
+    const isForHls = this.#way?.kind === "file" && wayToPlay(this.#state.current, this.#wanted)?.kind === "hls";
     if (isForHls || (this.#hasMoved && this.#video.paused)) this.#follow();
   }
 
-  /** Whether the film is found under another URL now. */
+  /** Whether the video is found under another URL now. */
   get #hasMoved() {
-    const next = wayToPlay(this.#film.state, this.#wanted);
+    const next = wayToPlay(this.#state.current, this.#wanted);
     return this.#way !== null && next !== null && next.url !== this.#way.url && isSameFile(next.url, this.#way.url);
   }
 
-  /** Goes on with another quality or audio track; a quality that is not made yet is waited for while the film plays. */
+  /**
+   * Goes on with another quality or audio track; a quality that is not made yet is waited for while the video plays.
+   * @param {Partial<Wanted>} wanted
+   */
   choose(wanted) {
     this.#want(wanted);
-    if (this.isStarted) this.#follow({ isPatient: true });
+    if (this.isStarted) this.#follow({ waits: true });
   }
 
   /** Tries again where it stopped. */
@@ -116,18 +140,22 @@ export class Playing extends EventTarget {
     });
   }
 
+  /** @param {Partial<Wanted>} wanted */
   #want(wanted) {
     this.#wanted = { ...this.#wanted, ...wanted };
     this.dispatchEvent(new Event("change"));
   }
 
-  /** Changes take their turn: the second of two quick choices waits for the first one's script. */
-  #follow({ position, isPatient = false } = {}) {
+  /**
+   * Changes take their turn: the second of two quick choices waits for the first one's script.
+   * @param {{ position?: number, waits?: boolean }} [options]
+   */
+  #follow({ position, waits = false } = {}) {
     this.#superseded.abort();
     this.#superseded = new AbortController();
     const { signal } = this.#superseded;
     this.#changing = this.#changing
-      .then(() => this.#change({ position, isPatient, signal }))
+      .then(() => this.#change({ position, waits, signal }))
       .catch((error) => {
         if (signal.aborted) return; // The next choice has its turn now.
         this.#fail("lost");
@@ -135,9 +163,11 @@ export class Playing extends EventTarget {
       });
   }
 
-  async #change({ position, isPatient, signal }) {
-    const way = wayToPlay(this.#film.state, this.#wanted);
-    if (isPatient && !(await this.#prepare(way, signal))) return;
+  /** @param {{ position?: number, waits: boolean, signal: AbortSignal }} options */
+  async #change({ position, waits, signal }) {
+    const way = wayToPlay(this.#state.current, this.#wanted);
+    if (!way) throw new Error("there is no way to play this video");
+    if (waits && !(await this.#prepare(way, signal))) return;
     signal.throwIfAborted();
     const isSame = way.url === this.#way?.url;
     this.#way = way;
@@ -155,11 +185,15 @@ export class Playing extends EventTarget {
     this.#source = await this.#open(way, start);
     // What the page has loaded before this script could listen.
     if (this.#video.error) this.#handleError();
-    else if (this.#video.readyState >= HTMLMediaElement.HAVE_CURRENT_DATA && this.#isWithoutPicture) this.#replaceOriginal();
+    else if (this.#video.readyState >= HTMLMediaElement.HAVE_CURRENT_DATA && this.#lacksVideoTrack) this.#replaceOriginal();
     if (isPlaying) await this.#video.play().catch(() => {}); // A browser may want a click first.
   }
 
-  /** Waits for a quality that is made on demand while the film goes on; false if it cannot be played. */
+  /**
+   * Waits for a quality that is made on demand while the video goes on; false if it cannot be played.
+   * @param {Way} way
+   * @param {AbortSignal} signal
+   */
   async #prepare({ kind, url }, signal) {
     const { quality } = this.#wanted;
     if (kind !== "hls" || quality === ORIGINAL || quality === this.#current?.quality) return true;
@@ -170,27 +204,35 @@ export class Playing extends EventTarget {
     } catch (error) {
       if (!(error instanceof NotMakeable)) throw error;
       this.#fail("unmakeable", error.message);
-      this.#want(this.#current);
+      this.#want(this.#current ?? {});
       return false;
     } finally {
       this.#notePreparing(false);
     }
   }
 
+  /** @param {boolean} isPreparing */
   #notePreparing(isPreparing) {
     this.#isPreparing = isPreparing;
     this.dispatchEvent(new Event("change"));
   }
 
+  /**
+   * @param {Way} way
+   * @param {number} start
+   */
   #open({ kind, url }, start) {
     if (kind === "file" || (this.#isOriginal && playsHls(this.#video))) return new FileSource(this.#video, url, { start });
-    const onFailure = (failure) => this.#goOnAfter(failure);
+    const onFailure = (/** @type {SourceFailure} */ failure) => this.#goOnAfter(failure);
     return HlsSource.open(this.#video, url, { start, wanted: this.#wanted, onFailure });
   }
 
-  /** Where a quality ends, the original takes over, or else the next part that can be made. */
-  #goOnAfter({ reason, end, hasRoom }) {
-    const isReplaceable = this.#wanted.quality !== ORIGINAL && hasOriginal(this.#film.state.playback) && !this.#isOriginalUndecodable;
+  /**
+   * Where a quality ends, the original takes over, or else the next part that can be made.
+   * @param {SourceFailure} failure
+   */
+  #goOnAfter({ reason, end = null, hasRoom = false }) {
+    const isReplaceable = this.#wanted.quality !== ORIGINAL && hasOriginal(this.#state.current.playback) && !this.#isOriginalUndecodable;
     if (reason !== "unmakeable") this.#renewOr(() => this.#fail(reason));
     else if (isReplaceable) {
       this.#fail("unmakeable", hasRoom ? GOES_ON : NO_ROOM);
@@ -204,9 +246,12 @@ export class Playing extends EventTarget {
     }
   }
 
-  /** Goes on with new URLs if those that a guest had have expired; otherwise it has failed. */
+  /**
+   * Goes on with new URLs if those of a link user have expired; otherwise it has failed.
+   * @param {() => void} fail
+   */
   async #renewOr(fail) {
-    await this.#film.renew(this.#superseded.signal).catch(() => {});
+    await this.#state.renew(this.#superseded.signal).catch(() => {});
     if (this.#hasMoved) this.retry();
     else fail();
   }
@@ -215,11 +260,11 @@ export class Playing extends EventTarget {
     return this.#wanted.quality === ORIGINAL && this.#wanted.audio === 0;
   }
 
-  /** Browsers play the sound of a film whose picture they cannot decode. */
-  get #isWithoutPicture() {
-    const { playback } = this.#film.state;
-    const hasPicture = playback.width > 0 && !isAudioOnly(playback);
-    return hasPicture && this.#video.videoWidth === 0 && this.#wanted.quality === ORIGINAL;
+  /** Browsers play the sound of a video whose video track they cannot decode. */
+  get #lacksVideoTrack() {
+    const { playback } = this.#state.current;
+    const hasVideoTrack = (playback.width ?? 0) > 0 && !isAudioOnly(playback);
+    return hasVideoTrack && this.#video.videoWidth === 0 && this.#wanted.quality === ORIGINAL;
   }
 
   /** What the browser cannot decode is damaged if it has decoded something before. */
@@ -227,21 +272,25 @@ export class Playing extends EventTarget {
     const { error, currentTime, duration } = this.#video;
     const source = this.#source;
     this.#renewOr(() => {
-      if (this.#source !== source) return; // Another one was chosen meanwhile.
-      const isUndecoded = error.code === MediaError.MEDIA_ERR_DECODE;
+      if (this.#source !== source) return; // Another one was chosen since.
+      const isUndecoded = error?.code === MediaError.MEDIA_ERR_DECODE;
       if (this.#damage.hasPlayed) {
-        if (isUndecoded) this.#skipDamage(currentTime, this.#film.state.playback.duration ?? duration);
+        if (isUndecoded) this.#skipDamage(currentTime, this.#state.current.playback.duration ?? duration);
         else this.#fail("lost");
       } else if (isUndecoded && this.#damage.start > 0) this.#reopen(0);
       else this.#replaceOriginal();
     });
   }
 
-  /** Segments of a film are cut where Chromium may not be able to begin: another quality has no such places. */
+  /**
+   * Segments of a video are cut where Chromium may not be able to begin: another quality has no such places.
+   * @param {number} seconds
+   * @param {number} duration
+   */
   #skipDamage(seconds, duration) {
     const { at, target } = this.#damage.next(seconds, duration);
-    const canBeReplaced = this.#wanted.quality === ORIGINAL && substituteFor(this.#film.state.playback) !== null;
-    if (canBeReplaced && (this.#way.kind === "hls" || target === null)) {
+    const canBeReplaced = this.#wanted.quality === ORIGINAL && substituteFor(this.#state.current.playback) !== null;
+    if (canBeReplaced && (this.#way?.kind === "hls" || target === null)) {
       this.#replaceOriginal();
       return;
     }
@@ -250,6 +299,7 @@ export class Playing extends EventTarget {
     this.#reopen(target ?? 0);
   }
 
+  /** @param {number} position */
   #reopen(position) {
     this.#way = null;
     this.#follow({ position });
@@ -258,7 +308,7 @@ export class Playing extends EventTarget {
   /** The browser cannot decode the original: another quality is made for it, if there is one. */
   #replaceOriginal() {
     this.#isOriginalUndecodable ||= this.#wanted.quality === ORIGINAL;
-    const quality = this.#wanted.quality === ORIGINAL ? substituteFor(this.#film.state.playback) : null;
+    const quality = this.#wanted.quality === ORIGINAL ? substituteFor(this.#state.current.playback) : null;
     if (!quality) {
       this.#fail("undecodable");
       return;
@@ -267,7 +317,8 @@ export class Playing extends EventTarget {
     this.#follow();
   }
 
+  /** @param {Failure["reason"]} reason */
   #fail(reason, detail = "") {
-    this.dispatchEvent(new CustomEvent("failed", { detail: { reason, detail, quality: this.#wanted.quality } }));
+    this.emit("failed", { reason, detail, quality: this.#wanted.quality });
   }
 }

@@ -1,4 +1,4 @@
-/** Has the server make the part of a film that is watched next in another quality, while it still plays in this one. */
+/** Has the server make the part of a video that is watched next in another quality, while it still plays in this one. */
 
 import { sleep } from "../uploads/retry.js";
 
@@ -16,8 +16,11 @@ const NO_ROOM = 507;
 export class NotMakeable extends Error {}
 
 /**
- * Resolves once the segment at the position is there, and in the browser's cache. `position()` is the time in seconds:
- * the film goes on meanwhile. `master` is the master playlist.
+ * Resolves once the segment at the position is there, and in the browser's cache. `position()` is the time in seconds,
+ * as the video goes on. `master` is the master playlist.
+ * @param {string} master
+ * @param {string} quality
+ * @param {{ position: () => number, signal: AbortSignal }} options
  */
 export async function prepareQuality(master, quality, { position, signal }) {
   const playlist = new URL(`${quality}/index.m3u8`, new URL(master, location.href));
@@ -27,10 +30,14 @@ export async function prepareQuality(master, quality, { position, signal }) {
     number = segmentAt(segments, position());
     await load(new URL(`${number}.m4s`, playlist), signal);
   }
-  await load(new URL("init.mp4", playlist), signal); // It is made with the first segment, whichever that is.
+  await load(new URL("init.mp4", playlist), signal); // It is made with the first segment that is made.
 }
 
-/** The number of the segment that is shown at a time, by a media playlist; the last one at the end. */
+/**
+ * The number of the segment that is shown at a time, by a media playlist; the last one at the end.
+ * @param {string} playlist
+ * @param {number} seconds
+ */
 export function segmentAt(playlist, seconds) {
   const durations = [...playlist.matchAll(/^#EXTINF:([\d.]+)/gm)].map(([, duration]) => Number(duration));
   let end = 0;
@@ -38,6 +45,10 @@ export function segmentAt(playlist, seconds) {
   return found === -1 ? durations.length : found + 1;
 }
 
+/**
+ * @param {URL} url
+ * @param {AbortSignal} signal
+ */
 async function load(url, signal) {
   for (let attempt = 1; ; attempt += 1) {
     const answer = await loadOnce(url, signal);
@@ -48,7 +59,11 @@ async function load(url, signal) {
   }
 }
 
-/** The answer, whole if it is what was asked for, as only that is cached; null if the connection is lost. */
+/**
+ * The answer, whole if it is what was asked for, as only that is cached; null if the connection is lost.
+ * @param {URL} url
+ * @param {AbortSignal} signal
+ */
 async function loadOnce(url, signal) {
   try {
     const answer = await fetch(url, { signal });
@@ -60,7 +75,10 @@ async function loadOnce(url, signal) {
   }
 }
 
-/** Whether the server may answer otherwise when it is asked again; a disk without room stays so for a while. */
+/**
+ * Whether the server may answer otherwise when it is asked again; a disk without room stays so for a while.
+ * @param {Response} response
+ */
 function isTemporary({ status }) {
   return status === TOO_MANY_REQUESTS || (status >= 500 && status !== NO_ROOM);
 }

@@ -2,6 +2,11 @@
 
 import { jitteredDelay, sleep } from "./retry.js";
 
+/**
+ * What it needs of a browser.
+ * @typedef {Partial<Pick<Window, "addEventListener">> & { navigator?: { onLine: boolean } }} Browser
+ */
+
 /** How long to trust the browser's word that it is offline, milliseconds; behind some VPNs it is wrong. */
 const OFFLINE_RECHECK = 30_000;
 
@@ -20,13 +25,20 @@ export class Connection extends EventTarget {
   #signedIn;
   #isSignedOut = false;
   #random;
+  /** @type {Promise<void> | null} */
   #recovery = null;
   #browser;
-  #lostAt = null;
+  #lostAt = 0;
 
   /**
    * `probe()` resolves to whether the server is there, `signedIn()` to whether it knows who asks, where people can sign
    * in; `browser` has `navigator.onLine` and the online events.
+   * @param {{
+   *   probe: () => Promise<boolean>,
+   *   signedIn?: (() => Promise<boolean>) | null,
+   *   browser?: Browser,
+   *   random?: () => number,
+   * }} options
    */
   constructor({ probe, signedIn = null, browser = globalThis, random = Math.random }) {
     super();
@@ -44,6 +56,7 @@ export class Connection extends EventTarget {
   /**
    * Whether an upload whose bytes were last acknowledged at that time is stalled. One request may be lost, or the
    * browser be wrong about the line, while others are answered.
+   * @param {number} acknowledgedAt
    */
   holdsUp(acknowledgedAt, now = performance.now()) {
     return !this.isReachable && acknowledgedAt <= Math.max(this.#lostAt + ON_THEIR_WAY, now - RECENT);
@@ -58,7 +71,7 @@ export class Connection extends EventTarget {
     return this.#isSignedOut;
   }
 
-  /** Reports a request that was refused because nobody is signed in; whether waiting for that can help. */
+  /** Reports a request that was refused because the session has ended; returns whether waiting can help. */
   reportSignOut() {
     if (!this.#signedIn) return false;
     this.#isSignedOut = true;
@@ -77,7 +90,10 @@ export class Connection extends EventTarget {
     this.dispatchEvent(new Event("change"));
   }
 
-  /** Resolves once the server can be reached; rejects when `signal` is aborted first. */
+  /**
+   * Resolves once the server can be reached; rejects when `signal` is aborted first.
+   * @param {AbortSignal} [signal]
+   */
   async whenReachable(signal) {
     if (!this.#recovery) return;
     await abortable(this.#recovery, signal);
@@ -101,7 +117,10 @@ export class Connection extends EventTarget {
     return !isSignedOut;
   }
 
-  /** Waits, or until the browser is online. */
+  /**
+   * Waits, or until the browser is online.
+   * @param {number} milliseconds
+   */
   async #pause(milliseconds) {
     const control = new AbortController();
     const online = new Promise((resolve) => {
@@ -111,6 +130,11 @@ export class Connection extends EventTarget {
   }
 }
 
+/**
+ * @param {Promise<void>} promise
+ * @param {AbortSignal} [signal]
+ * @returns {Promise<void>}
+ */
 function abortable(promise, signal) {
   if (!signal) return promise;
   return new Promise((resolve, reject) => {

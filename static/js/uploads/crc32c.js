@@ -22,7 +22,10 @@ function makeTables() {
   return tables;
 }
 
-/** The CRC32C of `bytes` that follow bytes whose CRC32C is `crc`. */
+/**
+ * The CRC32C of `bytes` that follow bytes whose CRC32C is `crc`.
+ * @param {Uint8Array} bytes
+ */
 export function crc32c(bytes, crc = 0) {
   const words = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const whole = bytes.byteLength - (bytes.byteLength % STEP);
@@ -34,6 +37,11 @@ export function crc32c(bytes, crc = 0) {
   return ~state >>> 0;
 }
 
+/**
+ * @param {number} state
+ * @param {DataView} words
+ * @param {number} position
+ */
 function stepped(state, words, position) {
   const a = words.getUint32(position, true) ^ state;
   const b = words.getUint32(position + 4, true);
@@ -42,7 +50,11 @@ function stepped(state, words, position) {
   return looked(a, 3072) ^ looked(b, 2048) ^ looked(c, 1024) ^ looked(d, 0);
 }
 
-/** What the four bytes of a word add, by the four tables that begin at `from`. */
+/**
+ * What the four bytes of a word add, by the four tables that begin at `from`.
+ * @param {number} word
+ * @param {number} from
+ */
 function looked(word, from) {
   return (
     TABLES[from + 768 + (word & 0xff)] ^
@@ -52,7 +64,10 @@ function looked(word, from) {
   );
 }
 
-/** A CRC32C as S3 writes it: base64 of its four bytes, the highest first. */
+/**
+ * A CRC32C as S3 writes it: base64 of its four bytes, the highest first.
+ * @param {number} crc
+ */
 export function inBase64(crc) {
   return btoa(String.fromCharCode(crc >>> 24, (crc >>> 16) & 0xff, (crc >>> 8) & 0xff, crc & 0xff));
 }

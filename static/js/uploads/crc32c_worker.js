@@ -1,4 +1,4 @@
-/** A worker that computes the CRC32C of blobs, so that the page stays responsive meanwhile. */
+/** A worker that computes the CRC32C of blobs, so that the page stays responsive. */
 
 import { crc32c, inBase64 } from "./crc32c.js";
 
@@ -10,9 +10,13 @@ globalThis.addEventListener("message", async ({ data: { number, blob } }) => {
   }
 });
 
+/** @param {Blob} blob */
 async function checksumOf(blob) {
   let crc = 0;
   const reader = blob.stream().getReader();
-  for (let { done, value } = await reader.read(); !done; { done, value } = await reader.read()) crc = crc32c(value, crc);
-  return crc;
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return crc;
+    crc = crc32c(value, crc);
+  }
 }

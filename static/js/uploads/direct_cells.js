@@ -4,6 +4,21 @@ import { coveredBytes } from "./chunk_plan.js";
 import { Problem } from "./problem.js";
 import { withRetries } from "./retry.js";
 
+/**
+ * @import { CellPut, ChunkOptions, Target } from "./body_request.js"
+ * @import { Checksums } from "./checksums.js"
+ * @import { Connection } from "./connection.js"
+ *
+ * @typedef {object} Tools
+ * @property {Pick<Checksums, "of">} checksums
+ * @property {(id: string, cell: Api.Cell, signal: AbortSignal) => Promise<Api.CellTarget>} offer
+ * @property {(id: string, cell: Api.Cell, signal: AbortSignal) => Promise<Api.Upload>} confirm
+ * @property {CellPut} put
+ * @property {(signal: AbortSignal) => Promise<boolean>} isServerThere
+ * @property {Connection} connection
+ * @property {() => number} clock
+ */
+
 /** Code of the problem of a cell that the bucket did not take: it is sent again, some other way. */
 export const NOT_TAKEN = "bucket_failed";
 
@@ -30,6 +45,7 @@ export class DirectCells {
    * `checksums.of(blob)` resolves to a CRC32C; `offer(id, cell, signal)` and `confirm(id, cell, signal)` ask the server
    * for a URL, and to count what is stored there; `put(target, blob, { signal, onProgress })` sends a cell;
    * `isServerThere(signal)` tells whether the server itself can be reached, and `connection` waits until it can.
+   * @param {Omit<Tools, "clock"> & Partial<Tools>} tools
    */
   constructor({ checksums, offer, confirm, put, isServerThere, connection, clock = () => performance.now() }) {
     this.#tools = { checksums, offer, confirm, put, isServerThere, connection, clock };
@@ -42,7 +58,9 @@ export class DirectCells {
 
   /**
    * Whether a cell may be sent. Only once: a request that broke off may reach the bucket after the next one, and some
-   * stores, such as Garage, then lose the part. The server gives a second URL to nobody.
+   * stores, such as Garage, then lose the part. The server does not give a second URL.
+   * @param {string} id
+   * @param {number} start
    */
   maySend(id, start) {
     return this.isUsable && !this.#sent.has(`${id} ${start}`);
@@ -51,6 +69,9 @@ export class DirectCells {
   /**
    * Sends a cell `{ start, end }`; resolves to the server's answer: bytes `received`, and `media` once the file is
    * complete. Rejects with a Problem, NOT_TAKEN if the cell must go to the server, NOT_DIRECT, or with the signal's reason.
+   * @param {{ start: number, end: number }} chunk
+   * @param {ChunkOptions} options
+   * @returns {Promise<Api.ChunkReceipt>}
    */
   async post({ start, end }, { file, id, signal, onProgress }) {
     const blob = file.slice(start, end);
@@ -59,14 +80,16 @@ export class DirectCells {
     const target = await this.#tools.offer(id, cell, signal);
     if (!target.stored) {
       this.#sent.add(`${id} ${start}`);
-      if (!target.url) throw new Problem({ code: NOT_TAKEN, retryable: true });
-      await this.#put(target, blob, { signal, onProgress });
+      const { url } = target;
+      if (!url) throw new Problem({ code: NOT_TAKEN, retryable: true });
+      await this.#put({ ...target, url }, blob, { signal, onProgress });
     }
     const answer = await this.#confirmed(id, cell, signal);
     if (this.isUsable) this.#failures = 0;
     return { ...answer, received: coveredBytes(answer.received) };
   }
 
+  /** @param {Blob} blob */
   async #checksum(blob) {
     try {
       return await this.#tools.checksums.of(blob);
@@ -76,10 +99,15 @@ export class DirectCells {
     }
   }
 
+  /**
+   * @param {Target} target
+   * @param {Blob} blob
+   * @param {{ signal: AbortSignal, onProgress: (share: number) => void }} options
+   */
   async #put(target, blob, { signal, onProgress }) {
     const tooSlow = new AbortController();
     const began = this.#tools.clock();
-    const watch = (share) => {
+    const watch = (/** @type {number} */ share) => {
       const elapsed = this.#tools.clock() - began;
       if (elapsed > MEASURING && elapsed > share * LONGEST_CELL) tooSlow.abort();
       onProgress(share);
@@ -91,17 +119,22 @@ export class DirectCells {
       signal.throwIfAborted();
       if (tooSlow.signal.aborted) throw this.#giveUp();
       // Without any network the bucket is not to blame.
-      if (error.isConnectionLost && !(await this.#tools.isServerThere(signal))) throw error;
+      if (error instanceof Problem && error.isConnectionLost && !(await this.#tools.isServerThere(signal))) throw error;
       throw this.#failed();
     }
   }
 
+  /**
+   * @param {string} id
+   * @param {Api.Cell} cell
+   * @param {AbortSignal} signal
+   */
   async #confirmed(id, cell, signal) {
     const ask = () => this.#tools.confirm(id, cell, signal);
     try {
       return await withRetries(ask, { connection: this.#tools.connection, signal });
     } catch (error) {
-      throw error.code === "cell_not_stored" ? this.#failed() : error;
+      throw error instanceof Problem && error.code === "cell_not_stored" ? this.#failed() : error;
     }
   }
 

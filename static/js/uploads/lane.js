@@ -1,7 +1,13 @@
 /** One WebSocket to the server whose messages are chunks: see the docs of the HTTP API, "Lanes". */
 
-import { chunkFields } from "./chunk_plan.js";
+import { chunkQuery } from "./chunk_plan.js";
 import { connectionLost, problemOfAnswer } from "./problem.js";
+
+/**
+ * @import { Checksums } from "./checksums.js"
+ * @import { RateLimit } from "./limits.js"
+ * @import { Problem } from "./problem.js"
+ */
 
 const SUBPROTOCOL = "sluice-lane-1";
 
@@ -13,7 +19,11 @@ const LONGEST_SILENCE = 30_000;
 
 const NO_BYTES = new Uint8Array(0);
 
-/** Opens the WebSockets of `url`; resolves to a Lane, or rejects with a Problem. `limit` is a RateLimit, `checksums` Checksums. */
+/**
+ * Opens the WebSockets of `url`; resolves to a Lane, or rejects with a Problem. `limit` is a RateLimit, `checksums` Checksums.
+ * @param {{ url: string, limit: RateLimit, checksums: Checksums, WebSocket?: typeof globalThis.WebSocket }} options
+ * @returns {(signal: AbortSignal) => Promise<Lane>}
+ */
 export function laneOpener({ url, limit, checksums, WebSocket = globalThis.WebSocket }) {
   return (signal) =>
     new Promise((resolve, reject) => {
@@ -33,7 +43,10 @@ export function laneOpener({ url, limit, checksums, WebSocket = globalThis.WebSo
     });
 }
 
-/** The URL of the lanes beside the one that chunks are posted to, which may be relative. */
+/**
+ * The URL of the lanes beside the one that chunks are posted to, which may be relative.
+ * @param {string} uploadUrl
+ */
 export function lanesUrl(uploadUrl, base = globalThis.location?.href) {
   const url = new URL(uploadUrl, base);
   url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
@@ -46,9 +59,16 @@ export class Lane {
   #socket;
   #limit;
   #checksums;
+  /** @type {{ resolve: (answer: Api.ChunkReceipt) => void, reject: (problem: Problem) => void }[]} */
   #waiting = [];
-  #timer = null;
+  /** @type {number | undefined} */
+  #timer;
 
+  /**
+   * @param {WebSocket} socket
+   * @param {RateLimit} limit
+   * @param {Checksums} checksums
+   */
   constructor(socket, limit, checksums) {
     this.#socket = socket;
     this.#limit = limit;
@@ -70,9 +90,11 @@ export class Lane {
   /**
    * Sends a chunk; resolves to the server's answer, rejects with a Problem, or if the file cannot be read. Aborted before
    * it leaves, it does not leave; later it is answered all the same.
+   * @param {{ start: number, end: number, chunkBytes: number }} chunk
+   * @param {{ file: File, id: string, signal: AbortSignal }} options
    */
   async post(chunk, { file, id, signal }) {
-    const query = String(new URLSearchParams(chunkFields(chunk, { id, size: file.size })));
+    const query = String(chunkQuery(chunk, { id, size: file.size }));
     const blob = file.slice(chunk.start, chunk.end);
     const [digest, buffer] = await Promise.all([this.#checksums.contentDigest(blob), blob.arrayBuffer()]);
     const head = new TextEncoder().encode(JSON.stringify(digest ? { query, digest } : { query }));
@@ -97,6 +119,10 @@ export class Lane {
     this.#socket.close();
   }
 
+  /**
+   * @param {Uint8Array<ArrayBuffer>} message
+   * @returns {Promise<Api.ChunkReceipt>}
+   */
   #ask(message) {
     return new Promise((resolve, reject) => {
       if (!this.isOpen) return reject(connectionLost());
@@ -109,15 +135,16 @@ export class Lane {
   /** A browser does not say when a connection has died. */
   #watch() {
     clearTimeout(this.#timer);
-    this.#timer = this.#waiting.length > 0 ? setTimeout(() => this.#lost(), LONGEST_SILENCE) : null;
+    this.#timer = this.#waiting.length > 0 ? setTimeout(() => this.#lost(), LONGEST_SILENCE) : undefined;
   }
 
+  /** @param {string} text */
   #answered(text) {
-    const { resolve, reject } = this.#waiting.shift();
+    const asked = this.#waiting.shift();
     this.#watch();
     const { status, body, retry_after: retryAfter } = JSON.parse(text);
-    if (status === 200) resolve(body);
-    else reject(problemOfAnswer(status, JSON.stringify(body), retryAfter));
+    if (status === 200) asked?.resolve(body);
+    else asked?.reject(problemOfAnswer(status, JSON.stringify(body), retryAfter));
   }
 
   #lost() {

@@ -7,6 +7,16 @@
 
 import { sleep } from "./retry.js";
 
+/**
+ * @import { Lane } from "./lane.js"
+ * @import { Slots } from "./limits.js"
+ *
+ * What sends the chunks of one file.
+ * @typedef {object} Transfer
+ * @property {number} bytesLeft
+ * @property {(lane: Lane) => Promise<{ hasSent: boolean, pause: number }>} sendOn
+ */
+
 /** Connections at once, with those of the XMLHttpRequests and the one that measures. */
 const MOST_CONNECTIONS = 24;
 
@@ -65,6 +75,7 @@ const IDLE = 20_000;
 const AGAIN = 10_000;
 
 export class Lanes {
+  /** @type {(signal: AbortSignal) => Promise<Lane>} */
   #open;
   #limit;
   #slots;
@@ -72,11 +83,14 @@ export class Lanes {
   #most;
   #allowed;
   #now;
+  /** @type {Set<Transfer>} */
   #transfers = new Set();
+  /** @type {Set<Lane>} */
   #lanes = new Set();
   #line = new LineWatch();
   #closing = new AbortController();
-  #timer = null;
+  /** @type {number | undefined} */
+  #timer;
   #isOpening = false;
   #beganAt = 0;
   #idleSince = 0;
@@ -86,8 +100,12 @@ export class Lanes {
   #leavesRoom = false;
   /** The rate before the first lane, and since when there are enough of them to judge. */
   #rateBefore = 0;
+  /** @type {number | null} */
   #judgedAt = null;
-  /** The lane that measures, and what ends it: it outlives those that carry chunks. */
+  /**
+   * The lane that measures, and what ends it: it outlives those that carry chunks.
+   * @type {Lane | null}
+   */
   #probe = null;
   #measuring = new AbortController();
   #probedAt = -Infinity;
@@ -95,6 +113,14 @@ export class Lanes {
   /**
    * `open(signal)` resolves to a Lane; `slots` are those of the XMLHttpRequests that go on beside, `requests` how many there
    * are; `limit`, a RateLimit.
+   * @param {{
+   *   open: (signal: AbortSignal) => Promise<Lane>,
+   *   limit: { readonly bytesPerSecond: number },
+   *   slots?: Slots | null,
+   *   requests: number,
+   *   most?: number,
+   *   now?: () => number,
+   * }} options
    */
   constructor({ open, limit, slots, requests, most = MOST_CONNECTIONS, now = () => performance.now() }) {
     this.#open = open;
@@ -105,7 +131,10 @@ export class Lanes {
     this.#now = now;
   }
 
-  /** Opens no more connections than this; lanes beyond it end once what is under way in them is answered. */
+  /**
+   * Opens no more connections than this; lanes beyond it end once what is under way in them is answered.
+   * @param {number} count
+   */
   allow(count) {
     this.#allowed = Math.min(this.#most, count);
     this.#endSpare();
@@ -131,12 +160,14 @@ export class Lanes {
   /**
    * Sends chunks of a transfer too, until `remove`: `bytesLeft` tells how many there are, `sendOn(lane)` sends the next
    * one and resolves to `{ hasSent, pause }`, the milliseconds that the server wants to be left alone.
+   * @param {Transfer} transfer
    */
   add(transfer) {
     this.#transfers.add(transfer);
     if (this.#transfers.size === 1) this.#begin();
   }
 
+  /** @param {Transfer} transfer */
   remove(transfer) {
     this.#transfers.delete(transfer);
     if (this.#transfers.size > 0) return;
@@ -144,7 +175,10 @@ export class Lanes {
     this.#leaveRoom(false);
   }
 
-  /** Bytes were acknowledged, by whichever connection. */
+  /**
+   * Bytes were acknowledged, on any connection.
+   * @param {number} bytes
+   */
   acknowledged(bytes) {
     this.#line.acknowledged(bytes, this.#now());
   }
@@ -164,10 +198,12 @@ export class Lanes {
     if (this.#leavesRoom ? this.#lanes.size < this.#room && this.#canOpen(now) : this.#isWorthOpening(now)) this.#openOne();
   }
 
+  /** @param {number} now */
   #canOpen(now) {
     return !this.#isOpening && this.#room > 0 && now >= this.#failedUntil;
   }
 
+  /** @param {number} now */
   #shouldLeaveRoom(now) {
     if (this.#line.rate(now) >= FAST) return false; // There a server's own work takes as long as a queue.
     const fullFor = this.#line.fullFor(now);
@@ -176,16 +212,20 @@ export class Lanes {
     return now - this.#beganAt >= ALONE && fullFor >= FULL && left > 2 * END && this.#lanes.size <= FEW_LANES;
   }
 
+  /** @param {boolean} leavesRoom */
   #leaveRoom(leavesRoom) {
     if (leavesRoom === this.#leavesRoom) return;
     this.#leavesRoom = leavesRoom;
     this.#beganAt = this.#now();
     this.#slots?.allow(leavesRoom ? FEWER_REQUESTS : Infinity, "room for others");
-    if (!leavesRoom && this.#line.fullFor(this.#now()) === 0) this.#lanes.clear(); // What the next ones bring is judged anew.
+    if (!leavesRoom && this.#line.fullFor(this.#now()) === 0) this.#lanes.clear(); // The next ones are judged by themselves.
     this.#endSpare();
   }
 
-  /** Milliseconds that the transfers take at the rate of the last seconds. */
+  /**
+   * Milliseconds that the transfers take at the rate of the last seconds.
+   * @param {number} now
+   */
   #timeLeft(now) {
     const left = [...this.#transfers].reduce((sum, { bytesLeft }) => sum + bytesLeft, 0);
     return (left * 1_000) / this.#line.rate(now);
@@ -200,7 +240,7 @@ export class Lanes {
 
   #end() {
     clearInterval(this.#timer);
-    this.#timer = null;
+    this.#timer = undefined;
     this.#closeAll();
     this.#closeProbe();
     this.#line = new LineWatch();
@@ -238,6 +278,7 @@ export class Lanes {
     if (this.#probe) this.#line.tookAtMost((this.#now() - began) / 2);
   }
 
+  /** @param {number} now */
   async #probeSometimes(now) {
     if (!this.#probe?.isOpen || this.#probe.underWay > 0 || now - this.#probedAt < PROBE) return;
     this.#probedAt = now;
@@ -250,6 +291,7 @@ export class Lanes {
     }
   }
 
+  /** @param {number} now */
   #isWorthOpening(now) {
     return (
       this.#probe?.isOpen &&
@@ -274,6 +316,7 @@ export class Lanes {
     if (this.#requests + this.#lanes.size >= JUDGED_AT) this.#judgedAt ??= this.#now() + JUDGED_AFTER;
   }
 
+  /** @param {AbortSignal} signal */
   async #opened(signal) {
     this.#isOpening = true;
     try {
@@ -288,6 +331,7 @@ export class Lanes {
     }
   }
 
+  /** @param {number} now */
   #judge(now) {
     this.#judgedAt = Infinity;
     if (this.#line.rate(now) >= GAIN * this.#rateBefore) return;
@@ -295,7 +339,11 @@ export class Lanes {
     this.#closeAll();
   }
 
-  /** Sends chunks on a lane while it is open, those of all transfers in turn. */
+  /**
+   * Sends chunks on a lane while it is open, those of all transfers in turn.
+   * @param {Lane} lane
+   * @param {AbortSignal} signal
+   */
   async #drive(lane, signal) {
     try {
       while (lane.isOpen && this.#lanes.has(lane) && !signal.aborted) {
@@ -324,36 +372,56 @@ export class Lanes {
 
 /** What is known of the line: how much passes, and whether its queue is full. */
 class LineWatch {
+  /** @type {{ bytes: number, at: number }[]} */
   #acknowledged = [];
   #least = Infinity;
+  /** @type {number[]} */
   #latest = [];
   #fullAt = -Infinity;
+  /** @type {number | null} */
   #fullSince = null;
   #since = 0;
 
-  /** Nothing was sent before. */
+  /**
+   * Nothing was sent before.
+   * @param {number} now
+   */
   begin(now) {
     this.#since = now;
     this.#acknowledged = [];
   }
 
+  /**
+   * @param {number} bytes
+   * @param {number} now
+   */
   acknowledged(bytes, now) {
     this.#acknowledged.push({ bytes, at: now });
   }
 
-  /** Bytes per second, lately. */
+  /**
+   * Bytes per second, lately.
+   * @param {number} now
+   */
   rate(now) {
     this.#acknowledged = this.#acknowledged.filter(({ at }) => now - at < RATE_OVER);
     const over = Math.max(1, Math.min(RATE_OVER, now - this.#since));
     return (this.#acknowledged.reduce((sum, { bytes }) => sum + bytes, 0) * 1_000) / over;
   }
 
-  /** A round trip takes no longer than that. */
+  /**
+   * A round trip takes no longer than that.
+   * @param {number} milliseconds
+   */
   tookAtMost(milliseconds) {
     this.#least = Math.min(this.#least, milliseconds);
   }
 
-  /** An empty message took so long. A lost packet makes one of them slow, a full queue all. */
+  /**
+   * An empty message took so long. A lost packet makes one of them slow, a full queue all.
+   * @param {number} milliseconds
+   * @param {number} now
+   */
   took(milliseconds, now) {
     this.tookAtMost(milliseconds);
     this.#latest = [...this.#latest, milliseconds].slice(-PROBES);
@@ -372,12 +440,18 @@ class LineWatch {
     this.#fullSince = null;
   }
 
-  /** How long it has been full, as far as is known; milliseconds. */
+  /**
+   * How long it has been full, as far as is known; milliseconds.
+   * @param {number} now
+   */
   fullFor(now) {
     return this.#fullSince === null ? 0 : now - this.#fullSince;
   }
 
-  /** Also while nothing is known. */
+  /**
+   * Also while nothing is known.
+   * @param {number} now
+   */
   isFull(now) {
     return this.#latest.length === 0 || now - this.#fullAt < CALM;
   }

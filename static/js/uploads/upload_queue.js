@@ -1,9 +1,21 @@
 /** All uploads of this page: decides which run, and takes each from its file to a complete upload. */
 
-import { FEWEST_FILES, isSmall } from "./bundle_pace.js";
+import { Emitter } from "../events.js";
+import { FEWEST_FILES, isSmall } from "./bundles.js";
 import { chunkCount } from "./chunk_plan.js";
-import { Problem } from "./problem.js";
+import { Problem, problemOfError } from "./problem.js";
 import { Upload } from "./upload.js";
+
+/**
+ * @import { Answer, UploadSteps } from "./upload_steps.js"
+ *
+ * Where the end of an upload is shown.
+ * @typedef {object} View
+ * @property {(upload: Upload) => void} succeed
+ * @property {(upload: Upload) => void} fail
+ * @property {(upload: Upload) => void} restart
+ * @property {(upload: Upload) => void} remove
+ */
 
 const WEIGHT_OF_CHUNK = 50;
 /** For files that go in bundles: enough are prepared together to fill several. */
@@ -25,18 +37,28 @@ export const STOPPED = "stopped";
  * `steps` does the work: `prepare(upload, signal)` finds out what is missing, `send(upload, plan, signal)` sends it,
  * `verify(upload, signal)` waits for the server's check and `discard(upload)` deletes it from the server. `view` is
  * told of the end: `succeed(upload)`, `fail(upload)`, `restart(upload)`, `remove(upload)`.
+ * @extends {Emitter<{
+ *   added: Upload[], started: Upload, changed: Upload, removed: Upload, completed: Upload, cancelled: Upload,
+ *   "discard-failed": Upload,
+ * }>}
  */
-export class UploadQueue extends EventTarget {
+export class UploadQueue extends Emitter {
   #steps;
   #view;
   #chunkBytes;
+  /** @type {Map<Upload, AbortController>} */
   #controls = new Map();
+  /** @type {Set<Upload>} */
   #uploads = new Set();
+  /** @type {Set<Upload>} */
   #waiting = new Set();
+  /** @type {Set<Upload>} */
   #open = new Set();
+  /** @type {Map<string | null, Upload>} */
   #claims = new Map();
   #runningWeight = 0;
 
+  /** @param {{ steps: UploadSteps, view: View, chunkBytes: number, maxUploadBytes?: number }} options */
   constructor({ steps, view, chunkBytes, maxUploadBytes = Infinity }) {
     super();
     this.#steps = steps;
@@ -61,7 +83,7 @@ export class UploadQueue extends EventTarget {
 
   /** The server's ids of the uploads that are open here. */
   get openIds() {
-    return [...this.#open].map((upload) => upload.id).filter(Boolean);
+    return [...this.#open].map((upload) => upload.id).filter((id) => id !== null);
   }
 
   /** How many uploads are on the list. */
@@ -69,80 +91,109 @@ export class UploadQueue extends EventTarget {
     return this.#uploads.size;
   }
 
+  /** @param {Upload} upload */
   has(upload) {
     return this.#uploads.has(upload);
   }
 
-  /** Adds files, in order; each starts when there is room for it. Returns their uploads. */
+  /**
+   * Adds files, in order; each starts when there is room for it. Returns their uploads.
+   * @param {{ file: File, name: string }[]} files
+   */
   add(files) {
     const added = files.map(({ file, name }) => new Upload(file, { name, onChange: this.#changed }));
     for (const upload of added) {
       this.#uploads.add(upload);
       this.#open.add(upload);
     }
-    this.#emit("added", added);
+    this.emit("added", added);
     for (const upload of added) this.#admit(upload);
     this.#bundleSmall(added);
     this.#startNext();
     return added;
   }
 
-  /** Stops sending; what the server has acknowledged stays there. */
+  /**
+   * Stops sending; what the server has acknowledged stays there.
+   * @param {Upload} upload
+   */
   pause(upload) {
     upload.step("pause");
     this.#stop(upload);
   }
 
-  /** Resumes a paused upload. */
+  /**
+   * Resumes a paused upload.
+   * @param {Upload} upload
+   */
   resume(upload) {
     upload.step("resume");
     this.#enqueue(upload);
   }
 
-  /** Tries a failed upload again, from what the server has of it. */
+  /**
+   * Tries a failed upload again, from what the server has of it.
+   * @param {Upload} upload
+   */
   retry(upload) {
     upload.step("retry");
     this.#view.restart(upload);
     this.#enqueue(upload);
   }
 
-  /** Cancels an upload, here and on the server. */
+  /**
+   * Cancels an upload, here and on the server.
+   * @param {Upload} upload
+   */
   async cancel(upload) {
     upload.step("cancel");
     this.#stop(upload);
     this.dismiss(upload);
     if (!upload.id) return;
-    this.#emit("cancelled", upload);
-    await this.#steps.discard(upload).catch(() => this.#emit("discard-failed", upload));
+    this.emit("cancelled", upload);
+    await this.#steps.discard(upload).catch(() => this.emit("discard-failed", upload));
   }
 
-  /** Removes an upload that has ended from the list; the server keeps what it has. */
+  /**
+   * Removes an upload that has ended from the list; the server keeps what it has.
+   * @param {Upload} upload
+   */
   dismiss(upload) {
     if (upload.isOpen) throw new Error("an unfinished upload cannot be dismissed");
     this.#uploads.delete(upload);
     this.#waiting.delete(upload);
-    this.#emit("removed", upload);
+    this.emit("removed", upload);
     this.#view.remove(upload);
   }
 
-  /** Applies `pause`, `resume`, `retry` or `cancel` to every upload that allows it. */
+  /**
+   * Applies `pause`, `resume`, `retry` or `cancel` to every upload that allows it.
+   * @param {"pause" | "resume" | "retry" | "cancel"} step
+   */
   async forAll(step) {
-    const isMeant = (upload) => upload.can(step) && (step !== "retry" || upload.isWorthRetrying);
+    const isMeant = (/** @type {Upload} */ upload) => upload.can(step) && (step !== "retry" || upload.isWorthRetrying);
     const allowed = this.uploads.filter(isMeant);
     await Promise.allSettled(allowed.map((upload) => this[step](upload)));
   }
 
-  /** Removes completed uploads from the list, all or those for which `isMeant(upload)`. */
+  /**
+   * Removes completed uploads from the list, all or those for which `isMeant(upload)`.
+   * @param {(upload: Upload) => boolean} [isMeant]
+   */
   dismissCompleted(isMeant = () => true) {
     for (const upload of this.uploads) if (upload.state === "complete" && isMeant(upload)) this.dismiss(upload);
   }
 
+  /** @param {Upload} upload */
   #admit(upload) {
     if (upload.size > this.maxUploadBytes) this.#fail(upload, new Problem({ code: "too_large" }));
     else this.#waiting.add(upload);
   }
 
-  /** Many small files share requests; those of one drop may come in several calls. */
+  /**
+   * Many small files share requests; those of one drop may come in several calls.
+   * @param {Upload[]} added
+   */
   #bundleSmall(added) {
     const small = added.filter(({ size }) => isSmall(size, this.#chunkBytes));
     const hasCompany = () => [...this.#open].some((upload) => upload.isBundled);
@@ -150,6 +201,7 @@ export class UploadQueue extends EventTarget {
     for (const upload of small) upload.isBundled = true;
   }
 
+  /** @param {Upload} upload */
   #enqueue(upload) {
     this.#waiting.add(upload);
     this.#startNext();
@@ -164,16 +216,21 @@ export class UploadQueue extends EventTarget {
     }
   }
 
+  /** @param {Upload} upload */
   #weight(upload) {
     if (upload.isBundled) return WEIGHT_IN_BUNDLE;
     return Math.min(MOST_WEIGHT, WEIGHT_OF_CHUNK * chunkCount(upload.size, this.#chunkBytes));
   }
 
+  /**
+   * @param {Upload} upload
+   * @param {number} weight
+   */
   async #run(upload, weight) {
     const control = new AbortController();
     this.#controls.set(upload, control);
     this.#runningWeight += weight;
-    this.#emit("started", upload);
+    this.emit("started", upload);
     try {
       await this.#work(upload, control.signal);
     } catch (error) {
@@ -186,13 +243,19 @@ export class UploadQueue extends EventTarget {
     }
   }
 
+  /**
+   * @param {Upload} upload
+   * @param {AbortSignal} signal
+   */
   async #work(upload, signal) {
     upload.step("prepare");
-    let answer = await this.#steps.prepare(upload, signal);
-    if (answer.state === "receiving") {
+    const plan = await this.#steps.prepare(upload, signal);
+    /** @type {Answer} */
+    let answer = plan;
+    if (plan.state === "receiving") {
       if (upload.id) this.#claim(upload);
       upload.step("send");
-      answer = await this.#steps.send(upload, answer, signal);
+      answer = await this.#steps.send(upload, plan, signal);
     }
     if (!answer.media) {
       upload.step("verify");
@@ -201,38 +264,47 @@ export class UploadQueue extends EventTarget {
     this.#complete(upload, answer);
   }
 
+  /**
+   * @param {Upload} upload
+   * @param {Answer} answer
+   */
   #complete(upload, answer) {
-    upload.media = answer.media;
+    upload.media = answer.media ?? null;
     upload.progress({ received: upload.size });
     upload.step("complete");
     this.#view.succeed(upload);
-    this.#emit("completed", upload);
+    this.emit("completed", upload);
   }
 
-  /** A file chosen twice is one upload on the server, and both rows would send all of it. */
+  /**
+   * A file chosen twice is one upload on the server, and both rows would send all of it.
+   * @param {Upload} upload
+   */
   #claim(upload) {
     if (this.#claims.has(upload.id)) throw new Problem({ code: "already_here" });
     this.#claims.set(upload.id, upload);
   }
 
+  /**
+   * @param {Upload} upload
+   * @param {unknown} error
+   */
   #fail(upload, error) {
     if (!(error instanceof Problem)) console.error(error);
-    upload.step("fail", error instanceof Problem ? error : new Problem({ code: "page_error", detail: String(error) }));
+    upload.step("fail", problemOfError(error));
     this.#view.fail(upload);
   }
 
+  /** @param {Upload} upload */
   #stop(upload) {
     this.#waiting.delete(upload);
     this.#controls.get(upload)?.abort(STOPPED);
   }
 
+  /** @param {Upload} upload */
   #changed = (upload) => {
     if (upload.isOpen) this.#open.add(upload);
     else this.#open.delete(upload);
-    this.#emit("changed", upload);
+    this.emit("changed", upload);
   };
-
-  #emit(type, detail) {
-    this.dispatchEvent(new CustomEvent(type, { detail }));
-  }
 }
