@@ -184,16 +184,21 @@ class SecondFactors:
         password, or of browsers in which the person has signed in before, are counted apart: who
         has found out a password must not lock its owner out.
         """
-        text, subject = _plain(code), f"code:{person.id}:{_password_id(person)}"
+        text, counted = _plain(code), f"code:{person.id}:{_password_id(person)}"
         if is_known_device:
-            subject += ":known"
-        self._checks.count({subject: OF_CODES})
-        if not (self._spend_code(person.id, text) or self._spend_recovery_code(person.id, text)):
+            counted += ":known"
+        self._checks.count({counted: OF_CODES})
+        is_right = self._spend_code(person.id, text)
+        if not is_right:
+            is_it = recovery_codes.c.digest == _digest(person.id, text)
+            with ctx.database.write() as connection:
+                is_right = connection.execute(delete(recovery_codes).where(is_it)).rowcount == 1
+        if not is_right:
             # Waiting times limit the number of these entries: see `OF_CODES`.
             about, subject = {"email": person.email, "method": "code"}, f"person:{person.id}"
             audit.note(ctx, AuditAction.SESSION_REFUSED, subject, details=about)
             raise InvalidField("The code is wrong, or was used before.", field="code")
-        self._checks.forget(subject)
+        self._checks.forget(counted)
 
     def _spend_code(self, person_id: str, code: str) -> bool:
         query = select(second_factors.c.secret).where(_is_of(person_id))
@@ -206,11 +211,6 @@ class SecondFactors:
         change = update(second_factors).where(_is_of(person_id), is_new).values(last_step=step)
         with self._ctx.database.write() as connection:
             return connection.execute(change).rowcount == 1
-
-    def _spend_recovery_code(self, person_id: str, code: str) -> bool:
-        is_it = recovery_codes.c.digest == _digest(person_id, code)
-        with self._ctx.database.write() as connection:
-            return connection.execute(delete(recovery_codes).where(is_it)).rowcount == 1
 
     def _step_of(self, secret: str, code: str) -> int | None:
         """The time step whose code this is, of those that are good now."""
