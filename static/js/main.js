@@ -12,9 +12,7 @@ import { find } from "./page/parts.js";
 import { startUploads } from "./upload_page.js";
 import { isSignedIn } from "./uploads/api.js";
 
-/**
- * @import { OpenedVideo } from "./player/video_state.js"
- */
+/** @import { OpenedVideo } from "./player/video_state.js" */
 
 /** @param {Library} library */
 function connectLibrary(library) {

@@ -21,9 +21,7 @@ import { ConnectionAdvice, RateLimit, Slots } from "./uploads/limits.js";
 import { UploadQueue } from "./uploads/upload_queue.js";
 import { UploadSteps } from "./uploads/upload_steps.js";
 
-/**
- * @import { UploadDrop } from "./elements/upload_drop.js"
- */
+/** @import { UploadDrop } from "./elements/upload_drop.js" */
 
 /** Browsers open six connections to a host over HTTP/1.1; one stays free for the library and for cancelling. */
 const REQUESTS_AT_ONCE = 5;

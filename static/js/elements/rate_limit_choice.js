@@ -2,9 +2,7 @@
 
 import { partsOf } from "../page/parts.js";
 
-/**
- * @import { RateLimit } from "../uploads/limits.js"
- */
+/** @import { RateLimit } from "../uploads/limits.js" */
 
 const KEY = "sluice.rate-limit";
 

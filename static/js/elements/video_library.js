@@ -182,9 +182,10 @@ export class VideoLibrary extends HTMLElement {
 
   #showTicks() {
     const [selection, library] = [this.#selection, this.#library];
-    for (const row of this.#rows) {
-      const box = /** @type {HTMLInputElement | null} */ (row.querySelector('[data-part="select"]'));
-      if (box) box.checked = selection.has(idOf(row));
+    const boxes = /** @type {NodeListOf<HTMLInputElement>} */ (this.querySelectorAll('[data-part="select"]'));
+    for (const box of boxes) {
+      const row = rowOf(box);
+      box.checked = row !== null && selection.has(idOf(row));
     }
     const { selectAll, selectAllLine } = this.#parts;
     selectAll.checked = selection.size > 0 && selection.size === library.size;

@@ -2,9 +2,7 @@
 
 import { Problem } from "./problem.js";
 
-/**
- * @import { Connection } from "./connection.js"
- */
+/** @import { Connection } from "./connection.js" */
 
 const FIRST_DELAY = 1_000;
 const LONGEST_DELAY = 30_000;
