@@ -236,7 +236,7 @@ class RenditionsOff(UploadConflict):
     """The server is configured without renditions."""
 
     code = "renditions_off"
-    title = "The server makes no other qualities"
+    title = "The server makes no renditions"
 
 
 class UploadGone(UploadError):
@@ -267,7 +267,7 @@ class RenditionFailed(UploadError):
     """This part of the rendition could not be encoded; retrying does not help."""
 
     code = "rendition_failed"
-    title = "The film cannot be made in this quality"
+    title = "The rendition cannot be made"
     status_hint = 422
 
 

@@ -64,7 +64,7 @@ def subtitles_playlist(ctx: ViewContext, upload_id: str, text: str) -> Response:
     video = _video(ctx, upload_id)
     found = next((each for each in _subtitles(ctx, video) if each.name == f"subs-{text}"), None)
     if found is None:
-        raise NotMade("The film has no such subtitles.")
+        raise NotMade("The video has no such subtitles.")
     return _playlist(ctx.services.media.playlists.of_subtitles(video.id, found))
 
 

@@ -20,7 +20,7 @@ from threading import Event
 
 import pytest
 
-from app.video.make.ffmpeg import FILM_FORMATS, Conversion, Ffmpeg, FfmpegFailed
+from app.video.make.ffmpeg import VIDEO_FORMATS, Conversion, Ffmpeg, FfmpegFailed
 from app.video.make.sandbox.process import LAYERS, Command, ProgramLimits, Stopped, run
 from tests.browser.tools import find_program
 from tests.video.rewritten import box, edited
@@ -29,7 +29,7 @@ LIMITS = ProgramLimits(
     cpu_seconds=20, wall_seconds=60, memory_bytes=512 * 1024**2, output_bytes=2**24
 )
 NO_LAYER: frozenset[str] = frozenset()
-ALL_FORMATS = "hls,concat,sdp,lavfi,matroska,dash,mpegts," + FILM_FORMATS
+ALL_FORMATS = "hls,concat,sdp,lavfi,matroska,dash,mpegts," + VIDEO_FORMATS
 ALL_PROTOCOLS = "file,pipe,http,tcp,udp,rtp,crypto,data,concat,subfile"
 
 
@@ -160,7 +160,7 @@ def test_a_film_that_names_another_users_film_gets_nothing_of_it(name: str, scen
 def test_the_list_of_formats_alone_stops_it_too(name: str, scene: Scene) -> None:
     make, options = THEFTS[name]
     scene.film.write_bytes(make(scene))
-    assert not stolen(scene, *options, formats=FILM_FORMATS, layers=NO_LAYER)
+    assert not stolen(scene, *options, formats=VIDEO_FORMATS, layers=NO_LAYER)
 
 
 def test_the_samples_of_a_movie_are_never_elsewhere_by_default(scene: Scene) -> None:

@@ -35,10 +35,10 @@ AHEAD = timedelta(days=40)
 def test_a_worker_and_its_successor_may_report_at_the_same_moment(on_server: Database) -> None:
     records = EncoderRecords(on_server)
     for number in range(20):
-        tell = partial(records.tell, f"{number}", {}, NOW)
-        assert in_threads(4, lambda _: tell()) == [None] * 4  # noqa: B023 - it runs at once
+        report = partial(records.report, f"{number}", {}, NOW)
+        assert in_threads(4, lambda _: report()) == [None] * 4  # noqa: B023 - it runs at once
     assert len(records.live(NOW)) == 20
-    records.tell("next", {}, NOW + FRESH_FOR + timedelta(seconds=1))
+    records.report("next", {}, NOW + FRESH_FOR + timedelta(seconds=1))
     assert len(records.live(NOW)) == 1, "those that are gone are forgotten"
 
 
@@ -110,9 +110,9 @@ def test_a_fleet_offers_what_its_slowest_worker_can_do(database: Database) -> No
 
     assert shared(None)() is None
     assert shared(FAST)() == FAST
-    shared(None).tell("without ffmpeg")
+    shared(None).report("without ffmpeg")
     newer_version = {**asdict(SLOW), "unheard_of": 1}
-    EncoderRecords(database).tell("slow", newer_version, NOW)
-    shared(FAST, at(60)).tell("fast")
+    EncoderRecords(database).report("slow", newer_version, NOW)
+    shared(FAST, at(60)).report("fast")
     assert [shared(own)() for own in (None, FAST)] == [SLOW, SLOW]
     assert shared(None, NOW + FRESH_FOR + timedelta(seconds=1))() == FAST

@@ -50,4 +50,6 @@ def write_segments(folder: Path, quality: int, *numbers: int) -> None:
     rendition.mkdir(parents=True, exist_ok=True)
     (rendition / "init.mp4").write_bytes(b"init")
     for number in numbers:
-        (rendition / f"{number}.m4s").write_bytes(b"%d" % number)
+        made = rendition / ".made"  # Renamed, as a reader must not see a part of it.
+        made.write_bytes(b"%d" % number)
+        made.replace(rendition / f"{number}.m4s")

@@ -162,7 +162,7 @@ def test_a_film_without_a_picture_says_so(shelf: Shelf) -> None:
     problem = shelf["without-pictures.mp4"].playback["problem"]
     assert problem == {
         "code": "no_pictures",
-        "detail": "The video contains no pictures and no sound.",
+        "detail": "The video contains neither video nor audio.",
     }
 
 

@@ -251,8 +251,10 @@ def test_what_cannot_be_decoded_is_said_in_a_sentence(
     path = tmp_path / "damaged.mp4"
     path.write_bytes(damaged)
     with (
-        pytest.raises(JobFailed, match=r"^No pictures can be made of this film: .+\.$"),
-        as_job_errors("no_pictures", "No pictures can be made of this film"),
+        pytest.raises(
+            JobFailed, match=r"^No poster or thumbnails can be made of this video: .+\.$"
+        ),
+        as_job_errors("no_pictures", "No poster or thumbnails can be made of this video"),
     ):
         _ = make(path).poster
 

@@ -28,7 +28,7 @@ from app.core.lifecycle import UploadState
 from app.core.playback import Playback, PlaybackState
 from app.core.upload import Upload
 from app.video.make import remux
-from app.video.make.ffmpeg import FILM_FORMATS, PROBE_LIMITS, Conversion, Ffmpeg, FfmpegTimedOut
+from app.video.make.ffmpeg import PROBE_LIMITS, VIDEO_FORMATS, Conversion, Ffmpeg, FfmpegTimedOut
 from app.video.make.indexing import Indexing
 from app.video.make.probe import contents_of
 from app.video.make.remux import QUICK_COPY_BYTES, Remux, lane_of
@@ -267,7 +267,7 @@ class Counted(Ffmpeg):
         path: Path,
         limits: ProgramLimits = PROBE_LIMITS,
         *,
-        formats: str = FILM_FORMATS,
+        formats: str = VIDEO_FORMATS,
         stop: Event | None = None,
     ) -> dict[str, Any]:
         self.probes.append(limits.cpu_seconds)

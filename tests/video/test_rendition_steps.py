@@ -240,7 +240,7 @@ def test_a_rendition_is_not_begun_without_room_for_all_of_it(
         much = array("I", [maker.movie.length]) * len(sound.samples)
         hostile = replace(sound, samples=replace(sound.samples, sizes=much))
         movie = replace(maker.movie, tracks=(hostile,))
-        with pytest.raises(JobFailed, match="more room"):
+        with pytest.raises(JobFailed, match="more space"):
             RenditionFile.of(replace(maker, movie=movie))
 
 
@@ -348,7 +348,7 @@ def test_a_manifest_of_an_earlier_version_is_renewed(runner: StepRunner, film: F
     assert stream is not None
     assert len(stream.rung_durations) > len(stream.durations)
     place.write_bytes(Manifest([replace(stream, rung_durations=())]).to_json())
-    with pytest.raises(JobFailed, match="does not make this quality"):
+    with pytest.raises(JobFailed, match="does not make this rendition"):
         runner.segments(video, 1)
     assert Manifest.from_json(place.read_bytes()).picture == stream
 

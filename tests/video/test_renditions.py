@@ -65,7 +65,7 @@ class Cinema:
             Playlists(world.folder),
             world.jobs,
             world.folder,
-            queue=SegmentQueue(world.jobs, patience=patience, clock=clock),
+            queue=SegmentQueue(world.jobs, timeout=patience, clock=clock),
             capability=lambda: read_capability(self.media),
             is_on=is_on,
             clock=clock,

@@ -15,7 +15,7 @@ from app.core.lifecycle import UploadState
 from app.core.playback import PlaybackProblem, PlaybackState
 from app.core.upload import UploadId
 from app.db.jobs import WORKER_ENDED
-from app.video.make.indexing import NO_FILM
+from app.video.make.indexing import NO_VIDEO
 from app.video.make.pictures import EARLY_POSTER, PICTURES
 from app.video.make.sweep import BATCH, NOT_INDEXED, MediaSweep
 from app.video.serve.renditions import RENDITION, SEGMENTS
@@ -201,7 +201,7 @@ def test_files_that_are_no_films_get_no_job_and_few_writes(world: World, writes:
         world.uploads,
         folder=world.folder,
         clock=wall_clock,
-        is_no_film=lambda upload_id: upload_id != film,
+        is_no_video=lambda upload_id: upload_id != film,
     )
     writes.clear()
     assert sweep.plan(is_recent=True) == BATCH
@@ -210,7 +210,7 @@ def test_files_that_are_no_films_get_no_job_and_few_writes(world: World, writes:
     assert [job.job.upload_id for job in world.jobs.unfinished(BATCH)] == [film]
     found = world.media.of(junk)
     assert {playback.state for playback in found.values()} == {PlaybackState.UNPLAYABLE}
-    assert {playback.problem for playback in found.values()} == {NO_FILM}
+    assert {playback.problem for playback in found.values()} == {NO_VIDEO}
     assert len(found) == BATCH - 1
 
 
@@ -221,7 +221,7 @@ def test_a_file_that_is_looked_at_again_gets_its_job_whatever_it_begins_with(wor
         world.uploads,
         folder=world.folder,
         clock=wall_clock,
-        is_no_film=lambda _: True,
+        is_no_video=lambda _: True,
     )
     sweep.plan(is_recent=True)
     world.media.plan_again([video])

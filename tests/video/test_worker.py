@@ -222,7 +222,7 @@ def test_a_step_that_fails_is_repeated_and_fails_with_its_own_words(site: Site) 
 def test_a_final_failure_and_a_step_that_says_the_video_is_gone_are_not_repeated(
     site: Site,
 ) -> None:
-    def is_no_film(_job: Job, _beat: Heartbeat) -> None:
+    def is_no_video(_job: Job, _beat: Heartbeat) -> None:
         raise JobFailed("no_film", "This is no film.", is_final=True)
 
     def says_it_is_gone(_job: Job, _beat: Heartbeat) -> None:
@@ -230,7 +230,7 @@ def test_a_final_failure_and_a_step_that_says_the_video_is_gone_are_not_repeated
 
     upload_id = site.world.publish()
     jobs = [site.world.enqueue(upload_id, step) for step in ("pictures", "audio")]
-    site.start({"pictures": is_no_film, "audio": says_it_is_gone})
+    site.start({"pictures": is_no_video, "audio": says_it_is_gone})
     failed = [site.wait_for(job, JobState.FAILED) for job in jobs]
     assert [job.attempts for job in failed] == [1, 1]
 

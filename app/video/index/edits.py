@@ -143,5 +143,5 @@ def stretches(
 def _rescaled(ticks: int, movie_timescale: int, timescale: int) -> int:
     rounded = (2 * ticks * timescale + movie_timescale) // (2 * movie_timescale)
     if rounded > LATEST_TICK:
-        raise damaged("an edit lasts longer than any film")
+        raise damaged("an edit lasts longer than any video")
     return rounded

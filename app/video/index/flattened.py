@@ -208,8 +208,8 @@ class _Shown:
                 begin = max(self._clock, part.start if self._numbers else 0)
                 later = array("q", (part.start + times[place] - part.media_time for place in seen))
                 later[0] = later[0] if self._numbers else 0
-                moments = self._moments(begin, hidden, later, len(times), step=step)
-                self._add_pictures_of(numbers, order, moments)
+                display_times = self._display_times(begin, hidden, later, len(times), step=step)
+                self._add_pictures_of(numbers, order, display_times)
 
     def _decoded(self, part: Stretch) -> tuple[array[int], array[int]]:
         """The frames from the key frame before a part to the last one that it shows.
@@ -229,7 +229,7 @@ class _Shown:
         numbers = (number for number, time in enumerate(times, start=first) if time >= times[0])
         return array("I", numbers), array("q", (time for time in times if time >= times[0]))
 
-    def _moments(
+    def _display_times(
         self, begin: int, hidden: int, seen: Sequence[int], count: int, *, step: int
     ) -> array[int]:
         """Display times of `count` frames, in order: `hidden` ones, visible ones, hidden ones.
@@ -237,29 +237,29 @@ class _Shown:
         `seen` has the times of the visible ones. The last of them stays until `end`.
         """
         before = range(begin, begin + hidden * step, step)
-        moments, clock = array("q", before), before.stop
+        display_times, clock = array("q", before), before.stop
         for time in seen:
-            moments.append(max(clock, time))
-            clock = moments[-1] + step
+            display_times.append(max(clock, time))
+            clock = display_times[-1] + step
         start = max(clock, self.end)
-        after = range(start, start + (count - len(moments)) * step, step)
-        moments.extend(after)
+        after = range(start, start + (count - len(display_times)) * step, step)
+        display_times.extend(after)
         self._clock = after.stop
         self.unseen += [run for run in (before, after) if run]
-        return moments
+        return display_times
 
     def _add_pictures_of(
-        self, numbers: array[int], order: Sequence[int], moments: array[int]
+        self, numbers: array[int], order: Sequence[int], display_times: array[int]
     ) -> None:
-        """Add samples; `order` is their display order, and `moments` are the display times.
+        """Add samples; `order` is their display order, and `display_times` are in this order.
 
         Differences of decode times are display durations: players take the durations from there.
         """
         shown_at, lasts = array("q", bytes(8 * len(order))), array("q", bytes(8 * len(order)))
-        ends = chain(islice(moments, 1, None), (self._clock,))
-        for place, moment, end in zip(order, moments, ends, strict=True):
+        ends = chain(islice(display_times, 1, None), (self._clock,))
+        for place, moment, end in zip(order, display_times, ends, strict=True):
             shown_at[place], lasts[place] = moment, end - moment
-        decode_times = array("q", accumulate(lasts, initial=moments[0]))
+        decode_times = array("q", accumulate(lasts, initial=display_times[0]))
         decode_times.pop()
         self._numbers.extend(numbers)
         self._decode_times.extend(decode_times)

@@ -113,7 +113,7 @@ def read_movie(
         tracks = _with_fragments(tracks, fragmented, movie_timescale=timescale)
         is_damaged |= len(whole) < len(layout.fragments)
     if not any(track.samples for track in tracks if track.kind in {"video", "audio"}):
-        raise NotIndexable("no_pictures", "The video contains no pictures and no sound.")
+        raise NotIndexable("no_pictures", "The video contains neither video nor audio.")
     file_type = _load(read_at, layout.file_type) if layout.file_type else None
     picture, remaining = _picture(tracks), Remaining(most_entries)
     shown = tuple(
@@ -218,7 +218,7 @@ def _tracks(moov: Box, *, length: int, movie_timescale: int) -> tuple[tuple[Trac
             left -= len(track.samples)
             tracks.append(track)
     if not tracks:
-        raise problem or NotIndexable("no_tracks", "The file contains neither video nor sound.")
+        raise problem or NotIndexable("no_tracks", "The file contains neither video nor audio.")
     return tuple(tracks), is_missed
 
 

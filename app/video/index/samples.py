@@ -290,7 +290,7 @@ class _Chunks:
     def as_samples(self, size: int, *, most: int) -> Samples:
         """Each chunk as one sample, of samples that have `size` bytes and last one tick."""
         if len(self.offsets) > most:
-            raise NotIndexable("too_many_samples", "The sound has too many parts to be indexed.")
+            raise NotIndexable("too_many_samples", "The audio has too many parts to be indexed.")
         if any(samples * size > LARGEST_32_BIT for _, _, samples in self.runs):
             raise damaged("a chunk is larger than any can be")
         in_runs = (repeat(samples, end - first) for first, end, samples in self.runs)

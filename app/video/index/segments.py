@@ -362,7 +362,7 @@ def _media_time(track: Track, lead: int) -> int:
     offsets, shift = track.samples.composition_offsets, track.timeline.shift - lead
     media_time = max(-shift - min(offsets), 0)
     if max(offsets) + shift + media_time > LARGEST_32_BIT:
-        raise damaged("pictures are decoded too long before they are shown")
+        raise damaged("frames are decoded too long before they are shown")
     return media_time
 
 
@@ -411,7 +411,7 @@ class SegmentExcerpt:
         """Bytes of media."""
         return sum(self.samples.sizes)
 
-    def film(self, track: Track) -> Iterator[Piece]:
+    def as_mp4(self, track: Track) -> Iterator[Piece]:
         """The excerpt as an MP4 file."""
         return mp4_of(track, self.samples)
 
@@ -550,7 +550,7 @@ class RenditionCuts:
         header = stsd.take(8)
         entry = next(boxes_in(stsd.rest()), None)
         if entry is None or entry.kind != b"avc1":
-            raise NotIndexable("not_h264", "The encoder has made something else than H.264.")
+            raise NotIndexable("not_h264", "The encoder wrote something other than H.264.")
         parts = boxes_in(entry.raw[_VISUAL_HEADER:])
         kept = (each.raw for each in parts if each.kind in _KEPT_DESCRIPTIONS)
         avc1 = box(b"avc1", entry.raw[8:_VISUAL_HEADER], *kept)

@@ -54,7 +54,7 @@ BT709_PIXELS = 720
 """Shorter side: browsers assume BT.709 for video without colour information from this size on, and
 BT.601 below it. So smaller renditions of such video declare their colours."""
 
-NOTHING_DECODED = "nothing in this part of the film could be decoded"
+NOTHING_DECODED = "nothing in this part of the video could be decoded"
 
 _EXCERPT, _ENCODED = "excerpt.mp4", "encoded.mp4"
 
@@ -86,7 +86,7 @@ class Encoder:
         excerpt = cuts.excerpt(number)
         try:
             with disk_errors(), (self.scratch / _EXCERPT).open("wb") as target:
-                copy_pieces(excerpt.film(cuts.track), self._read, target)
+                copy_pieces(excerpt.as_mp4(cuts.track), self._read, target)
             self._run(cuts.track, excerpt, rendition)
             with closing(FileIO(self.scratch / _ENCODED)) as file:
                 pictures = _pictures(file)
@@ -106,7 +106,7 @@ class Encoder:
 
     def _read(self, offset: int, count: int) -> bytes:
         if self.stop.is_set():
-            raise FfmpegStopped("nobody needs this part any more")
+            raise FfmpegStopped("this segment is no longer needed")
         return self.read_at(offset, count)
 
     def _run(self, track: Track, excerpt: SegmentExcerpt, rendition: RenditionFormat) -> None:

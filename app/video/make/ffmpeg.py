@@ -24,7 +24,7 @@ from app.video.make.sandbox import process
 from app.video.make.sandbox.launcher import NOT_CONFINED_STATUS, REPORT_DESCRIPTOR
 from app.video.make.sandbox.process import LAYERS, Command, ProgramExit, ProgramLimits, Sink
 
-FILM_FORMATS = (
+VIDEO_FORMATS = (
     "mov,matroska,avi,flv,live_flv,mpegts,mpeg,mpegvideo,m4v,h264,hevc,obu,ivf,dv,mxf,gxf,nut,rm,"
     "wtv,asf,ogg,wav,w64,aiff,caf,mp3,aac,ac3,eac3,dts,flac"
 )
@@ -62,7 +62,7 @@ class Conversion:
     limits: ProgramLimits
     readable: Sequence[Path] = ()
     writable: Path | None = None
-    formats: str = FILM_FORMATS
+    formats: str = VIDEO_FORMATS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +121,7 @@ class Ffmpeg:
         path: Path,
         limits: ProgramLimits = PROBE_LIMITS,
         *,
-        formats: str = FILM_FORMATS,
+        formats: str = VIDEO_FORMATS,
         stop: threading.Event | None = None,
     ) -> dict[str, Any]:
         """Returns ffprobe's `streams`, `format` and `chapters`. Raises like `run`.
@@ -166,12 +166,12 @@ class Ffmpeg:
     def problems(self) -> list[SetupProblem]:
         """Missing programs and sandbox layers, with the consequences; none is fatal."""
         if self.ffmpeg is None:
-            detail = f"{WITHOUT_FFMPEG}: videos get no pictures and no other qualities"
+            detail = f"{WITHOUT_FFMPEG}: videos get no posters, thumbnails or renditions"
             return [SetupProblem("no_ffmpeg", detail, is_fatal=False)]
         missing = process.missing_layers()
         found = [SetupProblem("not_confined", detail, is_fatal=False) for detail in missing]
         if self.ffprobe is None:
-            detail = f"{WITHOUT_FFPROBE}: less is known of films other than MP4 and MOV"
+            detail = f"{WITHOUT_FFPROBE}: less is known of files other than MP4 and MOV"
             found.append(SetupProblem("no_ffprobe", detail, is_fatal=False))
         return found
 
@@ -230,11 +230,11 @@ class _Output:
 class _Progress:
     """Parses the output of `-progress`, and calls back every half second."""
 
-    def __init__(self, tell: Callable[[float], object] | None) -> None:
-        self._tell = tell
+    def __init__(self, callback: Callable[[float], object] | None) -> None:
+        self._callback = callback
         self._seconds = 0.0
         self._rest = b""
-        self._told_at = time.monotonic()
+        self._called_at = time.monotonic()
 
     def read(self, block: bytes) -> None:
         if block:
@@ -243,9 +243,9 @@ class _Progress:
                 self._seconds = int(micros) / 1e6
             self._rest = text.rpartition(b"\n")[2]
         now = time.monotonic()
-        if self._tell and now - self._told_at >= PROGRESS_SECONDS:
-            self._told_at = now
-            self._tell(self._seconds)
+        if self._callback and now - self._called_at >= PROGRESS_SECONDS:
+            self._called_at = now
+            self._callback(self._seconds)
 
 
 _GLOBAL_OPTIONS = [

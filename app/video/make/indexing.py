@@ -26,7 +26,7 @@ from app.video.index.texts import (
 )
 from app.video.make.ffmpeg import FfmpegFailed, FfmpegInterrupted, FfmpegMissing, FfmpegStopped
 from app.video.make.pictures import PICTURES
-from app.video.make.probe import HEAD_BYTES, Contents, contents_of, is_no_film
+from app.video.make.probe import HEAD_BYTES, Contents, contents_of, is_no_video
 from app.video.make.remux import lane_of
 from app.video.make.sound import WAVEFORM
 from app.video.make.steps import (
@@ -99,7 +99,7 @@ class Indexing:
             code = NO_RENDITIONS
             detail = (
                 f"Browsers cannot play what is in this file ({codecs}), and the server does not "
-                "offer it in another quality."
+                "offer renditions of it."
             )
             if self._tools.ffmpeg.ffmpeg is None:
                 code = NO_FFMPEG
@@ -154,12 +154,12 @@ INDEXED_TYPES = frozenset({"video/mp4", "video/quicktime"})
 EXAMINED = frozenset({"not_mp4", "damaged", "no_tracks"})
 """Codes of `NotIndexable` for which ffmpeg may still find a video."""
 
-NO_FILM = PlaybackProblem(
-    "no_film", "This is neither a film nor a sound recording, as far as the server can tell."
+NO_VIDEO = PlaybackProblem(
+    "no_film", "This is neither a video nor an audio file, as far as the server can tell."
 )
 NEEDS_FFMPEG = PlaybackProblem(
     NO_FFMPEG,
-    "This is no MP4 or MOV file. For other films the server needs ffmpeg, which is not installed.",
+    "This is no MP4 or MOV file. For other videos the server needs ffmpeg, which is not installed.",
 )
 
 
@@ -185,8 +185,8 @@ class OtherFormats:
             self._describe(video, PlaybackProblem(error.code, error.detail))
             return
         head = reader(source)(0, HEAD_BYTES)
-        if is_no_film(head, video.filename):
-            self._describe(video, NO_FILM)
+        if is_no_video(head, video.filename):
+            self._describe(video, NO_VIDEO)
             return
         wait_for_short_ones(job)
         try:
@@ -205,15 +205,15 @@ class OtherFormats:
         except FfmpegFailed:
             is_other = error.code == "not_mp4"
             self._describe(
-                video, NO_FILM if is_other else PlaybackProblem(error.code, error.detail)
+                video, NO_VIDEO if is_other else PlaybackProblem(error.code, error.detail)
             )
         else:
             self._decide(video, contents_of(answer), job)
 
     def _decide(self, video: Upload, contents: Contents, job: Job) -> None:
         facts = contents.facts
-        if not contents.is_film:
-            self._describe(video, NO_FILM)
+        if not contents.has_media:
+            self._describe(video, NO_VIDEO)
             return
         plays = is_played_as_it_is(video) and plays_without_index(
             *(track.codec for track in facts.tracks if track.kind in {"video", "audio"})

@@ -94,7 +94,7 @@ class Pictures:
             if (picture := movie.picture) is None:
                 return
             maker = PictureMaker(self._tools.ffmpeg, scratch, read_at, beat.stop)
-            with as_job_errors("no_pictures", "No pictures can be made of this film"):
+            with as_job_errors("no_pictures", "No poster or thumbnails can be made of this video"):
                 folder.keep(maker.poster(picture, pixels=MOST_DECODED_PIXELS), video.id, POSTER)
                 beat(0.2)
                 sprite, thumbnails = maker.sprite(movie, picture)
@@ -122,7 +122,7 @@ class EarlyPoster:
             arrived = picture.samples.up_to(picture.samples.count_within(video.offset))
             most = QUICK_CPU_SECONDS if job.lane is Lane.QUICK else math.inf
             maker = PictureMaker(self._tools.ffmpeg, scratch, read_at, beat.stop, most)
-            with as_job_errors("no_pictures", "No early poster can be made of this film"):
+            with as_job_errors("no_pictures", "No early poster can be made of this video"):
                 try:
                     poster = maker.poster(
                         replace(picture, samples=arrived), pixels=MOST_EARLY_PIXELS
@@ -344,7 +344,7 @@ def of_key_frames(track: Track, numbers: Sequence[int], read_at: ReadAt) -> Exce
     sizes = track.samples.sizes
     while sum(sizes[number] for number in numbers) > MOST_BYTES:
         if len(numbers) == 1:
-            raise ExcerptTooLarge("a single picture of it is too large")
+            raise ExcerptTooLarge("a single frame of it is too large")
         numbers = numbers[::2]
     while len(begins := _begins_of_parts(track, numbers, read_at)) > MOST_PARTS:
         numbers = numbers[::2]

@@ -74,7 +74,7 @@ class Contents:
         return [track for track in self.tracks if track.facts.kind == kind]
 
     @property
-    def is_film(self) -> bool:
+    def has_media(self) -> bool:
         """Whether it has a video or audio track."""
         return self.picture is not None or bool(self.of_kind("audio"))
 
@@ -173,7 +173,7 @@ def _list(value: Any) -> Sequence[Any]:
 HEAD_BYTES = 64 * 1024
 """Bytes of a file that are checked. DVB recordings may begin in the middle of a packet or frame."""
 
-_NO_FILMS = (
+_OTHER_TYPES = (
     # ZIP, RAR, 7z, gzip, bzip2, xz, Zstandard, tar
     *((0, mark) for mark in (b"PK\3\4", b"Rar!\x1a\7", b"7z\xbc\xaf\x27\x1c", b"\x1f\x8b\x08")),
     *((0, mark) for mark in (b"BZh", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd")),
@@ -241,7 +241,7 @@ _DIVISORS = {3: 1, 2: 2, 0: 4}
 """Divisors of the frequencies, by version bits."""
 
 
-def is_no_film(head: bytes, filename: str = "") -> bool:
+def is_no_video(head: bytes, filename: str = "") -> bool:
     """Whether a file with these first `HEAD_BYTES` is not a video, so that it is not examined.
 
     One in a thousand files of random bytes is taken as a video. ffprobe takes an archive of songs
@@ -249,7 +249,7 @@ def is_no_film(head: bytes, filename: str = "") -> bool:
     """
     if filename.lower().endswith(_UNMARKED_EXTENSIONS):
         return False
-    if any(head.startswith(mark, at) for at, mark in _NO_FILMS):
+    if any(head.startswith(mark, at) for at, mark in _OTHER_TYPES):
         return True
     return head[4:8] not in _FIRST_BOXES and not (
         head.lstrip(b"\0").startswith(_BEGINNINGS)

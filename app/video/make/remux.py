@@ -66,7 +66,7 @@ MOST_CPU_SECONDS = 172_800
 QUICK_COPY_BYTES = 100_000_000
 """Copying this much takes 1 s for most videos; larger ones are copied after encoded segments."""
 
-NOT_PREPARED = "This film cannot be prepared for watching"
+NOT_PREPARED = "This video cannot be prepared for playback"
 
 _COPYING = {"hevc": ("-tag:v", "hvc1"), "mpeg4": ("-bsf:v", "mpeg4_unpack_bframes")}
 """Apple plays HEVC only with this tag; only AVI has several frames in one packet."""
@@ -150,7 +150,7 @@ class _Run:
             except FfmpegTimedOut:
                 raise
             except FfmpegFailed as error:
-                log.info("a film is made in another way: %s", error)
+                log.info("a video is converted in another way: %s", error)
         return self._make(length, last)
 
     def _make(self, length: int, way: Way) -> Path:
@@ -162,9 +162,9 @@ class _Run:
             except LongIndex:
                 return self._made  # The step that indexes it has a separate process for that.
             except NotIndexable as error:
-                raise FfmpegFailed("ffmpeg wrote a film that cannot be indexed") from error
+                raise FfmpegFailed("ffmpeg wrote a file that cannot be indexed") from error
         if self._contents.picture and movie.picture is None:
-            raise FfmpegFailed("ffmpeg found no picture in it")
+            raise FfmpegFailed("ffmpeg found no video track in it")
         return self._made
 
     def _encode(self, length: int, way: Way) -> None:
@@ -185,7 +185,7 @@ class _Run:
         claimed = self._contents.facts.duration or LONGEST_SECONDS
         seconds = max(min(claimed, length / LOWEST_RATE, LONGEST_SECONDS), 1.0)
 
-        def tell(reached: float) -> None:
+        def on_progress(reached: float) -> None:
             self._tools.folder.require_room()  # Before uploads lack space.
             self._beat(reached / seconds if self._contents.facts.duration else 0.0)
 
@@ -202,7 +202,7 @@ class _Run:
             limits=replace(limits, cpu_seconds=QUICK_CPU_SECONDS) if self._is_quick else limits,
         )
         try:
-            self._tools.ffmpeg.run(conversion, progress=tell, stop=self._beat.stop)
+            self._tools.ffmpeg.run(conversion, progress=on_progress, stop=self._beat.stop)
         except FfmpegFailed:
             self._tools.folder.require_room()  # ffmpeg has many messages for a full disk.
             raise

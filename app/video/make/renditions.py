@@ -84,12 +84,12 @@ class Segments:
     def __call__(self, job: Job, beat: Heartbeat) -> None:
         """Do the job, unless no client waits for it any more."""
         if is_stale(job.priority, self._tools.clock()):
-            log.info("%s: nobody has asked for long", job, extra={"upload_id": job.upload_id})
+            log.info("%s: not requested for long", job, extra={"upload_id": job.upload_id})
             return
         quality, first = asked_for(job.argument)
         with self._makers.of(job.upload_id, quality) as maker:
             if not 1 <= first <= len(maker.cuts):
-                raise JobFailed("no_segment", "The film has no such segment.", is_final=True)
+                raise JobFailed("no_segment", "The video has no such segment.", is_final=True)
             if not maker.has(first):
                 maker.make(first, beat.stop, wall_seconds=AWAITED_SECONDS)
             self._read_ahead(maker, first, beat)
@@ -171,7 +171,7 @@ NOT_ENCODED = "not_encoded"
 TOO_LARGE = "too_large"
 """The code of a job that would have to decode too much of the video."""
 
-SEGMENTS_LOST = "segments_lost", "Segments were removed meanwhile."
+SEGMENTS_LOST = "segments_lost", "Segments were removed in the meantime."
 
 MOST_EXCERPT_BYTES = 1 << 30
 """Source bytes decoded for one segment; a segment that needs more, or more than the whole video
@@ -181,11 +181,11 @@ MOST_ENTRIES = 2 * LONG_INDEX
 """A video with a longer index, of 8 hours or more, has no renditions: the media worker keeps the
 index of one video in memory, with 50 bytes per entry."""
 
-CANNOT_BE_CONVERTED = "This part of the film cannot be converted"
+CANNOT_BE_CONVERTED = "This part of the video cannot be converted"
 
 
 @dataclass(frozen=True, slots=True)
-class _Film:
+class _CachedMovie:
     key: tuple[UploadId, int]
     movie: Movie
     cuts: RenditionCuts
@@ -269,7 +269,7 @@ class RenditionMaker:
             with suppress(FileExistsError):  # Another machine has just made it.
                 folder.keep(made, self.video_id, name, beside=mark, is_new=True)
         if read_whole(folder, self.video_id, name) != content:
-            problem = "This part of the film was encoded differently from the others."
+            problem = "This part of the video was encoded differently from the others."
             raise JobFailed("encoded_unlike", problem, is_final=True)
 
     def _write(
@@ -305,26 +305,28 @@ class RenditionMakers:
 
     def __init__(self, tools: StepTools) -> None:
         self._tools = tools
-        self._film: _Film | None = None
+        self._last: _CachedMovie | None = None
 
     @contextmanager
     def of(self, upload_id: UploadId, quality: int) -> Iterator[RenditionMaker]:
         """Yields a rendition of a complete video; raises `JobFailed` if it is not offered here."""
         video = self._tools.uploads.get(upload_id)
         if video.state is not UploadState.COMPLETE:
-            raise JobFailed("not_complete", "The film has not arrived yet.", is_final=True)
+            raise JobFailed(
+                "not_complete", "The video has not been uploaded completely yet.", is_final=True
+            )
         with closing(self._tools.source.open(video)) as source:
-            film, read_at = self._read(video, source), reader(source)
-            capability, picture = self._tools.capability(), self._picture(film, read_at)
+            cached, read_at = self._read(video, source), reader(source)
+            capability, picture = self._tools.capability(), self._picture(cached, read_at)
             formats = {rendition.quality: rendition for rendition in ladder(picture, capability)}
             if capability is None or quality not in formats:
-                problem = "This server does not make this quality of this film."
+                problem = "This server does not make this rendition of this video."
                 raise JobFailed("not_offered", problem, is_final=True)
             maker = RenditionMaker(
                 tools=self._tools,
                 video_id=video.id,
-                movie=film.movie,
-                cuts=film.cuts,
+                movie=cached.movie,
+                cuts=cached.cuts,
                 rendition=formats[quality],
                 encoder=capability.encoder,
                 read_at=read_at,
@@ -332,36 +334,36 @@ class RenditionMakers:
             maker.prepare()
             yield maker
 
-    def _read(self, video: Upload, source: RawIOBase) -> _Film:
+    def _read(self, video: Upload, source: RawIOBase) -> _CachedMovie:
         key = video.id, length_of(source)
-        if self._film is None or self._film.key != key:
+        if self._last is None or self._last.key != key:
             try:
                 with needing_index():
                     movie, _ = self._tools.movies.read(source, most_entries=MOST_ENTRIES)
             except LongIndex as error:
-                problem = "The film has too many frames to be offered in other qualities."
+                problem = "The video has too many frames for renditions of it."
                 raise JobFailed("too_many_samples", problem, is_final=True) from error
             if movie.picture is None:
-                raise JobFailed("no_picture", "The file has no picture.", is_final=True)
+                raise JobFailed("no_picture", "The file has no video track.", is_final=True)
             try:
                 cuts = RenditionCuts.of(segmented_video(movie.picture))
             except NotIndexable as error:
                 raise JobFailed(error.code, error.detail, is_final=True) from error
-            self._film = _Film(key, movie, cuts)
-        return self._film
+            self._last = _CachedMovie(key, movie, cuts)
+        return self._last
 
-    def _picture(self, film: _Film, read_at: ReadAt) -> Stream:
+    def _picture(self, cached: _CachedMovie, read_at: ReadAt) -> Stream:
         """The video stream in the manifest, which lists the segments for players."""
-        upload_id = film.key[0]
+        upload_id = cached.key[0]
         for _ in range(2):
             with suppress(FileNotFoundError):
                 stored = read_whole(self._tools.folder, upload_id, MANIFEST)
                 picture = Manifest.from_json(stored).picture
-                if picture is not None and picture.rung_segments == film.cuts.durations:
+                if picture is not None and picture.rung_segments == cached.cuts.durations:
                     return picture
             # The manifest is of an earlier version.
-            keep_streams(film.movie, upload_id, self._tools.folder, read_at=read_at)
-        raise JobFailed("no_segments", "The film has no segments.", is_final=True)
+            keep_streams(cached.movie, upload_id, self._tools.folder, read_at=read_at)
+        raise JobFailed("no_segments", "The video has no segments.", is_final=True)
 
 
 # ---- whole video ---------------------------------------------------------------------------------
@@ -396,7 +398,7 @@ class RenditionFile:
             picture = replace(picture, timeline=replace(picture.timeline, shift=shift))
             found = cls([picture, *_sounds(maker, files)], files.read_at)
         if found.size > files.length:  # Samples may overlap in a hostile video.
-            problem = "The sound of the film would take more room than the film itself."
+            problem = "The audio of the video would take more space than the video itself."
             raise JobFailed(TOO_LARGE, problem, is_final=True)
         return found
 

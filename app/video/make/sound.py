@@ -39,7 +39,7 @@ _IN_TIME = "aresample=async=1000:min_comp=0.01:first_pts=0"
 
 SOME_DAMAGED = PlaybackProblem(
     "sound_damaged",
-    "Not all sound of this film can be played: in some of its tracks, nothing can be decoded.",
+    "Not all audio of this video can be played: in some of its tracks, nothing can be decoded.",
 )
 
 
@@ -56,21 +56,21 @@ class Sound:
                 movie, read_at = self._tools.read_movie(job, source)
             try:
                 if self._tools.folder.find(video.id, SOUND_FILE) is None:
-                    with as_job_errors("no_sound", "The sound of this film cannot be converted"):
+                    with as_job_errors("no_sound", "The audio of this video cannot be converted"):
                         self._make(video.id, movie, source, beat)
             except JobFailed as error:
                 if movie.picture is not None and (error.is_final or job.is_last_attempt):
-                    self._tell(video.id, error.problem)
+                    self._report(video.id, error.problem)
                 raise
             encoded = encoded_sounds(movie, self._tools.folder, video.id)
             if len(encoded) < len(sounds_to_encode(movie)):
-                self._tell(video.id, SOME_DAMAGED)
+                self._report(video.id, SOME_DAMAGED)
             keep_streams(movie, video.id, self._tools.folder, read_at=read_at)
         playback = self._tools.media.get(video.id)
         if playback and playback.state is PlaybackState.PROBED:
             self._tools.media.move(video.id, PlaybackState.PLAYABLE, self._tools.clock())
 
-    def _tell(self, video_id: UploadId, problem: PlaybackProblem) -> None:
+    def _report(self, video_id: UploadId, problem: PlaybackProblem) -> None:
         """Store a problem for viewers: the video lacks audio in most browsers."""
         known = self._tools.media.get(video_id)
         if known is not None and known.problem is None:
@@ -84,7 +84,7 @@ class Sound:
         seconds = max(float(movie.duration), 1.0)
         room = int(seconds * len(tracks) * MOST_BITS / 8)
 
-        def tell(reached: float) -> None:
+        def on_progress(reached: float) -> None:
             self._tools.folder.require_room()  # Before uploads lack space.
             beat(reached / seconds)
 
@@ -100,7 +100,7 @@ class Sound:
                 limits=_sound_limits(seconds, len(tracks), room),
                 formats="mov",
             )
-            self._tools.ffmpeg.run(conversion, progress=tell, stop=beat.stop)
+            self._tools.ffmpeg.run(conversion, progress=on_progress, stop=beat.stop)
             with (scratch / SOUND_FILE).open("rb", buffering=0) as file:
                 if not sounds_in(file, movie):
                     raise FfmpegFailed("nothing in it can be decoded")
@@ -191,7 +191,7 @@ class Waveform:
             self._tools.ffmpeg.run(conversion, on_output=peaks.add, stop=beat.stop)
             peaks.end()
             if not peaks.samples:
-                raise FfmpegFailed("there is no sound in it")
+                raise FfmpegFailed("there is no audio in it")
         with writing(self._tools.folder, video.id, FILE) as target:
             target.write(peaks.to_json().encode())
 

@@ -22,7 +22,7 @@ from app.records.uploads import UploadRecords
 from app.video.index.boxes import LongIndex, NotIndexable, ReadAt
 from app.video.index.movie import read_movie
 from app.video.index.samples import LONG_INDEX, SHORT_INDEX, TOO_MANY_SAMPLES
-from app.video.make.indexing import INDEXED_TYPES, NO_FILM, is_played_as_it_is
+from app.video.make.indexing import INDEXED_TYPES, NO_VIDEO, is_played_as_it_is
 from app.video.make.pictures import EARLY_POSTER, PICTURES
 from app.video.make.sound import WAVEFORM
 from app.video.make.steps import NO_FFMPEG, NO_RENDITIONS, StepTools
@@ -50,9 +50,7 @@ NEED_FFMPEG = frozenset((REMUX, SOUND, PICTURES, WAVEFORM))
 NOT_AWAITED = frozenset((SEGMENTS, RENDITION, EARLY_POSTER))
 """Steps that a ready video may lack: renditions, and the poster made during the upload."""
 
-NOT_INDEXED = PlaybackProblem(
-    "not_indexed", "Nobody has looked at this file: its index was cancelled."
-)
+NOT_INDEXED = PlaybackProblem("not_indexed", "This file was not examined: its index was cancelled.")
 
 _ABSENT = frozenset({None, *GONE})
 
@@ -72,7 +70,7 @@ class MediaSweep:
         folder: MediaFolder,
         clock: Callable[[], datetime],
         has_ffmpeg: bool = False,
-        is_no_film: Callable[[UploadId], bool] = lambda _: False,
+        is_no_video: Callable[[UploadId], bool] = lambda _: False,
         when_ready: Callable[[UploadId], object] = lambda _: None,
     ) -> None:
         self._media = media
@@ -80,7 +78,7 @@ class MediaSweep:
         self._folder = folder
         self._clock = clock
         self._has_ffmpeg = has_ffmpeg
-        self._is_no_film = is_no_film
+        self._is_no_video = is_no_video
         self._when_ready = when_ready
 
     def plan(self, *, is_recent: bool) -> int:
@@ -91,8 +89,8 @@ class MediaSweep:
         """
         lane = Lane.QUICK if is_recent else Lane.BACKGROUND
         found = self._media.unplanned(BATCH, since=self._since(is_recent=is_recent))
-        if no_films := list(filter(self._is_no_film, found)) if is_recent else []:
-            self._media.add_unplayable(no_films, NO_FILM, self._clock())
+        if no_videos := list(filter(self._is_no_video, found)) if is_recent else []:
+            self._media.add_unplayable(no_videos, NO_VIDEO, self._clock())
         if found:
             self._media.plan(found, lane, self._clock())
         return len(found)
@@ -221,12 +219,12 @@ class Arrivals:
         since = self._tools.clock() - RECENT if self._has_looked else BEFORE_ALL
         found = self._tools.uploads.arriving(since, MOST_AT_ONCE)
         self._has_looked = True
-        films = [upload for upload in found if self._may_be_film(upload)]
-        known = self._tools.media.of([upload.id for upload in films]) if films else {}
+        videos = [upload for upload in found if self._may_be_video(upload)]
+        known = self._tools.media.of([upload.id for upload in videos]) if videos else {}
         # `_try` may have failed between adding a row and describing it.
         described = {key for key, one in known.items() if one.state is not PlaybackState.WAITING}
         long: list[tuple[int, Upload]] = []
-        for upload in films:
+        for upload in videos:
             if upload.id in described:
                 self._safely(self._order_poster, upload)
             elif entries := self._safely(self._try, upload):
@@ -237,7 +235,7 @@ class Arrivals:
                 return tried < len(long)
         return False
 
-    def _may_be_film(self, upload: Upload) -> bool:
+    def _may_be_video(self, upload: Upload) -> bool:
         is_whole = upload.kind is UploadKind.FILE and upload.length is not None
         if not is_whole or upload.content_type not in INDEXED_TYPES or upload.id in self._refused:
             return False
@@ -250,7 +248,7 @@ class Arrivals:
         except UploadError:
             return None  # The upload has ended, or the next call retries it.
         except Exception:  # No upload may block the worker.
-            log.exception("an arriving film cannot be looked at", extra={"upload_id": upload.id})
+            log.exception("an arriving video cannot be examined", extra={"upload_id": upload.id})
             self._refuse(upload.id)
             return 0
 
@@ -333,7 +331,7 @@ def _reader_of_arrived(upload: Upload, read_at: ReadAt) -> ReadAt:
     def read_arrived(offset: int, count: int) -> bytes:
         end = min(offset + count, upload.known_length)
         if next(reads) > MOST_READS:
-            raise NotIndexable("too_many_boxes", "The film has too many pieces.")
+            raise NotIndexable("too_many_boxes", "The video has too many pieces.")
         if not upload.received.covers(ByteRange(offset, max(offset, end))):
             raise NotArrived
         return read_at(offset, count)

@@ -119,7 +119,7 @@ def keep_streams(movie: Movie, video_id: UploadId, folder: MediaFolder, *, read_
                 if len(independent_key_frames(picture, read_at)) < len(keys):
                     streams[0] = replace(streams[0], has_open_groups=True)
         except NotIndexable as error:
-            log.info("the film has no segments: %s", error, extra={"upload_id": video_id})
+            log.info("the video has no segments: %s", error, extra={"upload_id": video_id})
             streams = []
         manifest = Manifest(streams).to_json()
         files = [f"{stream.name}/{name}" for stream in streams for name in STREAM_FILES]

@@ -24,7 +24,7 @@ from app.video.make.encoder import calibrate
 from app.video.make.ffmpeg import Ffmpeg
 from app.video.make.indexing import SUBTITLES, Indexing, SubtitlesStep
 from app.video.make.pictures import EARLY_POSTER, PICTURES, EarlyPoster, Pictures
-from app.video.make.probe import HEAD_BYTES, is_no_film
+from app.video.make.probe import HEAD_BYTES, is_no_video
 from app.video.make.remux import Remux
 from app.video.make.renditions import Rendition, RenditionCache, Segments, least_free_bytes
 from app.video.make.sandbox.process import ROOT
@@ -69,8 +69,8 @@ class MediaWork:
                 clock=self.media.clock,
                 has_ffmpeg=tools.ffmpeg.ffmpeg is not None,
                 # Reading from a bucket would block the thread that looks for all work.
-                is_no_film=(lambda _: False) if self.media.has_bucket else self._is_no_film,
-                when_ready=self._make_all_qualities
+                is_no_video=(lambda _: False) if self.media.has_bucket else self._is_no_video,
+                when_ready=self._queue_all_renditions
                 if self.media.policy.is_eager
                 else lambda _: None,
             ),
@@ -106,20 +106,20 @@ class MediaWork:
         """Measure this machine's encoding speed, unless known; report it for this worker."""
         calibrate(Ffmpeg.find(), self.media.folder)
         if self.media.shared is not None and worker:
-            self.media.shared.tell(worker)
+            self.media.shared.report(worker)
 
-    def _is_no_film(self, upload_id: UploadId) -> bool:
+    def _is_no_video(self, upload_id: UploadId) -> bool:
         try:
             head = self.media.source.beginning(upload_id, HEAD_BYTES)
             filename = self.media.uploads.get(upload_id).filename
-            return is_no_film(head) and is_no_film(head, filename)
+            return is_no_video(head) and is_no_video(head, filename)
         except (OSError, UploadError):  # The job reports the error.
             return False
 
     def _keep_up(self, cache: RenditionCache, worker: str) -> None:
         cache.trim()
         if self.media.shared is not None:
-            self.media.shared.tell(worker)
+            self.media.shared.report(worker)
 
     def _capability(self) -> Capability | None:
         """For steps that need it: at the first start it may not be measured yet, so measure it."""
@@ -144,7 +144,7 @@ class MediaWork:
             EARLY_POSTER: EarlyPoster(tools),
         }
 
-    def _make_all_qualities(self, upload_id: UploadId) -> None:
+    def _queue_all_renditions(self, upload_id: UploadId) -> None:
         """Queue all renditions after everything else, in the order of the ladder."""
         self._capability()
         for rendition in self.media.renditions.formats(self.media.uploads.get(upload_id))[::-1]:

@@ -26,7 +26,7 @@ PICTURE_SUBTITLES = frozenset(("dvd_subtitle", "hdmv_pgs_subtitle", "dvb_subtitl
 
 _PICTURE_SUBTITLES = PlaybackProblem(
     "picture_subtitles",
-    "Its subtitles are pictures, which browsers cannot show: they are only in the download.",
+    "Its subtitles are images, which browsers cannot show: they are only in the download.",
 )
 _TRUNCATED = PlaybackProblem(
     "truncated", "The file is damaged or cut off. It plays as far as it goes."

@@ -240,7 +240,7 @@ class EncoderRecords:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def tell(self, worker: str, capability: Mapping[str, Any], now: datetime) -> None:
+    def report(self, worker: str, capability: Mapping[str, Any], now: datetime) -> None:
         """Record a worker's capability, and delete the rows of workers that are gone.
 
         A stopping worker may do so at the same time as its successor of the same name.
@@ -291,15 +291,15 @@ class SharedCapability:
     def __call__(self) -> Capability | None:
         """The capability; this machine's own until a worker has reported one."""
         if time.monotonic() >= self._ask_at:
-            told = [
+            reported = [
                 Capability(**known_members(Capability, facts))
                 for facts in self._records.live(self._clock())
             ]
-            self._found = min(told, key=lambda each: each.megapixels_per_second, default=None)
+            self._found = min(reported, key=lambda each: each.megapixels_per_second, default=None)
             self._ask_at = time.monotonic() + ASKED_SECONDS
         return self._found or self._own()
 
-    def tell(self, worker: str) -> None:
+    def report(self, worker: str) -> None:
         """Report the capability of this machine's worker, if it is known."""
         if (own := self._own()) is not None:
-            self._records.tell(worker, asdict(own), self._clock())
+            self._records.report(worker, asdict(own), self._clock())

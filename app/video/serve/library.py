@@ -157,7 +157,7 @@ class MediaLibrary:
     def play_file(self, video: Upload) -> VirtualPart:
         """The video as one MP4 file; raises `NotMade`, also during the upload."""
         if video.state is not UploadState.COMPLETE:
-            raise NotMade("The film has not arrived yet.")
+            raise NotMade("The video has not been uploaded completely yet.")
         return self._virtual(video, PLAY_FILE)
 
     def segment(self, video: Upload, stream: str, number: int) -> VirtualPart:
@@ -195,17 +195,17 @@ class MediaLibrary:
         try:
             made, stored = self._folder.fetch(video.id, name)
         except FileNotFoundError as error:
-            raise NotMade("The film cannot be played yet.") from error
+            raise NotMade("The video cannot be played yet.") from error
         file = StoredVirtualFile(stored)
         if span is not None and span.end > file.length:  # Indexed again since the list was read.
             file.close()
-            raise NotMade("The film is being indexed anew.")
+            raise NotMade("The video is being indexed again.")
         return VirtualPart(made, file, span or ByteRange(0, file.length), open_source)
 
 
 # ---- text files ----------------------------------------------------------------------------------
 
-# Separate subtitle files of the same owner: `film.srt`, `film.en.vtt` and so on for `film.mp4`.
+# Separate subtitle files of the same owner: `talk.srt`, `talk.en.vtt` and so on for `talk.mp4`.
 #
 # They are queried from the records on each request, so they follow every upload, rename and
 # deletion, and no stale state is kept.
@@ -217,7 +217,7 @@ MOST_FILES = 20
 """Subtitle files of one video; others are not shown."""
 
 MOST_NAMES = 500
-"""File names checked for one video. Not all match: `final` in `film.final.srt` is no language."""
+"""File names checked for one video. Not all match: `final` in `talk.final.srt` is no language."""
 
 MOST_BYTES = 1 << 20
 """Read of one file; the rest is left out. Two hours of speech are 0.1 MB, and take 60 ms."""
@@ -244,20 +244,20 @@ class TextFiles:
         self._uploads = uploads
         self._source = source
 
-    def of(self, film: Upload) -> list[TextFile]:
+    def of(self, video: Upload) -> list[TextFile]:
         """The subtitle files of a video, matched by name."""
-        stem, ending = _split(film.filename)
+        stem, ending = _split(video.filename)
         if ending.lower() in ENDINGS:
             return []
-        found = self._uploads.beside(film.owner, stem, ENDINGS, limit=MOST_NAMES)
+        found = self._uploads.beside(video.owner, stem, ENDINGS, limit=MOST_NAMES)
         languages = ((text.id, language_beside(stem, text.filename)) for text in found)
         texts = (TextFile(text_id, language) for text_id, language in languages if language)
         return list(islice(texts, MOST_FILES))
 
-    def as_webvtt(self, film: Upload, text_id: UploadId) -> str:
+    def as_webvtt(self, video: Upload, text_id: UploadId) -> str:
         """A subtitle file as WebVTT; raises `NotMade` if it does not belong to the video."""
-        if text_id not in {text.id for text in self.of(film)}:
-            raise NotMade("The film has no such subtitles.")
+        if text_id not in {text.id for text in self.of(video)}:
+            raise NotMade("The video has no such subtitles.")
         with closing(self._source.open(self._uploads.get(text_id))) as file:
             text = decoded(reader(file)(0, MOST_BYTES))
         return webvtt(within_limit(cues_of(text)))

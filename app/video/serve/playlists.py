@@ -207,7 +207,7 @@ class Playlists:
             for rendition in formats
         ]
         if not variants:
-            raise NotMade("Browsers cannot play the film, and no other quality of it is offered.")
+            raise NotMade("Browsers cannot play the video, and no renditions of it are offered.")
         alternatives = [
             Alternative(
                 "AUDIO",
@@ -224,7 +224,7 @@ class Playlists:
     def of_stream(self, video: Upload, name: str) -> str:
         """The media playlist of a stream; during an upload, of its available segments."""
         stored = self._stored(video.id)
-        lines, longest = self._lines(stored, name, is_rung=False)
+        lines, longest = self._lines(stored, name, is_rendition=False)
         stream = self._stream(stored, name)
         is_complete = video.state is UploadState.COMPLETE
         available = None if is_complete else stream.available(video.offset)
@@ -235,8 +235,8 @@ class Playlists:
         stored = self._stored(upload_id)
         picture = self._manifest(stored).picture
         if picture is None:
-            raise NotMade("The film has no picture.")
-        return media_playlist(*self._lines(stored, picture.name, is_rung=True))
+            raise NotMade("The video has no video track.")
+        return media_playlist(*self._lines(stored, picture.name, is_rendition=True))
 
     def of_subtitles(self, upload_id: UploadId, subtitles: Subtitles) -> str:
         """The media playlist of subtitles, which are a single file."""
@@ -250,7 +250,7 @@ class Playlists:
     def _stream(self, stored: Made, name: str) -> Stream:
         found = self._manifest(stored).stream(name)
         if found is None:
-            raise NotMade("The film has no stream of this name.")
+            raise NotMade("The video has no stream of this name.")
         return found
 
     def manifest(self, upload_id: UploadId) -> Manifest:
@@ -260,7 +260,7 @@ class Playlists:
     def _stored(self, upload_id: UploadId) -> Made:
         found = self._folder.find(upload_id, MANIFEST)
         if found is None:
-            raise NotMade("The film cannot be played in segments, at least not yet.")
+            raise NotMade("The video cannot be played in segments, at least not yet.")
         return found
 
     def _read(self, stored: Made) -> Manifest:
@@ -268,17 +268,17 @@ class Playlists:
         try:
             return Manifest.from_json(read_whole(self._folder, stored.upload_id, stored.name))
         except FileNotFoundError as error:
-            raise NotMade("The film is being indexed again.") from error
+            raise NotMade("The video is being indexed again.") from error
 
     def _written_lines(
-        self, stored: Made, name: str, *, is_rung: bool
+        self, stored: Made, name: str, *, is_rendition: bool
     ) -> tuple[Sequence[str], float]:
         """A playlist's lines for each segment of a stream, and the longest duration.
 
         Cached: a video of two hours takes 1 ms, and 0.03 ms from the cache.
         """
         stream = self._stream(stored, name)
-        durations = stream.rung_segments if is_rung else stream.durations
+        durations = stream.rung_segments if is_rendition else stream.durations
         return segment_lines(durations), max(durations, default=1.0)
 
 

@@ -24,7 +24,7 @@ from app.video.serve.ladder import Capability, RenditionFormat, ladder
 from app.video.serve.library import MadeFile
 from app.video.serve.playlists import Playlists
 
-# ---- rungs ---------------------------------------------------------------------------------------
+# ---- names ---------------------------------------------------------------------------------------
 
 # File names and job arguments of renditions, shared by the web application and the worker.
 #
@@ -34,10 +34,10 @@ from app.video.serve.playlists import Playlists
 
 
 SEGMENTS = "segments"
-"""The step that encodes a segment and a few after it; argument `rung/number`, such as "720/15"."""
+"""The step that encodes a segment and a few after it; its argument is such as "720/15"."""
 
 RENDITION = "rendition"
-"""The step that encodes the whole video; its argument is the rung, such as "720"."""
+"""The step that encodes the whole video; its argument is the rendition, such as "720"."""
 
 ASKED_SECONDS = 60
 """A segment that was not requested for this long is no longer encoded."""
@@ -86,7 +86,7 @@ def segments_argument(quality: int, number: int) -> str:
 
 
 def asked_for(argument: str) -> tuple[int, int]:
-    """Parses an argument of `SEGMENTS`: the rung and the number of a segment."""
+    """Parses an argument of `SEGMENTS`: the rendition and the number of a segment."""
     quality, _, number = argument.partition("/")
     return int(quality), int(number)
 
@@ -163,12 +163,12 @@ class SegmentQueue:
     """Queue in which the latest request comes first: a viewer who seeks has moved on."""
 
     def __init__(
-        self, jobs: JobRecords, *, patience: WaitTimeout, clock: Callable[[], datetime]
+        self, jobs: JobRecords, *, timeout: WaitTimeout, clock: Callable[[], datetime]
     ) -> None:
         self._jobs = jobs
-        self._patience = patience
+        self._timeout = timeout
         self._clock = clock
-        self._free = threading.Semaphore(patience.most_waiting)
+        self._free = threading.Semaphore(timeout.most_waiting)
 
     def read_ahead(self, wanted: WantedSegment) -> None:
         """Queue a segment that will be requested soon."""
@@ -181,18 +181,18 @@ class SegmentQueue:
         `RenditionFailed` if it cannot be encoded, and `NoRoom` if it waits for disk space.
         """
         if not self._free.acquire(blocking=False):
-            raise NotMadeYet("Too many viewers wait for other qualities at the moment.")
+            raise NotMadeYet("Too many viewers are waiting for renditions at the moment.")
         try:
             self._queue(wanted, self._clock())
             now = time.monotonic()
-            deadline, look_at = now + self._patience.seconds, now
+            deadline, look_at = now + self._timeout.seconds, now
             with without_slot():
                 while not file.exists:
                     now = time.monotonic()
                     if now >= deadline or not is_awaited():
-                        raise NotMadeYet("This part of the film is still being made.")
+                        raise NotMadeYet("This part of the video is still being encoded.")
                     if now >= look_at:
-                        self._require_hope(wanted)
+                        self._require_not_failed(wanted)
                         look_at = now + JOB_LOOK_SECONDS
                     time.sleep(FILE_LOOK_SECONDS)
         finally:
@@ -215,7 +215,7 @@ class SegmentQueue:
             self._jobs.drop_beyond(MOST_QUEUED, SEGMENTS, Lane.ON_DEMAND)
             self._jobs.drop_beyond(MOST_FAILED, SEGMENTS, Lane.ON_DEMAND, JobState.FAILED)
 
-    def _require_hope(self, wanted: WantedSegment) -> None:
+    def _require_not_failed(self, wanted: WantedSegment) -> None:
         job = self._find(wanted)
         if job is None or job.problem is None:
             return
@@ -320,7 +320,7 @@ class Renditions:
         Failed segments may be tried again.
         """
         if not self._is_on:
-            raise RenditionsOff("This server offers films only as they were uploaded.")
+            raise RenditionsOff("This server offers videos only as they were uploaded.")
         self._require_offered(video, quality)
         known = self._jobs.find(video.id, RENDITION, str(quality))
         view = self._view(video, quality, known)
@@ -409,9 +409,9 @@ class Renditions:
     def _picture(self, video: Upload) -> Stream:
         picture = self._playlists.manifest(video.id).picture
         if picture is None:
-            raise NotMade("The film has no picture.")
+            raise NotMade("The video has no video track.")
         return picture
 
     def _require_offered(self, video: Upload, quality: int) -> None:
         if all(rendition.quality != quality for rendition in self.formats(video)):
-            raise NotMade("The film is not offered in this quality.")
+            raise NotMade("The video is not offered in this rendition.")

@@ -79,7 +79,7 @@ class MediaServices:
         own: Callable[[], Capability | None] = partial(read_capability, folder.root)
         shared = SharedCapability(EncoderRecords(database), own, clock)
         playlists, jobs = Playlists(folder), JobRecords(database, Waker(data_dir).wake)
-        queue = SegmentQueue(jobs, patience=WaitTimeout.of_process(threads), clock=clock)
+        queue = SegmentQueue(jobs, timeout=WaitTimeout.of_process(threads), clock=clock)
         source = MediaSource(store, folder, most_copied_bytes=spool_bytes)
         records = MediaRecords(database, observer)
         return cls(

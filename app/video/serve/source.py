@@ -62,7 +62,7 @@ class MediaSource:
             return read_fully(file, 0, count)
 
     @contextmanager
-    def on_disk(self, file: RawIOBase, tell: Callable[[], None]) -> Iterator[Path]:
+    def on_disk(self, file: RawIOBase, on_block: Callable[[], None]) -> Iterator[Path]:
         """Path of an open file on this machine, for another program; may be a copy.
 
         Raises like `VideoCopies.whole`.
@@ -70,16 +70,16 @@ class MediaSource:
         if isinstance(file, FileIO):
             yield _path_of(file)
         else:
-            with self._copies.whole(file, tell) as path:
+            with self._copies.whole(file, on_block) as path:
                 yield path
 
     @contextmanager
-    def ends_on_disk(self, file: RawIOBase, tell: Callable[[], None]) -> Iterator[Path]:
+    def ends_on_disk(self, file: RawIOBase, on_block: Callable[[], None]) -> Iterator[Path]:
         """The same; a copy may contain only the start and end of the file."""
         if isinstance(file, FileIO):
             yield _path_of(file)
         else:
-            with self._copies.ends(file, tell) as path:
+            with self._copies.ends(file, on_block) as path:
                 yield path
 
 
@@ -180,40 +180,40 @@ class VideoCopies:
         self._changing = threading.Lock()
 
     @contextmanager
-    def whole(self, film: RawIOBase, tell: Callable[[], None]) -> Iterator[Path]:
-        """A copy of a file; `tell` is called often during the copy, and may raise.
+    def whole(self, file: RawIOBase, on_block: Callable[[], None]) -> Iterator[Path]:
+        """A copy of a file; `on_block` is called often during the copy, and may raise.
 
         Raises `JobFailed` for a file too large to ever be copied, `ServerBusy` while other copies
         use the space, and `NoRoom`.
         """
-        length = film.seek(0, os.SEEK_END)
-        with self._copied(film, length, [ByteRange(0, length)], tell) as path:
+        length = file.seek(0, os.SEEK_END)
+        with self._copied(file, length, [ByteRange(0, length)], on_block) as path:
             yield path
 
     @contextmanager
-    def ends(self, film: RawIOBase, tell: Callable[[], None]) -> Iterator[Path]:
+    def ends(self, file: RawIOBase, on_block: Callable[[], None]) -> Iterator[Path]:
         """A sparse copy of the same length, with only the start and end of the file."""
-        length = film.seek(0, os.SEEK_END)
+        length = file.seek(0, os.SEEK_END)
         begin = ByteRange(0, min(ENDS_BYTES, length))
         end = ByteRange(max(begin.end, length - ENDS_BYTES), length)
-        with self._copied(film, length, [begin, end], tell) as path:
+        with self._copied(file, length, [begin, end], on_block) as path:
             yield path
 
     @contextmanager
     def _copied(
-        self, film: RawIOBase, length: int, spans: list[ByteRange], tell: Callable[[], None]
+        self, file: RawIOBase, length: int, spans: list[ByteRange], on_block: Callable[[], None]
     ) -> Iterator[Path]:
         size = sum(span.length for span in spans)
         with self._room(size), self._folder.scratch_folder(size) as scratch:
-            path = scratch / "film"
+            path = scratch / "video"
             with disk_errors(), path.open("xb") as target:
                 target.truncate(length)
                 for span in spans:
-                    film.seek(span.start)
+                    file.seek(span.start)
                     target.seek(span.start)
                     left = span.length
-                    while left > 0 and (block := film.read(min(READ_BYTES, left))):
-                        tell()
+                    while left > 0 and (block := file.read(min(READ_BYTES, left))):
+                        on_block()
                         target.write(block)
                         left -= len(block)
             yield path
@@ -222,14 +222,14 @@ class VideoCopies:
     def _room(self, size: int) -> Iterator[None]:
         if size > self._most_bytes:
             problem = (
-                f"The film has {size / 1e9:.1f} GB, and a server may copy "
-                f"{self._most_bytes / 1e9:.1f} GB of films to its disk at a time "
+                f"The video has {size / 1e9:.1f} GB, and a server may copy "
+                f"{self._most_bytes / 1e9:.1f} GB of videos to its disk at a time "
                 "(SLUICE_SPOOL_BYTES), which this needs."
             )
             raise JobFailed(TOO_LARGE, problem, is_final=True)
         with self._changing:
             if size > self._free_bytes:
-                raise ServerBusy("Copies of other films take the room that this one needs.")
+                raise ServerBusy("Copies of other videos take the space that this one needs.")
             self._free_bytes -= size
         try:
             yield
