@@ -13,7 +13,7 @@ from app.access.accounts import clean_email
 from app.access.creators import BY_PERSON, RevocationCounts, end_made_by
 from app.access.invitations import Invitation, InvitationRecords
 from app.access.people import PeopleRecords, Person, add_person, give_to_owner, remove_second_factor
-from app.core.access import FIRST_PROJECT, Role
+from app.core.access import FIRST_PROJECT, MEMBERS, Role
 from app.core.errors import InvalidField, SignInRefused
 from app.core.names import MAX_NAME_CHARACTERS
 from app.db.engine import Database
@@ -27,7 +27,7 @@ class OpenIdClient:
     issuer: str
     client_id: str
     client_secret: str
-    name: str
+    name: str = "single sign-on"
     asks_groups: bool = False
 
 
@@ -45,20 +45,16 @@ class ProviderIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joining:
-    """Whom the operator lets in without an invitation, and the role they get.
+    """Who may join without an invitation, and with which role."""
 
-    `domains` are those of e-mail addresses, `groups` those that the provider tells of; either is
-    enough. Without any, no one joins that way.
-    """
+    roles: Mapping[str, Role] = field(default_factory=dict)
+    """By group of the provider, or by domain of an e-mail address, as in `@example.org`."""
 
-    domains: frozenset[str] = frozenset()
-    groups: frozenset[str] = frozenset()
-    role: Role = Role.UPLOADER
-
-    def admits(self, identity: ProviderIdentity) -> bool:
-        """Whether it lets this person in, whose e-mail address is verified."""
-        domain = identity.email.rpartition("@")[2]
-        return domain in self.domains or bool(identity.groups & self.groups)
+    def role_of(self, identity: ProviderIdentity) -> Role | None:
+        """The highest role of a person, whose address is verified; None for an unknown one."""
+        names = {f"@{identity.email.rpartition('@')[2]}", *identity.groups}
+        found = [role for name, role in self.roles.items() if name in names]
+        return max(found, key=MEMBERS.index, default=None)
 
 
 # ---- openid accounts -----------------------------------------------------------------------------
@@ -217,9 +213,9 @@ class OpenIdAccounts:
             # If the server stops in between, the e-mail address ties both the next time.
             joined = self._invitations.join(invitation, person, person.created_at, by_link=False)
             self._records.add(account)
-        elif self._joining.admits(identity):
-            self._records.add_person(account, person, self._joining.role)
-            joined = {FIRST_PROJECT: self._joining.role}
+        elif (role := self._joining.role_of(identity)) is not None:
+            self._records.add_person(account, person, role)
+            joined = {FIRST_PROJECT: role}
         else:
             raise SignInRefused(f"{person.email} is not invited. Ask an administrator.")
         return ProviderSignIn(person, is_first=True, is_new=True, joined=joined)

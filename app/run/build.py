@@ -32,7 +32,6 @@ from app.access.signing import OLD_SECRET, Signing, SingleUse, SpentTokens
 from app.access.upload_links import LinkLimits, ReservedLimits, UploadLinks
 from app.access.video_expiry import VideoExpiry
 from app.access.webhook_delivery import WebhookDelivery, WebhookSender
-from app.core.access import Role
 from app.core.lifecycle import UploadState
 from app.db.context import Context
 from app.db.engine import Database
@@ -117,24 +116,15 @@ def store_in(
 # Authentication and limits of callers, from the settings.
 
 
-REQUESTS_PER_MINUTE = 6000
-NEW_UPLOADS_PER_MINUTE = 1200
-"""Defaults with accounts. A fast client with sixteen parallel chunks stays far below."""
-
-
 def request_rate(settings: Settings, counts: MinuteCounts) -> RequestRate:
     """The limit of requests per caller."""
-    limit = settings.per_minute(settings.requests_per_minute, REQUESTS_PER_MINUTE)
-    return RequestRate(counts, per_minute=limit)
+    return RequestRate(counts, per_minute=settings.request_limit)
 
 
 def sender_limits(settings: Settings, counts: MinuteCounts) -> SenderLimits:
     """The limits of new and unfinished uploads per sender."""
     return SenderLimits(
-        counts,
-        per_minute=settings.per_minute(settings.new_uploads_per_minute, NEW_UPLOADS_PER_MINUTE),
-        max_uploads=settings.max_uploads_per_sender,
-        max_reserved_bytes=settings.max_reserved_bytes_per_sender,
+        counts, per_minute=settings.new_upload_limit, max_uploads=settings.max_uploads_per_sender
     )
 
 
@@ -159,8 +149,7 @@ def _openid_client(settings: Settings) -> OpenIdClient | None:
         issuer=settings.oidc_issuer,
         client_id=settings.oidc_client_id,
         client_secret=settings.oidc_client_secret,
-        name=settings.oidc_name,
-        asks_groups=bool(settings.oidc_groups),
+        asks_groups=any(not name.startswith("@") for name, _ in settings.oidc_join),
     )
 
 
@@ -445,7 +434,7 @@ def _access(base: _Base, passwords: Passwords, uploads: UploadService) -> Identi
             passwords,
             signing=signing,
             warn=GuessingNotice(mail, settings.link_url).send,
-            has_passwords=settings.passwords,
+            has_passwords=settings.has_passwords,
         ),
         second_factors=SecondFactors(database, tokens, checks, clock=clock),
         passkeys=_passkeys(context, tokens),
@@ -468,7 +457,7 @@ def _access(base: _Base, passwords: Passwords, uploads: UploadService) -> Identi
 
 
 def _passkeys(ctx: Context, tokens: SingleUse) -> Passkeys | None:
-    if ctx.settings.is_open or not ctx.settings.passkeys:
+    if ctx.settings.is_open or not ctx.settings.has_passkeys:
         return None
     from app.access.passkeys import Passkeys  # noqa: PLC0415 - see above
 
@@ -486,11 +475,7 @@ def _openid(ctx: Context, tokens: SingleUse) -> OpenId | None:
         ProviderAccountRecords(ctx.database),
         PeopleRecords(ctx.database),
         InvitationRecords(ctx.database),
-        joining=Joining(
-            domains=settings.oidc_domains,
-            groups=settings.oidc_groups,
-            role=Role(settings.oidc_role),
-        ),
+        joining=Joining(roles=dict(settings.oidc_join)),
         clock=ctx.clock,
         new_id=ctx.new_id,
     )

@@ -20,7 +20,7 @@ from tests.access.world import World
 from tests.acting import acting
 
 ISSUER = "https://provider.example"
-OPEN_TO_EXAMPLE = Joining(domains=frozenset({"example.org"}), groups=frozenset({"films"}))
+OPEN_TO_EXAMPLE = Joining(roles={"@example.org": Role.UPLOADER, "films": Role.UPLOADER})
 
 
 def accounts(world: World, joining: Joining = OPEN_TO_EXAMPLE) -> OpenIdAccounts:
@@ -97,10 +97,14 @@ def test_who_has_an_address_of_the_domain_joins(world: World) -> None:
     assert arrived(accounts(world), somebody()) == person
 
 
-def test_who_is_in_a_group_joins_with_the_role_that_is_set(world: World) -> None:
-    joining = Joining(groups=frozenset({"films"}), role=Role.VIEWER)
-    person = arrived(accounts(world, joining), somebody(groups=("staff", "films")))
-    assert roles(world, person.id) == {FIRST_PROJECT: Role.VIEWER}
+def test_members_of_a_group_join_with_the_highest_role_that_is_set(world: World) -> None:
+    joining = Joining(roles={"@example.org": Role.VIEWER, "films": Role.EDITOR, "a": Role.VIEWER})
+    for number, (groups, role) in enumerate(
+        [(("staff",), Role.VIEWER), (("a", "films"), Role.EDITOR)]
+    ):
+        identity = somebody(str(number), f"{number}@example.org", groups=groups)
+        person = arrived(accounts(world, joining), identity)
+        assert roles(world, person.id) == {FIRST_PROJECT: role}
 
 
 @pytest.mark.parametrize(
@@ -155,7 +159,7 @@ def test_a_name_that_cannot_be_shown_is_replaced(world: World, told: str, name: 
 
 
 def test_an_address_that_cannot_be_one_is_refused(world: World) -> None:
-    joining = Joining(groups=frozenset({"films"}))
+    joining = Joining(roles={"films": Role.UPLOADER})
     with pytest.raises(SignInRefused):
         arrived(accounts(world, joining), somebody(email="no address", groups=("films",)))
 

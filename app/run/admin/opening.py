@@ -32,7 +32,7 @@ from app.http import context
 from app.http.context import current_services
 from app.http.services import Services
 from app.run.build import build_services
-from app.settings import PREFIX, Settings, SettingsError, from_env, unknown_variables
+from app.settings import PREFIX, Settings, SettingsError, from_env, without_effect
 from app.storage.folder_lock import FolderLocked, lock_data_folder
 from app.storage.folder_owner import shown, user_name
 from app.uploads.storage_identity import WrongStorage
@@ -154,7 +154,7 @@ def services() -> Services:
     Connections to the database are closed when the command ends.
     """
     if not context.has_services(current_app):
-        for line in unknown_variables(os.environ):
+        for line in without_effect(os.environ):
             click.echo(f"warning: {line}", err=True)
         found = build_services(from_env(os.environ))
         context.init_app(current_app, found)

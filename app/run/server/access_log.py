@@ -14,8 +14,6 @@ from typing import Any, TextIO
 
 from gunicorn.glogging import Logger
 
-AUTO, JSON, TEXT = "auto", "json", "text"
-
 _EXTRA = ("upload_id",)
 
 _UNSAFE = (
@@ -62,36 +60,30 @@ class TextFormatter(logging.Formatter):
         return super().format(record).translate(_TEXT_ESCAPES)
 
 
-def is_text(log_format: str, stream: TextIO) -> bool:
-    """Whether to log readable text: as configured, or if `stream` is a terminal."""
-    return log_format == TEXT or (log_format == AUTO and stream.isatty())
+def formatter_of(stream: TextIO) -> logging.Formatter:
+    """Text for a person at a terminal, otherwise JSON."""
+    return TextFormatter() if stream.isatty() else JsonFormatter()
 
 
-def configure_logging(level: str, log_format: str = JSON) -> None:
+def configure_logging(level: str) -> None:
     """Send every log of this process to standard error."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_formatter(log_format))
+    handler.setFormatter(formatter_of(sys.stderr))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     logging.getLogger("alembic").setLevel(logging.WARNING)
 
 
-def _formatter(log_format: str) -> logging.Formatter:
-    return TextFormatter() if is_text(log_format, sys.stderr) else JsonFormatter()
-
-
 class AccessLogger(Logger):  # type: ignore[misc]
-    """gunicorn's logger with our format; a subclass may set another one."""
-
-    log_format = JSON
+    """gunicorn's logger with our format."""
 
     def setup(self, cfg: Any) -> None:
         """Configure as gunicorn does, then put our format in place of its own."""
         super().setup(cfg)
-        configure_logging(cfg.loglevel, self.log_format)
+        configure_logging(cfg.loglevel)
         for handler in [*self.error_log.handlers, *self.access_log.handlers]:
-            handler.setFormatter(_formatter(self.log_format))
-        self._print = _to_text if is_text(self.log_format, sys.stdout) else _to_json
-        if is_text(self.log_format, sys.stderr) and self.loglevel == logging.INFO:
+            handler.setFormatter(formatter_of(sys.stderr))
+        self._print = _to_text if sys.stdout.isatty() else _to_json
+        if sys.stderr.isatty() and self.loglevel == logging.INFO:
             self.error_log.setLevel(logging.WARNING)  # terminal.py reports start and stop.
 
     def access(self, resp: Any, req: Any, environ: dict[str, Any], request_time: timedelta) -> None:

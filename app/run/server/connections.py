@@ -122,24 +122,24 @@ class AddressLimit:
     """Counts the connections of each address; `most` 0 for no limit."""
 
     def __init__(self, most: int, trusted: tuple[IPNetwork, ...]) -> None:
-        self._most = most
+        self.most = most
         self._name = lru_cache(maxsize=4096)(partial(_counted_name, trusted=trusted))
         self._counts: Counter[str] = Counter()
 
     def opened(self, conn: Any) -> bool:
         """Count a connection; returns whether its address is now over the limit."""
-        if self._most and isinstance(conn.client, tuple):
+        if self.most and isinstance(conn.client, tuple):
             conn.address = self._name(conn.client[0])
         if not conn.address:
             return False
         self._counts[conn.address] += 1
-        return self._counts[conn.address] > self._most
+        return self._counts[conn.address] > self.most
 
     def advised_connections(self, conn: Any) -> int | None:
         """How many connections the client should use, to leave some for others at its address."""
         if not conn.address:
             return None  # There is no limit, or it is a proxy.
-        return advised_connections(self._counts[conn.address], self._most)
+        return advised_connections(self._counts[conn.address], self.most)
 
     def closed(self, conn: Any) -> None:
         """Stop counting a connection."""

@@ -70,12 +70,7 @@ secure_scheme_headers: dict[str, str] = {}  # Differing values would be answered
 control_socket_disable = True  # One path per user: two servers would share it.
 accesslog = "-"
 loglevel = settings.log_level
-
-
-class logger_class(AccessLogger):  # noqa: N801 - the name of the setting
-    """The access logger with the format of the settings."""
-
-    log_format = settings.log_format
+logger_class = AccessLogger
 
 
 def when_ready(server: Any) -> None:

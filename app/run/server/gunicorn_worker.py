@@ -328,9 +328,10 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
         if now > self._reported_at + REPORT_SECONDS:
             self._reported_at = now
             self.log.warning(
-                "Refusing connections of %s, which has as many as SLUICE_CONNECTIONS_PER_ADDRESS "
-                "allows.",
+                "Refusing connections of %s, which has %d open, the most for one address. If it is "
+                "a proxy of yours, add it to SLUICE_TRUSTED_PROXIES.",
                 address,
+                self._addresses.most,
             )
 
 

@@ -24,7 +24,7 @@ def main() -> None:
     end_with_parent(int(parent))
     limit_this_process()
     settings = from_env(os.environ)
-    configure_logging(settings.log_level, settings.log_format)
+    configure_logging(settings.log_level)
     work = MediaWork(build_services(settings).media)
     run = partial(work.run_step, parse_upload_id(upload_id), step, argument)
     sys.stdout.write(outcome_of(run))

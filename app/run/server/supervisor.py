@@ -75,7 +75,7 @@ from app.run.server.start_checks import (
     staging_warnings,
 )
 from app.run.server.terminal import say_goodbye, say_stopping
-from app.settings import PREFIX, Settings, SettingsError, from_env, unknown_variables
+from app.settings import PREFIX, Settings, SettingsError, from_env, without_effect
 from app.settings.staging import choose_staging, remember_staging
 from app.storage.base import SetupProblem
 from app.storage.folder_lock import FolderLocked, lock_data_folder
@@ -290,7 +290,7 @@ def main() -> int:
     spare_imported()
     try:
         settings = from_env(os.environ)
-        configure_logging(settings.log_level, settings.log_format)
+        configure_logging(settings.log_level)
         _report_settings(settings)
         require_usable_folders(settings)
         require_room_for_cells(settings)
@@ -338,7 +338,7 @@ def _refused(reason: object) -> int:
 
 def _report_settings(settings: Settings) -> None:
     """Log settings that may not have the effect the operator intended."""
-    for line in unknown_variables(os.environ):
+    for line in without_effect(os.environ):
         log.warning("%s", line)
     if settings.smtp_url == "" and f"{PREFIX}MAIL_FROM" in os.environ:
         log.warning("%sMAIL_FROM has no effect without %sSMTP_URL", PREFIX, PREFIX)

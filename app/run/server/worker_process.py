@@ -39,7 +39,7 @@ def run_worker(work: Callable[[Settings], None], *, name: str, niceness: int) ->
     except SettingsError as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    configure_logging(settings.log_level, settings.log_format)
+    configure_logging(settings.log_level)
     signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)
     os.nice(niceness)
     end_with_supervisor()
