@@ -6,7 +6,6 @@ from pathlib import Path
 
 from flask import Flask, Response
 from flask.globals import request_ctx
-from werkzeug.datastructures import Headers
 
 from app.core.access import Action
 from app.deliver import archive, media, playback
@@ -117,7 +116,10 @@ def _surround_requests(app: Flask, settings: Settings, monitor: RequestMonitor) 
     @app.after_request
     def finish(response: Response) -> Response:
         request = request_ctx.request
-        _protect(response.headers)
+        given = set(response.headers.keys())
+        for name, value in PROTECTION.items():
+            if name not in given:
+                response.headers.add(name, value)
         origins.open_to_origin(request, response, cors_origins)
         context.show_request_id(request, response)
         monitor.count(request, response)
@@ -127,10 +129,3 @@ def _surround_requests(app: Flask, settings: Settings, monitor: RequestMonitor) 
     def end(_error: BaseException | None) -> None:
         active.end(request_ctx.request.environ)
         monitor.end(request_ctx.request)
-
-
-def _protect(headers: Headers) -> None:
-    given = set(headers.keys())
-    for name, value in PROTECTION.items():
-        if name not in given:
-            headers.add(name, value)

@@ -64,7 +64,8 @@ def list_uploads(limit: int, is_json: bool) -> None:
 def show_upload(upload_id: str, is_json: bool) -> None:
     """Show one upload, with the ranges that are missing."""
     upload = open_library().uploads.get(EVERYTHING, parse_upload_id(upload_id))
-    print_one({**_row(upload), "missing": _ranges(upload)}, is_json=is_json)
+    missing = [[span.start, span.end] for span in upload.missing]
+    print_one({**_row(upload), "missing": missing}, is_json=is_json)
 
 
 @uploads.command("expire")
@@ -220,10 +221,6 @@ def _row(upload: Upload) -> dict[str, Any]:
         "received": upload.received.total,
         "active": upload.active_at.isoformat(timespec="seconds"),
     }
-
-
-def _ranges(upload: Upload) -> list[list[int]]:
-    return [[span.start, span.end] for span in upload.missing]
 
 
 def _print_all(found: list[Upload], *, is_json: bool) -> None:

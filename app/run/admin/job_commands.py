@@ -65,24 +65,23 @@ def look_again(upload_ids: tuple[str, ...], *, is_all: bool) -> None:
 
 
 def _print(found: list[ListedJob], *, is_json: bool) -> None:
-    print_rows([_row(listed) for listed in found], _line, is_json=is_json)
-
-
-def _row(listed: ListedJob) -> dict[str, Any]:
-    job = listed.job
-    return {
-        "id": job.upload_id,
-        "filename": listed.filename,
-        "step": job.step,
-        "argument": job.argument,
-        "lane": job.lane.value,
-        "state": job.state.value,
-        "progress": round(job.progress, 3),
-        "attempts": job.attempts,
-        "updated": job.updated_at.isoformat(timespec="seconds"),
-        "code": job.problem and job.problem.code,
-        "problem": job.problem and job.problem.detail,
-    }
+    rows = [
+        {
+            "id": job.upload_id,
+            "filename": filename,
+            "step": job.step,
+            "argument": job.argument,
+            "lane": job.lane.value,
+            "state": job.state.value,
+            "progress": round(job.progress, 3),
+            "attempts": job.attempts,
+            "updated": job.updated_at.isoformat(timespec="seconds"),
+            "code": job.problem and job.problem.code,
+            "problem": job.problem and job.problem.detail,
+        }
+        for job, filename in ((listed.job, listed.filename) for listed in found)
+    ]
+    print_rows(rows, _line, is_json=is_json)
 
 
 def _line(row: dict[str, Any]) -> str:

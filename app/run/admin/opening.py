@@ -111,7 +111,7 @@ class OperatorCommand(click.Command):
         """Run the command."""
         for value in ctx.params.values():
             for text in value if isinstance(value, tuple) else (value,):
-                if isinstance(text, str) and not _is_text(text):
+                if isinstance(text, str) and text != text.encode(errors="replace").decode():
                     raise click.UsageError(f"{text!a} is not valid UTF-8.")
         with one_line_errors():
             return super().invoke(ctx)
@@ -245,14 +245,6 @@ def _closed(path: Path, reason: str) -> click.ClickException:
     return click.ClickException(
         f"{shown(path)}{reason}. Run the command as the server's user, as `sluice-admin` does."
     )
-
-
-def _is_text(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 # ---- exclusion -----------------------------------------------------------------------------------

@@ -45,13 +45,9 @@ class Instruments:
         if VARIABLE in os.environ:
             values.ValueClass = _shared_value_class()
             reserve_files(Path(os.environ[VARIABLE]))
-        self._make_for_requests()
-        self._make_for_uploads()
-        self._make_for_jobs()
 
-    def _make_for_requests(self) -> None:
-        # An instrument with labels is a function from label values to a counter: looking one up
-        # in prometheus-client takes a lock, and as long as the count itself.
+        # Of requests. An instrument with labels is a function from label values to a counter:
+        # looking one up in prometheus-client takes a lock, and as long as the count itself.
         self.requests = cache(
             self._counter(
                 "sluice_requests", "Requests answered.", "protocol", "method", "status"
@@ -74,7 +70,7 @@ class Instruments:
         )
         self.errors = cache(self._counter("sluice_errors", "Errors answered.", "code").labels)
 
-    def _make_for_uploads(self) -> None:
+        # Of stored files and uploads.
         self.sent_bytes = self._counter("sluice_sent_bytes", "Bytes of stored files sent.")
         self.downloads_in_progress = self._live_gauge(
             "sluice_downloads_in_progress", "Stored files, or ranges of them, being sent."
@@ -88,7 +84,7 @@ class Instruments:
             self._counter("sluice_uploads", "Uploads by what became of them.", "event").labels
         )
 
-    def _make_for_jobs(self) -> None:
+        # Of media jobs.
         self.job_seconds = cache(
             self._histogram(
                 "sluice_job_seconds", "Time that an attempt of a media job took.", "step"

@@ -65,21 +65,17 @@ class AliveMiddleware:
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         """Answer the probe, or run the application."""
-        if environ["PATH_INFO"] != "/healthz" or not _is_plain(environ):
+        if environ["PATH_INFO"] != "/healthz":
             return self._app(environ, start_response)
         method, began = environ["REQUEST_METHOD"], time.perf_counter()
+        has_body = environ.get("CONTENT_LENGTH", "") not in {"", "0"}
+        if has_body or method not in {"GET", "HEAD"} or not NOT_PLAIN.isdisjoint(environ):
+            return self._app(environ, start_response)
         headers = [*self._headers, ("X-Request-ID", name_request(environ))]
         start_response("200 OK", headers)
         self._instruments.requests("health", method, "2xx").inc()
         self._instruments.request_seconds("health").observe(time.perf_counter() - began)
         return [] if method == "HEAD" else [ALIVE]
-
-
-def _is_plain(environ: dict[str, Any]) -> bool:
-    """Whether it is a GET or HEAD with nothing special: no body, and no sign of another site."""
-    has_body = environ.get("CONTENT_LENGTH", "") not in {"", "0"}
-    is_get = environ["REQUEST_METHOD"] in {"GET", "HEAD"}
-    return is_get and not has_body and NOT_PLAIN.isdisjoint(environ)
 
 
 @health.get("/readyz")

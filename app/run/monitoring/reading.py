@@ -130,31 +130,22 @@ class NodeCounts:
 
     def read(self) -> dict[str, Any]:
         """The current numbers, serializable as JSON."""
-        counts = Snapshot(all_counts(self._instruments).collect())
-        return {
-            "requests_now": running_requests(counts),
-            "downloads_now": int(counts.total("sluice_downloads_in_progress")),
-            **self._rates(counts),
-            "free_bytes": free_bytes(self._services.settings.staging_dir),
-            "problems": self._codes(),
-        }
-
-    def _rates(self, counts: Snapshot) -> dict[str, int]:
-        now = self._clock()
+        counts, now = Snapshot(all_counts(self._instruments).collect()), self._clock()
+        if now >= self._checked_at + PROBLEM_SECONDS:
+            self._checked_at = now
+            self._problems = [problem.code for problem in self._services.problems()]
         elapsed, self._read_at = max(now - self._read_at, 0.001), now
         before = self._received, self._sent
         self._received = counts.total("sluice_received_bytes_total")
         self._sent = counts.total("sluice_sent_bytes_total")
         return {
+            "requests_now": running_requests(counts),
+            "downloads_now": int(counts.total("sluice_downloads_in_progress")),
             "received_bytes_per_second": round((self._received - before[0]) / elapsed),
             "sent_bytes_per_second": round((self._sent - before[1]) / elapsed),
+            "free_bytes": free_bytes(self._services.settings.staging_dir),
+            "problems": self._problems,
         }
-
-    def _codes(self) -> list[str]:
-        if self._clock() >= self._checked_at + PROBLEM_SECONDS:
-            self._checked_at = self._clock()
-            self._problems = [problem.code for problem in self._services.problems()]
-        return self._problems
 
 
 def running_requests(counts: Snapshot) -> int:

@@ -55,32 +55,27 @@ def status_document(ctx: ViewContext) -> dict[str, Any]:
         "version": __version__,
         "started": datetime.fromtimestamp(started, UTC).isoformat(timespec="milliseconds"),
         "uptime_seconds": round(max(0.0, time.time() - started), 3),  # The clock may be set.
-        "requests": _requests(counts),
-        "transfers": _transfers(counts),
+        "requests": {
+            "now": running_requests(counts),
+            "total": int(counts.total("sluice_requests_total")),
+            "by_status": _whole(counts.by("status", "sluice_requests_total")),
+            "by_protocol": _largest_first(counts.by("protocol", "sluice_requests_total")),
+        },
+        "transfers": {
+            "downloads_now": int(counts.total("sluice_downloads_in_progress")),
+            "received_bytes": int(counts.total("sluice_received_bytes_total")),
+            "sent_bytes": int(counts.total("sluice_sent_bytes_total")),
+        },
         "uploads": _uploads(ctx, counts),
         "jobs": _jobs(ctx, counts),
         "nodes": nodes,
-        "fleet": _fleet(nodes),
+        "fleet": {
+            **{state.value: sum(node["state"] == state for node in nodes) for state in NodeState},
+            **{name: sum(node[name] for node in nodes) for name in SUMMED},
+        },
         "errors": _largest_first(counts.by("code", "sluice_errors_total")),
         "free_bytes": _whole(counts.by("folder", "sluice_free_bytes")),
         "stages": [_stage(counts, stage) for stage in Stage],
-    }
-
-
-def _requests(counts: Snapshot) -> dict[str, Any]:
-    return {
-        "now": running_requests(counts),
-        "total": int(counts.total("sluice_requests_total")),
-        "by_status": _whole(counts.by("status", "sluice_requests_total")),
-        "by_protocol": _largest_first(counts.by("protocol", "sluice_requests_total")),
-    }
-
-
-def _transfers(counts: Snapshot) -> dict[str, int]:
-    return {
-        "downloads_now": int(counts.total("sluice_downloads_in_progress")),
-        "received_bytes": int(counts.total("sluice_received_bytes_total")),
-        "sent_bytes": int(counts.total("sluice_sent_bytes_total")),
     }
 
 
@@ -148,12 +143,6 @@ def _nodes(ctx: ViewContext) -> list[dict[str, Any]]:
         }
         for node in services.nodes.all()
     ]
-
-
-def _fleet(nodes: list[dict[str, Any]]) -> dict[str, int]:
-    """The number of nodes in each state, and the sums of their numbers."""
-    states = {state.value: sum(node["state"] == state for node in nodes) for state in NodeState}
-    return {**states, **{name: sum(node[name] for node in nodes) for name in SUMMED}}
 
 
 def _stage(counts: Snapshot, stage: Stage) -> dict[str, Any]:

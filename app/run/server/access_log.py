@@ -91,6 +91,10 @@ class AccessLogger(Logger):  # type: ignore[misc]
 
         `received` and `sent` are the bytes of the bodies actually transferred.
         """
+        path = environ.get("PATH_INFO", "").encode("latin-1", "replace")
+        path = path.decode("utf-8", "backslashreplace")
+        link, _ = environ.get("sluice.link") or ("", "")
+        file = environ.get("sluice.sent_file")  # gunicorn 27 does not count sendfile().
         entry = {
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "level": "info",
@@ -99,10 +103,10 @@ class AccessLogger(Logger):  # type: ignore[misc]
             "upload_id": environ.get("sluice.upload_id"),
             "client": environ.get("REMOTE_ADDR"),
             "method": environ.get("REQUEST_METHOD"),
-            "path": _path(environ),
+            "path": f"/{link}/***{path}" if link else without_codes(path),
             "status": getattr(resp, "status_code", None),
             "received": environ.get("sluice.received", 0),
-            "sent": _sent_bytes(resp, environ),
+            "sent": getattr(resp, "sent", None) if file is None else file.sent_bytes,
             "seconds": round(request_time.total_seconds(), 4),
         }
         # One write per line, so that lines of several processes are not interleaved.
@@ -113,20 +117,6 @@ class AccessLogger(Logger):  # type: ignore[misc]
 def without_codes(path: str) -> str:
     """The path of a request with link codes removed, so that the log does not leak them."""
     return _LINK_CODE.sub(r"\1***", path)
-
-
-def _path(environ: dict[str, Any]) -> str:
-    path = environ.get("PATH_INFO", "").encode("latin-1", "replace")
-    text = path.decode("utf-8", "backslashreplace")
-    kind, _ = environ.get("sluice.link") or ("", "")
-    return f"/{kind}/***{text}" if kind else without_codes(text)
-
-
-def _sent_bytes(resp: Any, environ: dict[str, Any]) -> int | None:
-    """Bytes of the body sent; gunicorn 27 does not count those sent with sendfile()."""
-    file = environ.get("sluice.sent_file")
-    sent: int | None = getattr(resp, "sent", None)
-    return sent if file is None else file.sent_bytes
 
 
 def _to_json(entry: dict[str, Any]) -> str:

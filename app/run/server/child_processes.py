@@ -78,10 +78,19 @@ class KeptRunning:
     def look_after(self) -> None:
         """Start the process, or restart it if it has ended; call this often."""
         if self._process is None:
-            if time.monotonic() >= self._start_at:
-                self._start()
-        elif self._process.exitcode is not None:
-            self._note_end(self._process.exitcode)
+            if time.monotonic() < self._start_at:
+                return
+            try:
+                self._process = self._start_process()
+            except OSError as error:
+                self._plan_start(f"could not be started: {error}")
+            else:
+                self._started_at = time.monotonic()
+        elif (status := self._process.exitcode) is not None:
+            self._process = None
+            if time.monotonic() - self._started_at >= self._settled_seconds:
+                self._pause_seconds = self._first_pause_seconds
+            self._plan_start(f"ended with {describe_status(status)}")
 
     def stop(self) -> None:
         """Signal the process to end."""
@@ -97,20 +106,6 @@ class KeptRunning:
             log.error("the %s does not end, and is killed", self._name)
             self._process.kill()
             self._process.join()
-
-    def _start(self) -> None:
-        try:
-            self._process = self._start_process()
-        except OSError as error:
-            self._plan_start(f"could not be started: {error}")
-        else:
-            self._started_at = time.monotonic()
-
-    def _note_end(self, status: int) -> None:
-        self._process = None
-        if time.monotonic() - self._started_at >= self._settled_seconds:
-            self._pause_seconds = self._first_pause_seconds
-        self._plan_start(f"ended with {describe_status(status)}")
 
     def _plan_start(self, event: str) -> None:
         log.error("the %s %s; restarting in %g s", self._name, event, self._pause_seconds)

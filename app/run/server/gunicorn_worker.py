@@ -77,7 +77,7 @@ GONE = frozenset({errno.ENOTCONN, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.E
 
 NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
-NOBODY_CAME = frozenset({errno.EAGAIN, errno.ECONNABORTED})
+NONE_ARRIVED = frozenset({errno.EAGAIN, errno.ECONNABORTED})
 
 
 class PatientWorker(ThreadWorker):  # type: ignore[misc]
@@ -143,8 +143,9 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
             with advising(partial(self._advised_connections, conn)):
                 return super().handle_request(req, conn)
         except OSError as error:
-            if not _is_of_client(error):
-                raise
+            kinds = (ConnectionError, TimeoutError, BlockingIOError, ssl.SSLError)
+            if not isinstance(error, kinds) and error.errno not in GONE:
+                raise  # Of a file, and not of the connection or the client.
             # gunicorn would log a traceback, and answer some TLS errors in mid-response.
             path = without_codes(req.path)
             self.log.info("Client left its answer: %s %s (%r)", req.method, path, error)
@@ -191,7 +192,10 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
         try:
             sock, client = listener.accept()
         except OSError as error:
-            self._not_accepted(error)
+            if error.errno in NO_DESCRIPTORS:
+                self._close_idle()
+            elif error.errno not in NONE_ARRIVED:
+                raise
             return
         # The listener's timeout is for gunicorn's own worker; here it would log a traceback.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, RECEIVE_TIME_OUT)
@@ -202,17 +206,15 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
             self._report_crowd(conn.address)
             self._let_go(conn)
             return
-        if _has_begun(conn):
+        try:
+            has_begun = conn.sock.recv(1, socket.MSG_PEEK)  # As is usual.
+        except OSError:  # Not yet, or the connection broke: the poller detects it.
+            has_begun = b""
+        if has_begun:
             self.enqueue_req(conn)
             return
         self._silent[conn] = time.monotonic() + self.header_seconds
         self.poller.register(conn.sock, selectors.EVENT_READ, partial(self._on_first_bytes, conn))
-
-    def _not_accepted(self, error: OSError) -> None:
-        if error.errno in NO_DESCRIPTORS:
-            self._close_idle()
-        elif error.errno not in NOBODY_CAME:
-            raise error
 
     def _on_first_bytes(self, conn: Any, sock: socket.socket) -> None:
         if self._silent.pop(conn, None) is not None:
@@ -257,8 +259,13 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
             return
         self._swept_at = now
         self._lingering.sweep(LINGER_SECONDS if self.alive else SILENT_STOP_SECONDS)
-        self._close_silent_since(now)
-        self._store_what_arrived(now)
+        hurry = 0.0 if self.alive else self.header_seconds - SILENT_STOP_SECONDS
+        for conn, deadline in list(self._silent.items()):
+            if now < deadline - hurry:
+                break
+            self._close_silent(conn)
+        if not self.alive:
+            self._store_what_arrived(now)
         for conn, deadline in list(self._reading_headers.items()):
             if now > deadline:
                 _stop_reading(conn)
@@ -269,20 +276,11 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
         Their clients see a broken connection and resume on another worker or node; a kill would
         lose the bytes after the last checkpoint.
         """
-        if self.alive:
-            return
         if self._stores_at == float("inf"):
             limit = self.cfg.graceful_timeout
             self._stores_at = now + limit - min(CHECKPOINT_SECONDS, limit / 2)
         if now >= self._stores_at:
             self._slots.break_off_bodies()
-
-    def _close_silent_since(self, now: float) -> None:
-        hurry = 0.0 if self.alive else self.header_seconds - SILENT_STOP_SECONDS
-        for conn, deadline in list(self._silent.items()):
-            if now < deadline - hurry:
-                break
-            self._close_silent(conn)
 
     def _close_idle(self, address: str | None = None) -> bool:
         """Close the longest idle connection, of one address or of any; False if there is none.
@@ -333,20 +331,6 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
                 address,
                 self._addresses.most,
             )
-
-
-def _is_of_client(error: OSError) -> bool:
-    """Whether the connection or the client caused the error, and not a file."""
-    kinds = (ConnectionError, TimeoutError, BlockingIOError, ssl.SSLError)
-    return isinstance(error, kinds) or error.errno in GONE
-
-
-def _has_begun(conn: Any) -> bool:
-    """Whether the first bytes of a new connection have arrived already, as is usual."""
-    try:
-        return bool(conn.sock.recv(1, socket.MSG_PEEK))
-    except OSError:  # Not yet, or the connection broke: the poller detects it.
-        return False
 
 
 def _stop_reading(conn: Any) -> None:

@@ -78,24 +78,21 @@ class NodeWorker:
         self._records.tell(report, lease_seconds=lease_seconds)
 
     def _report(self, *, is_leaving: bool) -> NodeReport:
+        """This node's numbers, and the rates of its senders, keyed by digests of their names."""
+        line, (minute, counts) = self._services.line, self._services.counts.report()
+        senders = [] if line is None else line.report()
         return NodeReport(
             name=self._name,
             address=f"{socket.gethostname()}:{self._services.settings.port}",
             version=__version__,
             is_leaving=is_leaving,
             counts=self._counts.read(),
-            traffic=self._traffic(),
+            traffic={
+                "senders": [(slot, round(rate), is_waiting) for slot, rate, is_waiting in senders],
+                "minute": minute,
+                "counts": counts,
+            },
         )
-
-    def _traffic(self) -> dict[str, Any]:
-        """Rates of this node's senders, keyed by digests of their names."""
-        line, (minute, counts) = self._services.line, self._services.counts.report()
-        senders = [] if line is None else line.report()
-        return {
-            "senders": [(slot, round(rate), is_waiting) for slot, rate, is_waiting in senders],
-            "minute": minute,
-            "counts": counts,
-        }
 
     def _learn(self, others: list[Node]) -> None:
         """Pass the other nodes' traffic to this node's limits, which apply to the whole fleet."""
@@ -106,11 +103,10 @@ class NodeWorker:
         self._services.counts.learn(_minute_report(traffic) for traffic in traffics)
         line = self._services.line
         if line is not None and line.others is not None:
-            line.others.learn(_sender_reports(traffic) for traffic in traffics)
-
-
-def _sender_reports(traffic: Mapping[str, Any]) -> list[SenderReport]:
-    return [SenderReport(*sender) for sender in traffic.get("senders", ())]
+            line.others.learn(
+                [SenderReport(*sender) for sender in traffic.get("senders", ())]
+                for traffic in traffics
+            )
 
 
 def _minute_report(traffic: Mapping[str, Any]) -> MinuteReport:

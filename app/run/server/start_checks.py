@@ -37,10 +37,18 @@ class StartRefused(Exception):
 def require_usable_folders(settings: Settings) -> None:
     """Create both folders; raise `StartRefused` if one is unusable, or conflicts with the other.
 
-    A disk that is full or temporarily not writable is not an error in the settings: the server
-    starts, and `/readyz` reports it.
+    The staging folder may be the data folder or be in it, but not where other files are kept: an
+    upload would be published onto itself, and then deleted. A disk that is full or temporarily not
+    writable is not an error in the settings: the server starts, and `/readyz` reports it.
     """
-    _require_apart(settings)
+    staging = settings.staging_dir.resolve()
+    for taken in (settings.library_dir, settings.data_dir / "media"):
+        if staging.is_relative_to(taken.resolve()):
+            raise StartRefused(
+                f"The staging folder {shown(settings.staging_dir)} is in {shown(taken)}, where "
+                f"other files are kept. Set {PREFIX}STAGING_DIR to another folder, as in "
+                f"{shown(settings.data_dir / 'staging')}."
+            )
     rename_former_note(settings.data_dir)
     data = settings.data_dir if settings.storage else settings.library_dir
     for path, variable in ((settings.staging_dir, "STAGING_DIR"), (data, "DATA_DIR")):
@@ -54,21 +62,6 @@ def require_usable_folders(settings: Settings) -> None:
                     f"{shown(path)} cannot be used: {error.strerror}. Set {PREFIX}{variable} to a "
                     "folder that this server may create and write."
                 ) from error
-
-
-def _require_apart(settings: Settings) -> None:
-    """The staging folder may be the data folder or be in it, but not where other files are kept.
-
-    Otherwise an upload would be published onto itself, and then deleted.
-    """
-    staging = settings.staging_dir.resolve()
-    for taken in (settings.library_dir, settings.data_dir / "media"):
-        if staging.is_relative_to(taken.resolve()):
-            raise StartRefused(
-                f"The staging folder {shown(settings.staging_dir)} is in {shown(taken)}, where "
-                f"other files are kept. Set {PREFIX}STAGING_DIR to another folder, as in "
-                f"{shown(settings.data_dir / 'staging')}."
-            )
 
 
 def _require_own(path: Path, variable: str) -> None:
@@ -89,7 +82,8 @@ def _require_own(path: Path, variable: str) -> None:
 def staging_warnings(settings: Settings, *, is_systemd: bool | None = None) -> list[str]:
     """Warnings about anything that could delete or hide unfinished uploads."""
     found = []
-    age = cleaning_age(settings.staging_dir) if _runs(is_systemd) else None
+    cleans = SYSTEMD.is_dir() if is_systemd is None else is_systemd
+    age = cleaning_age(settings.staging_dir) if cleans else None
     if age is not None and settings.expiry_seconds > age.seconds:
         found.append(
             f"systemd-tmpfiles removes what lies unchanged in {age.path} for "
@@ -105,10 +99,6 @@ def staging_warnings(settings: Settings, *, is_systemd: bool | None = None) -> l
             f"{PREFIX}STAGING_DIR to it"
         )
     return found
-
-
-def _runs(is_systemd: bool | None) -> bool:
-    return SYSTEMD.is_dir() if is_systemd is None else is_systemd
 
 
 def require_room_for_cells(settings: Settings) -> None:
