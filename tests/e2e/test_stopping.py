@@ -22,8 +22,7 @@ import requests
 from app.core.upload import UploadId
 from app.db.engine import Database
 from app.records.uploads import UploadRecords
-from app.run.server.connections import LINGER_SECONDS
-from app.run.server.gunicorn_worker import CHECKPOINT_SECONDS
+from app.run.server.gunicorn_worker import CHECKPOINT_SECONDS, LINGER_SECONDS
 from scripts.fleet.programs import free_port
 from tests.live_server import NO_FFMPEG, ROOT, STOP_SECONDS, Server
 from tests.long_tests import long

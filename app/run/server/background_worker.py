@@ -17,8 +17,7 @@ from app.db.waking import after_changes
 from app.http.services import Services
 from app.run.build import build_services
 from app.run.monitoring.instruments import Instruments
-from app.run.server.child_processes import END_SIGNALS
-from app.run.server.worker_process import attempt, run_worker
+from app.run.server.child_processes import END_SIGNALS, attempt, run_worker
 from app.settings import Settings
 from app.settings.table import LEAST_SECONDS
 from app.storage.machine import COUNTED_GAP

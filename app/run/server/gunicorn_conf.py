@@ -12,7 +12,6 @@ import struct
 from typing import Any
 
 from app.run.monitoring.folder import MetricsFolder, name_process
-from app.run.server.access_log import AccessLogger
 from app.run.server.child_processes import (
     RELOAD_SIGNAL,
     SUPERVISOR_VARIABLE,
@@ -21,7 +20,7 @@ from app.run.server.child_processes import (
     import_spared,
     tell_serving,
 )
-from app.run.server.terminal import greet
+from app.run.server.logs import AccessLogger, greet
 from app.settings import from_env
 
 settings = from_env(os.environ)

@@ -11,7 +11,7 @@ from functools import partial
 
 from app.core.upload import parse_upload_id
 from app.run.build import build_services
-from app.run.server.access_log import configure_logging
+from app.run.server.logs import configure_logging
 from app.settings import from_env
 from app.video.make.alone import limit_this_process, outcome_of
 from app.video.make.sandbox.launcher import end_with_parent

@@ -26,8 +26,7 @@ from app.ingest.line import SenderReport
 from app.run.build import build_services
 from app.run.monitoring.instruments import Instruments
 from app.run.monitoring.reading import NodeCounts
-from app.run.server.child_processes import END_SIGNALS
-from app.run.server.worker_process import attempt, run_worker
+from app.run.server.child_processes import END_SIGNALS, attempt, run_worker
 from app.settings import Settings
 
 BEAT_SECONDS = 1.0

@@ -50,7 +50,6 @@ from app.db.this_node import new_name, this_node
 from app.http.services import Services
 from app.run.build import build_services
 from app.run.monitoring.folder import MetricsFolder
-from app.run.server.access_log import configure_logging
 from app.run.server.child_processes import (
     RELOAD_SIGNAL,
     START_VARIABLE,
@@ -65,6 +64,7 @@ from app.run.server.child_processes import (
     run_module,
     spare_imported,
 )
+from app.run.server.logs import configure_logging, say_goodbye, say_stopping
 from app.run.server.start_checks import (
     StartRefused,
     require_free_address,
@@ -73,7 +73,6 @@ from app.run.server.start_checks import (
     require_usable_folders,
     staging_warnings,
 )
-from app.run.server.terminal import say_goodbye, say_stopping
 from app.settings import PREFIX, Settings, SettingsError, from_env, without_effect
 from app.settings.staging import choose_staging, remember_staging
 from app.storage.base import SetupProblem

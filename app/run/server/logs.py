@@ -1,4 +1,4 @@
-"""Logging: an access log line per request, with its request and upload ids, and all other logs.
+"""What the server writes: an access log line per request, all other logs, and messages to a person.
 
 One JSON object per line; at a terminal, readable text.
 """
@@ -13,6 +13,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TextIO
 
 from gunicorn.glogging import Logger
+
+from app.settings import Settings
+from app.storage.folder_owner import shown
 
 _EXTRA = ("upload_id",)
 
@@ -84,7 +87,7 @@ class AccessLogger(Logger):  # type: ignore[misc]
             handler.setFormatter(formatter_of(sys.stderr))
         self._print = _to_text if sys.stdout.isatty() else _to_json
         if sys.stderr.isatty() and self.loglevel == logging.INFO:
-            self.error_log.setLevel(logging.WARNING)  # terminal.py reports start and stop.
+            self.error_log.setLevel(logging.WARNING)  # `greet` and `say_stopping` report these.
 
     def access(self, resp: Any, req: Any, environ: dict[str, Any], request_time: timedelta) -> None:
         """Write one line for a request, without its query and codes of links, which are secrets.
@@ -130,3 +133,35 @@ def _to_text(entry: dict[str, Any]) -> str:
         f"in {entry['received']} out {entry['sent']} bytes, {entry['seconds']:.3f} s"
     )
     return line.translate(_ESCAPES)
+
+
+# ---- for a person at a terminal ------------------------------------------------------------------
+
+
+def greet(settings: Settings) -> None:
+    """Print the server's URL, and how to stop it."""
+    _say(
+        f"\n  Sluice is ready: open {settings.own_url}\n\n"
+        f"  uploads in progress   {shown(settings.staging_dir)}\n"
+        f"  finished files        {shown(settings.library_dir)}\n\n"
+        "  Press Ctrl-C to stop.\n\n"
+    )
+
+
+def say_stopping(settings: Settings) -> None:
+    """Print that the server is stopping, and how long that may take."""
+    drain = settings.drain_seconds
+    when = f" in {drain:g} s, once load balancers have noticed; Ctrl-C stops now" if drain else ""
+    seconds = settings.graceful_seconds
+    _say(f"\n  Stopping{when}. Running requests have up to {seconds:g} s to finish.\n")
+
+
+def say_goodbye() -> None:
+    """Print that the server has stopped."""
+    _say("  Sluice has stopped.\n")
+
+
+def _say(text: str) -> None:
+    if sys.stdout.isatty():
+        sys.stdout.write(text)
+        sys.stdout.flush()

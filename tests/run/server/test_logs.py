@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.run.server.access_log import (
+from app.run.server.logs import (
     JsonFormatter,
     TextFormatter,
     formatter_of,
