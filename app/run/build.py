@@ -267,7 +267,7 @@ def _store(ctx: Context, bucket: Bucket | None, clock: Clock) -> LocalStore | Bu
 def _direct(
     bucket: Bucket | None, store: LocalStore | BucketStore, chunks: Chunks
 ) -> DirectUploads | None:
-    """Uploads that clients send straight to the bucket."""
+    """Uploads that clients send straight to the bucket; None if there is none."""
     if bucket is None or isinstance(store, LocalStore):
         return None
     from app.storage.s3.direct import DirectCells  # noqa: PLC0415 - see above

@@ -8,7 +8,7 @@ import re
 import shutil
 import sqlite3
 from base64 import b64encode
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -16,7 +16,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from crc32c import crc32c
-from sqlalchemy import Table, select
+from sqlalchemy import select
 
 from app.core.access import Scope
 from app.core.errors import StorageFailed, UploadGone, UploadNotFound
@@ -169,7 +169,14 @@ class Backup:
         partial = self.folder / ".sluice.db.partial"
         _make_private(partial)
         # Derived files are not copied: a server that starts on the copy makes them again.
-        _copy_records(self.services.database, partial, without=(media_jobs, media))
+        source, without = self.services.database, (media_jobs, media)
+        if source.file is not None:
+            source.file.copy_to(partial, without=without)
+        else:
+            with closing(Database(f"sqlite:///{partial}", synced=True)) as target:
+                target.migrate()
+                copy_records(source, target, without=without)
+            target.checkpoint()
         partial.replace(self._database)
         _sync(self.folder)
 
@@ -199,40 +206,24 @@ class Backup:
 
         The latter are marked as deleted in the copy.
         """
-        with closing(Database(f"sqlite:///{self._database}", synced=True)) as database:
-            for upload_id, state in self._without_file(database):
-                if state is UploadState.DELETED:
-                    UploadRecords(database).move(UploadId(upload_id), state, datetime.now(UTC))
-                elif state is UploadState.COMPLETE:
-                    self.without_file += 1
-                    if len(self.names_without_file) < NAMES_SHOWN:
-                        self.names_without_file.append(upload_id)
-        database.checkpoint()
-
-    def _without_file(self, copy: Database) -> Iterator[tuple[str, UploadState]]:
-        """Uploads complete in the copy but without a file in the backup, with current state."""
         # Filtered by id only: with the state in the query, SQLite would sort all rows each time.
         some = select(uploads.c.id, uploads.c.state).order_by(uploads.c.id).limit(IDS_AT_ONCE)
-        last = ""
-        while True:
-            with copy.read() as connection:
-                found = connection.execute(some.where(uploads.c.id > last)).all()
-            if not found:
-                return
-            complete = [name for name, state in found if state == UploadState.COMPLETE.value]
-            lost = {name for name in complete if not (self._library / name).exists()}
-            yield from self._states(lost).items()
-            last = found[-1].id
-
-
-def _copy_records(source: Database, path: Path, *, without: Collection[Table]) -> None:
-    if source.file is not None:
-        source.file.copy_to(path, without=without)
-        return
-    with closing(Database(f"sqlite:///{path}", synced=True)) as target:
-        target.migrate()
-        copy_records(source, target, without=without)
-    target.checkpoint()
+        last: str | None = ""
+        with closing(Database(f"sqlite:///{self._database}", synced=True)) as copy:
+            while last is not None:
+                with copy.read() as connection:
+                    rows = connection.execute(some.where(uploads.c.id > last)).all()
+                complete = [row.id for row in rows if row.state == UploadState.COMPLETE.value]
+                lost = {name for name in complete if not (self._library / name).exists()}
+                for name, state in self._states(lost).items():
+                    if state is UploadState.DELETED:
+                        UploadRecords(copy).move(UploadId(name), state, datetime.now(UTC))
+                    elif state is UploadState.COMPLETE:
+                        self.without_file += 1
+                        if len(self.names_without_file) < NAMES_SHOWN:
+                            self.names_without_file.append(name)
+                last = rows[-1].id if rows else None
+        copy.checkpoint()
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -263,6 +264,22 @@ def knee(cells: Sequence[TableCell]) -> TableCell | None:
     return next((cell for cell in cells if cell.mb_per_second >= KNEE_SHARE * best), None)
 
 
+def document(measurement: Measurement) -> dict[str, Any]:
+    """The cells, serializable as JSON."""
+    cells = [
+        {
+            "mode": cell.mode.value,
+            "block_bytes": cell.block_bytes,
+            "bytes": cell.byte_count,
+            "seconds": cell.seconds,
+            "bytes_per_second": cell.bytes_per_second,
+            "why_not": cell.why_not or None,
+        }
+        for cell in measurement.cells
+    ]
+    return {"folder": measurement.label, "cells": cells}
+
+
 # ---- the command ---------------------------------------------------------------------------------
 
 
@@ -312,7 +329,7 @@ def disk_bench(*, folder: Path | None, seconds: float, byte_count: int, is_json:
         except OSError as error:
             raise click.ClickException(f"{path}: {error.strerror}") from error
     if is_json:
-        _print_json(measurements)
+        click.echo(json.dumps([document(one) for one in measurements], indent=2))
         return
     columns = shutil.get_terminal_size().columns
     for one in measurements:
@@ -332,24 +349,3 @@ def _own_folders(settings: Settings) -> dict[str, Path]:
     if staging.stat().st_dev == library.stat().st_dev:
         return {f"staging {staging} and library {library} (one file system)": staging}
     return {f"staging {staging}": staging, f"library {library}": library}
-
-
-def _print_json(measurements: Sequence[Measurement]) -> None:
-    documents = [
-        {
-            "folder": one.label,
-            "cells": [
-                {
-                    "mode": cell.mode.value,
-                    "block_bytes": cell.block_bytes,
-                    "bytes": cell.byte_count,
-                    "seconds": cell.seconds,
-                    "bytes_per_second": cell.bytes_per_second,
-                    "why_not": cell.why_not or None,
-                }
-                for cell in one.cells
-            ],
-        }
-        for one in measurements
-    ]
-    click.echo(json.dumps(documents, indent=2))

@@ -168,11 +168,23 @@ def open_library(*, may_be_left: bool = False) -> Services:
     Raises `WrongStorage` if its records were moved to another database, unless `may_be_left`.
     """
     found, running = services(), click.get_current_context()
-    if _OPENED not in running.meta:
-        _require_library(found)
-        if not may_be_left:
-            found.storage_identity.require_records()
-        running.meta[_OPENED] = True
+    if _OPENED in running.meta:
+        return found
+    _require_own(found.settings)
+    state, place = found.database.schema_state(), _place(found.settings)
+    if state is SchemaState.MISSING:
+        raise click.ClickException(
+            f"There is no library in {place}. Run the command in the server's folder, with its "
+            f"{PREFIX} variables, as its user. Only the start of a server makes a library."
+        )
+    if state is SchemaState.OLDER:
+        raise click.ClickException(
+            f"The library in {place} is of an older version of Sluice. Start the server of this "
+            "version: it brings the database up to date."
+        )
+    if not may_be_left:
+        found.storage_identity.require_records()
+    running.meta[_OPENED] = True
     return found
 
 
@@ -193,22 +205,6 @@ def with_files(command: Callable[P, None]) -> Callable[P, None]:
         command(*args, **kwargs)
 
     return run
-
-
-def _require_library(found: Services) -> None:
-    settings = found.settings
-    _require_own(settings)
-    state = found.database.schema_state()
-    if state is SchemaState.MISSING:
-        raise click.ClickException(
-            f"There is no library in {_place(settings)}. Run the command in the server's folder, "
-            f"with its {PREFIX} variables, as its user. Only the start of a server makes a library."
-        )
-    if state is SchemaState.OLDER:
-        raise click.ClickException(
-            f"The library in {_place(settings)} is of an older version of Sluice. Start the server "
-            "of this version: it brings the database up to date."
-        )
 
 
 def _place(settings: Settings) -> str:

@@ -185,6 +185,7 @@ def status_document(ctx: ViewContext) -> dict[str, Any]:
     """Bytes and seconds are totals since the start; compute rates from two readings."""
     counts, nodes = snapshot(), _nodes(ctx)
     started = counts.total("sluice_start_time_seconds")
+    ended = counts.by("event", "sluice_uploads_total")
     return {
         "version": __version__,
         "started": datetime.fromtimestamp(started, UTC).isoformat(timespec="milliseconds"),
@@ -200,7 +201,19 @@ def status_document(ctx: ViewContext) -> dict[str, Any]:
             "received_bytes": int(counts.total("sluice_received_bytes_total")),
             "sent_bytes": int(counts.total("sluice_sent_bytes_total")),
         },
-        "uploads": _uploads(ctx, counts),
+        "uploads": {
+            "under_way": int(counts.total("sluice_uploads_under_way")),
+            **{event: int(ended.get(event, 0)) for event in ENDED},
+            "newest": [
+                {
+                    "id": upload.id,
+                    "filename": upload.filename,
+                    "length": upload.length,
+                    "received_bytes": sum(span.length for span in upload.received),
+                }
+                for upload in ctx.services.uploads.active(ctx.scope, UPLOADS_SHOWN)
+            ],
+        },
         "jobs": _jobs(ctx, counts),
         "nodes": nodes,
         "fleet": {
@@ -210,24 +223,6 @@ def status_document(ctx: ViewContext) -> dict[str, Any]:
         "errors": _largest_first(counts.by("code", "sluice_errors_total")),
         "free_bytes": _whole(counts.by("folder", "sluice_free_bytes")),
         "stages": [_stage(counts, stage) for stage in Stage],
-    }
-
-
-def _uploads(ctx: ViewContext, counts: Snapshot) -> dict[str, Any]:
-    ended = counts.by("event", "sluice_uploads_total")
-    newest = ctx.services.uploads.active(ctx.scope, UPLOADS_SHOWN)
-    return {
-        "under_way": int(counts.total("sluice_uploads_under_way")),
-        **{event: int(ended.get(event, 0)) for event in ENDED},
-        "newest": [
-            {
-                "id": upload.id,
-                "filename": upload.filename,
-                "length": upload.length,
-                "received_bytes": sum(span.length for span in upload.received),
-            }
-            for upload in newest
-        ],
     }
 
 

@@ -11,10 +11,8 @@ from __future__ import annotations
 import signal
 import socket
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from threading import Event, Thread
-from typing import Any
 
 from app import __version__
 from app.core.nodes import Node, NodeReport, NodeState
@@ -99,18 +97,19 @@ class NodeWorker:
         if not traffics and self._is_alone:
             return
         self._is_alone = not traffics
-        self._services.counts.learn(_minute_report(traffic) for traffic in traffics)
+        self._services.counts.learn(
+            MinuteReport(
+                traffic.get("minute", 0),
+                {int(digest): count for digest, count in traffic.get("counts", {}).items()},
+            )
+            for traffic in traffics
+        )
         line = self._services.line
         if line is not None and line.others is not None:
             line.others.learn(
                 [SenderReport(*sender) for sender in traffic.get("senders", ())]
                 for traffic in traffics
             )
-
-
-def _minute_report(traffic: Mapping[str, Any]) -> MinuteReport:
-    counts = {int(digest): count for digest, count in traffic.get("counts", {}).items()}
-    return MinuteReport(traffic.get("minute", 0), counts)
 
 
 def run(settings: Settings) -> None:

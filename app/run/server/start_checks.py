@@ -139,22 +139,18 @@ def require_only_node(nodes: NodeRecords, *, release_seconds: float = LEASE_SECO
 def require_free_address(host: str, port: int, *, release_seconds: float = RELEASE_SECONDS) -> None:
     """Raise `StartRefused` unless this process can listen on the address."""
     deadline = time.monotonic() + release_seconds
-    while (error := _bind_error(host, port)) is not None:
-        if error.errno != errno.EADDRINUSE or time.monotonic() > deadline:
-            raise StartRefused(_explain(error, host, port))
-        time.sleep(0.05)
-
-
-def _bind_error(host: str, port: int) -> OSError | None:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host.strip("[]"), port))
-            probe.listen()
-        except OSError as error:
-            return error
-    return None
+    while True:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host.strip("[]"), port))
+                probe.listen()
+                return
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE or time.monotonic() > deadline:
+                    raise StartRefused(_explain(error, host, port)) from error
+        time.sleep(0.05)
 
 
 def _explain(error: OSError, host: str, port: int) -> str:

@@ -329,17 +329,12 @@ def _run(settings: Settings, lock: int | None) -> int:
             return supervisor.run()
     finally:
         if supervisor.is_prepared:
-            _sign_off(settings)
+            services = build_services(settings)
+            services.database.checkpoint()
+            if services.nodes is not None:
+                with closing(services.database), suppress(UploadError):  # The lease then expires.
+                    services.nodes.remove(services.node.name)
             say_goodbye()
-
-
-def _sign_off(settings: Settings) -> None:
-    """Remove this server from the database once all of its processes have ended."""
-    services = build_services(settings)
-    services.database.checkpoint()
-    if services.nodes is not None:
-        with closing(services.database), suppress(UploadError):  # The lease then expires.
-            services.nodes.remove(services.node.name)
 
 
 def _prepare(settings: Settings) -> None:
