@@ -455,7 +455,7 @@ def test_accounts_without_a_way_to_sign_in_are_refused(host: dict[str, str]) -> 
         "SLUICE_OIDC_CLIENT_ID": "sluice",
     }
     assert from_env({**host, **off, **provider}).oidc_client_id == "sluice"
-    assert from_env(off).is_open, "nobody signs in there"
+    assert from_env(off).is_open, "no one signs in there"
 
 
 @pytest.mark.parametrize(

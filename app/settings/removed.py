@@ -26,7 +26,7 @@ class RemovedSetting:
 def _at_most(
     parse: Callable[[str], float], limit_now: Callable[[Settings], float]
 ) -> Callable[[Settings, str], bool]:
-    """For an upper limit, of which 0 means none: it is kept if what holds now is not higher."""
+    """Checks an upper limit, where 0 means none: it is kept if the limit now is not higher."""
 
     def is_kept(settings: Settings, text: str) -> bool:
         before, now = parse(text), limit_now(settings)

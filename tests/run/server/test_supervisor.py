@@ -288,7 +288,7 @@ EVERY_SIGNAL_AT_ANY_MOMENT = [
 def test_a_start_that_is_interrupted_ends_in_one_line(
     tmp_path: Path, number: signal.Signals, seconds: float
 ) -> None:
-    """At whatever moment the signal comes: on a loaded machine each may be any."""
+    """At any moment of the start; on a loaded machine, each may be any."""
     server = Server(tmp_path, NO_FFMPEG)
     with interrupted(server, number, seconds) as supervisor:
         if number == signal.SIGHUP:  # It means something else to a server that has started.
