@@ -20,8 +20,14 @@ from app.http.access import requires
 from app.http.context import ViewContext, current_services, name_request
 from app.http.origins import OVERRIDE
 from app.ingest.stages import Stage
-from app.run.monitoring.instruments import Instruments
-from app.run.monitoring.reading import NOTHING, Snapshot, all_counts, running_requests, start_time
+from app.run.monitoring.instruments import (
+    NOTHING,
+    Instruments,
+    Snapshot,
+    all_counts,
+    running_requests,
+    start_time,
+)
 from app.storage.local.folder import free_bytes
 from app.video.make.ffmpeg import Ffmpeg
 

@@ -127,7 +127,7 @@ def post_fork(_server: Any, worker: Any) -> None:
 
 def child_exit(_server: Any, worker: Any) -> None:
     """Reset the in-progress gauges of a worker that has ended."""
-    from app.run.monitoring.reading import forget_process  # noqa: PLC0415 - see on_starting
+    from app.run.monitoring.instruments import forget_process  # noqa: PLC0415 - see on_starting
 
     forget_process(_name_of(worker))
 

@@ -22,8 +22,7 @@ from app.db.this_node import new_name
 from app.http.services import Services
 from app.ingest.line import SenderReport
 from app.run.build import build_services
-from app.run.monitoring.instruments import Instruments
-from app.run.monitoring.reading import NodeCounts
+from app.run.monitoring.instruments import Instruments, NodeCounts
 from app.run.server.child_processes import END_SIGNALS, attempt, run_worker
 from app.settings import Settings
 

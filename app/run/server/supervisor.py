@@ -50,6 +50,7 @@ from app.db.this_node import new_name, this_node
 from app.http.services import Services
 from app.run.build import build_services
 from app.run.monitoring.folder import MetricsFolder
+from app.run.server import start_checks
 from app.run.server.child_processes import (
     RELOAD_SIGNAL,
     START_VARIABLE,
@@ -65,14 +66,6 @@ from app.run.server.child_processes import (
     spare_imported,
 )
 from app.run.server.logs import configure_logging, say_goodbye, say_stopping
-from app.run.server.start_checks import (
-    StartRefused,
-    require_free_address,
-    require_only_node,
-    require_room_for_cells,
-    require_usable_folders,
-    staging_warnings,
-)
 from app.settings import PREFIX, Settings, SettingsError, from_env, without_effect
 from app.settings.staging import choose_staging, remember_staging
 from app.storage.base import SetupProblem
@@ -284,17 +277,17 @@ def main() -> int:
             log.warning("%s", line)
         if settings.smtp_url == "" and f"{PREFIX}MAIL_FROM" in os.environ:
             log.warning("%sMAIL_FROM has no effect without %sSMTP_URL", PREFIX, PREFIX)
-        require_usable_folders(settings)
-        require_room_for_cells(settings)
+        start_checks.require_usable_folders(settings)
+        start_checks.require_room_for_cells(settings)
         lock = lock_data_folder(settings.data_dir)
-        require_free_address(settings.host, settings.port)
+        start_checks.require_free_address(settings.host, settings.port)
     except UploadError as error:
         return _refused(operator_message(error))
-    except (SettingsError, StartRefused, FolderLocked) as error:
+    except (SettingsError, start_checks.StartRefused, FolderLocked) as error:
         return _refused(error)
     try:
         return _run(settings, lock)
-    except (StartRefused, WrongStorage) as error:
+    except (start_checks.StartRefused, WrongStorage) as error:
         return _refused(error)
     finally:
         if lock is not None:
@@ -344,7 +337,7 @@ def _prepare(settings: Settings) -> None:
         with closing(services.database):
             services.prepare()
             if services.nodes is not None and services.bucket is None:
-                require_only_node(services.nodes)
+                start_checks.require_only_node(services.nodes)
             services.prepare_storage()
             # From here on clock jumps are handled. If this fails, the background worker does it
             # first.
@@ -353,7 +346,7 @@ def _prepare(settings: Settings) -> None:
             if not settings.is_open:
                 _invite_first_administrator(services)
     except UploadError as error:
-        raise StartRefused(operator_message(error)) from error
+        raise start_checks.StartRefused(operator_message(error)) from error
     # The default depends on existing folders, so the choice is recorded in the data folder.
     remember_staging(settings.data_dir, settings.staging_dir)
     _report_problems(services)
@@ -374,7 +367,7 @@ def _invite_first_administrator(services: Services) -> None:
 def _report_problems(services: Services) -> None:
     """Report problems that would make uploads fail later, or leave the server open."""
     settings = services.settings
-    for line in staging_warnings(settings):
+    for line in start_checks.staging_warnings(settings):
         log.warning("%s", line)
     problems = services.problems()
     if services.bucket is not None and not any(problem.is_fatal for problem in problems):
