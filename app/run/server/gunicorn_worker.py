@@ -132,8 +132,12 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
         self._reading_headers[conn] = time.monotonic() + self.header_seconds
         try:
             outcome = super().handle(conn)
-            if outcome is True:
-                _take_what_tls_holds(conn)
+            if outcome is True and isinstance(conn.sock, ssl.SSLSocket):
+                # Decrypted bytes of the next request are invisible to poll(). In gunicorn's buffer,
+                # they make the thread continue at once.
+                unreader = conn.parser.unreader
+                if not unreader.buf.tell() and (count := conn.sock.pending()):
+                    unreader.unread(conn.sock.recv(count))
             return outcome
         finally:
             self._reading_headers.pop(conn, None)
@@ -348,18 +352,6 @@ def _goes_on(conn: Any, follow_seconds: float) -> bool:
     poll = select.poll()
     poll.register(conn.sock, select.POLLIN)
     return bool(poll.poll(follow_seconds * 1000))
-
-
-def _take_what_tls_holds(conn: Any) -> None:
-    """Move decrypted bytes of the next request, invisible to poll(), to gunicorn's buffer.
-
-    If that buffer is not empty, the thread continues at once.
-    """
-    unreader = conn.parser.unreader
-    if isinstance(conn.sock, ssl.SSLSocket) and not unreader.buf.tell():
-        count = conn.sock.pending()
-        if count:
-            unreader.unread(conn.sock.recv(count))
 
 
 class SlotTaking:

@@ -11,11 +11,13 @@ from __future__ import annotations
 import signal
 import socket
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from threading import Event, Thread
+from typing import Any
 
 from app import __version__
-from app.core.nodes import Node, NodeReport, NodeState
+from app.core.nodes import NodeReport, NodeState
 from app.db.minute_counts import MinuteReport
 from app.db.nodes import LEASE_SECONDS, NodeRecords
 from app.db.this_node import new_name
@@ -55,7 +57,13 @@ class NodeWorker:
         """Renew the lease, and read the others' reports."""
         self._records.tell(self._report(is_leaving=self._services.node.is_leaving))
         nodes = self._records.all()
-        self._learn([node for node in nodes if node.report.name != self._name])
+        self._learn(
+            [
+                node.report.traffic
+                for node in nodes
+                if node.report.name != self._name and node.state is not NodeState.GONE
+            ]
+        )
         if any(node.state is NodeState.GONE for node in nodes):
             self._records.forget_gone()
 
@@ -90,9 +98,8 @@ class NodeWorker:
             },
         )
 
-    def _learn(self, others: list[Node]) -> None:
+    def _learn(self, traffics: Sequence[Mapping[str, Any]]) -> None:
         """Pass the other nodes' traffic to this node's limits, which apply to the whole fleet."""
-        traffics = [node.report.traffic for node in others if node.state is not NodeState.GONE]
         if not traffics and self._is_alone:
             return
         self._is_alone = not traffics

@@ -343,25 +343,20 @@ def _prepare(settings: Settings) -> None:
             # first.
             with suppress(UploadError):
                 services.housekeeping.start()
-            if not settings.is_open:
-                _invite_first_administrator(services)
+            accounts = services.identity.invitations
+            if not settings.is_open and (code := accounts.to_set_up()) is not None:
+                log.warning(
+                    "this server has no administrator yet: open %s/set-up/%s within 24 hours (from "
+                    "another machine, with this one's name), or run flask --app wsgi users add "
+                    "EMAIL --admin",
+                    settings.link_url,
+                    code,
+                )
     except UploadError as error:
         raise start_checks.StartRefused(operator_message(error)) from error
     # The default depends on existing folders, so the choice is recorded in the data folder.
     remember_staging(settings.data_dir, settings.staging_dir)
     _report_problems(services)
-
-
-def _invite_first_administrator(services: Services) -> None:
-    """Log a link to set up the server, until an administrator exists."""
-    code = services.identity.invitations.to_set_up()
-    if code is not None:
-        log.warning(
-            "this server has no administrator yet: open %s/set-up/%s within 24 hours (from another "
-            "machine, with this one's name), or run flask --app wsgi users add EMAIL --admin",
-            services.settings.link_url,
-            code,
-        )
 
 
 def _report_problems(services: Services) -> None:
