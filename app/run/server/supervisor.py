@@ -321,7 +321,7 @@ def _run(settings: Settings, lock: int | None) -> int:
         with closing(metrics):
             return supervisor.run()
     finally:
-        if supervisor.is_prepared:
+        if supervisor.is_prepared:  # All of our processes have ended.
             services = build_services(settings)
             services.database.checkpoint()
             if services.nodes is not None:
@@ -343,8 +343,8 @@ def _prepare(settings: Settings) -> None:
             # first.
             with suppress(UploadError):
                 services.housekeeping.start()
-            accounts = services.identity.invitations
-            if not settings.is_open and (code := accounts.to_set_up()) is not None:
+            invitations = services.identity.invitations
+            if not settings.is_open and (code := invitations.to_set_up()) is not None:
                 log.warning(
                     "this server has no administrator yet: open %s/set-up/%s within 24 hours (from "
                     "another machine, with this one's name), or run flask --app wsgi users add "
