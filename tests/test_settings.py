@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+from app.core.access import Role
 from app.core.ranges import RangeSet
 from app.run.build import build_services
 from app.run.server.start_checks import (
@@ -18,7 +18,8 @@ from app.run.server.start_checks import (
     require_usable_folders,
 )
 from app.settings import Settings, SettingsError, from_env, staging
-from app.settings.environment import unknown_variables
+from app.settings.environment import variables, without_effect
+from app.settings.removed import REMOVED
 from app.settings.staging import choose_staging, remember_staging
 from scripts.fleet.programs import free_port
 
@@ -34,15 +35,11 @@ GOOD = {
     "SLUICE_THREADS": "7",
     "SLUICE_DURABILITY": "file",
     "SLUICE_EXPIRY_SECONDS": "0.5",
-    "SLUICE_SWEEP_SECONDS": "1",
-    "SLUICE_BODY_IDLE_SECONDS": "2",
-    "SLUICE_MIN_BYTES_PER_SECOND": "0",
     "SLUICE_GRACEFUL_SECONDS": "3",
     "SLUICE_ACCEL_REDIRECT": "/protected/",
     "SLUICE_RENDITIONS": "eager",
     "SLUICE_MEDIA_CACHE_BYTES": "0",
     "SLUICE_LOG_LEVEL": "debug",
-    "SLUICE_LOG_FORMAT": "text",
 }
 
 BAD = [
@@ -62,17 +59,14 @@ BAD = [
     ("SLUICE_EXPIRY_SECONDS", "0"),
     ("SLUICE_EXPIRY_SECONDS", "nan"),
     ("SLUICE_EXPIRY_SECONDS", "inf"),
-    ("SLUICE_SWEEP_SECONDS", "-1"),
-    ("SLUICE_BODY_IDLE_SECONDS", "0"),
-    ("SLUICE_MIN_BYTES_PER_SECOND", "-1"),
-    ("SLUICE_MIN_BYTES_PER_SECOND", "nan"),
     ("SLUICE_RENDITIONS", "on"),
     ("SLUICE_OIDC_ISSUER", "http://login.example"),
     ("SLUICE_OIDC_ISSUER", "login.example"),
     ("SLUICE_OIDC_ISSUER", "https://login.example?a"),
-    ("SLUICE_OIDC_DOMAINS", "@example.org"),
-    ("SLUICE_OIDC_DOMAINS", ".example.org"),
-    ("SLUICE_OIDC_ROLE", "guest"),
+    ("SLUICE_OIDC_JOIN", "@.example.org"),
+    ("SLUICE_OIDC_JOIN", "@"),
+    ("SLUICE_OIDC_JOIN", "films=guest"),
+    ("SLUICE_OIDC_JOIN", "=viewer"),
     ("SLUICE_MEDIA_CACHE_BYTES", "-1"),
     ("SLUICE_STORAGE", "/srv/videos"),
     ("SLUICE_STORAGE", "s3://Videos"),
@@ -90,14 +84,12 @@ BAD = [
     ("SLUICE_THREADS", "4097"),
     ("SLUICE_CHUNK_BYTES", "20 furlongs"),
     ("SLUICE_EXPIRY_SECONDS", "a week"),
-    ("SLUICE_SWEEP_SECONDS", "1e-9"),
     ("SLUICE_DRAIN_SECONDS", "1e20"),
     ("SLUICE_AUDIT_SECONDS", "1e-9"),
-    ("SLUICE_RESERVATION_SECONDS", "1e-9"),
     ("SLUICE_PROJECT_QUOTA_BYTES", "100000000000000000000"),
-    ("SLUICE_MAX_RESERVED_BYTES_PER_SENDER", "100000000000000000000"),
+    ("SLUICE_MAX_RESERVED_BYTES_PER_LINK", "100000000000000000000"),
     ("SLUICE_REQUESTS_PER_MINUTE", "1e3"),
-    ("SLUICE_PASSKEYS", "perhaps"),
+    ("SLUICE_SIGN_IN", "perhaps"),
     ("SLUICE_HOST", ""),
     ("SLUICE_HOST", "["),
     ("SLUICE_HOST", "8000"),
@@ -120,11 +112,9 @@ BAD = [
     ("SLUICE_MAIL_FROM", " .@"),
     ("SLUICE_MAIL_FROM", ".e::'0=?utf-8?q?"),
     ("SLUICE_MAIL_FROM", "Sluice <films@example.org"),
-    ("SLUICE_OIDC_NAME", " "),
     ("SLUICE_CORS_ORIGINS", "http://["),
     ("SLUICE_TRUSTED_PROXIES", "10.0.0.1/8"),
     ("SLUICE_TRUSTED_PROXIES", "proxy"),
-    ("SLUICE_LOG_FORMAT", "xml"),
     ("SLUICE_PUBLIC_URL", "videos.example"),
 ]
 
@@ -176,11 +166,9 @@ def test_every_variable_is_read() -> None:
     assert settings.allowed_extensions == {"mp4", "mov", "webm"}
     assert (settings.workers, settings.threads) == (3, 7)
     assert (settings.durability, settings.log_level) == ("file", "debug")
-    assert (settings.expiry_seconds, settings.sweep_seconds) == (0.5, 1.0)
-    assert (settings.body_idle_seconds, settings.min_bytes_per_second) == (2.0, 0.0)
+    assert settings.expiry_seconds == 0.5
     assert settings.graceful_seconds == 3.0
     assert settings.accel_redirect == "/protected/"
-    assert settings.log_format == "text"
 
 
 def test_the_policy_has_the_operators_limits() -> None:
@@ -409,12 +397,13 @@ def test_a_provider_needs_a_client_id() -> None:
         ("SLUICE_EXPIRY_SECONDS", "10min", 600.0),
         ("SLUICE_EXPIRY_SECONDS", "1.5h", 5400.0),
         ("SLUICE_EXPIRY_SECONDS", "1e3", 1000.0),
-        ("SLUICE_SWEEP_SECONDS", "0.1", 0.1),
         ("SLUICE_DRAIN_SECONDS", "0", 0.0),
         ("SLUICE_WORKERS", " 3 ", 3),
-        ("SLUICE_PASSKEYS", "off", False),
-        ("SLUICE_PASSKEYS", "Yes", True),
+        ("SLUICE_SIGN_IN", " Passkeys", frozenset({"passkeys"})),
+        ("SLUICE_SIGN_IN", "", frozenset()),
+        ("SLUICE_DIRECT_UPLOADS", "off", False),
         ("SLUICE_WEBHOOK_PRIVATE", "TRUE", True),
+        ("SLUICE_WEBHOOK_PRIVATE", "Yes", True),
         ("SLUICE_LOG_LEVEL", "INFO", "info"),
         ("SLUICE_DURABILITY", "Chunk", "chunk"),
         ("SLUICE_HOST", "[::1]", "[::1]"),
@@ -442,8 +431,7 @@ def test_a_refusal_says_what_is_understood() -> None:
     [
         ({"SLUICE_OIDC_CLIENT_ID": "sluice"}, "SLUICE_OIDC_ISSUER"),
         ({"SLUICE_OIDC_CLIENT_SECRET": "geheim"}, "SLUICE_OIDC_ISSUER"),
-        ({"SLUICE_OIDC_DOMAINS": "example.org"}, "SLUICE_OIDC_ISSUER"),
-        ({"SLUICE_OIDC_GROUPS": "films"}, "SLUICE_OIDC_ISSUER"),
+        ({"SLUICE_OIDC_JOIN": "@example.org"}, "SLUICE_OIDC_ISSUER"),
         ({"SLUICE_DIRECT_UPLOADS": "1"}, "SLUICE_STORAGE"),
         ({"SLUICE_DIRECT_DOWNLOADS": "1"}, "SLUICE_STORAGE"),
         ({"SLUICE_S3_ENDPOINT": "https://s3.example"}, "SLUICE_STORAGE"),
@@ -459,15 +447,15 @@ def test_half_of_a_set_of_settings_is_refused(environ: dict[str, str], missing: 
 
 @pytest.mark.parametrize("host", [{"SLUICE_ACCESS": "accounts"}, {"SLUICE_HOST": "0.0.0.0"}])
 def test_accounts_without_a_way_to_sign_in_are_refused(host: dict[str, str]) -> None:
-    off = {"SLUICE_PASSWORDS": "0", "SLUICE_PASSKEYS": "0"}
-    with pytest.raises(SettingsError, match="nobody could sign in"):
+    off = {"SLUICE_SIGN_IN": ""}
+    with pytest.raises(SettingsError, match="no one could sign in"):
         from_env({**host, **off})
     provider = {
         "SLUICE_OIDC_ISSUER": "https://login.example",
         "SLUICE_OIDC_CLIENT_ID": "sluice",
     }
     assert from_env({**host, **off, **provider}).oidc_client_id == "sluice"
-    assert from_env(off).is_open, "nobody signs in there"
+    assert from_env(off).is_open, "no one signs in there"
 
 
 @pytest.mark.parametrize(
@@ -481,8 +469,84 @@ def test_accounts_without_a_way_to_sign_in_are_refused(host: dict[str, str]) -> 
     ],
 )
 def test_a_misspelt_variable_is_reported_with_the_nearest_name(variable: str, meant: str) -> None:
-    (line,) = unknown_variables({"PATH": "/bin", variable: "x", "SLUICE_PORT": "8000"})
+    (line,) = without_effect({"PATH": "/bin", variable: "x", "SLUICE_PORT": "8000"})
     assert line == f"{variable} is not a setting and has no effect: did you mean {meant}?"
+
+
+# ---- settings of earlier versions ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variable", REMOVED)
+def test_a_removed_setting_is_reported_with_what_replaces_it(variable: str) -> None:
+    (line,) = without_effect({variable: "1", "SLUICE_PORT": "8000"})
+    assert line.startswith(f"{variable} is no longer a setting and has no effect: ")
+    assert line.endswith(REMOVED[variable].instead)
+
+
+@pytest.mark.parametrize(
+    ("variable", "text"),
+    [
+        ("SLUICE_BODY_IDLE_SECONDS", "soon"),
+        ("SLUICE_CONNECTIONS_PER_ADDRESS", "512"),
+        ("SLUICE_LOG_FORMAT", "text"),
+        ("SLUICE_MAX_RESERVED_BYTES_OF_LINKS", "536870912000"),
+        ("SLUICE_MAX_RESERVED_BYTES_PER_SENDER", "0"),
+        ("SLUICE_NEW_UPLOADS_PER_MINUTE", "1200"),
+        ("SLUICE_NEW_UPLOADS_PER_MINUTE", "0"),
+        ("SLUICE_PASSKEYS", "yes"),
+        ("SLUICE_SESSION_SECONDS", "91d"),
+        ("SLUICE_SWEEP_SECONDS", "1"),
+    ],
+)
+def test_a_server_starts_with_a_removed_setting_that_limited_no_more(
+    variable: str, text: str
+) -> None:
+    accounts = {"SLUICE_ACCESS": "accounts"}
+    assert from_env({**accounts, variable: text}) == from_env(accounts)
+
+
+@pytest.mark.parametrize(
+    ("variable", "text"),
+    [
+        ("SLUICE_CONNECTIONS_PER_ADDRESS", "100"),
+        ("SLUICE_MAX_RESERVED_BYTES_OF_LINKS", "50GB"),
+        ("SLUICE_MAX_RESERVED_BYTES_PER_SENDER", "50GB"),
+        ("SLUICE_NEW_UPLOADS_PER_MINUTE", "100"),
+        ("SLUICE_PASSKEYS", "0"),
+        ("SLUICE_PASSWORDS", "off"),
+        ("SLUICE_SESSION_SECONDS", "8h"),
+        ("SLUICE_SESSION_SECONDS", "later"),
+    ],
+)
+def test_a_removed_limit_that_would_be_lost_stops_the_start(variable: str, text: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        from_env({"SLUICE_ACCESS": "accounts", variable: text})
+    assert f"{variable}={text!r}: is no longer a setting" in str(refused.value)
+    assert REMOVED[variable].instead in str(refused.value)
+
+
+def test_a_removed_limit_that_its_replacement_keeps_does_not_stop_the_start() -> None:
+    old = {"SLUICE_PASSKEYS": "0", "SLUICE_SESSION_SECONDS": "3d"}
+    new = {"SLUICE_SIGN_IN": "passwords", "SLUICE_SESSION_IDLE_SECONDS": "1d"}
+    assert from_env({**old, **new}) == from_env(new)
+
+
+def test_who_may_join_is_read_with_roles() -> None:
+    provider = {"SLUICE_OIDC_ISSUER": "https://login.example", "SLUICE_OIDC_CLIENT_ID": "sluice"}
+    text = " @Example.org, films=Editor,cn=Staff = viewer ,"
+    settings = from_env({**provider, "SLUICE_OIDC_JOIN": text})
+    assert dict(settings.oidc_join) == {
+        "@example.org": Role.UPLOADER,
+        "films": Role.EDITOR,
+        "cn=Staff": Role.VIEWER,
+    }
+
+
+def test_only_tests_choose_other_constants() -> None:
+    assert from_env({"SLUICE_SWEEP_SECONDS": "1"}).sweep_seconds == 60.0
+    changed = from_env({"SLUICE_TEST_CONSTANTS": "sweep_seconds=0.2 connections_per_address=3"})
+    assert (changed.sweep_seconds, changed.connections_per_address) == (0.2, 3)
+    assert "SLUICE_SWEEP_SECONDS" not in variables()
 
 
 def test_variables_of_the_client_and_of_tools_are_known() -> None:
@@ -491,11 +555,11 @@ def test_variables_of_the_client_and_of_tools_are_known() -> None:
     found = {name for text in texts for name in re.findall("SLUICE_[A-Z_]*[A-Z](?!_)\\b", text)}
     assert {"SLUICE_URL", "SLUICE_API_KEY"} <= found
     others = {"SLUICE_SUPERVISOR_PID": "1", "SLUICE_NODE": "x", **dict.fromkeys(found, "x")}
-    assert unknown_variables(others) == []
+    assert without_effect(others) == []
 
 
 def test_a_variable_that_is_like_no_setting_is_reported_too() -> None:
-    (line,) = unknown_variables({"SLUICE_\n": "x"})
+    (line,) = without_effect({"SLUICE_\n": "x"})
     assert line == (
         "SLUICE_\\n is not a setting and has no effect: docs/settings.md lists the settings"
     )
@@ -508,13 +572,12 @@ NONSENSE = [
 ]
 
 
-@pytest.mark.parametrize("name", [item.name for item in fields(Settings)])
+@pytest.mark.parametrize("variable", list(variables()))
 @pytest.mark.parametrize("text", NONSENSE, ids=lambda text: ascii(text)[:12])
 def test_nonsense_is_refused_in_one_line_that_names_the_variable_or_works(
-    name: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    variable: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    variable = f"SLUICE_{name.upper()}"
     environ = {"SLUICE_STAGING_DIR": "staging", "SLUICE_DATA_DIR": "data", variable: text}
     settings, refusal = start_with(environ)
     if settings is None:
@@ -522,7 +585,7 @@ def test_nonsense_is_refused_in_one_line_that_names_the_variable_or_works(
         assert refusal.isprintable()
         assert not re.search("invalid literal|could not convert|appear", refusal)
     else:
-        value = getattr(settings, name)
+        value = getattr(settings, variables()[variable].name)
         assert not isinstance(value, int | float) or 0 <= value < 1 << 63
         assert not isinstance(value, str) or value.isprintable()
 

@@ -340,7 +340,7 @@ class Invitations:
 
     def _hash(self, password: str, *, about: Sequence[str]) -> str | None:
         """What is stored of a good password; nothing on a server without passwords."""
-        if not self._ctx.settings.passwords:
+        if not self._ctx.settings.has_passwords:
             return None
         require_good(password, about)
         return self._passwords.hash(password)

@@ -27,7 +27,7 @@ from app.access.people import (
     remove_second_factor,
 )
 from app.access.sessions import PROVIDER
-from app.core.access import FIRST_PROJECT, Role
+from app.core.access import FIRST_PROJECT, MEMBERS, Role
 from app.core.errors import InvalidField, SignInRefused
 from app.core.names import MAX_NAME_CHARACTERS
 from app.db.context import Context, RequestContext
@@ -42,20 +42,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joining:
-    """Whom the operator lets in without an invitation, and the role they get.
+    """Who may join without an invitation, and with which role."""
 
-    `domains` are those of e-mail addresses, `groups` those that the provider tells of; either is
-    enough. Without any, no one joins that way.
-    """
+    roles: Mapping[str, Role] = field(default_factory=dict)
+    """By group of the provider, or by domain of an e-mail address, as in `@example.org`."""
 
-    domains: frozenset[str] = frozenset()
-    groups: frozenset[str] = frozenset()
-    role: Role = Role.UPLOADER
-
-    def admits(self, identity: ProviderIdentity) -> bool:
-        """Whether it lets this person in, whose e-mail address is verified."""
-        domain = identity.email.rpartition("@")[2]
-        return domain in self.domains or bool(identity.groups & self.groups)
+    def role_of(self, identity: ProviderIdentity) -> Role | None:
+        """The highest role of a person, whose address is verified; None for an unknown one."""
+        names = {f"@{identity.email.rpartition('@')[2]}", *identity.groups}
+        found = [role for name, role in self.roles.items() if name in names]
+        return max(found, key=MEMBERS.index, default=None)
 
 
 # ---- use cases -----------------------------------------------------------------------------------
@@ -176,9 +172,9 @@ class OpenId:
             joined = self._invitations.join_by_address(waiting[0], person)
             with self._ctx.database.write() as connection:
                 self._add(connection, identity, person)
-        elif self._joining.admits(identity):
-            joined = {FIRST_PROJECT: self._joining.role}
-            member = {"project_id": FIRST_PROJECT, "role": self._joining.role}
+        elif (role := self._joining.role_of(identity)) is not None:
+            joined = {FIRST_PROJECT: role}
+            member = {"project_id": FIRST_PROJECT, "role": role}
             of_person = {"person_id": person.id, "added_at": person.created_at}
             with self._ctx.database.write() as connection:
                 add_person(connection, person)

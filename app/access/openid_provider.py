@@ -28,6 +28,7 @@ from joserfc.jws import JWSRegistry
 from requests.adapters import HTTPAdapter
 
 from app.access.recent import Recent
+from app.access.sessions import PROVIDER_NAME
 from app.access.signing import SingleUse
 from app.core.errors import ProviderUnreachable, SignInRefused
 
@@ -60,7 +61,7 @@ class OpenIdClient:
     issuer: str
     client_id: str
     client_secret: str
-    name: str
+    name: str = PROVIDER_NAME
     asks_groups: bool = False
 
 

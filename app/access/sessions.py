@@ -81,6 +81,9 @@ PASSWORD, PASSWORD_AND_CODE = "password", "password+code"
 PROVIDER = "provider"
 """Ways to sign in, as sessions and the audit log name them; the last is the OpenID provider."""
 
+PROVIDER_NAME = "single sign-on"
+"""What pages call the OpenID provider."""
+
 MAX_AGE_OF_PROVIDER = timedelta(days=1)
 """A session that began at the provider ends after a day: the provider does not tell this server
 whom it has blocked."""
@@ -350,9 +353,9 @@ def require_known_way(ctx: RequestContext, person: Person) -> None:
         return
     settings = ctx.settings
     ways = (
-        (passkeys.c.person_id, settings.passkeys, "your passkey"),
+        (passkeys.c.person_id, settings.has_passkeys, "your passkey"),
         (second_factors.c.person_id, True, "a one-time code"),
-        (provider_accounts.c.person_id, settings.oidc_issuer, settings.oidc_name),
+        (provider_accounts.c.person_id, settings.oidc_issuer, PROVIDER_NAME),
     )
     with ctx.database.read() as connection:
         for column, is_offered, way in ways:
@@ -438,7 +441,7 @@ class SignIn:
 
     def confirm(self, person: Person, password: str) -> None:
         """Raise `InvalidField` unless it is their password; without one they must sign in again."""
-        if person.password_hash is None or not self._ctx.settings.passwords:
+        if person.password_hash is None or not self._ctx.settings.has_passwords:
             words = "Sign out and in again first, to show that it is you."
             raise errors.InvalidField(words, field="password")
         self.require_password(person, password)
@@ -471,7 +474,7 @@ class SignIn:
         return str(number) if person_id == person.id else None
 
     def _with_password(self, email: str, password: str, *, address: str, device: str) -> Person:
-        if not self._ctx.settings.passwords:
+        if not self._ctx.settings.has_passwords:
             raise errors.NotAllowed("Signing in with a password is turned off.")
         email = email.strip().lower()[:MAX_EMAIL_CHARACTERS].encode("utf-8", "replace").decode()
         person = find_by_email(self._ctx, email)

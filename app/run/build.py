@@ -1,9 +1,13 @@
-"""Builds the services from the settings: first their shared dependencies, then each service."""
+"""Builds all services from the settings: the composition root.
+
+First what several services share, then the uploads and the video, then people and links.
+"""
 
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -27,7 +31,6 @@ from app.access.signing import OLD_SECRET, Signing, SingleUse
 from app.access.upload_links import LinkLimits, ReservedLimits, UploadLinks
 from app.access.video_expiry import VideoExpiry
 from app.access.webhook_delivery import WebhookDelivery, WebhookSender
-from app.core.access import Role
 from app.core.lifecycle import UploadState
 from app.db.context import Context
 from app.db.engine import Database
@@ -36,10 +39,9 @@ from app.db.nodes import Clock, NodeRecords, SharedNote, SharedValues, shared_cl
 from app.db.this_node import this_node
 from app.db.waking import Waker
 from app.http.services import IdentityServices, Services
-from app.ingest.bandwidth import Line, line_in
+from app.ingest.bandwidth import line_in
 from app.ingest.copy import BodyLimits
 from app.ingest.shared_table import NameDigest
-from app.records.upload_changes import Observer
 from app.records.uploads import Listener, UploadRecords, no_listener
 from app.settings import Settings
 from app.storage.base import Durability, durability_in
@@ -58,95 +60,9 @@ from app.uploads.storage_identity import StorageIdentity
 from app.video.serve.services import MediaServices
 
 if TYPE_CHECKING:
-    from app.storage.s3.address import BucketAddress
     from app.storage.s3.bucket import Bucket
     from app.storage.s3.mark import BucketMark
     from app.storage.s3.store import BucketStore
-
-
-# ---- storage -------------------------------------------------------------------------------------
-
-# The configured storage of records and bytes.
-
-
-def database_of(settings: Settings) -> Database:
-    """The database of the records."""
-    # Synced: a published file without a record is as good as lost.
-    synced = Durability(settings.durability) is not Durability.NONE
-    return Database(settings.records_url, synced=synced, connections=settings.threads)
-
-
-def bucket_of(settings: Settings) -> Bucket | None:
-    """The bucket that stores the bytes; None if they are in folders."""
-    if not settings.storage:
-        return None
-    from app.storage.s3.bucket import Bucket  # noqa: PLC0415 - only with a bucket
-
-    return Bucket.at(bucket_address(settings))
-
-
-def bucket_address(settings: Settings) -> BucketAddress:
-    """The address of that bucket."""
-    from app.storage.s3.address import BucketAddress  # noqa: PLC0415 - only with a bucket
-
-    endpoint, region = settings.s3_endpoint, settings.s3_region
-    return BucketAddress.of(settings.storage, endpoint=endpoint, region=region)
-
-
-def store_in(
-    bucket: Bucket | None, settings: Settings, database: Database, clock: Clock
-) -> LocalStore | BucketStore:
-    """The store in a bucket, or else in the folders."""
-    if bucket is None:
-        return LocalStore(settings.staging_dir, settings.library_dir, durability_in(settings))
-    from app.records.bucket import BucketCatalog  # noqa: PLC0415 - only with a bucket
-    from app.storage.s3.store import BucketStore  # noqa: PLC0415 - only with a bucket
-
-    catalog = BucketCatalog(database, clock)
-    return BucketStore(bucket, catalog, settings.staging_dir, spool_bytes=settings.spool_bytes)
-
-
-# ---- callers -------------------------------------------------------------------------------------
-
-# Authentication and limits of callers, from the settings.
-
-
-REQUESTS_PER_MINUTE = 6000
-NEW_UPLOADS_PER_MINUTE = 1200
-"""Defaults with accounts. A fast client with sixteen parallel chunks stays far below."""
-
-
-def request_rate(settings: Settings, counts: MinuteCounts) -> RequestRate:
-    """The limit of requests per caller."""
-    limit = settings.per_minute(settings.requests_per_minute, REQUESTS_PER_MINUTE)
-    return RequestRate(counts, per_minute=limit)
-
-
-def sender_limits(settings: Settings, counts: MinuteCounts) -> SenderLimits:
-    """The limits of new and unfinished uploads per sender."""
-    return SenderLimits(
-        counts,
-        per_minute=settings.per_minute(settings.new_uploads_per_minute, NEW_UPLOADS_PER_MINUTE),
-        max_uploads=settings.max_uploads_per_sender,
-        max_reserved_bytes=settings.max_reserved_bytes_per_sender,
-    )
-
-
-def reserved_limits(settings: Settings) -> ReservedLimits:
-    """The limits of reservations through one link, and through all links together."""
-    return ReservedLimits(
-        of_link=settings.max_reserved_bytes_per_link,
-        of_all_links=settings.max_reserved_bytes_of_links,
-    )
-
-
-def line(settings: Settings, name_digest: NameDigest | None) -> Line | None:
-    """The bandwidth limit that senders share; None if there is no limit."""
-    total, cap = settings.bytes_per_second, settings.bytes_per_second_per_sender
-    return line_in(settings.data_dir, name_digest, total=total, cap=cap)
-
-
-# ---- build ---------------------------------------------------------------------------------------
 
 
 ID_BYTES = 16
@@ -168,93 +84,123 @@ def build_services(
 
     `passwords` have the secure hashing cost by default. `now` is this machine's clock.
     """
-    context = Context(database=database_of(settings), clock=now, new_id=_new_id, settings=settings)
-    base = _base(context, on_upload)
-    uploads, chunks, library = _uploads(base), _chunks(base), _library(base)
-    identity = _access(base, passwords or _passwords(settings), uploads)
-    database = context.database
+    # Synced: a published file without a record is as good as lost.
+    synced = Durability(settings.durability) is not Durability.NONE
+    database = Database(settings.records_url, synced=synced, connections=settings.threads)
+    new_id = partial(secrets.token_hex, ID_BYTES)
+    context = Context(database=database, clock=now, new_id=new_id, settings=settings)
+
+    # What the processes of a server count together. Nodes of a fleet report digests of names.
+    values = SharedValues(database)
+    signing = Signing(values, settings.data_dir / OLD_SECRET)
+    name_digest = NameDigest(lambda: signing.secret) if database.is_remote else None
+    counts = counts_in(settings.data_dir, name_digest)
+
+    # Records; their observers run in the transaction of each change.
+    quotas = ProjectQuotas(database)
+    links = LinkLimits(
+        context,
+        ReservedLimits(
+            of_link=settings.max_reserved_bytes_per_link,
+            of_all_links=settings.max_reserved_bytes_of_links,
+        ),
+    )
+    senders = SenderLimits(
+        counts, per_minute=settings.new_upload_limit, max_uploads=settings.max_uploads_per_sender
+    )
+    records = UploadRecords(
+        database,
+        _and_wake(Waker(settings.data_dir), on_upload),
+        [quotas.observe, links.observe, senders.observe, partial(webhooks.on_upload, context)],
+    )
+
+    # Uploads and video, with the clock that all nodes share.
+    clock = shared_clock(database, now)
+    bucket = _bucket(settings)
+    store = _store(context, bucket, clock)
+    shared = replace(context, clock=clock)  # For uploads and videos.
+    completion = Completion(shared, records, store)
+    uploads = UploadService(
+        shared, records, store, completion=completion, allowance=links.allowance
+    )
+    chunks = Chunks(
+        records,
+        store.staging,
+        completion=completion,
+        policy=settings.policy,
+        quotas=quotas,
+        limits=BodyLimits.of(settings),
+        clock=clock,
+        allowance=links.allowance,
+    )
+    whole_files = WholeFiles(
+        shared,
+        records,
+        store,
+        completion=completion,
+        quotas=quotas,
+        allowance=links.allowance,
+    )
+    library = VideoLibrary(
+        shared,
+        records,
+        store.library,
+        let_group_read=store.library.let_group_read if isinstance(store, LocalStore) else None,
+        sign_url=None if isinstance(store, LocalStore) else store.library.sign_url,
+    )
+    clock_file = settings.data_dir / "clock"
+    is_shared = database.is_remote
+    clock_note = SharedNote(values, "clock") if is_shared else NoteFile(clock_file)
+    housekeeping = Housekeeping(
+        shared,
+        records,
+        store,
+        completion=completion,
+        idle_clock=IdleClock(clock_note, partial(read_clocks, clock)),
+        collect_garbage=None if isinstance(store, LocalStore) else store.inspection.sweep,
+    )
+    media = MediaServices.build(
+        settings.data_dir,
+        database,
+        records,
+        store,
+        clock,
+        threads=settings.threads,
+        policy=settings.rendition_policy,
+        observer=partial(webhooks.on_playback, context),
+        bucket=bucket,
+        spool_bytes=settings.spool_bytes,
+    )
+
     return Services(
         context=context,
         uploads=uploads,
         chunks=chunks,
-        direct=_direct(base, chunks),
+        direct=_direct(bucket, store, chunks) if settings.direct_uploads else None,
         client_uploads=ClientUploads(uploads, chunks, library),
-        whole_files=_whole_files(base),
+        whole_files=whole_files,
         library=library,
-        housekeeping=_housekeeping(base),
-        inspection=base.store.inspection,
-        bucket=base.bucket,
-        storage_identity=_storage_identity(base),
-        media=_media(base),
-        identity=identity,
-        video_expiry=VideoExpiry(context, base.records, library),
-        quotas=base.quotas,
-        request_rate=request_rate(settings, base.counts),
-        line=line(settings, base.name_digest),
-        counts=base.counts,
-        records=base.records,
+        housekeeping=housekeeping,
+        inspection=store.inspection,
+        bucket=bucket,
+        storage_identity=_storage_identity(shared, records, bucket),
+        media=media,
+        identity=_identity(
+            context, signing, counts, passwords=passwords, cancel_uploads=uploads.cancel_all
+        ),
+        video_expiry=VideoExpiry(context, records, library),
+        quotas=quotas,
+        request_rate=RequestRate(counts, per_minute=settings.request_limit),
+        line=line_in(
+            settings.data_dir,
+            name_digest,
+            total=settings.bytes_per_second,
+            cap=settings.bytes_per_second_per_sender,
+        ),
+        counts=counts,
+        records=records,
         node=this_node(settings.data_dir),
         nodes=NodeRecords(database) if database.is_remote else None,
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Base:
-    """Dependencies shared by several services."""
-
-    context: Context
-    """Has this machine's clock."""
-    shared: Context
-    """For uploads and videos: has the clock that all nodes share."""
-    records: UploadRecords
-    bucket: Bucket | None
-    store: LocalStore | BucketStore
-    completion: Completion
-    quotas: ProjectQuotas
-    links: LinkLimits
-    signing: Signing
-    name_digest: NameDigest | None
-    """Digests senders' names for reports to other nodes; None on a single machine."""
-    counts: MinuteCounts
-
-    @property
-    def settings(self) -> Settings:
-        return self.context.settings
-
-    @property
-    def database(self) -> Database:
-        return self.context.database
-
-
-def _base(context: Context, on_upload: Listener) -> _Base:
-    settings, database = context.settings, context.database
-    links = LinkLimits(context, reserved_limits(settings))
-    quotas = ProjectQuotas(database)
-    signing = Signing(SharedValues(database), settings.data_dir / OLD_SECRET)
-    name_digest = NameDigest(lambda: signing.secret) if database.is_remote else None
-    counts = counts_in(settings.data_dir, name_digest)
-    limits = sender_limits(settings, counts)
-    observers: list[Observer] = [
-        *(quotas.observe, links.observe, limits.observe),
-        partial(webhooks.on_upload, context),
-    ]
-    records = UploadRecords(database, _and_wake(Waker(settings.data_dir), on_upload), observers)
-    clock = shared_clock(database, context.clock)
-    bucket = bucket_of(settings)
-    store = store_in(bucket, settings, database, clock)
-    shared = replace(context, clock=clock)
-    return _Base(
-        context=context,
-        shared=shared,
-        records=records,
-        bucket=bucket,
-        store=store,
-        completion=Completion(shared, records, store),
-        quotas=quotas,
-        links=links,
-        name_digest=name_digest,
-        signing=signing,
-        counts=counts,
     )
 
 
@@ -269,160 +215,115 @@ def _and_wake(waker: Waker, on_upload: Listener) -> Listener:
     return tell
 
 
-def _uploads(base: _Base) -> UploadService:
-    return UploadService(
-        base.shared,
-        base.records,
-        base.store,
-        completion=base.completion,
-        allowance=base.links.allowance,
-    )
+# ---- folders or a bucket -------------------------------------------------------------------------
+
+# The modules of a bucket are imported only where there is one.
 
 
-def _chunks(base: _Base) -> Chunks:
-    return Chunks(
-        base.records,
-        base.store.staging,
-        completion=base.completion,
-        policy=base.settings.policy,
-        quotas=base.quotas,
-        limits=BodyLimits.of(base.settings),
-        clock=base.shared.clock,
-        allowance=base.links.allowance,
-    )
-
-
-def _direct(base: _Base, chunks: Chunks) -> DirectUploads | None:
-    settings, store = base.settings, base.store
-    if not settings.direct_uploads or isinstance(store, LocalStore):
+def _bucket(settings: Settings) -> Bucket | None:
+    """The bucket that stores the bytes; None if they are in folders."""
+    if not settings.storage:
         return None
-    from app.storage.s3.direct import DirectCells  # noqa: PLC0415 - only with a bucket
+    from app.storage.s3.address import BucketAddress  # noqa: PLC0415 - see above
+    from app.storage.s3.bucket import Bucket  # noqa: PLC0415 - see above
 
-    return DirectUploads(DirectCells(store.cells), chunks, origin=bucket_address(settings).origin)
-
-
-def _whole_files(base: _Base) -> WholeFiles:
-    return WholeFiles(
-        base.shared,
-        base.records,
-        base.store,
-        completion=base.completion,
-        quotas=base.quotas,
-        allowance=base.links.allowance,
-    )
+    endpoint, region = settings.s3_endpoint, settings.s3_region
+    return Bucket.at(BucketAddress.of(settings.storage, endpoint=endpoint, region=region))
 
 
-def _library(base: _Base) -> VideoLibrary:
-    store = base.store
-    return VideoLibrary(
-        base.shared,
-        base.records,
-        store.library,
-        let_group_read=store.library.let_group_read if isinstance(store, LocalStore) else None,
-        sign_url=None if isinstance(store, LocalStore) else store.library.sign_url,
-    )
+def _store(ctx: Context, bucket: Bucket | None, clock: Clock) -> LocalStore | BucketStore:
+    settings = ctx.settings
+    if bucket is None:
+        return LocalStore(settings.staging_dir, settings.library_dir, durability_in(settings))
+    from app.records.bucket import BucketCatalog  # noqa: PLC0415 - see above
+    from app.storage.s3.store import BucketStore  # noqa: PLC0415 - see above
+
+    catalog = BucketCatalog(ctx.database, clock)
+    return BucketStore(bucket, catalog, settings.staging_dir, spool_bytes=settings.spool_bytes)
 
 
-def _housekeeping(base: _Base) -> Housekeeping:
-    settings, store = base.settings, base.store
-    is_shared, file = base.database.is_remote, settings.data_dir / "clock"
-    note = SharedNote(SharedValues(base.database), file.name) if is_shared else NoteFile(file)
-    return Housekeeping(
-        base.shared,
-        base.records,
-        store,
-        completion=base.completion,
-        idle_clock=IdleClock(note, partial(read_clocks, base.shared.clock)),
-        collect_garbage=None if isinstance(store, LocalStore) else store.inspection.sweep,
-    )
+def _direct(
+    bucket: Bucket | None, store: LocalStore | BucketStore, chunks: Chunks
+) -> DirectUploads | None:
+    """Uploads that clients send straight to the bucket; None if there is none."""
+    if bucket is None or isinstance(store, LocalStore):
+        return None
+    from app.storage.s3.direct import DirectCells  # noqa: PLC0415 - see above
+
+    origin = bucket.caller.address.origin
+    return DirectUploads(DirectCells(store.cells), chunks, origin=origin)
 
 
-def _storage_identity(base: _Base) -> StorageIdentity:
-    return StorageIdentity(
-        base.shared,
-        base.records,
-        mark=None if base.bucket is None else _mark_in(base.bucket),
-        is_in_bucket=partial(_has_files_in_bucket, base.database),
-    )
+def _storage_identity(
+    ctx: Context, records: UploadRecords, bucket: Bucket | None
+) -> StorageIdentity:
+    def is_in_bucket() -> bool:
+        from app.records.bucket import BucketCatalog  # noqa: PLC0415 - only the first start asks
+
+        return BucketCatalog(ctx.database).inventory.has_files()
+
+    mark: BucketMark | None = None
+    if bucket is not None:
+        from app.storage.s3.mark import BucketMark  # noqa: PLC0415 - see above
+
+        mark = BucketMark(bucket.within(MARK_SECONDS))
+    return StorageIdentity(ctx, records, mark=mark, is_in_bucket=is_in_bucket)
 
 
-def _mark_in(bucket: Bucket) -> BucketMark:
-    from app.storage.s3.mark import BucketMark  # noqa: PLC0415 - only with a bucket
-
-    return BucketMark(bucket.within(MARK_SECONDS))
+# ---- people and links ----------------------------------------------------------------------------
 
 
-def _has_files_in_bucket(database: Database) -> bool:
-    from app.records.bucket import BucketCatalog  # noqa: PLC0415 - only the first start asks
-
-    return BucketCatalog(database).inventory.has_files()
-
-
-def _media(base: _Base) -> MediaServices:
-    settings = base.settings
-    return MediaServices.build(
-        settings.data_dir,
-        base.database,
-        base.records,
-        base.store,
-        base.shared.clock,
-        threads=settings.threads,
-        policy=settings.rendition_policy,
-        observer=partial(webhooks.on_playback, base.context),
-        bucket=base.bucket,
-        spool_bytes=settings.spool_bytes,
-    )
-
-
-def _passwords(settings: Settings) -> Passwords:
-    """At most half of a worker's threads wait for a hash: uploads and downloads need the rest."""
-    return Passwords(max_waiting=min(MAX_WAITING, settings.threads // 2))
-
-
-def _access(base: _Base, passwords: Passwords, uploads: UploadService) -> IdentityServices:
-    context, settings, database = base.context, base.settings, base.database
-    clock, signing = context.clock, base.signing
-    keys = ApiKeys(context)
-    mail = Mail(settings.smtp_url, settings.mail_from)
-    sessions = Sessions(context)
+def _identity(
+    ctx: Context,
+    signing: Signing,
+    counts: MinuteCounts,
+    *,
+    passwords: Passwords | None,
+    cancel_uploads: Callable[[str], None],
+) -> IdentityServices:
+    settings, database, clock = ctx.settings, ctx.database, ctx.clock
+    # At most half of a worker's threads wait for a hash: uploads and downloads need the rest.
+    passwords = passwords or Passwords(max_waiting=min(MAX_WAITING, settings.threads // 2))
     checks = PasswordChecks(passwords, AttemptRecords(database), clock=clock)
     link_passwords = LinkPasswords(passwords, checks)
-    share_links = ShareLinks(context, signing, link_passwords)
-    visitors = LinkVisitors(context, signing, link_passwords, base.counts)
-    tokens = SingleUse(context, signing)
-    invitations = Invitations(context, passwords)
-    has_passkeys = settings.passkeys and not settings.is_open
+    keys, sessions = ApiKeys(ctx), Sessions(ctx)
+    mail = Mail(settings.smtp_url, settings.mail_from)
+    share_links = ShareLinks(ctx, signing, link_passwords)
+    visitors = LinkVisitors(ctx, signing, link_passwords, counts)
+    tokens = SingleUse(ctx, signing)
+    invitations = Invitations(ctx, passwords)
+    has_passkeys = settings.has_passkeys and not settings.is_open
     return IdentityServices(
         callers=Callers(keys, sessions, share_links, visitors, is_open=settings.is_open),
         keys=keys,
         senders=SenderRecords(database),
         accounts=Accounts(passwords, sessions.forget),
         invitations=invitations,
-        forgotten_passwords=ForgottenPasswords(context, invitations, checks, mail),
+        forgotten_passwords=ForgottenPasswords(ctx, invitations, checks, mail),
         passwords=passwords,
         password_checks=checks,
-        projects=Projects(context, sessions.forget),
+        projects=Projects(ctx, sessions.forget),
         sessions=sessions,
         sign_in=SignIn(
-            context,
+            ctx,
             checks,
             passwords,
             signing=signing,
             warn=GuessingNotice(mail, settings.link_url).send,
         ),
-        second_factors=SecondFactors(context, tokens, checks, sessions),
-        passkeys=Passkeys(context, tokens, sessions) if has_passkeys else None,
-        openid=_openid(context, tokens, invitations),
+        second_factors=SecondFactors(ctx, tokens, checks, sessions),
+        passkeys=Passkeys(ctx, tokens, sessions) if has_passkeys else None,
+        openid=_openid(ctx, tokens, invitations),
         mail=mail,
         mail_limits=MailLimits(AttemptRecords(database), clock=clock),
         share_links=share_links,
         signing=signing,
         upload_links=UploadLinks(
-            context, link_passwords, forget=visitors.forget, cancel_uploads=uploads.cancel_all
+            ctx, link_passwords, forget=visitors.forget, cancel_uploads=cancel_uploads
         ),
         link_visitors=visitors,
         webhook_delivery=WebhookDelivery(
-            context, WebhookSender(may_be_private=settings.webhook_private)
+            ctx, WebhookSender(may_be_private=settings.webhook_private)
         ),
     )
 
@@ -438,16 +339,7 @@ def _openid(ctx: Context, tokens: SingleUse, invitations: Invitations) -> OpenId
         issuer=settings.oidc_issuer,
         client_id=settings.oidc_client_id,
         client_secret=settings.oidc_client_secret,
-        name=settings.oidc_name,
-        asks_groups=bool(settings.oidc_groups),
+        asks_groups=any(not name.startswith("@") for name, _ in settings.oidc_join),
     )
-    joining = Joining(
-        domains=settings.oidc_domains,
-        groups=settings.oidc_groups,
-        role=Role(settings.oidc_role),
-    )
+    joining = Joining(roles=dict(settings.oidc_join))
     return OpenId(ctx, OpenIdProvider(client, tokens), invitations, joining)
-
-
-def _new_id() -> str:
-    return secrets.token_hex(ID_BYTES)

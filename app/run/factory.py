@@ -6,7 +6,6 @@ from pathlib import Path
 
 from flask import Flask, Response
 from flask.globals import request_ctx
-from werkzeug.datastructures import Headers
 
 from app.core.access import Action
 from app.deliver import archive, media, playback
@@ -20,7 +19,7 @@ from app.protocols import batch, lanes
 from app.protocols.forms import libraries, upload
 from app.protocols.ietf import blueprint as ietf
 from app.protocols.tus import blueprint as tus
-from app.run.monitoring import probes, status
+from app.run.monitoring import probes
 from app.run.monitoring.instruments import Instruments
 from app.run.monitoring.requests import RequestMonitor
 from app.settings import Settings
@@ -68,7 +67,7 @@ BLUEPRINTS = (
     *(upload.blueprint, libraries.resumablejs, libraries.flow, libraries.simple_uploader),
     *(libraries.filepond, libraries.fineuploader, batch.blueprint, lanes.blueprint),
     *(tus.blueprint, ietf.blueprint),
-    *(probes.health, probes.metrics, status.blueprint, status.api_blueprint),
+    *(probes.health, probes.metrics, probes.status, probes.status_api),
 )
 
 
@@ -115,7 +114,10 @@ def _surround_requests(app: Flask, settings: Settings, monitor: RequestMonitor) 
     @app.after_request
     def finish(response: Response) -> Response:
         request = request_ctx.request
-        _protect(response.headers)
+        given = set(response.headers.keys())
+        for name, value in PROTECTION.items():
+            if name not in given:
+                response.headers.add(name, value)
         origins.open_to_origin(request, response, cors_origins)
         context.show_request_id(request, response)
         monitor.count(request, response)
@@ -125,10 +127,3 @@ def _surround_requests(app: Flask, settings: Settings, monitor: RequestMonitor) 
     def end(_error: BaseException | None) -> None:
         active.end(request_ctx.request.environ)
         monitor.end(request_ctx.request)
-
-
-def _protect(headers: Headers) -> None:
-    given = set(headers.keys())
-    for name, value in PROTECTION.items():
-        if name not in given:
-            headers.add(name, value)

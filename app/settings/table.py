@@ -1,13 +1,14 @@
-"""The table of options: variable, type, default, one line of help."""
+"""The settings: variable, type, default, one line of help; and what follows from them."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from app.core.access import MEMBERS
+from app.core.access import Role
 from app.core.policy import RenditionPolicy, UploadPolicy
 from app.settings.staging import choose_staging
 from app.settings.values import (
@@ -17,14 +18,13 @@ from app.settings.values import (
     count,
     database_server,
     default_workers,
-    domains,
     extensions,
     folder,
     host_names,
     internal_location,
     is_local,
     issuer,
-    label,
+    joining,
     link_secret,
     listening_address,
     local_url,
@@ -44,7 +44,7 @@ from app.settings.values import (
     sizes,
     switch,
     whole,
-    words,
+    words_of,
 )
 
 MOST_WORKERS = 512
@@ -59,6 +59,9 @@ LEAST_SECONDS = 0.1
 
 MOST_STOP_SECONDS = 86_400.0
 """Maximum time a stopping server waits. Longer is a mistake: it would never stop."""
+
+REQUESTS_PER_MINUTE = 6000
+"""Default with accounts. A fast client with sixteen parallel chunks stays far below."""
 
 HIDDEN = frozenset((secret, link_secret, mail_url, database_server, server_url))
 """Parsers of values that may contain a secret: neither `repr` nor error messages show them."""
@@ -130,12 +133,6 @@ class Settings:
     threads: int = _option(
         whole(1, MOST_THREADS), "64", "Threads per worker process, one for each running request."
     )
-    connections_per_address: int = _option(
-        count,
-        "512",
-        "Connections one address may have open in each worker; its idle ones make room for new "
-        "ones. Trusted proxies have no limit; 0 for none at all.",
-    )
     durability: str = _option(
         one_of("chunk", "file", "none"),
         "chunk",
@@ -144,14 +141,6 @@ class Settings:
     )
     expiry_seconds: float = _option(
         seconds_within(LEAST_SECONDS), "604800", "Uploads idle this long are deleted."
-    )
-    reservation_seconds: float = _option(
-        seconds_within(LEAST_SECONDS),
-        "600",
-        "With accounts, an upload that has received no byte for this long gives its disk space "
-        "back until its first byte comes. One through an upload link expires then, with or without "
-        "accounts; if bytes have come, it holds no more than those after this long without real "
-        "progress.",
     )
     project_quota_bytes: int = _option(
         sizes(0),
@@ -165,32 +154,19 @@ class Settings:
         "With accounts, the most unfinished uploads that one sender (a person, a key or a visitor "
         "of a link) may have at once; 0 for no limit.",
     )
-    max_reserved_bytes_per_sender: int = _option(
-        sizes(0),
-        "0",
-        "With accounts, the most bytes that all unfinished uploads of one sender may still lack "
-        "together; 0 for no limit.",
-    )
     max_reserved_bytes_per_link: int = _option(
         sizes(0),
         "107374182400",
         "The most bytes that all unfinished uploads of one upload link may hold together: those "
-        "received, and those expected within a minute; 0 for no limit.",
-    )
-    max_reserved_bytes_of_links: int = _option(
-        sizes(0), "536870912000", "The same for all upload links together; 0 for no limit."
+        "received, and those expected within a minute. All links together may hold five times as "
+        "many. 0 for no limit.",
     )
     requests_per_minute: int | None = _option(
         optional_count,
         "",
-        "Requests per minute from one sender, or from one address if the sender is not known; 0 "
-        "for no limit. If empty, 6000 with accounts, and no limit without.",
-    )
-    new_uploads_per_minute: int | None = _option(
-        optional_count,
-        "",
-        "Uploads that one sender may begin per minute, not counting files sent whole in one "
-        "request; 0 for no limit. If empty, 1200 with accounts, and no limit without.",
+        "Requests per minute from one sender, or from one address if the sender is not known. One "
+        "in five may begin an upload, not counting files sent whole in one request. 0 for no "
+        "limit. If empty, 6000 with accounts, and no limit without.",
     )
     bytes_per_second: float = _option(
         rate,
@@ -200,19 +176,6 @@ class Settings:
     )
     bytes_per_second_per_sender: float = _option(
         rate, "0", "Bytes per second that one sender may send; 0 for no limit."
-    )
-    sweep_seconds: float = _option(
-        seconds_within(LEAST_SECONDS),
-        "60",
-        "How often the background worker looks for expired uploads; at least every half hour.",
-    )
-    body_idle_seconds: float = _option(
-        seconds_within(LEAST_SECONDS, MOST_STOP_SECONDS),
-        "30",
-        "A request body that stays idle this long ends with 408.",
-    )
-    min_bytes_per_second: float = _option(
-        rate, "1024", "A request body that arrives more slowly ends with 408; 0 for any rate."
     )
     graceful_seconds: float = _option(
         seconds_within(LEAST_SECONDS, MOST_STOP_SECONDS),
@@ -228,13 +191,14 @@ class Settings:
     access: str = _option(
         one_of("auto", "open", "accounts"),
         "auto",
-        "`open`: whoever reaches the server may do everything; `accounts`: people sign in. `auto` "
-        "is `open` on an address that only this machine reaches, `accounts` on all others.",
+        "`open`: everyone who reaches the server may do everything; `accounts`: people sign in. "
+        "`auto` is `open` on an address that only this machine reaches, `accounts` on all others.",
     )
-    passwords: bool = _option(
-        switch, "1", "Whether people sign in with passwords; `0` leaves the other ways."
+    sign_in: frozenset[str] = _option(
+        words_of("passwords", "passkeys"),
+        "passwords,passkeys",
+        "How people sign in, besides at an OpenID provider; empty for there alone.",
     )
-    passkeys: bool = _option(switch, "1", "Whether people sign in with passkeys.")
     second_factor: str = _option(
         one_of("optional", "administrators", "managers", "everyone"),
         "optional",
@@ -244,12 +208,8 @@ class Settings:
     session_idle_seconds: float = _option(
         seconds_within(LEAST_SESSION_SECONDS),
         "2592000",
-        "A browser that is not used for this long is signed out.",
-    )
-    session_seconds: float = _option(
-        seconds_within(LEAST_SESSION_SECONDS),
-        "7776000",
-        "A browser is signed out after this long even if it is used.",
+        "A browser that is not used for this long is signed out; one that is, after three times "
+        "as long.",
     )
     oidc_issuer: str = _option(
         issuer,
@@ -259,24 +219,13 @@ class Settings:
     )
     oidc_client_id: str = _option(secret, "", "What the provider calls this server.")
     oidc_client_secret: str = _option(secret, "", "The secret that the provider has given it.")
-    oidc_name: str = _option(
-        label,
-        "single sign-on",
-        "What people call the provider: `Sign in with ...` is on the button.",
-    )
-    oidc_domains: frozenset[str] = _option(
-        domains,
+    oidc_join: tuple[tuple[str, Role], ...] = _option(
+        joining,
         "",
-        "Whoever has a verified e-mail address in one of these domains may join through the "
-        "provider; empty for none.",
-    )
-    oidc_groups: frozenset[str] = _option(
-        words,
-        "",
-        "Whoever is in one of these groups of the provider may join through it; empty for none.",
-    )
-    oidc_role: str = _option(
-        one_of(*MEMBERS), "uploader", "Role in the first project of people who join so."
+        "Who may join through the provider without an invitation, and their role in the first "
+        "project, as in `@example.org, films=editor`: people with a verified e-mail address in "
+        "this domain, and those in the provider's group `films`. A role is `viewer`, `uploader` "
+        "(the default), `editor` or `manager`.",
     )
     smtp_url: str = _option(
         mail_url,
@@ -344,7 +293,7 @@ class Settings:
     renditions: str = _option(
         one_of("ondemand", "eager", "off"),
         "ondemand",
-        "Other qualities of films: made `ondemand` when somebody watches them, `eager` for all, or "
+        "Other qualities of films: made `ondemand` when they are watched, `eager` for all, or "
         "`off`.",
     )
     media_cache_bytes: int = _option(
@@ -356,22 +305,59 @@ class Settings:
     log_level: str = _option(
         one_of("debug", "info", "warning", "error"), "info", "Lowest level of what is logged."
     )
-    log_format: str = _option(
-        one_of("auto", "json", "text"),
-        "auto",
-        "`json` for programs, `text` for people; `auto` writes text to a terminal, JSON elsewhere.",
-    )
+
+    # ---- constants -------------------------------------------------------------------------------
+    # No settings: only tests choose other values, here or with TEST_CONSTANTS (environment.py).
+
+    sweep_seconds: float = 60.0
+    """Longest time between two searches for expired uploads."""
+    reservation_seconds: float = 600.0
+    """An upload that received no byte for this long releases its disk space; see docs/access.md."""
+    connections_per_address: int = 512
+    """Open connections of one address in each worker; trusted proxies have no limit."""
+    body_idle_seconds: float = 30.0
+    """A request body that stays idle this long ends with 408."""
+    min_bytes_per_second: float = 1024.0
+    """A request body that arrives more slowly ends with 408; 0 for any rate."""
+
+    # ---- what follows from the settings ----------------------------------------------------------
 
     @property
     def is_open(self) -> bool:
         """Whether every client of the server may do everything."""
         return self.access == "open" or (self.access == "auto" and self.is_local)
 
-    def per_minute(self, chosen: int | None, with_accounts: int) -> int:
-        """A limit per caller, 0 for none: the chosen one, or the default of the mode."""
-        if chosen is not None:
-            return chosen
-        return 0 if self.is_open else with_accounts
+    @property
+    def has_passwords(self) -> bool:
+        """Whether people sign in with passwords."""
+        return "passwords" in self.sign_in
+
+    @property
+    def has_passkeys(self) -> bool:
+        """Whether people sign in with passkeys."""
+        return "passkeys" in self.sign_in
+
+    @property
+    def session_seconds(self) -> float:
+        """A browser is signed out after this long even if it is used."""
+        return 3 * self.session_idle_seconds
+
+    @property
+    def request_limit(self) -> int:
+        """Requests per minute of each caller; 0 for no limit."""
+        if self.requests_per_minute is not None:
+            return self.requests_per_minute
+        return 0 if self.is_open else REQUESTS_PER_MINUTE
+
+    @property
+    def new_upload_limit(self) -> int:
+        """Uploads that each sender may begin per minute; 0 for no limit."""
+        return math.ceil(self.request_limit / 5)
+
+    @property
+    def max_reserved_bytes_of_links(self) -> int:
+        """Maximum of bytes that unfinished uploads through all links hold; 0 for no limit."""
+        return 5 * self.max_reserved_bytes_per_link
 
     @property
     def least_chunk_bytes(self) -> int:

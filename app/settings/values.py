@@ -16,6 +16,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
+from app.core.access import MEMBERS, Role
 from app.core.numbers import parse_bytes
 from app.core.ranges import MAX_BYTES
 
@@ -144,6 +145,18 @@ def one_of(*words: str) -> Callable[[str], str]:
     return parse
 
 
+def words_of(*words: str) -> Callable[[str], frozenset[str]]:
+    """A case-insensitive parser of any of these words, separated by commas."""
+
+    def parse(text: str) -> frozenset[str]:
+        found = frozenset(word.strip().lower() for word in text.split(",") if word.strip())
+        if not found <= {*words}:
+            raise ValueError(f"must be {', '.join(words)}, one of them, or empty")
+        return found
+
+    return parse
+
+
 def switch(text: str) -> bool:
     """Whether it is on."""
     value = _SWITCH.get(text.strip().lower())
@@ -174,16 +187,23 @@ def secret(text: str) -> str:
     return text
 
 
-def words(text: str) -> frozenset[str]:
-    """Words separated by commas; case-sensitive."""
-    return frozenset(word.strip() for word in text.split(",") if word.strip())
-
-
-def label(text: str) -> str:
-    """A text for a button."""
-    if not (text.strip() and text.isprintable() and len(text) <= 100):
-        raise ValueError("must be a text of 1 to 100 characters, in one line")
-    return text.strip()
+def joining(text: str) -> tuple[tuple[str, Role], ...]:
+    """E-mail domains and groups, each with a role, as in "@example.org, films=editor"."""
+    roles = {}
+    for word in filter(None, map(str.strip, text.split(","))):
+        name, role = word.rsplit("=", 1) if "=" in word else (word, Role.UPLOADER)
+        name, role = name.strip(), role.strip().lower()
+        if role not in MEMBERS or not name or not name.isprintable():
+            raise ValueError(
+                "must be domains and groups with roles, as in @example.org, films=editor; a role "
+                f"is one of {', '.join(MEMBERS)}"
+            )
+        if name.startswith("@"):
+            name = name.lower()
+            if name[1:2] == "." or not _HOST_NAME.fullmatch(name[1:]):
+                raise ValueError(f"{name!r} is not an e-mail domain, as in @example.org")
+        roles[name] = Role(role)
+    return tuple(roles.items())
 
 
 def mail_sender(text: str) -> str:
@@ -273,14 +293,6 @@ def host_names(text: str) -> frozenset[str]:
         if not _HOST_NAME.fullmatch(name):
             raise ValueError(f"{name!r} is not a host name, as in videos.example")
     return names
-
-
-def domains(text: str) -> frozenset[str]:
-    """Domains of e-mail addresses, as in "example.org, example.com"."""
-    found = host_names(text)
-    if any(name.startswith(".") for name in found):
-        raise ValueError("a domain does not begin with a dot, as in example.org")
-    return found
 
 
 def mail_url(text: str) -> str:

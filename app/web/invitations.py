@@ -79,7 +79,7 @@ def _answer(ctx: ViewContext, code: str, purpose: Purpose) -> Response:
     except InvalidField as error:
         return _page(ctx, invitation, fields, error)
     # Without passwords, the person needs a passkey before this session ends.
-    target = url_for("pages.index" if ctx.settings.passwords else "account.show")
+    target = url_for("pages.index" if ctx.settings.has_passwords else "account.show")
     if purpose is Purpose.RESET:  # A reset link is not a second factor.
         return signed_in_or_asked(ctx, person, target, method="link")
     return begin_session(ctx, redirect(target, 303), person, method="link")
@@ -126,7 +126,7 @@ def _page(
         person=person,
         fields=fields,
         problems={error.field: str(error)} if error else {},
-        has_passwords=ctx.settings.passwords,
+        has_passwords=ctx.settings.has_passwords,
         has_passkeys=identity.passkeys is not None,
         min_characters=MIN_CHARACTERS,
     )

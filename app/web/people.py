@@ -154,7 +154,7 @@ def _account_page(
         ],
         failures=identity.sign_in.failures_of(person),
         sessions=identity.sessions.of_person(person.id),
-        has_passwords=ctx.settings.passwords,
+        has_passwords=ctx.settings.has_passwords,
         has_passkeys=identity.passkeys is not None,
         passkeys=identity.passkeys.of_person(person.id) if identity.passkeys else (),
         must_confirm=not identity.sessions.has_just_begun(ctx),

@@ -125,7 +125,7 @@ def sign_in(ctx: ViewContext) -> BaseResponse:
 def forgotten(ctx: ViewContext) -> BaseResponse:
     """Request a password reset link; the response does not reveal who has an account."""
     identity = ctx.services.identity
-    if not (identity.forgotten_passwords.is_on and ctx.settings.passwords):
+    if not (identity.forgotten_passwords.is_on and ctx.settings.has_passwords):
         raise NotFound("This server sends no mail.")
     if request.method != "POST":
         return make_response(render_template("account/forgotten.html", email=""))
@@ -161,7 +161,7 @@ def _page(
         target=target,
         email=email,
         error=error,
-        has_passwords=ctx.settings.passwords,
+        has_passwords=ctx.settings.has_passwords,
         has_passkeys=identity.passkeys is not None,
         provider=identity.openid.provider.name if identity.openid else "",
         is_set_up=has_administrator(ctx),

@@ -23,7 +23,7 @@ from tests.access.world import CHEAP, World
 from tests.acting import acting
 
 ISSUER = "https://provider.example"
-OPEN_TO_EXAMPLE = Joining(domains=frozenset({"example.org"}), groups=frozenset({"films"}))
+OPEN_TO_EXAMPLE = Joining(roles={"@example.org": Role.UPLOADER, "films": Role.UPLOADER})
 
 
 def accounts(world: World, joining: Joining = OPEN_TO_EXAMPLE) -> OpenId:
@@ -102,10 +102,14 @@ def test_who_has_an_address_of_the_domain_joins(world: World) -> None:
     assert accounts(world).sign_in(world.operator, somebody()) == person
 
 
-def test_who_is_in_a_group_joins_with_the_role_that_is_set(world: World) -> None:
-    joining = Joining(groups=frozenset({"films"}), role=Role.VIEWER)
-    person = accounts(world, joining).sign_in(world.operator, somebody(groups=("staff", "films")))
-    assert roles(world, person.id) == {FIRST_PROJECT: Role.VIEWER}
+def test_members_of_a_group_join_with_the_highest_role_that_is_set(world: World) -> None:
+    joining = Joining(roles={"@example.org": Role.VIEWER, "films": Role.EDITOR, "a": Role.VIEWER})
+    for number, (groups, role) in enumerate(
+        [(("staff",), Role.VIEWER), (("a", "films"), Role.EDITOR)]
+    ):
+        identity = somebody(str(number), f"{number}@example.org", groups=groups)
+        person = accounts(world, joining).sign_in(world.operator, identity)
+        assert roles(world, person.id) == {FIRST_PROJECT: role}
 
 
 @pytest.mark.parametrize(
@@ -155,7 +159,7 @@ def test_a_name_that_cannot_be_shown_is_replaced(world: World, told: str, name: 
 
 
 def test_an_address_that_cannot_be_one_is_refused(world: World) -> None:
-    joining = Joining(groups=frozenset({"films"}))
+    joining = Joining(roles={"films": Role.UPLOADER})
     with pytest.raises(SignInRefused):
         accounts(world, joining).sign_in(
             world.operator, somebody(email="no address", groups=("films",))

@@ -74,7 +74,10 @@ class Door:
             self.passwords, AttemptRecords(self.world.database), clock=self.world.clock
         )
         self.rule = SignIn(
-            replace(self.world.context, settings=Settings(passwords=self.has_passwords)),
+            replace(
+                self.world.context,
+                settings=Settings(sign_in=frozenset({"passwords"} if self.has_passwords else ())),
+            ),
             checks,
             self.passwords,
             signing=Signing(SharedValues(self.world.database)),

@@ -43,8 +43,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         "SLUICE_ACCESS": "accounts",
         "SLUICE_OIDC_CLIENT_ID": CLIENT_ID,
         "SLUICE_OIDC_CLIENT_SECRET": CLIENT_SECRET,
-        "SLUICE_OIDC_NAME": "Example",
-        "SLUICE_OIDC_DOMAINS": "example.org",
+        "SLUICE_OIDC_JOIN": "@example.org",
         **NO_FFMPEG,
     }
     folder = tmp_path_factory.mktemp("accounts")
@@ -143,7 +142,7 @@ def go_to_sign_in(page: Page, site: Server) -> None:
 def test_the_provider_signs_in_and_sends_back(site: Server, new_context: NewContext) -> None:
     page = new_context().new_page()
     page.goto(f"{named(site)}/account")
-    page.get_by_role("link", name="Sign in with Example").click()
+    page.get_by_role("link", name="Sign in with single sign-on").click()
     expect(page).to_have_url(f"{named(site)}/account")
     expect(page.get_by_text("Your e-mail address is ann@example.org")).to_be_visible()
 

@@ -60,7 +60,7 @@ def failing_requests(upload_id: str) -> list[tuple[int, dict[str, Any]]]:
 
 @pytest.mark.parametrize("rounds", [1, *long([3])])
 def test_the_next_request_never_fails(start_server: Callable[..., Server], rounds: int) -> None:
-    server = start_server(SLUICE_BODY_IDLE_SECONDS="1", SLUICE_MIN_BYTES_PER_SECOND="0")
+    server = start_server(SLUICE_TEST_CONSTANTS="body_idle_seconds=1 min_bytes_per_second=0")
     headers = {"Tus-Resumable": "1.0.0", "Upload-Length": str(LARGE)}
     location = server.post("/tus/", headers=headers).headers["Location"]
     expected = failing_requests(location.rpartition("/")[2])

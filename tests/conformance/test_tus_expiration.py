@@ -43,8 +43,7 @@ def forgetful(tus: Tus, is_own: bool, tmp_path_factory: pytest.TempPathFactory) 
             pytest.skip(f"not waited for: uploads live for {lifetime}")
         yield tus
         return
-    options = {"SLUICE_EXPIRY_SECONDS": "2", "SLUICE_SWEEP_SECONDS": "0.2"}
-    with running_server(tmp_path_factory.mktemp("forgetful"), **options) as server:
+    with running_server(tmp_path_factory.mktemp("forgetful"), SLUICE_EXPIRY_SECONDS="2") as server:
         yield Tus(f"{server.url}/tus/")
 
 

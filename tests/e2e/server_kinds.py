@@ -66,7 +66,7 @@ OTHER_KINDS = [
 
 @contextmanager
 def running(kind: Kind, folder: Path, **options: str) -> Iterator[Server]:
-    """A server of that kind, with settings such as `SLUICE_BODY_IDLE_SECONDS="2"`."""
+    """A server of that kind, with settings such as `SLUICE_GRACEFUL_SECONDS="2"`."""
     server = _werkzeug(folder) if kind.is_werkzeug else _gunicorn(kind, folder)
     server.options |= options
     server.start()

@@ -40,8 +40,7 @@ def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server that soon ends slow requests, and runs two at once."""
     options = {
-        "SLUICE_BODY_IDLE_SECONDS": "1",
-        "SLUICE_MIN_BYTES_PER_SECOND": "100000",
+        "SLUICE_TEST_CONSTANTS": "body_idle_seconds=1 min_bytes_per_second=100000",
         "SLUICE_WORKERS": "1",
         "SLUICE_THREADS": "2",
         **NO_FFMPEG,

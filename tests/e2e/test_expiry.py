@@ -25,7 +25,8 @@ def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def test_an_idle_upload_expires_and_others_do_not(start_server: StartServer) -> None:
-    server = start_server(SLUICE_EXPIRY_SECONDS="3600", SLUICE_SWEEP_SECONDS="0.2")
+    often = {"SLUICE_TEST_CONSTANTS": "sweep_seconds=0.2"}
+    server = start_server(SLUICE_EXPIRY_SECONDS="3600", **often)
     finished = send_all(server, ChunkedFile(random_bytes(2000), 1000))
     idle = server.post("/api/uploads", json={"name": "idle.mp4", "size": 1000}).json()["id"]
     file = ChunkedFile(random_bytes(3000), 1000)

@@ -179,7 +179,7 @@ def fleet(
         "SLUICE_ACCESS": "accounts",
         "SLUICE_BYTES_PER_SECOND": str(BUDGET),
         "SLUICE_MAX_UPLOADS_PER_SENDER": str(MOST_UPLOADS),
-        "SLUICE_NEW_UPLOADS_PER_MINUTE": str(MOST_NEW_UPLOADS),
+        "SLUICE_REQUESTS_PER_MINUTE": str(5 * MOST_NEW_UPLOADS),
         "SLUICE_WORKERS": "1",
         "SLUICE_GRACEFUL_SECONDS": "2",  # Much is still in the kernel when a client leaves.
     }

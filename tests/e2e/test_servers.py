@@ -53,7 +53,7 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 def server(kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server of that kind, shared by the tests of this file."""
     folder = tmp_path_factory.mktemp("server")
-    options = {"SLUICE_BODY_IDLE_SECONDS": str(IDLE_SECONDS), **NO_FFMPEG}
+    options = {"SLUICE_TEST_CONSTANTS": f"body_idle_seconds={IDLE_SECONDS}", **NO_FFMPEG}
     with running(kind, folder, **options) as one:
         yield one
 

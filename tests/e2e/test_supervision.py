@@ -166,7 +166,8 @@ def test_a_signal_to_all_processes_of_a_service_stops_nothing(server: Server, na
 
 
 def test_an_endless_request_does_not_keep_an_orphan_alive(tmp_path: Path) -> None:
-    options = {"SLUICE_GRACEFUL_SECONDS": "1", "SLUICE_BODY_IDLE_SECONDS": "600", **NO_FFMPEG}
+    constants = {"SLUICE_TEST_CONSTANTS": "body_idle_seconds=600"}
+    options = {"SLUICE_GRACEFUL_SECONDS": "1", **constants, **NO_FFMPEG}
     server = Server(tmp_path, options)
     server.start()
     with server.connect() as connection:

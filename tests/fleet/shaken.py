@@ -27,7 +27,7 @@ SETTINGS = {
     **NO_FFMPEG,
     "SLUICE_DIRECT_UPLOADS": "1",
     "SLUICE_RENDITIONS": "off",
-    "SLUICE_SWEEP_SECONDS": "2",
+    "SLUICE_TEST_CONSTANTS": "sweep_seconds=2",
 }
 
 START_TRIES = 50

@@ -20,7 +20,6 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.e2e
 
-SWEEP_SECONDS = "0.3"
 A_FEW_SWEEPS = 1.5
 NOTICED = "the clock was set"
 """What a server says that has noticed it."""
@@ -62,7 +61,7 @@ def clock(tmp_path_factory: pytest.TempPathFactory) -> MovedClock:
 def server(clock: MovedClock, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Shared by all tests; each sets its clock right again at the end."""
     folder = tmp_path_factory.mktemp("server")
-    options = {**clock.options, **NO_FFMPEG, "SLUICE_SWEEP_SECONDS": SWEEP_SECONDS}
+    options = {**clock.options, **NO_FFMPEG, "SLUICE_TEST_CONSTANTS": "sweep_seconds=0.3"}
     with running_server(folder, **options) as running:
         yield running
 

@@ -38,8 +38,9 @@ def cramped(disks: dict[str, Disk], tmp_path_factory: pytest.TempPathFactory) ->
     folders = {
         f"SLUICE_{name.upper()}_DIR": str(disks[name].folder) for name in ("staging", "data")
     }
+    options = {**NO_FFMPEG, "SLUICE_TEST_CONSTANTS": "sweep_seconds=0.5"}
     folder = tmp_path_factory.mktemp("cramped")
-    with running_server(folder, **folders, **NO_FFMPEG, SLUICE_SWEEP_SECONDS="0.5") as server:
+    with running_server(folder, **folders, **options) as server:
         yield server
 
 

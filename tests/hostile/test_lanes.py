@@ -52,7 +52,7 @@ pings that are not read, and text."""
 
 @pytest.fixture
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    options = {"SLUICE_BODY_IDLE_SECONDS": "2", **NO_FFMPEG}
+    options = {"SLUICE_TEST_CONSTANTS": "body_idle_seconds=2", **NO_FFMPEG}
     with running_server(tmp_path_factory.mktemp("lanes"), **options) as running:
         yield running
 

@@ -29,7 +29,8 @@ SOON_SECONDS = 9.0
 def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server that accepts bodies at any rate."""
     folder = tmp_path_factory.mktemp("patient")
-    with running_server(folder, SLUICE_MIN_BYTES_PER_SECOND="0", **NO_FFMPEG) as server:
+    options = {"SLUICE_TEST_CONSTANTS": "min_bytes_per_second=0", **NO_FFMPEG}
+    with running_server(folder, **options) as server:
         yield server
 
 

@@ -81,7 +81,8 @@ QUICK = ("silent", "stalled body", "unread")
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    options = {**NO_FFMPEG, "SLUICE_BODY_IDLE_SECONDS": str(IDLE_SECONDS), "SLUICE_THREADS": "16"}
+    idle = {"SLUICE_TEST_CONSTANTS": f"body_idle_seconds={IDLE_SECONDS}"}
+    options = {**NO_FFMPEG, **idle, "SLUICE_THREADS": "16"}
     with running_server(tmp_path_factory.mktemp("slow"), **options) as server:
         yield server
 

@@ -330,16 +330,14 @@ def test_uploads_of_unknown_length_without_a_byte_expire_with_their_reservation(
 def test_strangers_together_hold_no_more_than_the_operator_allows(
     new_place: Callable[..., Place],
 ) -> None:
-    place = new_place(
-        max_reserved_bytes_per_link=2 * MEGABYTE, max_reserved_bytes_of_links=3 * MEGABYTE
-    )
-    first, second = place.link(), place.link()
+    place = new_place(max_reserved_bytes_per_link=2 * MEGABYTE)
+    *others, last = [place.link() for _ in range(6)]
     with pytest.raises(TooMuchReserved, match="this link"):
-        place.begin(stranger(first), 2 * MEGABYTE + 1)
-    place.send(place.begin(stranger(first), 2 * MEGABYTE), MEGABYTE)
-    place.begin(stranger(second), MEGABYTE)
+        place.begin(stranger(last), 2 * MEGABYTE + 1)
+    for link in others:
+        place.send(place.begin(stranger(link), 2 * MEGABYTE), MEGABYTE)
     with pytest.raises(TooMuchReserved, match="all upload links"):
-        place.begin(stranger(second), MEGABYTE)
+        place.begin(stranger(last), MEGABYTE)
     assert place.begin(MEMBER, CLAIM).state is UploadState.RECEIVING
 
 
@@ -401,8 +399,7 @@ def test_a_stranger_who_sends_one_byte_keeps_nobody_out(tmp_path: Path) -> None:
     options = {
         "SLUICE_ACCESS": "accounts",
         "SLUICE_PROJECT_QUOTA_BYTES": "0",
-        "SLUICE_RESERVATION_SECONDS": "3",
-        "SLUICE_SWEEP_SECONDS": "1",
+        "SLUICE_TEST_CONSTANTS": "reservation_seconds=3 sweep_seconds=1",
         **NO_FFMPEG,
     }
     with running_server(tmp_path, **options) as server:

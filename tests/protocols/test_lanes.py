@@ -32,7 +32,7 @@ def small_file(seed: int, chunks: int = 3) -> ChunkedFile:
 @pytest.fixture
 def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server that waits a second for a silent client."""
-    options = {"SLUICE_BODY_IDLE_SECONDS": "1", **NO_FFMPEG}
+    options = {"SLUICE_TEST_CONSTANTS": "body_idle_seconds=1", **NO_FFMPEG}
     with running_server(tmp_path_factory.mktemp("impatient"), **options) as running:
         yield running
 

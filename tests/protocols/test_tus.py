@@ -212,7 +212,7 @@ def test_a_file_that_does_not_fit_is_refused_when_it_is_created(server: Server, 
 def test_an_upload_lives_while_it_is_active_and_then_expires(
     start_server: Callable[..., Server],
 ) -> None:
-    server = start_server(SLUICE_EXPIRY_SECONDS="3", SLUICE_SWEEP_SECONDS="1")
+    server = start_server(SLUICE_EXPIRY_SECONDS="3")
     tus = Tus(f"{server.url}/tus/")
     created = tus.post(Upload_Length=100)
     url = tus.location(created)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from app.core.access import Scope
-from app.core.errors import NoRoom, TooManyRequests, TooManyUploads, TooMuchReserved
+from app.core.errors import NoRoom, TooManyRequests, TooManyUploads
 from app.core.lifecycle import UploadState
 from app.core.upload import LEAST_AHEAD_BYTES, Upload
 from app.db.engine import Database
@@ -34,8 +34,8 @@ def create(world: World, scope: Scope, length: int | None) -> Upload:
 
 @pytest.fixture
 def limited(tmp_path: Path) -> World:
-    """Three uploads and 1000 bytes for each sender."""
-    return World(tmp_path, limits={"max_uploads": 3, "max_reserved_bytes": 1000})
+    """Three uploads for each sender."""
+    return World(tmp_path, limits={"max_uploads": 3})
 
 
 def test_a_sender_has_so_many_uploads_at_once_and_a_finished_one_makes_room(limited: World) -> None:
@@ -55,31 +55,12 @@ def test_64_requests_of_one_sender_at_once_make_exactly_as_many_uploads(limited:
 
 
 def test_limits_of_a_sender_hold_over_several_projects(tmp_path: Path, on_server: Database) -> None:
-    world = World(
-        tmp_path, database=on_server, limits={"max_uploads": 3, "max_reserved_bytes": 100}
-    )
-    for length, most in ((10, 3), (50, 2)):
-        for number in range(5):
-            sender = f"person:{length} {number}"
-            scopes = [Scope(each.project, sender=sender, own=sender) for each in (ME, OTHERS)]
-            made = in_threads(8, lambda n: create(world, scopes[n % 2], length))  # noqa: B023 - the threads end within the round
-            assert sum(isinstance(each, Upload) for each in made) == most
-
-
-def test_only_bytes_still_missing_count_as_reserved(limited: World) -> None:
-    upload = create(limited, ANN, 900)
-    with pytest.raises(TooMuchReserved, match=r"With this file 1\.1 KB"):
-        create(limited, ANN, 200)
-    limited.chunks.append(upload, 0, body(0, 100))
-    create(limited, ANN, 200)
-
-
-def test_a_length_told_later_counts_as_reserved(limited: World) -> None:
-    create(limited, ANN, 900)
-    upload = create(limited, ANN, None)
-    with pytest.raises(TooMuchReserved):
-        limited.chunks.declare_length(upload, 101)
-    assert limited.chunks.declare_length(upload, 100).length == 100
+    world = World(tmp_path, database=on_server, limits={"max_uploads": 3})
+    for number in range(5):
+        sender = f"person:{number}"
+        scopes = [Scope(each.project, sender=sender, own=sender) for each in (ME, OTHERS)]
+        made = in_threads(8, lambda n: create(world, scopes[n % 2], 10))  # noqa: B023 - the threads end within the round
+        assert sum(isinstance(each, Upload) for each in made) == 3
 
 
 def test_whoever_is_everybody_has_no_limits(limited: World) -> None:

@@ -45,7 +45,7 @@ OTHERS = Scope("others")
 MAX_LENGTH = 1 << 20
 EXPIRY = timedelta(days=7)
 NO_END = timedelta(days=36_500)
-NO_LIMITS = {"per_minute": 0, "max_uploads": 0, "max_reserved_bytes": 0}
+NO_LIMITS = {"per_minute": 0, "max_uploads": 0}
 LIMITS = BodyLimits(idle_seconds=30.0, minimum_bytes_per_second=0.0)
 
 

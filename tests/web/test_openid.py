@@ -38,8 +38,7 @@ def site(running: Provider, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         oidc_issuer=running.issuer,
         oidc_client_id=CLIENT_ID,
         oidc_client_secret=CLIENT_SECRET,
-        oidc_name="Example",
-        oidc_domains=frozenset({"example.org"}),
+        oidc_join=(("@example.org", Role.UPLOADER),),
     ) as site:
         yield site
 
@@ -59,7 +58,7 @@ def sign_in(browser: Browser, target: str = "/") -> TestResponse:
 
 def test_the_page_offers_the_provider_by_its_name(site: Site) -> None:
     page = site.browser().get("/sign-in?next=/watch/1").get_data(as_text=True)
-    assert "Sign in with Example" in page
+    assert "Sign in with single sign-on" in page
     assert 'href="/sign-in/provider?next=/watch/1"' in page
 
 
@@ -123,7 +122,7 @@ def test_an_unknown_person_of_another_domain_does_not_get_in(
 def test_who_signs_in_at_the_provider_adds_no_second_factor_by_the_password_alone(
     tmp_path: Path, provider: Provider
 ) -> None:
-    options = {"oidc_issuer": provider.issuer, "oidc_client_id": CLIENT_ID, "oidc_name": "Example"}
+    options = {"oidc_issuer": provider.issuer, "oidc_client_id": CLIENT_ID}
     with new_site(
         tmp_path, **options, oidc_client_secret=CLIENT_SECRET, second_factor="everyone"
     ) as site:
@@ -135,7 +134,7 @@ def test_who_signs_in_at_the_provider_adds_no_second_factor_by_the_password_alon
             thief.client.post("/account/passkeys/options", json={}),
         ):
             assert answer.status_code == 400
-            assert "sign in with Example" in answer.get_data(as_text=True)
+            assert "sign in with single sign-on" in answer.get_data(as_text=True)
         assert owner.post("/account/codes/begin").status_code == 200
 
 
@@ -149,16 +148,15 @@ def test_a_provider_that_is_down_has_a_page_that_says_so(tmp_path: Path) -> None
         tmp_path,
         oidc_issuer="http://127.0.0.1:9",
         oidc_client_id=CLIENT_ID,
-        oidc_name="Example",
     ) as site:
         answer = site.browser().get("/sign-in/provider")
         assert answer.status_code == 503
-        assert "Example cannot be reached" in answer.get_data(as_text=True)
+        assert "single sign-on cannot be reached" in answer.get_data(as_text=True)
         assert site.browser().get("/sign-in/provider/callback?error=x").status_code == 403
 
 
 def test_without_a_provider_there_is_nothing_of_it(tmp_path: Path) -> None:
-    with new_site(tmp_path, passkeys=False) as site:
+    with new_site(tmp_path, sign_in=frozenset({"passwords"})) as site:
         browser = site.browser()
         assert browser.get("/sign-in/provider").status_code == 404
         assert browser.post("/sign-in/passkey/options").status_code == 404

@@ -296,7 +296,7 @@ def test_an_invitation_is_to_the_project_that_was_chosen(site: Site, admin: Brow
 
 
 def test_without_passwords_links_lead_to_the_first_passkey(tmp_path: Path) -> None:
-    with new_site(tmp_path, passwords=False) as site:
+    with new_site(tmp_path, sign_in=frozenset({"passkeys"})) as site:
         invitations, browser = site.identity.invitations, site.browser()
         link = f"/set-up/{invitations.to_set_up()}"
         assert 'type="password"' not in browser.get(link).text

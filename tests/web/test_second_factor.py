@@ -174,7 +174,7 @@ def test_a_role_may_demand_more_than_a_password(
 
 
 def test_sessions_last_as_long_as_is_set(tmp_path: Path) -> None:
-    with new_site(tmp_path, session_idle_seconds=3600.0, session_seconds=7200.0) as site:
+    with new_site(tmp_path, session_idle_seconds=3600.0) as site:
         ann = site.person(role=Role.EDITOR)
         site.session(ann)
         (session,) = site.identity.sessions.of_person(ann.id)

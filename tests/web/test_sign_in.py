@@ -329,7 +329,7 @@ def test_pages_with_secrets_are_kept_by_nobody(site: Site, ann: Person) -> None:
 
 
 def test_passwords_can_be_turned_off(tmp_path: Path) -> None:
-    with new_site(tmp_path, passwords=False) as site:
+    with new_site(tmp_path, sign_in=frozenset({"passkeys"})) as site:
         ann = site.person("ann@example.org", Role.EDITOR)
         assert 'type="password"' not in site.browser().get("/sign-in").text
         assert site.browser().sign_in(ann.email).status_code == 403

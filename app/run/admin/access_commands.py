@@ -32,7 +32,7 @@ users = OperatorGroup("users", help="People with an account.")
 @users.command("list")
 @as_json
 def list_people(is_json: bool) -> None:
-    """Show everybody."""
+    """Show all people."""
     rows = list(map(_row, all_people(open_library().context)))
     print_rows(rows, _person_line, is_json=is_json)
 
@@ -113,7 +113,7 @@ def _print_link(person: Person) -> None:
 def _person(email: str) -> Person:
     person = find_by_email(open_library().context, clean_email(email))
     if person is None:
-        raise click.ClickException(f"Nobody has the address {email}.")
+        raise click.ClickException(f"There is no person with the address {email}.")
     return person
 
 
@@ -205,7 +205,7 @@ def set_limits(project_id: str, quota: str | None, keep_videos: str | None, is_j
 @projects.command("recount")
 @as_json
 def recount(is_json: bool) -> None:
-    """Count anew how many bytes the projects use, and say where the count was wrong."""
+    """Count again how many bytes the projects use, and say where the count was wrong."""
     wrong = open_library().quotas.recount()
     rows = [{"id": name, "was": was, "is": right} for name, (was, right) in wrong.items()]
     print_rows(rows, lambda row: f"{row['id']}  {row['was']} is {row['is']}", is_json=is_json)

@@ -8,16 +8,15 @@ import re
 import shutil
 import sqlite3
 from base64 import b64encode
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
 from crc32c import crc32c
-from sqlalchemy import Select, Table, select
+from sqlalchemy import select
 
 from app.core.access import Scope
 from app.core.errors import StorageFailed, UploadGone, UploadNotFound
@@ -93,7 +92,11 @@ class Backup:
         if with_library:
             names = self._copy_library(names)
             # The backup may have the last copy of files that are recorded but not in the library.
-            self._remove_all_but(names | self._complete(self._backed_up() - names))
+            names |= self._complete(self._backed_up() - names)
+            for path in self._library.iterdir():
+                if path.name not in names and _OWN_NAME.fullmatch(path.name):
+                    path.unlink()
+                    self.removed += 1
             self._look_for_files()
 
     @property
@@ -131,7 +134,7 @@ class Backup:
         if 2 * len(lost) > len(copied):
             raise BackupRefused(
                 f"{len(lost)} of the {len(copied)} files in {shown(self.folder)} are missing in "
-                f"{shown(self.services.settings.data_dir)}, where nobody deleted them. Is its disk "
+                f"{shown(self.services.settings.data_dir)}, and were not deleted. Is its disk "
                 "mounted? --force replaces the backup all the same."
             )
 
@@ -166,7 +169,14 @@ class Backup:
         partial = self.folder / ".sluice.db.partial"
         _make_private(partial)
         # Derived files are not copied: a server that starts on the copy makes them again.
-        _copy_records(self.services.database, partial, without=(media_jobs, media))
+        source, without = self.services.database, (media_jobs, media)
+        if source.file is not None:
+            source.file.copy_to(partial, without=without)
+        else:
+            with closing(Database(f"sqlite:///{partial}", synced=True)) as target:
+                target.migrate()
+                copy_records(source, target, without=without)
+            target.checkpoint()
         partial.replace(self._database)
         _sync(self.folder)
 
@@ -175,72 +185,45 @@ class Backup:
         self._library.mkdir(mode=0o700, exist_ok=True)
         names = set(self.services.inspection.published())
         for name in sorted(names - known):
+            source, target = self.services.settings.library_dir / name, self._library / name
+            if target.exists():
+                self.kept += 1
+                continue
             with suppress(FileNotFoundError):  # Deleted during the backup.
-                self._take(self.services.settings.library_dir / name, self._library / name)
+                try:
+                    target.hardlink_to(source)
+                    self.linked += 1
+                except FileNotFoundError:
+                    raise
+                except OSError:  # Another file system, or one without links.
+                    _copy(source, target)
+                    self.copied += 1
         _sync(self._library)
         return names | known
-
-    def _take(self, source: Path, target: Path) -> None:
-        if target.exists():
-            self.kept += 1
-            return
-        try:
-            target.hardlink_to(source)
-        except FileNotFoundError:
-            raise
-        except OSError:  # Another file system, or one without links.
-            _copy(source, target)
-            self.copied += 1
-        else:
-            self.linked += 1
 
     def _look_for_files(self) -> None:
         """Count the copied records without a file, except those of videos deleted since.
 
         The latter are marked as deleted in the copy.
         """
-        with closing(Database(f"sqlite:///{self._database}", synced=True)) as database:
-            for upload_id, state in self._without_file(database):
-                if state is UploadState.DELETED:
-                    UploadRecords(database).move(UploadId(upload_id), state, datetime.now(UTC))
-                elif state is UploadState.COMPLETE:
-                    self.without_file += 1
-                    if len(self.names_without_file) < NAMES_SHOWN:
-                        self.names_without_file.append(upload_id)
-        database.checkpoint()
-
-    def _without_file(self, copy: Database) -> Iterator[tuple[str, UploadState]]:
-        """Uploads complete in the copy but without a file in the backup, with current state."""
         # Filtered by id only: with the state in the query, SQLite would sort all rows each time.
         some = select(uploads.c.id, uploads.c.state).order_by(uploads.c.id).limit(IDS_AT_ONCE)
-        last = ""
-        while found := _rows(copy, some.where(uploads.c.id > last)):
-            complete = [name for name, state in found if state == UploadState.COMPLETE.value]
-            lost = {name for name in complete if not (self._library / name).exists()}
-            yield from self._states(lost).items()
-            last, _ = found[-1]
-
-    def _remove_all_but(self, names: set[str]) -> None:
-        """Remove all other files created by a backup: the folder may have had others before."""
-        for path in self._library.iterdir():
-            if path.name not in names and _OWN_NAME.fullmatch(path.name):
-                path.unlink()
-                self.removed += 1
-
-
-def _rows(database: Database, query: Select[Any]) -> list[tuple[str, str]]:
-    with database.read() as connection:
-        return [(name, state) for name, state in connection.execute(query)]
-
-
-def _copy_records(source: Database, path: Path, *, without: Collection[Table]) -> None:
-    if source.file is not None:
-        source.file.copy_to(path, without=without)
-        return
-    with closing(Database(f"sqlite:///{path}", synced=True)) as target:
-        target.migrate()
-        copy_records(source, target, without=without)
-    target.checkpoint()
+        last: str | None = ""
+        with closing(Database(f"sqlite:///{self._database}", synced=True)) as copy:
+            while last is not None:
+                with copy.read() as connection:
+                    rows = connection.execute(some.where(uploads.c.id > last)).all()
+                complete = [row.id for row in rows if row.state == UploadState.COMPLETE.value]
+                lost = {name for name in complete if not (self._library / name).exists()}
+                for name, state in self._states(lost).items():
+                    if state is UploadState.DELETED:
+                        UploadRecords(copy).move(UploadId(name), state, datetime.now(UTC))
+                    elif state is UploadState.COMPLETE:
+                        self.without_file += 1
+                        if len(self.names_without_file) < NAMES_SHOWN:
+                            self.names_without_file.append(name)
+                last = rows[-1].id if rows else None
+        copy.checkpoint()
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import logging
 import sqlite3
 import sys
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,11 @@ from app.access.audit import AuditAction
 from app.core.access import EVERYTHING
 from app.core.lifecycle import IllegalTransition, UploadState
 from app.core.numbers import bytes_in_words
-from app.core.upload import Upload, parse_upload_id
+from app.core.upload import Upload, UploadId, parse_upload_id
+from app.db.jobs import ListedJob
 from app.run.admin.access_commands import keys, projects, users
 from app.run.admin.backup import Backup, BackupRefused, FolderInUse, Verification
 from app.run.admin.disk import disk_bench
-from app.run.admin.job_commands import jobs
 from app.run.admin.opening import (
     OperatorGroup,
     as_json,
@@ -41,6 +42,7 @@ from app.storage.folder_owner import shown
 
 uploads = OperatorGroup("uploads", help="Unfinished uploads.")
 videos = OperatorGroup("videos", help="Finished files.")
+jobs = OperatorGroup("jobs", help="What the media worker makes of videos.")
 
 
 def operator_app() -> Flask:
@@ -64,7 +66,8 @@ def list_uploads(limit: int, is_json: bool) -> None:
 def show_upload(upload_id: str, is_json: bool) -> None:
     """Show one upload, with the ranges that are missing."""
     upload = open_library().uploads.get(EVERYTHING, parse_upload_id(upload_id))
-    print_one({**_row(upload), "missing": _ranges(upload)}, is_json=is_json)
+    missing = [[span.start, span.end] for span in upload.missing]
+    print_one({**_row(upload), "missing": missing}, is_json=is_json)
 
 
 @uploads.command("expire")
@@ -222,10 +225,6 @@ def _row(upload: Upload) -> dict[str, Any]:
     }
 
 
-def _ranges(upload: Upload) -> list[list[int]]:
-    return [[span.start, span.end] for span in upload.missing]
-
-
 def _print_all(found: list[Upload], *, is_json: bool) -> None:
     print_rows([_row(upload) for upload in found], _line, is_json=is_json)
 
@@ -238,3 +237,86 @@ def _line(row: dict[str, Any]) -> str:
         else (f"{received} of {'?' if length is None else bytes_in_words(length)}")
     )
     return f"{row['id']}  {row['active'][:16].replace('T', ' ')}  {size:>20}  {row['filename']}"
+
+
+# ---- jobs of the media worker --------------------------------------------------------------------
+
+
+@jobs.command("list")
+@limited
+@as_json
+def list_jobs(limit: int, is_json: bool) -> None:
+    """Show the jobs that run, then those that wait, the most urgent first."""
+    _print_jobs(open_library().media.jobs.unfinished(limit), is_json=is_json)
+
+
+@jobs.command("failed")
+@limited
+@as_json
+def list_failed(limit: int, is_json: bool) -> None:
+    """Show the jobs that have failed for good, the latest first, and why."""
+    _print_jobs(open_library().media.jobs.failures(limit), is_json=is_json)
+
+
+@jobs.command("retry")
+@click.argument("upload_id", metavar="[ID]", required=False)
+@click.option("--code", help="Only those with this problem, as in no_ffmpeg.")
+def retry(upload_id: str | None, code: str | None) -> None:
+    """Queue failed jobs again: all of them, or those of one video."""
+    wanted = None if upload_id is None else parse_upload_id(upload_id)
+    count = open_library().media.jobs.retry(datetime.now(UTC), upload_id=wanted, code=code)
+    click.echo(f"{count} queued")
+
+
+@jobs.command("cancel")
+@click.argument("upload_id", metavar="ID")
+@click.argument("step")
+@click.argument("argument", default="")
+def cancel(upload_id: str, step: str, argument: str) -> None:
+    """End a job that waits or runs."""
+    wanted, now = parse_upload_id(upload_id), datetime.now(UTC)
+    if not open_library().media.jobs.cancel(wanted, step, argument, now):
+        raise click.ClickException("No such job waits or runs.")
+    click.echo("cancelled")
+
+
+@jobs.command("again")
+@click.argument("upload_ids", metavar="[ID]...", nargs=-1)
+@click.option("--all", "is_all", is_flag=True, help="All videos.")
+def look_again(upload_ids: tuple[str, ...], *, is_all: bool) -> None:
+    """Look at videos again, as at new ones: within five minutes, the newest first."""
+    if is_all is bool(upload_ids):
+        raise click.UsageError("Name the videos, or say --all.")
+    wanted: list[UploadId] = [parse_upload_id(upload_id) for upload_id in upload_ids]
+    count = open_library().media.records.plan_again(None if is_all else wanted)
+    click.echo(f"{count} videos")
+
+
+def _print_jobs(found: list[ListedJob], *, is_json: bool) -> None:
+    rows = [
+        {
+            "id": job.upload_id,
+            "filename": filename,
+            "step": job.step,
+            "argument": job.argument,
+            "lane": job.lane.value,
+            "state": job.state.value,
+            "progress": round(job.progress, 3),
+            "attempts": job.attempts,
+            "updated": job.updated_at.isoformat(timespec="seconds"),
+            "code": job.problem and job.problem.code,
+            "problem": job.problem and job.problem.detail,
+        }
+        for job, filename in ((listed.job, listed.filename) for listed in found)
+    ]
+    print_rows(rows, _job_line, is_json=is_json)
+
+
+def _job_line(row: dict[str, Any]) -> str:
+    what = f"{row['step']} {row['argument']}".rstrip()
+    problem = f"  {row['code']}: {row['problem']}" if row["code"] else ""
+    share = f"{row['progress']:.0%}" if row["state"] == "running" else ""
+    return (
+        f"{row['id']}  {row['state']:<8} {share:>4}  {row['lane']:<10}  {what:<20}  "
+        f"{row['filename']}{problem}"
+    )

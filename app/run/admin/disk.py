@@ -1,4 +1,8 @@
-"""Measures the disk: `flask disk-bench`."""
+"""`flask --app wsgi disk-bench`: how fast blocks of each size go to the disk and come back.
+
+Measures buffered and direct writes and reads, and prints a table, a plot and what they mean for a
+chunk.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +32,30 @@ from app.settings import Settings
 KIB = 1024
 MIB = 1024 * KIB
 BLOCK_SIZES = (
-    KIB,
-    4 * KIB,
-    16 * KIB,
-    64 * KIB,
-    256 * KIB,
-    MIB,
-    4 * MIB,
-    10 * MIB,
-    20 * MIB,
+    *(KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB),
+    *(MIB, 4 * MIB, 10 * MIB, 20 * MIB),
 )
+
+KNEE_SHARE = 0.8
+"""The knee is the smallest block that reaches this share of the best rate: beyond it, larger
+blocks cost memory and win little."""
+
+SERVER_BLOCK_BYTES = MIB
+"""The measured size nearest to the server's block size (ingest/blocks.py)."""
+
+PLOT_COLUMNS, PLOT_ROWS = 100, 20
+"""The largest plot; a narrower terminal gets a narrower one."""
+
+RATE_TICKS = [digit * 10**power for power in range(5) for digit in (1, 2, 5)]
+"""MB/s."""
+
+SPARE_BYTES = 64 * MIB
+"""Space to leave free in addition to the measurement's: uploads may be running."""
+
+LONGEST_SECONDS = 3600.0
+
+
+# ---- measuring -----------------------------------------------------------------------------------
 
 
 class Mode(StrEnum):
@@ -85,32 +104,35 @@ class TableCell:
         """The rate; None if nothing was measured."""
         return self.byte_count / self.seconds if self.byte_count else None
 
+    @property
+    def mb_per_second(self) -> float:
+        """The rate in MB/s (decimal, as `dd` prints it); 0 if nothing was measured."""
+        return (self.bytes_per_second or 0.0) / 1e6
 
-class NoDirectIo(Exception):
-    """The file system cannot bypass the page cache, or not with blocks this small."""
+
+def needed_bytes(bounds: Bounds) -> int:
+    """Disk space that `measure` needs."""
+    return 2 * max(bounds.byte_count, *BLOCK_SIZES)
 
 
 def measure(
     folder: Path, bounds: Bounds, block_sizes: Sequence[int] = BLOCK_SIZES
 ) -> Iterator[TableCell]:
     """Yields the cells of a folder, by mode and increasing block size."""
-    with _nameless_file(folder, _room(bounds, max(block_sizes))) as written:
-        _fill(written, _room(bounds, max(block_sizes)))
+    length = max(bounds.byte_count, *block_sizes)
+    with _nameless_file(folder, length) as written:
+        # Reserved blocks that were never written would read as zeros without reaching the disk.
+        for position in range(0, length, MIB):
+            os.pwrite(written, os.urandom(min(MIB, length - position)), position)
+        os.fsync(written)
         for mode in Mode:
             for block_bytes in block_sizes:
                 if mode.is_write:
-                    yield _measure_writing(folder, mode, block_bytes, bounds)
+                    # A new file: to overwrite part of a page, the kernel would read it first.
+                    with _nameless_file(folder, max(bounds.byte_count, block_bytes)) as fresh:
+                        yield _move_blocks(fresh, mode, block_bytes, bounds)
                 else:
-                    yield _measure_cell(written, mode, block_bytes, bounds)
-
-
-def needed_bytes(bounds: Bounds) -> int:
-    """Disk space that `measure` needs."""
-    return 2 * _room(bounds, max(BLOCK_SIZES))
-
-
-def _room(bounds: Bounds, largest_block: int) -> int:
-    return max(bounds.byte_count, largest_block)
+                    yield _move_blocks(written, mode, block_bytes, bounds)
 
 
 @contextmanager
@@ -120,96 +142,36 @@ def _nameless_file(folder: Path, length: int) -> Iterator[int]:
         yield file.fileno()
 
 
-def _fill(descriptor: int, length: int) -> None:
-    """Write all blocks: reserved blocks never written read as zeros without reaching the disk."""
-    block = memoryview(os.urandom(MIB))
-    for position in range(0, length, MIB):
-        os.pwrite(descriptor, block[: length - position], position)
-    os.fsync(descriptor)
-
-
-def _measure_writing(folder: Path, mode: Mode, block_bytes: int, bounds: Bounds) -> TableCell:
-    """Measure in a new file: to overwrite part of a page, the kernel would read it first."""
-    with _nameless_file(folder, _room(bounds, block_bytes)) as descriptor:
-        return _measure_cell(descriptor, mode, block_bytes, bounds)
-
-
-def _measure_cell(descriptor: int, mode: Mode, block_bytes: int, bounds: Bounds) -> TableCell:
+def _move_blocks(descriptor: int, mode: Mode, block_bytes: int, bounds: Bounds) -> TableCell:
+    """Write or read blocks from the start of the file."""
+    cell = partial(TableCell, mode=mode, block_bytes=block_bytes)
+    flags = fcntl.fcntl(descriptor, fcntl.F_GETFL) & ~os.O_DIRECT
     try:
-        with _direct(descriptor, mode), _aligned_block(block_bytes) as block:
-            byte_count, seconds = _move_blocks(descriptor, mode, block, bounds)
-    except NoDirectIo as reason:
-        return TableCell(mode=mode, block_bytes=block_bytes, why_not=str(reason))
-    return TableCell(mode=mode, block_bytes=block_bytes, byte_count=byte_count, seconds=seconds)
-
-
-def _move_blocks(
-    descriptor: int, mode: Mode, block: mmap.mmap, bounds: Bounds
-) -> tuple[int, float]:
-    """Read or write blocks from the start of the file; returns bytes and seconds."""
-    size = len(block)
-    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    moved, started = 0, time.perf_counter()
-    deadline = started + bounds.seconds
-    while moved == 0 or (moved + size <= bounds.byte_count and time.perf_counter() < deadline):
-        moved += _move(descriptor, mode, block, moved)
-    if mode is Mode.WRITE_BUFFERED:
-        os.fsync(descriptor)
-    return moved, time.perf_counter() - started
-
-
-def _move(descriptor: int, mode: Mode, block: mmap.mmap, position: int) -> int:
-    try:
-        if mode.is_write:
-            return os.pwrite(descriptor, block, position)
-        return os.preadv(descriptor, [block], position)
-    except OSError as error:
-        if mode.is_direct and error.errno == errno.EINVAL:
-            raise NoDirectIo("below the disk's own block size") from error
-        raise
-
-
-@contextmanager
-def _direct(descriptor: int, mode: Mode) -> Iterator[None]:
-    """Bypass the page cache, if the mode says so."""
-    flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
-    if mode.is_direct:
+        fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | (os.O_DIRECT if mode.is_direct else 0))
+    except OSError:
+        return cell(why_not="the file system has no direct I/O")
+    with mmap.mmap(-1, block_bytes) as block:  # Page-aligned, as direct I/O requires.
+        block.write(os.urandom(block_bytes))  # Touched, and not compressible.
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        moved, started = 0, time.perf_counter()
+        is_time_up = False
         try:
-            fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | os.O_DIRECT)
+            while moved == 0 or (moved + block_bytes <= bounds.byte_count and not is_time_up):
+                if mode.is_write:
+                    moved += os.pwrite(descriptor, block, moved)
+                else:
+                    moved += os.preadv(descriptor, [block], moved)
+                is_time_up = time.perf_counter() >= started + bounds.seconds
         except OSError as error:
-            raise NoDirectIo("the file system has no direct I/O") from error
-    try:
-        yield
-    finally:
-        fcntl.fcntl(descriptor, fcntl.F_SETFL, flags)
+            if mode.is_direct and error.errno == errno.EINVAL:
+                return cell(why_not="below the disk's own block size")
+            raise
+        if mode is Mode.WRITE_BUFFERED:
+            os.fsync(descriptor)
+        return cell(byte_count=moved, seconds=time.perf_counter() - started)
 
 
-@contextmanager
-def _aligned_block(block_bytes: int) -> Iterator[mmap.mmap]:
-    """Page-aligned memory, as direct I/O requires, already touched and not compressible."""
-    with mmap.mmap(-1, block_bytes) as block:
-        for position in range(0, block_bytes, MIB):
-            block[position : position + MIB] = os.urandom(min(MIB, block_bytes - position))
-        yield block
-
-
-# ---- disk table ----------------------------------------------------------------------------------
-
-# Presentation of disk measurements: table, plot, knee, time per chunk. No Flask.
-
-
-KNEE_SHARE = 0.8
-"""The knee is the smallest block that reaches this share of the best rate: beyond it, larger
-blocks cost memory and win little."""
-
-SERVER_BLOCK_BYTES = MIB
-"""The measured size nearest to the server's block size (ingest/copy.py)."""
-
-PLOT_COLUMNS, PLOT_ROWS = 100, 20
-"""The largest plot; a narrower terminal gets a narrower one."""
-
-RATE_TICKS = [digit * 10**power for power in range(5) for digit in (1, 2, 5)]
-"""MB/s."""
+# ---- table, plot, verdict ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +183,7 @@ class Measurement:
 
     def of(self, mode: Mode) -> list[TableCell]:
         """The measured cells of a mode, by increasing block size."""
-        return [cell for cell in self.cells if cell.mode is mode and cell.bytes_per_second]
+        return [cell for cell in self.cells if cell.mode is mode and cell.byte_count]
 
     @property
     def block_sizes(self) -> list[int]:
@@ -236,22 +198,14 @@ def block_name(block_bytes: int) -> str:
     return f"{block_bytes // KIB} KiB" if block_bytes % KIB == 0 else f"{block_bytes} B"
 
 
-def knee(cells: Sequence[TableCell]) -> TableCell | None:
-    """The first cell with `KNEE_SHARE` of the best rate."""
-    rates = [cell.bytes_per_second or 0.0 for cell in cells]
-    fast = (
-        cell for cell, rate in zip(cells, rates, strict=True) if rate >= KNEE_SHARE * max(rates)
-    )
-    return next(fast, None)
-
-
 def table_lines(measurement: Measurement) -> list[str]:
-    """Block sizes down, modes across, MB/s (decimal, as `dd` prints them)."""
-    rates = {(cell.mode, cell.block_bytes): _rate(cell) for cell in measurement.cells}
+    """Block sizes down, modes across, MB/s."""
+    cells = {(cell.mode, cell.block_bytes): cell for cell in measurement.cells}
     lines = ["block    " + "".join(f"{mode.value:>18}" for mode in Mode)]
     for size in measurement.block_sizes:
-        cells = "".join(f"{rates.get((mode, size), ''):>18}" for mode in Mode)
-        lines.append(f"{block_name(size):>7}  {cells}")
+        rates = [cell.mb_per_second if (cell := cells.get((mode, size))) else 0.0 for mode in Mode]
+        texts = [f"{rate:.{0 if rate >= 100 else 1}f}" if rate else "-" for rate in rates]
+        lines.append(f"{block_name(size):>7}  " + "".join(f"{text:>18}" for text in texts))
     reasons = {cell.why_not: cell.block_bytes for cell in measurement.cells if cell.why_not}
     lines += [f"-: {reason} (up to {block_name(size)})" for reason, size in reasons.items()]
     return [f"{measurement.label}, MB/s", *lines]
@@ -268,13 +222,13 @@ def plot_lines(measurement: Measurement, width: int) -> list[str]:
     plotext.xscale("log")
     plotext.yscale("log")
     plotext.xticks(sizes, [block_name(size) for size in sizes])
-    rates = [_mb_per_second(cell) for cell in measurement.cells if cell.bytes_per_second]
+    rates = [cell.mb_per_second for cell in measurement.cells if cell.byte_count]
     plotext.yticks([tick for tick in RATE_TICKS if min(rates) <= tick <= max(rates)])
     for mode, marker in zip(Mode, "oxw+", strict=True):
         if cells := measurement.of(mode):
             plotext.scatter(
                 [cell.block_bytes for cell in cells],
-                [_mb_per_second(cell) for cell in cells],
+                [cell.mb_per_second for cell in cells],
                 label=mode.value,
                 marker=marker,
             )
@@ -290,7 +244,13 @@ def meaning_lines(measurement: Measurement, chunk_bytes: int) -> list[str]:
         found = knee(cells)
         if found is None:
             continue
-        times = [_chunk_time(cell, chunk_bytes) for cell in _telling(cells)]
+        nearest = min(cells, key=lambda cell: abs(cell.block_bytes - SERVER_BLOCK_BYTES))
+        fastest = max(cells, key=lambda cell: cell.mb_per_second)
+        times = []
+        for cell in sorted({cells[0], nearest, fastest}, key=lambda cell: cell.block_bytes):
+            seconds = chunk_bytes / 1e6 / cell.mb_per_second
+            text = f"{seconds:.{3 if seconds < 0.1 else 2}f}"
+            times.append(f"{text} s in blocks of {block_name(cell.block_bytes)}")
         lines.append(
             f"{mode.value}: {KNEE_SHARE:.0%} of the best from {block_name(found.block_bytes)} on; "
             f"one {bytes_in_words(chunk_bytes)} chunk: {', '.join(times)}"
@@ -298,42 +258,29 @@ def meaning_lines(measurement: Measurement, chunk_bytes: int) -> list[str]:
     return lines
 
 
-def _telling(cells: list[TableCell]) -> list[TableCell]:
-    """The smallest block, the server's, and the fastest, each once."""
-    nearest = min(cells, key=lambda cell: abs(cell.block_bytes - SERVER_BLOCK_BYTES))
-    fastest = max(cells, key=lambda cell: cell.bytes_per_second or 0.0)
-    chosen = {cell.block_bytes: cell for cell in (cells[0], nearest, fastest)}
-    return [chosen[size] for size in sorted(chosen)]
+def knee(cells: Sequence[TableCell]) -> TableCell | None:
+    """The first cell with `KNEE_SHARE` of the best rate."""
+    best = max((cell.mb_per_second for cell in cells), default=0.0)
+    return next((cell for cell in cells if cell.mb_per_second >= KNEE_SHARE * best), None)
 
 
-def _chunk_time(cell: TableCell, chunk_bytes: int) -> str:
-    seconds = chunk_bytes / (cell.bytes_per_second or 1.0)
-    text = f"{seconds:.3f}" if seconds < 0.1 else f"{seconds:.2f}"
-    return f"{text} s in blocks of {block_name(cell.block_bytes)}"
+def document(measurement: Measurement) -> dict[str, Any]:
+    """The cells, serializable as JSON."""
+    cells = [
+        {
+            "mode": cell.mode.value,
+            "block_bytes": cell.block_bytes,
+            "bytes": cell.byte_count,
+            "seconds": cell.seconds,
+            "bytes_per_second": cell.bytes_per_second,
+            "why_not": cell.why_not or None,
+        }
+        for cell in measurement.cells
+    ]
+    return {"folder": measurement.label, "cells": cells}
 
 
-def _rate(cell: TableCell) -> str:
-    if cell.bytes_per_second is None:
-        return "-"
-    rate = _mb_per_second(cell)
-    return f"{rate:.1f}" if rate < 100 else f"{rate:.0f}"
-
-
-def _mb_per_second(cell: TableCell) -> float:
-    return (cell.bytes_per_second or 0.0) / 1e6
-
-
-# ---- disk commands -------------------------------------------------------------------------------
-
-# `flask --app wsgi disk-bench`: parse, measure, print.
-
-
-SPARE_BYTES = 64 * MIB
-"""Space to leave free in addition to the measurement's: uploads may be running."""
-
-LONGEST_SECONDS = 3600.0
-
-EXISTING_FOLDER = click.Path(exists=True, file_okay=False, writable=True, path_type=Path)
+# ---- the command ---------------------------------------------------------------------------------
 
 
 def _finite(_context: click.Context, _option: click.Parameter, value: float) -> float:
@@ -346,7 +293,7 @@ def _finite(_context: click.Context, _option: click.Parameter, value: float) -> 
 @operator_command("disk-bench")
 @click.option(
     "--folder",
-    type=EXISTING_FOLDER,
+    type=click.Path(exists=True, file_okay=False, writable=True, path_type=Path),
     help="Measure this folder instead of the staging and library folders.",
 )
 @click.option(
@@ -369,58 +316,36 @@ def _finite(_context: click.Context, _option: click.Parameter, value: float) -> 
 def disk_bench(*, folder: Path | None, seconds: float, byte_count: int, is_json: bool) -> None:
     """Measure how fast blocks of each size go to the disk and come back."""
     settings = services().settings if folder else open_library().settings
-    folders = {str(folder): folder} if folder else _folders(settings)
-    bounds = Bounds(byte_count, seconds)
-    measurements = [_measure(label, path, bounds) for label, path in folders.items()]
+    folders = {str(folder): folder} if folder else _own_folders(settings)
+    bounds, measurements = Bounds(byte_count, seconds), []
+    needed = needed_bytes(bounds) + SPARE_BYTES
+    for label, path in folders.items():
+        if shutil.disk_usage(path).free < needed:
+            text = bytes_in_words(needed)
+            raise click.ClickException(f"{path} lacks the {text} that this needs.")
+        click.echo(f"measuring {label} ...", err=True)
+        try:
+            measurements.append(Measurement(label, tuple(measure(path, bounds))))
+        except OSError as error:
+            raise click.ClickException(f"{path}: {error.strerror}") from error
     if is_json:
-        click.echo(json.dumps([_document(one) for one in measurements], indent=2))
-    else:
-        for measurement in measurements:
-            _print(measurement, settings.chunk_bytes)
+        click.echo(json.dumps([document(one) for one in measurements], indent=2))
+        return
+    columns = shutil.get_terminal_size().columns
+    for one in measurements:
+        for lines in (
+            table_lines(one),
+            plot_lines(one, columns),
+            meaning_lines(one, settings.chunk_bytes),
+        ):
+            click.echo("\n".join([*lines, ""]))
 
 
-def _folders(settings: Settings) -> dict[str, Path]:
+def _own_folders(settings: Settings) -> dict[str, Path]:
     """Staging and library, or only staging if the library is on the same file system."""
-    for path in (settings.staging_dir, settings.library_dir):
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
     staging, library = settings.staging_dir, settings.library_dir
+    for path in (staging, library):
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
     if staging.stat().st_dev == library.stat().st_dev:
         return {f"staging {staging} and library {library} (one file system)": staging}
     return {f"staging {staging}": staging, f"library {library}": library}
-
-
-def _measure(label: str, folder: Path, bounds: Bounds) -> Measurement:
-    needed = needed_bytes(bounds) + SPARE_BYTES
-    if shutil.disk_usage(folder).free < needed:
-        raise click.ClickException(f"{folder} lacks the {bytes_in_words(needed)} that this needs.")
-    click.echo(f"measuring {label} ...", err=True)
-    try:
-        return Measurement(label, tuple(measure(folder, bounds)))
-    except OSError as error:
-        raise click.ClickException(f"{folder}: {error.strerror}") from error
-
-
-def _print(measurement: Measurement, chunk_bytes: int) -> None:
-    columns = shutil.get_terminal_size().columns
-    parts = (
-        table_lines(measurement),
-        plot_lines(measurement, columns),
-        meaning_lines(measurement, chunk_bytes),
-    )
-    for lines in parts:
-        click.echo("\n".join([*lines, ""]))
-
-
-def _document(measurement: Measurement) -> dict[str, Any]:
-    return {"folder": measurement.label, "cells": [_cell(cell) for cell in measurement.cells]}
-
-
-def _cell(cell: TableCell) -> dict[str, Any]:
-    return {
-        "mode": cell.mode.value,
-        "block_bytes": cell.block_bytes,
-        "bytes": cell.byte_count,
-        "seconds": cell.seconds,
-        "bytes_per_second": cell.bytes_per_second,
-        "why_not": cell.why_not or None,
-    }

@@ -32,7 +32,7 @@ from app.http import context
 from app.http.context import current_services
 from app.http.services import Services
 from app.run.build import build_services
-from app.settings import PREFIX, Settings, SettingsError, from_env, unknown_variables
+from app.settings import PREFIX, Settings, SettingsError, from_env, without_effect
 from app.storage.folder_lock import FolderLocked, lock_data_folder
 from app.storage.folder_owner import shown, user_name
 from app.uploads.storage_identity import WrongStorage
@@ -111,7 +111,7 @@ class OperatorCommand(click.Command):
         """Run the command."""
         for value in ctx.params.values():
             for text in value if isinstance(value, tuple) else (value,):
-                if isinstance(text, str) and not _is_text(text):
+                if isinstance(text, str) and text != text.encode(errors="replace").decode():
                     raise click.UsageError(f"{text!a} is not valid UTF-8.")
         with one_line_errors():
             return super().invoke(ctx)
@@ -154,7 +154,7 @@ def services() -> Services:
     Connections to the database are closed when the command ends.
     """
     if not context.has_services(current_app):
-        for line in unknown_variables(os.environ):
+        for line in without_effect(os.environ):
             click.echo(f"warning: {line}", err=True)
         found = build_services(from_env(os.environ))
         context.init_app(current_app, found)
@@ -168,11 +168,23 @@ def open_library(*, may_be_left: bool = False) -> Services:
     Raises `WrongStorage` if its records were moved to another database, unless `may_be_left`.
     """
     found, running = services(), click.get_current_context()
-    if _OPENED not in running.meta:
-        _require_library(found)
-        if not may_be_left:
-            found.storage_identity.require_records()
-        running.meta[_OPENED] = True
+    if _OPENED in running.meta:
+        return found
+    _require_own(found.settings)
+    state, place = found.database.schema_state(), _place(found.settings)
+    if state is SchemaState.MISSING:
+        raise click.ClickException(
+            f"There is no library in {place}. Run the command in the server's folder, with its "
+            f"{PREFIX} variables, as its user. Only the start of a server makes a library."
+        )
+    if state is SchemaState.OLDER:
+        raise click.ClickException(
+            f"The library in {place} is of an older version of Sluice. Start the server of this "
+            "version: it brings the database up to date."
+        )
+    if not may_be_left:
+        found.storage_identity.require_records()
+    running.meta[_OPENED] = True
     return found
 
 
@@ -193,22 +205,6 @@ def with_files(command: Callable[P, None]) -> Callable[P, None]:
         command(*args, **kwargs)
 
     return run
-
-
-def _require_library(found: Services) -> None:
-    settings = found.settings
-    _require_own(settings)
-    state = found.database.schema_state()
-    if state is SchemaState.MISSING:
-        raise click.ClickException(
-            f"There is no library in {_place(settings)}. Run the command in the server's folder, "
-            f"with its {PREFIX} variables, as its user. Only the start of a server makes a library."
-        )
-    if state is SchemaState.OLDER:
-        raise click.ClickException(
-            f"The library in {_place(settings)} is of an older version of Sluice. Start the server "
-            "of this version: it brings the database up to date."
-        )
 
 
 def _place(settings: Settings) -> str:
@@ -245,14 +241,6 @@ def _closed(path: Path, reason: str) -> click.ClickException:
     return click.ClickException(
         f"{shown(path)}{reason}. Run the command as the server's user, as `sluice-admin` does."
     )
-
-
-def _is_text(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 # ---- exclusion -----------------------------------------------------------------------------------

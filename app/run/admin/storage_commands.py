@@ -23,7 +23,7 @@ from app.run.admin.opening import (
     services,
     with_files,
 )
-from app.settings import PREFIX, Settings
+from app.settings import PREFIX
 from app.settings.values import database_server
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.check import Grade, check_all
@@ -164,7 +164,14 @@ def copy(target: str) -> None:
     """
     services = open_library()
     settings = services.settings
-    url = _url(target, settings)
+    if not target:
+        raise click.ClickException("URL is empty. Name a PostgreSQL database, or `file`.")
+    try:
+        url = settings.file_url if target == "file" else database_server(target)
+    except ValueError as error:
+        raise click.ClickException(f"{target} {error}") from error
+    if url == settings.records_url:
+        raise click.ClickException("The records are in that database already.")
     try:
         require_no_server(services)
         services.storage_identity.require_records()
@@ -177,18 +184,6 @@ def copy(target: str) -> None:
         raise click.ClickException(str(error)) from error
     chosen = "" if target == "file" else target
     click.echo(f"{count} records copied and compared. Now set {PREFIX}DATABASE_URL={chosen}")
-
-
-def _url(target: str, settings: Settings) -> str:
-    if not target:
-        raise click.ClickException("URL is empty. Name a PostgreSQL database, or `file`.")
-    try:
-        url = settings.file_url if target == "file" else database_server(target)
-    except ValueError as error:
-        raise click.ClickException(f"{target} {error}") from error
-    if url == settings.records_url:
-        raise click.ClickException("The records are in that database already.")
-    return url
 
 
 def _tell(table: str, count: int) -> None:

@@ -61,7 +61,11 @@ class MetricsFolder:
             given.mkdir(mode=0o700, exist_ok=True)
             self._lock = _hold(given)
             return
-        parent = given if given.name else _best_parent(self._data)
+        parent = given if given.name else self._data
+        with suppress(OSError):
+            has_memory = shutil.disk_usage(MEMORY).free >= FREE_BYTES
+            if not given.name and has_memory and os.access(MEMORY, os.W_OK):
+                parent = MEMORY
         parent.mkdir(parents=True, exist_ok=True)
         for old in parent.glob(f"{PREFIX}*"):
             _remove_if_left(old)
@@ -103,13 +107,6 @@ def name_process(name: str) -> None:
 def process_name() -> str:
     """The name of this process, by default its process id."""
     return _names.get(os.getpid()) or str(os.getpid())
-
-
-def _best_parent(data: Path) -> Path:
-    with suppress(OSError):
-        if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= FREE_BYTES:
-            return MEMORY
-    return data
 
 
 def _remove_if_left(path: Path) -> None:

@@ -39,7 +39,9 @@ class RequestMonitor:
 
     def begin(self, request: Request) -> None:
         """Start counting and timing; call this before the rest of the application."""
-        protocol, clock = _protocol(request), StageClock()
+        is_static = request.endpoint == STATIC
+        protocol = STATIC if is_static else request.blueprint or OTHER
+        clock = StageClock()
         clock.on_arrival = lambda count: self._instruments.received_bytes(protocol).inc(count)
         request.environ[_RUNNING_KEY] = _Running(protocol, clock, stages.start(clock))
         request.environ[SENDING_KEY] = self
@@ -53,8 +55,15 @@ class RequestMonitor:
         # Codes are ours or Werkzeug's, never text from a client.
         if PROBLEM_KEY in request.environ:
             self._instruments.errors(request.environ[PROBLEM_KEY]).inc()
-        if request.method not in SAFE_METHODS:
-            _show_timing(response, running.clock)
+        if request.method in SAFE_METHODS:
+            return
+        seconds, total = running.clock.seconds, running.clock.elapsed
+        spent = {stage.value: seconds[stage] for stage in Stage if stage in seconds}
+        response.headers["Server-Timing"] = print_timing({**spent, TOTAL: total})
+        # Browsers hide the figures from pages of other sites that are not listed here.
+        allowed = response.headers.get("Access-Control-Allow-Origin")
+        if allowed is not None:
+            response.headers["Timing-Allow-Origin"] = allowed
 
     def end(self, request: Request) -> None:
         """Call this when the application is done; the response, if any, is sent afterwards."""
@@ -78,22 +87,6 @@ class RequestMonitor:
         """See `Sending.ended`."""
         self._instruments.downloads_in_progress.dec()
         self._instruments.sent_bytes.inc(count)
-
-
-def _protocol(request: Request) -> str:
-    """The name of the blueprint; `other` for paths without one."""
-    if request.endpoint == STATIC:
-        return STATIC
-    return request.blueprint or OTHER
-
-
-def _show_timing(response: Response, clock: StageClock) -> None:
-    spent = {stage.value: clock.seconds[stage] for stage in Stage if stage in clock.seconds}
-    response.headers["Server-Timing"] = print_timing({**spent, TOTAL: clock.elapsed})
-    # Browsers hide the figures from pages of other sites that are not listed here.
-    allowed = response.headers.get("Access-Control-Allow-Origin")
-    if allowed is not None:
-        response.headers["Timing-Allow-Origin"] = allowed
 
 
 def print_timing(seconds: dict[str, float]) -> str:

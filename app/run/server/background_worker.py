@@ -17,9 +17,9 @@ from app.db.waking import after_changes
 from app.http.services import Services
 from app.run.build import build_services
 from app.run.monitoring.instruments import Instruments
-from app.run.server.child_processes import END_SIGNALS
-from app.run.server.worker_process import attempt, run_worker
+from app.run.server.child_processes import END_SIGNALS, attempt, run_worker
 from app.settings import Settings
+from app.settings.table import LEAST_SECONDS
 from app.storage.machine import COUNTED_GAP
 from app.uploads.housekeeping import LIBRARY, SWEEP
 
@@ -56,9 +56,10 @@ def repeat(job: Callable[[], object], *, every: float, stop: threading.Event) ->
         stop.wait(every if attempt(job) else max(every, FAILED_SECONDS))
 
 
-def sweep_pause(wanted: float) -> float:
-    """Seconds between two sweeps: `wanted`, but at most `LONGEST_SWEEP_SECONDS`."""
-    return min(wanted, LONGEST_SWEEP_SECONDS)
+def sweep_pause(settings: Settings) -> float:
+    """Seconds between two sweeps: often enough that no upload lives a tenth longer than it may."""
+    wanted = min(settings.sweep_seconds, settings.expiry_seconds / 10)
+    return min(max(LEAST_SECONDS, wanted), LONGEST_SWEEP_SECONDS)
 
 
 def sweep(services: Services, pause: float) -> None:
@@ -99,7 +100,7 @@ def run(settings: Settings) -> None:
     services.prepare()
     housekeeping = services.housekeeping
     identity = services.identity
-    pause = sweep_pause(settings.sweep_seconds)
+    pause = sweep_pause(settings)
     jobs: list[tuple[Callable[[], object], float]] = [
         (partial(sweep, services, pause), pause),
         (_after_changes(services, housekeeping.digest), DIGEST_SECONDS),

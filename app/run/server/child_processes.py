@@ -1,7 +1,8 @@
 """Child processes: forked from this one, restarted when they end, and ended when this one ends.
 
 All processes of a server need the same modules. A fork has the modules imported before it, and
-shares their memory; a new interpreter would import them again.
+shares their memory; a new interpreter would import them again. `run_worker` is what all workers but
+the web server's do.
 """
 
 from __future__ import annotations
@@ -21,6 +22,11 @@ from contextlib import suppress
 from multiprocessing.process import BaseProcess
 
 from setproctitle import setproctitle
+
+from app.core.errors import UploadError
+from app.run.monitoring.folder import name_process
+from app.run.server.logs import configure_logging
+from app.settings import Settings, SettingsError, from_env
 
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
@@ -78,10 +84,19 @@ class KeptRunning:
     def look_after(self) -> None:
         """Start the process, or restart it if it has ended; call this often."""
         if self._process is None:
-            if time.monotonic() >= self._start_at:
-                self._start()
-        elif self._process.exitcode is not None:
-            self._note_end(self._process.exitcode)
+            if time.monotonic() < self._start_at:
+                return
+            try:
+                self._process = self._start_process()
+            except OSError as error:
+                self._plan_start(f"could not be started: {error}")
+            else:
+                self._started_at = time.monotonic()
+        elif (status := self._process.exitcode) is not None:
+            self._process = None
+            if time.monotonic() - self._started_at >= self._settled_seconds:
+                self._pause_seconds = self._first_pause_seconds
+            self._plan_start(f"ended with {describe_status(status)}")
 
     def stop(self) -> None:
         """Signal the process to end."""
@@ -97,20 +112,6 @@ class KeptRunning:
             log.error("the %s does not end, and is killed", self._name)
             self._process.kill()
             self._process.join()
-
-    def _start(self) -> None:
-        try:
-            self._process = self._start_process()
-        except OSError as error:
-            self._plan_start(f"could not be started: {error}")
-        else:
-            self._started_at = time.monotonic()
-
-    def _note_end(self, status: int) -> None:
-        self._process = None
-        if time.monotonic() - self._started_at >= self._settled_seconds:
-            self._pause_seconds = self._first_pause_seconds
-        self._plan_start(f"ended with {describe_status(status)}")
 
     def _plan_start(self, event: str) -> None:
         log.error("the %s %s; restarting in %g s", self._name, event, self._pause_seconds)
@@ -219,3 +220,41 @@ def end_with_parent(expected: int) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != expected:
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+# ---- a worker's process --------------------------------------------------------------------------
+
+
+def attempt(job: Callable[[], object]) -> bool:
+    """Run `job`; returns whether it succeeded. Failures are logged."""
+    try:
+        job()
+    except Exception as error:
+        is_known = isinstance(error, UploadError)  # For example, a full disk is not a bug.
+        log.error("background job failed: %s", error, exc_info=None if is_known else error)
+        return False
+    return True
+
+
+def run_worker(work: Callable[[Settings], None], *, name: str, niceness: int) -> int:
+    """Run `work`, which waits for one of `END_SIGNALS`; returns the exit status.
+
+    The signals are blocked in this thread and in all later ones. `name` is used in metrics and log
+    lines.
+    """
+    try:
+        settings = from_env(os.environ)
+    except SettingsError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    configure_logging(settings.log_level)
+    signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)
+    os.nice(niceness)
+    end_with_supervisor()
+    name_process(name)
+    try:
+        work(settings)
+    except Exception:
+        log.exception("the %s worker cannot run", name)
+        return 1
+    return 0

@@ -12,7 +12,6 @@ import struct
 from typing import Any
 
 from app.run.monitoring.folder import MetricsFolder, name_process
-from app.run.server.access_log import AccessLogger
 from app.run.server.child_processes import (
     RELOAD_SIGNAL,
     SUPERVISOR_VARIABLE,
@@ -21,7 +20,7 @@ from app.run.server.child_processes import (
     import_spared,
     tell_serving,
 )
-from app.run.server.terminal import greet
+from app.run.server.logs import AccessLogger, greet
 from app.settings import from_env
 
 settings = from_env(os.environ)
@@ -42,20 +41,16 @@ once a third of its buffer, some megabytes, was sent: a client that reads 10 KB/
 for minutes. With this limit, sending from the page cache over loopback cost 0.8 of the CPU time."""
 
 
-def _descriptors() -> int:
-    """Raise the limit on open files to its maximum and return it: a worker that runs out dies."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    return most
-
-
 _is_bare_ipv6 = ":" in settings.host and "[" not in settings.host
 bind = f"{f'[{settings.host}]' if _is_bare_ipv6 else settings.host}:{settings.port}"
 workers = settings.workers
 # Threads, because the sync worker's own timeout kills it in mid-body.
 worker_class = "app.run.server.gunicorn_worker.PatientWorker"
 threads = settings.threads
-_for_connections = _descriptors() - DESCRIPTORS_A_THREAD * threads - 100
+# A worker that runs out of open files dies, so the limit is raised to its maximum.
+_, _descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (_descriptors, _descriptors))
+_for_connections = _descriptors - DESCRIPTORS_A_THREAD * threads - 100
 worker_connections = max(threads + 1, min(2000, _for_connections // DESCRIPTORS_A_CONNECTION))
 backlog = 2048
 keepalive = 75  # Above the 60 s after which AWS's load balancer drops an idle connection.
@@ -70,12 +65,7 @@ secure_scheme_headers: dict[str, str] = {}  # Differing values would be answered
 control_socket_disable = True  # One path per user: two servers would share it.
 accesslog = "-"
 loglevel = settings.log_level
-
-
-class logger_class(AccessLogger):  # noqa: N801 - the name of the setting
-    """The access logger with the format of the settings."""
-
-    log_format = settings.log_format
+logger_class = AccessLogger
 
 
 def when_ready(server: Any) -> None:
@@ -97,42 +87,30 @@ def when_ready(server: Any) -> None:
     signal.signal(signal.SIGINT, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # The supervisor had blocked it.
     if SUPERVISOR_VARIABLE in os.environ:
-        _obey_the_supervisor(server)
+        # The workers are replaced only at the supervisor's signal: those that stop, replace or
+        # multiply gunicorn may be sent to all processes of a terminal or service.
+        for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
+            signal.signal(number, signal.SIG_IGN)
+        signal.signal(RELOAD_SIGNAL, lambda *_: server.signal(signal.SIGHUP, None))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP, RELOAD_SIGNAL})
     greet(settings)
 
 
-def _obey_the_supervisor(server: Any) -> None:
-    """Replace the workers only at the supervisor's signal.
-
-    Signals that stop, replace or multiply gunicorn may be sent to all processes of a terminal or
-    service.
-    """
-    for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
-        signal.signal(number, signal.SIG_IGN)
-    signal.signal(RELOAD_SIGNAL, lambda *_: server.signal(signal.SIGHUP, None))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP, RELOAD_SIGNAL})
-
-
-def _import_for_workers(server: Any) -> None:
-    """Import the application once, before forking: each worker has its modules already.
-
-    Workers import nothing when they start or are replaced, and share the memory. Open files and
-    counts are still their own, created by `wsgi`. Imported by name, because this package knows no
-    application. Workers such as gevent's patch sockets and locks first, which must not have been
-    imported by then.
-    """
-    if server.cfg.worker_class_str == worker_class:
-        import_spared("app.run.build")
-        import_spared("app.run.factory")
-
-
 def on_starting(server: Any) -> None:
-    """Runs before anything imports prometheus-client, which looks for the folder only then."""
+    """Import the application once, before forking: the workers share its modules and memory.
+
+    Open files and counts are still their own, created by `wsgi`. The modules are imported by name,
+    because this package knows no application, and after the metrics folder is set, for which
+    prometheus-client looks when it is imported. Workers such as gevent's patch sockets and locks
+    first, which must not have been imported by then.
+    """
     end_with_supervisor()
     _metrics.open()
     # Before gunicorn handles signals: it would notice a SIGTERM only after the import, while it
     # starts its workers, and a starting worker misses it.
-    _import_for_workers(server)
+    if server.cfg.worker_class_str == worker_class:
+        import_spared("app.run.build")
+        import_spared("app.run.factory")
 
 
 def pre_fork(server: Any, worker: Any) -> None:
@@ -149,7 +127,7 @@ def post_fork(_server: Any, worker: Any) -> None:
 
 def child_exit(_server: Any, worker: Any) -> None:
     """Reset the in-progress gauges of a worker that has ended."""
-    from app.run.monitoring.reading import forget_process  # noqa: PLC0415 - see on_starting
+    from app.run.monitoring.instruments import forget_process  # noqa: PLC0415 - see on_starting
 
     forget_process(_name_of(worker))
 

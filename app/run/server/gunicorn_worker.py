@@ -19,23 +19,25 @@ import socket
 import ssl
 import struct
 import time
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
+from ipaddress import IPv6Address, ip_address
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from gunicorn.workers.gthread import ThreadWorker
+from gunicorn.workers.gthread import TConn, ThreadWorker
 
 from app.ingest.connection import advised_connections, advising, break_off
 from app.ingest.slots import SAFE_METHODS, Slots, holding
 from app.ingest.source import SOURCE_KEY, BodySource
-from app.run.server.access_log import without_codes
-from app.run.server.connections import LINGER_SECONDS, AddressLimit, Connection, Lingering
 from app.run.server.inner_requests import InnerRequestMiddleware
+from app.run.server.logs import without_codes
 from app.run.server.request_threads import RequestThreads
 from app.settings import from_env
+from app.settings.values import IPNetwork
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication
@@ -76,7 +78,7 @@ GONE = frozenset({errno.ENOTCONN, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.E
 
 NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
-NOBODY_CAME = frozenset({errno.EAGAIN, errno.ECONNABORTED})
+NONE_ARRIVED = frozenset({errno.EAGAIN, errno.ECONNABORTED})
 
 
 class PatientWorker(ThreadWorker):  # type: ignore[misc]
@@ -129,8 +131,12 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
         self._reading_headers[conn] = time.monotonic() + self.header_seconds
         try:
             outcome = super().handle(conn)
-            if outcome is True:
-                _take_what_tls_holds(conn)
+            if outcome is True and isinstance(conn.sock, ssl.SSLSocket):
+                # Decrypted bytes of the next request are invisible to poll(). In gunicorn's buffer,
+                # they make the thread continue at once.
+                unreader = conn.parser.unreader
+                if not unreader.buf.tell() and (count := conn.sock.pending()):
+                    unreader.unread(conn.sock.recv(count))
             return outcome
         finally:
             self._reading_headers.pop(conn, None)
@@ -142,8 +148,9 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
             with advising(partial(self._advised_connections, conn)):
                 return super().handle_request(req, conn)
         except OSError as error:
-            if not _is_of_client(error):
-                raise
+            kinds = (ConnectionError, TimeoutError, BlockingIOError, ssl.SSLError)
+            if not isinstance(error, kinds) and error.errno not in GONE:
+                raise  # Of a file, and not of the connection or the client.
             # gunicorn would log a traceback, and answer some TLS errors in mid-response.
             path = without_codes(req.path)
             self.log.info("Client left its answer: %s %s (%r)", req.method, path, error)
@@ -190,7 +197,10 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
         try:
             sock, client = listener.accept()
         except OSError as error:
-            self._not_accepted(error)
+            if error.errno in NO_DESCRIPTORS:
+                self._close_idle()
+            elif error.errno not in NONE_ARRIVED:
+                raise
             return
         # The listener's timeout is for gunicorn's own worker; here it would log a traceback.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, RECEIVE_TIME_OUT)
@@ -201,17 +211,15 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
             self._report_crowd(conn.address)
             self._let_go(conn)
             return
-        if _has_begun(conn):
+        try:
+            has_begun = conn.sock.recv(1, socket.MSG_PEEK)  # As is usual.
+        except OSError:  # Not yet, or the connection broke: the poller detects it.
+            has_begun = b""
+        if has_begun:
             self.enqueue_req(conn)
             return
         self._silent[conn] = time.monotonic() + self.header_seconds
         self.poller.register(conn.sock, selectors.EVENT_READ, partial(self._on_first_bytes, conn))
-
-    def _not_accepted(self, error: OSError) -> None:
-        if error.errno in NO_DESCRIPTORS:
-            self._close_idle()
-        elif error.errno not in NOBODY_CAME:
-            raise error
 
     def _on_first_bytes(self, conn: Any, sock: socket.socket) -> None:
         if self._silent.pop(conn, None) is not None:
@@ -256,8 +264,13 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
             return
         self._swept_at = now
         self._lingering.sweep(LINGER_SECONDS if self.alive else SILENT_STOP_SECONDS)
-        self._close_silent_since(now)
-        self._store_what_arrived(now)
+        hurry = 0.0 if self.alive else self.header_seconds - SILENT_STOP_SECONDS
+        for conn, deadline in list(self._silent.items()):
+            if now < deadline - hurry:
+                break
+            self._close_silent(conn)
+        if not self.alive:
+            self._store_what_arrived(now)
         for conn, deadline in list(self._reading_headers.items()):
             if now > deadline:
                 _stop_reading(conn)
@@ -268,20 +281,11 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
         Their clients see a broken connection and resume on another worker or node; a kill would
         lose the bytes after the last checkpoint.
         """
-        if self.alive:
-            return
         if self._stores_at == float("inf"):
             limit = self.cfg.graceful_timeout
             self._stores_at = now + limit - min(CHECKPOINT_SECONDS, limit / 2)
         if now >= self._stores_at:
             self._slots.break_off_bodies()
-
-    def _close_silent_since(self, now: float) -> None:
-        hurry = 0.0 if self.alive else self.header_seconds - SILENT_STOP_SECONDS
-        for conn, deadline in list(self._silent.items()):
-            if now < deadline - hurry:
-                break
-            self._close_silent(conn)
 
     def _close_idle(self, address: str | None = None) -> bool:
         """Close the longest idle connection, of one address or of any; False if there is none.
@@ -327,24 +331,11 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
         if now > self._reported_at + REPORT_SECONDS:
             self._reported_at = now
             self.log.warning(
-                "Refusing connections of %s, which has as many as SLUICE_CONNECTIONS_PER_ADDRESS "
-                "allows.",
+                "Refusing connections of %s, which has %d open, the most for one address. If it is "
+                "a proxy of yours, add it to SLUICE_TRUSTED_PROXIES.",
                 address,
+                self._addresses.most,
             )
-
-
-def _is_of_client(error: OSError) -> bool:
-    """Whether the connection or the client caused the error, and not a file."""
-    kinds = (ConnectionError, TimeoutError, BlockingIOError, ssl.SSLError)
-    return isinstance(error, kinds) or error.errno in GONE
-
-
-def _has_begun(conn: Any) -> bool:
-    """Whether the first bytes of a new connection have arrived already, as is usual."""
-    try:
-        return bool(conn.sock.recv(1, socket.MSG_PEEK))
-    except OSError:  # Not yet, or the connection broke: the poller detects it.
-        return False
 
 
 def _stop_reading(conn: Any) -> None:
@@ -360,18 +351,6 @@ def _goes_on(conn: Any, follow_seconds: float) -> bool:
     poll = select.poll()
     poll.register(conn.sock, select.POLLIN)
     return bool(poll.poll(follow_seconds * 1000))
-
-
-def _take_what_tls_holds(conn: Any) -> None:
-    """Move decrypted bytes of the next request, invisible to poll(), to gunicorn's buffer.
-
-    If that buffer is not empty, the thread continues at once.
-    """
-    unreader = conn.parser.unreader
-    if isinstance(conn.sock, ssl.SSLSocket) and not unreader.buf.tell():
-        count = conn.sock.pending()
-        if count:
-            unreader.unread(conn.sock.recv(count))
 
 
 class SlotTaking:
@@ -409,3 +388,151 @@ class SlotTaking:
                 source: BodySource | None = environ.get(SOURCE_KEY)
                 if source is not None and source.remaining != 0:
                     break_off(environ)
+
+
+# ---- connections without a thread: idle ones, and those being closed -----------------------------
+
+LINGER_SECONDS = 10.0
+LINGER_IDLE_SECONDS = 2.0
+"""How long to read from a client after the last response, in total and without new bytes. nginx
+has 30 s and 5 s (lingering_time, lingering_timeout)."""
+
+DROP_BYTES = 256 * 1024
+"""Size of one read from such a client; the bytes are discarded."""
+
+NETWORK_BITS = 64
+"""An IPv6 client usually has a whole /64, which counts as one address."""
+
+
+class Connection(TConn):  # type: ignore[misc]
+    """A client's connection that is closed without blocking its worker.
+
+    gunicorn 27 waits up to 2 s for each client in the thread that serves all connections.
+    """
+
+    def __init__(self, worker: Any, sock: socket.socket, client: Any, server: Any) -> None:
+        super().__init__(worker.cfg, sock, client, server)
+        self._worker = worker
+        self.address = ""
+        """The key it is counted under; empty if it is not counted, as for trusted proxies."""
+        self.idle_since = time.monotonic()
+        self.is_closed = False
+
+    def set_timeout(self) -> None:
+        """Restart the keep-alive timeout: the last request was just answered."""
+        super().set_timeout()
+        self.idle_since = time.monotonic()
+
+    def close(self, graceful: bool = False) -> None:
+        """Close now or, if `graceful`, after the client had time to read the last response."""
+        if graceful:
+            self._worker.linger(self)
+        elif not self.is_closed:
+            self.is_closed = True
+            super().close()
+            self._worker.closed(self)
+
+
+class Lingering:
+    """Lingering close: after the last response, bytes from clients are discarded for a while.
+
+    If it were closed at once, a connection with unread bytes would be reset, and its client would
+    lose the response (RFC 9112, section 9.6).
+    """
+
+    def __init__(self, poller: selectors.BaseSelector, close: Callable[[Any], None]) -> None:
+        self._poller = poller
+        self._close = close
+        self._began_at: dict[Any, float] = {}  # The oldest comes first.
+        self._last_arrivals: dict[Any, float] = {}
+        self._dropped = bytearray(DROP_BYTES)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Iterate over the connections, longest lingering first."""
+        return iter(self._began_at)
+
+    def add(self, conn: Any) -> None:
+        """Shut down the sending side, and wait for the client to do the same."""
+        try:
+            conn.sock.setblocking(False)
+            conn.sock.shutdown(socket.SHUT_WR)
+            conn.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+            self._poller.register(conn.sock, selectors.EVENT_READ, partial(self._drop, conn))
+        except (OSError, ValueError, KeyError):  # Already closed.
+            self._close(conn)
+            return
+        self._began_at[conn] = self._last_arrivals[conn] = time.monotonic()
+
+    def sweep(self, longest_seconds: float = LINGER_SECONDS) -> None:
+        """Close connections whose time is up."""
+        now = time.monotonic()
+        for conn, began_at in list(self._began_at.items()):
+            idle_until = self._last_arrivals[conn] + LINGER_IDLE_SECONDS
+            if now > min(began_at + longest_seconds, idle_until):
+                self.end(conn)
+
+    def end(self, conn: Any) -> None:
+        """Close a connection now."""
+        del self._began_at[conn], self._last_arrivals[conn]
+        with suppress(OSError, KeyError, ValueError):
+            self._poller.unregister(conn.sock)
+        self._close(conn)
+
+    def _drop(self, conn: Any, _socket: Any) -> None:
+        if conn not in self._began_at:
+            return
+        try:
+            count = conn.sock.recv_into(self._dropped)
+        except BlockingIOError:
+            return
+        except OSError:
+            count = 0
+        if count:
+            self._last_arrivals[conn] = time.monotonic()
+        else:
+            self.end(conn)
+
+
+class AddressLimit:
+    """Counts the connections of each address; `most` 0 for no limit."""
+
+    def __init__(self, most: int, trusted: tuple[IPNetwork, ...]) -> None:
+        self.most = most
+        self._name = lru_cache(maxsize=4096)(partial(_counted_name, trusted=trusted))
+        self._counts: Counter[str] = Counter()
+
+    def opened(self, conn: Any) -> bool:
+        """Count a connection; returns whether its address is now over the limit."""
+        if self.most and isinstance(conn.client, tuple):
+            conn.address = self._name(conn.client[0])
+        if not conn.address:
+            return False
+        self._counts[conn.address] += 1
+        return self._counts[conn.address] > self.most
+
+    def advised_connections(self, conn: Any) -> int | None:
+        """How many connections the client should use, to leave some for others at its address."""
+        if not conn.address:
+            return None  # There is no limit, or it is a proxy.
+        return advised_connections(self._counts[conn.address], self.most)
+
+    def closed(self, conn: Any) -> None:
+        """Stop counting a connection."""
+        if conn.address:
+            self._counts[conn.address] -= 1
+            if not self._counts[conn.address]:
+                del self._counts[conn.address]
+
+
+def _counted_name(host: str, *, trusted: tuple[IPNetwork, ...]) -> str:
+    try:
+        address = ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    # A dual-stack socket shows 127.0.0.1 as ::ffff:127.0.0.1.
+    address = getattr(address, "ipv4_mapped", None) or address
+    if any(address in network for network in trusted):
+        return ""
+    if isinstance(address, IPv6Address):
+        return address.packed[: NETWORK_BITS // 8].hex()
+    return str(address)

@@ -75,7 +75,19 @@ class RunningInside:
 
     def run(self, inner: InnerRequest) -> InnerAnswer:
         """Run an inner request and return its response."""
-        environ, sent = self._environ(inner), _Sent()
+        environ = {
+            **self._outer,
+            **{f"HTTP_{name.upper().replace('-', '_')}": v for name, v in inner.headers.items()},
+            "REQUEST_METHOD": "POST",
+            "PATH_INFO": inner.path,
+            "RAW_URI": f"{inner.path}?{inner.query}",
+            "QUERY_STRING": inner.query,
+            "CONTENT_TYPE": "application/octet-stream",
+            "CONTENT_LENGTH": str(len(inner.body)),
+            "HTTP_ACCEPT": "application/json",
+            "wsgi.input": BytesIO(inner.body),
+        }
+        sent = _Sent()
         retry_after: str | None = None
 
         def start_response(
@@ -96,17 +108,3 @@ class RunningInside:
         sent.sent = len(body)
         self._log(sent, None, environ, datetime.now(UTC) - began_at)
         return InnerAnswer(sent.status_code, retry_after, body)
-
-    def _environ(self, inner: InnerRequest) -> dict[str, Any]:
-        return {
-            **self._outer,
-            **{f"HTTP_{name.upper().replace('-', '_')}": v for name, v in inner.headers.items()},
-            "REQUEST_METHOD": "POST",
-            "PATH_INFO": inner.path,
-            "RAW_URI": f"{inner.path}?{inner.query}",
-            "QUERY_STRING": inner.query,
-            "CONTENT_TYPE": "application/octet-stream",
-            "CONTENT_LENGTH": str(len(inner.body)),
-            "HTTP_ACCEPT": "application/json",
-            "wsgi.input": BytesIO(inner.body),
-        }

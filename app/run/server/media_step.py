@@ -11,7 +11,7 @@ from functools import partial
 
 from app.core.upload import parse_upload_id
 from app.run.build import build_services
-from app.run.server.access_log import configure_logging
+from app.run.server.logs import configure_logging
 from app.settings import from_env
 from app.video.make.sandbox.launcher import end_with_parent
 from app.video.make.work import MediaWork, limit_this_process, outcome_of
@@ -23,7 +23,7 @@ def main() -> None:
     end_with_parent(int(parent))
     limit_this_process()
     settings = from_env(os.environ)
-    configure_logging(settings.log_level, settings.log_format)
+    configure_logging(settings.log_level)
     work = MediaWork(build_services(settings).media)
     run = partial(work.run_step, parse_upload_id(upload_id), step, argument)
     sys.stdout.write(outcome_of(run))

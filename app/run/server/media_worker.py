@@ -17,8 +17,7 @@ from pathlib import Path
 from app.core.jobs import Lane
 from app.run.build import build_services
 from app.run.monitoring.instruments import Instruments
-from app.run.server.child_processes import END_SIGNALS
-from app.run.server.worker_process import run_worker
+from app.run.server.child_processes import END_SIGNALS, run_worker
 from app.settings import Settings
 from app.video.make.ffmpeg import Ffmpeg
 from app.video.make.work import MediaWork

@@ -11,23 +11,21 @@ from __future__ import annotations
 import signal
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from threading import Event, Thread
 from typing import Any
 
 from app import __version__
-from app.core.nodes import Node, NodeReport, NodeState
+from app.core.nodes import NodeReport, NodeState
 from app.db.minute_counts import MinuteReport
 from app.db.nodes import LEASE_SECONDS, NodeRecords
 from app.db.this_node import new_name
 from app.http.services import Services
 from app.ingest.bandwidth import SenderReport
 from app.run.build import build_services
-from app.run.monitoring.instruments import Instruments
-from app.run.monitoring.reading import NodeCounts
-from app.run.server.child_processes import END_SIGNALS
-from app.run.server.worker_process import attempt, run_worker
+from app.run.monitoring.instruments import Instruments, NodeCounts
+from app.run.server.child_processes import END_SIGNALS, attempt, run_worker
 from app.settings import Settings
 
 BEAT_SECONDS = 1.0
@@ -59,7 +57,13 @@ class NodeWorker:
         """Renew the lease, and read the others' reports."""
         self._records.tell(self._report(is_leaving=self._services.node.is_leaving))
         nodes = self._records.all()
-        self._learn([node for node in nodes if node.report.name != self._name])
+        self._learn(
+            [
+                node.report.traffic
+                for node in nodes
+                if node.report.name != self._name and node.state is not NodeState.GONE
+            ]
+        )
         if any(node.state is NodeState.GONE for node in nodes):
             self._records.forget_gone()
 
@@ -78,44 +82,40 @@ class NodeWorker:
         self._records.tell(report, lease_seconds=lease_seconds)
 
     def _report(self, *, is_leaving: bool) -> NodeReport:
+        """This node's numbers, and the rates of its senders, keyed by digests of their names."""
+        line, (minute, counts) = self._services.line, self._services.counts.report()
+        senders = [] if line is None else line.report()
         return NodeReport(
             name=self._name,
             address=f"{socket.gethostname()}:{self._services.settings.port}",
             version=__version__,
             is_leaving=is_leaving,
             counts=self._counts.read(),
-            traffic=self._traffic(),
+            traffic={
+                "senders": [(slot, round(rate), is_waiting) for slot, rate, is_waiting in senders],
+                "minute": minute,
+                "counts": counts,
+            },
         )
 
-    def _traffic(self) -> dict[str, Any]:
-        """Rates of this node's senders, keyed by digests of their names."""
-        line, (minute, counts) = self._services.line, self._services.counts.report()
-        senders = [] if line is None else line.report()
-        return {
-            "senders": [(slot, round(rate), is_waiting) for slot, rate, is_waiting in senders],
-            "minute": minute,
-            "counts": counts,
-        }
-
-    def _learn(self, others: list[Node]) -> None:
+    def _learn(self, traffics: Sequence[Mapping[str, Any]]) -> None:
         """Pass the other nodes' traffic to this node's limits, which apply to the whole fleet."""
-        traffics = [node.report.traffic for node in others if node.state is not NodeState.GONE]
         if not traffics and self._is_alone:
             return
         self._is_alone = not traffics
-        self._services.counts.learn(_minute_report(traffic) for traffic in traffics)
+        self._services.counts.learn(
+            MinuteReport(
+                traffic.get("minute", 0),
+                {int(digest): count for digest, count in traffic.get("counts", {}).items()},
+            )
+            for traffic in traffics
+        )
         line = self._services.line
         if line is not None and line.others is not None:
-            line.others.learn(_sender_reports(traffic) for traffic in traffics)
-
-
-def _sender_reports(traffic: Mapping[str, Any]) -> list[SenderReport]:
-    return [SenderReport(*sender) for sender in traffic.get("senders", ())]
-
-
-def _minute_report(traffic: Mapping[str, Any]) -> MinuteReport:
-    counts = {int(digest): count for digest, count in traffic.get("counts", {}).items()}
-    return MinuteReport(traffic.get("minute", 0), counts)
+            line.others.learn(
+                [SenderReport(*sender) for sender in traffic.get("senders", ())]
+                for traffic in traffics
+            )
 
 
 def run(settings: Settings) -> None:

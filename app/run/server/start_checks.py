@@ -1,19 +1,21 @@
-"""Start checks; each message says what to do."""
+"""Checks at the start, and warnings of what may delete uploads; each message says what to do."""
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import socket
 import stat
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from app.core.cells import Grid
 from app.core.nodes import NodeState
 from app.db.nodes import LEASE_SECONDS, NodeRecords
-from app.run.server.tmpfiles import cleaning_age
 from app.settings import PREFIX, Settings
 from app.settings.staging import count_uploads, remembered_staging, rename_former_note
 from app.storage.folder_owner import shown, user_name
@@ -37,10 +39,18 @@ class StartRefused(Exception):
 def require_usable_folders(settings: Settings) -> None:
     """Create both folders; raise `StartRefused` if one is unusable, or conflicts with the other.
 
-    A disk that is full or temporarily not writable is not an error in the settings: the server
-    starts, and `/readyz` reports it.
+    The staging folder may be the data folder or be in it, but not where other files are kept: an
+    upload would be published onto itself, and then deleted. A disk that is full or temporarily not
+    writable is not an error in the settings: the server starts, and `/readyz` reports it.
     """
-    _require_apart(settings)
+    staging = settings.staging_dir.resolve()
+    for taken in (settings.library_dir, settings.data_dir / "media"):
+        if staging.is_relative_to(taken.resolve()):
+            raise StartRefused(
+                f"The staging folder {shown(settings.staging_dir)} is in {shown(taken)}, where "
+                f"other files are kept. Set {PREFIX}STAGING_DIR to another folder, as in "
+                f"{shown(settings.data_dir / 'staging')}."
+            )
     rename_former_note(settings.data_dir)
     data = settings.data_dir if settings.storage else settings.library_dir
     for path, variable in ((settings.staging_dir, "STAGING_DIR"), (data, "DATA_DIR")):
@@ -54,21 +64,6 @@ def require_usable_folders(settings: Settings) -> None:
                     f"{shown(path)} cannot be used: {error.strerror}. Set {PREFIX}{variable} to a "
                     "folder that this server may create and write."
                 ) from error
-
-
-def _require_apart(settings: Settings) -> None:
-    """The staging folder may be the data folder or be in it, but not where other files are kept.
-
-    Otherwise an upload would be published onto itself, and then deleted.
-    """
-    staging = settings.staging_dir.resolve()
-    for taken in (settings.library_dir, settings.data_dir / "media"):
-        if staging.is_relative_to(taken.resolve()):
-            raise StartRefused(
-                f"The staging folder {shown(settings.staging_dir)} is in {shown(taken)}, where "
-                f"other files are kept. Set {PREFIX}STAGING_DIR to another folder, as in "
-                f"{shown(settings.data_dir / 'staging')}."
-            )
 
 
 def _require_own(path: Path, variable: str) -> None:
@@ -89,7 +84,8 @@ def _require_own(path: Path, variable: str) -> None:
 def staging_warnings(settings: Settings, *, is_systemd: bool | None = None) -> list[str]:
     """Warnings about anything that could delete or hide unfinished uploads."""
     found = []
-    age = cleaning_age(settings.staging_dir) if _runs(is_systemd) else None
+    cleans = SYSTEMD.is_dir() if is_systemd is None else is_systemd
+    age = cleaning_age(settings.staging_dir) if cleans else None
     if age is not None and settings.expiry_seconds > age.seconds:
         found.append(
             f"systemd-tmpfiles removes what lies unchanged in {age.path} for "
@@ -105,10 +101,6 @@ def staging_warnings(settings: Settings, *, is_systemd: bool | None = None) -> l
             f"{PREFIX}STAGING_DIR to it"
         )
     return found
-
-
-def _runs(is_systemd: bool | None) -> bool:
-    return SYSTEMD.is_dir() if is_systemd is None else is_systemd
 
 
 def require_room_for_cells(settings: Settings) -> None:
@@ -147,22 +139,18 @@ def require_only_node(nodes: NodeRecords, *, release_seconds: float = LEASE_SECO
 def require_free_address(host: str, port: int, *, release_seconds: float = RELEASE_SECONDS) -> None:
     """Raise `StartRefused` unless this process can listen on the address."""
     deadline = time.monotonic() + release_seconds
-    while (error := _bind_error(host, port)) is not None:
-        if error.errno != errno.EADDRINUSE or time.monotonic() > deadline:
-            raise StartRefused(_explain(error, host, port))
-        time.sleep(0.05)
-
-
-def _bind_error(host: str, port: int) -> OSError | None:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host.strip("[]"), port))
-            probe.listen()
-        except OSError as error:
-            return error
-    return None
+    while True:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host.strip("[]"), port))
+                probe.listen()
+                return
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE or time.monotonic() > deadline:
+                    raise StartRefused(_explain(error, host, port)) from error
+        time.sleep(0.05)
 
 
 def _explain(error: OSError, host: str, port: int) -> str:
@@ -176,3 +164,83 @@ def _explain(error: OSError, host: str, port: int) -> str:
     if error.errno == errno.EACCES:
         return f"This user may not listen on port {port}. Set {PREFIX}PORT to one above 1023."
     return f"Cannot listen on {host}, port {port}: {error.strerror}."
+
+
+# ---- what systemd-tmpfiles removes (tmpfiles.d(5)) -----------------------------------------------
+
+FOLDERS = tuple(
+    Path(name)
+    for name in (
+        "/etc/tmpfiles.d",
+        "/run/tmpfiles.d",
+        "/usr/local/lib/tmpfiles.d",
+        "/usr/lib/tmpfiles.d",
+    )
+)
+"""A file overrides those of the same name in later folders."""
+
+_CLEANED = frozenset("dDevqQ")
+_EXCLUDED = frozenset("xX")
+
+_SPAN = re.compile(r"([0-9]+) *([a-zµ]*)")
+_UNIT_SECONDS = {
+    **dict.fromkeys(("", "s", "sec", "second", "seconds"), 1.0),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60.0),
+    **dict.fromkeys(("h", "hr", "hour", "hours"), 3600.0),
+    **dict.fromkeys(("d", "day", "days"), 86_400.0),
+    **dict.fromkeys(("w", "week", "weeks"), 604_800.0),
+    **dict.fromkeys(("ms", "msec"), 0.001),
+    **dict.fromkeys(("us", "usec"), 0.000_001),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningAge:
+    """Files below `path` are removed after `seconds` without a change, as configured in `file`."""
+
+    path: str
+    seconds: float
+    file: Path
+
+
+def cleaning_age(folder: Path, folders: Sequence[Path] = FOLDERS) -> CleaningAge | None:
+    """The age at which files in `folder` are removed; None if they stay.
+
+    The line with the longest path that contains the folder counts.
+    """
+    best: CleaningAge | None = None
+    longest = 0
+    for file, kind, path, age in _lines(folders):
+        if not folder.is_relative_to(path) or len(path) < longest:
+            continue
+        if kind in _EXCLUDED:
+            best, longest = None, len(path)
+        elif kind in _CLEANED:
+            seconds = _seconds(age)
+            best = None if seconds is None else CleaningAge(path, seconds, file)
+            longest = len(path)
+    return best
+
+
+def _lines(folders: Sequence[Path]) -> Iterator[tuple[Path, str, str, str]]:
+    """File, type, path and age of each line, in the order in which systemd reads the files."""
+    files: dict[str, Path] = {}
+    for folder in folders:
+        with suppress(OSError):
+            for file in folder.glob("*.conf"):
+                files.setdefault(file.name, file)
+    for _, file in sorted(files.items()):
+        with suppress(OSError):
+            for line in file.read_text("utf-8", "replace").splitlines():
+                kind, path, *rest = [*line.split(), "", ""]
+                if kind[:1] not in {"", "#"} and path:
+                    yield file, kind[0], path, rest[3] if len(rest) > 3 else "-"
+
+
+def _seconds(age: str) -> float | None:
+    """The age in seconds; None for "-", which keeps the files forever."""
+    text = age.lstrip("~").rpartition(":")[2].lower()  # The prefix in "am:10d" selects times.
+    parts = _SPAN.findall(text)
+    if not parts or any(unit not in _UNIT_SECONDS for _, unit in parts):
+        return None
+    return sum(int(number) * _UNIT_SECONDS[unit] for number, unit in parts)

@@ -10,7 +10,6 @@ import os
 import signal
 import sys
 from types import FrameType
-from typing import TYPE_CHECKING
 
 
 def _end_at_once(number: int, _frame: FrameType | None) -> None:
@@ -51,7 +50,7 @@ from app.db.this_node import new_name, this_node
 from app.http.services import Services
 from app.run.build import build_services
 from app.run.monitoring.folder import MetricsFolder
-from app.run.server.access_log import configure_logging
+from app.run.server import start_checks
 from app.run.server.child_processes import (
     RELOAD_SIGNAL,
     START_VARIABLE,
@@ -66,24 +65,13 @@ from app.run.server.child_processes import (
     run_module,
     spare_imported,
 )
-from app.run.server.start_checks import (
-    StartRefused,
-    require_free_address,
-    require_only_node,
-    require_room_for_cells,
-    require_usable_folders,
-    staging_warnings,
-)
-from app.run.server.terminal import say_goodbye, say_stopping
-from app.settings import PREFIX, Settings, SettingsError, from_env, unknown_variables
+from app.run.server.logs import configure_logging, say_goodbye, say_stopping
+from app.settings import PREFIX, Settings, SettingsError, from_env, without_effect
 from app.settings.staging import choose_staging, remember_staging
 from app.storage.base import SetupProblem
 from app.storage.folder_lock import FolderLocked, lock_data_folder
 from app.storage.folder_owner import shown
 from app.uploads.storage_identity import WrongStorage
-
-if TYPE_CHECKING:
-    from app.storage.s3.bucket import Bucket
 
 POLL_SECONDS = 0.2
 
@@ -150,7 +138,8 @@ class Supervisor:
         # Our parent may ignore SIGCHLD, and we inherit that: the kernel would then discard the
         # status of a process that ends, and it would not be restarted.
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        self._is_stopped_by_hangup = not _ignores_hangup() and _has_terminal()
+        is_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # As `nohup` sets it.
+        self._is_stopped_by_hangup = not is_ignored and _has_terminal()
         for number in HARMLESS:
             signal.signal(number, self._note)
         web = self._fork_web()
@@ -164,7 +153,13 @@ class Supervisor:
                 self._start_socket.send(b"1")
             for name, work in self._import_workers().items():
                 workers.append(KeptRunning(partial(self._fork, work), name=name))
-            self._wait_until_served(web)
+            deadline = time.monotonic() + SERVING_SECONDS
+            while web.exitcode is None and not self._arrived and time.monotonic() < deadline:
+                if select.select([self._start_socket], [], [], POLL_SECONDS)[0]:
+                    break
+            # Every web worker writes a byte. Those of later workers are not read, and must not
+            # block.
+            self._start_socket.close()
             self._serve_until_told(web, workers)
         finally:
             # Also after errors: our caller unlocks the folder for the next server, and our
@@ -181,14 +176,6 @@ class Supervisor:
         del os.environ[START_VARIABLE]
         self._start_socket_of_web.close()
         return web
-
-    def _wait_until_served(self, web: BaseProcess) -> None:
-        deadline = time.monotonic() + SERVING_SECONDS
-        while web.exitcode is None and not self._arrived and time.monotonic() < deadline:
-            if select.select([self._start_socket], [], [], POLL_SECONDS)[0]:
-                break
-        # Every web worker writes a byte. Those of later workers are not read, and must not block.
-        self._start_socket.close()
 
     def _serve_until_told(self, web: BaseProcess, workers: Sequence[KeptRunning]) -> None:
         """Serve until a signal; after SIGTERM, drain: serve but not ready, for load balancers."""
@@ -247,11 +234,6 @@ class Supervisor:
         self._arrived.append(number)
 
 
-def _ignores_hangup() -> bool:
-    """Whether our parent set SIGHUP to be ignored, like `nohup`."""
-    return signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-
-
 def _has_terminal() -> bool:
     """Whether this process has a controlling terminal, which sends SIGHUP when it closes."""
     try:
@@ -290,28 +272,41 @@ def main() -> int:
     spare_imported()
     try:
         settings = from_env(os.environ)
-        configure_logging(settings.log_level, settings.log_format)
-        _report_settings(settings)
-        require_usable_folders(settings)
-        require_room_for_cells(settings)
+        configure_logging(settings.log_level)
+        for line in without_effect(os.environ):
+            log.warning("%s", line)
+        if settings.smtp_url == "" and f"{PREFIX}MAIL_FROM" in os.environ:
+            log.warning("%sMAIL_FROM has no effect without %sSMTP_URL", PREFIX, PREFIX)
+        start_checks.require_usable_folders(settings)
+        start_checks.require_room_for_cells(settings)
         lock = lock_data_folder(settings.data_dir)
-        require_free_address(settings.host, settings.port)
+        start_checks.require_free_address(settings.host, settings.port)
     except UploadError as error:
         return _refused(operator_message(error))
-    except (SettingsError, StartRefused, FolderLocked) as error:
+    except (SettingsError, start_checks.StartRefused, FolderLocked) as error:
         return _refused(error)
     try:
         return _run(settings, lock)
-    except (StartRefused, WrongStorage) as error:
+    except (start_checks.StartRefused, WrongStorage) as error:
         return _refused(error)
     finally:
         if lock is not None:
             os.close(lock)
 
 
+def _refused(reason: object) -> int:
+    sys.stderr.write(f"{reason}\n")
+    return 2
+
+
 def _run(settings: Settings, lock: int | None) -> int:
-    _report_staging(settings)
-    _tell_children(settings)
+    """Serve until the end; returns the exit status."""
+    if f"{PREFIX}STAGING_DIR" not in os.environ:
+        choice = choose_staging(settings.data_dir)
+        log.info("unfinished uploads are in %s: %s", shown(choice.path), choice.reason)
+    os.environ[SUPERVISOR_VARIABLE] = str(os.getpid())
+    os.environ[NODE_VARIABLE] = new_name()
+    os.environ[f"{PREFIX}STAGING_DIR"] = str(settings.staging_dir)
     modules = WORKERS | (NODE_WORKERS if settings.database_url else {})
     metrics = MetricsFolder(settings.data_dir)
     metrics.open()
@@ -326,106 +321,64 @@ def _run(settings: Settings, lock: int | None) -> int:
         with closing(metrics):
             return supervisor.run()
     finally:
-        if supervisor.is_prepared:
-            _sign_off(settings)
+        if supervisor.is_prepared:  # All of our processes have ended.
+            services = build_services(settings)
+            services.database.checkpoint()
+            if services.nodes is not None:
+                with closing(services.database), suppress(UploadError):  # The lease then expires.
+                    services.nodes.remove(services.node.name)
             say_goodbye()
-
-
-def _refused(reason: object) -> int:
-    sys.stderr.write(f"{reason}\n")
-    return 2
-
-
-def _report_settings(settings: Settings) -> None:
-    """Log settings that may not have the effect the operator intended."""
-    for line in unknown_variables(os.environ):
-        log.warning("%s", line)
-    if settings.smtp_url == "" and f"{PREFIX}MAIL_FROM" in os.environ:
-        log.warning("%sMAIL_FROM has no effect without %sSMTP_URL", PREFIX, PREFIX)
-
-
-def _sign_off(settings: Settings) -> None:
-    """Remove this server from the database once all of its processes have ended."""
-    services = build_services(settings)
-    services.database.checkpoint()
-    if services.nodes is not None:
-        with closing(services.database), suppress(UploadError):  # The lease then expires.
-            services.nodes.remove(services.node.name)
-
-
-def _tell_children(settings: Settings) -> None:
-    """Set our process id, this server's name and the staging folder in the environment."""
-    os.environ[SUPERVISOR_VARIABLE] = str(os.getpid())
-    os.environ[NODE_VARIABLE] = new_name()
-    os.environ[f"{PREFIX}STAGING_DIR"] = str(settings.staging_dir)
 
 
 def _prepare(settings: Settings) -> None:
     """Prepare the services here, so that database errors are reported once, in one line."""
     try:
-        _prepare_services(build_services(settings))
+        services = build_services(settings)
+        with closing(services.database):
+            services.prepare()
+            if services.nodes is not None and services.bucket is None:
+                start_checks.require_only_node(services.nodes)
+            services.prepare_storage()
+            # From here on clock jumps are handled. If this fails, the background worker does it
+            # first.
+            with suppress(UploadError):
+                services.housekeeping.start()
+            invitations = services.identity.invitations
+            if not settings.is_open and (code := invitations.to_set_up()) is not None:
+                log.warning(
+                    "this server has no administrator yet: open %s/set-up/%s within 24 hours (from "
+                    "another machine, with this one's name), or run flask --app wsgi users add "
+                    "EMAIL --admin",
+                    settings.link_url,
+                    code,
+                )
     except UploadError as error:
-        raise StartRefused(operator_message(error)) from error
+        raise start_checks.StartRefused(operator_message(error)) from error
     # The default depends on existing folders, so the choice is recorded in the data folder.
     remember_staging(settings.data_dir, settings.staging_dir)
-    _report_problems(settings)
+    _report_problems(services)
 
 
-def _prepare_services(services: Services) -> None:
-    with closing(services.database):
-        services.prepare()
-        if services.nodes is not None and services.bucket is None:
-            require_only_node(services.nodes)
-        services.prepare_storage()
-        # From here on clock jumps are handled. If this fails, the background worker does it first.
-        with suppress(UploadError):
-            services.housekeeping.start()
-        if not services.settings.is_open:
-            _invite_first_administrator(services)
-
-
-def _invite_first_administrator(services: Services) -> None:
-    """Log a link to set up the server, until an administrator exists."""
-    code = services.identity.invitations.to_set_up()
-    if code is not None:
-        log.warning(
-            "nobody administers this server yet: open %s/set-up/%s within 24 hours (from another "
-            "machine, with this one's name), or run flask --app wsgi users add EMAIL --admin",
-            services.settings.link_url,
-            code,
-        )
-
-
-def _report_staging(settings: Settings) -> None:
-    if f"{PREFIX}STAGING_DIR" not in os.environ:
-        choice = choose_staging(settings.data_dir)
-        log.info("unfinished uploads are in %s: %s", shown(choice.path), choice.reason)
-
-
-def _report_problems(settings: Settings) -> None:
+def _report_problems(services: Services) -> None:
     """Report problems that would make uploads fail later, or leave the server open."""
-    for line in staging_warnings(settings):
+    settings = services.settings
+    for line in start_checks.staging_warnings(settings):
         log.warning("%s", line)
-    services = build_services(settings)
     problems = services.problems()
     if services.bucket is not None and not any(problem.is_fatal for problem in problems):
-        problems += _bucket_problems(services.bucket)
+        from app.storage.s3.check import Grade, check_quickly  # noqa: PLC0415 - only with a bucket
+
+        finding = check_quickly(services.bucket.within(BUCKET_SECONDS), token_hex(8))
+        if finding.grade is not Grade.FINE:
+            is_fatal = finding.grade is Grade.FATAL
+            detail = f"the bucket: {finding.detail}"
+            problems.append(SetupProblem("bucket", detail, is_fatal=is_fatal))
     for problem in problems:
         severity = "error" if problem.is_fatal else "warning"
         sys.stderr.write(f"{severity}: {problem.detail}\n")
     if problems:
         staging, library = shown(settings.staging_dir), shown(settings.library_dir)
         sys.stderr.write(f"staging: {staging}, library: {library}\n")
-
-
-def _bucket_problems(bucket: Bucket) -> list[SetupProblem]:
-    from app.storage.s3.check import Grade, check_quickly  # noqa: PLC0415 - only with a bucket
-
-    finding = check_quickly(bucket.within(BUCKET_SECONDS), token_hex(8))
-    if finding.grade is Grade.FINE:
-        return []
-    is_fatal = finding.grade is Grade.FATAL
-    return [SetupProblem("bucket", f"the bucket: {finding.detail}", is_fatal=is_fatal)]
 
 
 if __name__ == "__main__":

@@ -114,4 +114,7 @@ def test_nobody_is_added_twice_and_nobody_unknown_is_changed(operator: Operator)
     assert "Another account" in add(operator, "fred@example.org").stderr
     for command in ("block", "unblock", "reset"):
         result = operator.run("users", command, "nobody@example.org")
-        assert (result.exit_code, "Nobody has the address" in result.stderr) == (1, True)
+        assert (result.exit_code, "There is no person with the address" in result.stderr) == (
+            1,
+            True,
+        )

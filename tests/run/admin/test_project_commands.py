@@ -32,7 +32,7 @@ def test_the_operator_makes_projects(operator: Operator) -> None:
     assert [row["name"] for row in operator.json("projects", "list")] == ["News", "Videos"]
     (member,) = operator.services.identity.projects.members(made["id"])
     assert (member.email, member.role) == ("ann@example.org", "manager")
-    assert refused(operator, "Nobody has", "projects", "add", "Film", "--manager", "b@c")
+    assert refused(operator, "There is no person", "projects", "add", "Film", "--manager", "b@c")
     assert "News" in operator.run("projects", "list").stdout
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from app.run.monitoring.reading import Snapshot
+from app.run.monitoring.instruments import Snapshot
 from tests.live_server import Server
 
 

@@ -33,7 +33,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
     An upload soon expires there, which a test of its background worker waits for.
     """
-    options = {"SLUICE_EXPIRY_SECONDS": "4", "SLUICE_SWEEP_SECONDS": "0.2", **NO_FFMPEG}
+    options = {"SLUICE_EXPIRY_SECONDS": "4", **NO_FFMPEG}
     folder = tmp_path_factory.mktemp("server")
     with running_server(folder, SLUICE_WORKERS="3", **options) as running:
         yield running

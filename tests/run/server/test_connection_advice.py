@@ -28,7 +28,7 @@ def test_senders_that_obey_find_room_for_all() -> None:
 
 
 def test_an_address_with_many_connections_is_asked_to_use_fewer(tmp_path: Path) -> None:
-    options = {"SLUICE_CONNECTIONS_PER_ADDRESS": "20", "SLUICE_WORKERS": "1"}
+    options = {"SLUICE_TEST_CONSTANTS": "connections_per_address=20", "SLUICE_WORKERS": "1"}
     options["SLUICE_TRUSTED_PROXIES"] = "10.0.0.1"  # Proxies have no limit.
     with running_server(tmp_path, **options) as server, ExitStack() as stack:
         assert server.get("/api/server").json()["connections"] is None

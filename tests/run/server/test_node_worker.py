@@ -12,8 +12,7 @@ from app.db.engine import Database
 from app.db.nodes import NodeRecords
 from app.db.this_node import VARIABLE
 from app.run.build import build_services
-from app.run.monitoring.instruments import Instruments
-from app.run.monitoring.reading import NodeCounts
+from app.run.monitoring.instruments import Instruments, NodeCounts
 from app.run.server.node_worker import NodeWorker
 from app.settings import Settings
 from tests.waiting import wait_until

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.run.server import start_checks
-from app.run.server.start_checks import staging_warnings
-from app.run.server.tmpfiles import CleaningAge, cleaning_age
+from app.run.server.start_checks import CleaningAge, cleaning_age, staging_warnings
 from app.settings import from_env
 
 

@@ -1,4 +1,4 @@
-"""Logging: an access log line per request, with its request and upload ids, and all other logs.
+"""What the server writes: an access log line per request, all other logs, and messages to a person.
 
 One JSON object per line; at a terminal, readable text.
 """
@@ -14,7 +14,8 @@ from typing import Any, TextIO
 
 from gunicorn.glogging import Logger
 
-AUTO, JSON, TEXT = "auto", "json", "text"
+from app.settings import Settings
+from app.storage.folder_owner import shown
 
 _EXTRA = ("upload_id",)
 
@@ -62,43 +63,41 @@ class TextFormatter(logging.Formatter):
         return super().format(record).translate(_TEXT_ESCAPES)
 
 
-def is_text(log_format: str, stream: TextIO) -> bool:
-    """Whether to log readable text: as configured, or if `stream` is a terminal."""
-    return log_format == TEXT or (log_format == AUTO and stream.isatty())
+def formatter_of(stream: TextIO) -> logging.Formatter:
+    """Text for a person at a terminal, otherwise JSON."""
+    return TextFormatter() if stream.isatty() else JsonFormatter()
 
 
-def configure_logging(level: str, log_format: str = JSON) -> None:
+def configure_logging(level: str) -> None:
     """Send every log of this process to standard error."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_formatter(log_format))
+    handler.setFormatter(formatter_of(sys.stderr))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     logging.getLogger("alembic").setLevel(logging.WARNING)
 
 
-def _formatter(log_format: str) -> logging.Formatter:
-    return TextFormatter() if is_text(log_format, sys.stderr) else JsonFormatter()
-
-
 class AccessLogger(Logger):  # type: ignore[misc]
-    """gunicorn's logger with our format; a subclass may set another one."""
-
-    log_format = JSON
+    """gunicorn's logger with our format."""
 
     def setup(self, cfg: Any) -> None:
         """Configure as gunicorn does, then put our format in place of its own."""
         super().setup(cfg)
-        configure_logging(cfg.loglevel, self.log_format)
+        configure_logging(cfg.loglevel)
         for handler in [*self.error_log.handlers, *self.access_log.handlers]:
-            handler.setFormatter(_formatter(self.log_format))
-        self._print = _to_text if is_text(self.log_format, sys.stdout) else _to_json
-        if is_text(self.log_format, sys.stderr) and self.loglevel == logging.INFO:
-            self.error_log.setLevel(logging.WARNING)  # terminal.py reports start and stop.
+            handler.setFormatter(formatter_of(sys.stderr))
+        self._print = _to_text if sys.stdout.isatty() else _to_json
+        if sys.stderr.isatty() and self.loglevel == logging.INFO:
+            self.error_log.setLevel(logging.WARNING)  # `greet` and `say_stopping` report these.
 
     def access(self, resp: Any, req: Any, environ: dict[str, Any], request_time: timedelta) -> None:
         """Write one line for a request, without its query and codes of links, which are secrets.
 
         `received` and `sent` are the bytes of the bodies actually transferred.
         """
+        path = environ.get("PATH_INFO", "").encode("latin-1", "replace")
+        path = path.decode("utf-8", "backslashreplace")
+        link, _ = environ.get("sluice.link") or ("", "")
+        file = environ.get("sluice.sent_file")  # gunicorn 27 does not count sendfile().
         entry = {
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "level": "info",
@@ -107,10 +106,10 @@ class AccessLogger(Logger):  # type: ignore[misc]
             "upload_id": environ.get("sluice.upload_id"),
             "client": environ.get("REMOTE_ADDR"),
             "method": environ.get("REQUEST_METHOD"),
-            "path": _path(environ),
+            "path": f"/{link}/***{path}" if link else without_codes(path),
             "status": getattr(resp, "status_code", None),
             "received": environ.get("sluice.received", 0),
-            "sent": _sent_bytes(resp, environ),
+            "sent": getattr(resp, "sent", None) if file is None else file.sent_bytes,
             "seconds": round(request_time.total_seconds(), 4),
         }
         # One write per line, so that lines of several processes are not interleaved.
@@ -121,20 +120,6 @@ class AccessLogger(Logger):  # type: ignore[misc]
 def without_codes(path: str) -> str:
     """The path of a request with link codes removed, so that the log does not leak them."""
     return _LINK_CODE.sub(r"\1***", path)
-
-
-def _path(environ: dict[str, Any]) -> str:
-    path = environ.get("PATH_INFO", "").encode("latin-1", "replace")
-    text = path.decode("utf-8", "backslashreplace")
-    kind, _ = environ.get("sluice.link") or ("", "")
-    return f"/{kind}/***{text}" if kind else without_codes(text)
-
-
-def _sent_bytes(resp: Any, environ: dict[str, Any]) -> int | None:
-    """Bytes of the body sent; gunicorn 27 does not count those sent with sendfile()."""
-    file = environ.get("sluice.sent_file")
-    sent: int | None = getattr(resp, "sent", None)
-    return sent if file is None else file.sent_bytes
 
 
 def _to_json(entry: dict[str, Any]) -> str:
@@ -148,3 +133,35 @@ def _to_text(entry: dict[str, Any]) -> str:
         f"in {entry['received']} out {entry['sent']} bytes, {entry['seconds']:.3f} s"
     )
     return line.translate(_ESCAPES)
+
+
+# ---- for a person at a terminal ------------------------------------------------------------------
+
+
+def greet(settings: Settings) -> None:
+    """Print the server's URL, and how to stop it."""
+    _say(
+        f"\n  Sluice is ready: open {settings.own_url}\n\n"
+        f"  uploads in progress   {shown(settings.staging_dir)}\n"
+        f"  finished files        {shown(settings.library_dir)}\n\n"
+        "  Press Ctrl-C to stop.\n\n"
+    )
+
+
+def say_stopping(settings: Settings) -> None:
+    """Print that the server is stopping, and how long that may take."""
+    drain = settings.drain_seconds
+    when = f" in {drain:g} s, once load balancers have noticed; Ctrl-C stops now" if drain else ""
+    seconds = settings.graceful_seconds
+    _say(f"\n  Stopping{when}. Running requests have up to {seconds:g} s to finish.\n")
+
+
+def say_goodbye() -> None:
+    """Print that the server has stopped."""
+    _say("  Sluice has stopped.\n")
+
+
+def _say(text: str) -> None:
+    if sys.stdout.isatty():
+        sys.stdout.write(text)
+        sys.stdout.flush()

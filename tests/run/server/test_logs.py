@@ -9,12 +9,10 @@ from typing import Any
 
 import pytest
 
-from app.run.server.access_log import (
-    JSON,
-    TEXT,
+from app.run.server.logs import (
     JsonFormatter,
     TextFormatter,
-    is_text,
+    formatter_of,
     without_codes,
 )
 from tests.dropzone_client import random_bytes
@@ -40,16 +38,11 @@ def test_nothing_in_a_text_line_moves_a_terminals_cursor() -> None:
     assert "é\\u001b\\u007f\\u0080\\u009b\\u2028" in line
 
 
-@pytest.mark.parametrize(
-    ("log_format", "is_terminal", "expected"),
-    [("auto", True, True), ("auto", False, False), (TEXT, False, True), (JSON, True, False)],
-)
-def test_people_get_text_and_programs_json(
-    log_format: str, is_terminal: bool, expected: bool
-) -> None:
+def test_people_get_text_and_programs_json() -> None:
     stream = io.StringIO()
-    stream.isatty = lambda: is_terminal  # type: ignore[method-assign]
-    assert is_text(log_format, stream) is expected
+    assert isinstance(formatter_of(stream), JsonFormatter)
+    stream.isatty = lambda: True  # type: ignore[method-assign]
+    assert isinstance(formatter_of(stream), TextFormatter)
 
 
 @pytest.mark.parametrize(

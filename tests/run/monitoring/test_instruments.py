@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.ingest.stages import Stage
-from app.run.monitoring.instruments import Instruments, known_method
-from app.run.monitoring.reading import Snapshot
+from app.run.monitoring.instruments import Instruments, Snapshot, known_method
 
 STAGES = "sluice_stage_seconds"
 
