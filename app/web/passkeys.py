@@ -5,9 +5,10 @@ The scripts of both pages exchange JSON with these views, each in two steps.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flask import Blueprint, Response, jsonify, redirect, request, url_for
+from msgspec import Struct
 from werkzeug import Response as BaseResponse
 from werkzeug.exceptions import NotFound
 
@@ -18,7 +19,7 @@ from app.core.access import Action
 from app.core.errors import SignInRefused
 from app.core.names import clean_name
 from app.http.access import requires
-from app.http.bodies import json_object, member
+from app.http.bodies import json_body, takes
 from app.http.context import ViewContext
 from app.http.origins import require_own_page
 from app.http.session_cookie import BROWSER, mark_of, set_mark, value_in
@@ -29,6 +30,28 @@ if TYPE_CHECKING:
 
 blueprint = Blueprint("passkeys", __name__)
 blueprint.before_request(lambda: require_own_page(request))
+
+
+class Confirmation(Struct):
+    """The password of a person who has not signed in recently."""
+
+    password: str | None = None
+
+
+class Registration(Struct):
+    """A credential that a device has created."""
+
+    name: str
+    credential: dict[str, Any]
+    token: str
+
+
+class Assertion(Struct):
+    """A device's answer to the options of a sign-in."""
+
+    credential: dict[str, Any]
+    token: str
+    next: str | None = None
 
 
 @blueprint.post("/account/passkeys/options")
@@ -43,24 +66,21 @@ def begin_registration(ctx: ViewContext) -> Response:
     if person is not None:
         require_known_way(ctx, person)
         if must_confirm(ctx, person):
-            confirm(ctx, person, member(json_object(ctx), "password", kind=str, default=""))
+            confirm(ctx, person, json_body(ctx, Confirmation).password or "")
     options, token = _passkeys(ctx).begin_registration(ctx.caller.id, _signed_in_browser(ctx))
     return jsonify({"options": options, "token": token})
 
 
 @blueprint.post("/account/passkeys")
 @requires(Action.SECURE_ACCOUNT)
-def register(ctx: ViewContext) -> tuple[Response, int]:
+@takes(Registration)
+def register(ctx: ViewContext, new: Registration) -> tuple[Response, int]:
     """Store the `credential` that a device created, under a `name`."""
-    body, browser = json_object(ctx), _signed_in_browser(ctx)
-    name = clean_name(member(body, "name", kind=str))
-    credential = member(body, "credential", kind=dict)
-    token = member(body, "token", kind=str)
-    person_id = ctx.caller.id
+    name, browser, person_id = clean_name(new.name), _signed_in_browser(ctx), ctx.caller.id
     person = ctx.services.identity.people.find(person_id)
     if person is not None:
         require_known_way(ctx, person)
-    passkey = _passkeys(ctx).register(person_id, browser, credential, token, name=name)
+    passkey = _passkeys(ctx).register(person_id, browser, new.credential, new.token, name=name)
     if ctx.caller.needs_second_factor:  # The device has just verified its owner.
         ctx.services.identity.sessions.strengthen(ctx.caller.session, "passkey")
     audit.note(
@@ -95,18 +115,18 @@ def begin_sign_in(ctx: ViewContext) -> BaseResponse:
 
 @blueprint.post("/sign-in/passkey")
 @requires(Action.VISIT)
-def sign_in(ctx: ViewContext) -> BaseResponse:
+@takes(Assertion)
+def sign_in(ctx: ViewContext, sent: Assertion) -> BaseResponse:
     """Create a session; the response has the path of the `next` page."""
-    body, browser = json_object(ctx), _browser(value_in(request.environ, BROWSER))
-    credential, token = member(body, "credential", kind=dict), member(body, "token", kind=str)
+    browser = _browser(value_in(request.environ, BROWSER))
     try:
-        person = _passkeys(ctx).sign_in(browser, credential, token)
+        person = _passkeys(ctx).sign_in(browser, sent.credential, sent.token)
     except SignInRefused as error:
         if error.person_id:  # Otherwise strangers could fill the log with unknown passkeys.
             subject = f"person:{error.person_id}"
             audit.note(ctx, AuditAction.SESSION_REFUSED, subject, details={"method": "passkey"})
         raise
-    target = next_page(member(body, "next", kind=str, default=""))
+    target = next_page(sent.next or "")
     return signed_in(ctx, jsonify({"next": target}), person, method="passkey")
 
 

@@ -39,7 +39,7 @@ from app.core.errors import (
 )
 from app.core.upload import Upload
 from app.http.access import requires
-from app.http.bodies import json_object, read_small_body
+from app.http.bodies import json_body, read_small_body
 from app.http.context import ViewContext, note_upload
 from app.http.documents import chunk_document
 from app.http.problems import Problem, answer, report
@@ -117,7 +117,7 @@ def _called(ctx: ViewContext, key: str) -> Upload:
 
 def _command_fields(ctx: ViewContext) -> dict[str, str]:
     if request.mimetype == "application/json":
-        return {name: str(value) for name, value in json_object(ctx).items()}
+        return {name: str(value) for name, value in json_body(ctx, dict[str, object]).items()}
     try:
         text = read_small_body(ctx, MAX_COMMAND_BYTES).decode("ascii")
     except UnicodeError as error:

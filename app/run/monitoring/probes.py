@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
 from flask import Blueprint, Flask, Response, current_app, jsonify
 from prometheus_client import CONTENT_TYPE_LATEST, Metric, generate_latest
@@ -14,9 +14,11 @@ from prometheus_client.core import GaugeMetricFamily
 from app.core.access import Action
 from app.http.access import requires
 from app.http.context import ViewContext, current_services, name_request
+from app.http.openapi import ResponseSpec, describes
 from app.http.origins import OVERRIDE
 from app.run.monitoring.instruments import Instruments
 from app.run.monitoring.reading import Snapshot, all_counts, start_time
+from app.storage.base import SetupProblem
 from app.storage.local.folder import free_bytes
 from app.video.make.ffmpeg import Ffmpeg
 
@@ -39,10 +41,24 @@ def init_app(app: Flask, instruments: Instruments) -> None:
     app.extensions[_EXTENSION] = instruments
 
 
+class AliveDocument(TypedDict):
+    """The process answers."""
+
+    status: Literal["ok"]
+
+
+class ReadyDocument(TypedDict):
+    """Whether the server can take uploads."""
+
+    status: Literal["ready", "not ready", "leaving"]
+    problems: list[SetupProblem]
+
+
 @health.get("/healthz")
 @requires(Action.VISIT, is_below_links=True, is_counted=False)
+@describes("isAlive", {200: AliveDocument})
 def alive(_ctx: ViewContext) -> Response:
-    """Liveness probe, for requests that `AliveMiddleware` does not handle."""
+    """Check that the process answers."""
     return Response(ALIVE, mimetype="application/json")
 
 
@@ -84,11 +100,15 @@ def _is_plain(environ: dict[str, Any]) -> bool:
 
 @health.get("/readyz")
 @requires(Action.VISIT, is_counted=False)
+@describes(
+    "isReady",
+    {
+        200: ResponseSpec("It can.", ReadyDocument),
+        503: ResponseSpec("It cannot, and `problems` says why, or it is stopping.", ReadyDocument),
+    },
+)
 def ready(ctx: ViewContext) -> tuple[Response, int]:
-    """Whether the server can accept uploads, and the problems of its set-up.
-
-    A server that is draining before it stops responds with 503.
-    """
+    """Check that the server can take uploads."""
     services = ctx.services
     if services.node.is_leaving:
         return jsonify({"status": "leaving", "problems": []}), 503

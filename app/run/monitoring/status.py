@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any, NotRequired, TypedDict
 
 from flask import Blueprint, Response, jsonify, render_template
 
 from app import __version__
 from app.core.access import Action
+from app.core.json_types import Count, Fraction, Instant, Seconds, keywords
 from app.core.nodes import NodeState
 from app.db.jobs import ListedJob
 from app.http.access import requires
 from app.http.context import ViewContext
+from app.http.openapi import describes
 from app.ingest.stages import Stage
 from app.run.monitoring.probes import snapshot
 from app.run.monitoring.reading import NOTHING, Snapshot, running_requests
@@ -30,7 +32,151 @@ JOBS_SHOWN = 10
 SUMMED = ("requests_now", "downloads_now", "received_bytes_per_second", "sent_bytes_per_second")
 """Numbers of nodes that can be added up."""
 
-ENDED = ("created", "complete", "cancelled", "expired")
+# ---- documents -----------------------------------------------------------------------------------
+
+Counts = dict[str, Count]
+
+
+class RequestCounts(TypedDict):
+    """Requests."""
+
+    now: Count
+    total: Count
+    by_status: Counts
+    by_protocol: Counts
+
+
+class TransferCounts(TypedDict):
+    """Bytes on the network."""
+
+    downloads_now: Count
+    received_bytes: Count
+    sent_bytes: Count
+
+
+class UnfinishedUpload(TypedDict):
+    """An upload in progress."""
+
+    id: str
+    filename: str
+    length: Count | None
+    received_bytes: Count
+
+
+class UploadCounts(TypedDict):
+    """Uploads."""
+
+    under_way: Count
+    created: Count
+    complete: Count
+    cancelled: Count
+    expired: Count
+    newest: list[UnfinishedUpload]
+
+
+class JobDocument(TypedDict):
+    """A job of the media worker."""
+
+    id: str
+    filename: str
+    step: str
+    argument: str
+    """As in `720`, the height of a rendition."""
+
+
+class UnfinishedJob(JobDocument):
+    """A job that waits or runs."""
+
+    state: Annotated[str, keywords(enum=["queued", "running"])]
+    progress: Fraction
+
+
+class FailedJob(JobDocument):
+    """A job that has failed."""
+
+    code: str
+    detail: str
+    """For people."""
+
+
+class JobCounts(TypedDict):
+    """What the media worker makes of videos, at this moment."""
+
+    queued: Count
+    running: Count
+    failed: Count
+    next: list[UnfinishedJob]
+    failures: list[FailedJob]
+
+
+class NodeDocument(TypedDict):
+    """A server that shares the records with others, on a database server."""
+
+    name: str
+    is_this: bool
+    """Whether it is the one that answers."""
+    address: str
+    """For operators."""
+    version: str
+    state: NodeState
+    started: Instant
+    uptime_seconds: Seconds
+    requests_now: Count
+    downloads_now: Count
+    received_bytes_per_second: Count
+    sent_bytes_per_second: Count
+    free_bytes: Count | None
+    problems: list[str]
+    """Codes, as in `/readyz`."""
+
+
+class FreeBytes(TypedDict):
+    """Free space that uploads may use, by folder."""
+
+    staging: Count
+    """With the spools, if the files are in a bucket."""
+    library: NotRequired[Count]
+    """Only if the files are on a disk."""
+
+
+class StageTimes(TypedDict):
+    """One stage of storing a chunk, and what it has taken."""
+
+    stage: Stage
+    count: Count
+    """Requests that went through it."""
+    seconds: Seconds
+    """Total of all these requests."""
+    median_seconds: Seconds | None
+    """Approximate. Null before the first request."""
+    p95_seconds: Seconds | None
+    """The 95th percentile, approximate. Null before the first request."""
+
+
+class StatusDocument(TypedDict):
+    """Counts, bytes and seconds are totals over all processes since the start.
+
+    The difference of two answers is a rate.
+    """
+
+    version: str
+    started: Instant
+    uptime_seconds: Seconds
+    requests: RequestCounts
+    transfers: TransferCounts
+    uploads: UploadCounts
+    jobs: JobCounts
+    nodes: list[NodeDocument]
+    """All servers that share the records on a database server; none where they are in a file."""
+    fleet: Annotated[Counts, keywords(required=[*NodeState, *SUMMED])]
+    """How many nodes are in each state, and what all of them do together."""
+    errors: Counts
+    """By `code`."""
+    free_bytes: FreeBytes
+    stages: list[StageTimes]
+
+
+# ---- views ---------------------------------------------------------------------------------------
 
 
 @blueprint.get("/status")
@@ -42,12 +188,13 @@ def page(ctx: ViewContext) -> str:
 
 @api_blueprint.get("/api/status")
 @requires(Action.ADMINISTER)
+@describes("showStatus", {200: StatusDocument})
 def show(ctx: ViewContext) -> Response:
-    """Current activity, and totals since the start, of all processes of the server."""
+    """Get what the server is doing, and has done since it started."""
     return jsonify(status_document(ctx))
 
 
-def status_document(ctx: ViewContext) -> dict[str, Any]:
+def status_document(ctx: ViewContext) -> StatusDocument:
     """Bytes and seconds are totals since the start; compute rates from two readings."""
     counts, nodes = snapshot(), _nodes(ctx)
     started = counts.total("sluice_start_time_seconds")
@@ -62,12 +209,12 @@ def status_document(ctx: ViewContext) -> dict[str, Any]:
         "nodes": nodes,
         "fleet": _fleet(nodes),
         "errors": _largest_first(counts.by("code", "sluice_errors_total")),
-        "free_bytes": _whole(counts.by("folder", "sluice_free_bytes")),
+        "free_bytes": _free_bytes(counts),
         "stages": [_stage(counts, stage) for stage in Stage],
     }
 
 
-def _requests(counts: Snapshot) -> dict[str, Any]:
+def _requests(counts: Snapshot) -> RequestCounts:
     return {
         "now": running_requests(counts),
         "total": int(counts.total("sluice_requests_total")),
@@ -76,7 +223,7 @@ def _requests(counts: Snapshot) -> dict[str, Any]:
     }
 
 
-def _transfers(counts: Snapshot) -> dict[str, int]:
+def _transfers(counts: Snapshot) -> TransferCounts:
     return {
         "downloads_now": int(counts.total("sluice_downloads_in_progress")),
         "received_bytes": int(counts.total("sluice_received_bytes_total")),
@@ -84,12 +231,15 @@ def _transfers(counts: Snapshot) -> dict[str, int]:
     }
 
 
-def _uploads(ctx: ViewContext, counts: Snapshot) -> dict[str, Any]:
+def _uploads(ctx: ViewContext, counts: Snapshot) -> UploadCounts:
     ended = counts.by("event", "sluice_uploads_total")
     newest = ctx.services.uploads.active(ctx.scope, UPLOADS_SHOWN)
     return {
         "under_way": int(counts.total("sluice_uploads_under_way")),
-        **{event: int(ended.get(event, 0)) for event in ENDED},
+        "created": int(ended.get("created", 0)),
+        "complete": int(ended.get("complete", 0)),
+        "cancelled": int(ended.get("cancelled", 0)),
+        "expired": int(ended.get("expired", 0)),
         "newest": [
             {
                 "id": upload.id,
@@ -102,10 +252,12 @@ def _uploads(ctx: ViewContext, counts: Snapshot) -> dict[str, Any]:
     }
 
 
-def _jobs(ctx: ViewContext, counts: Snapshot) -> dict[str, Any]:
-    jobs = ctx.services.media.jobs
+def _jobs(ctx: ViewContext, counts: Snapshot) -> JobCounts:
+    jobs, states = ctx.services.media.jobs, counts.by("state", "sluice_jobs")
     return {
-        **_whole(counts.by("state", "sluice_jobs")),
+        "queued": int(states["queued"]),
+        "running": int(states["running"]),
+        "failed": int(states["failed"]),
         "next": [
             {**_job(listed), "state": listed.job.state.value, "progress": listed.job.progress}
             for listed in jobs.unfinished(JOBS_SHOWN)
@@ -118,7 +270,7 @@ def _jobs(ctx: ViewContext, counts: Snapshot) -> dict[str, Any]:
     }
 
 
-def _job(listed: ListedJob) -> dict[str, str]:
+def _job(listed: ListedJob) -> JobDocument:
     job = listed.job
     return {
         "id": job.upload_id,
@@ -128,7 +280,7 @@ def _job(listed: ListedJob) -> dict[str, str]:
     }
 
 
-def _nodes(ctx: ViewContext) -> list[dict[str, Any]]:
+def _nodes(ctx: ViewContext) -> list[Any]:
     """All nodes of the fleet; empty with SQLite."""
     services = ctx.services
     if services.nodes is None:
@@ -150,16 +302,24 @@ def _nodes(ctx: ViewContext) -> list[dict[str, Any]]:
     ]
 
 
-def _fleet(nodes: list[dict[str, Any]]) -> dict[str, int]:
+def _fleet(nodes: list[Any]) -> dict[str, int]:
     """The number of nodes in each state, and the sums of their numbers."""
     states = {state.value: sum(node["state"] == state for node in nodes) for state in NodeState}
     return {**states, **{name: sum(node[name] for node in nodes) for name in SUMMED}}
 
 
-def _stage(counts: Snapshot, stage: Stage) -> dict[str, Any]:
+def _free_bytes(counts: Snapshot) -> FreeBytes:
+    free = _whole(counts.by("folder", "sluice_free_bytes"))
+    document: FreeBytes = {"staging": free["staging"]}
+    if "library" in free:
+        document["library"] = free["library"]
+    return document
+
+
+def _stage(counts: Snapshot, stage: Stage) -> StageTimes:
     name, labels = "sluice_stage_seconds", {"stage": stage.value}
     return {
-        "stage": stage.value,
+        "stage": stage,
         "count": int(counts.total(f"{name}_count", **labels)),
         "seconds": round(counts.total(f"{name}_sum", **labels), 6),
         "median_seconds": counts.quantile(0.5, name, **labels),
