@@ -2,7 +2,7 @@
 
 `cases/` holds one benchmark a file, each with a `BENCHMARK`: its name, the disk space it needs, a
 function that takes a `Lab` and returns tables, and one that draws what the lab has measured. Add a
-file there and markers for its tables in docs/performance.md, and it is part of `make bench` and
+file there and markers for its tables in bench/RESULTS.md, and it is part of `make bench` and
 `make bench-quick`. `lib/` is what they share: start with `lib/harness.py`. `peers/` are the servers
 and programs that ours is compared with.
 

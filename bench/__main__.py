@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.cases import all_benchmarks
+from bench.lib.extracts import EXTRACTS, update_extracts
 from bench.lib.harness import RESULTS, Benchmark, NotRunnable, prepared_lab
 from bench.lib.plot import redraw
 from bench.lib.report import (
@@ -27,13 +28,15 @@ from bench.lib.report import (
     save_results,
     update_document,
 )
-from bench.lib.summary import update_summary
 
 BENCHMARKS = all_benchmarks()
 
 QUICK_RESULTS = RESULTS / "quick"
+RESULTS_PAGE = Path(__file__).parent / "RESULTS.md"
+"""All tables of the last full runs."""
+
+PLOTS = RESULTS_PAGE.parent / "plots"
 DOCUMENT = Path(__file__).parent.parent / "docs" / "performance.md"
-PLOTS = DOCUMENT.parent / "plots"
 README = Path(__file__).parent.parent / "README.md"
 
 QUICK_SECONDS = sum(benchmark.quick_seconds for benchmark in BENCHMARKS)
@@ -54,7 +57,7 @@ def main() -> int:
     options = _arguments()
     if options.redraw:
         print("\n".join(map(str, redraw(PLOTS))))
-        update_summary(DOCUMENT)
+        update_extracts(RESULTS_PAGE, DOCUMENT, EXTRACTS)
         return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # Clean up as after Ctrl-C.
     most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -106,17 +109,20 @@ def _run(benchmark: Benchmark, options: argparse.Namespace, quick_seconds: float
     results = QUICK_RESULTS if options.quick else RESULTS
     save_results(results, run, tables, lab.samples, plot)
     if options.docs:
-        update_document(DOCUMENT, run, tables, plot)
+        update_document(RESULTS_PAGE, run, tables, plot)
         if benchmark.summary_of is not None:
             replace_block(README, benchmark.name, as_markdown(benchmark.summary_of(lab)))
-        update_summary(DOCUMENT)
+        update_extracts(RESULTS_PAGE, DOCUMENT, set(EXTRACTS) & {benchmark.name})
     return 0
 
 
 def require_blocks(benchmark: Benchmark) -> None:
     """Raise `ValueError` unless the documents have a block for the benchmark's tables."""
-    for path in [DOCUMENT, README] if benchmark.summary_of else [DOCUMENT]:
-        find_block(path, benchmark.name)
+    find_block(RESULTS_PAGE, benchmark.name)
+    if benchmark.name in EXTRACTS:
+        find_block(DOCUMENT, benchmark.name)
+    if benchmark.summary_of:
+        find_block(README, benchmark.name)
 
 
 def _arguments() -> argparse.Namespace:
@@ -134,11 +140,13 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--folder", type=Path, default=RESULTS, help="a folder on the disk to measure"
     )
-    parser.add_argument("--docs", action="store_true", help="write the tables to the docs as well")
+    parser.add_argument(
+        "--docs", action="store_true", help="write the tables to RESULTS.md and the docs as well"
+    )
     parser.add_argument(
         "--redraw",
         action="store_true",
-        help="draw the plots of the docs and make their summary again; measures nothing",
+        help="draw the plots and the tables of the docs again, from RESULTS.md; measures nothing",
     )
     options = parser.parse_args()
     if unknown := set(options.names) - set(names):

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
-from pathlib import PurePosixPath
 from typing import Any
 
 from sqlalchemy import (
@@ -44,7 +43,7 @@ from app.core.errors import (
 )
 from app.core.lifecycle import GONE, UploadState
 from app.core.numbers import bytes_in_words
-from app.core.policy import UNNAMED
+from app.core.policy import UNNAMED, extension_of
 from app.core.upload import Upload, UploadKind
 from app.db.context import Context, RequestContext
 from app.db.sql import insert_unless_known, lock_name, run
@@ -202,7 +201,7 @@ class UploadLink(LinkTerms):
 
     def check_type(self, filename: str) -> None:
         """Raise `TypeNotAllowed` for the name of a file that it does not take."""
-        extension = PurePosixPath(filename).suffix.lower().removeprefix(".")
+        extension = extension_of(filename)
         if self.extensions and extension not in self.extensions:
             allowed = ", ".join(self.extensions)
             raise TypeNotAllowed(f"This link takes only files of these types: {allowed}.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import dataclass, replace
-from pathlib import PurePosixPath
+from posixpath import splitext
 from typing import Protocol
 
 from app.core.errors import ChunkMismatch, InvalidRequest, TooLarge, TypeNotAllowed
@@ -67,7 +67,7 @@ class UploadPolicy:
         """Raise `TypeNotAllowed` where files of that name may not be kept."""
         if not self.allowed_extensions:
             return
-        extension = PurePosixPath(filename).suffix.lower().removeprefix(".")
+        extension = extension_of(filename)
         if extension not in self.allowed_extensions:
             allowed = ", ".join(sorted(self.allowed_extensions))
             raise TypeNotAllowed(f"This server takes only files of these types: {allowed}.")
@@ -100,6 +100,11 @@ def clean_filename(filename: str) -> str:
     if any(unicodedata.category(character) in {"Cc", "Cs"} for character in name):
         raise InvalidRequest("The file name has control characters in it.")
     return "/".join(part for part in name.split("/") if part not in {"", ".", ".."})
+
+
+def extension_of(filename: str) -> str:
+    """The extension of a name in lower case, without its dot; empty if it has none."""
+    return splitext(filename)[1].lower().removeprefix(".")
 
 
 def check_client_key(text: str) -> str:
@@ -153,5 +158,4 @@ OPAQUE = "application/octet-stream"
 
 def media_type(filename: str) -> str:
     """The Content-Type for a file name."""
-    extension = PurePosixPath(filename).suffix.lower().removeprefix(".")
-    return PLAYABLE.get(extension, OPAQUE)
+    return PLAYABLE.get(extension_of(filename), OPAQUE)

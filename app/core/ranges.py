@@ -100,7 +100,7 @@ class RangeSet:
 
     def add(self, span: ByteRange) -> RangeSet:
         """The set with `span` added."""
-        if span.length == 0:
+        if span.start == span.end:
             return self
         # The bounds from `first` to `last` are in the span or at its ends: drop them.
         first, last = bisect_left(self._bounds, span.start), bisect_right(self._bounds, span.end)
@@ -113,11 +113,14 @@ class RangeSet:
 
     def covers(self, span: ByteRange) -> bool:
         """Whether every byte of `span` is in the set; an empty span always is."""
-        return next(self.gaps(span), None) is None
+        if span.start == span.end:
+            return True
+        after = bisect_right(self._bounds, span.start)
+        return after % 2 == 1 and span.end <= self._bounds[after]
 
     def gaps(self, span: ByteRange) -> Iterator[ByteRange]:
         """The parts of `span` that are not in the set, in order."""
-        if span.length == 0:
+        if span.start == span.end:
             return iter(())
         first, last = bisect_right(self._bounds, span.start), bisect_left(self._bounds, span.end)
         before = () if first % 2 else (span.start,)

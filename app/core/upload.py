@@ -11,6 +11,7 @@ from typing import NewType
 from app.core.crc32c import RangeSums, in_base64
 from app.core.errors import (
     ChunkMismatch,
+    OffsetMismatch,
     TooManyGaps,
     UploadConflict,
     UploadGone,
@@ -254,6 +255,12 @@ class Upload:
         check_transition(self.state, target)
         published_at = now if target is UploadState.COMPLETE else self.published_at
         return replace(self, state=target, active_at=now, published_at=published_at)
+
+    def require_offset(self, offset: int) -> None:
+        """Raise `OffsetMismatch` unless the first missing byte is at `offset`."""
+        expected = self.received.prefix_end
+        if offset != expected:
+            raise OffsetMismatch.of(expected=expected, provided=offset)
 
     def require_present(self) -> Upload:
         """The upload itself, or `UploadGone` if it was cancelled, expired or deleted."""

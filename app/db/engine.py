@@ -1,19 +1,33 @@
-"""Opens the database and migrates its tables."""
+"""Opens the database, and creates or migrates its tables."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from datetime import UTC, datetime
 from enum import Enum
 from functools import cache
 from pathlib import Path
 from threading import Event, Lock, local
 
-from sqlalchemy import Connection, event, inspect, text
+from sqlalchemy import (
+    Column,
+    Connection,
+    MetaData,
+    PrimaryKeyConstraint,
+    String,
+    Table,
+    event,
+    insert,
+    inspect,
+    select,
+)
 from sqlalchemy.engine import make_url
 
+from app.core.access import FIRST_PROJECT
 from app.core.errors import StorageFailed
+from app.db import tables
 from app.db.errors import DATABASE_ERRORS, raise_as_upload_error, wants_new_connection
 from app.db.postgresql import PostgresqlServer
 from app.db.sqlite import BUSY_SECONDS, SqliteFile
@@ -115,10 +129,10 @@ class Database:
                 raise
 
     def migrate(self) -> None:
-        """Migrate the tables to this version; processes that start together take turns.
+        """Create the tables, or migrate them to this version; concurrent processes take turns.
 
         Returns at once if the schema is current. Raises `StorageFailed` if the database cannot be
-        used or has a newer version, `NoRoom`, `ServerBusy`.
+        used or has another version that cannot be migrated, `NoRoom`, `ServerBusy`.
         """
         self._kind.prepare()
         with self.read() as connection:
@@ -128,7 +142,10 @@ class Database:
         try:
             with self._transaction() as connection:
                 self._kind.lock_for_migration(connection)
-                if schema_state(connection) is not SchemaState.CURRENT:
+                state = schema_state(connection)
+                if state is SchemaState.MISSING:
+                    create_tables(connection)
+                elif state is SchemaState.OLDER:
                     upgrade(connection)
         except DATABASE_ERRORS as error:
             raise_as_upload_error(error)
@@ -137,7 +154,8 @@ class Database:
     def schema_state(self) -> SchemaState:
         """Compare the tables with those that this version needs; creates nothing.
 
-        Raises `StorageFailed` if the database cannot be used or has a newer version, `ServerBusy`.
+        Raises `StorageFailed` if the database cannot be used or has a version that this one cannot
+        migrate, `ServerBusy`.
         """
         if self.file is not None and not (self.file.path and self.file.path.exists()):
             return SchemaState.MISSING
@@ -174,6 +192,14 @@ class Database:
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
+_version = Table(
+    "alembic_version",
+    MetaData(),
+    Column("version_num", String(32)),
+    PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
+)
+"""Where Alembic records the revision of the tables, as it declares the table itself."""
+
 
 @cache
 def newest_revision(migrations: Path = MIGRATIONS) -> str:
@@ -200,32 +226,47 @@ class SchemaState(Enum):
 
 
 def schema_state(connection: Connection, migrations: Path = MIGRATIONS) -> SchemaState:
-    """The state of the tables by Alembic's record; raises `StorageFailed` for a newer version."""
-    if not inspect(connection).has_table("alembic_version"):
+    """The state of the tables by Alembic's record.
+
+    Raises `StorageFailed` for a newer version, and for one from before the oldest migration.
+    """
+    if not inspect(connection).has_table(_version.name):
         return SchemaState.MISSING
-    found = set(connection.scalars(text("SELECT version_num FROM alembic_version")))
-    unknown = found - _revisions(migrations)
-    if unknown:
+    found = connection.scalar(select(_version.c.version_num))
+    known, newest = _revisions(migrations), newest_revision(migrations)
+    if found is None:
+        return SchemaState.MISSING
+    if found in known:
+        return SchemaState.CURRENT if found == newest else SchemaState.OLDER
+    if found < min(known):
         raise StorageFailed(
-            "The database is of a newer version of Sluice: its tables have revision "
-            f"{', '.join(sorted(unknown))}, and this version knows those up to "
-            f"{newest_revision(migrations)}. Run that version, or restore a backup from before the "
-            "update."
+            f"The database is too old: its tables have revision {found}, and this version migrates "
+            f"those from {min(known)} on. Start the server once with a version in between."
         )
-    if not found:
-        return SchemaState.MISSING
-    is_current = found == {newest_revision(migrations)}
-    return SchemaState.CURRENT if is_current else SchemaState.OLDER
+    raise StorageFailed(
+        f"The database is of a newer version of Sluice: its tables have revision {found}, and this "
+        f"version knows those up to {newest}. Run that version, or restore a backup from before "
+        "the update."
+    )
 
 
-def upgrade(connection: Connection) -> None:
+def create_tables(connection: Connection) -> None:
+    """Create all tables and the first project, in the caller's transaction."""
+    tables.projects.metadata.create_all(connection)
+    first = {"id": FIRST_PROJECT, "name": "Videos", "created_at": datetime.now(UTC)}
+    connection.execute(insert(tables.projects).values(**first, used_bytes=0))
+    _version.create(connection, checkfirst=True)
+    connection.execute(insert(_version).values(version_num=newest_revision()))
+
+
+def upgrade(connection: Connection, migrations: Path = MIGRATIONS) -> None:
     """Run the pending migrations in the caller's transaction."""
     # Importing Alembic takes 0.17 CPU s, and only the first process has anything to migrate.
     from alembic import command  # noqa: PLC0415
     from alembic.config import Config  # noqa: PLC0415
 
     config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
+    config.set_main_option("script_location", str(migrations))
     config.attributes["connection"] = connection
     command.upgrade(config, "head")
 

@@ -1,4 +1,7 @@
-"""Runs statements: on the bare driver, several in one round trip, with locks."""
+"""Runs statements: on the bare driver, several in one round trip, with locks.
+
+A chunk costs 15 % more CPU with SQLAlchemy's `execute` (`python -m bench record_path`).
+"""
 
 from __future__ import annotations
 
@@ -68,13 +71,15 @@ class _Compiled:
     outputs: Sequence[tuple[int, Convert]]
 
     def parameters(self, values: Mapping[str, object]) -> Any:
-        found = [
-            values[name] if convert is None else convert(values[name])
-            for name, convert in self.inputs
-        ]
         if self.is_positional:
-            return found
-        return {name: value for (name, _), value in zip(self.inputs, found, strict=True)}
+            return [
+                values[name] if convert is None else convert(values[name])
+                for name, convert in self.inputs
+            ]
+        return {
+            name: values[name] if convert is None else convert(values[name])
+            for name, convert in self.inputs
+        }
 
     def converted(self, row: Sequence[Any]) -> tuple[Any, ...]:
         cells = list(row)

@@ -1,4 +1,4 @@
-"""The tables. Every change here needs a migration in `migrations/versions/`."""
+"""The tables. Each change here needs a migration, for databases that have the tables already."""
 
 from __future__ import annotations
 
@@ -64,6 +64,9 @@ class Ranges(TypeDecorator[RangeSet]):
         return None if value is None else RangeSet.from_bytes(value)
 
 
+_NO_SUMS = RangeSums()
+
+
 class Sums(TypeDecorator[RangeSums]):
     """Checksums of parts of a file, in the format of `RangeSums.to_bytes`; NULL for none."""
 
@@ -76,7 +79,7 @@ class Sums(TypeDecorator[RangeSums]):
 
     def process_result_value(self, value: Any | None, dialect: Any) -> RangeSums:
         """From the database."""
-        return RangeSums() if value is None else RangeSums.from_bytes(value)
+        return _NO_SUMS if value is None else RangeSums.from_bytes(value)
 
 
 IS_VIDEO = text("state = 'complete'")
@@ -386,7 +389,7 @@ stored_garbage = Table(
 
 # ---- access tables -------------------------------------------------------------------------------
 
-# The tables for access control. Every change here needs a migration in `migrations/versions/`.
+# The tables for access control.
 
 
 ID = String(32)

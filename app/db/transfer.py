@@ -45,7 +45,7 @@ UNFINISHED = Table("unfinished_copy", MetaData(), Column("started", Integer, pri
 """Marks a database that is the target of an unfinished copy."""
 
 _ROWS = {projects: 1}
-"""Row counts that migrations leave in a new database."""
+"""Row counts of a new database."""
 
 Tell = Callable[[str, int], None]
 """Called with a table's name and its number of rows so far."""
@@ -65,7 +65,7 @@ def copy_records(
     """Copy every record, or resume an interrupted copy; returns the number of rows.
 
     All rows come from one snapshot; leaves out the tables in `without`. Both databases must have
-    the newest schema, and the target only the rows that migrations create. Raises `CopyRefused`.
+    the newest schema, and the target only the rows of a new database. Raises `CopyRefused`.
     """
     _begin(target)
     tables = [table for table in TABLES if table not in without]

@@ -15,7 +15,7 @@ from werkzeug.wsgi import FileWrapper
 from app.core.ranges import ByteRange
 from app.deliver.conditional import content_range
 from app.http.context import SENDING_KEY, Sending
-from app.ingest.gunicorn_socket.connection import KernelSender, bound_sending, kernel_sender
+from app.ingest.connection import KernelSender, bound_sending, kernel_sender
 from app.video.index.virtual_file import Piece
 from app.video.serve.source import read_fully
 

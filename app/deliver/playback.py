@@ -22,7 +22,7 @@ from app.deliver.conditional import Validators
 from app.deliver.media import SANDBOX, Stored, answer, content_disposition, send_span
 from app.http.access import requires
 from app.http.context import ViewContext, note_upload
-from app.ingest.gunicorn_socket.connection import has_left
+from app.ingest.connection import has_left
 from app.video.serve.library import (
     CONTENT_TYPES,
     MadeFile,

@@ -21,7 +21,7 @@ from app.http import origins, session_cookie
 from app.http.context import SENDING_KEY, Sending, ViewContext, current_services, view_context
 from app.http.mounts import LINK_KEY
 from app.http.proxy import came_directly
-from app.ingest.gunicorn_socket.connection import break_off
+from app.ingest.connection import break_off
 from app.ingest.slots import SAFE_METHODS
 
 # ---- access rules --------------------------------------------------------------------------------

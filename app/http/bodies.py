@@ -16,12 +16,12 @@ from app.core.access import counted_as
 from app.core.errors import ChunkMismatch, InvalidRequest, TooLarge
 from app.core.numbers import parse_bounded
 from app.http.context import ViewContext
+from app.ingest.bandwidth import paced
+from app.ingest.connection import timed_input
 from app.ingest.copy import BodyLimits, Pace
 from app.ingest.form import FormReader
-from app.ingest.gunicorn_socket.connection import timed_input
-from app.ingest.gunicorn_socket.take_over import take_over
+from app.ingest.gunicorn_socket import take_over
 from app.ingest.multipart import parse_boundary
-from app.ingest.paced import paced
 from app.ingest.source import SOURCE_KEY, BodySource, StreamSource
 
 SMALL_BODY_LIMITS = BodyLimits(idle_seconds=10.0, minimum_bytes_per_second=1024.0)

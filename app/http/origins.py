@@ -1,11 +1,14 @@
-"""Checks host names, and which other origins' pages may use the service (CORS, CSRF)."""
+"""Which origins and hosts may use the service (CORS, CSRF), and what our pages may load (CSP)."""
 
 from __future__ import annotations
 
-from flask import Request, Response
+import secrets
+
+from flask import Request, Response, g
 from werkzeug.exceptions import Forbidden, SecurityError
 from werkzeug.sansio.utils import host_is_trusted
 
+from app.http.context import current_services
 from app.http.proxy import host_as_sent
 from app.ingest.slots import SAFE_METHODS
 
@@ -66,7 +69,7 @@ def refuse_other_names(request: Request, allowed: frozenset[str]) -> None:
     """
     if not allowed or request.path in ASKED_BY_ADDRESS:
         return
-    for host in (host_as_sent(request.environ), request.environ.get("HTTP_HOST", "")):
+    for host in {host_as_sent(request.environ), request.environ.get("HTTP_HOST", "")}:
         if not host_is_trusted(_comparable(host), allowed):
             raise SecurityError(
                 f"This server does not answer to the name {host!r}. SLUICE_ALLOWED_HOSTS lists its "
@@ -163,3 +166,47 @@ def _allowed_origin(request: Request, allowed: frozenset[str]) -> str | None:
     """The origin of the requesting page, if it is an allowed one."""
     origin: str | None = request.environ.get("HTTP_ORIGIN")
     return origin if origin is not None and allowed & {origin, ANY_ORIGIN} else None
+
+
+# ---- content security policy ---------------------------------------------------------------------
+
+# What our own pages may load: nothing inline, and nothing from other origins but the bucket.
+
+
+PAGE_POLICY = "; ".join(
+    [
+        "default-src 'self'",
+        "img-src 'self' data: blob:",
+        "media-src 'self' blob:",
+        "object-src 'none'",
+        "base-uri 'none'",
+        "form-action 'self'",
+        "frame-ancestors 'none'",
+    ]
+)
+"""Sent with every response, unless its view sets another policy."""
+
+NONCE_BYTES = 16
+"""At least 128 bits, as Content Security Policy Level 3, section 7.1, requires."""
+
+
+def style_nonce() -> str:
+    """The nonce that a `<style>` of this page needs to be applied; for templates.
+
+    The player's elements have `<style>` in their shadow roots. The page's script gives them the
+    nonce. Injected markup does not know it, so 'unsafe-inline' is not needed.
+    """
+    nonce: str = g.setdefault("style_nonce", secrets.token_urlsafe(NONCE_BYTES))
+    return nonce
+
+
+def widen_policy(response: Response) -> Response:
+    """Allow styles with the nonce, if the page uses one, and direct uploads to the bucket."""
+    more = []
+    if nonce := g.get("style_nonce"):
+        more.append(f"style-src 'self' 'nonce-{nonce}'")
+    if direct := current_services().direct:
+        more.append(f"connect-src 'self' {direct.origin}")
+    if more:
+        response.headers["Content-Security-Policy"] = "; ".join([PAGE_POLICY, *more])
+    return response

@@ -12,8 +12,7 @@ from werkzeug.middleware.proxy_fix import ProxyFix
 
 from app.db.this_node import ThisNode
 from app.http.context import current_services
-from app.ingest.gunicorn_socket.connection import close_after_answer, drain_or_close
-from app.ingest.gunicorn_socket.upgraded import UPGRADED_KEY
+from app.ingest.connection import UPGRADED_KEY, close_after_answer, drain_or_close
 from app.settings.values import IPNetwork
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from app.db.minute_counts import MinuteCounts
 from app.db.nodes import NodeRecords
 from app.db.this_node import ThisNode
 from app.db.transfer import require_finished
-from app.ingest.line import Line
+from app.ingest.bandwidth import Line
 from app.records.uploads import UploadRecords
 from app.settings import Settings
 from app.storage.base import Inspection, SetupProblem, durability_in

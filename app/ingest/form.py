@@ -16,8 +16,7 @@ from app.ingest.multipart import (
     FileEnd,
     MultipartScanner,
 )
-from app.ingest.source import FEW_BYTES, BodySource, Watch, no_watch
-from app.ingest.splice import SpliceSource
+from app.ingest.source import FEW_BYTES, BodySource, SpliceSource, Watch, no_watch
 
 FIELDS_READ_BYTES = FEW_BYTES
 """Size of a read between payloads; small, so that it returns as soon as the fields have arrived.

@@ -2,7 +2,7 @@
 
 The code that starts a request sets a `StageClock` with `start`; the layers below use
 `with stage(...)` and know nothing about requests. Entering and leaving a stage costs 0.9 us; a
-block of 1 MiB passes two on its way from the socket to a file, 2 of the roughly 300 us it takes
+block of 1 MiB passes one on its way from the socket to a file, 1 of the roughly 300 us it takes
 (`python -m bench stage_cost`).
 """
 

@@ -30,8 +30,8 @@ from app.core.errors import BodyStalled, InvalidRequest, ServerBusy
 from app.http.access import requires
 from app.http.context import ViewContext
 from app.http.mounts import LINK_KEY
+from app.ingest.connection import UpgradedConnection, upgraded
 from app.ingest.copy import BodyLimits, Pace
-from app.ingest.gunicorn_socket.upgraded import UpgradedConnection, upgraded
 from app.ingest.websocket import (
     INNER_KEY,
     CloseCode,

@@ -41,8 +41,8 @@ from app.db.nodes import Clock, Leases, NodeRecords, SharedNote, SharedValues, s
 from app.db.this_node import this_node
 from app.db.waking import Waker
 from app.http.services import Services
+from app.ingest.bandwidth import Line, line_in
 from app.ingest.copy import BodyLimits
-from app.ingest.line import Line, line_in
 from app.ingest.shared_table import NameDigest
 from app.records.upload_changes import Observer
 from app.records.uploads import Listener, UploadRecords, no_listener

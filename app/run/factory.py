@@ -13,7 +13,7 @@ from app.deliver import archive, media, playback
 from app.http import access, context, origins, problems
 from app.http.access import AccessRule, ActiveRequests, rules_of, with_rule
 from app.http.mounts import LinkMiddleware
-from app.http.page_policy import PAGE_POLICY
+from app.http.origins import PAGE_POLICY
 from app.http.proxy import ConnectionMiddleware
 from app.http.services import Services
 from app.protocols import batch, lanes

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from app.core.errors import (
-    OffsetMismatch,
     StorageFailed,
     UploadComplete,
     UploadConflict,
@@ -20,8 +19,7 @@ from app.core.lifecycle import UploadState
 from app.core.policy import UNNAMED, Allowance, UploadPolicy, check_chunk, no_allowance
 from app.core.ranges import ByteRange, RangeSet
 from app.core.upload import Upload, UploadKind
-from app.ingest.copy import BodyLimits, discard
-from app.ingest.held import held
+from app.ingest.copy import BodyLimits, discard, held
 from app.ingest.slots import without_slot
 from app.ingest.source import BodySource, crc32c_of, no_watch
 from app.records.uploads import UploadRecords
@@ -62,13 +60,15 @@ class IncomingChunk:
         )
 
     def check_offset(self, upload: Upload) -> None:
-        """Raise `UploadComplete` or `OffsetMismatch` unless the chunk begins at the offset."""
-        if not self.is_at_offset:
-            return
-        if upload.offset != self.chunk.start:
-            raise OffsetMismatch.of(expected=upload.offset, provided=self.chunk.start)
-        if upload.state is not UploadState.RECEIVING and self.source.remaining:
-            raise UploadComplete("Every byte of the upload has arrived already.")
+        """Raise `OffsetMismatch` or `UploadComplete` unless the chunk may begin where it does."""
+        if self.is_at_offset:
+            _check_offset(upload, self.chunk.start, self.source)
+
+
+def _check_offset(upload: Upload, offset: int, source: BodySource) -> None:
+    upload.require_offset(offset)
+    if upload.state is not UploadState.RECEIVING and source.remaining:
+        raise UploadComplete("Every byte of the upload has arrived already.")
 
 
 class Chunks:
@@ -133,11 +133,9 @@ class Chunks:
         ended, `UploadComplete` if no bytes are missing, and `WriterSuperseded` as soon as a newer
         request takes over.
         """
-        if upload.offset != offset:  # Checked first, even if far beyond the limit.
-            raise OffsetMismatch.of(expected=upload.offset, provided=offset)
+        _check_offset(upload, offset, source)  # First, even if it is far beyond the limit.
         chunk = self._chunk(upload, offset, source.remaining)
         arrival = IncomingChunk(chunk=chunk, source=source, is_at_offset=True, progress=progress)
-        arrival.check_offset(upload)
         check_chunk(chunk, None if source.remaining is None else upload.length)
         if upload.length is None and source.remaining:
             self._enlarge(upload, chunk.end)
@@ -313,11 +311,11 @@ class Chunks:
         upload = self._records.get(upload.id).require_present()
         arrival.check_offset(upload)
         gaps = list(upload.received.gaps(chunk)) if arrival.is_needed_by(upload) else []
-        if arrival.source.remaining is not None:
+        if upload.reserved is not None and arrival.source.remaining is not None:
             upload = self.reserve(upload, sum(gap.length for gap in gaps))
         upload, end = self._write_gaps(upload, arrival, gaps, writer)
-        self._policy_of(upload).check_length(end)
         if upload.length is None:
+            self._policy_of(upload).check_length(end)
             self._quotas.check_growth(upload, end)
         writer.finish(arrival.source)
         arrived = ByteRange(chunk.start, end)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from flask import Blueprint, request, url_for
+from flask import Blueprint, g, request, url_for
 
 from app.core.access import Action, Caller, CallerKind, Reach, Role, reach_of
 from app.http.access import PROJECT, who_sees
@@ -47,8 +47,17 @@ class MenuEntry:
 
 
 def navigation() -> tuple[MenuEntry, ...]:
-    """Entries that the current principal may visit; none if they must sign in first."""
-    caller = who_sees(request)
+    """Entries that the current principal may visit; none if they must sign in first.
+
+    Kept for the request: the bar and the tabs of a page both need them.
+    """
+    if "navigation" not in g:
+        g.navigation = _entries(who_sees(request))
+    entries: tuple[MenuEntry, ...] = g.navigation
+    return entries
+
+
+def _entries(caller: Caller) -> tuple[MenuEntry, ...]:
     if caller.kind is CallerKind.NOBODY or caller.needs_second_factor:
         return ()
     areas = [_area("Library", [("Library", "pages.index", url_for("pages.index"))])]

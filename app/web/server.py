@@ -16,7 +16,7 @@ from app.core.moments import instant
 from app.http.access import requires
 from app.http.context import ViewContext
 from app.http.openapi import ResponseSpec, describe, describes
-from app.ingest.connection_advice import advice_now
+from app.ingest.connection import advice_now
 
 # ---- /api/server ---------------------------------------------------------------------------------
 

@@ -41,7 +41,7 @@ from app.http.documents import (
     signed_media,
     video_document,
 )
-from app.http.page_policy import style_nonce, widen_policy
+from app.http.origins import style_nonce, widen_policy
 from app.http.problems import Problem, answer_json, prefers_html, with_retry_after
 from app.video.serve.library import PlaybackView
 from app.web.videos import VideoView, view_of

@@ -32,7 +32,7 @@ from app.core.errors import (
 from app.http.access import requires
 from app.http.bodies import form_fields
 from app.http.context import ViewContext
-from app.http.page_policy import widen_policy
+from app.http.origins import widen_policy
 from app.http.problems import Problem, answer_json, prefers_html, with_retry_after
 from app.http.proxy import absolute_url
 from app.records.uploads import Sent

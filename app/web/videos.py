@@ -33,7 +33,7 @@ from app.http.documents import (
     video_document,
 )
 from app.http.openapi import WANT_REPR_DIGEST, ResponseSpec, describes, query
-from app.http.page_policy import style_nonce, widen_policy
+from app.http.origins import style_nonce, widen_policy
 from app.uploads.library import MAX_PAGE
 from app.video.serve.library import PlaybackView
 from app.web.project import kept_project

@@ -1,4 +1,4 @@
-"""A thousand slow uploads at once, and whether the server answers others meanwhile."""
+"""A thousand slow uploads at once, and whether the server answers others at the same time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Poster and small pictures of films of three lengths: through their index, and by ffmpeg alone."""
+"""Poster and thumbnails of videos of three lengths: through their index, and by ffmpeg alone."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from bench.lib.samples import GB, MB, Sample, paired_ratio, spread
 LENGTHS = ("10 s", "10 min", "2 h")
 QUICK_LENGTHS = ("10 s", "10 min")
 TIMES_LESS = 10
-"""Wanted for the longest film: CPU of ffmpeg alone, of that with the index."""
+"""Wanted for the longest video: CPU of ffmpeg alone, of that with the index."""
 
 INDEX, POSTER, SPRITE, NOKEY = "index", "poster", "sprite", "-skip_frame nokey"
 COLUMNS = (
-    "film",
+    "video",
     "index, CPU s",
     "poster, CPU s",
     "sprite, CPU s",
@@ -37,9 +37,9 @@ COLUMNS = (
     "less CPU, with the index",
 )
 NOTES = (
-    "720p with a key frame every 5 s, one film of 10 s repeated. CPU of this process and of "
+    "720p with a key frame every 5 s, one video of 10 s repeated. CPU of this process and of "
     "ffmpeg, which runs in the sandbox for ours; paired. The index is read once for both "
-    "pictures. ffmpeg alone has one thread and makes the same sprite of the whole film.",
+    "pictures. ffmpeg alone has one thread and makes the same sprite of the whole video.",
 )
 
 
@@ -53,7 +53,7 @@ def run(lab: Lab) -> list[Table]:
         for name in lab.in_time(lengths):
             for sample in _measured(films[name], name, number, lab):
                 lab.samples.append(sample)
-    table = Table("Pictures of a film", COLUMNS, [_row(lab, name) for name in lengths], NOTES)
+    table = Table("Pictures of a video", COLUMNS, [_row(lab, name) for name in lengths], NOTES)
     longest = lengths[-1]
     what = f"{longest}: times less CPU, with the index"
     wanted = Target(what=what, measured=_times_less(lab, longest), at_least=TIMES_LESS)
@@ -156,7 +156,7 @@ def draw(lab: Lab) -> Plot:
     """CPU of all cases."""
     cases = lab.cases()
     ours = [name for name in cases if not name.endswith(NOKEY)]
-    return Plot("Pictures of a film", (panel_of("CPU s", cases, _cpu_of, ours=ours, digits=2),))
+    return Plot("Pictures of a video", (panel_of("CPU s", cases, _cpu_of, ours=ours, digits=2),))
 
 
 BENCHMARK = Benchmark(

@@ -1,4 +1,4 @@
-"""From the last byte of a film until it plays, by its length, beside what others run on it."""
+"""From the last byte of a video until it plays, by its length, beside what others run on it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OURS = "Sluice"
 SECONDS_LIMIT = 1.0
 REMUX_SHARE = 0.5
 DISK_SHARE = 0.02
-"""Wanted of the longest film: seconds until it plays, CPU of ours of ffmpeg's remux, and disk
+"""Wanted of the longest video: seconds until it plays, CPU of ours of ffmpeg's remux, and disk
 beside the original."""
 
 COLUMNS = (
@@ -36,27 +36,27 @@ COLUMNS = (
     "CPU s",
     "of ours",
     "peak memory, MiB",
-    "more disk, of film",
+    "more disk, of the video",
 )
 NOTES = (
     "720p at 1 Mbit/s, index at the end of the file. Ours: from the answer to the last chunk until "
     "`play.mp4` and the first segment of HLS have been answered, looked for every 20 ms; CPU and "
     "memory above idle of all processes, without the digest of the file and without pictures, "
     "which come later. Others: the command alone, without upload, queue or database. PeerTube's "
-    "and MediaCMS's are those for one quality of several; they encode, so only the shortest film "
+    "and MediaCMS's are those for one quality of several; they encode, so only the shortest video "
     "is measured, and a longer one takes as many times as long.",
 )
 
 STEPS = 200
-"""Chunks in which a film is sent for the second table."""
+"""Chunks in which a video is sent for the second table."""
 
 WAIT_SECONDS = 1.5
-"""After a chunk; the server looks at films that arrive about once a second."""
+"""After a chunk; the server looks at videos that arrive about once a second."""
 
 PAGE_ORDER, FILE_ORDER = "as page and client send it", "in the order of the file"
 SHARE_LIMIT = 0.05
 SHARE_NOTES = (
-    f"The film of 10 min in {STEPS} chunks of one size, with a pause after each of the first ten "
+    f"The video of 10 min in {STEPS} chunks of one size, with a pause after each of the first ten "
     "and after every tenth: share of its bytes that had arrived when its first segment could be "
     "fetched.",
 )
@@ -95,7 +95,7 @@ def _ours(lab: Lab, film: Path, *, case: str, number: int) -> Sample:
 
 
 def _share(lab: Lab, film: Path, order: str) -> float:
-    """The share of a film's bytes with which it begins to play."""
+    """The share of a video's bytes with which it begins to play."""
     length = film.stat().st_size
     chunk_bytes = -(-length // STEPS)
     count = -(-length // chunk_bytes)
@@ -154,7 +154,7 @@ def _targets(lab: Lab, path: Path, film: str, share: float) -> Table:
     wanted = [
         Target(what=f"{film}: seconds until it plays", measured=seconds, at_most=SECONDS_LIMIT),
         Target(what=f"{film}: CPU, of ffmpeg's fast start", measured=cpu, at_most=REMUX_SHARE),
-        Target(what=f"{film}: disk beside it, of the film", measured=disk, at_most=DISK_SHARE),
+        Target(what=f"{film}: disk beside it, of the video", measured=disk, at_most=DISK_SHARE),
         Target(what="share that must have arrived", measured=share, at_most=SHARE_LIMIT),
     ]
     return target_table(wanted)
@@ -169,18 +169,18 @@ def _seconds_of(samples: Sequence[Sample]) -> list[float]:
 
 
 def draw(lab: Lab) -> Plot:
-    """Seconds until each film plays."""
+    """Seconds until each video plays."""
     panels = [
         panel_of(f"{name}: seconds", found, _seconds_of, ours=[OURS], digits=2)
         for name in FILMS
         if (found := lab.cases(f"{name}: "))
     ]
-    return Plot("Until a film plays", tuple(panels))
+    return Plot("Until a video plays", tuple(panels))
 
 
 BENCHMARK = Benchmark(
     name="publishing",
-    summary="from the last byte of a film until it plays, beside ffmpeg, PeerTube and MediaCMS",
+    summary="from the last byte of a video until it plays, beside ffmpeg, PeerTube and MediaCMS",
     run=run,
     draw=draw,
     needed_bytes=6 * GB,

@@ -19,7 +19,7 @@ from bench.lib.uploading import upload_raw
 
 FILM = "10 min"
 FULL, QUICK = (LARGE, 720), (SMALL, 360)
-"""The film and the quality."""
+"""The video and the quality."""
 
 OFFER_SECONDS = 20.0
 """How long a new server may take to measure its encoder."""
@@ -30,17 +30,17 @@ ENCODING = (
     "-an -c:v libx264 -preset veryfast -pix_fmt yuv420p -crf 23 -maxrate 3500k -bufsize 7000k"
 )
 START_LIMIT = 2.0
-"""Most time until a segment comes, as a multiple of ffmpeg's for the same seconds of the film."""
+"""Most time until a segment comes, as a multiple of ffmpeg's for the same seconds of the video."""
 
 MEANWHILE, QUIET = "while a quality is made", "otherwise"
 RATE_SHARE = 0.9
 """Wanted of the rate of uploads while a quality is made; two measurements differ by as much."""
 
 SEGMENT_NOTES = (
-    "Of a film of 10 min in 1080p at 4 Mbit/s (in a quick run in 720p at 1 Mbit/s). Ours: from the "
-    "first request until playlist, `init.mp4` and a segment have come, and then until the one in "
-    "the middle of the film has, while the server reads ahead. ffmpeg encodes the same seconds to "
-    "a file.",
+    "Of a video of 10 min in 1080p at 4 Mbit/s (in a quick run in 720p at 1 Mbit/s). Ours: from "
+    "the first request until playlist, `init.mp4` and a segment have come, and then until the one "
+    "in the middle of the video has, while the server reads ahead. ffmpeg encodes the same "
+    "seconds to a file.",
 )
 UPLOAD_NOTES = (
     "Raw chunks, one after another, to the same server while it makes a whole quality and while "
@@ -50,7 +50,7 @@ UPLOAD_NOTES = (
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A film on a server, and the quality that is asked for."""
+    """A video on a server, and the quality that is asked for."""
 
     server: BenchServer
     video: str
@@ -196,7 +196,7 @@ def draw(lab: Lab) -> Plot:
 
 BENCHMARK = Benchmark(
     name="qualities",
-    summary="720p on demand: start, seek, and uploads meanwhile",
+    summary="720p on demand: start, seek, and uploads beside it",
     run=run,
     draw=draw,
     needed_bytes=4 * GB,

@@ -26,6 +26,7 @@ FILE_BYTES = 200 * STEP_BYTES
 TUS = {"Tus-Resumable": "1.0.0"}
 
 HEALTH, RANGE, CHUNK = "/healthz", "a range of 64 KiB", "a tus chunk of 64 KiB"
+PAGE = "the page /"
 OURS = "Sluice"
 PLAIN = Gunicorn("gunicorn", "plain")
 FLASK = Gunicorn("gunicorn, Flask", "with_flask()")
@@ -36,7 +37,7 @@ NOTES = (
     "CPU of the server's processes, one worker, over one connection, in turn. gunicorn: its "
     "threaded worker and an application of four lines; Flask: the same as a view; sendfile: a "
     "range sent without a look at anything else. Ours beside that: its record, conditions, digest "
-    "and access log, metrics, the write and the record of a chunk.",
+    "and access log, metrics, the write and the record of a chunk, the list of videos in the page.",
 )
 
 
@@ -86,7 +87,12 @@ def _sites(lab: Lab, source: Path) -> Iterator[list[Site]]:
             Site(PLAIN.name, plain, {HEALTH: _health}),
             Site(FLASK.name, flask, {HEALTH: _health}),
             Site(SENDFILE.name, sendfile, {RANGE: _ranges}),
-            Site(OURS, ours, {HEALTH: _health, RANGE: _ranges, CHUNK: _chunks}, f"/media/{video}"),
+            Site(
+                OURS,
+                ours,
+                {HEALTH: _health, RANGE: _ranges, CHUNK: _chunks, PAGE: _pages},
+                f"/media/{video}",
+            ),
         ]
 
 
@@ -94,6 +100,12 @@ def _health(site: Site, _source: Path, count: int) -> None:
     with Connection(site.server.port) as connection:
         for _ in range(count):
             connection.get("/healthz")
+
+
+def _pages(site: Site, _source: Path, count: int) -> None:
+    with Connection(site.server.port) as connection:
+        for _ in range(count):
+            connection.get("/")
 
 
 def _ranges(site: Site, _source: Path, count: int) -> None:
@@ -122,7 +134,7 @@ def _rows(lab: Lab) -> list[tuple[str, ...]]:
         request, _, server = case.partition(": ")
         costs = _milliseconds(samples)
         rows.append((request, server, spread(costs, 2), ratio(costs, base)))
-    return sorted(rows, key=lambda row: [HEALTH, RANGE, CHUNK].index(row[0]))
+    return sorted(rows, key=lambda row: [HEALTH, RANGE, CHUNK, PAGE].index(row[0]))
 
 
 def _milliseconds(samples: Sequence[Sample]) -> list[float]:

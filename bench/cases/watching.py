@@ -1,4 +1,4 @@
-"""What an hour of a film costs the server that sends it: as it was uploaded, virtual, as HLS."""
+"""What an hour of a video costs the server that sends it: as it was uploaded, virtual, as HLS."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ COST_LIMIT = 1.5
 
 COLUMNS = ("sent", "requests", "CPU s", "of the original", "of nginx", "MB/s")
 NOTES = (
-    "One client takes the film at full speed from the page cache, once all its pictures are made: "
+    "One client takes the video at full speed from the page cache, once all its pictures are made: "
     "files in ranges of 5 MB on one connection, HLS as a player does, all segments of picture and "
     "sound. CPU of all processes of the server. Ratios are medians of those within a round.",
 )
@@ -126,12 +126,12 @@ def _cpu_of(samples: Sequence[Sample]) -> list[float]:
 def draw(lab: Lab) -> Plot:
     """CPU of each way."""
     panel = panel_of("CPU s", lab.cases(), _cpu_of, ours=list(OURS), digits=2)
-    return Plot("A film that is watched", (panel,))
+    return Plot("A video that is watched", (panel,))
 
 
 BENCHMARK = Benchmark(
     name="watching",
-    summary="an hour of a film as file, virtual file and HLS, beside nginx",
+    summary="an hour of a video as file, virtual file and HLS, beside nginx",
     run=run,
     draw=draw,
     needed_bytes=8 * GB,

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.ingest.splice import empty_pipe
+from app.ingest.copy import empty_pipe
 from app.storage.local.range_writer import begin_writeback
 from bench.lib.harness import Benchmark, Lab
 from bench.lib.plot import Plot, panel_of

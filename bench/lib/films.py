@@ -1,4 +1,4 @@
-"""Films of any length for benchmarks: ten seconds are encoded once, and repeated."""
+"""Videos of any length for benchmarks: ten seconds are encoded once, and repeated."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LARGE = Kind(1920, 1080, "4M")
 
 
 def make_films(folder: Path, lengths: Iterable[str], kind: Kind = SMALL) -> dict[str, Path]:
-    """Films of these lengths, by their names; their index is at the end, as cameras write it.
+    """Videos of these lengths, by their names; their index is at the end, as cameras write it.
 
     Raises `NotRunnable` without ffmpeg.
     """

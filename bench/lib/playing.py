@@ -1,4 +1,4 @@
-"""What a player does with a film on our server: waits until it plays, and asks for its parts."""
+"""What a player does with a video on our server: waits until it plays, and asks for its parts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PLAYS = frozenset({"playable", "ready"})
 
 
 def await_playable(port: int, video: str) -> None:
-    """Return once the film plays as one file and as HLS, and the first bytes of both came."""
+    """Return once the video plays as one file and as HLS, and the first bytes of both came."""
     with Connection(port) as connection:
         await_playback(connection, video, PLAYS)
         connection.get(f"/media/{video}/play.mp4", (0, 2))
@@ -31,11 +31,11 @@ def await_playback(connection: Connection, video: str, states: frozenset[str]) -
         if playback["state"] in states and playback["playable"]["hls"]:
             return playback
         time.sleep(LOOK_SECONDS)
-    raise TimeoutError(f"the film does not play: {playback}")
+    raise TimeoutError(f"the video does not play: {playback}")
 
 
 def made_bytes(server: BenchServer, video: str) -> int:
-    """The disk that a film takes beside its original."""
+    """The disk that a video takes beside its original."""
     folder = server.library.parent / "media" / video
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 

@@ -123,7 +123,7 @@ def save_results(
 def update_document(path: Path, run: Run, tables: Sequence[Table], plot: Plot) -> None:
     """Put the tables into the document's block for the benchmark.
 
-    The plot goes to plots/ beside the document, with its figures, and is shown above the tables.
+    The plot goes to plots/ beside the document, with its samples, and is shown above the tables.
     """
     measured = "; ".join(f"{key}: {value}" for key, value in run.facts.items())
     picture = path.parent / "plots" / f"bench-{run.name}.svg"

@@ -18,7 +18,7 @@ from bench.peers.process import BUILT
 from tests.browser.tools import BROWSER_FLAGS, find_browser
 
 PATIENCE_MILLISECONDS = 3_600_000
-"""Whoever runs this ends it when it takes too long."""
+"""Its caller ends it when it takes too long."""
 
 UPPY = BUILT / "uppy"
 

@@ -1,4 +1,4 @@
-"""What others do to a film before it can be watched: the commands of ffmpeg that they run.
+"""What others do to a video before it can be watched: the commands of ffmpeg that they run.
 
 The options are those that the named sources use for one quality; ffmpeg runs here without them.
 """
@@ -39,7 +39,7 @@ PEERTUBE = Publisher(
 )
 MEDIACMS = Publisher(
     "MediaCMS, 720p",
-    # files/helpers.py, for films of more than two seconds; its HLS is made from this afterwards.
+    # files/helpers.py, for videos of more than two seconds; its HLS is made from this afterwards.
     "-c:v libx264 -vf scale=-2:720,fps=25 -pix_fmt yuv420p -preset faster -profile:v main"
     " -level 4.2 -crf 23 -maxrate 3750k -bufsize 3750k -force_key_frames expr:gte(t,n_forced*4)"
     " -x264-params keyint=200:keyint_min=100 -c:a aac -b:a 128k -ac 2 -movflags +faststart",

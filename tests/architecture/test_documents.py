@@ -14,6 +14,7 @@ DOCUMENTS = sorted(
         *ROOT.glob("*.md"),
         *ROOT.glob("docs/*.md"),
         *ROOT.glob("deploy/*.md"),
+        ROOT / "bench/RESULTS.md",
         ROOT / "client/README.md",
     ]
 )

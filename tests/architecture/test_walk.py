@@ -143,8 +143,8 @@ def test_a_chunk_takes_a_known_way_to_the_disk(walked: Walked) -> None:
         }
         return requests.patch(url, data=bytes(CHUNK_BYTES), headers=headers, timeout=60)
 
-    walk = walked.walk(append, past=("ingest/splice.py", "empty_into"))
+    walk = walked.walk(append, past=("ingest/copy.py", "empty_into"))
     print(walk)
-    assert walk.files <= 56, walk
-    assert len(walk.calls) <= 440, walk
-    assert walk.moves <= 140, walk
+    assert walk.files <= 50, walk
+    assert len(walk.calls) <= 390, walk
+    assert walk.moves <= 128, walk

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.__main__ import BENCHMARKS, DOCUMENT, README
+from bench.__main__ import BENCHMARKS, README, RESULTS_PAGE
 from bench.lib.plot import Plot, svg_of
 from bench.lib.report import Run, Table, as_markdown, as_text, facts, save_results, update_document
 from bench.lib.samples import Sample, ratio, spread
@@ -63,7 +63,7 @@ def test_results_hold_every_sample(tmp_path: Path) -> None:
 
 
 def test_the_documentation_changes_only_between_the_markers(tmp_path: Path) -> None:
-    path = tmp_path / "performance.md"
+    path = tmp_path / "RESULTS.md"
     path.write_text("before\n<!-- bench:upload -->\nold\n<!-- /bench:upload -->\nafter\n")
     for _ in range(2):
         update_document(path, RUN, [TABLE], PLOT)
@@ -76,7 +76,7 @@ def test_the_documentation_changes_only_between_the_markers(tmp_path: Path) -> N
 
 
 def test_a_plot_is_saved_beside_the_document_and_shown_in_it(tmp_path: Path) -> None:
-    path = tmp_path / "performance.md"
+    path = tmp_path / "RESULTS.md"
     path.write_text("<!-- bench:upload -->\n<!-- /bench:upload -->\n")
     update_document(path, RUN, [TABLE], PLOT)
     assert (tmp_path / "plots" / "bench-upload.svg").read_text() == svg_of(PLOT)
@@ -84,7 +84,7 @@ def test_a_plot_is_saved_beside_the_document_and_shown_in_it(tmp_path: Path) -> 
 
 
 def test_a_document_without_the_markers_is_left_alone(tmp_path: Path) -> None:
-    path = tmp_path / "performance.md"
+    path = tmp_path / "RESULTS.md"
     path.write_text("nothing")
     with pytest.raises(ValueError, match="bench:upload"):
         update_document(path, RUN, [TABLE], PLOT)
@@ -102,7 +102,7 @@ def test_the_readme_has_a_place_for_each_summary(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [benchmark.name for benchmark in BENCHMARKS])
-def test_the_documentation_has_a_place_for_each_benchmark(name: str) -> None:
-    text = DOCUMENT.read_text(encoding="utf-8")
+def test_the_results_have_a_place_for_each_benchmark(name: str) -> None:
+    text = RESULTS_PAGE.read_text(encoding="utf-8")
     assert text.count(f"<!-- bench:{name} -->") == 1
     assert text.count(f"<!-- /bench:{name} -->") == 1

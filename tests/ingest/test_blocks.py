@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from app.ingest.blocks import (
+from app.ingest.copy import (
     BLOCK_BYTES,
     KEPT_BLOCKS,
     MOST_BLOCKS,
@@ -72,7 +72,7 @@ def test_a_failed_borrow_does_not_use_up_a_block(
 def test_processes_do_not_share_a_block() -> None:
     script = (
         "import os\n"
-        "from app.ingest.blocks import borrowed_block\n"
+        "from app.ingest.copy import borrowed_block\n"
         "with borrowed_block(None) as block:\n"
         "    child = os.fork()\n"
         "    if child == 0:\n"

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from app.core.errors import BodyStalled, BodyTruncated
 from app.core.ranges import ByteRange
-from app.ingest.blocks import BLOCK_BYTES
-from app.ingest.copy import GRACE_SECONDS, BodyLimits, FileCopy, discard
+from app.ingest.copy import BLOCK_BYTES, GRACE_SECONDS, BodyLimits, FileCopy, discard
 from tests.storage.sources import PiecesSource, pattern
 
 PATIENT = BodyLimits(30.0, 0.0, lambda: 0.0)

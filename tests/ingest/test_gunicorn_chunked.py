@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from app.core.errors import BodyTruncated, ChunkMismatch, MalformedBody
-from app.ingest.gunicorn_socket.chunked_body import GunicornChunkedSource
-from app.ingest.gunicorn_socket.take_over import take_over, trailers
+from app.ingest.gunicorn_socket import GunicornChunkedSource, take_over, trailers
 from app.ingest.source import SOURCE_KEY
 from app.run.server.gunicorn_worker import SlotTaking
 from tests.ingest.test_gunicorn_socket import Connection

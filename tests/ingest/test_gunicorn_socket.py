@@ -15,9 +15,7 @@ from gunicorn.config import Config
 from gunicorn.http import wsgi
 
 from app.core.errors import BodyTruncated
-from app.ingest.client_socket import WAIT_BYTES
-from app.ingest.gunicorn_socket.body import GunicornSocketSource
-from app.ingest.gunicorn_socket.take_over import take_over
+from app.ingest.gunicorn_socket import WAIT_BYTES, GunicornSocketSource, take_over
 from app.ingest.slots import Slots, holding
 from app.ingest.source import FEW_BYTES, BodySource
 

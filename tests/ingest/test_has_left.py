@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from app.ingest.gunicorn_socket.connection import has_left
+from app.ingest.connection import has_left
 
 Pair = tuple[socket.socket, socket.socket]
 

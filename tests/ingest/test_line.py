@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.ingest.line import Line
-from app.ingest.paced import paced
+from app.ingest.bandwidth import Line, paced
 from tests.storage.sources import PiecesSource, pattern
 
 MB = 1_000_000.0

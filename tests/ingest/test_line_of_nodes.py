@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.ingest.line import Line, OtherNodes
+from app.ingest.bandwidth import Line, OtherNodes
 
 MB = 1_000_000.0
 STEP = 0.005

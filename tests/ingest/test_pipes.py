@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from app.core.errors import BodyTruncated
-from app.ingest import splice
-from app.ingest.splice import Pipe, empty_pipe
+from app.ingest import copy
+from app.ingest.copy import Pipe, empty_pipe
 
 
 @pytest.fixture
@@ -38,14 +38,14 @@ def test_a_pipe_is_not_kept_after_an_error(idle: deque[Pipe]) -> None:
 
 def test_a_pipe_that_is_too_small_is_not_kept(idle: deque[Pipe]) -> None:
     with empty_pipe(idle, size=os.sysconf("SC_PAGE_SIZE")) as pipe:
-        assert pipe.size < splice.USEFUL_PIPE_BYTES
+        assert pipe.size < copy.USEFUL_PIPE_BYTES
     assert not idle
 
 
 def test_only_a_few_of_many_pipes_are_kept(idle: deque[Pipe]) -> None:
     with ExitStack() as stack:
-        pipes = [stack.enter_context(empty_pipe(idle)) for _ in range(splice.KEPT_PIPES + 4)]
-    useful = [pipe for pipe in pipes if pipe.size >= splice.USEFUL_PIPE_BYTES]
-    assert len(idle) == min(splice.KEPT_PIPES, len(useful))
+        pipes = [stack.enter_context(empty_pipe(idle)) for _ in range(copy.KEPT_PIPES + 4)]
+    useful = [pipe for pipe in pipes if pipe.size >= copy.USEFUL_PIPE_BYTES]
+    assert len(idle) == min(copy.KEPT_PIPES, len(useful))
     for pipe in idle:
         pipe.close()

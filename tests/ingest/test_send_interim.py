@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.ingest.gunicorn_socket.connection import send_interim
+from app.ingest.connection import send_interim
 
 STATUS = "104 Upload Resumption Supported"
 HEADERS = {"Location": "/resumable/1", "Upload-Limit": "max-size=5"}

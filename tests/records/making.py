@@ -50,7 +50,7 @@ def sqlite(path: Path, *, busy_seconds: float = BUSY_SECONDS) -> Database:
 
 
 def new_sqlite(path: Path) -> Database:
-    """A new database with its tables: a copy, as migrations take ten times as long as most tests.
+    """A new database with its tables: a copy, as creating them takes longer than most tests.
 
     Where there is one already, it stays.
     """

@@ -14,7 +14,7 @@ from sqlalchemy import Engine, event
 from app.core.cells import Piece, Stamp
 from app.core.errors import BodyTruncated, NoRoom, ServerBusy
 from app.core.ranges import ByteRange, RangeSet
-from app.ingest.blocks import BLOCK_BYTES
+from app.ingest.copy import BLOCK_BYTES
 from app.records.bucket import BucketCatalog
 from app.storage.base import BytesLost, Store
 from app.storage.local.folder import Folder

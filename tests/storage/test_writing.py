@@ -10,8 +10,8 @@ import pytest
 
 from app.core.errors import BodyTruncated, NoRoom, StorageFailed, UploadGone, WriterSuperseded
 from app.core.ranges import ByteRange, RangeSet
-from app.ingest import blocks
-from app.ingest.blocks import BLOCK_BYTES, BlockPool
+from app.ingest import copy
+from app.ingest.copy import BLOCK_BYTES, BlockPool
 from app.storage.base import BytesLost, Durability
 from app.storage.local import LocalStore, range_writer
 from app.storage.local.range_writer import Checkpoints
@@ -174,7 +174,7 @@ def test_a_newer_writer_stops_an_older_one_whose_bytes_are_kept(place: Place) ->
 def test_a_writer_with_a_busy_client_still_notices_a_takeover(
     folders: Folders, monkeypatch: pytest.MonkeyPatch, reason: type[Exception]
 ) -> None:
-    monkeypatch.setattr(blocks, "_blocks", BlockPool(1000, kept=1))
+    monkeypatch.setattr(copy, "_blocks", BlockPool(1000, kept=1))
     seldom = Checkpoints(every_seconds=60.0)  # It looks then in any case.
     store = LocalStore(folders.staging, folders.library, Durability.CHUNK, checkpoints=seldom)
     store.staging.reserve(KEY, 4 * MIB)

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine, Pool, event
 from app.core.access import Scope
 from app.core.upload import Upload, UploadKind, UploadPart
 from app.db.engine import Database
-from app.ingest.blocks import BLOCK_BYTES
+from app.ingest.copy import BLOCK_BYTES
 from app.ingest.source import BodySource, DigestSource, Watch, no_watch
 from app.records import statements as statements_of_uploads
 from app.storage.local.range_writer import Checkpoints

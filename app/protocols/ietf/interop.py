@@ -36,7 +36,7 @@ from app.http.digests import (
 )
 from app.http.documents import chunk_document
 from app.http.problems import Problem
-from app.ingest.gunicorn_socket.connection import send_interim
+from app.ingest.connection import send_interim
 from app.ingest.source import BodySource, HashingSource
 from app.settings import Settings
 

@@ -15,7 +15,6 @@ from app.core.access import EVERYTHING, Action
 from app.core.errors import (
     DigestMismatch,
     InvalidRequest,
-    OffsetMismatch,
     TypeNotAllowed,
     UploadError,
 )
@@ -65,7 +64,8 @@ CHECKSUM_MISMATCH = 460
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 """All are accepted on the request line, because X-HTTP-Method-Override may replace the method."""
 
-Handler = Callable[[], BaseResponse]
+Handler = Callable[..., BaseResponse]
+"""Answers one method, given the context and, for `/tus/<id>`, the upload's id."""
 
 
 # ---- around every request ------------------------------------------------------------------------
@@ -105,11 +105,10 @@ def _checksum_mismatch(error: DigestMismatch) -> Response:
 @requires(Action.SEND)
 def collection(ctx: ViewContext) -> BaseResponse:
     """Create an upload, or list the capabilities of the server."""
-    handlers = {"POST": lambda: _create(ctx), "OPTIONS": lambda: _options(ctx)}
-    return _handler(handlers)()
+    return _chosen({"POST": _create, "OPTIONS": _options})(ctx)
 
 
-def _options(ctx: ViewContext) -> Response:
+def _options(ctx: ViewContext, _upload_id: str = "") -> Response:
     trailer = ("checksum-trailer",) if can_see_trailers() else ()
     response = _empty(204)
     response.headers["Tus-Extension"] = ",".join((*EXTENSIONS, *trailer))
@@ -179,14 +178,13 @@ def _take_first_bytes(ctx: ViewContext, upload: Upload) -> Upload:
 @requires(Action.SEND)
 def one(ctx: ViewContext, upload_id: str) -> BaseResponse:
     """Get an upload's offset, append to it or terminate it; a GET redirects to its file."""
-    handlers: dict[str, Handler] = {
-        "HEAD": lambda: _head(ctx, upload_id),
-        "PATCH": lambda: _patch(ctx, upload_id),
-        "DELETE": lambda: _delete(ctx, upload_id),
-        "GET": lambda: redirect(location_of("delivery.media", upload_id)),
-        "OPTIONS": lambda: _options(ctx),
-    }
-    return _handler(handlers)()
+    return _chosen(
+        {"HEAD": _head, "PATCH": _patch, "DELETE": _delete, "GET": _file, "OPTIONS": _options}
+    )(ctx, upload_id)
+
+
+def _file(_ctx: ViewContext, upload_id: str) -> BaseResponse:
+    return redirect(location_of("delivery.media", upload_id))
 
 
 def _head(ctx: ViewContext, upload_id: str) -> Response:
@@ -213,17 +211,12 @@ def _patch(ctx: ViewContext, upload_id: str) -> Response:
     if upload.kind is UploadKind.CONCATENATION:
         raise Forbidden("A final upload gets its bytes from its parts.")
     if "Upload-Length" in request.headers:
-        _check_offset(upload, offset)
+        # First the offset: a refused request must not change the upload (section PATCH).
+        upload.require_offset(offset)
         length = parse_number("Upload-Length", request.headers["Upload-Length"])
         upload = services.chunks.declare_length(upload, length)
     upload = services.chunks.append_at_offset(upload, offset, checked(open_body(ctx)))
     return _printed(ctx, upload, 204)
-
-
-def _check_offset(upload: Upload, offset: int) -> None:
-    """Check the offset first: a refused request must not change the upload (section PATCH)."""
-    if upload.offset != offset:
-        raise OffsetMismatch.of(expected=upload.offset, provided=offset)
 
 
 def _delete(ctx: ViewContext, upload_id: str) -> Response:
@@ -236,10 +229,11 @@ def _delete(ctx: ViewContext, upload_id: str) -> Response:
 # ---- shared --------------------------------------------------------------------------------------
 
 
-def _handler(handlers: Mapping[str, Handler]) -> Handler:
-    if _method() not in handlers:
+def _chosen(handlers: Mapping[str, Handler]) -> Handler:
+    method = _method()
+    if method not in handlers:
         raise MethodNotAllowed(list(handlers))
-    return handlers[_method()]
+    return handlers[method]
 
 
 def _check_type() -> None:

@@ -17,7 +17,7 @@ from app.core.numbers import parse_digits
 from app.core.upload import UploadId, UploadPart, parse_upload_id
 from app.http.proxy import came_directly
 from app.ingest.checksum import ALGORITHMS, new_checksum
-from app.ingest.gunicorn_socket.take_over import trailers
+from app.ingest.gunicorn_socket import trailers
 from app.ingest.source import BodySource, DigestSource, TrailingDigestSource
 
 PARTIAL = "partial"

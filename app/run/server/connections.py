@@ -14,7 +14,7 @@ from typing import Any
 
 from gunicorn.workers.gthread import TConn
 
-from app.ingest.connection_advice import advised_connections
+from app.ingest.connection import advised_connections
 from app.settings.values import IPNetwork
 
 LINGER_SECONDS = 10.0

@@ -28,8 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from gunicorn.workers.gthread import ThreadWorker
 
-from app.ingest.connection_advice import advised_connections, advising
-from app.ingest.gunicorn_socket.connection import break_off
+from app.ingest.connection import advised_connections, advising, break_off
 from app.ingest.slots import SAFE_METHODS, Slots, holding
 from app.ingest.source import SOURCE_KEY, BodySource
 from app.run.server.access_log import without_codes

@@ -22,7 +22,7 @@ from app.db.minute_counts import MinuteReport
 from app.db.nodes import LEASE_SECONDS, NodeRecords
 from app.db.this_node import new_name
 from app.http.services import Services
-from app.ingest.line import SenderReport
+from app.ingest.bandwidth import SenderReport
 from app.run.build import build_services
 from app.run.monitoring.instruments import Instruments
 from app.run.monitoring.reading import NodeCounts

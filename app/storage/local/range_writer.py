@@ -32,8 +32,8 @@ calls take 5 us; a block of 1 MiB takes 300 us."""
 
 WRITEBACK_BYTES = 4 * 1024 * 1024
 """Step size for starting writeback in the kernel. With it, chunks of 20 MiB, each followed by
-fdatasync, arrived 1.8 times as fast as without; with steps of 1 MiB no faster, with steps of 8 MiB
-1.5 times (medians of interleaved rounds of `python -m bench write_path`)."""
+fdatasync, arrive 1.4 times as fast as without; with steps of 1 MiB 1.5 times, with steps of 8 MiB
+1.3 times, within the noise (`python -m bench write_path`)."""
 
 _SYNC_FILE_RANGE_WRITE = 2  # linux/fs.h: start, and do not wait
 

@@ -1,6 +1,7 @@
 """The step `pictures`: a poster of a video, and thumbnails for seeking.
 
-Only the wanted frames are read and decoded, mostly key frames.
+Only the wanted frames are read and decoded, mostly key frames: thumbnails of two hours of video
+cost 0.55 CPU s, and 13.8 with ffmpeg's `-skip_frame nokey` (`python -m bench pictures`).
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ export function chunkPost({ url, limit, checksums }) {
     const query = new URLSearchParams(chunkFields(chunk, { id, size: file.size }));
     const body = file.slice(chunk.start, chunk.end);
     const isAnswer = ({ received }) => Number.isFinite(received);
-    // The bare chunk as the body: in a form it costs the browser a tenth more CPU time, see docs/performance.md.
+    // The bare chunk as the body: in a form it costs the browser a tenth more CPU time: `python -m bench browser`.
     const headers = { ...JSON_WANTED, "Content-Type": "application/octet-stream" };
     const digest = await checksums.contentDigest(body);
     if (digest) headers["Content-Digest"] = digest;

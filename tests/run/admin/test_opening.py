@@ -15,6 +15,7 @@ import pytest
 from click.testing import Result
 from sqlalchemy import text
 
+from app.db import engine
 from app.db.engine import Database
 from app.run.admin.commands import operator_app
 from app.run.build import build_services
@@ -149,8 +150,16 @@ def test_a_database_of_a_newer_version_is_one_line(run: Run, library: Path) -> N
     assert "of a newer version of Sluice: its tables have revision 9999" in message
 
 
-def test_a_library_of_an_older_version_waits_for_its_server(run: Run, library: Path) -> None:
+def test_a_database_from_before_the_migrations_is_one_line(run: Run, library: Path) -> None:
     set_revision(library, "0001")
+    assert "too old: its tables have revision 0001" in error_of(run("videos", "list"))
+
+
+@pytest.mark.usefixtures("library")
+def test_a_library_of_an_older_version_waits_for_its_server(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "newest_revision", lambda _migrations: "9000")
     assert "Start the server of this version" in error_of(run("videos", "list"))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.ingest.connection_advice import MOST_CONNECTIONS, advised_connections
+from app.ingest.connection import MOST_CONNECTIONS, advised_connections
 from tests.live_server import running_server
 from tests.waiting import wait_until
 

@@ -7,8 +7,9 @@ import select
 import socket
 import ssl
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from http import HTTPStatus
 from io import BufferedIOBase, RawIOBase
 from typing import Any, cast
@@ -19,7 +20,7 @@ from gunicorn.http.wsgi import Response
 from app.core.errors import UploadError
 from app.core.ranges import ByteRange
 from app.ingest.copy import BodyLimits, discard
-from app.ingest.gunicorn_socket.take_over import take_over
+from app.ingest.gunicorn_socket import take_over
 from app.ingest.source import SOURCE_KEY, BodySource, Readable, StreamSource
 
 DRAIN_BYTES = 32 * 1024 * 1024
@@ -217,3 +218,96 @@ def _source(environ: dict[str, Any]) -> BodySource:
         stream = timed_input(environ, environ["wsgi.input"], _DRAIN_LIMITS.idle_seconds)
         return StreamSource(stream, None if length is None else int(length))
     return source
+
+
+# ---- upgraded connections ------------------------------------------------------------------------
+
+# A connection after its `101 Switching Protocols`: bytes in both directions, no longer HTTP.
+
+
+UPGRADED_KEY = "sluice.upgraded"
+"""WSGI environment key that marks a request as the last one on its connection."""
+
+TICK_SECONDS = 1.0
+"""How long `receive` waits at most."""
+
+SEND_SECONDS = 30.0
+"""How long a client may leave a response of a few hundred bytes unread."""
+
+
+class UpgradedConnection:
+    """The client's bytes from the end of its headers on."""
+
+    def __init__(self, connection: socket.socket, head: bytes) -> None:
+        self._connection = connection
+        self._head = head
+
+    def receive(self, count: int) -> bytes | None:
+        """At most `count` bytes, none at the end; None after a tick without bytes."""
+        if self._head:
+            found, self._head = self._head[:count], self._head[count:]
+            return found
+        self._connection.settimeout(TICK_SECONDS)
+        try:
+            return self._connection.recv(count)
+        except TimeoutError:
+            return None
+
+    def send(self, data: bytes) -> None:
+        """Send all of `data`; raises `OSError`."""
+        self._connection.settimeout(SEND_SECONDS)
+        self._connection.sendall(data)
+
+
+def upgraded(environ: dict[str, Any]) -> UpgradedConnection | None:
+    """The connection of a request to be answered with 101; None on other servers and over HTTP/2.
+
+    The response's iterator uses it once the server has sent the headers; it ends with the iterator.
+    """
+    body: Any = environ.get("wsgi.input")
+    connection = environ.get("gunicorn.socket")
+    if type(body) is not Body or not isinstance(connection, socket.socket):
+        return None
+    if environ.get("HTTP_VERSION") == "2":
+        return None
+    environ[UPGRADED_KEY] = True
+    return UpgradedConnection(connection, body.reader.unreader.take_buffered())
+
+
+# ---- number of connections -----------------------------------------------------------------------
+
+# Clients are advised how many connections to use, so that there are enough for all of them. The
+# worker, which counts connections, sets the advice for each request: `with advising(...)`.
+
+
+MOST_CONNECTIONS = 24
+"""Maximum connections that our page and client open for an upload."""
+
+_advice: ContextVar[Callable[[], int | None]] = ContextVar("connection_advice")
+
+
+def advised_connections(open_now: int, most: int) -> int | None:
+    """Connections per client if `open_now` of at most `most` are open; None for no advice.
+
+    Advice begins when half of them are open, and falls to 1 as they fill. Clients follow it, which
+    frees connections: 200 that would open 24 each settle at 14 on a server with 4000.
+    """
+    if 2 * open_now <= most:
+        return None
+    return max(1, 2 * MOST_CONNECTIONS * (most - open_now) // most)
+
+
+@contextmanager
+def advising(advice: Callable[[], int | None]) -> Iterator[None]:
+    """Use this advice for requests handled by this thread."""
+    token = _advice.set(advice)
+    try:
+        yield
+    finally:
+        _advice.reset(token)
+
+
+def advice_now() -> int | None:
+    """How many connections the client of this request should use; None for no advice."""
+    advice = _advice.get(None)
+    return None if advice is None else advice()
