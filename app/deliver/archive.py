@@ -60,7 +60,7 @@ class ArchiveForm(TypedDict):
         )
     },
     *(UploadNotFound, UploadGone),
-    forms={"application/x-www-form-urlencoded": ArchiveForm},
+    bodies={"application/x-www-form-urlencoded": ArchiveForm},
 )
 def archive(ctx: ViewContext) -> Response:
     """Get several videos as one ZIP file.

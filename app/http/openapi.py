@@ -101,7 +101,7 @@ class Operation:
     responses: Mapping[int, ResponseSpec | type | str]
     problems: tuple[Error, ...]
     parameters: tuple[Parameter, ...]
-    forms: Mapping[str, Any]
+    bodies: Mapping[str, Any]
     problem: type
     head: str
 
@@ -111,18 +111,18 @@ def describes(
     responses: Mapping[int, ResponseSpec | type | str],
     *problems: Error,
     parameters: tuple[Parameter, ...] = (),
-    forms: Mapping[str, Any] = {},
+    bodies: Mapping[str, Any] = {},
     problem: type = ProblemDocument,
     head: str = "",
 ) -> Callable[[View], View]:
     """Describes the operation of a view; costs a request nothing.
 
     A response given as a type is JSON with the description of that type; a text has no content.
-    `problems` are those that do not follow from the route, the access rule or the body. `forms`
-    are the types of other bodies than JSON, by media type; `problem` is the type of the problem
-    documents, and `head` the id of the operation HEAD.
+    `problems` are those that do not follow from the route, the access rule or the body. `bodies`
+    are the types of a body that the view reads itself instead of by `takes`, by media type;
+    `problem` is the type of the problem documents, and `head` the id of the operation HEAD.
     """
-    operation = Operation(operation_id, responses, problems, parameters, forms, problem, head)
+    operation = Operation(operation_id, responses, problems, parameters, bodies, problem, head)
 
     def note(view: View) -> View:
         setattr(view, _OPERATION, operation)
@@ -317,7 +317,7 @@ class _Route:
     def _bodies(self) -> dict[str, Any]:
         """The types of the body, by media type."""
         kind = getattr(self.view, BODY, None)
-        return {JSON: kind} if kind else dict(self.operation.forms)
+        return {JSON: kind} if kind else dict(self.operation.bodies)
 
     def _content(self, types: Mapping[str, Any]) -> dict[str, Any]:
         return {name: {"schema": self.schemas.of(hint)} for name, hint in types.items()}

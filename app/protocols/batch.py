@@ -161,7 +161,7 @@ class BatchProblem(ProblemDocument):
     {200: BatchReceiptDocument},
     *(MalformedBody, UnknownChunkFields, ChunkMismatch),
     parameters=(WANT_REPR_DIGEST,),
-    forms={
+    bodies={
         "multipart/form-data": Annotated[BatchFormDocument, keywords(propertyNames=FIELD_NAMES)]
     },
     problem=BatchProblem,

@@ -38,9 +38,9 @@ from app.core.moments import instant, optional_instant, parse_expiry
 from app.core.numbers import parse_digits
 from app.core.upload import Upload, parse_upload_id
 from app.http.access import requires
-from app.http.bodies import form_fields, takes
+from app.http.bodies import form_fields, json_body, takes
 from app.http.context import ViewContext
-from app.http.openapi import describes
+from app.http.openapi import JSON, describes
 from app.http.origins import require_own_page
 from app.http.proxy import absolute_url
 
@@ -124,16 +124,16 @@ def create(ctx: ViewContext, new: NewShareLink) -> tuple[Response, int]:
 
 @api.patch("/<link_id>")
 @requires(Action.SHARE)
-@takes(ShareTermsDocument)
-@describes("changeShareLink", {200: ShareLinkDocument})
-def change(ctx: ViewContext, sent: ShareTermsDocument, link_id: str) -> Response:
+@describes("changeShareLink", {200: ShareLinkDocument}, bodies={JSON: ShareTermsDocument})
+def change(ctx: ViewContext, link_id: str) -> Response:
     """Change some terms of a share link.
 
     Members that are not sent stay as they are, and so do its address, its videos and its views. A
     link that has expired works again with another `expires`.
     """
     link = _link(ctx, link_id)
-    changed = _links(ctx).change(ctx, link, terms_in(sent, terms_of(link)))
+    terms = terms_in(json_body(ctx, ShareTermsDocument), terms_of(link))
+    changed = _links(ctx).change(ctx, link, terms)
     return jsonify(link_document(changed))
 
 

@@ -40,9 +40,9 @@ from app.core.lifecycle import UploadState
 from app.core.moments import instant, optional_instant, parse_expiry
 from app.core.numbers import parse_digits
 from app.http.access import requires
-from app.http.bodies import form_fields, takes
+from app.http.bodies import form_fields, json_body, takes
 from app.http.context import ViewContext
-from app.http.openapi import describes
+from app.http.openapi import JSON, describes
 from app.http.origins import require_own_page
 from app.http.proxy import absolute_url
 from app.web.share_links import expiry_in, form_page, password_in, qr_code
@@ -170,15 +170,17 @@ def show(ctx: ViewContext, link_id: str) -> Response:
 
 @api.patch("/<link_id>")
 @requires(Action.SHARE)
-@takes(LinkTermsDocument)
-@describes("changeUploadLink", {200: UploadLinkDocument}, InvalidField)
-def change(ctx: ViewContext, sent: LinkTermsDocument, link_id: str) -> Response:
+@describes(
+    "changeUploadLink", {200: UploadLinkDocument}, InvalidField, bodies={JSON: LinkTermsDocument}
+)
+def change(ctx: ViewContext, link_id: str) -> Response:
     """Change some terms of an upload link.
 
     Members that are not sent stay as they are. Files already received stay.
     """
     link = _link(ctx, link_id)
-    changed = _links(ctx).change(ctx, link, terms_in(ctx, sent, terms_of(link)))
+    terms = terms_in(ctx, json_body(ctx, LinkTermsDocument), terms_of(link))
+    changed = _links(ctx).change(ctx, link, terms)
     return jsonify(link_document(changed))
 
 

@@ -34,7 +34,7 @@ from app.core.moments import instant
 from app.core.ranges import ByteRange, RangeSet
 from app.core.upload import Upload, UploadId, parse_upload_id
 from app.http.access import requires
-from app.http.bodies import takes
+from app.http.bodies import json_body, takes
 from app.http.context import ViewContext, note_upload
 from app.http.digests import wants_sha256
 from app.http.documents import (
@@ -44,7 +44,7 @@ from app.http.documents import (
     playback_document,
     sender_document,
 )
-from app.http.openapi import WANT_REPR_DIGEST, ResponseSpec, describes, query
+from app.http.openapi import JSON, WANT_REPR_DIGEST, ResponseSpec, describes, query
 from app.http.proxy import location_of
 from app.records.uploads import Sent
 from app.uploads.direct import DirectUploads
@@ -340,16 +340,20 @@ def cancel(ctx: ViewContext, upload_id: str) -> tuple[str, int]:
 
 @blueprint.post("/<upload_id>/cells")
 @requires(Action.SEND)
-@takes(CellsDocument)
-@describes("offerCells", {200: CellTargetsDocument}, errors.ChunkMismatch, NotDirect)
-def offer_cells(ctx: ViewContext, promised: CellsDocument, upload_id: str) -> Response:
+@describes(
+    "offerCells",
+    {200: CellTargetsDocument},
+    *(errors.ChunkMismatch, NotDirect),
+    bodies={JSON: CellsDocument},
+)
+def offer_cells(ctx: ViewContext, upload_id: str) -> Response:
     """Get URLs at which cells of an upload are stored in the bucket.
 
     For uploads with the member `direct`. A cell begins at a multiple of its `cell_bytes`, and is as
     long, or ends with the file. The URL takes exactly the bytes that were promised. Cells and
     chunks of one upload may be mixed.
     """
-    upload, cells = _found(ctx, upload_id), _promised_cells(promised)
+    upload, cells = _found(ctx, upload_id), _promised_cells(ctx)
     offers = _direct(ctx).offers(upload, cells)
     expires = datetime.now(UTC) + timedelta(seconds=URL_SECONDS)
     pairs = zip(cells, offers, strict=True)
@@ -358,19 +362,19 @@ def offer_cells(ctx: ViewContext, promised: CellsDocument, upload_id: str) -> Re
 
 @blueprint.post("/<upload_id>/cells/stored")
 @requires(Action.SEND)
-@takes(CellsDocument)
 @describes(
     "acceptCells",
     {200: UploadDocument},
     *(errors.ChunkMismatch, errors.CellNotStored, NotDirect),
+    bodies={JSON: CellsDocument},
 )
-def accept_cells(ctx: ViewContext, promised: CellsDocument, upload_id: str) -> Response:
+def accept_cells(ctx: ViewContext, upload_id: str) -> Response:
     """Report cells that were stored in the bucket.
 
     The server asks the bucket, and then counts them as received. The report of the last one
     completes the upload. Repeatable.
     """
-    upload, cells = _found(ctx, upload_id), _promised_cells(promised)
+    upload, cells = _found(ctx, upload_id), _promised_cells(ctx)
     return jsonify(_documents(ctx, [_direct(ctx).accept(upload, cells)])[0])
 
 
@@ -386,7 +390,8 @@ def _direct(ctx: ViewContext) -> DirectUploads:
     return direct
 
 
-def _promised_cells(promised: CellsDocument) -> list[PromisedCell]:
+def _promised_cells(ctx: ViewContext) -> list[PromisedCell]:
+    promised = json_body(ctx, CellsDocument)
     if not 0 < len(promised.cells) <= CELLS_AT_ONCE:
         raise InvalidRequest(f"The member cells must have 1 to {CELLS_AT_ONCE} entries.")
     return [_promised_cell(each) for each in promised.cells]

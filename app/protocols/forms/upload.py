@@ -115,7 +115,7 @@ ALL_OR_NONE = {
             ContentDigest,
         ),
     ),
-    forms={
+    bodies={
         "multipart/form-data": Annotated[
             ChunkFormDocument, keywords(propertyNames=FIELD_NAMES, dependentRequired=ALL_OR_NONE)
         ],
