@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypedDict
 
 from sqlalchemy import ColumnElement, Row, delete, insert, or_, select
 
 from app.core.access import Caller
 from app.core.errors import InvalidRequest, UploadError
+from app.core.json_types import Instant
 from app.core.lifecycle import UploadState
 from app.core.moments import instant
 from app.core.numbers import parse_bounded
@@ -302,12 +303,30 @@ def remove_old(ctx: Context) -> None:
 # ---- as files ------------------------------------------------------------------------------------
 
 
-def document_of(entry: AuditEntry) -> dict[str, Any]:
+class AuditEntryDocument(TypedDict):
+    """An entry of the audit log."""
+
+    id: int
+    at: Instant
+    action: AuditAction
+    actor: str
+    """Who it was: `person:ID`, `key:ID`, `local`, `nobody` ..."""
+    actor_name: str
+    address: str
+    """The IP address that it came from."""
+    subject: str
+    """What it was done to, as in `video:ID`."""
+    project: str | None
+    """Null if it concerns the server."""
+    details: dict[str, Any]
+
+
+def document_of(entry: AuditEntry) -> AuditEntryDocument:
     """An entry as JSON shows it."""
     return {
         "id": entry.number,
         "at": instant(entry.at),
-        "action": entry.action.value,
+        "action": entry.action,
         "actor": entry.actor,
         "actor_name": entry.actor_name,
         "address": entry.address,
@@ -327,9 +346,9 @@ def csv_lines(entries: Iterable[AuditEntry]) -> Iterator[str]:
     """A line of titles, then one line an entry (RFC 4180)."""
     yield _csv_line(COLUMNS)
     for entry in entries:
-        document = document_of(entry)
-        document["details"] = json.dumps(entry.details, ensure_ascii=False)
-        yield _csv_line([without_formula(str(document[name] or "")) for name in COLUMNS])
+        details = json.dumps(entry.details, ensure_ascii=False)
+        cells: dict[str, Any] = {**document_of(entry), "details": details}
+        yield _csv_line([without_formula(str(cells[name] or "")) for name in COLUMNS])
 
 
 def without_formula(text: str) -> str:

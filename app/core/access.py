@@ -31,7 +31,10 @@ before projects existed belong to it."""
 
 
 class Role(StrEnum):
-    """A caller's role in a project; the value is used in records and the API."""
+    """A caller's role in a project.
+
+    The value is used in records and the API.
+    """
 
     GUEST = "guest"
     """Has a link to certain videos."""

@@ -83,7 +83,7 @@ class UploadError(Exception):
 
 
 class InvalidRequest(UploadError):
-    """A field is missing, malformed or impossible."""
+    """A field, parameter or member is missing, malformed or impossible."""
 
     code = "malformed_request"
     title = "The request is malformed"
@@ -248,7 +248,7 @@ class UploadGone(UploadError):
 
 
 class TooLarge(UploadError):
-    """The file is larger than the server accepts."""
+    """The file or the request is larger than the server accepts."""
 
     code = "too_large"
     title = "The file is too large"

@@ -18,7 +18,10 @@ from enum import StrEnum
 
 
 class UploadState(StrEnum):
-    """The state of an upload; the value is used in records and the API."""
+    """The state of an upload.
+
+    The value is used in records and the API.
+    """
 
     RECEIVING = "receiving"
     """Bytes are missing; chunks are accepted."""

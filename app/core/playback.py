@@ -22,7 +22,10 @@ from app.core.upload import UploadId
 
 
 class PlaybackState(StrEnum):
-    """How far a video can be played; the value is used in records and the API."""
+    """How far a video can be played.
+
+    The value is used in records and the API.
+    """
 
     WAITING = "waiting"
     """The file has not been probed yet."""

@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
+from typing import Annotated, TypedDict
 from urllib.parse import parse_qs
 
 from flask import Blueprint, request
@@ -18,13 +19,15 @@ from werkzeug.wrappers import Response
 from zipstream import ZipStream
 
 from app.core.access import Action
-from app.core.errors import InvalidRequest
+from app.core.errors import InvalidRequest, UploadGone, UploadNotFound
+from app.core.json_types import Id, keywords
 from app.core.ranges import ByteRange
 from app.core.upload import Upload, parse_upload_id
 from app.deliver.bodies import COPIED_BYTES
 from app.http.access import requires
 from app.http.bodies import read_small_body
 from app.http.context import SENDING_KEY, Sending, ViewContext
+from app.http.openapi import ResponseSpec, describes
 from app.uploads.library import VideoLibrary
 
 MAX_VIDEOS = 1000
@@ -39,10 +42,32 @@ _DRIVE = re.compile(r"^([A-Za-z]):")
 blueprint = Blueprint("archive", __name__)
 
 
+class ArchiveForm(TypedDict):
+    """The videos of an archive."""
+
+    id: Annotated[list[Id], keywords(minItems=1, maxItems=MAX_VIDEOS)]
+
+
 @blueprint.post("/media/archive")
 @requires(Action.DOWNLOAD)
+@describes(
+    "fetchArchive",
+    {
+        200: ResponseSpec(
+            "The archive. Of files with the same name the second gets ` (2)`.",
+            {"application/zip": bytes},
+            ("Content-Disposition",),
+        )
+    },
+    *(UploadNotFound, UploadGone),
+    bodies={"application/x-www-form-urlencoded": ArchiveForm},
+)
 def archive(ctx: ViewContext) -> Response:
-    """The videos that the form names, each in a field `id`, as a download."""
+    """Get several videos as one ZIP file.
+
+    Not compressed, and made while it is sent: there are no ranges. If a video is deleted in the
+    meantime, the connection breaks before all `Content-Length` bytes are there.
+    """
     try:
         form = parse_qs(
             read_small_body(ctx, MAX_FORM_BYTES).decode("ascii"), max_num_fields=MAX_VIDEOS

@@ -24,6 +24,7 @@ from app.deliver import bodies, conditional
 from app.http.access import requires
 from app.http.context import SENDING_KEY, ViewContext, note_upload
 from app.http.documents import plays_original
+from app.http.openapi import ResponseSpec, describes, header, query
 from app.http.proxy import is_forwarded
 
 # ---- redirects -----------------------------------------------------------------------------------
@@ -171,10 +172,44 @@ SANDBOX = "default-src 'none'; sandbox"
 page has no origin to load the video from."""
 
 
+FILE_HEADERS = ("ETag", "Last-Modified", "Accept-Ranges", "Content-Disposition")
+
+
 @blueprint.get("/media/<upload_id>")
 @requires(Action.WATCH)
+@describes(
+    "fetchFile",
+    {
+        200: ResponseSpec("The whole file.", {"*/*": bytes}, FILE_HEADERS),
+        206: ResponseSpec(
+            "The range, with a `Content-Range`. Several ranges come as `multipart/byteranges`, "
+            "with a `Content-Range` in each part.",
+            {"*/*": bytes},
+            (*FILE_HEADERS, "Content-Range"),
+        ),
+        304: ResponseSpec("The client has this version.", headers=FILE_HEADERS),
+    },
+    *(PreconditionFailed, RequestedRangeNotSatisfiable),
+    parameters=(
+        query("download", "Even empty: `Content-Disposition` is `attachment` for every type."),
+        header("If-Match", "Send only if the file has one of these entity tags."),
+        header("If-None-Match", "Send only if the file has none of these entity tags."),
+        header("If-Unmodified-Since", "Send only if the file is not newer."),
+        header("If-Modified-Since", "Send only if the file is newer."),
+        header(
+            "Range",
+            "Up to 100 ranges, such as `bytes=0-9`. A header that is malformed or has more ranges "
+            "is ignored: the whole file is sent.",
+        ),
+        header(
+            "If-Range",
+            "Send the range only if the file has this tag or date, otherwise all of it.",
+        ),
+    ),
+    head="lookAtFile",
+)
 def media(ctx: ViewContext, upload_id: str) -> Response:
-    """The bytes of a video, or the parts that a Range header asks for."""
+    """Get a video's bytes, or ranges of them."""
     is_download = _is_download()
     caller = ctx.caller
     scope = scope_of(caller, Action.DOWNLOAD) if is_download else ctx.scope

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 from urllib.parse import parse_qsl
 
 from flask import request
+from msgspec import ValidationError, convert
 
 from app.core.access import counted_as
 from app.core.errors import ChunkMismatch, InvalidRequest, TooLarge
@@ -32,9 +34,12 @@ MAX_FORM_BYTES = 64 * 1024
 MAX_FORM_FIELDS = 100
 """Maximum fields of a page's form without files; a larger form is refused."""
 
-_REQUIRED = object()
+BODY = "body"
+"""The attribute of a view with the type of its JSON body."""
 
-T = TypeVar("T")
+Body = TypeVar("Body")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def open_body(ctx: ViewContext, expected_length: int | None = None) -> BodySource:
@@ -110,13 +115,54 @@ def form_fields(ctx: ViewContext, limit: int = MAX_FORM_BYTES) -> dict[str, str]
         raise InvalidRequest("The form has too many fields.") from error
 
 
-def json_object(ctx: ViewContext) -> dict[str, Any]:
-    """The request's body as an object; raises `InvalidRequest` or `TooLarge`."""
+# ---- JSON ----------------------------------------------------------------------------------------
+
+
+def takes(
+    kind: type[Body], aliases: Mapping[str, str] = {}
+) -> Callable[
+    [Callable[Concatenate[ViewContext, Body, P], R]], Callable[Concatenate[ViewContext, P], R]
+]:
+    """Parses the request's JSON body for a view, which gets it after the context.
+
+    `aliases` are other names of members, each with the name in `kind`. A view that must find
+    something before it reads the body calls `json_body` instead: 404 comes before 400.
+    """
+
+    def declare(
+        view: Callable[Concatenate[ViewContext, Body, P], R],
+    ) -> Callable[Concatenate[ViewContext, P], R]:
+        @wraps(view)
+        def with_body(ctx: ViewContext, /, *args: P.args, **kwargs: P.kwargs) -> R:
+            return view(ctx, json_body(ctx, kind, aliases), *args, **kwargs)
+
+        setattr(with_body, BODY, kind)
+        return with_body
+
+    return declare
+
+
+def json_body(ctx: ViewContext, kind: type[Body], aliases: Mapping[str, str] = {}) -> Body:
+    """The request's body, an object that fits `kind`; raises `InvalidRequest` or `TooLarge`.
+
+    A member that `kind` does not have is ignored.
+    """
+    value = _json_object(ctx)
+    for alias, name in aliases.items():
+        if value.get(name) is None and alias in value:
+            value[name] = value[alias]
+    try:
+        return convert(value, kind)
+    except ValidationError as error:
+        raise InvalidRequest(_in_words(str(error))) from error
+
+
+def _json_object(ctx: ViewContext) -> dict[str, Any]:
     if (request.content_length or 0) > MAX_JSON_BYTES:
         raise TooLarge(f"The JSON body is over {MAX_JSON_BYTES} bytes.")
     text = read_small_body(ctx, MAX_JSON_BYTES)
     try:
-        value = json.loads(text)
+        value = json.loads(text, parse_float=_number)
     except (ValueError, RecursionError) as error:
         raise InvalidRequest("The body is not JSON.") from error
     if not isinstance(value, dict):
@@ -124,29 +170,35 @@ def json_object(ctx: ViewContext) -> dict[str, Any]:
     return value
 
 
-def member(body: dict[str, Any], *names: str, kind: type[T], default: Any = _REQUIRED) -> T:
-    """The first of `names` present in the object; raises `InvalidRequest` unless of `kind`."""
-    for name in names:
-        value = body.get(name)
-        if value is None:
-            continue
-        if kind is int and isinstance(value, float) and value.is_integer():
-            value = int(value)  # JSON has one kind of number: 3.0 is 3.
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            raise InvalidRequest(f"The member {name} must be {_KIND_NAMES[kind]}.")
-        return value
-    if default is _REQUIRED:
-        raise InvalidRequest(f"The member {names[0]} is missing.")
-    return default  # type: ignore[no-any-return]
+def _number(text: str) -> float:
+    """JSON has one kind of number: 3.0 is 3."""
+    number = float(text)
+    return int(number) if number.is_integer() else number
 
 
-_KIND_NAMES: dict[type, str] = {
-    str: "a string",
-    int: "a whole number",
-    bool: "true or false",
-    list: "a list",
-    dict: "an object",
+_MISSING = re.compile(r"Object missing required field `([^`]+)`(?: - at `\$\.?([^`]+)`)?")
+_EXPECTED = re.compile(r"Expected `([^`]+)`, got `[^`]+` - at `\$\.?([^`]+)`")
+"""Messages of msgspec, with the path of the member."""
+
+_KIND_NAMES = {
+    "str": "a string",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "an object",
 }
+
+
+def _in_words(message: str) -> str:
+    if found := _MISSING.fullmatch(message):
+        name, parent = found.groups()
+        return f"The member {f'{parent}.' if parent else ''}{name} is missing."
+    if found := _EXPECTED.fullmatch(message):
+        kinds, path = found.groups()
+        words = " or ".join(_KIND_NAMES.get(kind, kind) for kind in kinds.split(" | "))
+        return f"The member {path} must be {words}."
+    return f"The body is malformed: {message}."
 
 
 # ---- chunk signs ---------------------------------------------------------------------------------

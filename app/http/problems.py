@@ -9,12 +9,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Annotated, NotRequired, TypedDict
 
 from flask import Flask, Response, jsonify, redirect, render_template, request, url_for
 from werkzeug import Response as BaseResponse
 from werkzeug.exceptions import HTTPException, InternalServerError, NotFound
 
 from app.access.people import administrators, find_person
+from app.core import errors
 from app.core.errors import (
     InvalidField,
     NoProject,
@@ -23,6 +25,7 @@ from app.core.errors import (
     StorageFailed,
     UploadError,
 )
+from app.core.json_types import Count, keywords
 from app.db.errors import operator_message
 from app.http.access import who_sees
 from app.http.context import PROBLEM_KEY, current_services
@@ -35,6 +38,50 @@ that 90 headers of 8 KB can hold, and blocks the worker's other requests for tha
 BEARER = 'Bearer realm="Sluice"'
 
 log = logging.getLogger(__name__)
+
+
+CODES = [
+    error.code
+    for error in vars(errors).values()
+    if isinstance(error, type) and issubclass(error, UploadError) and error is not UploadError
+]
+"""Codes of our own errors."""
+
+HTTP_CODES = [
+    *("bad_request", "forbidden", "not_found", "method_not_allowed", "precondition_failed"),
+    *("requested_range_not_satisfiable", "internal_server_error"),
+]
+"""Codes of Werkzeug's errors."""
+
+
+class ProblemDocument(TypedDict):
+    """A problem document (RFC 9457).
+
+    Example:
+        {
+            "type": "urn:sluice:problem:too_large",
+            "title": "The file is too large",
+            "status": 413,
+            "detail": "The largest upload this server takes is 1099511627776 bytes.",
+            "code": "too_large",
+            "retryable": false
+        }
+    """
+
+    type: Annotated[str, keywords(pattern="^urn:sluice:problem:")]
+    title: str
+    status: Annotated[int, keywords(minimum=400, maximum=599)]
+    detail: str
+    """For people; programs decide by `code`."""
+    code: Annotated[str, keywords(enum=CODES + HTTP_CODES)]
+    retryable: bool
+    """Whether the same request may succeed later."""
+    left: NotRequired[Count]
+    """Bytes left of the quota of the project."""
+    quota: NotRequired[Count]
+    """Bytes that all files of the project may have together."""
+    field: NotRequired[str]
+    """The member or field that `invalid_field` is about."""
 
 
 @dataclass(frozen=True, slots=True)

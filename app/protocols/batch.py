@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from flask import Blueprint, Response, jsonify, request
 
@@ -31,6 +31,17 @@ from app.core.errors import (
     UnknownChunkFields,
     UploadError,
 )
+from app.core.json_types import (
+    FIELD_NAMES,
+    Count,
+    Crc32c,
+    Filename,
+    Fingerprint,
+    Id,
+    MediaPath,
+    Sha256,
+    keywords,
+)
 from app.core.lifecycle import UploadState
 from app.core.numbers import parse_bounded
 from app.core.policy import check_fingerprint
@@ -38,7 +49,8 @@ from app.http.access import requires
 from app.http.bodies import chunk_signs, open_form
 from app.http.context import ViewContext
 from app.http.digests import CRC32C, wanted_digests
-from app.http.problems import Problem, answer_json, report
+from app.http.openapi import WANT_REPR_DIGEST, describes
+from app.http.problems import Problem, ProblemDocument, answer_json, report
 from app.ingest.form import FilePart
 from app.ingest.slots import without_slot
 from app.ingest.stages import Stage, stage
@@ -65,10 +77,104 @@ Outcome = Kept | UploadError
 Receipt = dict[str, Any]
 
 
+class BatchFormDocument(TypedDict):
+    """Files, each after its own fields."""
+
+    fingerprint: NotRequired[list[Fingerprint]]
+    """Each in front of its file. With the length, it names the file's content."""
+    length: NotRequired[list[Count]]
+    """Each in front of its file, which then may contain any bytes."""
+    file: NotRequired[list[bytes]]
+
+
+class StoredFileDocument(TypedDict):
+    """The receipt of a stored file."""
+
+    name: Filename
+    id: Id
+    length: Count
+    sha256: Sha256 | None
+    """Null for files over 32 MiB until the background worker has computed it, and if the request
+    wants a CRC32C instead."""
+    crc32c: Crc32c | None
+    """Only if the request wants it, and of files up to 32 MiB."""
+    media: NotRequired[MediaPath]
+    known: NotRequired[Literal[True]]
+    """An earlier file with this fingerprint stands for it."""
+
+
+class RefusedFileDocument(TypedDict):
+    """The receipt of a file that was refused."""
+
+    name: str
+    error: ProblemDocument
+
+
+class BatchReceiptDocument(TypedDict):
+    """A receipt for each file, in the order of the files.
+
+    Example:
+        {
+            "stored": 1,
+            "refused": 1,
+            "files": [
+                {
+                    "name": "a.mp4",
+                    "id": "9f86d081884c7d659a2feaa0c55ad015",
+                    "length": 3,
+                    "sha256": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
+                    "crc32c": null,
+                    "media": "/media/9f86d081884c7d659a2feaa0c55ad015"
+                },
+                {
+                    "name": "b.exe",
+                    "error": {
+                        "type": "urn:sluice:problem:type_not_allowed",
+                        "title": "Files of this type are not accepted",
+                        "status": 415,
+                        "detail": "This server accepts .mp4 files only.",
+                        "code": "type_not_allowed",
+                        "retryable": false
+                    }
+                }
+            ]
+        }
+    """
+
+    stored: Count
+    refused: Count
+    files: list[StoredFileDocument | RefusedFileDocument]
+
+
+class BatchProblem(ProblemDocument):
+    """A problem, with the receipts of the files that arrived whole before it."""
+
+    stored: NotRequired[Count]
+    refused: NotRequired[Count]
+    files: NotRequired[list[StoredFileDocument | RefusedFileDocument]]
+
+
 @blueprint.post("/batch")
 @requires(Action.SEND)
+@describes(
+    "sendBatch",
+    {200: BatchReceiptDocument},
+    *(MalformedBody, UnknownChunkFields, ChunkMismatch),
+    parameters=(WANT_REPR_DIGEST,),
+    bodies={
+        "multipart/form-data": Annotated[BatchFormDocument, keywords(propertyNames=FIELD_NAMES)]
+    },
+    problem=BatchProblem,
+)
 def batch(ctx: ViewContext) -> Response:
-    """Store every file of the form; receipts are in the order of the parts."""
+    """Send many whole files in one form.
+
+    Each file gets a receipt; one that is refused does not stop the others. If the body breaks off,
+    the problem document has the receipts of the files that arrived whole before that.
+
+    Up to 20,000 files. In front of a file may stand its `fingerprint`, so that a file stored before
+    is not stored again, and its `length`, so that it need not be searched for its end.
+    """
     _refuse_chunk({}, request.headers.keys())
     with ThreadPoolExecutor(1, thread_name_prefix="batch") as publisher:
         files = _Batch(ctx, publisher)

@@ -19,7 +19,7 @@ from app.protocols import batch, lanes
 from app.protocols.forms import libraries, upload
 from app.protocols.ietf import blueprint as ietf
 from app.protocols.tus import blueprint as tus
-from app.run.monitoring import probes
+from app.run.monitoring import probes, status
 from app.run.monitoring.instruments import Instruments
 from app.run.monitoring.requests import RequestMonitor
 from app.settings import Settings
@@ -67,7 +67,7 @@ BLUEPRINTS = (
     *(upload.blueprint, libraries.resumablejs, libraries.flow, libraries.simple_uploader),
     *(libraries.filepond, libraries.fineuploader, batch.blueprint, lanes.blueprint),
     *(tus.blueprint, ietf.blueprint),
-    *(probes.health, probes.metrics, probes.status, probes.status_api),
+    *(probes.health, probes.metrics, status.blueprint, status.api_blueprint),
 )
 
 

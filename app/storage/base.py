@@ -198,11 +198,12 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True)
 class SetupProblem:
-    """A problem with this machine's setup. A fatal problem means that no upload can be accepted."""
+    """A problem with this machine's setup."""
 
     code: str
     detail: str
     is_fatal: bool
+    """Whether no upload can be accepted."""
 
 
 class Inspection(Protocol):

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from typing import TypedDict
 
 from flask import Blueprint, Response, abort, jsonify, render_template, request
 
 from app.access import audit
 from app.access.audit import (
+    MAX_PAGE,
     AuditAction,
     AuditEntry,
+    AuditEntryDocument,
     AuditFilter,
     csv_lines,
     document_of,
@@ -19,10 +22,12 @@ from app.access.audit import (
 from app.access.people import emails_of
 from app.core.access import Action, CallerKind
 from app.core.errors import InvalidRequest
+from app.core.json_types import Instant
 from app.core.moments import parse_instant
 from app.core.numbers import parse_digits
 from app.http.access import requires
 from app.http.context import ViewContext
+from app.http.openapi import ResponseSpec, describes, query
 
 api = Blueprint("api_audit", __name__, url_prefix="/api/audit")
 pages = Blueprint("audit", __name__)
@@ -40,10 +45,38 @@ CHOICES = ("action", "actor", "since", "until", "project")
 # ---- JSON ----------------------------------------------------------------------------------------
 
 
+FILTERS = (
+    query("action", "", AuditAction),
+    query("actor", "An `actor`, or an `actor_name`."),
+    query("since", "From this time on; ISO 8601, in UTC if it names no zone.", Instant),
+    query("until", "Before this time.", Instant),
+)
+
+
+class AuditEntriesDocument(TypedDict):
+    """A page of entries."""
+
+    entries: list[AuditEntryDocument]
+    next: str | None
+
+
 @api.get("")
 @requires(Action.AUDIT)
+@describes(
+    "listAuditEntries",
+    {200: AuditEntriesDocument},
+    InvalidRequest,
+    parameters=(
+        *FILTERS,
+        query("limit", "", int, minimum=1, maximum=MAX_PAGE, default=PAGE_SIZE),
+        query("cursor", "The `next` of the page before.", pattern="^[0-9]{1,18}$"),
+    ),
+)
 def index(ctx: ViewContext) -> Response:
-    """A page of the entries that match the parameters, newest first."""
+    """List the entries of the audit log, newest first.
+
+    Managers of a project see its entries, administrators all.
+    """
     limit = parse_digits(request.args.get("limit", str(PAGE_SIZE)))
     if limit is None:
         raise InvalidRequest("The limit must be a whole number.")
@@ -54,8 +87,20 @@ def index(ctx: ViewContext) -> Response:
 
 @api.get("/export.<ending>")
 @requires(Action.AUDIT)
+@describes(
+    "exportAuditEntries",
+    {
+        200: ResponseSpec(
+            "JSON Lines, or CSV with a line of titles. A cell that a spreadsheet would take for a "
+            "formula begins with `'`.",
+            {"text/csv": str, "application/jsonl": str},
+        )
+    },
+    InvalidRequest,
+    parameters=FILTERS,
+)
 def export(ctx: ViewContext, ending: str) -> Response:
-    """All of these entries as a file; only one page at a time is held in memory."""
+    """Get all these entries as a file."""
     if ending not in FORMS:
         abort(404)
     content_type, lines_of = FORMS[ending]

@@ -5,7 +5,10 @@ The scripts of both pages exchange JSON with these views, each in two steps.
 
 from __future__ import annotations
 
+from typing import Any
+
 from flask import Blueprint, Response, jsonify, redirect, request, url_for
+from msgspec import Struct
 from werkzeug import Response as BaseResponse
 from werkzeug.exceptions import NotFound
 
@@ -16,12 +19,34 @@ from app.access.signing import Browser
 from app.core.access import Action
 from app.http import session_cookie
 from app.http.access import requires
-from app.http.bodies import json_object, member
+from app.http.bodies import json_body, takes
 from app.http.context import ViewContext
 from app.http.origins import require_own_page
 
 blueprint = Blueprint("passkeys", __name__)
 blueprint.before_request(lambda: require_own_page(request))
+
+
+class Confirmation(Struct):
+    """The password of a person who has not signed in recently."""
+
+    password: str | None = None
+
+
+class Registration(Struct):
+    """A credential that a device has created."""
+
+    name: str
+    credential: dict[str, Any]
+    token: str
+
+
+class Assertion(Struct):
+    """A device's answer to the options of a sign-in."""
+
+    credential: dict[str, Any]
+    token: str
+    next: str | None = None
 
 
 @blueprint.post("/account/passkeys/options")
@@ -34,23 +59,19 @@ def begin_registration(ctx: ViewContext) -> Response:
     identity, person = ctx.services.identity, current_person(ctx)
     require_known_way(ctx, person)
     if not identity.sessions.has_just_begun(ctx):
-        password = member(json_object(ctx), "password", kind=str, default="")
-        identity.sign_in.confirm(person, password)
+        identity.sign_in.confirm(person, json_body(ctx, Confirmation).password or "")
     options, token = _passkeys(ctx).begin_registration(person, _browser(ctx.caller.session))
     return jsonify({"options": options, "token": token})
 
 
 @blueprint.post("/account/passkeys")
 @requires(Action.SECURE_ACCOUNT)
-def register(ctx: ViewContext) -> tuple[Response, int]:
+@takes(Registration)
+def register(ctx: ViewContext, new: Registration) -> tuple[Response, int]:
     """Store the `credential` that a device created, under a `name`."""
-    body = json_object(ctx)
-    name = member(body, "name", kind=str)
-    credential = member(body, "credential", kind=dict)
-    token = member(body, "token", kind=str)
     require_known_way(ctx, current_person(ctx))
     browser = _browser(ctx.caller.session)
-    passkey = _passkeys(ctx).register(ctx, browser, credential, token, name=name)
+    passkey = _passkeys(ctx).register(ctx, browser, new.credential, new.token, name=new.name)
     return jsonify({"id": passkey.id, "name": passkey.name}), 201
 
 
@@ -73,12 +94,12 @@ def begin_sign_in(ctx: ViewContext) -> BaseResponse:
 
 @blueprint.post("/sign-in/passkey")
 @requires(Action.VISIT)
-def sign_in(ctx: ViewContext) -> BaseResponse:
+@takes(Assertion)
+def sign_in(ctx: ViewContext, sent: Assertion) -> BaseResponse:
     """Create a session; the response has the path of the `next` page."""
-    body, mark = json_object(ctx), session_cookie.value_in(request.environ, session_cookie.BROWSER)
-    credential, token = member(body, "credential", kind=dict), member(body, "token", kind=str)
-    person = _passkeys(ctx).sign_in(ctx, _browser(mark), credential, token)
-    target = session_cookie.next_page(member(body, "next", kind=str, default=""))
+    mark = session_cookie.value_in(request.environ, session_cookie.BROWSER)
+    person = _passkeys(ctx).sign_in(ctx, _browser(mark), sent.credential, sent.token)
+    target = session_cookie.next_page(sent.next or "")
     return session_cookie.begin_session(ctx, jsonify({"next": target}), person, method="passkey")
 
 

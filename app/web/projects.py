@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, TypedDict
 
 from flask import (
     Blueprint,
@@ -14,17 +15,35 @@ from flask import (
     request,
     url_for,
 )
+from msgspec import UNSET, Struct, UnsetType
 from werkzeug import Response as BaseResponse
 
 from app.access.people import roles_now
-from app.access.projects import Member, Project, Projects, parse_limits
+from app.access.projects import (
+    MAX_QUOTA_BYTES,
+    MAX_VIDEO_SECONDS,
+    Member,
+    Project,
+    Projects,
+    parse_limits,
+)
 from app.core.access import FIRST_PROJECT, Action, CallerKind, Role, parse_role
-from app.core.errors import InvalidField, NotAllowed, ProjectInUse, UploadError
+from app.core.errors import (
+    InvalidField,
+    InvalidRequest,
+    LastManager,
+    NotAllowed,
+    ProjectInUse,
+    TooManyRequests,
+    UploadError,
+)
+from app.core.json_types import Count, Instant, MemberRole, Name, Url, keywords
 from app.core.moments import instant
 from app.http.access import requires
-from app.http.bodies import form_fields, json_object, member
+from app.http.bodies import form_fields, takes
 from app.http.context import ViewContext
 from app.http.inviting import add_by_administrator, invite
+from app.http.openapi import describes
 from app.http.origins import require_own_page
 
 # ---- JSON ----------------------------------------------------------------------------------------
@@ -35,92 +54,206 @@ from app.http.origins import require_own_page
 api = Blueprint("api_projects", __name__, url_prefix="/api/projects")
 
 
+class Named(Struct):
+    """The name of a new project."""
+
+    name: Name
+
+
+class ProjectChanges(Struct):
+    """Changes of a project. Members that are not sent stay as they are."""
+
+    KEYWORDS: ClassVar[Mapping[str, Any]] = {"minProperties": 1}
+
+    name: Name | UnsetType = UNSET
+    quota_bytes: Annotated[
+        Any, keywords(type=["integer", "null"], minimum=0, maximum=MAX_QUOTA_BYTES)
+    ] = UNSET
+    """Null for no limit."""
+    video_seconds: Annotated[
+        Any, keywords(type=["number", "null"], exclusiveMinimum=0, maximum=MAX_VIDEO_SECONDS)
+    ] = UNSET
+    """Null to keep videos for ever."""
+
+
+class ProjectDocument(TypedDict):
+    """A project."""
+
+    id: str
+    name: Name
+    role: MemberRole | None
+    """Yours; null for an administrator who is not a member."""
+    created: Instant
+    used_bytes: Count
+    """The length of all videos and unfinished uploads together."""
+    quota_bytes: int | None
+    """Null for no limit."""
+    video_seconds: float | None
+    """How long after they were published videos are deleted; null for never."""
+
+
+class ProjectsDocument(TypedDict):
+    """The caller's projects; all projects for administrators."""
+
+    projects: list[ProjectDocument]
+
+
+class NewRole(Struct):
+    """The new role of a member."""
+
+    role: MemberRole
+
+
+class NewMember(Struct):
+    """A person to invite.
+
+    Example:
+        {"email": "ben@example.org", "role": "editor"}
+    """
+
+    email: str
+    role: MemberRole
+
+
+class MemberDocument(TypedDict):
+    """A member of a project."""
+
+    id: str
+    """The person's."""
+    name: str
+    email: str
+    role: MemberRole
+    added: Instant
+
+
+class MembersDocument(TypedDict):
+    """The members, by name."""
+
+    members: list[MemberDocument]
+
+
+class InvitationDocument(TypedDict):
+    """An invitation. The link is shown only here.
+
+    The first person to use it becomes a member, with an account or a new one.
+    """
+
+    invitation: Url
+    warning: str | None
+    """What is odd about the address, such as letters of several alphabets."""
+
+
 @api.get("")
 @requires(Action.BELONG)
+@describes("listProjects", {200: ProjectsDocument})
 def index(ctx: ViewContext) -> Response:
-    """The caller's projects; all projects for administrators."""
+    """List the projects you may enter; administrators may enter all."""
     return jsonify({"projects": [_document(ctx, found) for found in _projects(ctx).of(ctx.caller)]})
 
 
 @api.post("")
 @requires(Action.ADMINISTER)
-def make(ctx: ViewContext) -> tuple[Response, int]:
-    """Create a project, managed by the person who creates it."""
+@takes(Named)
+@describes("makeProject", {201: ProjectDocument}, InvalidField)
+def make(ctx: ViewContext, new: Named) -> tuple[Response, int]:
+    """Create a project, managed by the person who creates it; for administrators."""
     caller = ctx.caller
     manager = caller.id if caller.kind is CallerKind.PERSON else None
-    name = member(json_object(ctx), "name", kind=str)
-    project = _projects(ctx).make(ctx, name, manager=manager)
+    project = _projects(ctx).make(ctx, new.name, manager=manager)
     role = None if manager is None else Role.MANAGER
     return jsonify({**_document(ctx, project), "role": role}), 201
 
 
 @api.get("/<project_id>")
 @requires(Action.MANAGE)
+@describes("showProject", {200: ProjectDocument})
 def show(ctx: ViewContext, project_id: str) -> Response:
-    """One project."""
+    """Get a project."""
     return jsonify(_document(ctx, _projects(ctx).get(project_id)))
 
 
 @api.patch("/<project_id>")
 @requires(Action.MANAGE)
-def change(ctx: ViewContext, project_id: str) -> Response:
+@takes(ProjectChanges)
+@describes("changeProject", {200: ProjectDocument}, InvalidField)
+def change(ctx: ViewContext, sent: ProjectChanges, project_id: str) -> Response:
     """Rename a project; administrators can also change its quota and retention time."""
-    body = json_object(ctx)
-    limits = parse_limits(body)
+    limits = parse_limits(
+        {
+            name: value
+            for name in ("quota_bytes", "video_seconds")
+            if (value := getattr(sent, name)) is not UNSET
+        }
+    )
     if limits and not ctx.caller.is_admin:
         raise NotAllowed("Administrators set how much a project may hold, and for how long.")
-    name = member(body, "name", kind=str) if "name" in body or not limits else None
+    if sent.name is UNSET and not limits:
+        raise InvalidRequest("The member name is missing.")
+    name = None if sent.name is UNSET else sent.name
     project = _projects(ctx).change(ctx, project_id, name=name, limits=limits)
     return jsonify(_document(ctx, project))
 
 
 @api.delete("/<project_id>")
 @requires(Action.ADMINISTER)
+@describes("deleteProject", {204: "Deleted, with its keys and links."}, ProjectInUse)
 def remove(ctx: ViewContext, project_id: str) -> tuple[str, int]:
-    """Delete a project without videos and uploads."""
+    """Delete a project without videos and uploads; for administrators."""
     _projects(ctx).remove(ctx, project_id)
     return "", 204
 
 
 @api.get("/<project_id>/members")
 @requires(Action.MANAGE)
+@describes("listMembers", {200: MembersDocument})
 def members(ctx: ViewContext, project_id: str) -> Response:
-    """The members of the project."""
+    """List the members of a project."""
     return jsonify({"members": list(map(member_document, _projects(ctx).members(project_id)))})
 
 
 @api.post("/<project_id>/members")
 @requires(Action.MANAGE)
-def add_member(ctx: ViewContext, project_id: str) -> tuple[Response, int]:
-    """Create an invitation link, shown only in this response; administrators add accounts.
+@takes(NewMember)
+@describes(
+    "addMember",
+    {201: MemberDocument, 202: InvitationDocument},
+    *(InvalidField, TooManyRequests),
+)
+def add_member(ctx: ViewContext, new: NewMember, project_id: str) -> tuple[Response, int]:
+    """Invite a person to a project.
 
-    Managers cannot see who has an account.
+    Only administrators of the server add people who have an account without asking them. For
+    others, the response does not reveal who has one; the owner of an account with this address
+    also finds the invitation on the account page. 429: the caller or the project has had too much
+    mail sent.
     """
-    body = json_object(ctx)
-    email, role = member(body, "email", kind=str), parse_role(member(body, "role", kind=str))
-    if added := add_by_administrator(ctx, project_id, email, role):
+    role = parse_role(new.role)
+    if added := add_by_administrator(ctx, project_id, new.email, role):
         return jsonify(member_document(added)), 201
-    link = invite(ctx, email, project_id=project_id, role=role)
+    link = invite(ctx, new.email, project_id=project_id, role=role)
     return jsonify({"invitation": link.url, "warning": link.warning or None}), 202
 
 
 @api.patch("/<project_id>/members/<person_id>")
 @requires(Action.MANAGE)
-def change_member(ctx: ViewContext, project_id: str, person_id: str) -> Response:
+@takes(NewRole)
+@describes("changeMember", {200: MemberDocument}, InvalidField, LastManager)
+def change_member(ctx: ViewContext, new: NewRole, project_id: str, person_id: str) -> Response:
     """Change a member's role."""
-    role = parse_role(member(json_object(ctx), "role", kind=str))
+    role = parse_role(new.role)
     return jsonify(member_document(_projects(ctx).set_role(ctx, project_id, person_id, role)))
 
 
 @api.delete("/<project_id>/members/<person_id>")
 @requires(Action.MANAGE)
+@describes("removeMember", {204: "Removed."}, LastManager)
 def remove_member(ctx: ViewContext, project_id: str, person_id: str) -> tuple[str, int]:
     """Remove a member from the project."""
     _projects(ctx).remove_member(ctx, project_id, person_id)
     return "", 204
 
 
-def member_document(found: Member) -> dict[str, Any]:
+def member_document(found: Member) -> MemberDocument:
     """A member of a project; `id` is the person's."""
     return {
         "id": found.person_id,
@@ -131,7 +264,7 @@ def member_document(found: Member) -> dict[str, Any]:
     }
 
 
-def _document(ctx: ViewContext, project: Project) -> dict[str, Any]:
+def _document(ctx: ViewContext, project: Project) -> ProjectDocument:
     """A project; `role` is the caller's, null for an administrator who is not a member."""
     return {
         "id": project.id,

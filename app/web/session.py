@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import TypedDict
+
 from flask import Blueprint, jsonify, make_response, redirect, render_template, request, url_for
+from msgspec import Struct
 from werkzeug import Response as BaseResponse
 from werkzeug.exceptions import NotFound
 
@@ -10,7 +13,7 @@ from app.access.openid import OpenId
 from app.access.people import Person, has_administrator
 from app.access.sessions import PASSWORD, PASSWORD_AND_CODE, PROVIDER
 from app.access.signing import LIFETIME
-from app.core.access import Action, CallerKind
+from app.core.access import Action, CallerKind, Role
 from app.core.errors import (
     NotAllowed,
     SecondFactorRequired,
@@ -21,8 +24,9 @@ from app.core.errors import (
 )
 from app.http import session_cookie
 from app.http.access import requires
-from app.http.bodies import form_fields, json_object, member
+from app.http.bodies import form_fields, takes
 from app.http.context import ViewContext
+from app.http.openapi import describes
 from app.http.origins import require_own_page
 from app.http.problems import with_retry_after
 from app.web.second_factor import require_code, signed_in_or_asked
@@ -36,10 +40,43 @@ api = Blueprint("api_session", __name__, url_prefix="/api/session")
 api.before_request(lambda: require_own_page(request))
 
 
+class SessionProject(TypedDict):
+    """A project of the current principal."""
+
+    id: str
+    name: str
+    role: Role
+
+
+class SessionDocument(TypedDict):
+    """The person, key or link, and its role in each project."""
+
+    kind: CallerKind
+    """`local` on a server without accounts."""
+    signed_in: bool
+    """Whether the request is authenticated."""
+    name: str
+    is_admin: bool
+    """Whether it administers the server."""
+    project: str | None
+    """The project that new uploads go to."""
+    projects: list[SessionProject]
+
+
+class SignInDocument(Struct):
+    """E-mail address, password and, with a second factor, a code."""
+
+    email: str
+    password: str
+    code: str | None = None
+    """A one-time code or a recovery code, of an account that has them."""
+
+
 @api.get("")
 @requires(Action.VISIT)
+@describes("showSession", {200: SessionDocument})
 def show(ctx: ViewContext) -> BaseResponse:
-    """The current principal, and its role in each project."""
+    """Get the current principal."""
     caller = ctx.caller
     projects = [
         {"id": project.id, "name": project.name, "role": caller.roles[project.id]}
@@ -59,16 +96,24 @@ def show(ctx: ViewContext) -> BaseResponse:
 
 @api.post("")
 @requires(Action.VISIT)
-def begin(ctx: ViewContext) -> BaseResponse:
-    """Sign in with e-mail address, password and, with a second factor, a `code`."""
-    body = json_object(ctx)
-    code = member(body, "code", kind=str, default="")
-    person = _person_with(ctx, member(body, "email", kind=str), member(body, "password", kind=str))
+@takes(SignInDocument)
+@describes(
+    "signIn",
+    {204: "Signed in; the cookie is the session."},
+    *(WrongCredentials, SecondFactorRequired, NotAllowed, TooManyAttempts, ServerBusy),
+)
+def begin(ctx: ViewContext, sent: SignInDocument) -> BaseResponse:
+    """Sign in with e-mail address and password.
+
+    403 `not_allowed`: the account is blocked, or passwords are turned off. 503: many people are
+    signing in; the attempt does not count.
+    """
+    person = _person_with(ctx, sent.email, sent.password)
     if not ctx.services.identity.second_factors.has(person.id):
         return session_cookie.begin_session(ctx, BaseResponse(status=204), person, method=PASSWORD)
-    if not code:
+    if not sent.code:
         raise SecondFactorRequired("Send `code` too: a one-time code or a recovery code.")
-    require_code(ctx, person, code)
+    require_code(ctx, person, sent.code)
     return session_cookie.begin_session(
         ctx, BaseResponse(status=204), person, method=PASSWORD_AND_CODE
     )
@@ -76,6 +121,7 @@ def begin(ctx: ViewContext) -> BaseResponse:
 
 @api.delete("")
 @requires(Action.VISIT)
+@describes("signOut", {204: "The session has ended, if there was one."})
 def end(ctx: ViewContext) -> BaseResponse:
     """Sign out."""
     return session_cookie.end_session(ctx, BaseResponse(status=204))

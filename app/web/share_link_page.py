@@ -25,7 +25,13 @@ from app.core.upload import Upload, parse_upload_id
 from app.http.access import requires
 from app.http.bodies import form_fields
 from app.http.context import ViewContext, note_upload
-from app.http.documents import media_path, plays_original, signed_media, video_document
+from app.http.documents import (
+    VideoDocument,
+    media_path,
+    plays_original,
+    signed_media,
+    video_document,
+)
 from app.http.origins import style_nonce, widen_policy
 from app.http.problems import Problem, answer_json, prefers_html, with_retry_after
 from app.video.serve.library import PlaybackView
@@ -116,11 +122,10 @@ def state(ctx: ViewContext, code: str, upload_id: str) -> Response:
         media.text_files.of(video),
         root=_root(ctx, link, [playback]),
     )
-    if not link.can_download:
-        known = _to_watch(known, video, playback)
-    if known["media"]:
-        known["media"] = signed_media(ctx, video, known["media"])
-    return _unindexed(jsonify(known))
+    shown: dict[str, Any] = {**known} if link.can_download else _to_watch(known, video, playback)
+    if shown["media"]:
+        shown["media"] = signed_media(ctx, video, shown["media"])
+    return _unindexed(jsonify(shown))
 
 
 @blueprint.errorhandler(errors.LinkClosed)
@@ -164,7 +169,7 @@ def _set_page(ctx: ViewContext, link: ShareLink, videos: list[Upload]) -> Respon
     return _unindexed(Response(page))
 
 
-def _to_watch(known: dict[str, Any], video: Upload, playback: PlaybackView) -> dict[str, Any]:
+def _to_watch(known: VideoDocument, video: Upload, playback: PlaybackView) -> dict[str, Any]:
     """The document without URLs and checksums for downloads."""
     renditions = [{**each, "mp4": None} for each in known["playback"]["renditions"]]
     return {

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import segno
 from flask import (
@@ -19,17 +19,28 @@ from flask import (
     request,
     url_for,
 )
+from msgspec import UNSET, Struct, UnsetType
 from werkzeug import Response as BaseResponse
 
-from app.access.share_links import ShareLink, ShareLinks, ShareTerms, terms_of
+from app.access.share_links import (
+    MAX_TEXT_CHARACTERS,
+    MAX_VIDEOS,
+    MAX_VIEWS,
+    ShareLink,
+    ShareLinks,
+    ShareTerms,
+    terms_of,
+)
 from app.core.access import Action
-from app.core.errors import InvalidField, InvalidRequest, UploadError
+from app.core.errors import InvalidField, InvalidRequest, UploadError, UploadGone, UploadNotFound
+from app.core.json_types import Count, Expiry, Id, Instant, Positive, Url, keywords
 from app.core.moments import instant, optional_instant, parse_expiry
 from app.core.numbers import parse_digits
 from app.core.upload import Upload, parse_upload_id
 from app.http.access import requires
-from app.http.bodies import form_fields, json_object, member
+from app.http.bodies import form_fields, json_body, takes
 from app.http.context import ViewContext
+from app.http.openapi import JSON, describes
 from app.http.origins import require_own_page
 from app.http.proxy import absolute_url
 
@@ -40,55 +51,102 @@ from app.http.proxy import absolute_url
 
 api = Blueprint("api_share_links", __name__, url_prefix="/api/share-links")
 
-_MEMBERS: Mapping[str, tuple[type, Any]] = {
-    "name": (str, ""),
-    "can_download": (bool, False),
-    "password": (str, ""),
-    "max_views": (int, None),
-}
-"""The type of each member, and the meaning of null."""
+Text = Annotated[str, keywords(maxLength=MAX_TEXT_CHARACTERS)]
+
+
+class ShareTermsDocument(Struct, kw_only=True):
+    """Terms of a share link. Members that are not sent stay as they are."""
+
+    name: Text | UnsetType | None = UNSET
+    """What guests read above the videos."""
+    can_download: bool | UnsetType | None = UNSET
+    """Null is false."""
+    password: Text | UnsetType | None = UNSET
+    """Null takes it away."""
+    expires: Expiry | UnsetType = UNSET
+    """When it stops to work, as a time or as seconds from now; without it, never."""
+    max_views: Annotated[int, keywords(minimum=1, maximum=MAX_VIEWS)] | UnsetType | None = UNSET
+    """How often it can be opened. A guest who comes again within 12 hours counts once."""
+
+
+class NewShareLink(ShareTermsDocument, kw_only=True):
+    """A new share link."""
+
+    videos: Annotated[list[Id], keywords(minItems=1, maxItems=MAX_VIDEOS)]
+    """Ids of videos of one project, in the order in which they are shown."""
+
+
+class ShareLinkDocument(TypedDict):
+    """A share link, as its members see it."""
+
+    id: Id
+    url: Url
+    """What to send to guests."""
+    name: str
+    videos: list[Id]
+    can_download: bool
+    has_password: bool
+    views: Count
+    max_views: Positive | None
+    created: Instant
+    expires: Instant | None
+
+
+class ShareLinksDocument(TypedDict):
+    """All share links of a project."""
+
+    links: list[ShareLinkDocument]
 
 
 @api.get("")
 @requires(Action.SHARE)
+@describes("listShareLinks", {200: ShareLinksDocument})
 def index(ctx: ViewContext) -> Response:
-    """The project's links that have not been revoked, newest first."""
+    """List the project's share links, newest first.
+
+    Without those that were revoked.
+    """
     links = _links(ctx).of_project(ctx.caller.project)
     return jsonify({"links": [link_document(link) for link in links]})
 
 
 @api.post("")
 @requires(Action.SHARE)
-def create(ctx: ViewContext) -> tuple[Response, int]:
-    """Create a link to the videos that the body lists."""
-    body = json_object(ctx)
-    videos = _videos(ctx, member(body, "videos", kind=list))
-    link = _links(ctx).make(ctx, videos, terms_in(body, ShareTerms()))
+@takes(NewShareLink)
+@describes("createShareLink", {201: ShareLinkDocument}, UploadNotFound, UploadGone)
+def create(ctx: ViewContext, new: NewShareLink) -> tuple[Response, int]:
+    """Create a link through which anyone can watch some videos."""
+    library, scope = ctx.services.library, ctx.scope
+    videos = [library.get(scope, parse_upload_id(each)) for each in new.videos]
+    link = _links(ctx).make(ctx, videos, terms_in(new, ShareTerms()))
     return jsonify(link_document(link)), 201
 
 
 @api.patch("/<link_id>")
 @requires(Action.SHARE)
+@describes("changeShareLink", {200: ShareLinkDocument}, bodies={JSON: ShareTermsDocument})
 def change(ctx: ViewContext, link_id: str) -> Response:
-    """Change the given terms; the link's URL, videos and views stay the same."""
+    """Change some terms of a share link.
+
+    Members that are not sent stay as they are, and so do its address, its videos and its views. A
+    link that has expired works again with another `expires`.
+    """
     link = _link(ctx, link_id)
-    changed = _links(ctx).change(ctx, link, terms_in(json_object(ctx), terms_of(link)))
+    terms = terms_in(json_body(ctx, ShareTermsDocument), terms_of(link))
+    changed = _links(ctx).change(ctx, link, terms)
     return jsonify(link_document(changed))
 
 
 @api.delete("/<link_id>")
 @requires(Action.SHARE)
+@describes("revokeShareLink", {204: "Revoked."})
 def revoke(ctx: ViewContext, link_id: str) -> tuple[str, int]:
-    """End a link at once."""
+    """Revoke a share link.
+
+    Its page closes at once, and its videos stop within five seconds.
+    """
     _links(ctx).revoke(ctx, ctx.caller.project, link_id)
     return "", 204
-
-
-def _videos(ctx: ViewContext, ids: list[Any]) -> list[Upload]:
-    library, scope = ctx.services.library, ctx.scope
-    if not all(isinstance(each, str) for each in ids):
-        raise InvalidRequest("The member videos must hold ids.")
-    return [library.get(scope, parse_upload_id(each)) for each in ids]
 
 
 def link_url(link: ShareLink) -> str:
@@ -96,7 +154,7 @@ def link_url(link: ShareLink) -> str:
     return absolute_url("shared.show", code=link.code)
 
 
-def link_document(link: ShareLink) -> dict[str, Any]:
+def link_document(link: ShareLink) -> ShareLinkDocument:
     """A link as shown to members, with its terms and view count."""
     return {
         "id": link.id,
@@ -112,19 +170,23 @@ def link_document(link: ShareLink) -> dict[str, Any]:
     }
 
 
-def terms_in(body: dict[str, Any], given: ShareTerms) -> ShareTerms:
+def terms_in(sent: ShareTermsDocument, given: ShareTerms) -> ShareTerms:
     """The terms that a client has sent; missing ones are taken from `given`.
 
     Null removes a limit, a name or a password. Raises `InvalidRequest`.
     """
-    sent: dict[str, Any] = {
-        name: member(body, name, kind=kind, default=nothing)
-        for name, (kind, nothing) in _MEMBERS.items()
-        if name in body
-    }
-    if "expires" in body:
-        sent["expires_at"] = parse_expiry(body["expires"], datetime.now(UTC))
-    return replace(given, **sent)
+    terms: dict[str, Any] = {}
+    if sent.name is not UNSET:
+        terms["name"] = sent.name or ""
+    if sent.can_download is not UNSET:
+        terms["can_download"] = bool(sent.can_download)
+    if sent.password is not UNSET:
+        terms["password"] = sent.password or ""
+    if sent.max_views is not UNSET:
+        terms["max_views"] = sent.max_views
+    if sent.expires is not UNSET:
+        terms["expires_at"] = parse_expiry(sent.expires, datetime.now(UTC))
+    return replace(given, **terms)
 
 
 # ---- pages ---------------------------------------------------------------------------------------
@@ -235,16 +297,16 @@ def form_page(template: str, error: InvalidRequest | None, **shown: Any) -> Base
     return make_response(page, error.status_hint if error else 200)
 
 
-def expiry_in(fields: Mapping[str, str]) -> dict[str, int | None]:
-    """The form's `expires` in the JSON format; empty if it is unchanged."""
+def expiry_in(fields: Mapping[str, str]) -> int | UnsetType | None:
+    """The form's `expires` in the JSON format."""
     lifetime = fields.get("lifetime", FOREVER)
-    return {} if lifetime == KEPT else {"expires": parse_digits(lifetime)}
+    return UNSET if lifetime == KEPT else parse_digits(lifetime)
 
 
-def password_in(fields: Mapping[str, str]) -> dict[str, str]:
-    """The form's `password`; empty if it is unchanged."""
+def password_in(fields: Mapping[str, str]) -> str | UnsetType:
+    """The form's `password`."""
     password = fields.get("password", "")
-    return {"password": password} if password or "no_password" in fields else {}
+    return password if password or "no_password" in fields else UNSET
 
 
 def _form(
@@ -279,19 +341,19 @@ def _page(
     )
 
 
-def _body(fields: Mapping[str, str]) -> dict[str, Any]:
+def _body(fields: Mapping[str, str]) -> ShareTermsDocument:
     """The form in the JSON format; raises `InvalidField`."""
     views = fields.get("max_views", "").strip()
     most = parse_digits(views)
     if views and not most:
         raise InvalidField("This must be a number above 0.", field="max_views")
-    return {
-        "name": fields.get("name", "").strip(),
-        "can_download": "can_download" in fields,
-        "max_views": most,
-        **expiry_in(fields),
-        **password_in(fields),
-    }
+    return ShareTermsDocument(
+        name=fields.get("name", "").strip(),
+        can_download="can_download" in fields,
+        max_views=most,
+        expires=expiry_in(fields),
+        password=password_in(fields),
+    )
 
 
 def _links(ctx: ViewContext) -> ShareLinks:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 from flask import (
     Blueprint,
@@ -16,11 +16,17 @@ from flask import (
     request,
     url_for,
 )
+from msgspec import UNSET, Struct, UnsetType
 from werkzeug import Response as BaseResponse
 
 from app.access.upload_links import (
     MAX_EXTENSIONS,
+    MAX_MESSAGE_CHARACTERS,
+    MAX_NAME_CHARACTERS,
+    MAX_PASSWORD_CHARACTERS,
     MOST_BYTES,
+    MOST_FILES,
+    LinkState,
     LinkTerms,
     Received,
     UploadLink,
@@ -29,11 +35,14 @@ from app.access.upload_links import (
 )
 from app.core.access import Action
 from app.core.errors import InvalidField, InvalidRequest
+from app.core.json_types import Count, Expiry, Id, Instant, Positive, Url, keywords
+from app.core.lifecycle import UploadState
 from app.core.moments import instant, optional_instant, parse_expiry
 from app.core.numbers import parse_digits
 from app.http.access import requires
-from app.http.bodies import form_fields, json_object
+from app.http.bodies import form_fields, json_body, takes
 from app.http.context import ViewContext
+from app.http.openapi import JSON, describes
 from app.http.origins import require_own_page
 from app.http.proxy import absolute_url
 from app.web.share_links import expiry_in, form_page, password_in, qr_code
@@ -49,26 +58,110 @@ LATEST_UPLOADS = 100
 """Maximum of uploads shown for a link, with the names of their senders."""
 
 
+Name = Annotated[str, keywords(maxLength=MAX_NAME_CHARACTERS)]
+Message = Annotated[str, keywords(maxLength=MAX_MESSAGE_CHARACTERS)]
+Password = Annotated[str, keywords(maxLength=MAX_PASSWORD_CHARACTERS)]
+Files = Annotated[int, keywords(minimum=1, maximum=MOST_FILES)]
+Bytes = Annotated[int, keywords(minimum=1, maximum=MOST_BYTES)]
+Extension = Annotated[str, keywords(pattern=r"^\.?[A-Za-z0-9]{1,20}$")]
+Extensions = Annotated[list[Extension], keywords(maxItems=MAX_EXTENSIONS)]
+
+
+class LinkTermsDocument(Struct, kw_only=True):
+    """Terms of an upload link. In a change, members that are not sent stay as they are."""
+
+    name: Name | UnsetType | None = UNSET
+    """What senders read first."""
+    message: Message | UnsetType | None = UNSET
+    max_files: Files | UnsetType | None = UNSET
+    max_bytes: Bytes | UnsetType | None = UNSET
+    """Of all files together."""
+    max_file_bytes: Bytes | UnsetType | None = UNSET
+    extensions: Extensions | UnsetType | None = UNSET
+    """Endings of file names, such as `mp4`; without any, all are taken."""
+    expires: Expiry | UnsetType = UNSET
+    """When it closes, as a time or as seconds from now; without it, never."""
+    password: Password | UnsetType | None = UNSET
+    """Null takes it away."""
+    asks_name: bool | UnsetType = UNSET
+    """Whether its page asks for the sender's name."""
+
+
+class UploadLinkDocument(TypedDict):
+    """An upload link, with what it has received."""
+
+    id: Id
+    url: Url
+    """What to send to those who have files."""
+    name: str
+    message: str
+    state: LinkState
+    files: Count
+    """Taken, with those on their way."""
+    bytes: Count
+    max_files: Positive | None
+    max_bytes: Positive | None
+    max_file_bytes: Positive | None
+    extensions: list[str]
+    expires: Instant | None
+    asks_name: bool
+    has_password: bool
+    created: Instant
+
+
+class UploadLinksDocument(TypedDict):
+    """All upload links of a project, also those that are closed."""
+
+    links: list[UploadLinkDocument]
+
+
+class ReceivedDocument(TypedDict):
+    """An upload that came through a link."""
+
+    id: Id
+    filename: str
+    length: int | None
+    state: UploadState
+    created: Instant
+    sender_name: str | None
+    """The name that the sender has entered."""
+
+
+class UploadLinkWithUploads(UploadLinkDocument):
+    """An upload link, with its latest uploads."""
+
+    uploads: list[ReceivedDocument]
+
+
 @api.get("")
 @requires(Action.SHARE)
+@describes("listUploadLinks", {200: UploadLinksDocument})
 def index(ctx: ViewContext) -> Response:
-    """All upload links of the project, newest first."""
+    """List the project's upload links, newest first."""
     links = _links(ctx).of_project(ctx)
     return jsonify({"links": [link_document(link) for link in links]})
 
 
 @api.post("")
 @requires(Action.SHARE)
-def create(ctx: ViewContext) -> tuple[Response, int]:
-    """Create a link."""
-    link = _links(ctx).make(ctx, terms_in(ctx, json_object(ctx), LinkTerms()))
+@takes(LinkTermsDocument)
+@describes("createUploadLink", {201: UploadLinkDocument}, InvalidField)
+def create(ctx: ViewContext, sent: LinkTermsDocument) -> tuple[Response, int]:
+    """Create a link through which anyone can send files.
+
+    Below its `url` are the same endpoints for uploads as at the root, such as `tus/`, `upload` and
+    `api/uploads`. They refuse what the link does not take: `link_full` and `too_large` (413),
+    `type_not_allowed` (415), and everything with `link_closed` (410) once it is closed.
+    """
+    link = _links(ctx).make(ctx, terms_in(ctx, sent, LinkTerms()))
     return jsonify(link_document(link)), 201
 
 
 @api.get("/<link_id>")
 @requires(Action.SHARE)
+@describes("showUploadLink", {200: UploadLinkWithUploads})
 def show(ctx: ViewContext, link_id: str) -> Response:
-    """One link, and its latest uploads."""
+    """Get an upload link, and its latest uploads."""
     link = _link(ctx, link_id)
     received = _links(ctx).received(link, LATEST_UPLOADS)
     uploads = [received_document(each) for each in received]
@@ -77,18 +170,28 @@ def show(ctx: ViewContext, link_id: str) -> Response:
 
 @api.patch("/<link_id>")
 @requires(Action.SHARE)
+@describes(
+    "changeUploadLink", {200: UploadLinkDocument}, InvalidField, bodies={JSON: LinkTermsDocument}
+)
 def change(ctx: ViewContext, link_id: str) -> Response:
-    """Change the given terms; files already received stay."""
+    """Change some terms of an upload link.
+
+    Members that are not sent stay as they are. Files already received stay.
+    """
     link = _link(ctx, link_id)
-    terms = terms_in(ctx, json_object(ctx), terms_of(link))
+    terms = terms_in(ctx, json_body(ctx, LinkTermsDocument), terms_of(link))
     changed = _links(ctx).change(ctx, link, terms)
     return jsonify(link_document(changed))
 
 
 @api.delete("/<link_id>")
 @requires(Action.SHARE)
+@describes("closeUploadLink", {204: "Closed."})
 def close(ctx: ViewContext, link_id: str) -> tuple[str, int]:
-    """Close the link immediately, also for active requests."""
+    """Close an upload link.
+
+    The next request gets 410; active ones end within five seconds.
+    """
     _links(ctx).close(ctx, _link(ctx, link_id))
     return "", 204
 
@@ -98,14 +201,14 @@ def link_url(link: UploadLink) -> str:
     return absolute_url("upload_link.page", code=link.code)
 
 
-def link_document(link: UploadLink) -> dict[str, Any]:
+def link_document(link: UploadLink) -> UploadLinkDocument:
     """A link as shown to members, with what it has received."""
     return {
         "id": link.id,
         "url": link_url(link),
         "name": link.name,
         "message": link.message,
-        "state": link.state(datetime.now(UTC)).value,
+        "state": link.state(datetime.now(UTC)),
         "files": link.files,
         "bytes": link.bytes,
         "max_files": link.max_files,
@@ -119,92 +222,49 @@ def link_document(link: UploadLink) -> dict[str, Any]:
     }
 
 
-def received_document(received: Received) -> dict[str, Any]:
+def received_document(received: Received) -> ReceivedDocument:
     """An upload that came through a link."""
     upload = received.upload
     return {
         "id": upload.id,
         "filename": upload.filename,
         "length": upload.length,
-        "state": upload.state.value,
+        "state": upload.state,
         "created": instant(upload.created_at),
         "sender_name": received.sender_name or None,
     }
 
 
-def terms_in(ctx: ViewContext, body: Mapping[str, Any], given: LinkTerms) -> LinkTerms:
+def terms_in(ctx: ViewContext, sent: LinkTermsDocument, given: LinkTerms) -> LinkTerms:
     """The terms that a client has sent; missing ones are taken from `given`.
 
     Raises `InvalidRequest`.
     """
-    if "password" in body:
-        password = _string("password", body["password"])  # Leading and trailing blanks count.
-        given = ctx.services.identity.upload_links.with_password(given, password)
-    sent = {
-        "expires_at" if name == "expires" else name: parse(name, body[name])
-        for name, parse in _PARSERS.items()
-        if name in body
+    if sent.password is not UNSET:  # Leading and trailing blanks count.
+        links = ctx.services.identity.upload_links
+        given = links.with_password(given, sent.password or "")
+    terms: dict[str, Any] = {
+        name: value
+        for name in ("max_files", "max_bytes", "max_file_bytes", "asks_name")
+        if (value := getattr(sent, name)) is not UNSET
     }
-    return replace(given, **sent)
+    if sent.name is not UNSET:
+        terms["name"] = (sent.name or "").strip()
+    if sent.message is not UNSET:  # Browsers end lines in forms with CRLF.
+        terms["message"] = (sent.message or "").strip().replace("\r\n", "\n")
+    if sent.extensions is not UNSET:
+        terms["extensions"] = _extensions(sent.extensions or [])
+    if sent.expires is not UNSET:
+        terms["expires_at"] = parse_expiry(sent.expires, datetime.now(UTC))
+    return replace(given, **terms)
 
 
-def _string(name: str, value: object) -> str:
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise InvalidRequest(f"The member {name} must be a string.")
-    return value
-
-
-def _text(name: str, value: object) -> str:
-    return _string(name, value).strip()
-
-
-def _lines(name: str, value: object) -> str:
-    """A text of several lines; browsers end lines in forms with CRLF."""
-    return _text(name, value).replace("\r\n", "\n")
-
-
-def _whole_number(name: str, value: object) -> int | None:
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)  # JSON has one kind of number: 3.0 is 3.
-    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
-        return value
-    raise InvalidRequest(f"The member {name} must be a whole number, or null.")
-
-
-def _flag(name: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise InvalidRequest(f"The member {name} must be true or false.")
-    return value
-
-
-def _extensions(name: str, value: object) -> tuple[str, ...]:
-    if value is None:
-        return ()
-    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise InvalidRequest(f"The member {name} must be a list of strings.")
-    if len(value) > MAX_EXTENSIONS:
-        raise InvalidField(f"At most {MAX_EXTENSIONS} types.", field=name)
-    given = [each.removeprefix(".") for each in value]
+def _extensions(sent: list[str]) -> tuple[str, ...]:
+    if len(sent) > MAX_EXTENSIONS:
+        raise InvalidField(f"At most {MAX_EXTENSIONS} types.", field="extensions")
+    given = [each.removeprefix(".") for each in sent]
     # Some letters beyond ASCII are ASCII in lower case; the terms refuse them as they are.
     return tuple(dict.fromkeys(each.lower() if each.isascii() else each for each in given))
-
-
-def _expiry(_name: str, value: object) -> datetime | None:
-    return parse_expiry(value, datetime.now(UTC))
-
-
-_PARSERS: Mapping[str, Callable[[str, object], Any]] = {
-    "name": _text,
-    "message": _lines,
-    "max_files": _whole_number,
-    "max_bytes": _whole_number,
-    "max_file_bytes": _whole_number,
-    "extensions": _extensions,
-    "expires": _expiry,
-    "asks_name": _flag,
-}
 
 
 # ---- pages ---------------------------------------------------------------------------------------
@@ -332,19 +392,19 @@ def _gigabytes(size: int | None) -> str:
     return "" if size is None else f"{Decimal(size) / GIGABYTE:f}"
 
 
-def _body(fields: Mapping[str, str]) -> dict[str, Any]:
+def _body(fields: Mapping[str, str]) -> LinkTermsDocument:
     """The form in the JSON format; raises `InvalidField`."""
-    return {
-        "name": fields.get("name", ""),
-        "message": fields.get("message", ""),
-        "max_files": _number(fields, "max_files"),
-        "max_bytes": _size(fields, "max_bytes"),
-        "max_file_bytes": _size(fields, "max_file_bytes"),
-        "extensions": fields.get("extensions", "").replace(",", " ").split(),
-        "asks_name": "asks_name" in fields,
-        **expiry_in(fields),
-        **password_in(fields),
-    }
+    return LinkTermsDocument(
+        name=fields.get("name", ""),
+        message=fields.get("message", ""),
+        max_files=_number(fields, "max_files"),
+        max_bytes=_size(fields, "max_bytes"),
+        max_file_bytes=_size(fields, "max_file_bytes"),
+        extensions=fields.get("extensions", "").replace(",", " ").split(),
+        asks_name="asks_name" in fields,
+        expires=expiry_in(fields),
+        password=password_in(fields),
+    )
 
 
 def _number(fields: Mapping[str, str], name: str) -> int | None:

@@ -4,24 +4,37 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Annotated, TypedDict
 
 from flask import Blueprint, Response, jsonify, render_template, request, url_for
+from msgspec import Struct
 
 from app.access import audit
 from app.access.senders import Sender
 from app.core.access import Action, CallerKind, Reach, reach_of
-from app.core.errors import InvalidRequest
+from app.core.errors import InvalidRequest, NotMade, RenditionsOff, TypeNotAllowed
+from app.core.json_types import Filename, keywords
 from app.core.lifecycle import UploadState
 from app.core.numbers import parse_digits
 from app.core.playback import PlaybackState
 from app.core.upload import Upload, parse_upload_id
-from app.core.video_list import VideoList, VideoOrder
+from app.core.video_list import MAX_SEARCH_CHARACTERS, VideoList, VideoOrder
 from app.http.access import requires
-from app.http.bodies import json_object, member
+from app.http.bodies import takes
 from app.http.context import ViewContext, current_caller, note_upload
 from app.http.digests import wants_sha256
-from app.http.documents import media_path, playback_document, rendition_document, video_document
+from app.http.documents import (
+    PlayableDocument,
+    RenditionDocument,
+    VideoDocument,
+    media_path,
+    playback_document,
+    rendition_document,
+    video_document,
+)
+from app.http.openapi import WANT_REPR_DIGEST, ResponseSpec, describes, query
 from app.http.origins import style_nonce, widen_policy
+from app.uploads.library import MAX_PAGE
 from app.video.serve.library import PlaybackView
 from app.web.project import kept_project
 
@@ -105,7 +118,7 @@ def view_of(
         duration=known["duration"],
         width=known["width"],
         height=known["height"],
-        problem=known["problem"] and known["problem"]["detail"],
+        problem=known["problem"].detail if known["problem"] else None,
     )
 
 
@@ -120,7 +133,7 @@ def _is_arriving(video: Upload) -> bool:
 
 
 def _source(
-    video: Upload, state: PlaybackState, playable: dict[str, str | None] | None, media: str
+    video: Upload, state: PlaybackState, playable: PlayableDocument | None, media: str
 ) -> str | None:
     """The URL for <video>: until a file is probed, the browser may be able to play the original."""
     if playable is not None:
@@ -164,10 +177,64 @@ api = Blueprint("api_videos", __name__, url_prefix="/api/videos")
 DEFAULT_PAGE = 50
 
 
+class VideosDocument(TypedDict):
+    """A page of videos."""
+
+    videos: list[VideoDocument]
+    next: str | None
+    """The `cursor` of the next page, if there is one."""
+
+
+class NewNameDocument(Struct):
+    """The new name of a video.
+
+    Example:
+        {"filename": "holiday.mp4"}
+    """
+
+    filename: Annotated[Filename, keywords(allOf=[{"pattern": r"\S"}])]
+
+
 @api.get("")
 @requires(Action.BROWSE)
+@describes(
+    "listVideos",
+    {200: VideosDocument},
+    InvalidRequest,
+    parameters=(
+        query(
+            "q",
+            "Words that the name contains, all of them, in any order. Case, accents and width do "
+            "not matter: `ete` finds `Été.mp4`.",
+            maxLength=MAX_SEARCH_CHARACTERS,
+            pattern=r"^[^\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]*$",
+        ),
+        query(
+            "sort",
+            "What comes first: the newest, the oldest, names from A to Z or with `-` from Z to A, "
+            "the smallest or with `-` the largest. Numbers in names sort by value.",
+            enum=[*VideoOrder],
+            default=VideoOrder.NEWEST,
+        ),
+        query(
+            "limit",
+            f"Videos on a page. Taken as 1 if it is less, and as {MAX_PAGE} if it is more.",
+            int,
+            minimum=0,
+            default=DEFAULT_PAGE,
+        ),
+        query(
+            "cursor",
+            "The `next` of the page before, with the same `q` and `sort`.",
+            pattern=r"^[0-9a-f]{8}\.[A-Za-z0-9_-]{0,160}\.[0-9a-f]{32}$",
+        ),
+    ),
+)
 def index(ctx: ViewContext) -> Response:
-    """A page of videos that match `q`, ordered by `sort`; `next` is the next page's `cursor`."""
+    """List, search and sort videos.
+
+    Page by page every video is listed once, even if others are added or deleted at the same time.
+    """
     limit = parse_digits(request.args.get("limit", str(DEFAULT_PAGE)))
     if limit is None:
         raise InvalidRequest("The limit must be a whole number.")
@@ -185,8 +252,9 @@ def index(ctx: ViewContext) -> Response:
 
 @api.get("/<upload_id>")
 @requires(Action.BROWSE)
+@describes("showVideo", {200: VideoDocument}, parameters=(WANT_REPR_DIGEST,))
 def show(ctx: ViewContext, upload_id: str) -> Response:
-    """One video; its SHA-256 will be computed if the request wants it."""
+    """Get a video's details."""
     video = _video(ctx, upload_id)
     if wants_sha256():
         ctx.services.library.want_sha256(video)
@@ -195,18 +263,23 @@ def show(ctx: ViewContext, upload_id: str) -> Response:
 
 @api.patch("/<upload_id>")
 @requires(Action.CHANGE)
-def rename(ctx: ViewContext, upload_id: str) -> Response:
-    """Rename a video; the response is that of `show`."""
-    filename = member(json_object(ctx), "filename", kind=str)
+@takes(NewNameDocument)
+@describes("renameVideo", {200: VideoDocument}, TypeNotAllowed)
+def rename(ctx: ViewContext, new: NewNameDocument, upload_id: str) -> Response:
+    """Rename a video.
+
+    Its `content_type` follows from its new name.
+    """
     library = ctx.services.library
     before = library.get(ctx.scope, parse_upload_id(upload_id))
-    video = note_upload(library.rename(ctx.scope, before.id, filename))
+    video = note_upload(library.rename(ctx.scope, before.id, new.filename))
     audit.note_rename(ctx, before, video.filename)
     return _document(ctx, video)
 
 
 @api.delete("/<upload_id>")
 @requires(Action.CHANGE)
+@describes("deleteVideo", {204: "Deleted."})
 def delete(ctx: ViewContext, upload_id: str) -> tuple[str, int]:
     """Delete a video and its file."""
     audit.note_removal(ctx, ctx.services.library.delete(ctx.scope, parse_upload_id(upload_id)))
@@ -215,8 +288,20 @@ def delete(ctx: ViewContext, upload_id: str) -> tuple[str, int]:
 
 @api.post("/<upload_id>/renditions/<int:height>")
 @requires(Action.CHANGE)
+@describes(
+    "orderRendition",
+    {
+        200: ResponseSpec("It is ready.", RenditionDocument),
+        202: ResponseSpec("It is being made.", RenditionDocument),
+    },
+    *(NotMade, RenditionsOff),
+)
 def order_rendition(ctx: ViewContext, upload_id: str, height: int) -> tuple[Response, int]:
-    """Request a rendition of the video as a file to download; 202 until it exists."""
+    """Have a video made in another quality, as a file to download.
+
+    Get the video to follow its progress. Players need not ask for this: segments are made while
+    they are watched.
+    """
     video = _video(ctx, upload_id)
     view = ctx.services.media.renditions.order(video, height)
     return jsonify(rendition_document(video, view)), 200 if view.state == "ready" else 202
@@ -224,8 +309,12 @@ def order_rendition(ctx: ViewContext, upload_id: str, height: int) -> tuple[Resp
 
 @api.delete("/<upload_id>/renditions/<int:height>")
 @requires(Action.CHANGE)
+@describes("removeRendition", {204: "Removed."}, NotMade)
 def remove_rendition(ctx: ViewContext, upload_id: str, height: int) -> tuple[str, int]:
-    """Cancel the encoding of a rendition, and delete it."""
+    """Stop making a rendition, and delete it.
+
+    The original stays. Segments that are watched are made again.
+    """
     ctx.services.media.renditions.remove(_video(ctx, upload_id), height)
     return "", 204
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Literal, TypedDict
 
 from flask import (
     Blueprint,
@@ -15,10 +15,13 @@ from flask import (
     request,
     url_for,
 )
+from msgspec import UNSET, Struct, UnsetType
 from werkzeug import Response as BaseResponse
 
 from app.access import webhooks
 from app.access.webhooks import (
+    MAX_PAGE,
+    MAX_URL_CHARACTERS,
     SUBSCRIBABLE,
     Delivery,
     DeliveryState,
@@ -27,12 +30,14 @@ from app.access.webhooks import (
     parse_events,
 )
 from app.core.access import Action
-from app.core.errors import InvalidRequest
+from app.core.errors import InvalidField, InvalidRequest
+from app.core.json_types import Id, Instant, keywords
 from app.core.moments import instant, optional_instant
 from app.core.numbers import parse_digits
 from app.http.access import requires
-from app.http.bodies import form_fields, json_object, member
+from app.http.bodies import form_fields, takes
 from app.http.context import ViewContext
+from app.http.openapi import describes, query
 from app.http.origins import require_own_page
 
 # ---- JSON ----------------------------------------------------------------------------------------
@@ -44,55 +49,138 @@ api = Blueprint("api_webhooks", __name__, url_prefix="/api/webhooks")
 
 DEFAULT_PAGE = 50
 
+Event = Annotated[str, keywords(enum=[*SUBSCRIBABLE])]
+Events = Annotated[list[Event], keywords(minItems=1, uniqueItems=True)]
+
+
+class NewWebhook(Struct):
+    """A new webhook."""
+
+    url: Annotated[
+        str,
+        keywords(maxLength=MAX_URL_CHARACTERS, pattern=r"^https?://[^\x00-\x20\x7f-\uffff/@]"),
+    ]
+    """With http or https, without a password, not in a private network."""
+    events: Events | UnsetType = UNSET
+    """All of them if it is missing."""
+
+
+class WebhookChange(Struct):
+    """Changes of a webhook. Members that are not sent stay as they are."""
+
+    url: Annotated[str, keywords(maxLength=MAX_URL_CHARACTERS)] | None = None
+    events: Events | UnsetType = UNSET
+    paused: bool | None = None
+    """While it is paused, events wait."""
+
+
+class WebhookDocument(TypedDict):
+    """A webhook, without its secret."""
+
+    id: Id
+    url: str
+    events: list[Event]
+    paused: bool
+    created: Instant
+
+
+class WebhooksDocument(TypedDict):
+    """The webhooks of a project, oldest first."""
+
+    webhooks: list[WebhookDocument]
+
+
+class WebhookSecret(TypedDict):
+    """The secret of a webhook."""
+
+    secret: Annotated[str, keywords(pattern="^whsec_")]
+    """What signatures are made with."""
+
+
+class WebhookWithSecret(WebhookDocument, WebhookSecret):
+    """A webhook, with its secret."""
+
+
+class RenewedSecret(WebhookSecret):
+    """The new secret, and how long the old one also signs."""
+
+    old_secret_until: Instant | None
+
+
+class DeliveryDocument(TypedDict):
+    """One event for one webhook."""
+
+    id: Id
+    event: str
+    """The `webhook-id` of each attempt."""
+    type: Event | Literal["webhook.test"]
+    subject: str
+    """The id of the video; of the webhook for a test."""
+    state: DeliveryState
+    attempts: int
+    status: int | None
+    """The receiver's last status."""
+    problem: str | None
+    """What was wrong with the last attempt."""
+    created: Instant
+    next_attempt: Instant | None
+    delivered: Instant | None
+
+
+class DeliveriesDocument(TypedDict):
+    """A page of deliveries."""
+
+    deliveries: list[DeliveryDocument]
+    next: str | None
+
 
 @api.get("")
 @requires(Action.MANAGE)
+@describes("listWebhooks", {200: WebhooksDocument})
 def index(ctx: ViewContext) -> Response:
-    """All webhooks, oldest first."""
+    """List the webhooks of a project."""
     found = webhooks.of_project(ctx)
     return jsonify({"webhooks": [webhook_document(webhook) for webhook in found]})
 
 
 @api.post("")
 @requires(Action.MANAGE)
-def make(ctx: ViewContext) -> tuple[Response, int]:
-    """Create a webhook, and return it with its secret; without `events` it gets all of them."""
-    body = json_object(ctx)
-    webhook = webhooks.make(
-        ctx,
-        url=member(body, "url", kind=str),
-        events=parse_events(body.get("events", list(SUBSCRIBABLE))),
-    )
+@takes(NewWebhook)
+@describes("makeWebhook", {201: WebhookWithSecret}, InvalidField)
+def make(ctx: ViewContext, new: NewWebhook) -> tuple[Response, int]:
+    """Add a webhook."""
+    events = [*SUBSCRIBABLE] if new.events is UNSET else new.events
+    webhook = webhooks.make(ctx, url=new.url, events=parse_events(events))
     return jsonify({**webhook_document(webhook), "secret": webhook.secret}), 201
 
 
 @api.get("/<webhook_id>")
 @requires(Action.MANAGE)
+@describes("showWebhook", {200: WebhookDocument})
 def show(ctx: ViewContext, webhook_id: str) -> Response:
-    """One webhook."""
+    """Get a webhook."""
     return jsonify(webhook_document(webhooks.get(ctx, webhook_id)))
 
 
 @api.patch("/<webhook_id>")
 @requires(Action.MANAGE)
-def change(ctx: ViewContext, webhook_id: str) -> Response:
-    """Change a webhook's URL or events, pause or resume it."""
-    body = json_object(ctx)
-    is_paused = body.get("paused")
-    if is_paused is not None and not isinstance(is_paused, bool):
-        raise InvalidRequest("The member paused must be true or false.")
+@takes(WebhookChange)
+@describes("changeWebhook", {200: WebhookDocument}, InvalidField)
+def change(ctx: ViewContext, sent: WebhookChange, webhook_id: str) -> Response:
+    """Change, pause or resume a webhook."""
     webhook = webhooks.change(
         ctx,
         webhook_id,
-        url=member(body, "url", kind=str, default=None),
-        events=parse_events(body["events"]) if "events" in body else None,
-        is_paused=is_paused,
+        url=sent.url,
+        events=None if sent.events is UNSET else parse_events(sent.events),
+        is_paused=sent.paused,
     )
     return jsonify(webhook_document(webhook))
 
 
 @api.delete("/<webhook_id>")
 @requires(Action.MANAGE)
+@describes("removeWebhook", {204: "Removed."})
 def remove(ctx: ViewContext, webhook_id: str) -> tuple[str, int]:
     """Delete a webhook and its pending deliveries."""
     webhooks.remove(ctx, webhook_id)
@@ -101,36 +189,47 @@ def remove(ctx: ViewContext, webhook_id: str) -> tuple[str, int]:
 
 @api.post("/<webhook_id>/secret")
 @requires(Action.MANAGE)
+@describes("showWebhookSecret", {200: WebhookSecret})
 def show_secret(ctx: ViewContext, webhook_id: str) -> Response:
-    """Return the signing secret. Not a GET, because it is recorded in the audit log."""
+    """Get the secret of a webhook.
+
+    Not a GET, because it is recorded in the audit log.
+    """
     return jsonify({"secret": webhooks.show_secret(ctx, webhook_id).secret})
 
 
 @api.post("/<webhook_id>/secret/renew")
 @requires(Action.MANAGE)
+@describes("renewWebhookSecret", {200: RenewedSecret})
 def renew_secret(ctx: ViewContext, webhook_id: str) -> Response:
-    """Rotate the signing secret; the old one also signs for a day."""
+    """Change the secret of a webhook; events are signed with both for a day."""
     webhook = webhooks.renew_secret(ctx, webhook_id)
-    return jsonify(
-        {
-            "secret": webhook.secret,
-            "old_secret_until": webhook.old_secret_until and instant(webhook.old_secret_until),
-        }
-    )
+    until = optional_instant(webhook.old_secret_until)
+    return jsonify({"secret": webhook.secret, "old_secret_until": until})
 
 
 @api.post("/<webhook_id>/test")
 @requires(Action.MANAGE)
+@describes("testWebhook", {202: DeliveryDocument})
 def test(ctx: ViewContext, webhook_id: str) -> tuple[Response, int]:
-    """Send a test event to a webhook."""
+    """Send a test event."""
     delivery = webhooks.send_test(ctx, webhook_id)
     return jsonify(delivery_document(delivery)), 202
 
 
 @api.get("/<webhook_id>/deliveries")
 @requires(Action.MANAGE)
+@describes(
+    "listDeliveries",
+    {200: DeliveriesDocument},
+    InvalidRequest,
+    parameters=(
+        query("limit", "", int, minimum=1, maximum=MAX_PAGE, default=DEFAULT_PAGE),
+        query("cursor", "The `next` of the page before.", pattern="^[0-9]{1,18}$"),
+    ),
+)
 def deliveries(ctx: ViewContext, webhook_id: str) -> Response:
-    """A page of sent and pending deliveries, newest first."""
+    """List the deliveries of a webhook, sent and pending, newest first."""
     limit = parse_digits(request.args.get("limit", str(DEFAULT_PAGE)))
     if limit is None:
         raise InvalidRequest("The limit must be a whole number.")
@@ -142,12 +241,13 @@ def deliveries(ctx: ViewContext, webhook_id: str) -> Response:
 
 @api.post("/<webhook_id>/deliveries/<delivery_id>/send-again")
 @requires(Action.MANAGE)
+@describes("sendAgain", {202: DeliveryDocument})
 def send_again(ctx: ViewContext, webhook_id: str, delivery_id: str) -> tuple[Response, int]:
-    """Send one event again."""
+    """Send an event again."""
     return jsonify(delivery_document(webhooks.send_again(ctx, webhook_id, delivery_id))), 202
 
 
-def webhook_document(webhook: Webhook) -> dict[str, Any]:
+def webhook_document(webhook: Webhook) -> WebhookDocument:
     """A webhook without its secret."""
     return {
         "id": webhook.id,
@@ -158,7 +258,7 @@ def webhook_document(webhook: Webhook) -> dict[str, Any]:
     }
 
 
-def delivery_document(delivery: Delivery) -> dict[str, Any]:
+def delivery_document(delivery: Delivery) -> DeliveryDocument:
     """The state of a delivery; `next_attempt` while it is being retried."""
     is_waiting = delivery.state is DeliveryState.WAITING
     return {
@@ -166,7 +266,7 @@ def delivery_document(delivery: Delivery) -> dict[str, Any]:
         "event": delivery.event_id,
         "type": delivery.type.value,
         "subject": delivery.subject,
-        "state": delivery.state.value,
+        "state": delivery.state,
         "attempts": delivery.attempts,
         "status": delivery.status,
         "problem": delivery.problem,

@@ -189,7 +189,9 @@ def _remove(ctx: ViewContext, key: str) -> Response:
 
 def _run_command(ctx: ViewContext) -> Response:
     if request.mimetype == "application/json":
-        fields = {name: str(value) for name, value in bodies.json_object(ctx).items()}
+        fields = {
+            name: str(value) for name, value in bodies.json_body(ctx, dict[str, object]).items()
+        }
     else:
         try:
             text = bodies.read_small_body(ctx, MAX_COMMAND_BYTES).decode("ascii")

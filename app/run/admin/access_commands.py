@@ -218,8 +218,8 @@ def recount(is_json: bool) -> None:
 @as_json
 def list_keys(project_id: str, is_json: bool) -> None:
     """Show the keys of a project that were not revoked, the newest first."""
-    rows = [
-        key_document(key)
+    rows: list[dict[str, Any]] = [
+        {**key_document(key)}
         for key in open_library().identity.keys.of_project(as_operator(Scope(project_id)))
     ]
     print_rows(rows, _key_line, is_json=is_json)

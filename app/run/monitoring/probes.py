@@ -5,29 +5,24 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
-from flask import Blueprint, Flask, Response, current_app, jsonify, render_template
+from flask import Blueprint, Flask, Response, current_app, jsonify
 from prometheus_client import CONTENT_TYPE_LATEST, Metric, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 
-from app import __version__
 from app.core.access import Action
-from app.core.nodes import NodeState
-from app.db.jobs import ListedJob
 from app.http.access import requires
 from app.http.context import ViewContext, current_services, name_request
+from app.http.openapi import ResponseSpec, describes
 from app.http.origins import OVERRIDE
-from app.ingest.stages import Stage
 from app.run.monitoring.instruments import (
-    NOTHING,
     Instruments,
     Snapshot,
     all_counts,
-    running_requests,
     start_time,
 )
+from app.storage.base import SetupProblem
 from app.storage.local.folder import free_bytes
 from app.video.make.ffmpeg import Ffmpeg
 
@@ -41,8 +36,6 @@ ALIVE = b'{"status":"ok"}\n'
 
 health = Blueprint("health", __name__)
 metrics = Blueprint("metrics", __name__)
-status = Blueprint("status", __name__)
-status_api = Blueprint("api_status", __name__)
 
 _EXTENSION = "sluice.instruments"
 
@@ -52,10 +45,24 @@ def init_app(app: Flask, instruments: Instruments) -> None:
     app.extensions[_EXTENSION] = instruments
 
 
+class AliveDocument(TypedDict):
+    """The process answers."""
+
+    status: Literal["ok"]
+
+
+class ReadyDocument(TypedDict):
+    """Whether the server can take uploads."""
+
+    status: Literal["ready", "not ready", "leaving"]
+    problems: list[SetupProblem]
+
+
 @health.get("/healthz")
 @requires(Action.VISIT, is_below_links=True, is_counted=False)
+@describes("isAlive", {200: AliveDocument})
 def alive(_ctx: ViewContext) -> Response:
-    """Liveness probe, for requests that `AliveMiddleware` does not handle."""
+    """Check that the process answers."""
     return Response(ALIVE, mimetype="application/json")
 
 
@@ -93,11 +100,15 @@ class AliveMiddleware:
 
 @health.get("/readyz")
 @requires(Action.VISIT, is_counted=False)
+@describes(
+    "isReady",
+    {
+        200: ResponseSpec("It can.", ReadyDocument),
+        503: ResponseSpec("It cannot, and `problems` says why, or it is stopping.", ReadyDocument),
+    },
+)
 def ready(ctx: ViewContext) -> tuple[Response, int]:
-    """Whether the server can accept uploads, and the problems of its set-up.
-
-    A server that is draining before it stops responds with 503.
-    """
+    """Check that the server can take uploads."""
     services = ctx.services
     if services.node.is_leaving:
         return jsonify({"status": "leaving", "problems": []}), 503
@@ -157,143 +168,3 @@ class _Everything:
             "Live nodes of the fleet, this one included.",
             value=1 if services.nodes is None else services.nodes.count_live(),
         )
-
-
-# ---- the status page -----------------------------------------------------------------------------
-
-UPLOADS_SHOWN = 10
-"""Maximum of newest unfinished uploads on the page, which also shows their total number."""
-
-JOBS_SHOWN = 10
-"""Maximum of running or next jobs, and of latest failed jobs, on the page."""
-
-SUMMED = ("requests_now", "downloads_now", "received_bytes_per_second", "sent_bytes_per_second")
-"""Numbers of nodes that can be added up."""
-
-ENDED = ("created", "complete", "cancelled", "expired")
-
-
-@status.get("/status")
-@requires(Action.ADMINISTER)
-def page(ctx: ViewContext) -> str:
-    """The page with current numbers."""
-    return render_template("status.html", status=status_document(ctx))
-
-
-@status_api.get("/api/status")
-@requires(Action.ADMINISTER)
-def show(ctx: ViewContext) -> Response:
-    """Current activity, and totals since the start, of all processes of the server."""
-    return jsonify(status_document(ctx))
-
-
-def status_document(ctx: ViewContext) -> dict[str, Any]:
-    """Bytes and seconds are totals since the start; compute rates from two readings."""
-    counts, nodes = snapshot(), _nodes(ctx)
-    started = counts.total("sluice_start_time_seconds")
-    ended = counts.by("event", "sluice_uploads_total")
-    return {
-        "version": __version__,
-        "started": datetime.fromtimestamp(started, UTC).isoformat(timespec="milliseconds"),
-        "uptime_seconds": round(max(0.0, time.time() - started), 3),  # The clock may be set.
-        "requests": {
-            "now": running_requests(counts),
-            "total": int(counts.total("sluice_requests_total")),
-            "by_status": _whole(counts.by("status", "sluice_requests_total")),
-            "by_protocol": _largest_first(counts.by("protocol", "sluice_requests_total")),
-        },
-        "transfers": {
-            "downloads_now": int(counts.total("sluice_downloads_in_progress")),
-            "received_bytes": int(counts.total("sluice_received_bytes_total")),
-            "sent_bytes": int(counts.total("sluice_sent_bytes_total")),
-        },
-        "uploads": {
-            "under_way": int(counts.total("sluice_uploads_under_way")),
-            **{event: int(ended.get(event, 0)) for event in ENDED},
-            "newest": [
-                {
-                    "id": upload.id,
-                    "filename": upload.filename,
-                    "length": upload.length,
-                    "received_bytes": sum(span.length for span in upload.received),
-                }
-                for upload in ctx.services.uploads.active(ctx.scope, UPLOADS_SHOWN)
-            ],
-        },
-        "jobs": _jobs(ctx, counts),
-        "nodes": nodes,
-        "fleet": {
-            **{state.value: sum(node["state"] == state for node in nodes) for state in NodeState},
-            **{name: sum(node[name] for node in nodes) for name in SUMMED},
-        },
-        "errors": _largest_first(counts.by("code", "sluice_errors_total")),
-        "free_bytes": _whole(counts.by("folder", "sluice_free_bytes")),
-        "stages": [_stage(counts, stage) for stage in Stage],
-    }
-
-
-def _jobs(ctx: ViewContext, counts: Snapshot) -> dict[str, Any]:
-    jobs = ctx.services.media.jobs
-    return {
-        **_whole(counts.by("state", "sluice_jobs")),
-        "next": [
-            {**_job(listed), "state": listed.job.state.value, "progress": listed.job.progress}
-            for listed in jobs.unfinished(JOBS_SHOWN)
-        ],
-        "failures": [
-            {**_job(listed), "code": problem.code, "detail": problem.detail}
-            for listed in jobs.failures(JOBS_SHOWN)
-            if (problem := listed.job.problem) is not None
-        ],
-    }
-
-
-def _job(listed: ListedJob) -> dict[str, str]:
-    job = listed.job
-    return {
-        "id": job.upload_id,
-        "filename": listed.filename,
-        "step": job.step,
-        "argument": job.argument,
-    }
-
-
-def _nodes(ctx: ViewContext) -> list[dict[str, Any]]:
-    """All nodes of the fleet; empty with SQLite."""
-    services = ctx.services
-    if services.nodes is None:
-        return []
-    return [
-        {
-            "name": node.report.name,
-            "is_this": node.report.name == services.node.name,
-            "address": node.report.address,
-            "version": node.report.version,
-            "state": node.state.value,
-            "started": node.started_at.isoformat(timespec="milliseconds"),
-            "uptime_seconds": round(max(0.0, node.uptime_seconds), 3),
-            # A node of another version may report fewer numbers.
-            **NOTHING,
-            **({} if node.state is NodeState.GONE else node.report.counts),
-        }
-        for node in services.nodes.all()
-    ]
-
-
-def _stage(counts: Snapshot, stage: Stage) -> dict[str, Any]:
-    name, labels = "sluice_stage_seconds", {"stage": stage.value}
-    return {
-        "stage": stage.value,
-        "count": int(counts.total(f"{name}_count", **labels)),
-        "seconds": round(counts.total(f"{name}_sum", **labels), 6),
-        "median_seconds": counts.quantile(0.5, name, **labels),
-        "p95_seconds": counts.quantile(0.95, name, **labels),
-    }
-
-
-def _whole(numbers: dict[str, float]) -> dict[str, int]:
-    return {name: int(numbers[name]) for name in sorted(numbers)}
-
-
-def _largest_first(numbers: dict[str, float]) -> dict[str, int]:
-    return {name: int(numbers[name]) for name in sorted(numbers, key=lambda n: (-numbers[n], n))}

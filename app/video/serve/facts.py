@@ -8,8 +8,9 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
+from app.core.json_types import keywords
 from app.core.playback import PlaybackProblem
 from app.core.ranges import ByteRange
 from app.video.index import texts
@@ -35,21 +36,23 @@ _TRUNCATED = PlaybackProblem(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackFacts:
-    """One track. Rates are per second: bits, frames, samples."""
+    """One track. Rates are per second."""
 
-    kind: str
-    """"video", "audio", "text", or "other" for tracks that players do not use."""
+    kind: Annotated[str, keywords(enum=["video", "audio", "text", "other"])]
+    """`other` is for tracks that players do not use."""
     codec: str
-    """RFC 6381 name, such as "avc1.64001f"; ffmpeg's name if there is none."""
+    """RFC 6381 name, such as `avc1.64001f`; ffmpeg's name if there is none."""
     language: str = "und"
-    """BCP 47; "und" if the file does not say."""
+    """BCP 47; `und` if the file does not say."""
     title: str | None = None
     bit_rate: int | None = None
+    """Bits per second, on average."""
     width: int | None = None
     height: int | None = None
     frame_rate: float | None = None
     channels: int | None = None
     sample_rate: int | None = None
+    """Hz."""
 
 
 @dataclass(frozen=True, slots=True)
