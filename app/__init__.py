@@ -6,7 +6,7 @@ Each package imports only those listed below it:
     web, deliver, protocols    Flask blueprints: pages and JSON, stored bytes, uploads
     http        what the blueprints share: errors as problem+json, headers, request bodies
     access      who uses the server: people, projects, keys and links
-    video       what players need: indexes, pictures, other qualities
+    video       what players need: indexes, posters, renditions
     uploads     the use cases: create, append, complete, cancel, expire
     storage, records    bytes by key; facts about uploads
     db          connections, transactions, tables, jobs and leases

@@ -376,8 +376,8 @@ def test_without_ffmpeg_nothing_is_queued_and_later_all_is_found(
 
 def sweep(lab: Lab, *, has_ffmpeg: bool) -> MediaSweep:
     return MediaSweep(
-        lab.world.media,
-        lab.world.uploads,
+        media=lab.world.media,
+        uploads=lab.world.uploads,
         folder=lab.world.folder,
         clock=wall_clock,
         has_ffmpeg=has_ffmpeg,

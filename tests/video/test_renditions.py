@@ -62,9 +62,9 @@ class Cinema:
     ) -> Renditions:
         world, patience = self.world, patience or WaitTimeout(seconds=0.2)
         return Renditions(
-            Playlists(world.folder),
-            world.jobs,
-            world.folder,
+            playlists=Playlists(world.folder),
+            jobs=world.jobs,
+            folder=world.folder,
             queue=SegmentQueue(world.jobs, timeout=patience, clock=clock),
             capability=lambda: read_capability(self.media),
             is_on=is_on,

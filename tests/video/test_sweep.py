@@ -35,7 +35,9 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 @pytest.fixture
 def sweep(world: World) -> MediaSweep:
-    return MediaSweep(world.media, world.uploads, folder=world.folder, clock=wall_clock)
+    return MediaSweep(
+        media=world.media, uploads=world.uploads, folder=world.folder, clock=wall_clock
+    )
 
 
 @pytest.fixture
@@ -174,7 +176,11 @@ def test_a_film_does_not_wait_for_its_other_qualities_nor_for_its_early_poster(
 ) -> None:
     ready: list[UploadId] = []
     sweep = MediaSweep(
-        world.media, world.uploads, folder=world.folder, clock=wall_clock, when_ready=ready.append
+        media=world.media,
+        uploads=world.uploads,
+        folder=world.folder,
+        clock=wall_clock,
+        when_ready=ready.append,
     )
     video, other = playable(world), playable(world)
     for step in (RENDITION, SEGMENTS, EARLY_POSTER):
@@ -197,8 +203,8 @@ def test_only_a_film_that_plays_and_has_arrived_becomes_ready(
 def test_files_that_are_no_films_get_no_job_and_few_writes(world: World, writes: list[str]) -> None:
     film, *junk = [world.publish() for _ in range(BATCH)]
     sweep = MediaSweep(
-        world.media,
-        world.uploads,
+        media=world.media,
+        uploads=world.uploads,
         folder=world.folder,
         clock=wall_clock,
         is_no_video=lambda upload_id: upload_id != film,
@@ -217,8 +223,8 @@ def test_files_that_are_no_films_get_no_job_and_few_writes(world: World, writes:
 def test_a_file_that_is_looked_at_again_gets_its_job_whatever_it_begins_with(world: World) -> None:
     video = world.publish()
     sweep = MediaSweep(
-        world.media,
-        world.uploads,
+        media=world.media,
+        uploads=world.uploads,
         folder=world.folder,
         clock=wall_clock,
         is_no_video=lambda _: True,

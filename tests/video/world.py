@@ -68,7 +68,9 @@ class World:
         return MediaWorker(
             self.jobs,
             steps,
-            sweep=MediaSweep(self.media, self.uploads, folder=self.folder, clock=clock),
+            sweep=MediaSweep(
+                media=self.media, uploads=self.uploads, folder=self.folder, clock=clock
+            ),
             look_at_arrivals=look_at_arrivals,
             wakeup=WakeupSocket(self.data),
             name=name,

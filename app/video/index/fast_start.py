@@ -26,6 +26,7 @@ from app.video.index.boxes import (
 from app.video.index.edits import fitted
 from app.video.index.movie import Movie
 from app.video.index.muxing import (
+    LONGEST_HEAD,
     SampleChunk,
     chunk_table,
     key_frame_table,
@@ -36,9 +37,6 @@ from app.video.index.muxing import (
 from app.video.index.samples import chunk_offsets
 from app.video.index.segments import MOST_LOOKED_AT, independent_key_frames
 from app.video.index.virtual_file import Piece
-
-_LONGEST_HEAD = 1 << 30
-"""Bytes; more than the limits of `read_movie` allow."""
 
 _DESCRIPTIONS = frozenset((b"tref", b"udta", b"tapt", b"meta"))
 _PATH_TO_TABLES = (b"mdia", b"minf", b"stbl")
@@ -139,7 +137,7 @@ class _Media:
     @property
     def is_wide(self) -> bool:
         """Whether offsets in the new file need 64 bits."""
-        return self.length > LARGEST_32_BIT - _LONGEST_HEAD
+        return self.length > LARGEST_32_BIT - LONGEST_HEAD
 
     def moved(self, offsets: Sequence[int]) -> Iterator[int]:
         """Maps offsets in the file to the new media; offsets outside of it are clamped."""

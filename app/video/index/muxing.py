@@ -31,6 +31,9 @@ from app.video.index.virtual_file import Piece
 # A new `moov` box for tracks of a movie: all samples, some of them, or none for fragments.
 
 
+LONGEST_HEAD = 1 << 30
+"""Bytes before the media: more than the limits of `read_movie` allow."""
+
 _UNITY_MATRIX = b"".join(
     number.to_bytes(4, "big") for number in (1 << 16, 0, 0, 0, 1 << 16, 0, 0, 0, 1 << 30)
 )
@@ -198,7 +201,6 @@ CHUNK_SECONDS = 1
 """Interleaving interval: a player has to read this far ahead."""
 
 _FILE_TYPE = box(b"ftyp", b"isom", bytes(4), b"isomiso2avc1mp41")
-_LONGEST_HEAD = 1 << 30
 _DESCRIPTIONS = frozenset((b"udta", b"meta"))
 
 
@@ -212,7 +214,7 @@ def interleaved(tracks: Sequence[Track], timescale: int) -> Iterator[Piece]:
     runs = [(place, *intervals[place][start]) for start, place in order]
     length = sum(sum(track.samples.sizes) for track in tracks)
     header = media_header(length)
-    is_wide = length > LARGEST_32_BIT - _LONGEST_HEAD
+    is_wide = length > LARGEST_32_BIT - LONGEST_HEAD
 
     def index(start: int) -> bytes:
         chunks: list[list[SampleChunk]] = [[] for _ in tracks]
@@ -283,7 +285,7 @@ def mp4_of(track: Track, samples: Samples) -> Iterator[Piece]:
     """An MP4 with some samples of a track at their own times: a decoder reads nothing else."""
     length = sum(samples.sizes)
     header = media_header(length)
-    is_wide = length > LARGEST_32_BIT - _LONGEST_HEAD
+    is_wide = length > LARGEST_32_BIT - LONGEST_HEAD
 
     def index(start: int) -> bytes:
         chunks = [SampleChunk(start, len(samples))]

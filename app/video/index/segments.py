@@ -34,7 +34,7 @@ from app.video.index.boxes import (
 from app.video.index.edits import Edit
 from app.video.index.flattened import PREROLL_SECONDS, hides_its_beginning
 from app.video.index.fragments import Fragment
-from app.video.index.muxing import movie_box, mp4_of, no_sample_tables, track_box
+from app.video.index.muxing import movie_box, no_sample_tables, track_box
 from app.video.index.sample_entries import plain_description
 from app.video.index.samples import MOST_REORDERED, Samples
 from app.video.index.tracks import Track
@@ -410,10 +410,6 @@ class SegmentExcerpt:
     def size(self) -> int:
         """Bytes of media."""
         return sum(self.samples.sizes)
-
-    def as_mp4(self, track: Track) -> Iterator[Piece]:
-        """The excerpt as an MP4 file."""
-        return mp4_of(track, self.samples)
 
     def lacking_key_frames(self, made: Set[int]) -> tuple[range, ...]:
         """Ranges of ticks with frames that refer to a key frame that is missing in `made`.

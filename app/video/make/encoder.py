@@ -15,6 +15,7 @@ from threading import Event
 from app.storage.local.folder import disk_errors
 from app.video.index.boxes import NotIndexable, ReadAt
 from app.video.index.movie import read_movie
+from app.video.index.muxing import mp4_of
 from app.video.index.segments import RenditionCuts, SegmentExcerpt
 from app.video.index.tracks import Track
 from app.video.make.ffmpeg import (
@@ -86,7 +87,7 @@ class Encoder:
         excerpt = cuts.excerpt(number)
         try:
             with disk_errors(), (self.scratch / _EXCERPT).open("wb") as target:
-                copy_pieces(excerpt.as_mp4(cuts.track), self._read, target)
+                copy_pieces(mp4_of(cuts.track, excerpt.samples), self._read, target)
             self._run(cuts.track, excerpt, rendition)
             with closing(FileIO(self.scratch / _ENCODED)) as file:
                 pictures = _pictures(file)

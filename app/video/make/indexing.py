@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from fractions import Fraction
 from io import RawIOBase
 
@@ -51,31 +52,30 @@ from app.video.serve.folder import writing
 from app.video.serve.source import REMUXED, reader
 
 
+@dataclass(frozen=True, slots=True)
 class Indexing:
     """Indexes a complete file, stores its metadata, and queues the next steps."""
 
-    def __init__(self, tools: StepTools) -> None:
-        self._tools = tools
-        self._other_formats = OtherFormats(tools)
+    tools: StepTools
 
     def __call__(self, job: Job, beat: Heartbeat) -> None:
         """Do the job."""
-        with self._tools.opened(job.upload_id) as (video, source):
+        with self.tools.opened(job.upload_id) as (video, source):
             try:
-                movie, read_at = self._tools.read_movie(job, source)
+                movie, read_at = self.tools.read_movie(job, source)
                 facts = Facts.of(movie, read_chapters(movie, read_at))
                 if is_playable(movie):
-                    keep_play_file(movie, video.id, self._tools.folder, read_at=read_at)
+                    keep_play_file(movie, video.id, self.tools.folder, read_at=read_at)
             except NotIndexable as error:
-                self._other_formats.look(video, source, error, job, beat)
+                examine(self.tools, video, source, error, beat)
                 return
-            known = self._tools.media.get(video.id)
+            known = self.tools.media.get(video.id)
             if known is not None and known.facts is not None and self._has(video, REMUXED):
                 # The remuxed copy was indexed: the facts are those of the original.
                 facts = Facts.from_json(known.facts).completed_by(facts)
             if is_playable(movie):
-                self._describe(video, PlaybackState.PLAYABLE, facts, facts.problem)
-                keep_streams(movie, video.id, self._tools.folder, read_at=read_at)
+                self.tools.describe(video.id, PlaybackState.PLAYABLE, facts, facts.problem)
+                keep_streams(movie, video.id, self.tools.folder, read_at=read_at)
             else:
                 self._describe_unplayed(video, movie, facts, read_at)
             self._queue_what_follows(video, movie, facts)
@@ -85,14 +85,14 @@ class Indexing:
     ) -> None:
         """Describe a video that no browser plays: it becomes playable once a track is encoded."""
         is_sound = movie.picture is None and bool(sounds_to_encode(movie))
-        if can_be_rendered(movie, self._tools.capability()) or (
+        if can_be_rendered(movie, self.tools.capability()) or (
             is_sound and self._has(video, SOUND_FILE)
         ):
-            keep_streams(movie, video.id, self._tools.folder, read_at=read_at)
+            keep_streams(movie, video.id, self.tools.folder, read_at=read_at)
         if self._has(video, MANIFEST):
-            self._describe(video, PlaybackState.PLAYABLE, facts, facts.problem)
-        elif is_sound and self._tools.ffmpeg.ffmpeg is not None:
-            self._describe(video, PlaybackState.PROBED, facts, None)
+            self.tools.describe(video.id, PlaybackState.PLAYABLE, facts, facts.problem)
+        elif is_sound and self.tools.ffmpeg.ffmpeg is not None:
+            self.tools.describe(video.id, PlaybackState.PROBED, facts, None)
         else:
             tracks = (track for track in facts.tracks if track.kind in {"video", "audio"})
             codecs = ", ".join(track.codec for track in tracks)
@@ -101,46 +101,36 @@ class Indexing:
                 f"Browsers cannot play what is in this file ({codecs}), and the server does not "
                 "offer renditions of it."
             )
-            if self._tools.ffmpeg.ffmpeg is None:
+            if self.tools.ffmpeg.ffmpeg is None:
                 code = NO_FFMPEG
                 detail = (
                     f"Browsers cannot play what is in this file ({codecs}). To convert it, the "
                     "server needs ffmpeg, which is not installed."
                 )
             problem = PlaybackProblem(code, detail)
-            self._describe(video, PlaybackState.UNPLAYABLE, facts, problem)
-
-    def _describe(
-        self, video: Upload, state: PlaybackState, facts: Facts, problem: PlaybackProblem | None
-    ) -> None:
-        now = self._tools.clock()
-        self._tools.media.describe(video.id, state, now, facts=facts.to_json(), problem=problem)
+            self.tools.describe(video.id, PlaybackState.UNPLAYABLE, facts, problem)
 
     def _has(self, video: Upload, name: str) -> bool:
-        return self._tools.folder.find(video.id, name) is not None
+        return self.tools.folder.find(video.id, name) is not None
 
     def _queue_what_follows(self, video: Upload, movie: Movie, facts: Facts) -> None:
         """Queue the automatic steps; shortest first."""
         if facts.chapters or facts.of_kind("text"):
-            self._enqueue(video, SUBTITLES, priority=10)
-        if self._tools.ffmpeg.ffmpeg is None:
+            self.tools.enqueue(video.id, SUBTITLES, Lane.BACKGROUND, 10)
+        if self.tools.ffmpeg.ffmpeg is None:
             return
         if self._needs_sound(video, movie):
-            self._enqueue(video, SOUND, priority=15)
+            self.tools.enqueue(video.id, SOUND, Lane.BACKGROUND, 15)
         if movie.picture is not None:
-            self._enqueue(video, PICTURES, priority=20)
+            self.tools.enqueue(video.id, PICTURES, Lane.BACKGROUND, 20)
         elif movie.sounds:
-            self._enqueue(video, WAVEFORM, priority=30)
+            self.tools.enqueue(video.id, WAVEFORM, Lane.BACKGROUND, 30)
 
     def _needs_sound(self, video: Upload, movie: Movie) -> bool:
         """Whether its segments lack audio; an audio file that plays needs no encoding."""
         if not sounds_to_encode(movie) or self._has(video, SOUND_FILE):
             return False
         return not is_playable(movie) if movie.picture is None else self._has(video, MANIFEST)
-
-    def _enqueue(self, video: Upload, step: str, *, priority: int) -> None:
-        lane, now = Lane.BACKGROUND, self._tools.clock()
-        self._tools.jobs.enqueue(video.id, step, lane=lane, priority=priority, now=now, renew=True)
 
 
 # ---- other formats -------------------------------------------------------------------------------
@@ -168,89 +158,70 @@ def is_played_as_it_is(video: Upload) -> bool:
     return video.is_playable and video.content_type not in INDEXED_TYPES
 
 
-class OtherFormats:
-    """Stores the metadata of such a file, and queues the step that makes it playable."""
+def examine(
+    tools: StepTools, video: Upload, source: RawIOBase, error: NotIndexable, beat: Heartbeat
+) -> None:
+    """Examine any open file; `error` is the reason why it cannot be indexed.
 
-    def __init__(self, tools: StepTools) -> None:
-        self._tools = tools
-
-    def look(
-        self, video: Upload, source: RawIOBase, error: NotIndexable, job: Job, beat: Heartbeat
-    ) -> None:
-        """Examine an open file; `error` is the reason why it has no index. Accepts any file.
-
-        Raises `JobYields` if videos with a short index come first.
-        """
-        if error.code not in EXAMINED:
-            self._describe(video, PlaybackProblem(error.code, error.detail))
-            return
-        head = reader(source)(0, HEAD_BYTES)
-        if is_no_video(head, video.filename):
-            self._describe(video, NO_VIDEO)
-            return
-        wait_for_short_ones(job)
-        try:
-            with self._tools.source.ends_on_disk(source, beat.go_on) as path:
-                answer = self._tools.ffmpeg.probe(path, probe_limits(job), stop=beat.stop)
-        except FfmpegStopped as stopped:
-            raise JobCancelled(str(stopped)) from stopped
-        except FfmpegMissing:
-            self._describe_unknown(video, NEEDS_FFMPEG)
-        except FfmpegInterrupted as interrupted:
-            leave_quick_lane(job)
-            self._describe_unknown(
-                video,
-                PlaybackProblem("not_examined", f"The file could not be examined: {interrupted}."),
-            )
-        except FfmpegFailed:
-            is_other = error.code == "not_mp4"
-            self._describe(
-                video, NO_VIDEO if is_other else PlaybackProblem(error.code, error.detail)
-            )
-        else:
-            self._decide(video, contents_of(answer), job)
-
-    def _decide(self, video: Upload, contents: Contents, job: Job) -> None:
-        facts = contents.facts
-        if not contents.has_media:
-            self._describe(video, NO_VIDEO)
-            return
-        plays = is_played_as_it_is(video) and plays_without_index(
-            *(track.codec for track in facts.tracks if track.kind in {"video", "audio"})
+    Stores its metadata, and queues the step that makes it playable. Raises `JobYields` if videos
+    with a short index come first.
+    """
+    unreadable = PlaybackProblem(error.code, error.detail)
+    if error.code not in EXAMINED:
+        tools.describe(video.id, PlaybackState.UNPLAYABLE, None, unreadable)
+        return
+    head = reader(source)(0, HEAD_BYTES)
+    if is_no_video(head, video.filename):
+        tools.describe(video.id, PlaybackState.UNPLAYABLE, None, NO_VIDEO)
+        return
+    wait_for_short_ones(beat.job)
+    try:
+        with tools.source.ends_on_disk(source, beat.go_on) as path:
+            answer = tools.ffmpeg.probe(path, probe_limits(beat.job), stop=beat.stop)
+    except FfmpegStopped as stopped:
+        raise JobCancelled(str(stopped)) from stopped
+    except FfmpegMissing:
+        _describe_unknown(tools, video, NEEDS_FFMPEG)
+    except FfmpegInterrupted as interrupted:
+        leave_quick_lane(beat.job)
+        _describe_unknown(
+            tools,
+            video,
+            PlaybackProblem("not_examined", f"The file could not be examined: {interrupted}."),
         )
-        state = PlaybackState.PLAYABLE if plays else PlaybackState.PROBED
-        self._describe(video, facts.problem, state=state, facts=facts)
-        # Unplayable videos come before those that only get thumbnails.
-        if not plays:
-            self._enqueue(video, REMUX, *lane_of(contents, video.length or 0, job.lane))
-        elif contents.picture is None:
-            self._enqueue(video, WAVEFORM, Lane.BACKGROUND, 30)
-        else:
-            self._enqueue(video, REMUX, Lane.BACKGROUND, 40)
+    except FfmpegFailed:
+        problem = NO_VIDEO if error.code == "not_mp4" else unreadable
+        tools.describe(video.id, PlaybackState.UNPLAYABLE, None, problem)
+    else:
+        _decide(tools, video, contents_of(answer), beat.job)
 
-    def _describe_unknown(self, video: Upload, problem: PlaybackProblem) -> None:
-        if is_played_as_it_is(video):
-            self._describe(video, None, state=PlaybackState.PLAYABLE)
-        else:
-            self._describe(video, problem)
 
-    def _describe(
-        self,
-        video: Upload,
-        problem: PlaybackProblem | None,
-        *,
-        state: PlaybackState = PlaybackState.UNPLAYABLE,
-        facts: Facts | None = None,
-    ) -> None:
-        known = None if facts is None else facts.to_json()
-        now = self._tools.clock()
-        self._tools.media.describe(video.id, state, now, facts=known, problem=problem)
+def _decide(tools: StepTools, video: Upload, contents: Contents, job: Job) -> None:
+    facts = contents.facts
+    if not contents.has_media:
+        tools.describe(video.id, PlaybackState.UNPLAYABLE, None, NO_VIDEO)
+        return
+    plays = is_played_as_it_is(video) and plays_without_index(
+        *(track.codec for track in facts.tracks if track.kind in {"video", "audio"})
+    )
+    state = PlaybackState.PLAYABLE if plays else PlaybackState.PROBED
+    tools.describe(video.id, state, facts, facts.problem)
+    if tools.ffmpeg.ffmpeg is None:
+        return  # Only ffprobe is installed.
+    # Unplayable videos come before those that only get thumbnails.
+    if not plays:
+        tools.enqueue(video.id, REMUX, *lane_of(contents, video.length or 0, job.lane))
+    elif contents.picture is None:
+        tools.enqueue(video.id, WAVEFORM, Lane.BACKGROUND, 30)
+    else:
+        tools.enqueue(video.id, REMUX, Lane.BACKGROUND, 40)
 
-    def _enqueue(self, video: Upload, step: str, lane: Lane, priority: int) -> None:
-        if self._tools.ffmpeg.ffmpeg is None:  # Only ffprobe is installed.
-            return
-        now = self._tools.clock()
-        self._tools.jobs.enqueue(video.id, step, lane=lane, priority=priority, now=now, renew=True)
+
+def _describe_unknown(tools: StepTools, video: Upload, problem: PlaybackProblem) -> None:
+    if is_played_as_it_is(video):
+        tools.describe(video.id, PlaybackState.PLAYABLE, None, None)
+    else:
+        tools.describe(video.id, PlaybackState.UNPLAYABLE, None, problem)
 
 
 # ---- subtitles -----------------------------------------------------------------------------------
@@ -267,17 +238,17 @@ text tracks of the video, from 1 on."""
 SHORTEST_CHAPTER = Fraction(1, 1000)
 
 
+@dataclass(frozen=True, slots=True)
 class SubtitlesStep:
     """Writes the files of an indexed video. A track that cannot be read is left out."""
 
-    def __init__(self, tools: StepTools) -> None:
-        self._tools = tools
+    tools: StepTools
 
     def __call__(self, job: Job, beat: Heartbeat) -> None:
         """Do the job."""
-        with self._tools.opened(job.upload_id) as (video, source):
+        with self.tools.opened(job.upload_id) as (video, source):
             with needing_index():
-                movie, read_at = self._tools.read_movie(job, source)
+                movie, read_at = self.tools.read_movie(job, source)
 
             def reading(offset: int, count: int) -> bytes:
                 beat.go_on()  # A track has up to 100 000 samples.
@@ -285,7 +256,7 @@ class SubtitlesStep:
 
             for name, cues in _files(movie, reading):
                 if cues:
-                    with writing(self._tools.folder, video.id, name) as target:
+                    with writing(self.tools.folder, video.id, name) as target:
                         target.write(webvtt(cues).encode())
 
 

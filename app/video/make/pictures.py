@@ -76,24 +76,24 @@ LUMA_LEVELS = 32
 JPEG_QUALITY = ("-q:v", "3")
 
 
+@dataclass(frozen=True, slots=True)
 class Pictures:
     """Makes poster and thumbnails of an indexed video."""
 
-    def __init__(self, tools: StepTools) -> None:
-        self._tools = tools
+    tools: StepTools
 
     def __call__(self, job: Job, beat: Heartbeat) -> None:
         """Do the job; does nothing for a file without a video track."""
-        folder = self._tools.folder
+        folder = self.tools.folder
         with (
-            self._tools.opened(job.upload_id) as (video, source),
+            self.tools.opened(job.upload_id) as (video, source),
             folder.scratch_folder() as scratch,
         ):
             with needing_index():
-                movie, read_at = self._tools.read_movie(job, source)
+                movie, read_at = self.tools.read_movie(job, source)
             if (picture := movie.picture) is None:
                 return
-            maker = PictureMaker(self._tools.ffmpeg, scratch, read_at, beat.stop)
+            maker = PictureMaker(self.tools.ffmpeg, scratch, read_at, beat.stop)
             with as_job_errors("no_pictures", "No poster or thumbnails can be made of this video"):
                 folder.keep(maker.poster(picture, pixels=MOST_DECODED_PIXELS), video.id, POSTER)
                 beat(0.2)
@@ -102,26 +102,26 @@ class Pictures:
                 folder.keep(thumbnails, video.id, THUMBNAILS)
 
 
+@dataclass(frozen=True, slots=True)
 class EarlyPoster:
     """Makes a poster from the start of a video during its upload."""
 
-    def __init__(self, tools: StepTools) -> None:
-        self._tools = tools
+    tools: StepTools
 
     def __call__(self, job: Job, beat: Heartbeat) -> None:
         """Do the job. A complete video gets its poster from `Pictures`."""
-        folder = self._tools.folder
-        video = self._tools.uploads.get(job.upload_id)
+        folder = self.tools.folder
+        video = self.tools.uploads.get(job.upload_id)
         if video.state is UploadState.COMPLETE:
             return
-        with closing(self._tools.source.open(video)) as source, folder.scratch_folder() as scratch:
+        with closing(self.tools.source.open(video)) as source, folder.scratch_folder() as scratch:
             with needing_index():
-                movie, read_at = self._tools.read_movie(job, source)
+                movie, read_at = self.tools.read_movie(job, source)
             if (picture := movie.picture) is None:
                 return
             arrived = picture.samples.up_to(picture.samples.count_within(video.offset))
             most = QUICK_CPU_SECONDS if job.lane is Lane.QUICK else math.inf
-            maker = PictureMaker(self._tools.ffmpeg, scratch, read_at, beat.stop, most)
+            maker = PictureMaker(self.tools.ffmpeg, scratch, read_at, beat.stop, most)
             with as_job_errors("no_pictures", "No early poster can be made of this video"):
                 try:
                     poster = maker.poster(
@@ -170,7 +170,16 @@ class PictureMaker:
 
     def sprite(self, movie: Movie, picture: Track) -> tuple[Path, Path]:
         """The thumbnails in one file, and the WebVTT file with their times."""
-        excerpt = _for_sprite(movie, picture, self.read_at)
+        # One frame for each of equal parts of the video; key frames unless those are rare.
+        wanted = min(max(math.ceil(movie.duration / SHORTEST_SECONDS), 1), MOST_THUMBNAILS)
+        times = [movie.duration * number / wanted for number in range(wanted)]
+        numbers, fitting = key_frames_near(picture, times), 0
+        if 2 * len(numbers) < wanted:
+            fitting = count_within(picture, pixels=MOST_DECODED_PIXELS)
+        if fitting == len(picture.samples):
+            excerpt = of_beginning(picture, fitting, pictures=wanted)
+        else:
+            excerpt = of_key_frames(picture, numbers, self.read_at)
         size, count = _fitted(picture, THUMBNAIL_PIXELS), len(excerpt.starts)
         grid = f"{min(count, COLUMNS)}x{math.ceil(count / COLUMNS)}"
         outputs = ["-map", "[sheet]", *JPEG_QUALITY, "-frames:v", "1", "-f", "image2"]
@@ -227,18 +236,6 @@ def detail(levels: bytes) -> float:
         counts[level * LUMA_LEVELS // 256] += 1
     shares = [count / len(levels) for count in counts if count]
     return -sum(share * math.log2(share) for share in shares)
-
-
-def _for_sprite(movie: Movie, picture: Track, read_at: ReadAt) -> Excerpt:
-    """One frame for each of equal parts of the video; key frames unless those are rare."""
-    count = min(max(math.ceil(movie.duration / SHORTEST_SECONDS), 1), MOST_THUMBNAILS)
-    times = [movie.duration * number / count for number in range(count)]
-    numbers = key_frames_near(picture, times)
-    if 2 * len(numbers) < count:
-        fitting = count_within(picture, pixels=MOST_DECODED_PIXELS)
-        if fitting == len(picture.samples):
-            return of_beginning(picture, fitting, pictures=count)
-    return of_key_frames(picture, numbers, read_at)
 
 
 def _fitted(picture: Track, longest: int) -> tuple[int, int]:

@@ -89,40 +89,39 @@ class Way:
     copies_sound: bool
 
 
+@dataclass(frozen=True, slots=True)
 class Remux:
     """Makes the remuxed file, and queues its index."""
 
-    def __init__(self, tools: StepTools) -> None:
-        self._tools = tools
+    tools: StepTools
 
     def __call__(self, job: Job, beat: Heartbeat) -> None:
         """Do the job."""
-        video = self._tools.uploads.get(job.upload_id)
-        if self._tools.folder.find(video.id, REMUXED) is None:
+        video = self.tools.uploads.get(job.upload_id)
+        if self.tools.folder.find(video.id, REMUXED) is None:
             with (
-                closing(self._tools.source.open(video)) as source,
+                closing(self.tools.source.open(video)) as source,
                 as_job_errors("not_prepared", NOT_PREPARED, is_final=True),
             ):
                 self._make(video.id, source, beat)
-        lane, now = Lane.QUICK, self._tools.clock()
-        self._tools.jobs.enqueue(video.id, INDEX, lane=lane, priority=0, now=now, renew=True)
+        self.tools.enqueue(video.id, INDEX, Lane.QUICK, 0)
 
     def _make(self, video_id: UploadId, source: RawIOBase, beat: Heartbeat) -> None:
         length = length_of(source)
         with (
-            self._tools.source.on_disk(source, beat.go_on) as path,
-            self._tools.folder.scratch_folder(length) as scratch,
+            self.tools.source.on_disk(source, beat.go_on) as path,
+            self.tools.folder.scratch_folder(length) as scratch,
         ):
             try:
-                answer = self._tools.ffmpeg.probe(path, probe_limits(beat.job), stop=beat.stop)
-                run = _Run(self._tools, contents_of(answer), path, scratch, beat)
+                answer = self.tools.ffmpeg.probe(path, probe_limits(beat.job), stop=beat.stop)
+                run = _Run(self.tools, contents_of(answer), path, scratch, beat)
                 made = run.best(length)
             except FfmpegFailed as error:
                 # In that lane, others wait for one short run of each program, not for a second.
                 if beat.job.lane is Lane.QUICK:
                     raise JobYields(Lane.BACKGROUND) from error
                 raise
-            self._tools.folder.keep(made, video_id, REMUXED)
+            self.tools.folder.keep(made, video_id, REMUXED)
 
 
 class _Run:

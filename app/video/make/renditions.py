@@ -234,8 +234,15 @@ class RenditionMaker:
             encoder = Encoder(self.tools.ffmpeg, scratch, self.read_at, stop, wall_seconds)
             with as_job_errors(NOT_ENCODED, CANNOT_BE_CONVERTED, is_final=True):
                 initialization, segment = encoder.encode(self.cuts, number, self.rendition)
+            content, name = initialization.read_bytes(), initialization_file(quality)
             with self._adding() as mark:
-                self._keep_initialization(initialization, mark)
+                # All segments of a rendition share the first initialization segment.
+                if folder.find(self.video_id, name) is None:
+                    with suppress(FileExistsError):  # Another machine has just made it.
+                        folder.keep(initialization, self.video_id, name, beside=mark, is_new=True)
+                if read_whole(folder, self.video_id, name) != content:
+                    problem = "This part of the video was encoded differently from the others."
+                    raise JobFailed("encoded_unlike", problem, is_final=True)
                 folder.keep(segment, self.video_id, segment_file(quality, number), beside=mark)
 
     def leave_out(self, number: int) -> None:
@@ -260,17 +267,6 @@ class RenditionMaker:
                 yield mark
             except Outdated as error:
                 raise JobFailed(*SEGMENTS_LOST) from error
-
-    def _keep_initialization(self, made: Path, mark: Made) -> None:
-        """Keep the first initialization segment; all segments of a rendition share it."""
-        folder, name = self.tools.folder, initialization_file(self.rendition.quality)
-        content = made.read_bytes()
-        if folder.find(self.video_id, name) is None:
-            with suppress(FileExistsError):  # Another machine has just made it.
-                folder.keep(made, self.video_id, name, beside=mark, is_new=True)
-        if read_whole(folder, self.video_id, name) != content:
-            problem = "This part of the video was encoded differently from the others."
-            raise JobFailed("encoded_unlike", problem, is_final=True)
 
     def _write(
         self, text: str, name: str, *, beside: Made | None = None, is_new: bool = False

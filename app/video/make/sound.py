@@ -11,6 +11,7 @@ import sys
 from array import array
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from io import RawIOBase
 
 from app.core.jobs import Job, JobFailed
@@ -43,39 +44,39 @@ SOME_DAMAGED = PlaybackProblem(
 )
 
 
+@dataclass(frozen=True, slots=True)
 class Sound:
     """Encodes the audio file of an indexed video, and offers its tracks as streams."""
 
-    def __init__(self, tools: StepTools) -> None:
-        self._tools = tools
+    tools: StepTools
 
     def __call__(self, job: Job, beat: Heartbeat) -> None:
         """Do the job."""
-        with self._tools.opened(job.upload_id) as (video, source):
+        with self.tools.opened(job.upload_id) as (video, source):
             with needing_index():
-                movie, read_at = self._tools.read_movie(job, source)
+                movie, read_at = self.tools.read_movie(job, source)
             try:
-                if self._tools.folder.find(video.id, SOUND_FILE) is None:
+                if self.tools.folder.find(video.id, SOUND_FILE) is None:
                     with as_job_errors("no_sound", "The audio of this video cannot be converted"):
                         self._make(video.id, movie, source, beat)
             except JobFailed as error:
                 if movie.picture is not None and (error.is_final or job.is_last_attempt):
                     self._report(video.id, error.problem)
                 raise
-            encoded = encoded_sounds(movie, self._tools.folder, video.id)
+            encoded = encoded_sounds(movie, self.tools.folder, video.id)
             if len(encoded) < len(sounds_to_encode(movie)):
                 self._report(video.id, SOME_DAMAGED)
-            keep_streams(movie, video.id, self._tools.folder, read_at=read_at)
-        playback = self._tools.media.get(video.id)
+            keep_streams(movie, video.id, self.tools.folder, read_at=read_at)
+        playback = self.tools.media.get(video.id)
         if playback and playback.state is PlaybackState.PROBED:
-            self._tools.media.move(video.id, PlaybackState.PLAYABLE, self._tools.clock())
+            self.tools.media.move(video.id, PlaybackState.PLAYABLE, self.tools.clock())
 
     def _report(self, video_id: UploadId, problem: PlaybackProblem) -> None:
         """Store a problem for viewers: the video lacks audio in most browsers."""
-        known = self._tools.media.get(video_id)
+        known = self.tools.media.get(video_id)
         if known is not None and known.problem is None:
-            now = self._tools.clock()
-            self._tools.media.describe(
+            now = self.tools.clock()
+            self.tools.media.describe(
                 video_id, known.state, now, facts=known.facts, problem=problem
             )
 
@@ -85,12 +86,12 @@ class Sound:
         room = int(seconds * len(tracks) * MOST_BITS / 8)
 
         def on_progress(reached: float) -> None:
-            self._tools.folder.require_room()  # Before uploads lack space.
+            self.tools.folder.require_room()  # Before uploads lack space.
             beat(reached / seconds)
 
         with (
-            self._tools.source.on_disk(source, beat.go_on) as path,
-            self._tools.folder.scratch_folder(room) as scratch,
+            self.tools.source.on_disk(source, beat.go_on) as path,
+            self.tools.folder.scratch_folder(room) as scratch,
         ):
             conversion = Conversion(
                 # Keeps the timestamps of the file: others would count from its first track.
@@ -100,11 +101,11 @@ class Sound:
                 limits=_sound_limits(seconds, len(tracks), room),
                 formats="mov",
             )
-            self._tools.ffmpeg.run(conversion, progress=on_progress, stop=beat.stop)
+            self.tools.ffmpeg.run(conversion, progress=on_progress, stop=beat.stop)
             with (scratch / SOUND_FILE).open("rb", buffering=0) as file:
                 if not sounds_in(file, movie):
                     raise FfmpegFailed("nothing in it can be decoded")
-            self._tools.folder.keep(scratch / SOUND_FILE, video_id, SOUND_FILE)
+            self.tools.folder.keep(scratch / SOUND_FILE, video_id, SOUND_FILE)
 
 
 def as_aac(number: int, channels: int | None) -> list[str]:
@@ -161,20 +162,20 @@ FULL_SCALE = 32768
 MOST_CPU_SECONDS = 7200
 
 
+@dataclass(frozen=True, slots=True)
 class Waveform:
     """Decodes the whole audio track in constant memory."""
 
-    def __init__(self, tools: StepTools) -> None:
-        self._tools = tools
+    tools: StepTools
 
     def __call__(self, job: Job, beat: Heartbeat) -> None:
         """Do the job."""
-        video = self._tools.uploads.get(job.upload_id)
+        video = self.tools.uploads.get(job.upload_id)
         peaks = Peaks()
         with (
             as_job_errors("no_waveform", "No waveform can be made of this file"),
-            closing(self._tools.source.open(video)) as source,
-            self._tools.source.on_disk(source, beat.go_on) as path,
+            closing(self.tools.source.open(video)) as source,
+            self.tools.source.on_disk(source, beat.go_on) as path,
         ):
             # In proportion to the file: 1 MB of audio at 8 kbit/s takes 2 s on a slow machine.
             cpu_seconds = min(60 + 4 * length_of(source) / 1e6, MOST_CPU_SECONDS)
@@ -188,11 +189,11 @@ class Waveform:
                     output_bytes=1 << 20,
                 ),
             )
-            self._tools.ffmpeg.run(conversion, on_output=peaks.add, stop=beat.stop)
+            self.tools.ffmpeg.run(conversion, on_output=peaks.add, stop=beat.stop)
             peaks.end()
             if not peaks.samples:
                 raise FfmpegFailed("there is no audio in it")
-        with writing(self._tools.folder, video.id, FILE) as target:
+        with writing(self.tools.folder, video.id, FILE) as target:
             target.write(peaks.to_json().encode())
 
 

@@ -10,6 +10,7 @@ from datetime import datetime
 from io import RawIOBase
 
 from app.core.jobs import Job, JobCancelled, JobFailed, JobYields, Lane
+from app.core.playback import PlaybackProblem, PlaybackState
 from app.core.upload import Upload, UploadId
 from app.db.jobs import JobRecords
 from app.records.uploads import UploadRecords
@@ -25,6 +26,7 @@ from app.video.make.ffmpeg import (
     FfmpegStopped,
 )
 from app.video.make.sandbox.process import ProgramLimits
+from app.video.serve.facts import Facts
 from app.video.serve.folder import MediaFolder
 from app.video.serve.ladder import Capability
 from app.video.serve.rows import MediaRecords
@@ -55,6 +57,22 @@ class StepTools:
         """
         most = MAX_ENTRIES if self.is_alone else most_entries(job)
         return self.movies.read(file, most_entries=most)
+
+    def describe(
+        self,
+        upload_id: UploadId,
+        state: PlaybackState,
+        facts: Facts | None,
+        problem: PlaybackProblem | None = None,
+    ) -> None:
+        """Store the state, the metadata and the problem of a video; raises like `media.move`."""
+        values = None if facts is None else facts.to_json()
+        self.media.describe(upload_id, state, self.clock(), facts=values, problem=problem)
+
+    def enqueue(self, upload_id: UploadId, step: str, lane: Lane, priority: int) -> None:
+        """Queue a step, again if it has ended."""
+        now = self.clock()
+        self.jobs.enqueue(upload_id, step, lane=lane, priority=priority, now=now, renew=True)
 
     @contextmanager
     def opened(self, upload_id: UploadId) -> Iterator[tuple[Upload, RawIOBase]]:

@@ -6,6 +6,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count as count_from
@@ -55,6 +56,7 @@ NOT_INDEXED = PlaybackProblem("not_indexed", "This file was not examined: its in
 _ABSENT = frozenset({None, *GONE})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MediaSweep:
     """Each method is idempotent, and changes its records in one transaction.
 
@@ -62,24 +64,13 @@ class MediaSweep:
     there may be more: the media worker calls them again, after a pause.
     """
 
-    def __init__(  # noqa: PLR0913 - called by the composition root alone, with names
-        self,
-        media: MediaRecords,
-        uploads: UploadRecords,
-        *,
-        folder: MediaFolder,
-        clock: Callable[[], datetime],
-        has_ffmpeg: bool = False,
-        is_no_video: Callable[[UploadId], bool] = lambda _: False,
-        when_ready: Callable[[UploadId], object] = lambda _: None,
-    ) -> None:
-        self._media = media
-        self._uploads = uploads
-        self._folder = folder
-        self._clock = clock
-        self._has_ffmpeg = has_ffmpeg
-        self._is_no_video = is_no_video
-        self._when_ready = when_ready
+    media: MediaRecords
+    uploads: UploadRecords
+    folder: MediaFolder
+    clock: Callable[[], datetime]
+    has_ffmpeg: bool = False
+    is_no_video: Callable[[UploadId], bool] = lambda _: False
+    when_ready: Callable[[UploadId], object] = lambda _: None
 
     def plan(self, *, is_recent: bool) -> int:
         """Queue the first step of complete uploads; with `is_recent`, of recent uploads only.
@@ -88,11 +79,11 @@ class MediaSweep:
         clearly no video by its first bytes gets no job: thousands of those may arrive at once.
         """
         lane = Lane.QUICK if is_recent else Lane.BACKGROUND
-        found = self._media.unplanned(BATCH, since=self._since(is_recent=is_recent))
-        if no_videos := list(filter(self._is_no_video, found)) if is_recent else []:
-            self._media.add_unplayable(no_videos, NO_VIDEO, self._clock())
+        found = self.media.unplanned(BATCH, since=self._since(is_recent=is_recent))
+        if no_videos := list(filter(self.is_no_video, found)) if is_recent else []:
+            self.media.add_unplayable(no_videos, NO_VIDEO, self.clock())
         if found:
-            self._media.plan(found, lane, self._clock())
+            self.media.plan(found, lane, self.clock())
         return len(found)
 
     def conclude(self, *, is_recent: bool) -> int:
@@ -100,16 +91,16 @@ class MediaSweep:
 
         Jobs cancelled by an operator are only found without `is_recent`.
         """
-        ended = {job.upload_id: job for job in self._media.undescribed(BATCH, is_recent=is_recent)}
+        ended = {job.upload_id: job for job in self.media.undescribed(BATCH, is_recent=is_recent)}
         if ended:
             found: list[tuple[UploadId, PlaybackState, PlaybackProblem | None]] = []
             for upload_id, job in ended.items():
-                if job.step == INDEX and is_played_as_it_is(self._uploads.get(upload_id)):
+                if job.step == INDEX and is_played_as_it_is(self.uploads.get(upload_id)):
                     found.append((upload_id, PlaybackState.PLAYABLE, None))
                 else:
                     problem = job.problem or NOT_INDEXED
                     found.append((upload_id, PlaybackState.UNPLAYABLE, problem))
-            self._media.conclude(found, self._clock())
+            self.media.conclude(found, self.clock())
         return len(ended)
 
     def settle(self, only: UploadId | None = None) -> int:
@@ -118,46 +109,46 @@ class MediaSweep:
         Checks all videos, which reads them all, or `only` one. The outcome of their jobs does not
         matter.
         """
-        found = self._media.settle(NOT_AWAITED, self._clock(), limit=BATCH, only=only)
+        found = self.media.settle(NOT_AWAITED, self.clock(), limit=BATCH, only=only)
         for upload_id in found:
             with suppress(UploadGone, UploadNotFound):
-                self._when_ready(upload_id)
+                self.when_ready(upload_id)
         return len(found)
 
     def plan_unmade(self) -> None:
         """Plan videos again for which ffmpeg or renditions may have become available."""
-        if self._has_ffmpeg:
-            self._media.plan_unmade(NEED_FFMPEG, {NO_FFMPEG, NO_RENDITIONS})
+        if self.has_ffmpeg:
+            self.media.plan_unmade(NEED_FFMPEG, {NO_FFMPEG, NO_RENDITIONS})
 
     def forget(self, *, is_recent: bool) -> int:
         """Remove the jobs and files of deleted uploads."""
-        found = self._media.gone(BATCH, since=self._since(is_recent=is_recent))
+        found = self.media.gone(BATCH, since=self._since(is_recent=is_recent))
         for upload_id in found:
-            self._folder.remove(upload_id)
+            self.folder.remove(upload_id)
         if found:
-            self._media.forget(found)
+            self.media.forget(found)
         return len(found)
 
     def remove_abandoned(self) -> None:
         """Remove the half-made files of killed workers."""
-        self._folder.remove_abandoned()
+        self.folder.remove_abandoned()
 
     def remove_strays(self) -> None:
         """Remove the files of deleted videos. Reads the whole folder: only called at start."""
-        names = self._folder.videos()
+        names = self.folder.videos()
         while upload_ids := list(islice(names, BATCH)):
-            states = self._uploads.states(upload_ids)
+            states = self.uploads.states(upload_ids)
             for upload_id in upload_ids:
                 if states.get(upload_id) in _ABSENT:
-                    self._folder.remove(upload_id)
+                    self.folder.remove(upload_id)
 
     def remove_if_gone(self, upload_id: UploadId) -> None:
         """Remove files that a step has made of a video that is already deleted."""
-        if self._uploads.states([upload_id]).get(upload_id) in _ABSENT:
-            self._folder.remove(upload_id)
+        if self.uploads.states([upload_id]).get(upload_id) in _ABSENT:
+            self.folder.remove(upload_id)
 
     def _since(self, *, is_recent: bool) -> datetime | None:
-        return self._clock() - RECENT if is_recent else None
+        return self.clock() - RECENT if is_recent else None
 
 
 # ---- arriving videos -----------------------------------------------------------------------------
@@ -269,35 +260,37 @@ class Arrivals:
                 )
             except NotArrived:
                 return None
-            except (LongIndex, NotIndexable) as error:
-                return self._put_off(upload, error)
+            except LongIndex as error:
+                if error.entries <= LONG_INDEX:
+                    return error.entries
+                self._refuse(upload.id)
+                return 0
+            except NotIndexable as error:
+                if error.code == TOO_MANY_SAMPLES:
+                    # So far, it has more samples than received bytes.
+                    _remember(self._begins_at, upload.id, GROWTH * upload.received.total)
+                else:
+                    self._refuse(upload.id)
+                return 0
             if is_playable(movie):
                 keep_streams(movie, upload.id, self._tools.folder, read_at=read_at)
-                now = self._tools.clock()
-                self._tools.media.add(upload.id, now, is_planned=False)
-                self._tools.media.describe(
-                    upload.id, PlaybackState.PLAYABLE, now, facts=Facts.of(movie).to_json()
-                )
+                self._tools.media.add(upload.id, self._tools.clock(), is_planned=False)
+                self._tools.describe(upload.id, PlaybackState.PLAYABLE, Facts.of(movie))
             else:
                 self._refuse(upload.id)
-        return 0
-
-    def _put_off(self, upload: Upload, error: LongIndex | NotIndexable) -> int:
-        """Record when to try again, if at all; returns like `_try`."""
-        if isinstance(error, LongIndex) and error.entries <= LONG_INDEX:
-            return error.entries
-        if isinstance(error, NotIndexable) and error.code == TOO_MANY_SAMPLES:
-            # So far, it has more samples than received bytes.
-            _remember(self._begins_at, upload.id, GROWTH * upload.received.total)
-        else:
-            self._refuse(upload.id)
         return 0
 
     def _order_poster(self, upload: Upload) -> int:
         """Queue the poster once enough of the start of the video has arrived; returns 0."""
         reach = self._poster_reaches.get(upload.id)
         if reach is None:
-            reach = self._poster_reach(upload.id)
+            reach = inf
+            if self._tools.ffmpeg.ffmpeg is not None:
+                with suppress(FileNotFoundError):
+                    stored = read_whole(self._tools.folder, upload.id, MANIFEST)
+                    if (picture := Manifest.from_json(stored).picture) is not None:
+                        wanted = min(SEGMENTS_OF_POSTER, len(picture.reaches))
+                        reach = picture.reaches[wanted - 1]
             _remember(self._poster_reaches, upload.id, reach)
         if upload.offset < reach:
             return 0
@@ -307,17 +300,6 @@ class Arrivals:
         )
         _remember(self._poster_reaches, upload.id, inf)
         return 0
-
-    def _poster_reach(self, upload_id: UploadId) -> float:
-        if self._tools.ffmpeg.ffmpeg is None:
-            return inf
-        try:
-            manifest = Manifest.from_json(read_whole(self._tools.folder, upload_id, MANIFEST))
-        except FileNotFoundError:
-            return inf
-        if (picture := manifest.picture) is None:
-            return inf
-        return picture.reaches[min(SEGMENTS_OF_POSTER, len(picture.reaches)) - 1]
 
     def _refuse(self, upload_id: UploadId) -> None:
         """Ignore an upload until it is complete."""

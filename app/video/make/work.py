@@ -63,8 +63,8 @@ class MediaWork:
                 RENDITION: cache.watching(Rendition(tools)),
             },
             sweep=MediaSweep(
-                self.media.records,
-                self.media.uploads,
+                media=self.media.records,
+                uploads=self.media.uploads,
                 folder=self.media.folder,
                 clock=self.media.clock,
                 has_ffmpeg=tools.ffmpeg.ffmpeg is not None,

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
@@ -102,11 +102,21 @@ def ladder(picture: Stream, capability: Capability | None) -> list[RenditionForm
     source. The lowest is always offered, unless key frames are too rare. Empty without a
     capability: there is no encoder then.
     """
-    if capability is None:
+    side, lowest = min(picture.width, picture.height), min(PEAK_RATES)
+    if capability is None or side < 2:
         return []
     if not is_decoded_in_time(picture.longest_group * picture.width * picture.height, capability):
         return []
-    formats = [RenditionFormat.of(picture, quality) for quality in _qualities(picture)]
+    is_everywhere = (
+        is_played_everywhere(picture.codecs)
+        and picture.video_range == "SDR"
+        and not picture.has_open_groups
+    )
+    formats = []
+    for quality in PEAK_RATES:
+        own_size = quality == side or (quality == lowest and side < lowest)
+        if quality < side or (own_size and not is_everywhere):
+            formats.append(RenditionFormat.of(picture, quality))
     source = _megapixels(picture.width, picture.height, picture.frame_rate) / DECODED_AT_ONCE
     return [
         rendition
@@ -121,22 +131,6 @@ def is_decoded_in_time(pixels: int, capability: Capability) -> bool:
     """Whether this many pixels, those between two key frames, can be decoded in time."""
     rate = capability.megapixels_per_second * DECODED_AT_ONCE
     return pixels / 1e6 <= rate * LONGEST_DECODING_SECONDS
-
-
-def _qualities(picture: Stream) -> Iterator[int]:
-    side = min(picture.width, picture.height)
-    if side < 2:
-        return
-    is_everywhere = (
-        is_played_everywhere(picture.codecs)
-        and picture.video_range == "SDR"
-        and not picture.has_open_groups
-    )
-    lowest = min(PEAK_RATES)
-    for quality in PEAK_RATES:
-        own_size = quality == side or (quality == lowest and side < lowest)
-        if quality < side or (own_size and not is_everywhere):
-            yield quality
 
 
 def _level(width: int, height: int, frame_rate: float) -> int:

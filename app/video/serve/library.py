@@ -114,32 +114,23 @@ def subtitles_of(view: PlaybackView) -> list[Subtitles]:
     ]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MediaLibrary:
     """Read access to videos for players. All files are made by the media worker."""
 
-    def __init__(
-        self,
-        uploads: UploadRecords,
-        media: MediaRecords,
-        jobs: JobRecords,
-        *,
-        source: MediaSource,
-        folder: MadeFiles,
-        playlists: Playlists,
-    ) -> None:
-        self._uploads = uploads
-        self._media = media
-        self._jobs = jobs
-        self._source = source
-        self._folder = folder
-        self._playlists = playlists
+    uploads: UploadRecords
+    media: MediaRecords
+    jobs: JobRecords
+    source: MediaSource
+    folder: MadeFiles
+    playlists: Playlists
 
     def playbacks(self, videos: Sequence[Upload]) -> list[PlaybackView]:
         """The playback state of each video, in the given order."""
-        known = self._media.of([video.id for video in videos])
+        known = self.media.of([video.id for video in videos])
         probed = [each for each, found in known.items() if found.state is PlaybackState.PROBED]
-        jobs = self._jobs.of_step(probed, REMUX) if probed else {}
-        made = self._folder.made(list(known))
+        jobs = self.jobs.of_step(probed, REMUX) if probed else {}
+        made = self.folder.made(list(known))
         return [
             PlaybackView.of(found, jobs.get(video.id), made[video.id])
             if (found := known.get(video.id))
@@ -149,7 +140,7 @@ class MediaLibrary:
 
     def watched(self, scope: Scope, upload_id: UploadId) -> Upload:
         """A video, or an active upload that may be playable; raises like `get`."""
-        upload = scope.require(self._uploads.get(upload_id))
+        upload = scope.require(self.uploads.get(upload_id))
         if upload.kind is UploadKind.PARTIAL:  # A partial upload is not a video.
             raise UploadNotFound("No video has this id.")
         return upload.require_present()
@@ -162,7 +153,7 @@ class MediaLibrary:
 
     def segment(self, video: Upload, stream: str, number: int) -> VirtualPart:
         """A segment of a stream, counted from 1; raises `NotMade`."""
-        found = self._playlists.stream(video.id, stream)
+        found = self.playlists.stream(video.id, stream)
         span, available = found.span(number), len(found.ends)
         if video.state is not UploadState.COMPLETE:
             available = found.available(video.offset)
@@ -173,14 +164,14 @@ class MediaLibrary:
 
     def initialization(self, video: Upload, stream: str) -> MadeFile:
         """The initialization segment of a stream."""
-        self._playlists.stream(video.id, stream)
-        return MadeFile(self._folder, video.id, f"hls/{stream}/init.mp4")
+        self.playlists.stream(video.id, stream)
+        return MadeFile(self.folder, video.id, f"hls/{stream}/init.mp4")
 
     def made(self, video: Upload, name: str) -> MadeFile:
         """An image, subtitles or other derived file; raises `NotMade` for any other name."""
         if not _MADE.fullmatch(name):
             raise NotMade("Nothing of this name is made of videos.")
-        return MadeFile(self._folder, video.id, name)
+        return MadeFile(self.folder, video.id, name)
 
     def _virtual(
         self, video: Upload, name: str, span: ByteRange | None = None, *, source_name: str = ""
@@ -189,11 +180,11 @@ class MediaLibrary:
 
         def open_source() -> RawIOBase:
             if source_name:
-                return self._folder.open(video.id, source_name)[1]
-            return self._source.open(video)
+                return self.folder.open(video.id, source_name)[1]
+            return self.source.open(video)
 
         try:
-            made, stored = self._folder.fetch(video.id, name)
+            made, stored = self.folder.fetch(video.id, name)
         except FileNotFoundError as error:
             raise NotMade("The video cannot be played yet.") from error
         file = StoredVirtualFile(stored)
@@ -237,19 +228,19 @@ class TextFile:
         return Subtitles(f"subs-{self.id}", self.language)
 
 
+@dataclass(frozen=True, slots=True)
 class TextFiles:
     """Finds and reads separate subtitle files."""
 
-    def __init__(self, uploads: UploadRecords, source: MediaSource) -> None:
-        self._uploads = uploads
-        self._source = source
+    uploads: UploadRecords
+    source: MediaSource
 
     def of(self, video: Upload) -> list[TextFile]:
         """The subtitle files of a video, matched by name."""
         stem, ending = _split(video.filename)
         if ending.lower() in ENDINGS:
             return []
-        found = self._uploads.beside(video.owner, stem, ENDINGS, limit=MOST_NAMES)
+        found = self.uploads.beside(video.owner, stem, ENDINGS, limit=MOST_NAMES)
         languages = ((text.id, language_beside(stem, text.filename)) for text in found)
         texts = (TextFile(text_id, language) for text_id, language in languages if language)
         return list(islice(texts, MOST_FILES))
@@ -258,7 +249,7 @@ class TextFiles:
         """A subtitle file as WebVTT; raises `NotMade` if it does not belong to the video."""
         if text_id not in {text.id for text in self.of(video)}:
             raise NotMade("The video has no such subtitles.")
-        with closing(self._source.open(self._uploads.get(text_id))) as file:
+        with closing(self.source.open(self.uploads.get(text_id))) as file:
             text = decoded(reader(file)(0, MOST_BYTES))
         return webvtt(within_limit(cues_of(text)))
 

@@ -192,20 +192,9 @@ class Playlists:
         sounds = [stream for stream in manifest.streams if stream.kind == "audio"]
         picture, texts = manifest.picture, list(map(_alternative_of_subtitles, subtitles))
         if picture is None:
-            return master_playlist([_variant_of_stream(stream, []) for stream in sounds[:1]], texts)
-        variants = [_variant_of_stream(picture, sounds)] if picture.is_played else []
-        variants += [
-            Variant(
-                f"{rendition.quality}/index.m3u8",
-                rendition.peak_rate + max((sound.peak_rate for sound in sounds), default=0),
-                rendition.mean_rate + max((sound.mean_rate for sound in sounds), default=0),
-                [rendition.codecs, *(sound.codecs for sound in sounds)],
-                rendition.width,
-                rendition.height,
-                Fraction(rendition.frame_rate),
-            )
-            for rendition in formats
-        ]
+            return master_playlist([_variant(each.name, each, []) for each in sounds[:1]], texts)
+        variants = [_variant(picture.name, picture, sounds)] if picture.is_played else []
+        variants += [_variant(f"{each.quality}", each, sounds) for each in formats]
         if not variants:
             raise NotMade("Browsers cannot play the video, and no renditions of it are offered.")
         alternatives = [
@@ -282,17 +271,17 @@ class Playlists:
         return segment_lines(durations), max(durations, default=1.0)
 
 
-def _variant_of_stream(stream: Stream, sounds: Sequence[Stream]) -> Variant:
-    """A video stream with its audio."""
+def _variant(name: str, video: Stream | RenditionFormat, sounds: Sequence[Stream]) -> Variant:
+    """The stream or rendition of that name, with its audio."""
     return Variant(
-        f"{stream.name}/index.m3u8",
-        stream.peak_rate + max((sound.peak_rate for sound in sounds), default=0),
-        stream.mean_rate + max((sound.mean_rate for sound in sounds), default=0),
-        [stream.codecs, *(sound.codecs for sound in sounds)],
-        stream.width,
-        stream.height,
-        Fraction(stream.frame_rate),
-        stream.video_range,
+        f"{name}/index.m3u8",
+        video.peak_rate + max((sound.peak_rate for sound in sounds), default=0),
+        video.mean_rate + max((sound.mean_rate for sound in sounds), default=0),
+        [video.codecs, *(sound.codecs for sound in sounds)],
+        video.width,
+        video.height,
+        Fraction(video.frame_rate),
+        video.video_range if isinstance(video, Stream) else "SDR",
     )
 
 

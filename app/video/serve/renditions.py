@@ -258,51 +258,41 @@ class RenditionView:
     problem: PlaybackProblem | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Renditions:
     """Methods with a `quality` raise `NotMade` if the video is not offered in it."""
 
-    def __init__(  # noqa: PLR0913 - called by the composition root alone, with names
-        self,
-        playlists: Playlists,
-        jobs: JobRecords,
-        folder: MadeFiles,
-        *,
-        queue: SegmentQueue,
-        capability: Callable[[], Capability | None],
-        is_on: bool,
-        clock: Callable[[], datetime],
-    ) -> None:
-        self._playlists = playlists
-        self._jobs = jobs
-        self._folder = folder
-        self._queue = queue
-        self._capability = capability
-        self._is_on = is_on
-        self._clock = clock
+    playlists: Playlists
+    jobs: JobRecords
+    folder: MadeFiles
+    queue: SegmentQueue
+    capability: Callable[[], Capability | None]
+    is_on: bool
+    clock: Callable[[], datetime]
 
     def formats(self, video: Upload) -> list[RenditionFormat]:
         """The offered renditions of a video, highest first."""
-        if not self._is_on or video.state is not UploadState.COMPLETE:
+        if not self.is_on or video.state is not UploadState.COMPLETE:
             return []
         try:
             picture = self._picture(video)
         except NotMade:
             return []
-        return ladder(picture, self._capability())[::-1]
+        return ladder(picture, self.capability())[::-1]
 
     def of(self, video: Upload) -> list[RenditionView]:
         """The state of each offered rendition."""
         formats = self.formats(video)
-        jobs = {job.argument: job for job in self._jobs.of(video.id, RENDITION)} if formats else {}
+        jobs = {job.argument: job for job in self.jobs.of(video.id, RENDITION)} if formats else {}
         return [
             self._view(video, rendition.quality, jobs.get(str(rendition.quality)))
             for rendition in formats
         ]
 
     def _view(self, video: Upload, quality: int, job: Job | None) -> RenditionView:
-        if self._folder.find(video.id, rendition_file(quality)) is not None:
+        if self.folder.find(video.id, rendition_file(quality)) is not None:
             gaps = None
-            if count := len(left_out(self._folder, video.id, quality)):
+            if count := len(left_out(self.folder, video.id, quality)):
                 parts = "A damaged part is" if count == 1 else f"{count} damaged parts are"
                 detail = f"{parts} missing, as nothing could be decoded."
                 gaps = PlaybackProblem("incomplete", detail)
@@ -319,42 +309,42 @@ class Renditions:
 
         Failed segments may be tried again.
         """
-        if not self._is_on:
+        if not self.is_on:
             raise RenditionsOff("This server offers videos only as they were uploaded.")
         self._require_offered(video, quality)
-        known = self._jobs.find(video.id, RENDITION, str(quality))
+        known = self.jobs.find(video.id, RENDITION, str(quality))
         view = self._view(video, quality, known)
         if view.state == "ready":
             return view
         failed = [JobState.FAILED]
-        self._jobs.drop(video.id, SEGMENTS, prefix=str(quality), states=failed)
-        job = self._jobs.enqueue(
+        self.jobs.drop(video.id, SEGMENTS, prefix=str(quality), states=failed)
+        job = self.jobs.enqueue(
             video.id,
             RENDITION,
             str(quality),
             lane=Lane.BACKGROUND,
             priority=ORDERED_PRIORITY,
-            now=self._clock(),
+            now=self.clock(),
             renew=view.state != "making",  # A running job need not run again.
         )
         return self._view(video, quality, job)
 
     def remove(self, video: Upload, quality: int) -> None:
         """Stop encoding a rendition, and remove its files. Idempotent."""
-        jobs = [self._jobs.drop(video.id, step, prefix=str(quality)) for step in STEPS]
+        jobs = [self.jobs.drop(video.id, step, prefix=str(quality)) for step in STEPS]
         names = [rendition_file(quality), rendition_folder(quality)]
-        if not any([*jobs, *(self._folder.discard(video.id, name) for name in names)]):
+        if not any([*jobs, *(self.folder.discard(video.id, name) for name in names)]):
             self._require_offered(video, quality)
 
     def file(self, video: Upload, quality: int) -> MadeFile:
         """The whole rendition, with audio; it exists if its state is `ready`."""
         self._note_watched(video, quality)
-        return MadeFile(self._folder, video.id, rendition_file(quality))
+        return MadeFile(self.folder, video.id, rendition_file(quality))
 
     def playlist(self, video: Upload, quality: int) -> str:
         """The media playlist: all segments, whether they are made or not."""
         self._require_offered(video, quality)
-        return self._playlists.of_renditions(video.id)
+        return self.playlists.of_renditions(video.id)
 
     def initialization(self, video: Upload, quality: int, is_awaited: IsAwaited) -> MadeFile:
         """The initialization segment; raises like `segment`.
@@ -363,13 +353,13 @@ class Renditions:
         is damaged.
         """
         self._require_offered(video, quality)
-        found = MadeFile(self._folder, video.id, initialization_file(quality))
+        found = MadeFile(self.folder, video.id, initialization_file(quality))
         last = min(len(self._picture(video).rung_segments), MOST_TRIED)
         for number in range(1, last + 1):
             if found.exists:
                 break
             try:
-                self._queue.wait_for(found, WantedSegment(video.id, quality, number), is_awaited)
+                self.queue.wait_for(found, WantedSegment(video.id, quality, number), is_awaited)
             except RenditionFailed:
                 if number == last:
                     raise
@@ -388,26 +378,26 @@ class Renditions:
         wanted = WantedSegment(video.id, quality, number)
         found = self._file(wanted)
         if not found.exists:
-            self._queue.wait_for(found, wanted, is_awaited)
+            self.queue.wait_for(found, wanted, is_awaited)
         else:
             after = range(number + 1, min(number + READ_AHEAD, count) + 1)
             for later in (replace(wanted, number=each) for each in after):
                 if not self._file(later).exists:
-                    self._queue.read_ahead(later)
+                    self.queue.read_ahead(later)
                     break
         self._note_watched(video, quality)
         return found
 
     def _note_watched(self, video: Upload, quality: int) -> None:
         """Record that a rendition is used; the least recently used are evicted first."""
-        self._folder.note_use(video.id, initialization_file(quality))
+        self.folder.note_use(video.id, initialization_file(quality))
 
     def _file(self, wanted: WantedSegment) -> MadeFile:
         name = segment_file(wanted.quality, wanted.number)
-        return MadeFile(self._folder, wanted.upload_id, name)
+        return MadeFile(self.folder, wanted.upload_id, name)
 
     def _picture(self, video: Upload) -> Stream:
-        picture = self._playlists.manifest(video.id).picture
+        picture = self.playlists.manifest(video.id).picture
         if picture is None:
             raise NotMade("The video has no video track.")
         return picture

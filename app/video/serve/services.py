@@ -84,13 +84,18 @@ class MediaServices:
         records = MediaRecords(database, observer)
         return cls(
             library=MediaLibrary(
-                uploads, records, jobs, source=source, folder=folder, playlists=playlists
+                uploads=uploads,
+                media=records,
+                jobs=jobs,
+                source=source,
+                folder=folder,
+                playlists=playlists,
             ),
             playlists=playlists,
             renditions=Renditions(
-                playlists,
-                jobs,
-                folder,
+                playlists=playlists,
+                jobs=jobs,
+                folder=folder,
                 queue=queue,
                 capability=shared if database.is_remote else own,
                 is_on=policy.is_on,

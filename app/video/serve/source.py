@@ -163,8 +163,6 @@ def read_fully(file: RawIOBase, offset: int, count: int) -> bytes:
 # Local copies of videos in a bucket, for programs that can only read files.
 
 
-READ_BYTES = 1 << 20
-
 ENDS_BYTES = 32 << 20
 """Bytes copied of the start and of the end of a file, where containers store metadata."""
 
@@ -212,7 +210,7 @@ class VideoCopies:
                     file.seek(span.start)
                     target.seek(span.start)
                     left = span.length
-                    while left > 0 and (block := file.read(min(READ_BYTES, left))):
+                    while left > 0 and (block := file.read(min(BLOCK_BYTES, left))):
                         on_block()
                         target.write(block)
                         left -= len(block)

@@ -65,6 +65,22 @@ class Command:
     writable: Path | None = None
     layers: frozenset[str] = LAYERS
 
+    def launcher(self, report: int) -> list[str]:
+        """The command line of `launcher.main` for it; `report` is the descriptor of the pipe."""
+        words = [
+            f"report={report}",
+            f"parent={os.getpid()}",
+            f"cpu={math.ceil(self.limits.cpu_seconds)}",
+            f"memory={self.limits.memory_bytes}",
+            f"output={self.limits.output_bytes}",
+            *(f"layer={layer}" for layer in sorted(self.layers)),
+            *(f"read={path.absolute()}" for path in self.readable),
+        ]
+        if self.writable is not None:
+            words.append(f"write={self.writable.absolute()}")
+        start = [sys.executable, "-I", "-S", "-c", LAUNCH, str(ROOT)]
+        return [*start, *words, "--", str(self.program.resolve()), *self.arguments]
+
 
 @dataclass(frozen=True, slots=True)
 class ProgramExit:
@@ -130,7 +146,7 @@ class _Process:
         self._report = os.fdopen(descriptor, "rb", buffering=0)
         try:
             self._process = subprocess.Popen(
-                _launcher(command, report),
+                command.launcher(report),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -168,7 +184,9 @@ class _Process:
                     else:
                         selector.unregister(key.fileobj)
                 yield b"", report
-        while not self._has_ended():  # It has closed its descriptors, and may still run.
+        flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        # It has closed its descriptors, and may still run.
+        while os.waitid(os.P_PID, self._process.pid, flags) is None:
             time.sleep(POLL_SECONDS)
             yield b"", report
 
@@ -184,10 +202,6 @@ class _Process:
         status, cpu_seconds = self._end()
         return ProgramExit(status, errors, cpu_seconds)
 
-    def _has_ended(self) -> bool:
-        flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
-        return os.waitid(os.P_PID, self._process.pid, flags) is not None
-
     def _end(self) -> tuple[int, float]:
         if self._process.returncode is not None:
             return self._process.returncode, 0.0
@@ -197,20 +211,3 @@ class _Process:
         _, status, usage = os.wait4(self._process.pid, 0)
         self._process.returncode = os.waitstatus_to_exitcode(status)
         return self._process.returncode, usage.ru_utime + usage.ru_stime
-
-
-def _launcher(command: Command, report: int) -> list[str]:
-    limits = command.limits
-    words = [
-        f"report={report}",
-        f"parent={os.getpid()}",
-        f"cpu={math.ceil(limits.cpu_seconds)}",
-        f"memory={limits.memory_bytes}",
-        f"output={limits.output_bytes}",
-        *(f"layer={layer}" for layer in sorted(command.layers)),
-        *(f"read={path.absolute()}" for path in command.readable),
-    ]
-    if command.writable is not None:
-        words.append(f"write={command.writable.absolute()}")
-    start = [sys.executable, "-I", "-S", "-c", LAUNCH, str(ROOT)]
-    return [*start, *words, "--", str(command.program.resolve()), *command.arguments]
