@@ -265,7 +265,7 @@ class LinkPasswords:
         self._checks = checks
 
     def hash(self, password: str) -> str | None:
-        """What is stored of a password, and nothing of none; raises `ServerBusy`."""
+        """The hash to store, or None for an empty password; raises `ServerBusy`."""
         return self._passwords.hash(password) if password else None
 
     def check(self, link_id: str, stored: str, password: str, *, address: str) -> None:

@@ -65,7 +65,7 @@ def require_role(connection: Connection, maker: str, project_id: str) -> None:
     that its sender has made may have ended.
     """
     if role_now(connection, maker, project_id, is_kept=True) is None:
-        raise NotAllowed("You are no member of this project any more.")
+        raise NotAllowed("You are no longer a member of this project.")
 
 
 def _person_behind(connection: Connection, maker: str) -> str | None:

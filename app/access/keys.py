@@ -36,7 +36,7 @@ PREFIX = "sluice_"
 SECRET_BYTES = 32
 
 HINT_CHARACTERS = len(PREFIX) + 4
-"""As much of a key is shown in lists."""
+"""How many characters of a key lists show."""
 
 _DIGITS = string.digits + string.ascii_uppercase + string.ascii_lowercase
 

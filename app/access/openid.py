@@ -158,7 +158,7 @@ class OpenId:
         try:
             email = clean_email(identity.email)
         except InvalidField:
-            raise SignInRefused("The sign-in service knows no e-mail address of yours.") from None
+            raise SignInRefused("The sign-in service did not give your e-mail address.") from None
         name = " ".join(identity.name.split())[:MAX_NAME_CHARACTERS]
         person = Person(
             id=self._ctx.new_id(),

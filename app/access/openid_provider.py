@@ -39,7 +39,7 @@ SIGNING_ALGORITHMS = [
 """Those with a public key. With an HMAC, anyone who knows the client's secret could sign."""
 
 CLOCK_SECONDS = 60
-"""So far the provider's clock may be from ours."""
+"""Maximum difference between the provider's clock and ours."""
 
 REMEMBERED_SECONDS = 3600.0
 """Its addresses and keys are read again after an hour; keys earlier, if it signs with a new one."""
@@ -278,7 +278,7 @@ IDLE_SECONDS = 10.0
 """A server that sends nothing for this long is taken for dead."""
 
 ANSWER_SECONDS = 20.0
-"""So long a whole answer may take, however its bytes trickle in."""
+"""Time limit for a whole response, however slowly its bytes come."""
 
 MAX_ANSWER_BYTES = 1024 * 1024
 """Sets of keys and ID tokens have a few thousand bytes."""

@@ -31,7 +31,7 @@ from app.db.sql import lock_row
 from app.db.tables import passkeys, people
 
 MAX_PASSKEYS = 20
-"""As many passkeys one person can have; browsers get all their ids at registration."""
+"""Maximum passkeys per person; browsers get all their ids at registration."""
 
 NOT_ACCEPTED = "The passkey was not accepted. Try again."
 

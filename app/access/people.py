@@ -150,7 +150,7 @@ def has_administrator(ctx: Context) -> bool:
 
 
 def roles_now(ctx: Context, person_id: str) -> Mapping[str, Role]:
-    """The person's role in each project, that joined first first."""
+    """The person's role in each project, the earliest joined first."""
     with ctx.database.read() as connection:
         return roles_of(connection, person_id)
 
@@ -397,7 +397,7 @@ def remove_second_factor(connection: Connection, person_id: str) -> None:
 
 
 def roles_of(connection: Connection, person_id: str) -> Mapping[str, Role]:
-    """The person's role in each project, that joined first first."""
+    """The person's role in each project, the earliest joined first."""
     query = (
         select(members.c.project_id, members.c.role)
         .where(members.c.person_id == person_id)

@@ -29,7 +29,7 @@ from app.db.tables import HAS_SENDER, IS_RESERVING, UPLOAD, link_senders, upload
 from app.records import statements
 
 SENDER_KIND = "upload_link"
-"""How the sender of an upload begins that came through a link; see `Caller.sender`."""
+"""Prefix of the sender of an upload through a link; see `Caller.sender`."""
 
 PARTS_PER_FILE = 64
 """Most unfinished parts for each file that a link takes; further ones are refused. Clients that

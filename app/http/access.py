@@ -200,7 +200,7 @@ class ActiveRequests:
     def _end_early(self, key: int, body: _Body) -> None:
         with self._changing:  # Otherwise the connection may already serve its next request.
             if self._bodies.get(key) is body:
-                log.info("ended a request of %s, who may no longer", body.scope.sender)
+                log.info("ended a request of %s, whose access was revoked", body.scope.sender)
                 break_off(body.environ)
 
     def _watch(self) -> None:

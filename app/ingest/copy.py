@@ -19,7 +19,7 @@ from types import TracebackType
 
 from app.core.errors import BodyStalled
 from app.core.ranges import ByteRange
-from app.ingest.source import BodySource, HeldSource, SpliceSource, Watch
+from app.ingest.source import BodySource, BufferedSource, SpliceSource, Watch
 from app.ingest.stages import Stage, stage
 from app.settings import Settings
 
@@ -364,10 +364,10 @@ def _write_all(descriptor: int, data: memoryview, position: int) -> None:
 # from the other, and the first complete one is stored.
 
 
-LONGEST_HELD_BYTES = 1024 * 1024
+LONGEST_BUFFERED_BYTES = 1024 * 1024
 """Longer chunks are written as they arrive, and a newer request takes over from an older one."""
 
-MOST_HELD_BYTES = 32 * 1024 * 1024
+MOST_BUFFERED_BYTES = 32 * 1024 * 1024
 """Limit for all requests of a process. Beyond it, chunks are treated as long ones: a thousand slow
 clients must not use a gigabyte."""
 
@@ -376,37 +376,37 @@ LOOK_SECONDS = 2.0
 
 
 class Budget:
-    """Bytes that may be held at once."""
+    """Bytes that may be in memory at once."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._held = 0
+        self._used = 0
         self._changing = Lock()
 
     @property
-    def held(self) -> int:
+    def used(self) -> int:
         """Bytes in use."""
-        return self._held
+        return self._used
 
     def take(self, count: int) -> bool:
         """Reserve `count` bytes; False if fewer are free."""
         with self._changing:
-            if self._held + count > self._most:
+            if self._used + count > self._most:
                 return False
-            self._held += count
+            self._used += count
             return True
 
     def give_back(self, count: int) -> None:
         """Release bytes reserved by `take`."""
         with self._changing:
-            self._held -= count
+            self._used -= count
 
 
-_budget = Budget(MOST_HELD_BYTES)
+_budget = Budget(MOST_BUFFERED_BYTES)
 
 
 @contextmanager
-def held(source: BodySource, limits: BodyLimits, watch: Watch) -> Iterator[BodySource]:
+def buffered(source: BodySource, limits: BodyLimits, watch: Watch) -> Iterator[BodySource]:
     """A source that has been read into memory to its end and verified.
 
     Returns `source` itself, unread, if it is not verified at its end (a part of it would be worth
@@ -414,7 +414,7 @@ def held(source: BodySource, limits: BodyLimits, watch: Watch) -> Iterator[BodyS
     end the wait. Raises what reading and finishing the source raises.
     """
     length = source.remaining or 0
-    is_small = source.is_verified_at_end and 0 < length <= LONGEST_HELD_BYTES
+    is_small = source.is_verified_at_end and 0 < length <= LONGEST_BUFFERED_BYTES
     if not is_small or not _budget.take(length):
         yield source
         return
@@ -424,7 +424,7 @@ def held(source: BodySource, limits: BodyLimits, watch: Watch) -> Iterator[BodyS
         _budget.give_back(length)
 
 
-def _received(source: BodySource, length: int, limits: BodyLimits, watch: Watch) -> HeldSource:
+def _received(source: BodySource, length: int, limits: BodyLimits, watch: Watch) -> BufferedSource:
     # A fresh map takes only as much memory as is filled.
     buffer = memoryview(mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE))
     pace, filled = Pace(limits), 0
@@ -437,4 +437,4 @@ def _received(source: BodySource, length: int, limits: BodyLimits, watch: Watch)
                 watch()
                 look_at = time.monotonic() + LOOK_SECONDS
         source.finish()
-    return HeldSource(buffer[:filled], source)
+    return BufferedSource(buffer[:filled], source)

@@ -250,7 +250,7 @@ class DigestSource(HashingSource):
             raise DigestMismatch(f"The {self._algorithm} digest of the bytes does not match.")
 
 
-class HeldSource:
+class BufferedSource:
     """The bytes of another source, read to its end, verified, and held in memory."""
 
     is_verified_at_end = True
@@ -278,7 +278,7 @@ class HeldSource:
 
 def crc32c_of(source: BodySource) -> int | None:
     """The CRC32C of the bytes of a source that has been verified, read from its first byte on."""
-    verified = source.verified if isinstance(source, HeldSource) else source
+    verified = source.verified if isinstance(source, BufferedSource) else source
     return verified.crc32c.value if isinstance(verified, DigestSource) else None
 
 

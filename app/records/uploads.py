@@ -188,7 +188,7 @@ class UploadRecords:
         is_reserved = after is not None and _reservation(after) == _reservation(upload)
         if after and is_reserved and self._changes.store_if_unchanged(after, upload):
             return after
-        return self._reserve(upload, with_received)
+        return self._apply_locked(upload, with_received)
 
     def reserve(self, upload: Upload, more_bytes: int, now: datetime) -> Upload:
         """Reserve space for the next bytes of an upload through a link.
@@ -204,10 +204,15 @@ class UploadRecords:
             is_receiving = found.require_present().state is UploadState.RECEIVING
             return found.reserving(now, is_ahead=is_ahead) if is_receiving else found
 
-        return self._reserve(upload, reserving, claimed_bytes=needed)
+        return self._apply_locked(upload, reserving, claimed_bytes=needed)
 
-    def _reserve(self, upload: Upload, change: _Reserving, *, claimed_bytes: int = 0) -> Upload:
-        """Store the upload after `change`; if little space is left, reserve no bytes ahead."""
+    def _apply_locked(
+        self, upload: Upload, change: _Reserving, *, claimed_bytes: int = 0
+    ) -> Upload:
+        """Apply `change` to the row as it is now, locked; if space is short, reserve none ahead.
+
+        For uploads that another request has changed, and for reservations that must grow.
+        """
         for is_ahead in (True, False):
             try:
                 with self._database.write() as connection:

@@ -46,10 +46,10 @@ class RangeWriter(Protocol):
     def write(self, span: ByteRange, source: BodySource, checkpoint: Checkpoint) -> int:
         """Write bytes of `source` until `span` is full or the source ends; returns where they end.
 
-        The bytes are durable when this returns. At intervals, and before it raises an error, it
-        calls `checkpoint` with the bytes that are durable by then. Raises `WriterSuperseded` as
-        soon as a newer writer requests the range, `NoRoom`, `StorageFailed`, and any error of the
-        source.
+        When this returns, the bytes have the durability in the settings. At intervals, and before
+        it raises an error, it calls `checkpoint` with those that have it by then. Raises
+        `WriterSuperseded` as soon as a newer writer requests the range, `NoRoom`, `StorageFailed`,
+        and any error of the source.
         """
         ...
 

@@ -19,7 +19,7 @@ from app.core.lifecycle import UploadState
 from app.core.policy import UNNAMED, Allowance, UploadPolicy, check_chunk, no_allowance
 from app.core.ranges import ByteRange, RangeSet
 from app.core.upload import Upload, UploadKind
-from app.ingest.copy import BodyLimits, discard, held
+from app.ingest.copy import BodyLimits, buffered, discard
 from app.ingest.slots import without_slot
 from app.ingest.source import BodySource, crc32c_of, no_watch
 from app.records.uploads import UploadRecords
@@ -113,7 +113,7 @@ class Chunks:
         arrival = IncomingChunk(chunk=chunk, source=source, is_at_offset=False)
         with self._completing(upload):
             try:
-                with self._held(upload, arrival) as arrival:
+                with self._buffered(upload, arrival) as arrival:
                     upload = self._receive(upload, arrival)
             except WriterSuperseded:
                 upload = self._await_newer_writer(upload, arrival)
@@ -128,6 +128,9 @@ class Chunks:
         progress: Progress = _no_progress,
     ) -> Upload:
         """Write all of `source` after the stored bytes; raises like `append`.
+
+        Never waits for the whole chunk in memory: its client resumes from any offset, so that each
+        byte that has arrived is worth keeping.
 
         Also raises `OffsetMismatch` unless `offset` is the upload's offset once older requests have
         ended, `UploadComplete` if no bytes are missing, and `WriterSuperseded` as soon as a newer
@@ -258,8 +261,8 @@ class Chunks:
             raise
 
     @contextmanager
-    def _held(self, upload: Upload, arrival: IncomingChunk) -> Iterator[IncomingChunk]:
-        """Yields the chunk, received in full and verified if it is small: see `held`."""
+    def _buffered(self, upload: Upload, arrival: IncomingChunk) -> Iterator[IncomingChunk]:
+        """Yields the chunk, received in full and verified if it is small: see `buffered`."""
 
         def stop_if_stored() -> None:
             if not arrival.is_needed_by(self._records.get(upload.id).require_present()):
@@ -268,7 +271,7 @@ class Chunks:
         if not arrival.is_needed_by(upload):
             yield arrival
             return
-        with held(arrival.source, self._limits, stop_if_stored) as source:
+        with buffered(arrival.source, self._limits, stop_if_stored) as source:
             yield replace(arrival, source=source)
 
     def _receive(self, upload: Upload, arrival: IncomingChunk) -> Upload:
@@ -327,7 +330,9 @@ class Chunks:
     ) -> tuple[Upload, int]:
         """Write the missing ranges; returns the upload as last recorded, and the end of the bytes.
 
-        Writes bytes first and records them second, so that a record never claims missing bytes.
+        Writes bytes first and records them second, so that a record never claims missing bytes. The
+        writer calls `checkpoint` at intervals; this function does after each range but the chunk's
+        last, which the caller records with the chunk's checksum.
         """
         chunk, source = arrival.chunk, arrival.source
 

@@ -13,7 +13,7 @@ from app.core.ranges import ByteRange
 from app.core.upload import Upload
 from app.ingest import copy
 from app.ingest.checksum import Crc32c
-from app.ingest.copy import LONGEST_HELD_BYTES, BodyLimits, Budget
+from app.ingest.copy import LONGEST_BUFFERED_BYTES, BodyLimits, Budget
 from app.ingest.source import BodySource, DigestSource
 from tests.storage.sources import PiecesSource, StallingSource, body, pattern
 from tests.uploads.world import LIMITS, ME, World, eventually
@@ -83,7 +83,7 @@ def test_the_first_whole_one_is_stored(world: World, is_older_first: bool, budge
         assert request.source.remaining == 0, "the connection can be used again"
     assert world.staged_bytes(upload.id, 0, 500) == pattern(0, 500)
     assert world.content(world.send(upload, 500, 1000)) == pattern(0, 1000)
-    assert budget.held == 0
+    assert budget.used == 0
 
 
 def test_both_hear_that_the_upload_is_complete(world: World) -> None:
@@ -114,7 +114,7 @@ def test_one_that_is_cut_costs_the_other_nothing(
             assert not world.service.get(ME, upload.id).received
             assert isinstance(older.ends(), Upload)
     assert list(world.service.get(ME, upload.id).received) == [ByteRange(0, 500)]
-    assert budget.held == 0
+    assert budget.used == 0
 
 
 @pytest.mark.parametrize("is_damaged_first", [True, False], ids=["damaged first", "damaged last"])
@@ -154,7 +154,7 @@ def test_a_connection_that_died_is_dropped_once_its_bytes_are_stored(
     with stalled(world, upload) as dead:
         world.chunks.append(upload, 0, checked(body(0, 500), 0, 500))
         eventually(lambda: isinstance(dead.outcome, UploadError))
-        assert budget.held == 0
+        assert budget.used == 0
 
 
 def test_cancelling_ends_one_that_still_arrives(
@@ -176,7 +176,7 @@ def test_beyond_the_budget_the_newer_one_takes_over(world: World, budget: Budget
         done = world.chunks.append(upload, 0, checked(body(0, 500), 0, 500))
         assert list(done.received) == [ByteRange(0, 500)]
         assert older.ends() == done
-    assert budget.held == 1900
+    assert budget.used == 1900
 
 
 def test_a_held_one_takes_over_from_one_that_was_written_as_it_came(
@@ -194,11 +194,11 @@ def test_a_held_one_takes_over_from_one_that_was_written_as_it_came(
 
 def test_only_small_chunks_with_digests_are_held(world: World, budget: Budget) -> None:
     budget.take(1000)
-    upload = world.create(LONGEST_HELD_BYTES)
+    upload = world.create(LONGEST_BUFFERED_BYTES)
     with pytest.raises(BodyTruncated):
         world.chunks.append(upload, 0, body(0, 900, 100, cut_at=300))
     assert list(world.service.get(ME, upload.id).received) == [ByteRange(0, 300)]
-    assert budget.held == 1000
+    assert budget.used == 1000
 
 
 def test_the_checksum_of_one_that_was_held_is_kept(world: World) -> None:

@@ -86,7 +86,7 @@ class LocalRangeWriter:
         self._limits = limits
         self._durability = durability
         self._folder = folder
-        self._has_lost_bytes = False
+        self._may_have_lost_bytes = False
 
     def write(self, span: ByteRange, source: BodySource, checkpoint: Checkpoint) -> int:
         """Write and sync the bytes first, then call `checkpoint`."""
@@ -98,7 +98,7 @@ class LocalRangeWriter:
             try:
                 copy.run(source, flow.watch)
             except BaseException:
-                if not self._has_lost_bytes:
+                if not self._may_have_lost_bytes:
                     flow.make_durable()
                 raise
             self.sync()
@@ -115,14 +115,14 @@ class LocalRangeWriter:
 
     def sync(self) -> None:
         """Sync the written bytes; raises `BytesLost` if the file was removed."""
-        self._has_lost_bytes = True
+        self._may_have_lost_bytes = True  # Until the sync has succeeded.
         if self._durability is Durability.CHUNK:
             with stage(Stage.SYNC):
                 # After a failed fdatasync, the next one may succeed although data was lost.
                 os.fdatasync(self._descriptor)
                 self._folder.require_writable()
         self.stop_if_removed()
-        self._has_lost_bytes = False
+        self._may_have_lost_bytes = False
 
     def stop_if_superseded(self) -> None:
         """Raise `WriterSuperseded` if a newer writer has requested the range."""
@@ -132,7 +132,7 @@ class LocalRangeWriter:
     def stop_if_removed(self) -> None:
         """Raise `BytesLost` if the file was removed because its upload has ended."""
         if os.fstat(self._descriptor).st_nlink == 0:
-            self._has_lost_bytes = True
+            self._may_have_lost_bytes = True
             raise BytesLost("the file was removed while it was written")
 
 
