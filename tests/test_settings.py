@@ -486,7 +486,11 @@ def test_a_removed_setting_is_reported_with_what_replaces_it(variable: str) -> N
 @pytest.mark.parametrize(
     ("variable", "text"),
     [
-        ("SLUICE_BODY_IDLE_SECONDS", "soon"),
+        ("SLUICE_BODY_IDLE_SECONDS", "30"),
+        ("SLUICE_BODY_IDLE_SECONDS", ""),
+        ("SLUICE_MIN_BYTES_PER_SECOND", "0"),
+        ("SLUICE_RESERVATION_SECONDS", "1h"),
+        ("SLUICE_NEW_UPLOADS_PER_MINUTE", ""),
         ("SLUICE_CONNECTIONS_PER_ADDRESS", "512"),
         ("SLUICE_LOG_FORMAT", "text"),
         ("SLUICE_MAX_RESERVED_BYTES_OF_LINKS", "536870912000"),
@@ -508,6 +512,10 @@ def test_a_server_starts_with_a_removed_setting_that_limited_no_more(
 @pytest.mark.parametrize(
     ("variable", "text"),
     [
+        ("SLUICE_BODY_IDLE_SECONDS", "5"),
+        ("SLUICE_BODY_IDLE_SECONDS", "soon"),
+        ("SLUICE_MIN_BYTES_PER_SECOND", "1MB"),
+        ("SLUICE_RESERVATION_SECONDS", "1min"),
         ("SLUICE_CONNECTIONS_PER_ADDRESS", "100"),
         ("SLUICE_MAX_RESERVED_BYTES_OF_LINKS", "50GB"),
         ("SLUICE_MAX_RESERVED_BYTES_PER_SENDER", "50GB"),
@@ -523,6 +531,23 @@ def test_a_removed_limit_that_would_be_lost_stops_the_start(variable: str, text:
         from_env({"SLUICE_ACCESS": "accounts", variable: text})
     assert f"{variable}={text!r}: is no longer a setting" in str(refused.value)
     assert REMOVED[variable].instead in str(refused.value)
+
+
+def test_ways_to_sign_in_limit_nothing_on_an_open_server() -> None:
+    assert from_env({"SLUICE_ACCESS": "open", "SLUICE_PASSKEYS": "0"}).is_open
+
+
+def test_limits_that_follow_from_others_have_bounds_of_their_own() -> None:
+    accounts = {"SLUICE_ACCESS": "accounts"}
+    day = 24 * 3600
+    for idle, longest in (("1d", 3), ("30d", 90), ("60d", 90), ("100d", 100)):
+        settings = from_env({**accounts, "SLUICE_SESSION_IDLE_SECONDS": idle})
+        assert settings.session_seconds == longest * day
+    unlimited = {"SLUICE_REQUESTS_PER_MINUTE": "0", "SLUICE_MAX_RESERVED_BYTES_PER_LINK": "0"}
+    settings = from_env({**accounts, **unlimited})
+    assert (settings.request_limit, settings.new_upload_limit) == (0, 1200)
+    assert settings.max_reserved_bytes_of_links == 500 * 1024**3
+    assert from_env({"SLUICE_ACCESS": "open", **unlimited}).new_upload_limit == 0
 
 
 def test_a_removed_limit_that_its_replacement_keeps_does_not_stop_the_start() -> None:
@@ -547,6 +572,8 @@ def test_only_tests_choose_other_constants() -> None:
     changed = from_env({"SLUICE_TEST_CONSTANTS": "sweep_seconds=0.2 connections_per_address=3"})
     assert (changed.sweep_seconds, changed.connections_per_address) == (0.2, 3)
     assert "SLUICE_SWEEP_SECONDS" not in variables()
+    with pytest.raises(SettingsError, match="access is not a constant"):
+        from_env({"SLUICE_TEST_CONSTANTS": "access=open"})
 
 
 def test_variables_of_the_client_and_of_tools_are_known() -> None:

@@ -49,7 +49,9 @@ class Joining:
 
     def role_of(self, identity: ProviderIdentity) -> Role | None:
         """The highest role of a person, whose address is verified; None for an unknown one."""
-        names = {f"@{identity.email.rpartition('@')[2]}", *identity.groups}
+        # A group that looks like a domain is none: its members may have named it.
+        groups = {name for name in identity.groups if not name.startswith("@")}
+        names = {f"@{identity.email.rpartition('@')[2]}", *groups}
         found = [role for name, role in self.roles.items() if name in names]
         return max(found, key=MEMBERS.index, default=None)
 

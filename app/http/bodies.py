@@ -165,9 +165,20 @@ def _json_object(ctx: ViewContext) -> dict[str, Any]:
         value = json.loads(text, parse_float=_number)
     except (ValueError, RecursionError) as error:
         raise InvalidRequest("The body is not JSON.") from error
+    if b"\\u" in text and not _is_text(value):
+        raise InvalidRequest("The body has characters that are no text.")
     if not isinstance(value, dict):
         raise InvalidRequest("The body is not a JSON object.")
     return value
+
+
+def _is_text(value: object) -> bool:
+    """Whether every string can be encoded: JSON can escape half of a character (a surrogate)."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _number(text: str) -> float:
@@ -196,7 +207,8 @@ def _in_words(message: str) -> str:
         return f"The member {f'{parent}.' if parent else ''}{name} is missing."
     if found := _EXPECTED.fullmatch(message):
         kinds, path = found.groups()
-        words = " or ".join(_KIND_NAMES.get(kind, kind) for kind in kinds.split(" | "))
+        *others, last = [_KIND_NAMES.get(kind, kind) for kind in kinds.split(" | ")]
+        words = f"{', '.join(others)}{',' * ('bool' in kinds)} or {last}" if others else last
         return f"The member {path} must be {words}."
     return f"The body is malformed: {message}."
 

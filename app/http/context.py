@@ -76,12 +76,6 @@ def current_caller() -> Caller:
     return caller
 
 
-def current_scope() -> Scope:
-    """The uploads that this request may access, and the project of new ones."""
-    scope: Scope = g.scope
-    return scope
-
-
 def note_upload(upload: Upload) -> Upload:
     """Add the upload's id to this request's line in the access log."""
     request.environ[UPLOAD_ID_KEY] = upload.id

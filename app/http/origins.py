@@ -69,7 +69,8 @@ def refuse_other_names(request: Request, allowed: frozenset[str]) -> None:
     """
     if not allowed or request.path in ASKED_BY_ADDRESS:
         return
-    for host in {host_as_sent(request.environ), request.environ.get("HTTP_HOST", "")}:
+    sent, forwarded = host_as_sent(request.environ), request.environ.get("HTTP_HOST", "")
+    for host in (sent,) if forwarded == sent else (sent, forwarded):
         if not host_is_trusted(_comparable(host), allowed):
             raise SecurityError(
                 f"This server does not answer to the name {host!r}. SLUICE_ALLOWED_HOSTS lists its "

@@ -104,8 +104,16 @@ def without_effect(environ: Mapping[str, str]) -> list[str]:
 
 
 def _test_constants(text: str) -> dict[str, Any]:
-    pairs = (word.split("=", 1) for word in text.split())
-    return {name: type(getattr(Settings(), name))(value) for name, value in pairs}
+    constants: dict[str, Any] = {
+        item.name: item.default for item in fields(Settings) if not item.metadata
+    }
+    chosen = {}
+    for word in text.split():
+        name, _, value = word.partition("=")
+        if name not in constants:
+            raise SettingsError(f"{TEST_CONSTANTS}: {name} is not a constant")
+        chosen[name] = type(constants[name])(value)
+    return chosen
 
 
 def _shown(text: str) -> str:
@@ -129,6 +137,8 @@ def _lost_limits(settings: Settings, environ: Mapping[str, str]) -> list[str]:
     """Removed settings that set a limit which would not hold any more."""
     complaints = []
     for variable in sorted(REMOVED.keys() & environ.keys()):
+        if not environ[variable].strip():  # Empty, as in a file of variables: the default.
+            continue
         removed = REMOVED[variable]
         try:
             is_kept = removed.is_kept(settings, environ[variable])

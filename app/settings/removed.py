@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from app.settings.table import Settings
-from app.settings.values import count, seconds_within, sizes, switch
+from app.settings.values import count, rate, seconds_within, sizes, switch
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,13 @@ class RemovedSetting:
     instead: str
     is_kept: Callable[[Settings, str], bool] = lambda _settings, _text: True
     """Whether the settings still keep the limit that its value set; may raise `ValueError`."""
+
+
+def _at_least(
+    parse: Callable[[str], float], limit_now: Callable[[Settings], float]
+) -> Callable[[Settings, str], bool]:
+    """Checks a lower limit: it is kept if the limit now is not lower."""
+    return lambda settings, text: limit_now(settings) >= parse(text)
 
 
 def _at_most(
@@ -36,7 +43,10 @@ def _at_most(
 
 
 REMOVED = {
-    "SLUICE_BODY_IDLE_SECONDS": RemovedSetting("a request body that stays idle for 30 s ends"),
+    "SLUICE_BODY_IDLE_SECONDS": RemovedSetting(
+        "a request body that stays idle for 30 s ends",
+        _at_most(seconds_within(0), attrgetter("body_idle_seconds")),
+    ),
     "SLUICE_CONNECTIONS_PER_ADDRESS": RemovedSetting(
         "one address may have 512 connections open in each worker",
         _at_most(count, attrgetter("connections_per_address")),
@@ -51,7 +61,8 @@ REMOVED = {
         _at_most(sizes(0), lambda _settings: 0),
     ),
     "SLUICE_MIN_BYTES_PER_SECOND": RemovedSetting(
-        "a request body that arrives with less than 1024 bytes per second ends"
+        "a request body that arrives with less than 1024 bytes per second ends",
+        _at_least(rate, attrgetter("min_bytes_per_second")),
     ),
     "SLUICE_NEW_UPLOADS_PER_MINUTE": RemovedSetting(
         "one in five of SLUICE_REQUESTS_PER_MINUTE may begin an upload",
@@ -67,17 +78,18 @@ REMOVED = {
     ),
     "SLUICE_PASSKEYS": RemovedSetting(
         "set SLUICE_SIGN_IN to the ways of signing in, as in SLUICE_SIGN_IN=passwords",
-        lambda settings, text: switch(text) or not settings.has_passkeys,
+        lambda now, text: switch(text) or now.is_open or not now.has_passkeys,
     ),
     "SLUICE_PASSWORDS": RemovedSetting(
         "set SLUICE_SIGN_IN to the ways of signing in, as in SLUICE_SIGN_IN=passkeys",
-        lambda settings, text: switch(text) or not settings.has_passwords,
+        lambda now, text: switch(text) or now.is_open or not now.has_passwords,
     ),
     "SLUICE_RESERVATION_SECONDS": RemovedSetting(
-        "an upload that received no byte for 10 minutes releases its disk space"
+        "an upload that received no byte for 10 minutes releases its disk space",
+        _at_most(seconds_within(0), attrgetter("reservation_seconds")),
     ),
     "SLUICE_SESSION_SECONDS": RemovedSetting(
-        "a browser is signed out after three times SLUICE_SESSION_IDLE_SECONDS",
+        "a browser is signed out after three times SLUICE_SESSION_IDLE_SECONDS, or after 90 days",
         _at_most(seconds_within(1), attrgetter("session_seconds")),
     ),
     "SLUICE_SWEEP_SECONDS": RemovedSetting(

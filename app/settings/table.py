@@ -60,6 +60,8 @@ LEAST_SECONDS = 0.1
 MOST_STOP_SECONDS = 86_400.0
 """Maximum time a stopping server waits. Longer is a mistake: it would never stop."""
 
+LONGEST_SESSION_SECONDS = 90 * 24 * 3600.0
+RESERVED_BYTES_PER_LINK = 100 * 1024**3
 REQUESTS_PER_MINUTE = 6000
 """Default with accounts. A fast client with sixteen parallel chunks stays far below."""
 
@@ -156,17 +158,18 @@ class Settings:
     )
     max_reserved_bytes_per_link: int = _option(
         sizes(0),
-        "107374182400",
+        str(RESERVED_BYTES_PER_LINK),
         "The most bytes that all unfinished uploads of one upload link may hold together: those "
         "received, and those expected within a minute. All links together may hold five times as "
-        "many. 0 for no limit.",
+        "many, or 500 GiB if this is 0, for no limit.",
     )
     requests_per_minute: int | None = _option(
         optional_count,
         "",
         "Requests per minute from one sender, or from one address if the sender is not known. One "
         "in five may begin an upload, not counting files sent whole in one request. 0 for no "
-        "limit. If empty, 6000 with accounts, and no limit without.",
+        "limit, but 1200 new uploads with accounts. If empty, 6000 with accounts, and no limit "
+        "without.",
     )
     bytes_per_second: float = _option(
         rate,
@@ -209,7 +212,7 @@ class Settings:
         seconds_within(LEAST_SESSION_SECONDS),
         "2592000",
         "A browser that is not used for this long is signed out; one that is, after three times "
-        "as long.",
+        "as long, or after 90 days if that is shorter.",
     )
     oidc_issuer: str = _option(
         issuer,
@@ -340,7 +343,9 @@ class Settings:
     @property
     def session_seconds(self) -> float:
         """A browser is signed out after this long even if it is used."""
-        return 3 * self.session_idle_seconds
+        return min(
+            3 * self.session_idle_seconds, max(LONGEST_SESSION_SECONDS, self.session_idle_seconds)
+        )
 
     @property
     def request_limit(self) -> int:
@@ -352,12 +357,14 @@ class Settings:
     @property
     def new_upload_limit(self) -> int:
         """Uploads that each sender may begin per minute; 0 for no limit."""
-        return math.ceil(self.request_limit / 5)
+        if self.is_open and not self.request_limit:
+            return 0
+        return math.ceil((self.request_limit or REQUESTS_PER_MINUTE) / 5)
 
     @property
     def max_reserved_bytes_of_links(self) -> int:
-        """Maximum of bytes that unfinished uploads through all links hold; 0 for no limit."""
-        return 5 * self.max_reserved_bytes_per_link
+        """Maximum of bytes that unfinished uploads through all links hold."""
+        return 5 * (self.max_reserved_bytes_per_link or RESERVED_BYTES_PER_LINK)
 
     @property
     def least_chunk_bytes(self) -> int:

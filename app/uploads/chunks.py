@@ -215,8 +215,10 @@ class Chunks:
             raise UploadConflict("The upload gets its bytes from other uploads.")
         self._check_type(upload)
         if length is None:
-            limit = self._largest(upload) + 1 if upload.length is None else upload.length
-            return ByteRange(start, max(start, limit))
+            if upload.length is None:
+                return ByteRange(start, max(start, self._largest(upload) + 1))
+            self._policy_of(upload).check_length(upload.length)
+            return ByteRange(start, max(start, upload.length))
         chunk = ByteRange(start, start + length)
         self._policy_of(upload).check_length(chunk.end)
         if upload.length is None:

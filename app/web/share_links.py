@@ -194,9 +194,6 @@ def terms_in(sent: ShareTermsDocument, given: ShareTerms) -> ShareTerms:
 # /links: share links of a project, for people without an account.
 
 
-MAX_FORM_BYTES = 64 * 1024
-"""A thousand ids take 33 KB."""
-
 DAY = 24 * 3600
 FOREVER = ""
 KEPT = "kept"
@@ -239,7 +236,7 @@ def share(ctx: ViewContext) -> BaseResponse:
 @requires(Action.SHARE)
 def make(ctx: ViewContext) -> BaseResponse:
     """Create the link, and show its URL."""
-    fields = form_fields(ctx, MAX_FORM_BYTES)
+    fields = form_fields(ctx)
     videos = _videos_page(ctx, fields.get("videos", ""))
     try:
         link = _links(ctx).make(ctx, videos, terms_in(_body(fields), ShareTerms()))

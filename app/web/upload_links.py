@@ -283,9 +283,6 @@ LATEST_UPLOADS_SHOWN = 50
 STANDS_STILL = timedelta(minutes=2)
 """An upload that receives no bytes for this long is shown as interrupted."""
 
-MAX_FORM_BYTES = 64 * 1024
-"""The message may have 2000 characters, each encoded in up to 12 bytes."""
-
 pages = Blueprint("upload_links", __name__, url_prefix="/links/upload")
 pages.before_request(lambda: require_own_page(request))
 
@@ -301,7 +298,7 @@ def index_page(ctx: ViewContext) -> BaseResponse:
 @requires(Action.SHARE)
 def make(ctx: ViewContext) -> BaseResponse:
     """Create a link, and show its URL."""
-    fields = form_fields(ctx, MAX_FORM_BYTES)
+    fields = form_fields(ctx)
     try:
         link = _links(ctx).make(ctx, terms_in(ctx, _body(fields), LinkTerms()))
     except InvalidRequest as error:
@@ -320,7 +317,7 @@ def show_page(ctx: ViewContext, link_id: str) -> BaseResponse:
 @requires(Action.SHARE)
 def change_page(ctx: ViewContext, link_id: str) -> BaseResponse:
     """Change the terms of a link; files already received stay."""
-    link, fields = _link(ctx, link_id), form_fields(ctx, MAX_FORM_BYTES)
+    link, fields = _link(ctx, link_id), form_fields(ctx)
     try:
         _links(ctx).change(ctx, link, terms_in(ctx, _body(fields), terms_of(link)))
     except InvalidRequest as error:

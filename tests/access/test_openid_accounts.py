@@ -166,6 +166,13 @@ def test_an_address_that_cannot_be_one_is_refused(world: World) -> None:
         )
 
 
+def test_a_group_that_looks_like_a_domain_is_none(world: World) -> None:
+    joining = Joining(roles={"@example.org": Role.EDITOR})
+    stranger = somebody(email="eve@elsewhere.example", groups=("@example.org",))
+    with pytest.raises(SignInRefused):
+        accounts(world, joining).sign_in(world.operator, stranger)
+
+
 @pytest.mark.parametrize("is_proven", [True, False])
 def test_who_comes_from_the_provider_takes_the_account_of_a_stranger_over(
     world: World, is_proven: bool

@@ -75,6 +75,8 @@ def test_an_object_is_read() -> None:
         b"5",
         b"[" * 50_000,
         b'{"a": ' + b"9" * 5000 + b"}",
+        b'{"\\ud800": 1}',
+        b'{"a": [{"b": "\\udfff"}]}',
     ],
 )
 def test_a_body_that_is_not_an_object_is_refused(body: bytes) -> None:

@@ -14,6 +14,7 @@ from app.ingest import copy
 from app.ingest.copy import BLOCK_BYTES, BlockPool
 from app.storage.base import BytesLost, Durability
 from app.storage.local import LocalStore, range_writer
+from app.storage.local.folder import Folder
 from app.storage.local.range_writer import Checkpoints
 from tests.storage.conftest import Folders, Place
 from tests.storage.sources import PiecesSource, StallingSource, SteadySource, body, pattern
@@ -307,3 +308,24 @@ def test_a_slow_disk_is_not_checkpointed_every_second(
     with store.staging.writer(KEY, span, LIMITS) as writer:
         writer.write(span, body(0, span.end), told.append)
     assert len(told) == 1, "nor by another upload"
+
+
+def test_a_folder_that_cannot_be_looked_at_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on NFS, after the server has exported something else."""
+    folder = Folder(tmp_path / "videos")
+    assert folder.descriptor == folder.descriptor
+
+    found = None
+
+    def stale(_descriptor: int) -> None:
+        raise OSError(errno.ESTALE, "Stale file handle")
+
+    with monkeypatch.context() as patch:  # pytest itself calls it, too.
+        patch.setattr(os, "fstat", stale)
+        try:
+            _ = folder.descriptor
+        except StorageFailed as error:
+            found = error
+    assert found is not None

@@ -138,6 +138,17 @@ def test_a_superseded_request_of_any_order_is_answered_with_the_newer_ones_succe
 
 
 @pytest.mark.parametrize("remaining", ["told", "untold"])
+def test_a_file_over_a_limit_that_was_lowered_is_refused_unread(
+    tmp_path: Path, remaining: str
+) -> None:
+    upload = World(tmp_path).create(1000)
+    source = body(0, 1000) if remaining == "told" else untold(0, 1000)
+    with pytest.raises(TooLarge):
+        World(tmp_path, max_length=500).chunks.append_at_offset(upload, 0, source)
+    assert source.position == 0
+
+
+@pytest.mark.parametrize("remaining", ["told", "untold"])
 def test_a_complete_upload_accepts_no_more_bytes(world: World, remaining: str) -> None:
     done = world.completed(1000)
     source = body(0, 5) if remaining == "told" else untold(0, 5)

@@ -1,4 +1,4 @@
-"""openapi.yaml against the routes, the error tree and real answers."""
+"""The description of the API against the routes, the error tree and real answers."""
 
 from __future__ import annotations
 

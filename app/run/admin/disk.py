@@ -41,7 +41,7 @@ KNEE_SHARE = 0.8
 blocks cost memory and win little."""
 
 SERVER_BLOCK_BYTES = MIB
-"""The measured size nearest to the server's block size (ingest/blocks.py)."""
+"""The measured size nearest to the server's block size (ingest/copy.py)."""
 
 PLOT_COLUMNS, PLOT_ROWS = 100, 20
 """The largest plot; a narrower terminal gets a narrower one."""

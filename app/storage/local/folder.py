@@ -80,8 +80,9 @@ class Folder:
 
         Any user can write to /tmp: rejects a folder that is a symlink or belongs to another user.
         """
-        if self._descriptor is not None and not _is_removed(self._descriptor):
-            return self._descriptor
+        with disk_errors():
+            if self._descriptor is not None and not _is_removed(self._descriptor):
+                return self._descriptor
         with self._opening, disk_errors():
             if self._descriptor is None or _is_removed(self._descriptor):
                 make_private_folder(self.path)
