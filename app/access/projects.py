@@ -376,4 +376,4 @@ def _require_another_manager(connection: sa.Connection, project_id: str, person_
     # Locked, and in order: of two who do this at once, the second waits for the first.
     locked = managers.order_by(members.c.person_id).with_for_update(key_share=True)
     if [row.person_id for row in connection.execute(locked)] == [person_id]:
-        raise LastManager("The project needs a manager: make somebody else one first.")
+        raise LastManager("The project needs a manager: make another person one first.")

@@ -123,7 +123,7 @@ class Services:
         found = self.inspection.problems()
         if self.settings.is_open and not self.settings.is_local:
             detail = (
-                "whoever reaches this server may watch, upload and delete everything: "
+                "anyone who reaches this server may watch, upload and delete everything: "
                 "SLUICE_ACCESS is open"
             )
             found.append(SetupProblem("open_to_everybody", detail, is_fatal=False))

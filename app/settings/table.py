@@ -112,7 +112,8 @@ class Settings:
     spool_bytes: int = _option(
         sizes(1),
         "2147483648",
-        "With a bucket, the most bytes that wait to be sent there, and of films that ffmpeg reads.",
+        "With a bucket, the most bytes that wait to be sent there, and of videos that ffmpeg "
+        "reads.",
     )
     direct_uploads: bool = _option(
         switch,
@@ -296,13 +297,13 @@ class Settings:
     renditions: str = _option(
         one_of("ondemand", "eager", "off"),
         "ondemand",
-        "Other qualities of films: made `ondemand` when they are watched, `eager` for all, or "
+        "Other qualities of videos: made `ondemand` when they are watched, `eager` for all, or "
         "`off`.",
     )
     media_cache_bytes: int = _option(
         sizes(0),
         "21474836480",
-        "Room for other qualities of films; those watched least recently make room for new ones. "
+        "Room for other qualities of videos; those watched least recently make room for new ones. "
         "0 for no limit.",
     )
     log_level: str = _option(
