@@ -170,7 +170,7 @@ class SingleUse:
             words: Mapping[str, str] = self._signing.signer(purpose).loads(
                 token, max_age=int(self._lifetime.total_seconds())
             )
-        except BadData:
+        except (BadData, UnicodeEncodeError):  # Text that cannot be encoded is not ours either.
             raise SignInRefused("This took too long. Begin again.") from None
         return words
 

@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 from itsdangerous import BadSignature
 
-from app.access.signing import SECRET_BYTES, Signing
+from app.access.signing import SECRET_BYTES, Signing, SingleUse
+from app.core.errors import SignInRefused
+from app.db.context import Context
 from app.db.engine import Database
-from app.db.nodes import SharedValues
+from app.db.nodes import SharedValues, utc_now
+from app.settings import Settings
 
 
 @pytest.fixture
@@ -58,3 +61,11 @@ def test_a_renewed_secret_ends_what_was_signed(signing: Signing, database: Datab
     signing.renew()
     with pytest.raises(BadSignature):
         Signing(SharedValues(database)).signer("tickets").loads(signed)
+
+
+def test_a_token_that_is_no_text_is_refused(signing: Signing, database: Database) -> None:
+    context = Context(database=database, clock=utc_now, new_id=lambda: "1", settings=Settings())
+    tokens = SingleUse(context, signing)
+    for token in ("forged", "\ud800"):
+        with pytest.raises(SignInRefused):
+            tokens.read("registration", token)
