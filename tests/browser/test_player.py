@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import BrowserContext, Locator, Page, Route, expect
-from playwright.sync_api import Error as PlaywrightError
 
 from tests.browser.films import Films
 from tests.browser.library_tools import put
@@ -116,15 +114,9 @@ def test_a_film_goes_on_where_it_was_left_and_starts_again_once_seen(
 def seek(video: Locator, seconds: float) -> None:
     """Seek and wait for the picture; `seeked` never comes if the page changes its source."""
     wait_for(video, "video.readyState >= 1")
-    is_there = f"!video.seeking && video.currentTime >= {seconds - 0.1} && video.readyState >= 2"
-    for _ in range(2):  # A change of the source may swallow a seek: people seek again.
-        video.evaluate("(video, seconds) => { video.currentTime = seconds; }", seconds)
-        with suppress(PlaywrightError):
-            handle = video.element_handle()
-            video.page.wait_for_function(f"(video) => {is_there}", arg=handle, timeout=20_000)
-            return
     video.evaluate("(video, seconds) => { video.currentTime = seconds; }", seconds)
-    wait_for(video, is_there)
+    is_there = f"!video.seeking && video.currentTime >= {seconds - 0.1}"
+    wait_for(video, f"{is_there} && video.readyState >= 2")
 
 
 class HeldRequests:
