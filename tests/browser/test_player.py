@@ -179,7 +179,11 @@ def test_a_film_that_already_plays_is_not_interrupted_when_the_server_describes_
 def test_a_film_with_open_groups_goes_on_wherever_it_is_sought(
     site: Server, page: Page, film: FilmStore
 ) -> None:
-    page.goto(f"{site.url}/watch/{put(site, 'film.mp4', film('open-gop.mp4'))}")
+    video_id = put(site, "film.mp4", film("open-gop.mp4"))
+    wait_until(
+        lambda: site.get(f"/api/videos/{video_id}").json()["playback"]["playable"], "it is indexed"
+    )
+    page.goto(f"{site.url}/watch/{video_id}")
     video = video_of(page)
     for seconds in (4.02, 1.3, 10.5):
         seek(video, seconds)
