@@ -6,6 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Engine, event
 
 from app.core.access import FIRST_PROJECT
 from app.core.ranges import ByteRange
@@ -67,3 +68,24 @@ def test_a_server_that_is_refused_forgets_nothing(tmp_path: Path) -> None:
             services.prepare_storage()
         assert (tmp_path / BOOT_MARKER).read_text() == "another-boot file"
         assert received(services) == 50
+
+
+def test_after_the_preparation_names_are_counted_without_the_database(
+    tmp_path: Path, shared_url: str
+) -> None:
+    """Senders are counted in transactions: with one more connection each, they could deadlock."""
+    folders = {"staging_dir": tmp_path / "staging", "data_dir": tmp_path}
+    services = build_services(Settings(database_url=shared_url, **folders))
+    asked: list[object] = []
+
+    def note(*call: object) -> None:
+        asked.append(call[2])
+
+    with closing(services.database):
+        services.prepare()
+        event.listen(Engine, "before_cursor_execute", note)
+        try:
+            services.counts.add("new person:1")
+        finally:
+            event.remove(Engine, "before_cursor_execute", note)
+    assert asked == []

@@ -43,6 +43,10 @@ class Signing:
         self._values = values
         self._file = file
 
+    def load(self) -> None:
+        """Read the secret now, so that later calls need no connection; raises as `secret`."""
+        _ = self.secret
+
     def signer(self, purpose: str) -> URLSafeTimedSerializer:
         """Signs and checks texts of one purpose; what was signed for another does not pass."""
         return URLSafeTimedSerializer(self.secret, salt=f"sluice {purpose}")

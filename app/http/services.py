@@ -130,11 +130,18 @@ class Services:
         return found
 
     def prepare(self) -> None:
-        """Migrate the database; each process calls this once before anything else."""
+        """Migrate the database; each process calls this once before anything else.
+
+        On a database server it also loads the secret: limits on senders digest names with it in
+        the transaction of a new upload. Requests that read it there, each with its connection,
+        could take all of the pool and wait for each other.
+        """
         with disk_errors():
             make_private_folder(self.settings.data_dir)
         self.database.migrate()
         require_finished(self.database)
+        if self.database.is_remote:
+            self.identity.signing.load()
 
     def prepare_storage(self) -> None:
         """After `prepare`, once for all processes of a server; raises `WrongStorage`."""
