@@ -74,8 +74,10 @@ def test_after_the_preparation_names_are_counted_without_the_database(
     tmp_path: Path, shared_url: str
 ) -> None:
     """Senders are counted in transactions: with one more connection each, they could deadlock."""
-    folders = {"staging_dir": tmp_path / "staging", "data_dir": tmp_path}
-    services = build_services(Settings(database_url=shared_url, **folders))
+    staging = tmp_path / "staging"
+    services = build_services(
+        Settings(database_url=shared_url, data_dir=tmp_path, staging_dir=staging)
+    )
     asked: list[object] = []
 
     def note(*call: object) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import mmap
 import struct
-import time
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from functools import cached_property
 from heapq import nlargest
 from pathlib import Path
@@ -47,7 +47,7 @@ class MinuteCounts:
     def __init__(
         self,
         file: Path,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float],
         *,
         elsewhere: Path | None = None,
         digest: NameDigest = WITHOUT_SECRET,
@@ -112,15 +112,22 @@ class MinuteCounts:
         return None if file is None else shared_table(file, SLOTS * _SLOT.size)
 
 
-def counts_in(folder: Path, digest: NameDigest | None) -> MinuteCounts:
+def counts_in(
+    folder: Path, digest: NameDigest | None, clock: Callable[[], datetime]
+) -> MinuteCounts:
     """Returns the counts of a server with this data folder.
 
     `digest` is shared by the nodes of a fleet; None on a single machine.
     """
     file = folder / "minute-counts"
+
+    def seconds() -> float:
+        return clock().timestamp()
+
     if digest is None:
-        return MinuteCounts(file)
-    return MinuteCounts(file, elsewhere=folder / "minute-counts-elsewhere", digest=digest)
+        return MinuteCounts(file, seconds)
+    elsewhere = folder / "minute-counts-elsewhere"
+    return MinuteCounts(file, seconds, elsewhere=elsewhere, digest=digest)
 
 
 def _find(table: mmap.mmap | bytearray, digest: int, minute: int) -> tuple[int, int]:

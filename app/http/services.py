@@ -33,11 +33,12 @@ from app.db.transfer import require_finished
 from app.ingest.bandwidth import Line
 from app.records.uploads import UploadRecords
 from app.settings import Settings
-from app.storage.base import Inspection, SetupProblem, durability_in
+from app.storage.base import Inspection, SetupProblem, Store, durability_in
 from app.storage.local.folder import disk_errors, make_private_folder
 from app.storage.machine import after_restart_of_machine
 from app.uploads.chunks import Chunks
 from app.uploads.client_uploads import ClientUploads
+from app.uploads.completion import Completion
 from app.uploads.direct import DirectUploads
 from app.uploads.files import WholeFiles
 from app.uploads.housekeeping import Housekeeping
@@ -86,6 +87,8 @@ class Services:
     """The services that the web application and the workers use."""
 
     context: Context
+    store: Store
+    completion: Completion
     uploads: UploadService
     chunks: Chunks
     direct: DirectUploads | None
@@ -93,7 +96,6 @@ class Services:
     whole_files: WholeFiles
     library: VideoLibrary
     housekeeping: Housekeeping
-    inspection: Inspection
     bucket: Bucket | None
     """The bucket that stores the bytes; None if they are in folders."""
     storage_identity: StorageIdentity
@@ -117,6 +119,11 @@ class Services:
     def database(self) -> Database:
         """That of the context; a view has it as `ctx.database`."""
         return self.context.database
+
+    @property
+    def inspection(self) -> Inspection:
+        """That of the store."""
+        return self.store.inspection
 
     def problems(self) -> list[SetupProblem]:
         """Problems of the set-up. They name no paths, because anyone may read them."""

@@ -89,12 +89,29 @@ def build_services(
     database = Database(settings.records_url, synced=synced, connections=settings.threads)
     new_id = partial(secrets.token_hex, ID_BYTES)
     context = Context(database=database, clock=now, new_id=new_id, settings=settings)
+    return assemble(context, on_upload, clock=shared_clock(database, now), passwords=passwords)
+
+
+def assemble(
+    context: Context,
+    on_upload: Listener = no_listener,
+    *,
+    clock: Clock,
+    passwords: Passwords | None = None,
+    store: LocalStore | BucketStore | None = None,
+    idle_clock: IdleClock | None = None,
+) -> Services:
+    """All services over one context; `clock` is shared by all nodes.
+
+    Tests pass a context, a store and an idle clock of their own.
+    """
+    settings, database = context.settings, context.database
 
     # What the processes of a server count together. Nodes of a fleet report digests of names.
     values = SharedValues(database)
     signing = Signing(values, settings.data_dir / OLD_SECRET)
     name_digest = NameDigest(lambda: signing.secret) if database.is_remote else None
-    counts = counts_in(settings.data_dir, name_digest)
+    counts = counts_in(settings.data_dir, name_digest, context.clock)
 
     # Records; their observers run in the transaction of each change.
     quotas = ProjectQuotas(database)
@@ -115,9 +132,8 @@ def build_services(
     )
 
     # Uploads and video, with the clock that all nodes share.
-    clock = shared_clock(database, now)
     bucket = _bucket(settings)
-    store = _store(context, bucket, clock)
+    store = store or _store(context, bucket, clock)
     shared = replace(context, clock=clock)  # For uploads and videos.
     completion = Completion(shared, records, store)
     uploads = UploadService(
@@ -156,7 +172,7 @@ def build_services(
         records,
         store,
         completion=completion,
-        idle_clock=IdleClock(clock_note, partial(read_clocks, clock)),
+        idle_clock=idle_clock or IdleClock(clock_note, partial(read_clocks, clock)),
         collect_garbage=None if isinstance(store, LocalStore) else store.inspection.sweep,
     )
     media = MediaServices.build(
@@ -174,6 +190,8 @@ def build_services(
 
     return Services(
         context=context,
+        store=store,
+        completion=completion,
         uploads=uploads,
         chunks=chunks,
         direct=_direct(bucket, store, chunks) if settings.direct_uploads else None,
@@ -181,7 +199,6 @@ def build_services(
         whole_files=whole_files,
         library=library,
         housekeeping=housekeeping,
-        inspection=store.inspection,
         bucket=bucket,
         storage_identity=_storage_identity(shared, records, bucket),
         media=media,

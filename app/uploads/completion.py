@@ -21,7 +21,6 @@ from app.core.errors import (
     UploadGone,
     UploadNotFound,
 )
-from app.core.events import UploadCompleted
 from app.core.lifecycle import GONE, IllegalTransition, UploadState
 from app.core.upload import Upload, UploadId, UploadKind, UploadPart
 from app.db.context import Context
@@ -47,7 +46,6 @@ READING_THREADS = 4
 """Number of longer files that a process reads in parallel before publishing: those with a digest to
 verify, and concatenations."""
 
-Listener = Callable[[UploadCompleted], None]
 T = TypeVar("T")
 U = TypeVar("U")
 
@@ -60,18 +58,10 @@ class Completion:
     answer_within_seconds = ANSWER_WITHIN_SECONDS
     short_bytes = SHORT_BYTES
 
-    def __init__(
-        self,
-        ctx: Context,
-        records: UploadRecords,
-        store: Store,
-        *,
-        listeners: Sequence[Listener] = (),
-    ) -> None:
+    def __init__(self, ctx: Context, records: UploadRecords, store: Store) -> None:
         self._records = records
         self._store = store
         self._clock = ctx.clock
-        self._listeners = listeners
         self._concatenation = Concatenation(ctx, records, store)
         self._publishing = ThreadPoolExecutor(PUBLISHING_THREADS, thread_name_prefix="publish")
         self._reading = ThreadPoolExecutor(READING_THREADS, thread_name_prefix="read")
@@ -120,7 +110,6 @@ class Completion:
             if current.state is not UploadState.COMPLETE:
                 self._store.library.delete(upload.id)
             return current.require_present()
-        self._tell(published)
         if upload.kind is UploadKind.CONCATENATION:
             self._concatenation.release(upload)
         return published
@@ -177,13 +166,7 @@ class Completion:
                 except UploadError as one_error:
                     outcomes.append(one_error)
             return outcomes
-        for upload in published:
-            self._tell(upload)
         return list(published)
-
-    def _tell(self, published: Upload) -> None:
-        for listener in self._listeners:
-            listener(UploadCompleted(published))
 
     def _finish_whole(self, upload: Upload) -> None:
         """Publish a concatenation in the background.

@@ -3,33 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from app.access.attempts import AttemptRecords, PasswordChecks
-from app.access.passwords import Passwords
 from app.access.second_factor import SecondFactors
-from app.access.sessions import Sessions
-from app.access.signing import Signing, SingleUse
 from app.db.engine import Database
-from app.db.nodes import SharedValues
-from tests.access.world import CHEAP, World
+from tests.access.world import World
 from tests.site import Site, new_site
 
 
 @pytest.fixture
-def world(database: Database) -> World:
+def world(database: Database, tmp_path: Path) -> World:
     """People in a database of their own."""
-    return World(database)
+    return World(database, tmp_path)
 
 
 @pytest.fixture
 def factors(world: World) -> SecondFactors:
     """The one-time codes of these people."""
-    signing = Signing(SharedValues(world.database))
-    tokens = SingleUse(world.context, signing)
-    checks = PasswordChecks(Passwords(CHEAP), AttemptRecords(world.database), clock=world.clock)
-    return SecondFactors(world.context, tokens, checks, Sessions(world.context))
+    return world.identity.second_factors
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,6 @@ from sqlalchemy import func, select
 from app.access import audit
 from app.access.audit import AuditFilter
 from app.access.invitations import Invitations, Purpose
-from app.access.passwords import Passwords
 from app.access.people import Accounts, Person, all_people, roles_of
 from app.access.sessions import Sessions
 from app.core.access import Role
@@ -24,17 +23,17 @@ ANOTHER = "seven tall ships at dawn"
 
 @pytest.fixture
 def invitations(world: World) -> Invitations:
-    return Invitations(world.context, Passwords(CHEAP))
+    return world.identity.invitations
 
 
 @pytest.fixture
 def sessions(world: World) -> Sessions:
-    return Sessions(world.context)
+    return world.identity.sessions
 
 
 @pytest.fixture
-def accounts(world: World, sessions: Sessions) -> Accounts:
-    return Accounts(Passwords(CHEAP), sessions.forget)
+def accounts(world: World) -> Accounts:
+    return world.accounts
 
 
 def roles(world: World, person: Person) -> dict[str, Role]:

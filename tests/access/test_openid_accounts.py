@@ -7,19 +7,14 @@ from sqlalchemy import insert, select
 
 from app.access import audit
 from app.access.audit import AuditAction, AuditEntry, AuditFilter
-from app.access.invitations import Invitations
 from app.access.openid import Joining, OpenId
-from app.access.openid_provider import OpenIdClient, OpenIdProvider, ProviderIdentity
-from app.access.passwords import Passwords
+from app.access.openid_provider import ProviderIdentity
 from app.access.people import Person, all_people, roles_of
-from app.access.sessions import Sessions
-from app.access.signing import Signing, SingleUse
 from app.access.upload_links import LinkTerms
 from app.core.access import FIRST_PROJECT, Role
 from app.core.errors import SignInRefused
-from app.db.nodes import SharedValues
 from app.db.tables import recovery_codes, second_factors
-from tests.access.world import CHEAP, World
+from tests.access.world import World
 from tests.acting import acting
 
 ISSUER = "https://provider.example"
@@ -27,10 +22,10 @@ OPEN_TO_EXAMPLE = Joining(roles={"@example.org": Role.UPLOADER, "films": Role.UP
 
 
 def accounts(world: World, joining: Joining = OPEN_TO_EXAMPLE) -> OpenId:
-    tokens = SingleUse(world.context, Signing(SharedValues(world.database)))
-    client = OpenIdClient(issuer=ISSUER, client_id="", client_secret="", name="Example")
-    invitations = Invitations(world.context, Passwords(CHEAP))
-    return OpenId(world.context, OpenIdProvider(client, tokens), invitations, joining)
+    join = tuple(joining.roles.items())
+    found = world.new_process(oidc_issuer=ISSUER, oidc_client_id="sluice", oidc_join=join).openid
+    assert found is not None
+    return found
 
 
 def somebody(
@@ -129,7 +124,7 @@ def test_nobody_joins_where_nothing_is_set(world: World) -> None:
 
 
 def test_who_is_invited_joins_the_project_of_the_invitation(world: World) -> None:
-    project, invitations = world.project("Wedding"), Invitations(world.context, Passwords(CHEAP))
+    project, invitations = world.project("Wedding"), world.identity.invitations
     invitations.to_join(world.operator, "bob@x.example", project_id=project, role=Role.EDITOR)
     world.clock.turn(days=8)  # Bob's has expired.
     invitations.to_join(world.operator, "ann@x.example", project_id=project, role=Role.EDITOR)
@@ -178,7 +173,7 @@ def test_who_comes_from_the_provider_takes_the_account_of_a_stranger_over(
     world: World, is_proven: bool
 ) -> None:
     """A manager may have made one with the address, and still know the password."""
-    project, sessions = world.project("Wedding"), Sessions(world.context)
+    project, sessions = world.project("Wedding"), world.identity.sessions
     eve = world.person("ann@example.org", password_hash="known to Eve", is_proven=is_proven)
     world.join(eve, Role.MANAGER, project)
     sessions.begin(world.operator, eve, "password", agent="")

@@ -16,14 +16,11 @@ from sqlalchemy import select
 from app.access import webhooks
 from app.access.attempts import AttemptRecords
 from app.access.invitations import Invitation, Invitations, Purpose
-from app.access.keys import ApiKeys
-from app.access.passkeys import MAX_PASSKEYS, Passkey, Passkeys
-from app.access.passwords import Passwords
+from app.access.passkeys import MAX_PASSKEYS, Passkey
 from app.access.people import administrators, give_to_owner, roles_now
-from app.access.projects import Project, Projects
+from app.access.projects import Project
 from app.access.second_factor import RECOVERY_CODES, SecondFactors
-from app.access.sessions import Sessions
-from app.access.signing import Browser, Signing, SingleUse
+from app.access.signing import Browser
 from app.access.upload_links import LinkTerms, UploadLink, keep_name
 from app.access.webhook_delivery import LEASE, ClaimedDelivery
 from app.access.webhooks import MAX_WEBHOOKS, SUBSCRIBABLE, Webhook
@@ -42,7 +39,6 @@ from app.core.errors import (
 )
 from app.core.upload import Upload
 from app.db.engine import Database
-from app.db.nodes import SharedValues
 from app.db.tables import link_senders
 from tests.access.authenticator import Authenticator
 from tests.access.webhook_world import URL, WebhookWorld
@@ -76,7 +72,7 @@ def kinds(outcomes: Sequence[object]) -> set[type]:
 
 
 def invitations_of(world: World) -> Invitations:
-    return Invitations(world.context, Passwords(CHEAP))
+    return world.identity.invitations
 
 
 def inviting(world: World, email: str, project: str) -> Callable[[], str]:
@@ -86,9 +82,9 @@ def inviting(world: World, email: str, project: str) -> Callable[[], str]:
 
 
 def test_failures_that_are_counted_and_forgotten_at_once_do_not_wait_for_each_other(
-    database: Database,
+    world: World,
 ) -> None:
-    world, records = World(database), AttemptRecords(database)
+    records = AttemptRecords(world.database)
     first, second = ["b:1", "c:1"], ["c:1", "d:1", "b:1", "a:1"]
     for _ in range(4 * ROUNDS):
         records.failed(second[::-1], world.clock.now)
@@ -99,12 +95,11 @@ def test_failures_that_are_counted_and_forgotten_at_once_do_not_wait_for_each_ot
         assert not [each for each in outcomes if isinstance(each, UploadError)]
 
 
-def test_a_visit_and_what_ends_all_sessions_do_not_wait_for_each_other(database: Database) -> None:
-    world = World(database)
-    person, sessions = world.person(), Sessions(world.context)
+def test_a_visit_and_what_ends_all_sessions_do_not_wait_for_each_other(world: World) -> None:
+    person, sessions = world.person(), world.identity.sessions
 
     def give() -> None:
-        with database.write() as connection:
+        with world.database.write() as connection:
             give_to_owner(connection, person.id)
 
     for _ in range(4 * ROUNDS):
@@ -117,7 +112,7 @@ def test_a_visit_and_what_ends_all_sessions_do_not_wait_for_each_other(database:
 @pytest.mark.parametrize("change", ["password", "block", "remove"])
 def test_no_session_outlives_what_ends_all_sessions_of_a_person(world: World, change: str) -> None:
     world.person("root@example.org", is_admin=True)
-    sessions, accounts = Sessions(world.context), world.accounts
+    sessions, accounts = world.identity.sessions, world.accounts
     for number in range(2 * ROUNDS):
         ann = world.person(f"{number}@example.org", password_hash="old")
         changes: dict[str, Callable[[], object]] = {
@@ -215,7 +210,7 @@ def test_of_invitations_that_are_made_at_once_one_works(world: World) -> None:
 
 
 def test_people_are_invited_while_their_project_is_removed(world: World) -> None:
-    all_projects = Projects(world.context)
+    all_projects = world.identity.projects
     for _ in range(ROUNDS):
         project = world.project(world.new_id())
         requests = [inviting(world, f"{number}@example.org", project) for number in range(6)]
@@ -251,8 +246,8 @@ def test_a_project_has_no_more_webhooks_than_it_may(database: Database) -> None:
 
 
 def test_a_person_has_no_more_passkeys_than_they_may(world: World) -> None:
-    tokens = SingleUse(world.context, Signing(SharedValues(world.database)))
-    passkeys = Passkeys(world.context, tokens, Sessions(world.context))
+    passkeys = world.identity.passkeys
+    assert passkeys is not None
     ann, browser = world.person(), Browser("https://videos.example", "mark")
 
     def register() -> Passkey:
@@ -279,7 +274,7 @@ def test_a_visitor_who_says_two_names_at_once_has_one(world: World) -> None:
 
 
 def test_one_administrator_and_one_manager_remain(world: World) -> None:
-    projects, accounts = Projects(world.context), world.accounts
+    projects, accounts = world.identity.projects, world.accounts
     for number in range(ROUNDS):
         people = [world.person(f"{number}{each}@example.org", is_admin=True) for each in "abc"]
         project = world.project(str(number))
@@ -295,7 +290,7 @@ def test_one_administrator_and_one_manager_remain(world: World) -> None:
 
 @pytest.mark.parametrize("end", ["block", "remove", "revoke", "delete project"])
 def test_nothing_made_with_a_key_outlives_what_lets_it(world: World, end: str) -> None:
-    keys, projects = ApiKeys(world.context), Projects(world.context)
+    keys, projects = world.identity.keys, world.identity.projects
     links, invitations = world.upload_links, invitations_of(world)
     world.person("root@example.org", is_admin=True)
     for number in range(ROUNDS):

@@ -55,13 +55,7 @@ def links(world: World) -> ShareLinks:
 
 def links_over(world: World) -> ShareLinks:
     """What one process of a server has."""
-    passwords = Passwords(CHEAP, slow_seconds=0)
-    attempts = AttemptRecords(world.database)
-    return ShareLinks(
-        world.context,
-        Signing(SharedValues(world.database)),
-        LinkPasswords(passwords, PasswordChecks(passwords, attempts, clock=world.clock)),
-    )
+    return world.new_process(Passwords(CHEAP, slow_seconds=0)).share_links
 
 
 @pytest.fixture

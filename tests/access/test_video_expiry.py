@@ -15,9 +15,7 @@ from app.access.projects import limits_in_words, parse_limits, words_of_limits
 from app.access.video_expiry import MOST_AT_ONCE, VideoExpiry
 from app.core.errors import InvalidField
 from app.core.lifecycle import UploadState
-from app.db.context import Context
 from app.db.tables import projects
-from app.settings import Settings
 from tests.uploads.conftest import close_databases
 from tests.uploads.world import ME, World
 
@@ -30,7 +28,7 @@ def in_project(world: World, video_seconds: float | None) -> VideoExpiry:
     change = update(projects).where(projects.c.id == ME.project)
     with world.database.write() as connection:
         connection.execute(change.values(video_seconds=video_seconds))
-    return VideoExpiry(context_of(world), world.records, world.library)
+    return world.video_expiry
 
 
 def let_days_pass(world: World, expiry: VideoExpiry, days: float) -> None:
@@ -38,12 +36,6 @@ def let_days_pass(world: World, expiry: VideoExpiry, days: float) -> None:
     for _ in range(round(days * 2)):
         world.later(hours=12)
         expiry.sweep(world.housekeeping.sweep())
-
-
-def context_of(world: World) -> Context:
-    return Context(
-        database=world.database, clock=lambda: world.now, new_id=str, settings=Settings()
-    )
 
 
 def test_a_video_is_deleted_when_its_time_is_over_and_the_audit_log_tells(tmp_path: Path) -> None:
@@ -59,7 +51,7 @@ def test_a_video_is_deleted_when_its_time_is_over_and_the_audit_log_tells(tmp_pa
     states = [world.state(upload) for upload in (old, young, unfinished)]
     assert states == [UploadState.DELETED, UploadState.COMPLETE, UploadState.RECEIVING]
     assert world.files() == {young.id, unfinished.id}
-    (entry,) = audit.every(context_of(world), AuditFilter())
+    (entry,) = audit.every(world.ctx, AuditFilter())
     assert (entry.action, entry.subject) == (AuditAction.VIDEO_DELETED, f"video:{old.id}")
     assert (entry.actor_name, entry.project_id) == ("expiry", ME.project)
 
@@ -138,7 +130,7 @@ def test_videos_get_older_while_the_server_or_the_machine_is_off(
     for state in (UploadState.COMPLETE, UploadState.DELETED):
         world.later(hours=24)
         world.boot_id = boot_id
-        world.housekeeping = world.new_housekeeping(world.new_idle_clock())
+        world.start()
         expiry.sweep(world.housekeeping.sweep())
         assert world.state(video) is state
     assert world.records.get(unfinished.id).active_at > world.now - timedelta(hours=3)

@@ -6,21 +6,22 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from itertools import count
 from pathlib import Path
 
 from argon2 import PasswordHasher
 from sqlalchemy import insert
 
-from app.access.attempts import AttemptRecords, LinkPasswords, PasswordChecks
 from app.access.passwords import Passwords
 from app.access.people import Accounts, Person, add_person, find_person, replace_hash
-from app.access.projects import Projects
 from app.access.upload_links import UploadLinks
 from app.core.access import FIRST_PROJECT, LOCAL, Role
 from app.db.context import Context, RequestContext
 from app.db.engine import Database
 from app.db.tables import members, passkeys
+from app.http.services import IdentityServices
+from app.run.build import assemble
 from app.settings import Settings
 from tests.records.making import new_sqlite
 
@@ -48,9 +49,10 @@ class Clock:
 
 @dataclass
 class World:
-    """The database, and what makes things in it."""
+    """The database, and what makes things in it; its folder is for the settings alone."""
 
     database: Database
+    folder: Path
     clock: Clock = field(default_factory=Clock)
     _numbers: Iterator[int] = field(default_factory=count)
 
@@ -58,12 +60,27 @@ class World:
         """Ids in order."""
         return f"{next(self._numbers):032x}"
 
-    @property
+    @cached_property
     def context(self) -> Context:
         """What use cases are given."""
+        settings = Settings(access="accounts", data_dir=self.folder)
         return Context(
-            database=self.database, clock=self.clock, new_id=self.new_id, settings=Settings()
+            database=self.database, clock=self.clock, new_id=self.new_id, settings=settings
         )
+
+    @cached_property
+    def identity(self) -> IdentityServices:
+        """The services of one process."""
+        return self.new_process()
+
+    def new_process(
+        self, passwords: Passwords | None = None, **settings: object
+    ) -> IdentityServices:
+        """The services of another process, which remembers nothing, with these settings."""
+        changed = replace(self.context.settings, **settings)  # type: ignore[arg-type]
+        context = replace(self.context, settings=changed)
+        passwords = passwords or Passwords(CHEAP)
+        return assemble(context, clock=self.clock, passwords=passwords).identity
 
     @property
     def operator(self) -> RequestContext:
@@ -76,20 +93,13 @@ class World:
 
     @property
     def accounts(self) -> Accounts:
-        """What happens to accounts; no session is remembered."""
-        return Accounts(Passwords(CHEAP), forget=lambda: None)
+        """What happens to accounts."""
+        return self.identity.accounts
 
     @property
     def upload_links(self) -> UploadLinks:
-        """What members do with them; nothing is remembered of links, and no upload is cancelled."""
-        passwords = Passwords(CHEAP)
-        checks = PasswordChecks(passwords, AttemptRecords(self.database), clock=self.clock)
-        return UploadLinks(
-            self.context,
-            LinkPasswords(passwords, checks),
-            forget=lambda: None,
-            cancel_uploads=lambda _sender: None,
-        )
+        """What members do with upload links."""
+        return self.identity.upload_links
 
     def person(self, email: str = "ann@example.org", **values: object) -> Person:
         """A new person, stored."""
@@ -110,7 +120,7 @@ class World:
 
     def project(self, name: str) -> str:
         """The id of a new project."""
-        return Projects(self.context).make(self.operator, name, manager=None).id
+        return self.identity.projects.make(self.operator, name, manager=None).id
 
     def join(self, person: Person, role: Role, project_id: str = FIRST_PROJECT) -> None:
         """Make a person a member; those who join later are listed later."""
@@ -140,4 +150,4 @@ def new_world(folder: Path, database_url: str | None = None) -> Iterator[World]:
         Database(database_url, synced=True) if database_url else new_sqlite(folder / "sluice.db")
     )
     with closing(database):
-        yield World(database)
+        yield World(database, folder)

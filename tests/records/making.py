@@ -9,7 +9,9 @@ from tempfile import TemporaryDirectory
 
 from app.core.upload import Upload, UploadId
 from app.db.engine import Database
+from app.db.sql import insert_unless_known
 from app.db.sqlite import BUSY_SECONDS
+from app.db.tables import projects
 
 NOW = datetime(2030, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 
@@ -58,6 +60,14 @@ def new_sqlite(path: Path) -> Database:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(_migrated())
     return sqlite(path)
+
+
+def add_projects(database: Database, *names: str) -> None:
+    """Store projects with these ids, unless they are there."""
+    values = {"name": "", "created_at": NOW, "used_bytes": 0}
+    with database.write() as connection:
+        for name in names:
+            insert_unless_known(connection, projects, {"id": name, **values})
 
 
 @cache

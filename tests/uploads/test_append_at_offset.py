@@ -29,7 +29,7 @@ from app.storage.local import folder
 from app.storage.local.range_writer import Checkpoints
 from app.uploads.service import NewUpload
 from tests.storage.sources import PiecesSource, StallingSource, body, pattern
-from tests.uploads.world import LIMITS, MAX_LENGTH, ME, World
+from tests.uploads.world import LIMITS, MAX_LENGTH, ME, World, store_with
 
 
 def of_unknown_length(world: World) -> Upload:
@@ -144,7 +144,7 @@ def test_a_file_over_a_limit_that_was_lowered_is_refused_unread(
     upload = World(tmp_path).create(1000)
     source = body(0, 1000) if remaining == "told" else untold(0, 1000)
     with pytest.raises(TooLarge):
-        World(tmp_path, max_length=500).chunks.append_at_offset(upload, 0, source)
+        World(tmp_path, max_upload_bytes=500).chunks.append_at_offset(upload, 0, source)
     assert source.position == 0
 
 
@@ -175,7 +175,7 @@ def test_a_complete_upload_at_another_offset_is_a_mismatch(world: World) -> None
 def test_a_part_that_has_its_bytes_is_held_and_accepts_no_more(world: World) -> None:
     part = world.held(0, 100)
     assert (part.state, part.offset) == (UploadState.HELD, 100)
-    assert world.events == []
+    assert world.completed_count == 0
     with pytest.raises(UploadComplete):
         world.chunks.append_at_offset(part, 100, body(100, 101))
     assert world.chunks.append_at_offset(part, 100, body(0, 0)).state is UploadState.HELD
@@ -302,7 +302,7 @@ def test_a_length_declared_while_bytes_arrive_limits_them(world: World) -> None:
 
 @pytest.mark.folders
 def test_progress_counts_recorded_bytes_and_never_goes_back(tmp_path: Path) -> None:
-    world = World(tmp_path, checkpoints=Checkpoints(every_bytes=100))
+    world = World(tmp_path, store=store_with(tmp_path, Checkpoints(every_bytes=100)))
     upload = world.create(1000)
     world.send(upload, 400, 600)
     told: list[int] = []
@@ -321,7 +321,7 @@ def test_progress_counts_recorded_bytes_and_never_goes_back(tmp_path: Path) -> N
 
 @pytest.mark.folders
 def test_progress_is_reported_before_the_body_has_ended(tmp_path: Path) -> None:
-    world = World(tmp_path, checkpoints=Checkpoints(every_seconds=0.0))
+    world = World(tmp_path, store=store_with(tmp_path, Checkpoints(every_seconds=0.0)))
     upload, told = world.create(1000), list[int]()
     source = StallingSource(pattern(0, 1000), before=400)
 

@@ -71,4 +71,4 @@ def test_random_requests_and_a_resume_make_the_file(
         final = world.service.get(ME, upload.id)
         assert final.state is UploadState.COMPLETE
         assert world.content(final) == pattern(0, LENGTH)
-        assert len(world.events) == 1
+        assert world.completed_count == 1

@@ -42,7 +42,7 @@ def let_days_pass(world: World, days: float) -> None:
 
 def start_again(world: World) -> None:
     """Restart housekeeping, as a new process."""
-    world.housekeeping = world.new_housekeeping(world.new_idle_clock())
+    world.start()
 
 
 def set_right(world: World) -> None:
@@ -208,7 +208,7 @@ def test_uploads_expire_in_time_however_rare_the_sweeps(
     tmp_path: Path, wanted: float, pause: float
 ) -> None:
     expiry = timedelta(hours=2)
-    world = World(tmp_path, expiry=expiry)
+    world = World(tmp_path, expiry_seconds=expiry.total_seconds())
     world.housekeeping.sweep()
     upload = begun(world)
     seconds = expiry.total_seconds()

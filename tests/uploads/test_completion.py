@@ -17,7 +17,6 @@ from app.core.errors import (
     UploadGone,
     WriterSuperseded,
 )
-from app.core.events import UploadCompleted
 from app.core.lifecycle import UploadState
 from app.core.ranges import ByteRange
 from app.core.upload import Upload
@@ -29,7 +28,7 @@ from app.storage.base import Durability
 from app.storage.local import LocalStore
 from app.uploads import completion
 from tests.storage.sources import StallingSource, body, pattern
-from tests.uploads.world import LIMITS, ME, World, in_threads
+from tests.uploads.world import LIMITS, ME, World, eventually, in_threads
 
 
 def covered(world: World, length: int = 1000) -> Upload:
@@ -45,8 +44,7 @@ def test_many_threads_sending_all_chunks_complete_the_upload_once(world: World) 
     upload = world.create(16_000)
     outcomes = in_threads(16, lambda n: world.send(upload, n * 1000, (n + 1) * 1000))
     assert [outcome for outcome in outcomes if not isinstance(outcome, Upload)] == []
-    assert len(world.events) == 1
-    assert world.events[0].upload == world.service.get(ME, upload.id)
+    assert world.completed_count == 1
     assert world.content(upload) == pattern(0, 16_000)
 
 
@@ -55,7 +53,7 @@ def test_concurrent_publications_are_announced_once(world: World) -> None:
     outcomes = in_threads(8, lambda _: world.completion.publish(upload))
     assert [o for o in outcomes if not isinstance(o, Upload)] == []
     assert {o.state for o in outcomes if isinstance(o, Upload)} == {UploadState.COMPLETE}
-    assert len(world.events) == 1
+    assert world.completed_count == 1
 
 
 def test_concurrent_repeats_of_the_last_chunk_get_one_answer(world: World) -> None:
@@ -67,18 +65,13 @@ def test_concurrent_repeats_of_the_last_chunk_get_one_answer(world: World) -> No
     assert {outcome.state for outcome in outcomes if isinstance(outcome, Upload)} == {
         UploadState.COMPLETE
     }
-    assert len(world.events) == 1
+    assert world.completed_count == 1
 
 
 def test_a_slow_publication_is_answered_as_verifying_and_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    may_publish, is_done = threading.Event(), threading.Event()
-
-    def note(_event: UploadCompleted) -> None:
-        is_done.set()
-
-    world = World(tmp_path, listeners=[note])
+    world, may_publish = World(tmp_path), threading.Event()
     world.completion.answer_within_seconds, world.completion.short_bytes = 0.01, 0
     publish = world.store.library.publish
 
@@ -90,16 +83,14 @@ def test_a_slow_publication_is_answered_as_verifying_and_continues(
     upload = world.create(10)
     assert world.send(upload, 0, 10).state is UploadState.VERIFYING
     may_publish.set()
-    assert is_done.wait(30)
+    eventually(lambda: world.completed_count == 1)
     assert world.service.get(ME, upload.id).state is UploadState.COMPLETE
 
 
 def test_a_request_that_stopped_waiting_is_timed_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    has_begun, may_publish, has_ended = threading.Event(), threading.Event(), threading.Event()
-
-    world = World(tmp_path, listeners=[lambda _: has_ended.set()])
+    world, has_begun, may_publish = World(tmp_path), threading.Event(), threading.Event()
     world.completion.answer_within_seconds, world.completion.short_bytes = 0.01, 0
     publish = world.store.library.publish
 
@@ -117,7 +108,7 @@ def test_a_request_that_stopped_waiting_is_timed_alone(
         assert has_begun.wait(30)
         with stages.stage(Stage.RECORD):
             may_publish.set()
-            assert has_ended.wait(30)
+            eventually(lambda: world.completed_count == 1)
             assert clock.switch(Stage.RECORD) is Stage.RECORD, "no other thread has switched it"
     finally:
         stages.stop(token)
@@ -186,7 +177,7 @@ def test_a_complete_upload_cannot_be_cancelled(world: World) -> None:
 
 def test_exactly_one_of_concurrent_cancel_and_completion_happens(world: World) -> None:
     for _ in range(20):
-        upload, before = covered(world), len(world.events)
+        upload, before = covered(world), world.completed_count
 
         def act(number: int, upload: Upload = upload) -> object:
             if number == 1:
@@ -199,12 +190,12 @@ def test_exactly_one_of_concurrent_cancel_and_completion_happens(world: World) -
         if state is UploadState.COMPLETE:
             assert isinstance(cancelled, UploadComplete)
             assert world.content(upload) == pattern(0, 1000)
-            assert len(world.events) == before + 1
+            assert world.completed_count == before + 1
         else:
             assert state is UploadState.CANCELLED
             assert isinstance(published, UploadGone)
             assert upload.id not in world.files()
-            assert len(world.events) == before
+            assert world.completed_count == before
 
 
 @pytest.mark.parametrize("call", ["fsync", "rename"])
@@ -225,7 +216,7 @@ def test_cancelling_during_publication_leaves_nothing(
     with pytest.raises(UploadGone):
         world.completion.publish(upload)
     assert world.files() == set()
-    assert world.events == []
+    assert world.completed_count == 0
     assert world.records.get(upload.id).state is UploadState.CANCELLED
 
 
@@ -273,7 +264,7 @@ def test_a_returning_client_takes_over_from_its_dead_connection(world: World) ->
     assert done.state is UploadState.COMPLETE
     thread.join(30)
     assert [type(outcome) for outcome in outcomes] == [BodyStalled]
-    assert len(world.events) == 1
+    assert world.completed_count == 1
 
 
 def test_a_superseded_request_is_answered_with_the_newer_ones_success(
@@ -288,7 +279,7 @@ def test_a_superseded_request_is_answered_with_the_newer_ones_success(
     thread.join(30)
     assert [o.state for o in outcomes if isinstance(o, Upload)] == [UploadState.COMPLETE]
     assert world.content(done) == pattern(0, 1000)
-    assert len(world.events) == 1
+    assert world.completed_count == 1
 
 
 def test_a_superseded_request_is_told_to_retry_if_the_newer_one_fails(world: World) -> None:

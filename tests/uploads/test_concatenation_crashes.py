@@ -45,7 +45,7 @@ def swept(world: World) -> None:
 def assert_is_published(world: World, whole: Upload) -> None:
     assert world.state(whole) is UploadState.COMPLETE
     assert world.content(whole) == pattern(0, 350)
-    assert len(world.events) == 1
+    assert world.completed_count == 1
     assert whole.id in world.files()
 
 

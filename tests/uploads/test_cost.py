@@ -20,7 +20,7 @@ from app.storage.local.range_writer import Checkpoints
 from app.uploads.service import NewUpload
 from tests.storage.sources import body
 from tests.uploads.processes import shared_world
-from tests.uploads.world import ME, World
+from tests.uploads.world import ME, World, add_upload_link, store_with
 
 MEGABYTE = 1024 * 1024
 LARGE = 48 * MEGABYTE
@@ -68,7 +68,7 @@ def little_memory() -> Iterator[None]:
 
 @pytest.fixture
 def large_world(tmp_path: Path) -> World:
-    return World(tmp_path, max_length=1 << 40)
+    return World(tmp_path, max_upload_bytes=1 << 40)
 
 
 @pytest.mark.parametrize("is_told", [True, False])
@@ -167,7 +167,8 @@ def test_chunks_through_a_link_cost_what_others_do_but_for_the_steps_of_their_re
 ) -> None:
     """Each step doubles what may come."""
     seldom = Checkpoints(every_seconds=300.0)  # A slow machine would need one in mid-chunk.
-    world = World(tmp_path, checkpoints=seldom, max_length=1 << 40)
+    world = World(tmp_path, store=store_with(tmp_path, seldom), max_upload_bytes=1 << 40)
+    add_upload_link(world, "a")
     length, chunk = 64 * MEGABYTE, MEGABYTE // 2
     counts = {}
     for sender in ("", "upload_link:a:b"):
@@ -230,14 +231,15 @@ def test_every_checkpoint_is_recorded_by_one_statement(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outcomes = []
-    store = statements_of_uploads.store_if_unchanged
+    store_if_unchanged = statements_of_uploads.store_if_unchanged
 
     def noted(connection: Connection, upload: Upload, old: Upload) -> bool:
-        outcomes.append(store(connection, upload, old))
+        outcomes.append(store_if_unchanged(connection, upload, old))
         return outcomes[-1]
 
     monkeypatch.setattr(statements_of_uploads, "store_if_unchanged", noted)
-    world = World(tmp_path, checkpoints=Checkpoints(every_bytes=BLOCK_BYTES), max_length=1 << 40)
+    store = store_with(tmp_path, Checkpoints(every_bytes=BLOCK_BYTES))
+    world = World(tmp_path, store=store, max_upload_bytes=1 << 40)
     upload, _ = world.service.create(NewUpload(scope=ME, filename="a", length=4 * BLOCK_BYTES))
     world.chunks.append(upload, 0, Zeros(4 * BLOCK_BYTES))
     assert len(outcomes) >= 4

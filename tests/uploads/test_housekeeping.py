@@ -74,7 +74,7 @@ def test_an_upload_left_in_verifying_is_published(world: World) -> None:
     world.housekeeping.finish_stuck()
     assert state_of(world, upload) is UploadState.COMPLETE
     assert world.content(upload) == pattern(0, 100)
-    assert len(world.events) == 1
+    assert world.completed_count == 1
 
 
 def test_an_upload_being_published_now_is_left_alone(world: World) -> None:
@@ -92,7 +92,7 @@ def test_a_crash_between_publishing_and_recording_it_is_repaired(world: World) -
     world.housekeeping.finish_stuck()
     assert state_of(world, upload) is UploadState.COMPLETE
     assert world.content(upload) == pattern(0, 100)
-    assert len(world.events) == 1
+    assert world.completed_count == 1
 
 
 def test_a_crash_with_the_file_lost_expires_the_upload(world: World) -> None:
@@ -101,7 +101,7 @@ def test_a_crash_with_the_file_lost_expires_the_upload(world: World) -> None:
     world.later(minutes=5)
     world.housekeeping.finish_stuck()
     assert state_of(world, upload) is UploadState.EXPIRED
-    assert world.events == []
+    assert world.completed_count == 0
 
 
 @pytest.mark.folders

@@ -21,7 +21,7 @@ from app.storage.local import folder
 from app.uploads.service import NewUpload
 from tests.storage.sources import PiecesSource, body, pattern
 from tests.uploads.test_quotas import used
-from tests.uploads.world import ME, OTHERS, World, in_threads
+from tests.uploads.world import ME, OTHERS, World, add_upload_link, in_threads
 
 ANN = Scope("me", sender="person:ann", own="person:ann")
 BOB = Scope("me", sender="person:bob", own="person:bob")
@@ -35,7 +35,7 @@ def create(world: World, scope: Scope, length: int | None) -> Upload:
 @pytest.fixture
 def limited(tmp_path: Path) -> World:
     """Three uploads for each sender."""
-    return World(tmp_path, limits={"max_uploads": 3})
+    return World(tmp_path, max_uploads_per_sender=3)
 
 
 def test_a_sender_has_so_many_uploads_at_once_and_a_finished_one_makes_room(limited: World) -> None:
@@ -55,7 +55,7 @@ def test_64_requests_of_one_sender_at_once_make_exactly_as_many_uploads(limited:
 
 
 def test_limits_of_a_sender_hold_over_several_projects(tmp_path: Path, on_server: Database) -> None:
-    world = World(tmp_path, database=on_server, limits={"max_uploads": 3})
+    world = World(tmp_path, database=on_server, max_uploads_per_sender=3)
     for number in range(5):
         sender = f"person:{number}"
         scopes = [Scope(each.project, sender=sender, own=sender) for each in (ME, OTHERS)]
@@ -69,7 +69,7 @@ def test_whoever_is_everybody_has_no_limits(limited: World) -> None:
 
 
 def test_a_sender_begins_so_many_uploads_a_minute(tmp_path: Path) -> None:
-    world = World(tmp_path, limits={"per_minute": 2})
+    world = World(tmp_path, requests_per_minute=10)
     create(world, ANN, 10)
     create(world, ANN, 10)
     world.later(seconds=20)
@@ -88,7 +88,9 @@ LINK = "upload_link:a:visitor"
 @pytest.fixture
 def stingy(tmp_path: Path) -> World:
     """Reservations last a minute."""
-    return World(tmp_path, reservation=timedelta(minutes=1))
+    world = World(tmp_path, reservation_seconds=60)
+    add_upload_link(world, "a")
+    return world
 
 
 class Interrupted(PiecesSource):
@@ -209,7 +211,8 @@ def test_space_with_bytes_in_it_and_of_a_running_request_is_kept(stingy: World) 
 def test_without_accounts_reservations_last_as_long_as_their_uploads_but_for_those_of_links(
     tmp_path: Path,
 ) -> None:
-    world = World(tmp_path, reservation=timedelta(minutes=1), is_open=True)
+    world = World(tmp_path, reservation_seconds=60, access="open")
+    add_upload_link(world, "a")
     upload, claim = (create(world, Scope("me", sender=each), 1000) for each in ("", LINK))
     world.now += timedelta(hours=1)
     for each in (upload, claim):

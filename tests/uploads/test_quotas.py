@@ -211,7 +211,7 @@ def test_a_chunk_of_a_known_upload_is_held_against_that_alone(limited: World) ->
 def test_a_chunk_is_taken_whose_upload_gets_the_rest_of_the_quota_meanwhile(
     tmp_path: Path,
 ) -> None:
-    world = World(tmp_path, max_length=4 * CHECKED_FIRST_BYTES)
+    world = World(tmp_path, max_upload_bytes=4 * CHECKED_FIRST_BYTES)
     set_quota(world, 2 * CHECKED_FIRST_BYTES)
     chunk = StallingSource(pattern(0, CHECKED_FIRST_BYTES + 1), before=0)
 

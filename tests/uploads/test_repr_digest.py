@@ -61,7 +61,7 @@ def test_a_file_with_a_wrong_digest_is_ended_and_its_space_freed(
     with pytest.raises(DigestMismatch):
         world.send(upload, 999, 1000)
     assert world.state(upload) is UploadState.CANCELLED
-    assert (world.files(), world.events) == (set(), [])
+    assert (world.files(), world.completed_count) == (set(), 0)
     with pytest.raises(UploadGone):
         world.send(upload, 999, 1000)
 
@@ -166,4 +166,4 @@ def test_a_publication_by_another_after_the_check_is_noticed(
     outcomes = in_threads(2, act)
     assert [o.state for o in outcomes if isinstance(o, Upload)] == [UploadState.COMPLETE] * 2
     assert world.content(upload) == FILE
-    assert len(world.events) == 1
+    assert world.completed_count == 1

@@ -94,7 +94,7 @@ def test_both_hear_that_the_upload_is_complete(world: World) -> None:
             assert isinstance(outcome, Upload)
             assert outcome.state is UploadState.COMPLETE
     assert world.content(upload) == pattern(0, 500)
-    assert len(world.events) == 1
+    assert world.completed_count == 1
 
 
 @pytest.mark.parametrize("is_older_cut", [True, False], ids=["older cut", "newer cut"])

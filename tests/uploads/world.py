@@ -2,41 +2,33 @@
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 
-from app.access.senders import SenderLimits
+from app.access.passwords import Passwords
 from app.core.access import Scope
-from app.core.events import UploadCompleted
 from app.core.lifecycle import UploadState
 from app.core.ranges import ByteRange
 from app.core.upload import Upload, UploadId, UploadKind, UploadPart
 from app.db.context import Context
 from app.db.engine import Database
-from app.db.minute_counts import MinuteCounts
-from app.db.sql import insert_unless_known
-from app.db.tables import projects
+from app.db.tables import upload_links
 from app.ingest.copy import BodyLimits
 from app.records.bucket import BucketCatalog
-from app.records.uploads import UploadRecords
+from app.run.build import assemble
 from app.settings import Settings
-from app.storage.base import Durability, Store
+from app.storage.base import Durability
 from app.storage.local import LocalStore
 from app.storage.local.range_writer import Checkpoints
 from app.storage.machine import COUNTED_GAP, IdleClock, NoteFile, Reading
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.store import BucketStore
-from app.uploads.chunks import Chunks
-from app.uploads.completion import Completion, Listener
-from app.uploads.files import WholeFiles
-from app.uploads.housekeeping import Housekeeping
-from app.uploads.library import VideoLibrary
-from app.uploads.quotas import ProjectQuotas
-from app.uploads.service import NewUpload, UploadService
+from app.uploads.service import NewUpload
 from app.video.serve.source import reader
-from tests.records.making import new_sqlite
+from tests.access.world import CHEAP
+from tests.records.making import add_projects, new_sqlite
 from tests.storage.sources import body
 from tests.storage.stores import SPOOL_BYTES
 
@@ -44,10 +36,18 @@ ME = Scope("me")
 OTHERS = Scope("others")
 MAX_LENGTH = 1 << 20
 EXPIRY = timedelta(days=7)
-NO_END = timedelta(days=36_500)
-NO_LIMITS = {"per_minute": 0, "max_uploads": 0}
 LIMITS = BodyLimits(idle_seconds=30.0, minimum_bytes_per_second=0.0)
 
+SETTINGS: dict[str, object] = {
+    "access": "accounts",
+    "durability": "none",
+    "max_upload_bytes": MAX_LENGTH,
+    "expiry_seconds": EXPIRY.total_seconds(),
+    "reservation_seconds": timedelta(days=36_500).total_seconds(),
+    "body_idle_seconds": LIMITS.idle_seconds,
+    "min_bytes_per_second": LIMITS.minimum_bytes_per_second,
+}
+"""Those of a world, unless a test gives others."""
 
 opened: list[Database] = []
 """Databases of the worlds of one test; its end closes them."""
@@ -57,119 +57,67 @@ buckets: list[Bucket] = []
 
 
 class World:
-    """Everything `build_services` would make, in one folder."""
+    """All services in one folder, with clocks that a test sets, and settings of its own."""
 
     def __init__(
         self,
         folder: Path,
         *,
         database: Database | None = None,
-        store: Store | None = None,
-        listeners: Sequence[Listener] = (),
+        store: LocalStore | None = None,
         staging: Path | None = None,
-        max_length: int = MAX_LENGTH,
-        expiry: timedelta = EXPIRY,
-        reservation: timedelta = NO_END,
-        is_open: bool = False,
-        limits: Mapping[str, int] = NO_LIMITS,
-        checkpoints: Checkpoints | None = None,
         counted_gap: timedelta = COUNTED_GAP,
+        **settings: object,
     ) -> None:
         self.staging, self.videos = staging or folder / "staging", folder / "library"
         self.now = datetime(2030, 1, 1, tzinfo=UTC)
         self.boot_id, self.since_boot = "first boot", 1000.0
-        self._clock_file = folder / "clock"
-        self._counted_gap = counted_gap
-        self.events: list[UploadCompleted] = []
+        self.steps: list[str] = []
         self.database = database or new_database(folder)
+        add_projects(self.database, ME.target(), OTHERS.target())
+        self._clock_file, self._counted_gap = folder / "clock", counted_gap
+        self._store = store
+        folders = {"data_dir": folder, "staging_dir": self.staging}
         self.ctx = Context(
             database=self.database,
             clock=lambda: self.now,
             new_id=new_id,
-            settings=Settings(
-                data_dir=folder,
-                staging_dir=self.staging,
-                storage="s3://bucket" if buckets else "",
-                access="open" if is_open else "accounts",
-                max_upload_bytes=max_length,
-                body_idle_seconds=LIMITS.idle_seconds,
-                min_bytes_per_second=LIMITS.minimum_bytes_per_second,
-                expiry_seconds=expiry.total_seconds(),
-                reservation_seconds=reservation.total_seconds(),
+            settings=Settings(**{**folders, **SETTINGS, **settings}),  # type: ignore[arg-type]
+        )
+        self.start()
+
+    def start(self) -> None:
+        """Build all services, as the next process does."""
+        services = assemble(
+            self.ctx,
+            self.steps.append,
+            clock=self.ctx.clock,
+            passwords=Passwords(CHEAP),
+            store=self._store or self._in_bucket(),
+            idle_clock=IdleClock(
+                NoteFile(self._clock_file),
+                lambda: Reading(self.boot_id, self.since_boot, self.now),
+                counted_gap=self._counted_gap,
             ),
         )
-        add_projects(self.database)
-        self.quotas = ProjectQuotas(self.database)
-        self.records = self._new_records(folder, limits)
-        self.store = store or self._new_store(checkpoints)
-        self.completion = self._new_completion(listeners)
-        self.service = self._new_service()
-        self.chunks = self._new_chunks()
-        self.whole = self.new_whole_files()
-        self.library = self._new_library()
-        self.housekeeping = self.new_housekeeping(self.new_idle_clock())
+        services.prepare()
+        self.records, self.service = services.records, services.uploads
+        self.chunks, self.whole = services.chunks, services.whole_files
+        self.library, self.housekeeping = services.library, services.housekeeping
+        self.store, self.completion = services.store, services.completion
+        self.video_expiry, self.quotas = services.video_expiry, services.quotas
 
-    def _new_records(self, folder: Path, limits: Mapping[str, int]) -> UploadRecords:
-        counts = MinuteCounts(folder / "minute-counts", self._seconds)
-        of_senders = SenderLimits(counts, **{**NO_LIMITS, **limits})
-        return UploadRecords(self.database, observers=[self.quotas.observe, of_senders.observe])
+    def _in_bucket(self) -> BucketStore | None:
+        """The store if the option `--storage` says that files are in a bucket."""
+        if not buckets:
+            return None
+        catalog = BucketCatalog(self.database)
+        return BucketStore(buckets[-1], catalog, self.staging, spool_bytes=SPOOL_BYTES)
 
-    def _new_store(self, checkpoints: Checkpoints | None) -> Store:
-        """In a folder, or where the option `--storage` says."""
-        if buckets:
-            catalog = BucketCatalog(self.database)
-            return BucketStore(buckets[-1], catalog, self.staging, spool_bytes=SPOOL_BYTES)
-        return LocalStore(self.staging, self.videos, Durability.NONE, checkpoints=checkpoints)
-
-    def _seconds(self) -> float:
-        return self.now.timestamp()
-
-    def _new_completion(self, listeners: Sequence[Listener]) -> Completion:
-        listeners = [self.events.append, *listeners]
-        return Completion(self.ctx, self.records, self.store, listeners=listeners)
-
-    def _new_service(self) -> UploadService:
-        return UploadService(self.ctx, self.records, self.store, completion=self.completion)
-
-    def _new_chunks(self) -> Chunks:
-        return Chunks(
-            self.records,
-            self.store.staging,
-            completion=self.completion,
-            policy=self.ctx.settings.policy,
-            quotas=self.quotas,
-            limits=LIMITS,
-            clock=self.ctx.clock,
-        )
-
-    def _new_library(self) -> VideoLibrary:
-        library = self.store.library if isinstance(self.store, LocalStore) else None
-        return VideoLibrary(
-            self.ctx,
-            self.records,
-            self.store.library,
-            let_group_read=None if library is None else library.let_group_read,
-        )
-
-    def new_whole_files(self) -> WholeFiles:
-        """A new one, as in the next process."""
-        return WholeFiles(
-            self.ctx,
-            self.records,
-            self.store,
-            completion=self.completion,
-            quotas=self.quotas,
-        )
-
-    def new_housekeeping(self, idle_clock: IdleClock) -> Housekeeping:
-        """A new one, as in the next process."""
-        return Housekeeping(
-            self.ctx,
-            self.records,
-            self.store,
-            completion=self.completion,
-            idle_clock=idle_clock,
-        )
+    @property
+    def completed_count(self) -> int:
+        """How many uploads this process has published."""
+        return self.steps.count(UploadState.COMPLETE)
 
     def later(self, **delta: float) -> None:
         """Let time pass."""
@@ -274,13 +222,22 @@ def new_database(folder: Path) -> Database:
     return database
 
 
-def add_projects(database: Database) -> None:
-    """The projects of `ME` and `OTHERS`, unless they are there."""
-    names = [ME.project, OTHERS.project]
-    at_all_times = {"created_at": datetime(2030, 1, 1, tzinfo=UTC), "used_bytes": 0}
-    with database.write() as connection:
-        for name in names:
-            insert_unless_known(connection, projects, {"id": name, "name": "", **at_all_times})
+def store_with(folder: Path, checkpoints: Checkpoints) -> LocalStore:
+    """A store in the folders of a world, for tests of checkpoints."""
+    folders = folder / "staging", folder / "library"
+    return LocalStore(*folders, Durability.NONE, checkpoints=checkpoints)
+
+
+def add_upload_link(world: World, link_id: str) -> None:
+    """An upload link of `ME` without limits."""
+    values = {"id": link_id, "project_id": ME.project, "code": link_id, "name": "", "message": ""}
+    counts = {"files": 0, "bytes": 0, "extensions": "", "asks_name": False}
+    with world.database.write() as connection:
+        connection.execute(
+            upload_links.insert().values(
+                **values, **counts, created_by="", created_at=world.ctx.clock()
+            )
+        )
 
 
 def eventually(condition: Callable[[], bool]) -> None:

@@ -14,20 +14,20 @@ from pathlib import Path
 from app.core.jobs import Job, Lane
 from app.core.lifecycle import UploadState
 from app.core.upload import UploadId
+from app.db.context import Context
 from app.db.engine import Database
-from app.db.jobs import JobRecords
-from app.db.waking import Waker, WakeupSocket
-from app.records.uploads import UploadRecords
+from app.db.waking import WakeupSocket
+from app.run.build import assemble
 from app.run.server.child_processes import END_SIGNALS
 from app.run.server.media_worker import STOP_SECONDS
+from app.settings import Settings
 from app.video.make.ffmpeg import Ffmpeg
 from app.video.make.steps import Heartbeat, StepTools
 from app.video.make.sweep import MediaSweep
 from app.video.make.worker import HeartbeatPace, MediaWorker, Step
 from app.video.serve.folder import DiskFolder
-from app.video.serve.rows import MediaRecords
 from app.video.serve.source import MediaSource
-from tests.records.making import new_sqlite, new_upload
+from tests.records.making import add_projects, new_sqlite, new_upload
 
 QUICK_PACE = HeartbeatPace(
     lease=timedelta(seconds=2),
@@ -50,10 +50,17 @@ class World:
     def __init__(self, data: Path) -> None:
         self.data = data
         self.database: Database = new_sqlite(data / "sluice.db")
-        self.uploads = UploadRecords(self.database)
-        self.jobs = JobRecords(self.database, Waker(data).wake)
-        self.media = MediaRecords(self.database)
-        self.folder = DiskFolder(data / "media")
+        add_projects(self.database, "someone")  # Of `new_upload`.
+        context = Context(
+            database=self.database,
+            clock=wall_clock,
+            new_id=str,
+            settings=Settings(data_dir=data, staging_dir=data / "staging", durability="none"),
+        )
+        services = assemble(context, clock=wall_clock).media
+        self.uploads, self.jobs, self.media = services.uploads, services.jobs, services.records
+        assert isinstance(services.folder, DiskFolder)
+        self.folder = services.folder
         self.outcomes: list[tuple[str, str]] = []
 
     def worker(
