@@ -17,7 +17,7 @@ from app.access.audit import AuditAction, Detail
 from app.access.creators import RevocationCounts, end_made_by
 from app.access.people import clean_email, find_by_email
 from app.core.access import FIRST_PROJECT, Caller, Role
-from app.core.errors import EntryNotFound, InvalidField, LastManager, ProjectInUse
+from app.core.errors import EntryNotFound, InvalidField, LastManager, NotAllowed, ProjectInUse
 from app.core.lifecycle import GONE
 from app.core.names import clean_name
 from app.core.numbers import bytes_in_words, parse_bytes
@@ -202,9 +202,11 @@ class Projects:
     ) -> Project:
         """Give a project another name, or other limits: see `parse_limits`.
 
-        What is there already stays, even beyond the quota. Raises `InvalidField`, and
-        `EntryNotFound`.
+        What is there already stays, even beyond the quota. Only administrators set limits. Raises
+        `InvalidField`, `NotAllowed`, and `EntryNotFound`.
         """
+        if limits and not ctx.caller.is_admin:
+            raise NotAllowed("Administrators set how much a project may hold, and for how long.")
         values: dict[str, object] = {**limits}
         if name is not None:
             values["name"] = clean_name(name)

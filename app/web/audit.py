@@ -9,16 +9,7 @@ from typing import TypedDict
 from flask import Blueprint, Response, abort, jsonify, render_template, request
 
 from app.access import audit
-from app.access.audit import (
-    MAX_PAGE,
-    AuditAction,
-    AuditEntry,
-    AuditEntryDocument,
-    AuditFilter,
-    csv_lines,
-    document_of,
-    json_lines,
-)
+from app.access.audit import AuditAction, AuditEntry, AuditEntryDocument, AuditFilter
 from app.access.people import emails_of
 from app.core.access import Action, CallerKind
 from app.core.errors import InvalidRequest
@@ -35,8 +26,8 @@ pages = Blueprint("audit", __name__)
 PAGE_SIZE = 50
 
 FORMS = {
-    "jsonl": ("application/jsonl; charset=utf-8", json_lines),
-    "csv": ("text/csv; charset=utf-8", csv_lines),
+    "jsonl": ("application/jsonl; charset=utf-8", audit.json_lines),
+    "csv": ("text/csv; charset=utf-8", audit.csv_lines),
 }
 
 CHOICES = ("action", "actor", "since", "until", "project")
@@ -68,7 +59,7 @@ class AuditEntriesDocument(TypedDict):
     InvalidRequest,
     parameters=(
         *FILTERS,
-        query("limit", "", int, minimum=1, maximum=MAX_PAGE, default=PAGE_SIZE),
+        query("limit", "", int, minimum=1, maximum=audit.MAX_PAGE, default=PAGE_SIZE),
         query("cursor", "The `next` of the page before.", pattern="^[0-9]{1,18}$"),
     ),
 )
@@ -81,7 +72,7 @@ def index(ctx: ViewContext) -> Response:
     if limit is None:
         raise InvalidRequest("The limit must be a whole number.")
     found = audit.page(ctx, wanted_entries(ctx), limit=limit, cursor=request.args.get("cursor"))
-    entries = [document_of(entry) for entry in found.entries]
+    entries = [audit.document_of(entry) for entry in found.entries]
     return jsonify({"entries": entries, "next": found.next_cursor})
 
 
@@ -120,23 +111,19 @@ def index_page(ctx: ViewContext) -> str:
     found = audit.page(
         ctx, wanted_entries(ctx), limit=PAGE_SIZE, cursor=request.args.get("cursor") or None
     )
+    # With the addresses of actors: several people may have the same name.
+    prefix = f"{CallerKind.PERSON}:"
+    actors = {each.actor for each in found.entries if each.actor.startswith(prefix)}
+    emails = emails_of(ctx, {actor.removeprefix(prefix) for actor in actors})
     chosen = {name: request.args[name] for name in CHOICES if request.args.get(name)}
     return render_template(
         "audit.html",
         entries=found.entries,
-        emails=_emails(ctx, found.entries),
+        emails={f"{prefix}{person_id}": email for person_id, email in emails.items()},
         next_cursor=found.next_cursor,
         chosen=chosen,
         actions=[("", "Everything"), *((action.value, TITLES[action]) for action in AuditAction)],
     )
-
-
-def _emails(ctx: ViewContext, entries: list[AuditEntry]) -> dict[str, str]:
-    """The address of each actor that is a person: several people may have the same name."""
-    prefix = f"{CallerKind.PERSON}:"
-    ids = {each.actor.removeprefix(prefix) for each in entries if each.actor.startswith(prefix)}
-    found = emails_of(ctx, ids)
-    return {f"{prefix}{person_id}": email for person_id, email in found.items()}
 
 
 # ---- both ----------------------------------------------------------------------------------------
@@ -246,17 +233,14 @@ def deed_of(entry: AuditEntry) -> str:
         {name: str(value) for name, value in entry.details.items() if value is not None}
     )
     details["as_role"] = f" as {details['role']}" if details["role"] else ""
-    details["link"] = _link(entry, details)
+    kind = "share link" if entry.subject.startswith("share_link:") else "upload link"
+    name = details["name"]
+    details["link"] = f"the {kind} {name}" if name else f"{_article(kind)} {kind}"
     if find := _FURTHER.get(entry.action):
         pattern = find(entry, details)
     else:
         pattern = SENTENCES[entry.action]
     return " ".join(pattern.format_map(details).split())
-
-
-def _link(entry: AuditEntry, details: _Details) -> str:
-    kind = "share link" if entry.subject.startswith("share_link:") else "upload link"
-    return f"the {kind} {details['name']}" if details["name"] else f"{_article(kind)} {kind}"
 
 
 def _article(noun: str) -> str:

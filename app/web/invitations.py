@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from flask import Blueprint, make_response, redirect, render_template, request, url_for
+from flask import redirect, request, url_for
 from werkzeug import Response
 
 from app.access.invitations import Invitation, Purpose
 from app.access.passwords import MIN_CHARACTERS
-from app.access.people import Person, current_person, find_person
+from app.access.people import current_person, find_person
 from app.core.access import Action, Caller, CallerKind, scope_of
 from app.core.errors import InvalidField
 from app.http.access import requires
 from app.http.bodies import form_fields
 from app.http.context import ViewContext
-from app.http.origins import require_own_page
 from app.http.session_cookie import begin_session
+from app.web.pages import form_page, page_blueprint, see_other
 from app.web.second_factor import signed_in_or_asked
 
-blueprint = Blueprint("invitations", __name__)
-blueprint.before_request(lambda: require_own_page(request))
+blueprint = page_blueprint("invitations", __name__)
 
 
 @blueprint.route("/set-up/<code>", methods=["GET", "POST"])
@@ -66,18 +65,25 @@ def _join_as(ctx: ViewContext, caller: Caller, invitation: Invitation, code: str
     identity.sessions.choose_project(ctx, invitation.project_id or "")
     # Another process may have the project that was shown last in its cache for a moment.
     joined = invitation.project_id if caller.roles else None
-    return redirect(url_for("pages.index", project=joined), 303)
+    return see_other("pages.index", project=joined)
 
 
 def _answer(ctx: ViewContext, code: str, purpose: Purpose) -> Response:
     invitation = ctx.services.identity.invitations.find(code, purpose)
     if request.method != "POST":
-        return _page(ctx, invitation, {})
-    fields = form_fields(ctx)
+        return _page(ctx, invitation)
+    fields, invitations = form_fields(ctx), ctx.services.identity.invitations
+    name, password = fields.get("name", ""), fields.get("password", "")
     try:
-        person = _accept(ctx, code, invitation, fields)
+        if purpose is Purpose.RESET:
+            person = invitations.choose_password(ctx, code, password)
+        elif purpose is Purpose.JOIN:
+            person = invitations.join(ctx, code, name=name, password=password)
+        else:
+            email = fields.get("email", "")
+            person = invitations.set_up(ctx, code, email=email, name=name, password=password)
     except InvalidField as error:
-        return _page(ctx, invitation, fields, error)
+        return _page(ctx, invitation, error, fields)
     # Without passwords, the person needs a passkey before this session ends.
     target = url_for("pages.index" if ctx.settings.has_passwords else "account.show")
     if purpose is Purpose.RESET:  # A reset link is not a second factor.
@@ -85,55 +91,39 @@ def _answer(ctx: ViewContext, code: str, purpose: Purpose) -> Response:
     return begin_session(ctx, redirect(target, 303), person, method="link")
 
 
-def _accept(
-    ctx: ViewContext, code: str, invitation: Invitation, fields: Mapping[str, str]
-) -> Person:
-    invitations, purpose = ctx.services.identity.invitations, invitation.purpose
-    name, password = fields.get("name", ""), fields.get("password", "")
-    if purpose is Purpose.RESET:
-        return invitations.choose_password(ctx, code, password)
-    if purpose is Purpose.JOIN:
-        return invitations.join(ctx, code, name=name, password=password)
-    email = fields.get("email", "")
-    return invitations.set_up(ctx, code, email=email, name=name, password=password)
-
-
 def _asked(ctx: ViewContext, invitation: Invitation, error: InvalidField | None = None) -> Response:
     """A page that shows who is signed in and who was invited, and asks who should join."""
-    identity = ctx.services.identity
     project = invitation.project_id
-    page = render_template(
+    page = form_page(
         "account/join_project.html",
+        error,
         invitation=invitation,
-        project=None if project is None else identity.projects.get(project),
+        project=None if project is None else ctx.services.identity.projects.get(project),
         you=find_person(ctx, ctx.caller.id),
         error=error,
     )
-    return _secret(page, error)
+    return _secret(page)
 
 
 def _page(
     ctx: ViewContext,
     invitation: Invitation,
-    fields: Mapping[str, str],
     error: InvalidField | None = None,
+    fields: Mapping[str, str] | None = None,
 ) -> Response:
-    identity = ctx.services.identity
-    person = find_person(ctx, invitation.person_id) if invitation.person_id else None
-    page = render_template(
+    page = form_page(
         f"account/{invitation.purpose}.html",
+        error,
         invitation=invitation,
-        person=person,
-        fields=fields,
-        problems={error.field: str(error)} if error else {},
+        person=find_person(ctx, invitation.person_id) if invitation.person_id else None,
+        fields=fields or {},
         has_passwords=ctx.settings.has_passwords,
-        has_passkeys=identity.passkeys is not None,
+        has_passkeys=ctx.services.identity.passkeys is not None,
         min_characters=MIN_CHARACTERS,
     )
-    return _secret(page, error)
+    return _secret(page)
 
 
-def _secret(page: str, error: InvalidField | None) -> Response:
-    response = make_response(page, error.status_hint if error else 200)
+def _secret(response: Response) -> Response:
     response.headers["Referrer-Policy"] = "no-referrer"  # The URL is a secret.
     return response

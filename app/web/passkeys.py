@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flask import Blueprint, Response, jsonify, redirect, request, url_for
+from flask import Response, jsonify, request
 from msgspec import Struct
 from werkzeug import Response as BaseResponse
 from werkzeug.exceptions import NotFound
@@ -21,10 +21,9 @@ from app.http import session_cookie
 from app.http.access import requires
 from app.http.bodies import json_body, takes
 from app.http.context import ViewContext
-from app.http.origins import require_own_page
+from app.web.pages import page_blueprint, see_other
 
-blueprint = Blueprint("passkeys", __name__)
-blueprint.before_request(lambda: require_own_page(request))
+blueprint = page_blueprint("passkeys", __name__)
 
 
 class Confirmation(Struct):
@@ -80,7 +79,7 @@ def register(ctx: ViewContext, new: Registration) -> tuple[Response, int]:
 def remove(ctx: ViewContext, passkey_id: str) -> BaseResponse:
     """Delete one of the person's own passkeys; for the form of the account page."""
     _passkeys(ctx).remove(ctx, passkey_id)
-    return redirect(url_for("account.show", done="passkey-removed"), 303)
+    return see_other("account.show", done="passkey-removed")
 
 
 @blueprint.post("/sign-in/passkey/options")

@@ -5,24 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from flask import Blueprint, make_response, redirect, render_template, request, url_for
+from flask import request
 from werkzeug import Response
 
 from app.access.passwords import MIN_CHARACTERS
 from app.access.people import Person, all_people, all_roles, current_person, find_person
-from app.core.access import FIRST_PROJECT, MEMBERS, Action, Role
+from app.core.access import FIRST_PROJECT, Action, parse_role
 from app.core.errors import EntryNotFound, InvalidField, LastAdministrator, UploadError
 from app.http.access import requires
 from app.http.bodies import form_fields
 from app.http.context import ViewContext
 from app.http.inviting import NewLink, count_mail, invite, send_link
-from app.http.origins import require_own_page
 from app.http.proxy import absolute_url
+from app.web.pages import form_page, page_blueprint, see_other
 
 # ---- one's own account ---------------------------------------------------------------------------
 
-account = Blueprint("account", __name__, url_prefix="/account")
-account.before_request(lambda: require_own_page(request))
+account = page_blueprint("account", __name__, url_prefix="/account")
 
 DONE = {
     "declined": "The invitation is declined.",
@@ -41,7 +40,7 @@ DONE = {
 @requires(Action.SECURE_ACCOUNT)
 def show(ctx: ViewContext) -> Response:
     """The account page."""
-    return _account_page(ctx, current_person(ctx), {})
+    return _account_page(ctx, current_person(ctx))
 
 
 @account.post("/name")
@@ -52,7 +51,7 @@ def rename(ctx: ViewContext) -> Response:
     try:
         ctx.services.identity.accounts.rename(ctx, person, fields.get("name", ""))
     except InvalidField as error:
-        return _account_page(ctx, person, fields, error)
+        return _account_page(ctx, person, error, fields)
     return _done("name")
 
 
@@ -69,7 +68,7 @@ def change_password(ctx: ViewContext) -> Response:
             identity.sign_in.confirm(person, "")
         identity.accounts.change_password(ctx, person, fields.get("password", ""))
     except InvalidField as error:
-        return _account_page(ctx, person, fields, error)
+        return _account_page(ctx, person, error, fields)
     return _done("password")
 
 
@@ -97,10 +96,10 @@ def accept_invitation(ctx: ViewContext, digest: str) -> Response:
     try:
         invitation = identity.invitations.accept_waiting(ctx, person, digest)
     except InvalidField as error:  # An administrator has already added the person.
-        return _account_page(ctx, person, {}, error)
+        return _account_page(ctx, person, error)
     identity.sessions.choose_project(ctx, invitation.project_id or "")
     joined = invitation.project_id if caller.roles else None
-    return redirect(url_for("pages.index", project=joined), 303)
+    return see_other("pages.index", project=joined)
 
 
 @account.post("/invitations/<digest>/decline")
@@ -130,23 +129,26 @@ def delete(ctx: ViewContext) -> Response:
             identity.sign_in.confirm(person, form_fields(ctx).get("password", ""))
         identity.accounts.delete(ctx, person)
     except (InvalidField, LastAdministrator) as error:
-        return _account_page(ctx, person, {}, InvalidField(str(error), field="deletion"))
-    return redirect(url_for("sign_in.show"), 303)
+        return _account_page(ctx, person, InvalidField(str(error), field="deletion"))
+    return see_other("sign_in.show")
 
 
 def _done(what: str) -> Response:
-    return redirect(url_for("account.show", done=what), 303)
+    return see_other("account.show", done=what)
 
 
 def _account_page(
-    ctx: ViewContext, person: Person, fields: Mapping[str, str], error: InvalidField | None = None
+    ctx: ViewContext,
+    person: Person,
+    error: InvalidField | None = None,
+    fields: Mapping[str, str] | None = None,
 ) -> Response:
     identity = ctx.services.identity
-    page = render_template(
+    return form_page(
         "account/account.html",
+        error,
         person=person,
-        fields=fields,
-        problems={error.field: str(error)} if error else {},
+        fields=fields or {},
         done=DONE.get(request.args.get("done", "")),
         invitations=[
             (each, identity.projects.get(each.project_id or "").name)
@@ -163,7 +165,6 @@ def _account_page(
         made=identity.accounts.made_by(ctx, person),
         min_characters=MIN_CHARACTERS,
     )
-    return make_response(page, error.status_hint if error else 200)
 
 
 # ---- user agent ----------------------------------------------------------------------------------
@@ -209,10 +210,7 @@ account.add_app_template_filter(device_words, "device")
 
 # ---- all people, for administrators --------------------------------------------------------------
 
-pages = Blueprint("people", __name__, url_prefix="/people")
-pages.before_request(lambda: require_own_page(request))
-
-NO_ROLE = ""
+pages = page_blueprint("people", __name__, url_prefix="/people")
 
 
 @pages.get("")
@@ -227,17 +225,14 @@ def index(ctx: ViewContext) -> Response:
 def add_invitation(ctx: ViewContext) -> Response:
     """Create an invitation link, and send it if mail is configured."""
     fields = form_fields(ctx)
-    role, identity = fields.get("role", NO_ROLE), ctx.services.identity
     chosen = fields.get("project", ctx.caller.project or FIRST_PROJECT)
-    if not chosen:
-        role = NO_ROLE  # Only an account, without a project.
-    project = identity.projects.get(chosen).id if role else None
+    role = fields.get("role") if chosen else None  # Without a project, only an account.
+    project = ctx.services.identity.projects.get(chosen).id if role else None
     try:
-        link = invite(ctx, fields.get("email", ""), project_id=project, role=_role(role))
+        wanted = parse_role(role) if role else None
+        link = invite(ctx, fields.get("email", ""), project_id=project, role=wanted)
     except InvalidField as error:
-        return _page(
-            ctx, fields=fields, problems={error.field: str(error)}, status=error.status_hint
-        )
+        return _page(ctx, error, fields=fields)
     return _page(ctx, link=link)
 
 
@@ -246,7 +241,7 @@ def add_invitation(ctx: ViewContext) -> Response:
 def withdraw(ctx: ViewContext, digest: str) -> Response:
     """Withdraw an invitation."""
     ctx.services.identity.invitations.withdraw(ctx, digest)
-    return redirect(url_for("people.index"), 303)
+    return see_other("people.index")
 
 
 @pages.post("/<person_id>/reset-link")
@@ -284,13 +279,10 @@ def change(ctx: ViewContext, person_id: str) -> Response:
     try:
         changes[wanted]()
     except LastAdministrator as error:
-        return _page(ctx, error=error, status=error.status_hint)
+        return _page(ctx, error)
     except InvalidField as error:
-        values = {**fields, "person": person.id}
-        return _page(
-            ctx, fields=values, problems={"new_email": str(error)}, status=error.status_hint
-        )
-    return redirect(url_for("people.index"), 303)
+        return _page(ctx, error, field="new_email", fields={**fields, "person": person.id})
+    return see_other("people.index")
 
 
 def _person(ctx: ViewContext, person_id: str) -> Person:
@@ -300,25 +292,17 @@ def _person(ctx: ViewContext, person_id: str) -> Person:
     return person
 
 
-def _role(text: str) -> Role | None:
-    if text == NO_ROLE:
-        return None
-    if text not in set(MEMBERS):
-        raise InvalidField("There is no such role.", field="role")
-    return Role(text)
-
-
 def _page(
     ctx: ViewContext,
+    error: UploadError | None = None,
     *,
     link: NewLink | None = None,
-    error: UploadError | None = None,
-    status: int = 200,
-    **values: Any,
+    **shown: Any,
 ) -> Response:
     identity, caller = ctx.services.identity, ctx.caller
-    page = render_template(
+    return form_page(
         "account/people.html",
+        error,
         people=all_people(ctx),
         roles_of=all_roles(ctx),
         project_names={project.id: project.name for project in identity.projects.of(caller)},
@@ -326,8 +310,6 @@ def _page(
         invitations=identity.invitations.waiting(),
         current_project=caller.project,
         link=link,
-        error=error,
         has_mail=identity.mail.is_on,
-        **{"fields": {}, "problems": {}, **values},
+        **shown,
     )
-    return make_response(page, status)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from flask import Blueprint, make_response, redirect, render_template, request, url_for
+from flask import request
 from werkzeug import Response
 
 from app.access.projects import limits_in_words, words_of_limits
@@ -16,12 +16,10 @@ from app.http.access import PROJECT, requires, who_sees
 from app.http.bodies import form_fields
 from app.http.context import ViewContext, current_services
 from app.http.inviting import add_by_administrator, invite
-from app.http.origins import require_own_page
-from app.http.services import IdentityServices
 from app.web.navigation import ROLES
+from app.web.pages import form_page, page_blueprint, see_other
 
-blueprint = Blueprint("project", __name__, url_prefix="/project")
-blueprint.before_request(lambda: require_own_page(request))
+blueprint = page_blueprint("project", __name__, url_prefix="/project")
 
 blueprint.app_context_processor(
     lambda: {
@@ -87,25 +85,23 @@ def rename(ctx: ViewContext) -> Response:
     """Rename the project."""
     fields, project = form_fields(ctx), ctx.caller.project
     try:
-        _identity(ctx).projects.change(ctx, project, name=fields.get("name", ""))
+        ctx.services.identity.projects.change(ctx, project, name=fields.get("name", ""))
     except errors.InvalidField as error:
-        return _page(ctx, fields=fields, problems={"title": str(error)}, status=400)
-    return _back()
+        return _page(ctx, error, field="title", fields=fields)
+    return see_other("project.show")
 
 
 @blueprint.post("/limits")
 @requires(Action.MANAGE)
 def limit(ctx: ViewContext) -> Response:
     """Set the project's quota, and how long it keeps videos; for administrators."""
-    caller, fields = ctx.caller, form_fields(ctx)
-    if not caller.is_admin:
-        raise errors.NotAllowed("Administrators set how much a project may hold, and for how long.")
+    fields = form_fields(ctx)
     try:
         limits = limits_in_words(fields.get("quota", ""), fields.get("keep_days", ""))
+        ctx.services.identity.projects.change(ctx, ctx.caller.project, limits=limits)
     except errors.InvalidField as error:
-        return _page(ctx, fields=fields, problems={error.field: str(error)}, status=400)
-    _identity(ctx).projects.change(ctx, caller.project, limits=limits)
-    return _back()
+        return _page(ctx, error, fields=fields)
+    return see_other("project.show")
 
 
 @blueprint.post("/members")
@@ -117,17 +113,17 @@ def add_member(ctx: ViewContext) -> Response:
     try:
         role = parse_role(fields.get("role", ""))
         if add_by_administrator(ctx, project, email, role):
-            return _back()
+            return see_other("project.show")
         return _page(ctx, invitation=invite(ctx, email, project_id=project, role=role))
     except errors.InvalidField as error:
-        return _page(ctx, fields=fields, problems={error.field: str(error)}, status=400)
+        return _page(ctx, error, fields=fields)
 
 
 @blueprint.post("/members/<person_id>")
 @requires(Action.MANAGE)
 def change_member(ctx: ViewContext, person_id: str) -> Response:
     """Change a member's role, or remove the member."""
-    fields, projects, project = form_fields(ctx), _identity(ctx).projects, ctx.caller.project
+    fields, projects, project = form_fields(ctx), ctx.services.identity.projects, ctx.caller.project
     try:
         if fields.get("role") == "none":
             projects.remove_member(ctx, project, person_id)
@@ -135,18 +131,18 @@ def change_member(ctx: ViewContext, person_id: str) -> Response:
             role = parse_role(fields.get("role", ""))
             projects.set_role(ctx, project, person_id, role)
     except errors.LastManager as error:
-        return _page(ctx, error=error, status=error.status_hint)
+        return _page(ctx, error)
     if person_id == ctx.caller.id:  # They may no longer be its manager.
-        return redirect(url_for("pages.index", project=None), 303)
-    return _back()
+        return see_other("pages.index", project=None)
+    return see_other("project.show")
 
 
 @blueprint.post("/invitations/<digest>/withdraw")
 @requires(Action.MANAGE)
 def withdraw(ctx: ViewContext, digest: str) -> Response:
     """Withdraw an invitation to the project."""
-    _identity(ctx).invitations.withdraw(ctx, digest, ctx.caller.project)
-    return _back()
+    ctx.services.identity.invitations.withdraw(ctx, digest, ctx.caller.project)
+    return see_other("project.show")
 
 
 @blueprint.get("/keys")
@@ -160,19 +156,18 @@ def keys(ctx: ViewContext) -> Response:
 @requires(Action.MANAGE)
 def make_key(ctx: ViewContext) -> Response:
     """Create a key, which is shown only once."""
-    fields, caller = form_fields(ctx), ctx.caller
+    fields = form_fields(ctx)
+    expires = fields.get("expires", "")  # Seconds, as in `LIFETIMES`, or a time.
+    is_number = expires.isdecimal() and expires.isascii()
     try:
-        role = parse_role(fields.get("key_role", ""))
-        caller.require_at_most_own(role)
-        key, secret = _identity(ctx).keys.make(
+        key, secret = ctx.services.identity.keys.make(
             ctx,
             name=fields.get("key_name", ""),
-            role=role,
-            expires_at=parse_expiry(_seconds(fields.get("expires", "")), datetime.now(UTC)),
+            role=parse_role(fields.get("key_role", "")),
+            expires_at=parse_expiry(float(expires) if is_number else expires or None, ctx.clock()),
         )
     except (errors.InvalidRequest, errors.NotAllowed) as error:
-        problems = {"key_name": str(error)}
-        return _keys_page(ctx, fields=fields, problems=problems, status=error.status_hint)
+        return _keys_page(ctx, error, field="key_name", fields=fields)
     return _keys_page(ctx, new_key={"name": key.name, "secret": secret})
 
 
@@ -180,8 +175,8 @@ def make_key(ctx: ViewContext) -> Response:
 @requires(Action.MANAGE)
 def revoke_key(ctx: ViewContext, key_id: str) -> Response:
     """Revoke a key; its active requests end within seconds."""
-    _identity(ctx).keys.revoke(ctx, key_id)
-    return redirect(url_for("project.keys"), 303)
+    ctx.services.identity.keys.revoke(ctx, key_id)
+    return see_other("project.keys")
 
 
 @blueprint.post("/choose")
@@ -191,47 +186,32 @@ def choose(ctx: ViewContext) -> Response:
     caller, project = ctx.caller, form_fields(ctx).get("project", "")
     if project not in caller.roles:
         raise errors.EntryNotFound("There is no such project.")
-    _identity(ctx).sessions.choose_project(ctx, project)
+    ctx.services.identity.sessions.choose_project(ctx, project)
     # Other processes may have the previous one in their cache for a moment.
-    return redirect(url_for("pages.index", project=project), 303)
+    return see_other("pages.index", project=project)
 
 
-def _identity(ctx: ViewContext) -> IdentityServices:
-    return ctx.services.identity
-
-
-def _seconds(text: str) -> float | str | None:
-    return float(text) if text.isdecimal() and text.isascii() else text or None
-
-
-def _back() -> Response:
-    return redirect(url_for("project.show"), 303)
-
-
-def _page(
-    ctx: ViewContext, *, error: errors.UploadError | None = None, status: int = 200, **values: Any
-) -> Response:
-    identity, project = _identity(ctx), ctx.caller.project
+def _page(ctx: ViewContext, error: errors.UploadError | None = None, **shown: Any) -> Response:
+    identity, project = ctx.services.identity, ctx.caller.project
     found = identity.projects.get(project)
-    page = render_template(
+    return form_page(
         "project.html",
+        error,
         project=found,
         limits=words_of_limits(found.quota_bytes, found.video_seconds),
         members=identity.projects.members(project),
         waiting=identity.invitations.waiting(project),
         has_mail=identity.mail.is_on,
-        error=error,
-        **{"fields": {}, "problems": {}, **values},
+        **shown,
     )
-    return make_response(page, status)
 
 
-def _keys_page(ctx: ViewContext, *, status: int = 200, **values: Any) -> Response:
-    page = render_template(
+def _keys_page(ctx: ViewContext, error: errors.UploadError | None = None, **shown: Any) -> Response:
+    return form_page(
         "project_keys.html",
-        keys=_identity(ctx).keys.of_project(ctx),
+        error,
+        keys=ctx.services.identity.keys.of_project(ctx),
         now=datetime.now(UTC),
         lifetimes=LIFETIMES,
-        **{"fields": {}, "problems": {}, **values},
+        **shown,
     )
-    return make_response(page, status)

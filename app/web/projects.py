@@ -5,38 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, TypedDict
 
-from flask import (
-    Blueprint,
-    Response,
-    jsonify,
-    make_response,
-    redirect,
-    render_template,
-    request,
-    url_for,
-)
+from flask import Blueprint, Response, jsonify, request
 from msgspec import UNSET, Struct, UnsetType
 from werkzeug import Response as BaseResponse
 
+from app.access import projects
 from app.access.people import roles_now
-from app.access.projects import (
-    MAX_QUOTA_BYTES,
-    MAX_VIDEO_SECONDS,
-    Member,
-    Project,
-    Projects,
-    parse_limits,
-)
+from app.access.projects import MAX_QUOTA_BYTES, MAX_VIDEO_SECONDS, Member, Project, Projects
+from app.core import errors
 from app.core.access import FIRST_PROJECT, Action, CallerKind, Role, parse_role
-from app.core.errors import (
-    InvalidField,
-    InvalidRequest,
-    LastManager,
-    NotAllowed,
-    ProjectInUse,
-    TooManyRequests,
-    UploadError,
-)
 from app.core.json_types import Count, Instant, MemberRole, Name, Url, keywords
 from app.core.moments import instant
 from app.http.access import requires
@@ -44,7 +21,7 @@ from app.http.bodies import form_fields, takes
 from app.http.context import ViewContext
 from app.http.inviting import add_by_administrator, invite
 from app.http.openapi import describes
-from app.http.origins import require_own_page
+from app.web.pages import form_page, page_blueprint, see_other
 
 # ---- JSON ----------------------------------------------------------------------------------------
 
@@ -154,7 +131,7 @@ def index(ctx: ViewContext) -> Response:
 @api.post("")
 @requires(Action.ADMINISTER)
 @takes(Named)
-@describes("makeProject", {201: ProjectDocument}, InvalidField)
+@describes("makeProject", {201: ProjectDocument}, errors.InvalidField)
 def make(ctx: ViewContext, new: Named) -> tuple[Response, int]:
     """Create a project, managed by the person who creates it; for administrators."""
     caller = ctx.caller
@@ -175,20 +152,18 @@ def show(ctx: ViewContext, project_id: str) -> Response:
 @api.patch("/<project_id>")
 @requires(Action.MANAGE)
 @takes(ProjectChanges)
-@describes("changeProject", {200: ProjectDocument}, InvalidField)
+@describes("changeProject", {200: ProjectDocument}, errors.InvalidField)
 def change(ctx: ViewContext, sent: ProjectChanges, project_id: str) -> Response:
     """Rename a project; administrators can also change its quota and retention time."""
-    limits = parse_limits(
+    limits = projects.parse_limits(
         {
             name: value
             for name in ("quota_bytes", "video_seconds")
             if (value := getattr(sent, name)) is not UNSET
         }
     )
-    if limits and not ctx.caller.is_admin:
-        raise NotAllowed("Administrators set how much a project may hold, and for how long.")
     if sent.name is UNSET and not limits:
-        raise InvalidRequest("The member name is missing.")
+        raise errors.InvalidRequest("The member name is missing.")
     name = None if sent.name is UNSET else sent.name
     project = _projects(ctx).change(ctx, project_id, name=name, limits=limits)
     return jsonify(_document(ctx, project))
@@ -196,7 +171,7 @@ def change(ctx: ViewContext, sent: ProjectChanges, project_id: str) -> Response:
 
 @api.delete("/<project_id>")
 @requires(Action.ADMINISTER)
-@describes("deleteProject", {204: "Deleted, with its keys and links."}, ProjectInUse)
+@describes("deleteProject", {204: "Deleted, with its keys and links."}, errors.ProjectInUse)
 def remove(ctx: ViewContext, project_id: str) -> tuple[str, int]:
     """Delete a project without videos and uploads; for administrators."""
     _projects(ctx).remove(ctx, project_id)
@@ -217,7 +192,7 @@ def members(ctx: ViewContext, project_id: str) -> Response:
 @describes(
     "addMember",
     {201: MemberDocument, 202: InvitationDocument},
-    *(InvalidField, TooManyRequests),
+    *(errors.InvalidField, errors.TooManyRequests),
 )
 def add_member(ctx: ViewContext, new: NewMember, project_id: str) -> tuple[Response, int]:
     """Invite a person to a project.
@@ -237,7 +212,7 @@ def add_member(ctx: ViewContext, new: NewMember, project_id: str) -> tuple[Respo
 @api.patch("/<project_id>/members/<person_id>")
 @requires(Action.MANAGE)
 @takes(NewRole)
-@describes("changeMember", {200: MemberDocument}, InvalidField, LastManager)
+@describes("changeMember", {200: MemberDocument}, errors.InvalidField, errors.LastManager)
 def change_member(ctx: ViewContext, new: NewRole, project_id: str, person_id: str) -> Response:
     """Change a member's role."""
     role = parse_role(new.role)
@@ -246,7 +221,7 @@ def change_member(ctx: ViewContext, new: NewRole, project_id: str, person_id: st
 
 @api.delete("/<project_id>/members/<person_id>")
 @requires(Action.MANAGE)
-@describes("removeMember", {204: "Removed."}, LastManager)
+@describes("removeMember", {204: "Removed."}, errors.LastManager)
 def remove_member(ctx: ViewContext, project_id: str, person_id: str) -> tuple[str, int]:
     """Remove a member from the project."""
     _projects(ctx).remove_member(ctx, project_id, person_id)
@@ -286,8 +261,7 @@ def _projects(ctx: ViewContext) -> Projects:
 # All projects of the server, for administrators: create, rename, delete.
 
 
-pages = Blueprint("projects", __name__, url_prefix="/projects")
-pages.before_request(lambda: require_own_page(request))
+pages = page_blueprint("projects", __name__, url_prefix="/projects")
 
 
 @pages.get("", endpoint="index")
@@ -304,9 +278,9 @@ def make_page(ctx: ViewContext) -> BaseResponse:
     caller, fields = ctx.caller, form_fields(ctx)
     try:
         _projects(ctx).make(ctx, fields.get("name", ""), manager=caller.id or None)
-    except InvalidField as error:
-        return _page(ctx, fields=fields, problems={"name": str(error)}, status=error.status_hint)
-    return _done("made")
+    except errors.InvalidField as error:
+        return _page(ctx, error, field="name", fields=fields)
+    return see_other("projects.index", done="made")
 
 
 @pages.post("/<project_id>/name")
@@ -316,12 +290,9 @@ def rename(ctx: ViewContext, project_id: str) -> BaseResponse:
     fields = form_fields(ctx)
     try:
         _projects(ctx).change(ctx, project_id, name=fields.get("new_name", ""))
-    except InvalidField as error:
-        values = {**fields, "project": project_id}
-        return _page(
-            ctx, fields=values, problems={"new_name": str(error)}, status=error.status_hint
-        )
-    return _done("renamed")
+    except errors.InvalidField as error:
+        return _page(ctx, error, field="new_name", fields={**fields, "project": project_id})
+    return see_other("projects.index", done="renamed")
 
 
 @pages.post("/<project_id>/remove", endpoint="remove")
@@ -330,9 +301,9 @@ def remove_page(ctx: ViewContext, project_id: str) -> BaseResponse:
     """Delete a project without videos and uploads."""
     try:
         _projects(ctx).remove(ctx, project_id)
-    except ProjectInUse as error:
-        return _page(ctx, error=error, status=error.status_hint)
-    return _done("removed")
+    except errors.ProjectInUse as error:
+        return _page(ctx, error)
+    return see_other("projects.index", done="removed")
 
 
 DONE = {
@@ -342,22 +313,14 @@ DONE = {
 }
 
 
-def _done(what: str) -> BaseResponse:
-    return redirect(url_for("projects.index", done=what), 303)
-
-
-def _page(
-    ctx: ViewContext, *, error: UploadError | None = None, status: int = 200, **values: Any
-) -> BaseResponse:
-    caller = ctx.caller
-    page = render_template(
+def _page(ctx: ViewContext, error: errors.UploadError | None = None, **shown: Any) -> BaseResponse:
+    return form_page(
         "account/projects.html",
-        projects=_projects(ctx).of(caller),
+        error,
+        projects=_projects(ctx).of(ctx.caller),
         # The caller's own roles may be cached for some seconds, without a newly created project.
-        roles=roles_now(ctx, caller.id),
+        roles=roles_now(ctx, ctx.caller.id),
         first=FIRST_PROJECT,
         done=DONE.get(request.args.get("done", "")),
-        error=error,
-        **{"fields": {}, "problems": {}, **values},
+        **shown,
     )
-    return make_response(page, status)

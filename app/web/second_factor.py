@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import segno
-from flask import Blueprint, make_response, redirect, render_template, request, url_for
+from flask import redirect, render_template, request
 from markupsafe import Markup
 from werkzeug import Response
 
@@ -16,11 +16,9 @@ from app.http import session_cookie
 from app.http.access import requires
 from app.http.bodies import form_fields
 from app.http.context import ViewContext
-from app.http.origins import require_own_page
-from app.http.problems import with_retry_after
+from app.web.pages import form_page, page_blueprint, see_other
 
-blueprint = Blueprint("second_factor", __name__)
-blueprint.before_request(lambda: require_own_page(request))
+blueprint = page_blueprint("second_factor", __name__)
 
 
 # ---- signing in ----------------------------------------------------------------------------------
@@ -64,8 +62,7 @@ def require_code(ctx: ViewContext, person: Person, code: str) -> None:
 
 
 def _code_page(token: str, target: str, error: UploadError | None = None) -> Response:
-    page = render_template("account/code.html", token=token, target=target, error=error)
-    return with_retry_after(make_response(page, error.status_hint if error else 200), error)
+    return form_page("account/code.html", error, token=token, target=target, error=error)
 
 
 # ---- on the account page -------------------------------------------------------------------------
@@ -86,7 +83,7 @@ def begin(ctx: ViewContext) -> Response:
 
 @blueprint.post("/account/codes")
 @requires(Action.SECURE_ACCOUNT)
-def add(ctx: ViewContext) -> Response:
+def add(ctx: ViewContext) -> Response | str:
     """Store the secret if the code matches it; the recovery codes are shown only once."""
     person, fields, factors = current_person(ctx), form_fields(ctx), _factors(ctx)
     try:
@@ -98,12 +95,12 @@ def add(ctx: ViewContext) -> Response:
         codes = factors.add(ctx, person, set_up, fields.get("code", ""))
     except InvalidField as error:
         return _set_up_page(set_up, error)
-    return _codes_page(codes, is_new=True)
+    return render_template("account/recovery_codes.html", codes=codes, is_new=True)
 
 
 @blueprint.post("/account/codes/renew")
 @requires(Action.HAVE_ACCOUNT)
-def renew_recovery_codes(ctx: ViewContext) -> Response:
+def renew_recovery_codes(ctx: ViewContext) -> Response | str:
     """Show new recovery codes; the old ones become invalid."""
     person = current_person(ctx)
     try:
@@ -111,7 +108,7 @@ def renew_recovery_codes(ctx: ViewContext) -> Response:
     except InvalidField as error:
         return _refused(error)
     codes = _factors(ctx).renew_recovery_codes(ctx, person)
-    return _codes_page(codes, is_new=False)
+    return render_template("account/recovery_codes.html", codes=codes, is_new=False)
 
 
 @blueprint.post("/account/codes/remove")
@@ -124,7 +121,7 @@ def remove(ctx: ViewContext) -> Response:
     except InvalidField as error:
         return _refused(error)
     _factors(ctx).remove(ctx, person)
-    return redirect(url_for("account.show", done="codes-removed"), 303)
+    return see_other("account.show", done="codes-removed")
 
 
 def _factors(ctx: ViewContext) -> SecondFactors:
@@ -140,20 +137,15 @@ def _require_confirmation(ctx: ViewContext, person: Person) -> None:
 
 def _refused(error: InvalidField) -> Response:
     """A separate page for the problem: the account page cannot show that of another form."""
-    page = render_template("account/codes_refused.html", error=error)
-    return make_response(page, error.status_hint)
+    return form_page("account/codes_refused.html", error, error=error)
 
 
 def _set_up_page(set_up: SetUp, error: InvalidField | None = None) -> Response:
     picture = segno.make(set_up.uri, micro=False).svg_inline(border=3, light="#fff", omitsize=True)
-    page = render_template(
+    return form_page(
         "account/codes_set_up.html",
+        error,
         set_up=set_up,
         picture=Markup(picture),  # noqa: S704 - made by segno from text that it escapes
         problem=str(error) if error else "",
     )
-    return make_response(page, error.status_hint if error else 200)
-
-
-def _codes_page(codes: list[str], *, is_new: bool) -> Response:
-    return make_response(render_template("account/recovery_codes.html", codes=codes, is_new=is_new))

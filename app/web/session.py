@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from flask import Blueprint, jsonify, make_response, redirect, render_template, request, url_for
+from flask import Blueprint, jsonify, redirect, render_template, request, url_for
 from msgspec import Struct
 from werkzeug import Response as BaseResponse
 from werkzeug.exceptions import NotFound
@@ -13,22 +13,14 @@ from app.access.openid import OpenId
 from app.access.people import Person, has_administrator
 from app.access.sessions import PASSWORD, PASSWORD_AND_CODE, PROVIDER
 from app.access.signing import LIFETIME
+from app.core import errors
 from app.core.access import Action, CallerKind, Role
-from app.core.errors import (
-    NotAllowed,
-    SecondFactorRequired,
-    ServerBusy,
-    TooManyAttempts,
-    UploadError,
-    WrongCredentials,
-)
 from app.http import session_cookie
 from app.http.access import requires
 from app.http.bodies import form_fields, takes
 from app.http.context import ViewContext
 from app.http.openapi import describes
-from app.http.origins import require_own_page
-from app.http.problems import with_retry_after
+from app.web.pages import form_page, page_blueprint
 from app.web.second_factor import require_code, signed_in_or_asked
 
 # ---- JSON ----------------------------------------------------------------------------------------
@@ -36,8 +28,7 @@ from app.web.second_factor import require_code, signed_in_or_asked
 # /api/session: who am I, sign in, sign out.
 
 
-api = Blueprint("api_session", __name__, url_prefix="/api/session")
-api.before_request(lambda: require_own_page(request))
+api = page_blueprint("api_session", __name__, url_prefix="/api/session")
 
 
 class SessionProject(TypedDict):
@@ -100,7 +91,8 @@ def show(ctx: ViewContext) -> BaseResponse:
 @describes(
     "signIn",
     {204: "Signed in; the cookie is the session."},
-    *(WrongCredentials, SecondFactorRequired, NotAllowed, TooManyAttempts, ServerBusy),
+    *(errors.WrongCredentials, errors.SecondFactorRequired, errors.NotAllowed),
+    *(errors.TooManyAttempts, errors.ServerBusy),
 )
 def begin(ctx: ViewContext, sent: SignInDocument) -> BaseResponse:
     """Sign in with e-mail address and password.
@@ -112,7 +104,7 @@ def begin(ctx: ViewContext, sent: SignInDocument) -> BaseResponse:
     if not ctx.services.identity.second_factors.has(person.id):
         return session_cookie.begin_session(ctx, BaseResponse(status=204), person, method=PASSWORD)
     if not sent.code:
-        raise SecondFactorRequired("Send `code` too: a one-time code or a recovery code.")
+        raise errors.SecondFactorRequired("Send `code` too: a one-time code or a recovery code.")
     require_code(ctx, person, sent.code)
     return session_cookie.begin_session(
         ctx, BaseResponse(status=204), person, method=PASSWORD_AND_CODE
@@ -132,8 +124,7 @@ def end(ctx: ViewContext) -> BaseResponse:
 # Signing in and out.
 
 
-pages = Blueprint("sign_in", __name__)
-pages.before_request(lambda: require_own_page(request))
+pages = page_blueprint("sign_in", __name__)
 
 
 @pages.get("/sign-in", endpoint="show")
@@ -162,7 +153,12 @@ def sign_in(ctx: ViewContext) -> BaseResponse:
     try:
         person = _person_with(ctx, email, fields.get("password", ""))
         return signed_in_or_asked(ctx, person, target)
-    except (WrongCredentials, TooManyAttempts, NotAllowed, ServerBusy) as error:
+    except (
+        errors.WrongCredentials,
+        errors.TooManyAttempts,
+        errors.NotAllowed,
+        errors.ServerBusy,
+    ) as error:
         return _page(ctx, target, email, error)
 
 
@@ -174,14 +170,13 @@ def forgotten(ctx: ViewContext) -> BaseResponse:
     if not (identity.forgotten_passwords.is_on and ctx.settings.has_passwords):
         raise NotFound("This server sends no mail.")
     if request.method != "POST":
-        return make_response(render_template("account/forgotten.html", email=""))
-    email, error = form_fields(ctx).get("email", ""), None
+        return form_page("account/forgotten.html", email="")
+    email = form_fields(ctx).get("email", "")
     try:
         identity.forgotten_passwords.send_link_later(email, address=request.remote_addr or "")
-    except TooManyAttempts as found:
-        error = found
-    page = render_template("account/forgotten.html", email=email, error=error, is_sent=not error)
-    return with_retry_after(make_response(page, error.status_hint if error else 200), error)
+    except errors.TooManyAttempts as error:
+        return form_page("account/forgotten.html", error, email=email)
+    return form_page("account/forgotten.html", email=email, is_sent=True)
 
 
 @pages.post("/sign-out")
@@ -199,22 +194,20 @@ def _person_with(ctx: ViewContext, email: str, password: str) -> Person:
 
 
 def _page(
-    ctx: ViewContext, target: str, email: str = "", error: UploadError | None = None
+    ctx: ViewContext, target: str, email: str = "", error: errors.UploadError | None = None
 ) -> BaseResponse:
     identity = ctx.services.identity
-    page = render_template(
+    return form_page(
         "account/sign_in.html",
+        error,
         target=target,
         email=email,
-        error=error,
         has_passwords=ctx.settings.has_passwords,
         has_passkeys=identity.passkeys is not None,
         provider=identity.openid.provider.name if identity.openid else "",
         is_set_up=has_administrator(ctx),
         sends_mail=identity.forgotten_passwords.is_on,
     )
-    response = make_response(page, error.status_hint if error else 200)
-    return with_retry_after(response, error)
 
 
 # ---- OpenID provider -----------------------------------------------------------------------------

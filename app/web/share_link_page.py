@@ -6,19 +6,13 @@ programs that preview links in messages use up no views.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any, TypeVar
 
 from flask import Blueprint, Response, jsonify, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response as BaseResponse
 
-from app.access.share_links import (
-    DOWNLOAD_TICKET_SECONDS,
-    VISIT_TIME,
-    ShareLink,
-    ShareLinks,
-    guest_of,
-)
+from app.access import share_links
+from app.access.share_links import ShareLink, ShareLinks, guest_of
 from app.core import errors
 from app.core.access import Action, Scope, scope_of
 from app.core.upload import Upload, parse_upload_id
@@ -33,8 +27,10 @@ from app.http.documents import (
     video_document,
 )
 from app.http.origins import style_nonce, widen_policy
-from app.http.problems import Problem, answer_json, prefers_html, with_retry_after
+from app.http.problems import with_retry_after
 from app.video.serve.library import PlaybackView
+from app.web.pages import closed_page, set_link_cookie
+from app.web.share_links import present_videos
 from app.web.videos import VideoView, view_of
 
 COOKIE = "sluice-visit"
@@ -55,8 +51,18 @@ def show(ctx: ViewContext, code: str) -> Response:
     link = _links(ctx).opened(code)
     if not _has_visited(ctx, link):
         return _gate(link)
-    videos = _videos(ctx, link)
-    return _film_page(ctx, link, videos[0]) if len(videos) == 1 else _set_page(ctx, link, videos)
+    videos = list(present_videos(ctx, link, _scope(link)))
+    if not videos:
+        raise errors.UploadGone("All videos of this link were deleted.")
+    if len(videos) == 1:
+        return _film_page(ctx, link, videos[0])
+    playbacks = ctx.services.media.library.playbacks(videos)
+    root = _root(ctx, link, playbacks)
+    views: list[VideoView] = [
+        view_of(video, playback, root) for video, playback in zip(videos, playbacks, strict=True)
+    ]
+    page = render_template("shared/set.html", link=link, videos=views, root=root)
+    return _unindexed(Response(page))
 
 
 @blueprint.post("")
@@ -73,15 +79,7 @@ def visit(ctx: ViewContext, code: str) -> BaseResponse:
         return _gate(link, error)
     path = url_for("shared.show", code=code)
     response = redirect(path, 303)
-    response.set_cookie(
-        COOKIE,
-        kept,
-        max_age=VISIT_TIME,
-        path=path,
-        secure=request.is_secure,
-        httponly=True,
-        samesite="Lax",
-    )
+    set_link_cookie(response, COOKIE, kept, path=path, lifetime=share_links.VISIT_TIME)
     return response
 
 
@@ -102,7 +100,7 @@ def download(ctx: ViewContext, code: str, upload_id: str) -> BaseResponse:
     link = _visited(ctx, code)
     scope = scope_of(guest_of(link), Action.DOWNLOAD)
     video = ctx.services.library.get(scope, parse_upload_id(upload_id))
-    ticket = _links(ctx).ticket(link, at_least=DOWNLOAD_TICKET_SECONDS)
+    ticket = _links(ctx).ticket(link, at_least=share_links.DOWNLOAD_TICKET_SECONDS)
     path = media_path(video.id, _root_of(ticket))
     return _unindexed(redirect(signed_media(ctx, note_upload(video), path, is_download=True), 303))
 
@@ -134,14 +132,10 @@ def state(ctx: ViewContext, code: str, upload_id: str) -> Response:
 @blueprint.errorhandler(errors.UploadGone)
 def _closed(
     error: errors.LinkClosed | errors.LinkNotFound | errors.UploadNotFound | errors.UploadGone,
-) -> Response:
-    problem = Problem.of(error)
-    if not prefers_html():
-        return answer_json(problem)
+) -> BaseResponse:
     is_link = isinstance(error, errors.LinkClosed | errors.LinkNotFound)
     words = str(error) if is_link else "The video was deleted, or does not belong to this link."
-    page = render_template("shared/closed.html", title=problem.title, words=words)
-    return _unindexed(Response(page, status=problem.status))
+    return _unindexed(closed_page(error, words))
 
 
 def _gate(link: ShareLink, error: errors.UploadError | None = None) -> Response:
@@ -156,16 +150,6 @@ def _film_page(ctx: ViewContext, link: ShareLink, video: Upload) -> Response:
     (playback,) = ctx.services.media.library.playbacks([video])
     view = view_of(note_upload(video), playback, _root(ctx, link, [playback]))
     page = render_template("shared/video.html", link=link, video=view)
-    return _unindexed(Response(page))
-
-
-def _set_page(ctx: ViewContext, link: ShareLink, videos: list[Upload]) -> Response:
-    playbacks = ctx.services.media.library.playbacks(videos)
-    root = _root(ctx, link, playbacks)
-    views: list[VideoView] = [
-        view_of(video, playback, root) for video, playback in zip(videos, playbacks, strict=True)
-    ]
-    page = render_template("shared/set.html", link=link, videos=views, root=root)
     return _unindexed(Response(page))
 
 
@@ -193,17 +177,6 @@ def _root_of(ticket: str) -> str:
 
 def _video(ctx: ViewContext, link: ShareLink, upload_id: str) -> Upload:
     return ctx.services.library.get(_scope(link), parse_upload_id(upload_id))
-
-
-def _videos(ctx: ViewContext, link: ShareLink) -> list[Upload]:
-    """The link's videos that have not been deleted; raises `UploadGone` if there are none."""
-    library, scope, found = ctx.services.library, _scope(link), []
-    for video in link.videos:
-        with suppress(errors.UploadNotFound, errors.UploadGone):
-            found.append(library.get(scope, video))
-    if not found:
-        raise errors.UploadGone("All videos of this link were deleted.")
-    return found
 
 
 def _scope(link: ShareLink) -> Scope:

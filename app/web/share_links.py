@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, TypedDict
 
 import segno
-from flask import (
-    Blueprint,
-    Response,
-    jsonify,
-    make_response,
-    redirect,
-    render_template,
-    request,
-    url_for,
-)
+from flask import Blueprint, Response, jsonify, render_template, request
 from msgspec import UNSET, Struct, UnsetType
 from werkzeug import Response as BaseResponse
 
-from app.access.share_links import (
-    MAX_TEXT_CHARACTERS,
-    MAX_VIDEOS,
-    MAX_VIEWS,
-    ShareLink,
-    ShareLinks,
-    ShareTerms,
-    terms_of,
-)
-from app.core.access import Action
-from app.core.errors import InvalidField, InvalidRequest, UploadError, UploadGone, UploadNotFound
+from app.access import share_links
+from app.access.share_links import MAX_VIEWS, ShareLink, ShareLinks, ShareTerms, terms_of
+from app.core.access import Action, Scope
+from app.core.errors import InvalidField, InvalidRequest, UploadGone, UploadNotFound
 from app.core.json_types import Count, Expiry, Id, Instant, Positive, Url, keywords
 from app.core.moments import instant, optional_instant, parse_expiry
 from app.core.numbers import parse_digits
@@ -41,8 +25,8 @@ from app.http.access import requires
 from app.http.bodies import form_fields, json_body, takes
 from app.http.context import ViewContext
 from app.http.openapi import JSON, describes
-from app.http.origins import require_own_page
 from app.http.proxy import absolute_url
+from app.web.pages import form_page, number_in, page_blueprint, see_other
 
 # ---- JSON ----------------------------------------------------------------------------------------
 
@@ -51,7 +35,7 @@ from app.http.proxy import absolute_url
 
 api = Blueprint("api_share_links", __name__, url_prefix="/api/share-links")
 
-Text = Annotated[str, keywords(maxLength=MAX_TEXT_CHARACTERS)]
+Text = Annotated[str, keywords(maxLength=share_links.MAX_TEXT_CHARACTERS)]
 
 
 class ShareTermsDocument(Struct, kw_only=True):
@@ -72,7 +56,7 @@ class ShareTermsDocument(Struct, kw_only=True):
 class NewShareLink(ShareTermsDocument, kw_only=True):
     """A new share link."""
 
-    videos: Annotated[list[Id], keywords(minItems=1, maxItems=MAX_VIDEOS)]
+    videos: Annotated[list[Id], keywords(minItems=1, maxItems=share_links.MAX_VIDEOS)]
     """Ids of videos of one project, in the order in which they are shown."""
 
 
@@ -116,9 +100,7 @@ def index(ctx: ViewContext) -> Response:
 @describes("createShareLink", {201: ShareLinkDocument}, UploadNotFound, UploadGone)
 def create(ctx: ViewContext, new: NewShareLink) -> tuple[Response, int]:
     """Create a link through which anyone can watch some videos."""
-    library, scope = ctx.services.library, ctx.scope
-    videos = [library.get(scope, parse_upload_id(each)) for each in new.videos]
-    link = _links(ctx).make(ctx, videos, terms_in(new, ShareTerms()))
+    link = _links(ctx).make(ctx, _videos(ctx, new.videos), terms_in(new, ShareTerms()))
     return jsonify(link_document(link)), 201
 
 
@@ -207,8 +189,7 @@ LIFETIMES = (
 )
 """Lifetimes of a link, in seconds."""
 
-pages = Blueprint("links", __name__, url_prefix="/links")
-pages.before_request(lambda: require_own_page(request))
+pages = page_blueprint("links", __name__, url_prefix="/links")
 
 
 @pages.get("", endpoint="index")
@@ -229,7 +210,7 @@ def index_page(ctx: ViewContext) -> str:
 @requires(Action.SHARE)
 def share(ctx: ViewContext) -> BaseResponse:
     """The form for a link to the videos in `videos`, a list of ids separated by commas."""
-    return _form(_videos_page(ctx, request.args.get("videos", "")))
+    return _form(_videos(ctx, request.args.get("videos", "").split(",")))
 
 
 @pages.post("/share")
@@ -237,12 +218,12 @@ def share(ctx: ViewContext) -> BaseResponse:
 def make(ctx: ViewContext) -> BaseResponse:
     """Create the link, and show its URL."""
     fields = form_fields(ctx)
-    videos = _videos_page(ctx, fields.get("videos", ""))
+    videos = _videos(ctx, fields.get("videos", "").split(","))
     try:
         link = _links(ctx).make(ctx, videos, terms_in(_body(fields), ShareTerms()))
     except InvalidRequest as error:
         return _form(videos, fields, error)
-    return redirect(url_for("links.show", link_id=link.id), 303)
+    return see_other("links.show", link_id=link.id)
 
 
 @pages.get("/share/<link_id>")
@@ -261,7 +242,7 @@ def change_page(ctx: ViewContext, link_id: str) -> BaseResponse:
         _links(ctx).change(ctx, link, terms_in(_body(fields), terms_of(link)))
     except InvalidRequest as error:
         return _page(ctx, link, fields, error)
-    return redirect(url_for("links.show", link_id=link.id, done="changed"), 303)
+    return see_other("links.show", link_id=link.id, done="changed")
 
 
 @pages.post("/share/<link_id>/revoke", endpoint="revoke")
@@ -269,7 +250,7 @@ def change_page(ctx: ViewContext, link_id: str) -> BaseResponse:
 def revoke_page(ctx: ViewContext, link_id: str) -> BaseResponse:
     """End a link at once."""
     _links(ctx).revoke(ctx, ctx.caller.project, link_id)
-    return redirect(url_for("links.index"), 303)
+    return see_other("links.index")
 
 
 @pages.get("/share/<link_id>/qr.svg")
@@ -286,12 +267,10 @@ def qr_code(url: str) -> BaseResponse:
     return BaseResponse(picture, content_type="image/svg+xml")
 
 
-def form_page(template: str, error: InvalidRequest | None, **shown: Any) -> BaseResponse:
-    """A page with a link's form; after an `error`, with its words beside the field it names."""
+def link_page(template: str, error: InvalidRequest | None, **shown: Any) -> BaseResponse:
+    """A page with a link's form; an error that names no field is shown beside the name."""
     field = error.field if isinstance(error, InvalidField) else "name"
-    problems = {} if error is None else {field: str(error)}
-    page = render_template(template, problems=problems, lifetimes=LIFETIMES, **shown)
-    return make_response(page, error.status_hint if error else 200)
+    return form_page(template, error, field=field, lifetimes=LIFETIMES, **shown)
 
 
 def expiry_in(fields: Mapping[str, str]) -> int | UnsetType | None:
@@ -311,12 +290,7 @@ def _form(
     fields: Mapping[str, str] | None = None,
     error: InvalidRequest | None = None,
 ) -> BaseResponse:
-    return form_page(
-        "links/share.html",
-        error,
-        videos=videos,
-        fields=fields or {},
-    )
+    return link_page("links/share.html", error, videos=videos, fields=fields or {})
 
 
 def _page(
@@ -325,13 +299,13 @@ def _page(
     fields: Mapping[str, str] | None = None,
     error: InvalidRequest | None = None,
 ) -> BaseResponse:
-    return form_page(
+    return link_page(
         "links/shared.html",
         error,
         link=link,
         title=_title(ctx, link),
         url=link_url(link),
-        videos=_present(ctx, link),
+        videos=list(present_videos(ctx, link, ctx.scope)),
         is_over=not link.works(datetime.now(UTC)),
         is_changed=request.args.get("done") == "changed",
         fields=fields,
@@ -340,14 +314,10 @@ def _page(
 
 def _body(fields: Mapping[str, str]) -> ShareTermsDocument:
     """The form in the JSON format; raises `InvalidField`."""
-    views = fields.get("max_views", "").strip()
-    most = parse_digits(views)
-    if views and not most:
-        raise InvalidField("This must be a number above 0.", field="max_views")
     return ShareTermsDocument(
         name=fields.get("name", "").strip(),
         can_download="can_download" in fields,
-        max_views=most,
+        max_views=number_in(fields, "max_views"),
         expires=expiry_in(fields),
         password=password_in(fields),
     )
@@ -361,26 +331,21 @@ def _link(ctx: ViewContext, link_id: str) -> ShareLink:
     return _links(ctx).get(ctx.caller.project, link_id)
 
 
-def _videos_page(ctx: ViewContext, ids: str) -> list[Upload]:
+def _videos(ctx: ViewContext, ids: list[str]) -> list[Upload]:
     library, scope = ctx.services.library, ctx.scope
-    return [library.get(scope, parse_upload_id(each)) for each in ids.split(",")]
+    return [library.get(scope, parse_upload_id(each)) for each in ids]
 
 
-def _present(ctx: ViewContext, link: ShareLink) -> list[Upload]:
+def present_videos(ctx: ViewContext, link: ShareLink, scope: Scope) -> Iterator[Upload]:
     """The link's videos that have not been deleted."""
-    library, scope, present = ctx.services.library, ctx.scope, []
     for video in link.videos:
-        with suppress(UploadError):
-            present.append(library.get(scope, video))
-    return present
+        with suppress(UploadNotFound, UploadGone):
+            yield ctx.services.library.get(scope, video)
 
 
 def _title(ctx: ViewContext, link: ShareLink) -> str:
     """The link's name, or the name of its first video that exists."""
     if link.name:
         return link.name
-    library, scope = ctx.services.library, ctx.scope
-    for video in link.videos:
-        with suppress(UploadError):
-            return library.get(scope, video).filename
-    return "A video that was deleted"
+    present = (video.filename for video in present_videos(ctx, link, ctx.scope))
+    return next(present, "A video that was deleted")

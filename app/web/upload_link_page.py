@@ -11,31 +11,18 @@ from datetime import timedelta
 from flask import Blueprint, Response, redirect, render_template, request
 from werkzeug.wrappers import Response as BaseResponse
 
-from app.access.link_visitors import (
-    ENTRY_COOKIE,
-    ENTRY_TIME,
-    VISITOR_COOKIE,
-    VISITOR_TIME,
-    LinkVisitors,
-)
+from app.access import link_visitors
+from app.access.link_visitors import LinkVisitors
 from app.access.upload_links import UploadLink, sender_prefix
+from app.core import errors
 from app.core.access import Action, Scope
-from app.core.errors import (
-    InvalidField,
-    LinkClosed,
-    LinkNotFound,
-    ServerBusy,
-    TooManyAttempts,
-    TooManyRequests,
-    UploadError,
-)
 from app.http.access import requires
 from app.http.bodies import form_fields
 from app.http.context import ViewContext
 from app.http.origins import widen_policy
-from app.http.problems import Problem, answer_json, prefers_html, with_retry_after
+from app.http.problems import with_retry_after
 from app.http.proxy import absolute_url
-from app.records.uploads import Sent
+from app.web.pages import closed_page, set_link_cookie
 
 SENT_SHOWN = 1000
 """Maximum of the visitor's files that the page lists; it counts all."""
@@ -49,13 +36,16 @@ blueprint.after_request(widen_policy)
 def page(ctx: ViewContext, code: str) -> BaseResponse:
     """The page for choosing files; if required, first the form for a password and a name."""
     link = _visitors(ctx).visited(code)
-    sender = _sender(ctx, link)
+    visitor = _visitor(ctx, link)
+    sender = None if visitor is None else _visitors(ctx).sender_name(link, visitor)
     asks_password = _asks_password(ctx, link)
     if asks_password or (link.asks_name and sender is None):
         return _private(_gate(link, asks_password=asks_password))
-    response = Response(_drop_page(ctx, link, sender))
-    if _visitor(ctx, link) is None and request.method != "HEAD":
-        with suppress(TooManyRequests):  # Without a cookie, clients of a network are one visitor.
+    response = Response(_drop_page(ctx, link, sender, visitor))
+    if visitor is None and request.method != "HEAD":
+        with suppress(
+            errors.TooManyRequests
+        ):  # Without a cookie, clients of a network are one visitor.
             _keep_new_visitor(ctx, response, link)
     return _private(response)
 
@@ -72,27 +62,28 @@ def enter(ctx: ViewContext, code: str) -> BaseResponse:
     try:
         if asks_password:
             entry = visitors.enter(link, fields.get("password", ""), address=_address())
-            _keep(response, link, ENTRY_COOKIE, entry, ENTRY_TIME)
+            _keep(response, link, link_visitors.ENTRY_COOKIE, entry, link_visitors.ENTRY_TIME)
             asks_password = False
         if link.asks_name:
             visitor = _visitor(ctx, link) or _keep_new_visitor(ctx, response, link)
             visitors.name_sender(link, visitor, name)
-    except (InvalidField, TooManyAttempts, TooManyRequests, ServerBusy) as error:
+    except (
+        errors.InvalidField,
+        errors.TooManyAttempts,
+        errors.TooManyRequests,
+        errors.ServerBusy,
+    ) as error:
         cookies = response.headers.getlist("Set-Cookie")
         response = _gate(link, asks_password=asks_password, name=name, error=error)
         response.headers.extend({"Set-Cookie": cookies})
     return _private(response)
 
 
-@blueprint.errorhandler(LinkClosed)
-@blueprint.errorhandler(LinkNotFound)
-def closed(error: LinkClosed | LinkNotFound) -> BaseResponse:
+@blueprint.errorhandler(errors.LinkClosed)
+@blueprint.errorhandler(errors.LinkNotFound)
+def closed(error: errors.LinkClosed | errors.LinkNotFound) -> BaseResponse:
     """The page of a closed or unknown link."""
-    problem = Problem.of(error)
-    if not prefers_html():
-        return answer_json(problem)
-    words = render_template("shared/closed.html", title=problem.title, words=str(error))
-    return _private(Response(words, status=problem.status))
+    return _private(closed_page(error, str(error)))
 
 
 def _gate(
@@ -100,28 +91,29 @@ def _gate(
     *,
     asks_password: bool,
     name: str = "",
-    error: UploadError | None = None,
+    error: errors.UploadError | None = None,
 ) -> BaseResponse:
+    if isinstance(error, errors.InvalidField):
+        field = error.field
+    else:
+        is_of_name = isinstance(error, errors.TooManyRequests) or not asks_password
+        field = "name" if is_of_name else "password"
     page = render_template(
         "upload_link/gate.html",
         link=link,
         asks_password=asks_password,
-        problems={_field(error, asks_password=asks_password): str(error)} if error else {},
+        problems={field: str(error)} if error else {},
         name=name,
     )
     response = Response(page, status=error.status_hint if error else 200)
     return with_retry_after(response, error)
 
 
-def _field(error: UploadError, *, asks_password: bool) -> str | None:
-    if isinstance(error, InvalidField):
-        return error.field
-    return "name" if isinstance(error, TooManyRequests) or not asks_password else "password"
-
-
-def _drop_page(ctx: ViewContext, link: UploadLink, sender: str | None) -> str:
-    services, visitor = ctx.services, _visitor(ctx, link)
-    settings = ctx.settings
+def _drop_page(ctx: ViewContext, link: UploadLink, sender: str | None, visitor: str | None) -> str:
+    services, settings, sent = ctx.services, ctx.settings, None
+    if visitor is not None:
+        scope = Scope(link.project_id, sender_prefix(link.id) + visitor)
+        sent = services.uploads.sent(scope, SENT_SHOWN)
     link = services.identity.upload_links.get(link.project_id, link.id)  # It may be full by now.
     most = settings.max_upload_bytes
     return render_template(
@@ -135,18 +127,8 @@ def _drop_page(ctx: ViewContext, link: UploadLink, sender: str | None) -> str:
         least_chunk_bytes=settings.least_chunk_bytes,
         max_upload_bytes=min(link.max_file_bytes or most, most),
         uploaded=request.args.get("uploaded", default=0, type=int),
-        sent=None if visitor is None else _sent(ctx, link, visitor),
+        sent=sent,
     )
-
-
-def _sent(ctx: ViewContext, link: UploadLink, visitor: str) -> Sent:
-    sender = sender_prefix(link.id) + visitor
-    return ctx.services.uploads.sent(Scope(link.project_id, sender), SENT_SHOWN)
-
-
-def _sender(ctx: ViewContext, link: UploadLink) -> str | None:
-    visitor = _visitor(ctx, link)
-    return None if visitor is None else _visitors(ctx).sender_name(link, visitor)
 
 
 def _visitor(ctx: ViewContext, link: UploadLink) -> str | None:
@@ -179,18 +161,11 @@ def _private(response: BaseResponse) -> BaseResponse:
 def _keep_new_visitor(ctx: ViewContext, response: BaseResponse, link: UploadLink) -> str:
     """Set the cookie of a new visitor; returns the visitor's id."""
     new = _visitors(ctx).new_visitor(link, address=_address())
-    _keep(response, link, VISITOR_COOKIE, new.cookie, VISITOR_TIME)
+    _keep(response, link, link_visitors.VISITOR_COOKIE, new.cookie, link_visitors.VISITOR_TIME)
     return new.id
 
 
 def _keep(response: BaseResponse, link: UploadLink, name: str, value: str, time: timedelta) -> None:
     """Set a cookie that is sent only to this link."""
-    response.set_cookie(
-        name,
-        value,
-        max_age=time,
-        path=f"{request.script_root}/u/{link.code}",
-        secure=request.is_secure,
-        httponly=True,
-        samesite="Lax",
-    )
+    path = f"{request.script_root}/u/{link.code}"
+    set_link_cookie(response, name, value, path=path, lifetime=time)

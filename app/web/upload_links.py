@@ -8,44 +8,24 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Annotated, Any, TypedDict
 
-from flask import (
-    Blueprint,
-    Response,
-    jsonify,
-    redirect,
-    request,
-    url_for,
-)
+from flask import Blueprint, Response, jsonify, request
 from msgspec import UNSET, Struct, UnsetType
 from werkzeug import Response as BaseResponse
 
-from app.access.upload_links import (
-    MAX_EXTENSIONS,
-    MAX_MESSAGE_CHARACTERS,
-    MAX_NAME_CHARACTERS,
-    MAX_PASSWORD_CHARACTERS,
-    MOST_BYTES,
-    MOST_FILES,
-    LinkState,
-    LinkTerms,
-    Received,
-    UploadLink,
-    UploadLinks,
-    terms_of,
-)
+from app.access import upload_links
+from app.access.upload_links import LinkState, LinkTerms, UploadLink, UploadLinks, terms_of
 from app.core.access import Action
 from app.core.errors import InvalidField, InvalidRequest
 from app.core.json_types import Count, Expiry, Id, Instant, Positive, Url, keywords
 from app.core.lifecycle import UploadState
 from app.core.moments import instant, optional_instant, parse_expiry
-from app.core.numbers import parse_digits
 from app.http.access import requires
 from app.http.bodies import form_fields, json_body, takes
 from app.http.context import ViewContext
 from app.http.openapi import JSON, describes
-from app.http.origins import require_own_page
 from app.http.proxy import absolute_url
-from app.web.share_links import expiry_in, form_page, password_in, qr_code
+from app.web.pages import number_in, page_blueprint, see_other
+from app.web.share_links import expiry_in, link_page, password_in, qr_code
 
 # ---- JSON ----------------------------------------------------------------------------------------
 
@@ -58,13 +38,13 @@ LATEST_UPLOADS = 100
 """Maximum of uploads shown for a link, with the names of their senders."""
 
 
-Name = Annotated[str, keywords(maxLength=MAX_NAME_CHARACTERS)]
-Message = Annotated[str, keywords(maxLength=MAX_MESSAGE_CHARACTERS)]
-Password = Annotated[str, keywords(maxLength=MAX_PASSWORD_CHARACTERS)]
-Files = Annotated[int, keywords(minimum=1, maximum=MOST_FILES)]
-Bytes = Annotated[int, keywords(minimum=1, maximum=MOST_BYTES)]
+Name = Annotated[str, keywords(maxLength=upload_links.MAX_NAME_CHARACTERS)]
+Message = Annotated[str, keywords(maxLength=upload_links.MAX_MESSAGE_CHARACTERS)]
+Password = Annotated[str, keywords(maxLength=upload_links.MAX_PASSWORD_CHARACTERS)]
+Files = Annotated[int, keywords(minimum=1, maximum=upload_links.MOST_FILES)]
+Bytes = Annotated[int, keywords(minimum=1, maximum=upload_links.MOST_BYTES)]
 Extension = Annotated[str, keywords(pattern=r"^\.?[A-Za-z0-9]{1,20}$")]
-Extensions = Annotated[list[Extension], keywords(maxItems=MAX_EXTENSIONS)]
+Extensions = Annotated[list[Extension], keywords(maxItems=upload_links.MAX_EXTENSIONS)]
 
 
 class LinkTermsDocument(Struct, kw_only=True):
@@ -222,7 +202,7 @@ def link_document(link: UploadLink) -> UploadLinkDocument:
     }
 
 
-def received_document(received: Received) -> ReceivedDocument:
+def received_document(received: upload_links.Received) -> ReceivedDocument:
     """An upload that came through a link."""
     upload = received.upload
     return {
@@ -260,8 +240,8 @@ def terms_in(ctx: ViewContext, sent: LinkTermsDocument, given: LinkTerms) -> Lin
 
 
 def _extensions(sent: list[str]) -> tuple[str, ...]:
-    if len(sent) > MAX_EXTENSIONS:
-        raise InvalidField(f"At most {MAX_EXTENSIONS} types.", field="extensions")
+    if len(sent) > upload_links.MAX_EXTENSIONS:
+        raise InvalidField(f"At most {upload_links.MAX_EXTENSIONS} types.", field="extensions")
     given = [each.removeprefix(".") for each in sent]
     # Some letters beyond ASCII are ASCII in lower case; the terms refuse them as they are.
     return tuple(dict.fromkeys(each.lower() if each.isascii() else each for each in given))
@@ -283,8 +263,7 @@ LATEST_UPLOADS_SHOWN = 50
 STANDS_STILL = timedelta(minutes=2)
 """An upload that receives no bytes for this long is shown as interrupted."""
 
-pages = Blueprint("upload_links", __name__, url_prefix="/links/upload")
-pages.before_request(lambda: require_own_page(request))
+pages = page_blueprint("upload_links", __name__, url_prefix="/links/upload")
 
 
 @pages.get("", endpoint="index")
@@ -303,7 +282,7 @@ def make(ctx: ViewContext) -> BaseResponse:
         link = _links(ctx).make(ctx, terms_in(ctx, _body(fields), LinkTerms()))
     except InvalidRequest as error:
         return _index(ctx, fields, error)
-    return redirect(url_for("upload_links.show", link_id=link.id), 303)
+    return see_other("upload_links.show", link_id=link.id)
 
 
 @pages.get("/<link_id>", endpoint="show")
@@ -322,7 +301,7 @@ def change_page(ctx: ViewContext, link_id: str) -> BaseResponse:
         _links(ctx).change(ctx, link, terms_in(ctx, _body(fields), terms_of(link)))
     except InvalidRequest as error:
         return _page(ctx, link, fields, error)
-    return redirect(url_for("upload_links.show", link_id=link.id, done="changed"), 303)
+    return see_other("upload_links.show", link_id=link.id, done="changed")
 
 
 @pages.post("/<link_id>/close", endpoint="close")
@@ -330,7 +309,7 @@ def change_page(ctx: ViewContext, link_id: str) -> BaseResponse:
 def close_page(ctx: ViewContext, link_id: str) -> BaseResponse:
     """Close a link at once."""
     link = _links(ctx).close(ctx, _link(ctx, link_id))
-    return redirect(url_for("upload_links.show", link_id=link.id), 303)
+    return see_other("upload_links.show", link_id=link.id)
 
 
 @pages.get("/<link_id>/qr.svg")
@@ -344,7 +323,7 @@ def _index(
     ctx: ViewContext, fields: Mapping[str, str] | None = None, error: InvalidRequest | None = None
 ) -> BaseResponse:
     now = datetime.now(UTC)
-    return form_page(
+    return link_page(
         "links/uploads.html",
         error,
         links=[(link, link.state(now), link_url(link)) for link in _links(ctx).of_project(ctx)],
@@ -358,7 +337,7 @@ def _page(
     fields: Mapping[str, str] | None = None,
     error: InvalidRequest | None = None,
 ) -> BaseResponse:
-    return form_page(
+    return link_page(
         "links/upload.html",
         error,
         link=link,
@@ -394,7 +373,7 @@ def _body(fields: Mapping[str, str]) -> LinkTermsDocument:
     return LinkTermsDocument(
         name=fields.get("name", ""),
         message=fields.get("message", ""),
-        max_files=_number(fields, "max_files"),
+        max_files=number_in(fields, "max_files"),
         max_bytes=_size(fields, "max_bytes"),
         max_file_bytes=_size(fields, "max_file_bytes"),
         extensions=fields.get("extensions", "").replace(",", " ").split(),
@@ -404,16 +383,6 @@ def _body(fields: Mapping[str, str]) -> LinkTermsDocument:
     )
 
 
-def _number(fields: Mapping[str, str], name: str) -> int | None:
-    text = fields.get(name, "").strip()
-    if not text:
-        return None
-    number = parse_digits(text)
-    if not number:
-        raise InvalidField("This must be a number above 0.", field=name)
-    return number
-
-
 def _size(fields: Mapping[str, str], name: str) -> int | None:
     """Bytes from a number of gigabytes as people write it."""
     text = fields.get(name, "").strip().replace(",", ".")
@@ -421,7 +390,7 @@ def _size(fields: Mapping[str, str], name: str) -> int | None:
         return None
     try:
         size = Decimal(text) * GIGABYTE
-        if 1 <= size <= MOST_BYTES:
+        if 1 <= size <= upload_links.MOST_BYTES:
             return int(size)
     except ArithmeticError:  # Not a number, or NaN.
         pass

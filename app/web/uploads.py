@@ -12,7 +12,7 @@ from msgspec import Struct
 from app.access import audit
 from app.access.upload_links import UploadLink
 from app.core import errors
-from app.core.access import THROUGH_LINKS, Action, Caller, CallerKind
+from app.core.access import THROUGH_LINKS, Action, CallerKind
 from app.core.cells import URL_SECONDS, CellOffer, PromisedCell, check_crc32c
 from app.core.errors import InvalidRequest, NotDirect, UploadNotFound
 from app.core.json_types import (
@@ -32,7 +32,7 @@ from app.core.json_types import (
 from app.core.lifecycle import UploadState
 from app.core.moments import instant
 from app.core.ranges import ByteRange, RangeSet
-from app.core.upload import Upload, UploadId, parse_upload_id
+from app.core.upload import Upload, parse_upload_id
 from app.http.access import requires
 from app.http.bodies import json_body, takes
 from app.http.context import ViewContext, note_upload
@@ -275,21 +275,18 @@ def index(ctx: ViewContext) -> Response:
     """List unfinished uploads, newest first, or the uploads with some ids."""
     uploads = ctx.services.uploads
     if ids := request.args.getlist("id"):
-        found = uploads.get_all(ctx.scope, _parse_ids(ids))
+        if len(ids) > IDS_AT_ONCE:
+            raise InvalidRequest(f"The parameter id may be given {IDS_AT_ONCE} times at most.")
+        try:
+            upload_ids = [parse_upload_id(each) for each in ids]
+        except UploadNotFound as error:
+            raise InvalidRequest("The parameter id must be the id of an upload.") from error
+        found = uploads.get_all(ctx.scope, upload_ids)
         if wants_sha256():
             ctx.services.library.want_sha256(*found)
     else:
         found = uploads.active(ctx.scope, LIST_LIMIT)
     return jsonify({"uploads": _with_senders(ctx, found)})
-
-
-def _parse_ids(texts: Sequence[str]) -> list[UploadId]:
-    if len(texts) > IDS_AT_ONCE:
-        raise InvalidRequest(f"The parameter id may be given {IDS_AT_ONCE} times at most.")
-    try:
-        return [parse_upload_id(text) for text in texts]
-    except UploadNotFound as error:
-        raise InvalidRequest("The parameter id must be the id of an upload.") from error
 
 
 @blueprint.get("/sent")
@@ -302,14 +299,10 @@ def sent(ctx: ViewContext) -> Response:
     link, these are the files of the visitor that the page's cookie names, none without the cookie,
     and `link` says what the link still takes.
     """
-    found = ctx.services.uploads.sent(ctx.scope, SENT_LIMIT)
-    return jsonify(_sent_document(found, _link_of(ctx, ctx.caller)))
-
-
-def _link_of(ctx: ViewContext, caller: Caller) -> UploadLink | None:
-    if caller.kind is not CallerKind.UPLOAD_LINK:
-        return None
-    return ctx.services.identity.upload_links.get(caller.project, caller.id)
+    found, caller, link = ctx.services.uploads.sent(ctx.scope, SENT_LIMIT), ctx.caller, None
+    if caller.kind is CallerKind.UPLOAD_LINK:
+        link = ctx.services.identity.upload_links.get(caller.project, caller.id)
+    return jsonify(_sent_document(found, link))
 
 
 @blueprint.get("/<upload_id>")
@@ -394,14 +387,12 @@ def _promised_cells(ctx: ViewContext) -> list[PromisedCell]:
     promised = json_body(ctx, CellsDocument)
     if not 0 < len(promised.cells) <= CELLS_AT_ONCE:
         raise InvalidRequest(f"The member cells must have 1 to {CELLS_AT_ONCE} entries.")
-    return [_promised_cell(each) for each in promised.cells]
-
-
-def _promised_cell(cell: CellDocument) -> PromisedCell:
-    if cell.start < 0 or cell.length <= 0:
+    if any(cell.start < 0 or cell.length <= 0 for cell in promised.cells):
         raise InvalidRequest("A cell must begin at 0 or later, and have a byte or more.")
-    span = ByteRange(cell.start, cell.start + cell.length)
-    return PromisedCell(span, check_crc32c(cell.crc32c))
+    return [
+        PromisedCell(ByteRange(cell.start, cell.start + cell.length), check_crc32c(cell.crc32c))
+        for cell in promised.cells
+    ]
 
 
 def _offer_document(cell: PromisedCell, offer: CellOffer, expires: datetime) -> CellTargetDocument:
@@ -422,15 +413,13 @@ def _offer_document(cell: PromisedCell, offer: CellOffer, expires: datetime) -> 
 
 def _with_senders(ctx: ViewContext, uploads: Sequence[Upload]) -> list[UploadDocument]:
     """The documents with their senders; only members see those of others."""
-    senders = ctx.services.identity.senders.of(uploads) if not _is_private(ctx) else {}
+    senders = (
+        ctx.services.identity.senders.of(uploads) if ctx.caller.kind not in THROUGH_LINKS else {}
+    )
     documents = _documents(ctx, uploads)
     for document, upload in zip(documents, uploads, strict=True):
         document["sender"] = sender_document(senders.get(upload.sender))
     return documents
-
-
-def _is_private(ctx: ViewContext) -> bool:
-    return ctx.caller.kind in THROUGH_LINKS
 
 
 def _documents(ctx: ViewContext, uploads: Sequence[Upload]) -> list[UploadDocument]:

@@ -5,30 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated, Literal, TypedDict
 
-from flask import (
-    Blueprint,
-    Response,
-    jsonify,
-    make_response,
-    redirect,
-    render_template,
-    request,
-    url_for,
-)
+from flask import Blueprint, Response, jsonify, render_template, request
 from msgspec import UNSET, Struct, UnsetType
 from werkzeug import Response as BaseResponse
 
 from app.access import webhooks
-from app.access.webhooks import (
-    MAX_PAGE,
-    MAX_URL_CHARACTERS,
-    SUBSCRIBABLE,
-    Delivery,
-    DeliveryState,
-    Webhook,
-    check_url,
-    parse_events,
-)
+from app.access.webhooks import SUBSCRIBABLE, Delivery, DeliveryState, Webhook, parse_events
 from app.core.access import Action
 from app.core.errors import InvalidField, InvalidRequest
 from app.core.json_types import Id, Instant, keywords
@@ -38,7 +20,7 @@ from app.http.access import requires
 from app.http.bodies import form_fields, takes
 from app.http.context import ViewContext
 from app.http.openapi import describes, query
-from app.http.origins import require_own_page
+from app.web.pages import page_blueprint, see_other
 
 # ---- JSON ----------------------------------------------------------------------------------------
 
@@ -58,7 +40,9 @@ class NewWebhook(Struct):
 
     url: Annotated[
         str,
-        keywords(maxLength=MAX_URL_CHARACTERS, pattern=r"^https?://[^\x00-\x20\x7f-\uffff/@]"),
+        keywords(
+            maxLength=webhooks.MAX_URL_CHARACTERS, pattern=r"^https?://[^\x00-\x20\x7f-\uffff/@]"
+        ),
     ]
     """With http or https, without a password, not in a private network."""
     events: Events | UnsetType = UNSET
@@ -68,7 +52,7 @@ class NewWebhook(Struct):
 class WebhookChange(Struct):
     """Changes of a webhook. Members that are not sent stay as they are."""
 
-    url: Annotated[str, keywords(maxLength=MAX_URL_CHARACTERS)] | None = None
+    url: Annotated[str, keywords(maxLength=webhooks.MAX_URL_CHARACTERS)] | None = None
     events: Events | UnsetType = UNSET
     paused: bool | None = None
     """While it is paused, events wait."""
@@ -224,7 +208,7 @@ def test(ctx: ViewContext, webhook_id: str) -> tuple[Response, int]:
     {200: DeliveriesDocument},
     InvalidRequest,
     parameters=(
-        query("limit", "", int, minimum=1, maximum=MAX_PAGE, default=DEFAULT_PAGE),
+        query("limit", "", int, minimum=1, maximum=webhooks.MAX_PAGE, default=DEFAULT_PAGE),
         query("cursor", "The `next` of the page before.", pattern="^[0-9]{1,18}$"),
     ),
 )
@@ -281,8 +265,7 @@ def delivery_document(delivery: Delivery) -> DeliveryDocument:
 # The pages of webhooks: the list, and each webhook with its deliveries.
 
 
-pages = Blueprint("webhooks", __name__, url_prefix="/webhooks")
-pages.before_request(lambda: require_own_page(request))
+pages = page_blueprint("webhooks", __name__, url_prefix="/webhooks")
 
 PAGE_SIZE = 50
 
@@ -299,33 +282,32 @@ def index_page(ctx: ViewContext) -> str:
 
 @pages.post("", endpoint="make")
 @requires(Action.MANAGE)
-def make_page(ctx: ViewContext) -> BaseResponse:
+def make_page(ctx: ViewContext) -> str | tuple[str, int]:
     """Create a webhook, and show its secret."""
     fields = form_fields(ctx)
-    problems = _problems(fields)
-    if problems:
-        return make_response(_index(ctx, fields, problems), 400)
+    url = fields.get("url", "").strip()
+    ticked = [event.value for event in SUBSCRIBABLE if event in fields]
+    problems = {} if ticked else {"events": "Choose at least one event."}
     try:
-        webhook = webhooks.make(
-            ctx,
-            url=fields["url"].strip(),
-            events=parse_events(_ticked(fields)),
-        )
+        webhooks.check_url(url)
+        if ticked:
+            webhook = webhooks.make(ctx, url=url, events=parse_events(ticked))
+            return _page(ctx, webhook, secret=webhook.secret)
     except InvalidRequest as error:
-        return make_response(_index(ctx, fields, {"url": str(error)}), 400)
-    return _page(ctx, webhook, secret=webhook.secret)
+        problems["url"] = str(error)
+    return _index(ctx, fields, problems), 400
 
 
 @pages.get("/<webhook_id>", endpoint="show")
 @requires(Action.MANAGE)
-def show_page(ctx: ViewContext, webhook_id: str) -> BaseResponse:
+def show_page(ctx: ViewContext, webhook_id: str) -> str:
     """One webhook with its deliveries."""
     return _page(ctx, webhooks.get(ctx, webhook_id))
 
 
 @pages.post("/<webhook_id>/secret", endpoint="show_secret")
 @requires(Action.MANAGE)
-def show_secret_page(ctx: ViewContext, webhook_id: str) -> BaseResponse:
+def show_secret_page(ctx: ViewContext, webhook_id: str) -> str:
     """One webhook, with its secret shown."""
     webhook = webhooks.show_secret(ctx, webhook_id)
     return _page(ctx, webhook, secret=webhook.secret)
@@ -336,7 +318,7 @@ def show_secret_page(ctx: ViewContext, webhook_id: str) -> BaseResponse:
 def renew_secret_page(ctx: ViewContext, webhook_id: str) -> BaseResponse:
     """Rotate the secret. The page then offers to show it: a reload must not rotate it again."""
     webhooks.renew_secret(ctx, webhook_id)
-    return _back_to(webhook_id)
+    return see_other("webhooks.show", webhook_id=webhook_id)
 
 
 @pages.post("/<webhook_id>/pause")
@@ -345,7 +327,7 @@ def pause(ctx: ViewContext, webhook_id: str) -> BaseResponse:
     """Pause or resume a webhook."""
     is_paused = form_fields(ctx).get("paused") == CHOSEN
     webhooks.change(ctx, webhook_id, is_paused=is_paused)
-    return _back_to(webhook_id)
+    return see_other("webhooks.show", webhook_id=webhook_id)
 
 
 @pages.post("/<webhook_id>/remove", endpoint="remove")
@@ -353,7 +335,7 @@ def pause(ctx: ViewContext, webhook_id: str) -> BaseResponse:
 def remove_page(ctx: ViewContext, webhook_id: str) -> BaseResponse:
     """Delete a webhook."""
     webhooks.remove(ctx, webhook_id)
-    return redirect(url_for("webhooks.index"), 303)
+    return see_other("webhooks.index")
 
 
 @pages.post("/<webhook_id>/test", endpoint="test")
@@ -361,7 +343,7 @@ def remove_page(ctx: ViewContext, webhook_id: str) -> BaseResponse:
 def test_page(ctx: ViewContext, webhook_id: str) -> BaseResponse:
     """Send a test event."""
     webhooks.send_test(ctx, webhook_id)
-    return _back_to(webhook_id)
+    return see_other("webhooks.show", webhook_id=webhook_id)
 
 
 @pages.post("/<webhook_id>/deliveries/<delivery_id>/send-again", endpoint="send_again")
@@ -369,7 +351,7 @@ def test_page(ctx: ViewContext, webhook_id: str) -> BaseResponse:
 def send_again_page(ctx: ViewContext, webhook_id: str, delivery_id: str) -> BaseResponse:
     """Send an event again."""
     webhooks.send_again(ctx, webhook_id, delivery_id)
-    return _back_to(webhook_id)
+    return see_other("webhooks.show", webhook_id=webhook_id)
 
 
 def _index(ctx: ViewContext, fields: dict[str, str], problems: dict[str, str]) -> str:
@@ -382,10 +364,10 @@ def _index(ctx: ViewContext, fields: dict[str, str], problems: dict[str, str]) -
     )
 
 
-def _page(ctx: ViewContext, webhook: Webhook, secret: str | None = None) -> BaseResponse:
+def _page(ctx: ViewContext, webhook: Webhook, secret: str | None = None) -> str:
     cursor = request.args.get("cursor")
     page = webhooks.deliveries(ctx, webhook, limit=PAGE_SIZE, cursor=cursor)
-    text = render_template(
+    return render_template(
         "webhooks/one.html",
         webhook=webhook,
         secret=secret,
@@ -393,24 +375,3 @@ def _page(ctx: ViewContext, webhook: Webhook, secret: str | None = None) -> Base
         deliveries=page.deliveries,
         next_cursor=page.next_cursor,
     )
-    return make_response(text)
-
-
-def _problems(fields: dict[str, str]) -> dict[str, str]:
-    """The problem of each field."""
-    problems = {}
-    try:
-        check_url(fields.get("url", "").strip())
-    except InvalidRequest as error:
-        problems["url"] = str(error)
-    if not _ticked(fields):
-        problems["events"] = "Choose at least one event."
-    return problems
-
-
-def _ticked(fields: dict[str, str]) -> list[str]:
-    return [event.value for event in SUBSCRIBABLE if event in fields]
-
-
-def _back_to(webhook_id: str) -> BaseResponse:
-    return redirect(url_for("webhooks.show", webhook_id=webhook_id), 303)
