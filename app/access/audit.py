@@ -6,8 +6,8 @@ import csv
 import io
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, TypedDict
@@ -135,17 +135,9 @@ class AuditEntry:
     @classmethod
     def of(cls, row: Row[Any]) -> AuditEntry:
         """The entry of a row of `db.tables.audit`."""
-        return cls(
-            number=row.id,
-            at=row.at,
-            action=AuditAction(row.action),
-            actor=row.actor,
-            actor_name=row.actor_name,
-            address=row.address,
-            subject=row.subject,
-            project_id=row.project_id,
-            details=json.loads(row.details),
-        )
+        values = dict(row._mapping)
+        parsed = {"action": AuditAction(row.action), "details": json.loads(row.details)}
+        return cls(number=values.pop("id"), **{**values, **parsed})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +188,7 @@ def note(
     *,
     project: str | None = None,
     caller: Caller | None = None,
-    details: Mapping[str, Detail] | None = None,
+    **details: Detail,
 ) -> None:
     """Add an entry for what has been done, outside its transaction. Never fails.
 
@@ -216,30 +208,28 @@ def note(
         address=printable(ctx.address, ADDRESS_CHARACTERS),
         subject=printable(subject, SUBJECT_CHARACTERS),
         project_id=None if action in OF_SERVER else project or None,
-        details=kept_details(dict(details or {})),
+        details=kept_details(details),
     )
-    values = {
-        "at": entry.at,
-        "project_id": entry.project_id,
-        "action": entry.action.value,
-        "actor": entry.actor,
-        "actor_name": entry.actor_name,
-        "address": entry.address,
-        "subject": entry.subject,
-        "details": json.dumps(entry.details, separators=(",", ":")),
-    }
+    row = asdict(entry)
+    del row["number"]  # The database counts.
+    row["details"] = json.dumps(entry.details, separators=(",", ":"))
     try:
         with ctx.database.write() as connection:
-            connection.execute(insert(audit).values(values))
+            connection.execute(insert(audit).values(row))
     except UploadError as error:
         log.error("the audit log has no room for %s: %s", entry, error)
 
 
 def note_rename(ctx: RequestContext, video: Upload, filename: str) -> None:
     """Note that a video has a new name."""
-    about = {"filename": video.filename, "renamed_to": filename}
-    subject = f"video:{video.id}"
-    note(ctx, AuditAction.VIDEO_RENAMED, subject, project=video.owner, details=about)
+    note(
+        ctx,
+        AuditAction.VIDEO_RENAMED,
+        f"video:{video.id}",
+        project=video.owner,
+        filename=video.filename,
+        renamed_to=filename,
+    )
 
 
 def note_removal(ctx: RequestContext, upload: Upload) -> None:
@@ -250,8 +240,8 @@ def note_removal(ctx: RequestContext, upload: Upload) -> None:
         action, subject = AuditAction.UPLOAD_CANCELLED, f"upload:{upload.id}"
     else:
         return
-    about = {"filename": upload.filename, "sender": upload.sender}
-    note(ctx, action, subject, project=upload.owner, details=about)
+    filename, sender = upload.filename, upload.sender
+    note(ctx, action, subject, project=upload.owner, filename=filename, sender=sender)
 
 
 def page(ctx: Context, wanted: AuditFilter, *, limit: int, cursor: str | None) -> AuditPage:

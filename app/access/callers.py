@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import base64
 import binascii
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 from app.access.keys import ApiKeys
-from app.access.link_visitors import LinkCredentials, LinkVisitors
+from app.access.link_visitors import LinkVisitors
 from app.access.sessions import Sessions
 from app.access.share_links import ShareLinks
 from app.core.access import ANONYMOUS, LOCAL, Caller
@@ -29,23 +29,16 @@ class Credentials:
     address: str = ""
 
 
+@dataclass(frozen=True, slots=True)
 class Callers:
     """Asks each kind of caller in turn."""
 
-    def __init__(
-        self,
-        keys: ApiKeys,
-        sessions: Sessions,
-        share_links: ShareLinks,
-        link_visitors: LinkVisitors,
-        *,
-        is_open: bool,
-    ) -> None:
-        self._keys = keys
-        self._sessions = sessions
-        self._share_links = share_links
-        self._link_visitors = link_visitors
-        self._is_open = is_open
+    keys: ApiKeys
+    sessions: Sessions
+    share_links: ShareLinks
+    link_visitors: LinkVisitors
+    _: KW_ONLY
+    is_open: bool
 
     def find(self, sent: Credentials, *, fresh: bool = False) -> Caller:
         """The sender of a request, or `ANONYMOUS`; raises `NotSignedIn` for invalid credentials.
@@ -55,21 +48,20 @@ class Callers:
         bypasses this process's cache of sessions and keys.
         """
         if sent.link is not None and sent.link[0] == "t":
-            return self._share_links.guest(sent.link[1])
+            return self.share_links.guest(sent.link[1])
         if sent.link is not None:
             password = _secret_in(sent.authorization) if sent.authorization else ""
-            credentials = LinkCredentials(
-                cookies=sent.cookies, password=password, address=sent.address
+            return self.link_visitors.caller(
+                sent.link[1], cookies=sent.cookies, password=password, address=sent.address
             )
-            return self._link_visitors.caller(sent.link[1], credentials)
-        if self._is_open:
+        if self.is_open:
             return LOCAL
         if sent.authorization:
-            caller = self._keys.caller(_secret_in(sent.authorization), fresh=fresh)
+            caller = self.keys.caller(_secret_in(sent.authorization), fresh=fresh)
             if caller is None:
                 raise NotSignedIn("The API key does not exist, has expired or was revoked.")
             return caller
-        return self._sessions.caller(sent.session, fresh=fresh) or ANONYMOUS
+        return self.sessions.caller(sent.session, fresh=fresh) or ANONYMOUS
 
 
 def _secret_in(authorization: str) -> str:

@@ -38,7 +38,7 @@ from app.core.addresses import is_loopback, network_of
 from app.core.errors import EntryNotFound, InvalidField, LinkClosed, TooManyAttempts, UploadError
 from app.core.names import clean_name
 from app.db.context import Context, RequestContext
-from app.db.sql import lock_row, lock_table
+from app.db.sql import insert_row, lock_row, lock_table
 from app.db.tables import invitations, members, people, projects
 
 # ---- rows ----------------------------------------------------------------------------------------
@@ -137,8 +137,8 @@ class Invitations:
             raise InvalidField("This person is a member already.", field="email")
         by = ctx.caller.sender
         code = self._make(Purpose.JOIN, by, email=email, project_id=project_id, role=role)
-        about = {"email": email, "role": role}
-        audit.note(ctx, AuditAction.INVITATION_MADE, project=project_id or "", details=about)
+        project = project_id or ""
+        audit.note(ctx, AuditAction.INVITATION_MADE, project=project, email=email, role=role)
         return code
 
     def to_reset(self, ctx: RequestContext, person: Person) -> str:
@@ -147,8 +147,8 @@ class Invitations:
         It works as long as its maker administers the server.
         """
         code = self._make(Purpose.RESET, ctx.caller.sender, person_id=person.id)
-        subject, about = f"person:{person.id}", {"email": person.email}
-        audit.note(ctx, AuditAction.PASSWORD_LINK_MADE, subject, details=about)
+        subject = f"person:{person.id}"
+        audit.note(ctx, AuditAction.PASSWORD_LINK_MADE, subject, email=person.email)
         return code
 
     def to_reset_by_mail(self, person: Person) -> str:
@@ -226,8 +226,8 @@ class Invitations:
             row = connection.execute(change).first()
         if row is not None:
             found = Invitation.of(row)
-            project, about = found.project_id or "", {"email": found.email, "role": found.role}
-            audit.note(ctx, AuditAction.INVITATION_REMOVED, project=project, details=about)
+            action, project = AuditAction.INVITATION_REMOVED, found.project_id or ""
+            audit.note(ctx, action, project=project, email=found.email, role=found.role)
 
     def remove_old(self) -> None:
         """Remove those that have expired."""
@@ -372,10 +372,9 @@ class Invitations:
             email=email,
             created_by=by,
         )
-        values = {column.name: getattr(invitation, column.name) for column in invitations.columns}
         is_same = invitations.c.purpose == purpose
         for column in ("person_id", "project_id", "email"):
-            is_same &= invitations.c[column].is_not_distinct_from(values[column])
+            is_same &= invitations.c[column].is_not_distinct_from(getattr(invitation, column))
         with self._ctx.database.write() as connection:
             # Its project and its person must stay until the transaction ends.
             for key, value, kind in (
@@ -387,25 +386,27 @@ class Invitations:
                     raise EntryNotFound(f"There is no such {kind}.")
             lock_table(connection, invitations)  # The second of two at once must see the first.
             connection.execute(delete(invitations).where(is_same))
-            connection.execute(insert(invitations).values(values))
+            insert_row(connection, invitations, invitation)
         return code
 
 
 def _audit_by_link(ctx: RequestContext, action: AuditAction, person: Person) -> None:
-    about = {"email": person.email, "by": "link"}
-    audit.note(ctx, action, person.caller.actor, caller=person.caller, details=about)
+    caller = person.caller
+    audit.note(ctx, action, caller.actor, caller=caller, email=person.email, by="link")
 
 
 def _audit_joining(ctx: RequestContext, invitation: Invitation, email: str) -> None:
     """Note who has joined, and which address was invited: any account may take the link."""
-    about = {
-        "email": email,
-        "invited": invitation.email,
-        "role": invitation.role,
-        "by": "link",
-    }
-    project = invitation.project_id
-    audit.note(ctx, AuditAction.MEMBER_ADDED, ctx.caller.actor, project=project, details=about)
+    audit.note(
+        ctx,
+        AuditAction.MEMBER_ADDED,
+        ctx.caller.actor,
+        project=invitation.project_id,
+        email=email,
+        invited=invitation.email,
+        role=invitation.role,
+        by="link",
+    )
 
 
 @contextmanager
@@ -470,28 +471,22 @@ OF_NETWORK = Backoff(free=20)
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
 class ForgottenPasswords:
     """Works if the server can send mail. Its links begin with the settings' `link_url`.
 
     They never begin with the host of the request, which the client chooses.
     """
 
-    def __init__(
-        self,
-        ctx: Context,
-        invitations: Invitations,
-        checks: PasswordChecks,
-        mail: Mail,
-    ) -> None:
-        self._ctx = ctx
-        self._invitations = invitations
-        self._checks = checks
-        self._mail = mail
+    ctx: Context
+    invitations: Invitations
+    checks: PasswordChecks
+    mail: Mail
 
     @property
     def is_on(self) -> bool:
         """Whether this server can send mail."""
-        return self._mail.is_on
+        return self.mail.is_on
 
     def send_link_later(self, email: str, *, address: str) -> None:
         """Send a link to the account with this e-mail address, if there is one.
@@ -500,7 +495,7 @@ class ForgottenPasswords:
         Raises `TooManyAttempts` if a network asks too often.
         """
         if not is_loopback(address):  # Behind a proxy that names no clients, it would be everybody.
-            self._checks.count({f"forgotten:{network_of(address)}": OF_NETWORK})
+            self.checks.count({f"forgotten:{network_of(address)}": OF_NETWORK})
         given = (email.strip().lower(), address)
         Thread(target=self._send_link, args=given, name="forgotten password", daemon=True).start()
 
@@ -509,36 +504,37 @@ class ForgottenPasswords:
             self._try_to_send_link(email, address)
         except UploadError as error:
             log.error("cannot make a link for a new password: %s", error)
-        except Exception:
+        except Exception:  # A mistake of ours: a thread would print it to stderr, not to the log.
             log.exception("cannot make a link for a new password")
 
     def _try_to_send_link(self, email: str, address: str) -> None:
         """A person without a password signs in elsewhere, where they can be blocked."""
-        person = find_by_email(self._ctx, email)
+        person = find_by_email(self.ctx, email)
         if person is None or person.is_blocked or person.password_hash is None:
             return
         subject, is_sent = f"forgotten:{person.id}", False
         try:
-            self._checks.count({subject: OF_ACCOUNT})
+            self.checks.count({subject: OF_ACCOUNT})
         except TooManyAttempts:
             return
         try:
-            code = self._invitations.to_reset_by_mail(person)
-            url = f"{self._ctx.settings.link_url}/reset/{code}"
-            is_sent = self._mail.send(
+            code = self.invitations.to_reset_by_mail(person)
+            url = f"{self.ctx.settings.link_url}/reset/{code}"
+            is_sent = self.mail.send(
                 person.email,
                 subject="A new password for Sluice",
-                text="Somebody, probably you, has asked for a new password for your account.\n"
+                text="Someone, probably you, has asked for a new password for your account.\n"
                 f"Open this link within a day to choose one:\n\n{url}\n\n"
                 "If it was not you, do nothing: your password stays as it is.\n",
             )
         finally:
             if not is_sent:  # They read that it is on its way: the next one must not wait.
-                self._checks.forget(subject)
+                self.checks.forget(subject)
         if is_sent:  # Otherwise strangers could fill the log while the mail server is away.
             audit.note(
-                self._ctx.acting(ANONYMOUS, address=address),
+                self.ctx.acting(ANONYMOUS, address=address),
                 AuditAction.PASSWORD_LINK_MADE,
                 f"person:{person.id}",
-                details={"email": person.email, "by": "mail"},
+                email=person.email,
+                by="mail",
             )

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from zlib import crc32
 
-from sqlalchemy import Connection, Row, case, func, insert, null, or_, select, update
+from sqlalchemy import Connection, Row, case, func, null, or_, select, update
 
 from app.access import audit
 from app.access.audit import AuditAction
@@ -21,6 +21,7 @@ from app.core.access import Caller, CallerKind, Role, lower_of
 from app.core.errors import EntryNotFound, UploadError
 from app.core.names import clean_name
 from app.db.context import Context, RequestContext
+from app.db.sql import insert_row
 from app.db.tables import api_keys, members, people
 
 # ---- the form of a key ---------------------------------------------------------------------------
@@ -186,12 +187,9 @@ class ApiKeys:
         with ctx.database.write() as connection:
             require_role(connection, key.created_by, key.project_id)
             key = _with_maker(connection, key)
-            values = {column.name: getattr(key, column.name) for column in api_keys.columns}
-            connection.execute(insert(api_keys).values(values))
-        about = {"name": key.name, "role": key.role}
-        audit.note(
-            ctx, AuditAction.KEY_MADE, f"key:{key.id}", project=key.project_id, details=about
-        )
+            insert_row(connection, api_keys, key)
+        action, subject, project = AuditAction.KEY_MADE, f"key:{key.id}", key.project_id
+        audit.note(ctx, action, subject, project=project, name=key.name, role=key.role)
         return key, secret
 
     def of_project(self, ctx: RequestContext) -> list[ApiKey]:
@@ -217,10 +215,8 @@ class ApiKeys:
             ended = end_made_with(connection, key_id, now)
             name = connection.execute(select(api_keys.c.name).where(is_it)).scalar_one()
         self._recent.forget()
-        about = {"name": name, **asdict(ended)}
-        audit.note(
-            ctx, AuditAction.KEY_REVOKED, f"key:{key_id}", project=ctx.project, details=about
-        )
+        action, subject = AuditAction.KEY_REVOKED, f"key:{key_id}"
+        audit.note(ctx, action, subject, project=ctx.project, name=name, **asdict(ended))
         return ended
 
     def caller(self, secret: str, *, fresh: bool = False) -> Caller | None:

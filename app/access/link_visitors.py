@@ -57,15 +57,6 @@ _VISITOR = re.compile(rf"(?:^|;\s*){VISITOR_COOKIE}=([A-Za-z0-9._-]{{1,400}})(?:
 _ENTRY = re.compile(rf"(?:^|;\s*){ENTRY_COOKIE}=([A-Za-z0-9._-]{{1,400}})(?:;|$)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkCredentials:
-    """What a request through a link shows: all its cookies, and the password of Basic."""
-
-    cookies: str = ""
-    password: str = ""
-    address: str = ""
-
-
 @dataclass(frozen=True, slots=True)
 class NewVisitor:
     """A visitor as records name it, and the cookie by which it comes again."""
@@ -103,22 +94,24 @@ class LinkVisitors:
             raise LinkNotFound("No link has this address. Is it complete?")
         return link.require_open(self._ctx.clock())
 
-    def caller(self, code: str, credentials: LinkCredentials) -> Caller:
-        """Who comes through the link of that code.
+    def caller(
+        self, code: str, *, cookies: str = "", password: str = "", address: str = ""
+    ) -> Caller:
+        """Who comes through the link of that code, with all cookies and the password of Basic.
 
         Raises as `visited` does, `NotSignedIn` without its password, and `TooManyAttempts`.
         """
         link = self.visited(code)
-        if link.password_hash is not None and not self.has_entered(link, credentials.cookies):
-            self._check(link, link.password_hash, credentials)
-        visitor = self.visitor(link, credentials.cookies)
+        if link.password_hash is not None and not self.has_entered(link, cookies):
+            self._check(link, link.password_hash, password, address)
+        visitor = self.visitor(link, cookies)
         return Caller(
             kind=CallerKind.UPLOAD_LINK,
             id=link.id,
             name=link.name,
             project=link.project_id,
             roles={link.project_id: Role.SENDER},
-            visitor=visitor or self._network_visitor(credentials.address),
+            visitor=visitor or self._network_visitor(address),
             is_crowd=visitor is None,
         )
 
@@ -181,16 +174,14 @@ class LinkVisitors:
         text = f"visitor {network_of(address)}".encode()
         return hmac.digest(self._signing.secret, text, "sha256").hex()[:VISITOR_CHARACTERS]
 
-    def _check(self, link: UploadLink, stored: str, credentials: LinkCredentials) -> None:
-        if not credentials.password:
+    def _check(self, link: UploadLink, stored: str, password: str, address: str) -> None:
+        if not password:
             raise NotSignedIn("This link has a password. Send it as that of Basic authentication.")
-        seen = digest_of(f"{stored} {credentials.password}")
+        seen = digest_of(f"{stored} {password}")
         if seen in self._right:
             return
         try:
-            self._passwords.check(
-                link.id, stored, credentials.password, address=credentials.address
-            )
+            self._passwords.check(link.id, stored, password, address=address)
         except InvalidField as error:
             raise NotSignedIn("This is not the password of the link.") from error
         if len(self._right) >= REMEMBERED_PASSWORDS:

@@ -19,6 +19,7 @@ from app.access.invitations import Invitations
 from app.access.people import (
     Person,
     add_person,
+    admitted,
     audit_ended,
     clean_email,
     find_by_email,
@@ -74,16 +75,14 @@ class _Arrival:
     ended: Mapping[str, RevocationCounts] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
 class OpenId:
     """Signs people in whom the provider knows, and makes accounts for those who may join."""
 
-    def __init__(
-        self, ctx: Context, provider: OpenIdProvider, invitations: Invitations, joining: Joining
-    ) -> None:
-        self._ctx = ctx
-        self._invitations = invitations
-        self._joining = joining
-        self.provider = provider
+    ctx: Context
+    provider: OpenIdProvider
+    invitations: Invitations
+    joining: Joining
 
     def finish(
         self, ctx: RequestContext, response: Mapping[str, str], cookie: str, redirect_uri: str
@@ -109,22 +108,20 @@ class OpenId:
             if owner is None:
                 arrival = self._first_time(identity)
             else:
-                arrival = _Arrival(_admitted(find_person(ctx, owner)))
+                arrival = _Arrival(admitted(find_person(ctx, owner)))
         except SignInRefused:
-            about = {"email": identity.email, "method": PROVIDER}
-            audit.note(ctx, AuditAction.SESSION_REFUSED, details=about)
+            audit.note(ctx, AuditAction.SESSION_REFUSED, email=identity.email, method=PROVIDER)
             raise
         person = arrival.person
         ctx = replace(ctx, caller=person.caller)
-        actor, email = ctx.caller.actor, {"email": person.email}
+        actor, email = ctx.caller.actor, person.email
         if arrival.is_new:
-            audit.note(ctx, AuditAction.PERSON_ADDED, actor, details=email)
+            audit.note(ctx, AuditAction.PERSON_ADDED, actor, email=email)
         for project, role in arrival.joined.items():
-            about = {**email, "role": role, "by": PROVIDER}
-            audit.note(ctx, AuditAction.MEMBER_ADDED, actor, project=project, details=about)
+            added = AuditAction.MEMBER_ADDED
+            audit.note(ctx, added, actor, project=project, email=email, role=role, by=PROVIDER)
         if arrival.is_first:
-            about = {"issuer": identity.issuer}
-            audit.note(ctx, AuditAction.PROVIDER_LINKED, actor, details=about)
+            audit.note(ctx, AuditAction.PROVIDER_LINKED, actor, issuer=identity.issuer)
         audit_ended(ctx, person, arrival.ended, "provider")
         return person
 
@@ -137,23 +134,23 @@ class OpenId:
         """
         if not identity.is_email_verified:
             raise SignInRefused("The sign-in service has not verified your e-mail address.")
-        person = find_by_email(self._ctx, identity.email)
+        person = find_by_email(self.ctx, identity.email)
         if person is None:
             return self._joined(identity)
         found = provider_accounts.c
         is_other = (found.issuer == identity.issuer) & (found.person_id == person.id)
-        with self._ctx.database.read() as connection:
+        with self.ctx.database.read() as connection:
             has_other = connection.execute(select(found.subject).where(is_other)).first()
         if has_other:
             raise SignInRefused(f"{identity.email} belongs to another account.")
-        is_stranger = (people.c.id == _admitted(person).id) & ~people.c.is_proven
+        is_stranger = (people.c.id == admitted(person).id) & ~people.c.is_proven
         ended: Mapping[str, RevocationCounts] = {}
-        with self._ctx.database.write() as connection:
+        with self.ctx.database.write() as connection:
             self._add(connection, identity, person)
             if connection.execute(select(people.c.id).where(is_stranger)).first() is not None:
                 give_to_owner(connection, person.id)
                 remove_second_factor(connection, person.id)
-                ended = end_made_by(connection, f"{BY_PERSON}{person.id}", self._ctx.clock())
+                ended = end_made_by(connection, f"{BY_PERSON}{person.id}", self.ctx.clock())
         return _Arrival(person, is_first=True, ended=ended)
 
     def _joined(self, identity: ProviderIdentity) -> _Arrival:
@@ -163,22 +160,22 @@ class OpenId:
             raise SignInRefused("The sign-in service did not give your e-mail address.") from None
         name = " ".join(identity.name.split())[:MAX_NAME_CHARACTERS]
         person = Person(
-            id=self._ctx.new_id(),
+            id=self.ctx.new_id(),
             email=email,
             name=name if name.isprintable() and name else email.partition("@")[0],
-            created_at=self._ctx.clock(),
+            created_at=self.ctx.clock(),
         )
-        waiting = self._invitations.waiting(email=person.email)
+        waiting = self.invitations.waiting(email=person.email)
         if waiting:
             # If the server stops in between, the e-mail address ties both the next time.
-            joined = self._invitations.join_by_address(waiting[0], person)
-            with self._ctx.database.write() as connection:
+            joined = self.invitations.join_by_address(waiting[0], person)
+            with self.ctx.database.write() as connection:
                 self._add(connection, identity, person)
-        elif (role := self._joining.role_of(identity)) is not None:
+        elif (role := self.joining.role_of(identity)) is not None:
             joined = {FIRST_PROJECT: role}
             member = {"project_id": FIRST_PROJECT, "role": role}
             of_person = {"person_id": person.id, "added_at": person.created_at}
-            with self._ctx.database.write() as connection:
+            with self.ctx.database.write() as connection:
                 add_person(connection, person)
                 connection.execute(insert(members).values(**member, **of_person))
                 self._add(connection, identity, person)
@@ -188,14 +185,8 @@ class OpenId:
 
     def _add(self, connection: Connection, identity: ProviderIdentity, person: Person) -> None:
         account = {"issuer": identity.issuer, "subject": identity.subject, "person_id": person.id}
-        statement = insert(provider_accounts).values(**account, created_at=self._ctx.clock())
+        statement = insert(provider_accounts).values(**account, created_at=self.ctx.clock())
         try:
             connection.execute(statement)
         except IntegrityError:  # Another request has just stored it.
             raise SignInRefused("Sign in once more.") from None
-
-
-def _admitted(person: Person | None) -> Person:
-    if person is None or person.is_blocked:
-        raise SignInRefused("This account is blocked. An administrator can let you in again.")
-    return person

@@ -16,18 +16,18 @@ from datetime import datetime
 from hmac import compare_digest
 from typing import Any
 
-from sqlalchemy import delete, func, insert, or_, select, update
+from sqlalchemy import delete, func, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from app.access import audit
 from app.access.audit import AuditAction
-from app.access.people import Person, find_person
+from app.access.people import Person, admitted, find_person
 from app.access.sessions import Sessions
 from app.access.signing import LIFETIME, Browser, SingleUse
 from app.core.errors import InvalidRequest, SignInRefused
 from app.core.names import clean_name
 from app.db.context import Context, RequestContext
-from app.db.sql import lock_row
+from app.db.sql import insert_row, lock_row
 from app.db.tables import passkeys, people
 
 MAX_PASSKEYS = 20
@@ -146,7 +146,6 @@ class Passkeys:
             created_at=ctx.clock(),
         )
         self._tokens.spend(words)
-        values = {column.name: getattr(passkey, column.name) for column in passkeys.columns}
         count = select(func.count()).where(passkeys.c.person_id == passkey.person_id)
         try:
             with ctx.database.write() as connection:
@@ -155,7 +154,7 @@ class Passkeys:
                     raise InvalidRequest(
                         "You have too many passkeys: remove one that you do not use."
                     )
-                connection.execute(insert(passkeys).values(values))
+                insert_row(connection, passkeys, passkey)
         except IntegrityError:
             raise InvalidRequest("This passkey is registered already.") from None
         if ctx.caller.needs_second_factor:
@@ -190,8 +189,8 @@ class Passkeys:
             return self._owner(browser, credential, token)
         except SignInRefused as error:
             if error.person_id:  # Otherwise strangers could fill the log with unknown passkeys.
-                subject, about = f"person:{error.person_id}", {"method": "passkey"}
-                audit.note(ctx, AuditAction.SESSION_REFUSED, subject, details=about)
+                subject = f"person:{error.person_id}"
+                audit.note(ctx, AuditAction.SESSION_REFUSED, subject, method="passkey")
             raise
 
     def remove(self, ctx: RequestContext, passkey_id: str) -> None:
@@ -234,11 +233,8 @@ class Passkeys:
             )
         self._tokens.spend(words)
         self._note_use(passkey, used.new_sign_count)
-        person = find_person(self._ctx, passkey.person_id)
-        if person is None or person.is_blocked:
-            message = "This account is blocked. An administrator can let you in again."
-            raise SignInRefused(message, person_id=passkey.person_id)
-        return person
+        owner = find_person(self._ctx, passkey.person_id)
+        return admitted(owner, person_id=passkey.person_id)
 
     def _note_use(self, passkey: Passkey, sign_count: int) -> None:
         """Raises `SignInRefused` if the passkey is gone, or was used with that count before.
@@ -260,7 +256,7 @@ class Passkeys:
 
 
 def _audit(ctx: RequestContext, action: AuditAction, passkey: Passkey) -> None:
-    audit.note(ctx, action, f"passkey:{passkey.id}", details={"name": passkey.name})
+    audit.note(ctx, action, f"passkey:{passkey.id}", name=passkey.name)
 
 
 @contextmanager

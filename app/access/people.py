@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from app.access import audit
@@ -25,9 +25,10 @@ from app.access.creators import (
 )
 from app.access.passwords import Passwords, require_good
 from app.core.access import Caller, CallerKind, Role
-from app.core.errors import InvalidField, LastAdministrator, NotSignedIn
+from app.core.errors import InvalidField, LastAdministrator, NotSignedIn, SignInRefused
 from app.core.names import clean_name
 from app.db.context import Context, RequestContext
+from app.db.sql import insert_row
 from app.db.tables import (
     invitations,
     members,
@@ -116,6 +117,14 @@ def current_person(ctx: RequestContext) -> Person:
     person = find_person(ctx, ctx.caller.id)
     if person is None:
         raise NotSignedIn("Your account was removed.")
+    return person
+
+
+def admitted(person: Person | None, *, person_id: str = "") -> Person:
+    """The person who signs in; raises `SignInRefused` if they are blocked or gone."""
+    if person is None or person.is_blocked:
+        message = "This account is blocked. An administrator can let you in again."
+        raise SignInRefused(message, person_id=person_id)
     return person
 
 
@@ -208,7 +217,7 @@ class Accounts:
         )
         with ctx.database.write() as connection:
             add_person(connection, person)
-        _audit(ctx, AuditAction.PERSON_ADDED, person)
+        audit_person(ctx, AuditAction.PERSON_ADDED, person)
         return person
 
     def rename(self, ctx: RequestContext, person: Person, name: str) -> Person:
@@ -217,7 +226,7 @@ class Accounts:
         with ctx.database.write() as connection:
             _set(connection, person, name=changed.name)
         self._forget()
-        _audit(ctx, AuditAction.PERSON_CHANGED, changed)
+        audit_person(ctx, AuditAction.PERSON_CHANGED, changed)
         return changed
 
     def change_email(self, ctx: RequestContext, person: Person, email: str) -> Person:
@@ -283,7 +292,7 @@ class Accounts:
             connection.execute(delete(people).where(people.c.id == person.id))
         self._forget()
         audit_ended(ctx, person, ended, "deleted")
-        _audit(ctx, AuditAction.PERSON_REMOVED, person)
+        audit_person(ctx, AuditAction.PERSON_REMOVED, person)
 
     def made_by(self, ctx: Context, person: Person) -> list[Creation]:
         """The keys and links of a person that still work, the newest first."""
@@ -331,7 +340,7 @@ def _require_another_administrator(connection: Connection, person: Person) -> No
     # Locked, and in order: of two who do this at once, the second waits for the first.
     query = ADMINISTRATORS.order_by(people.c.id).with_for_update(key_share=True)
     if {row.id for row in connection.execute(query)} == {person.id}:
-        raise LastAdministrator("Nobody else administers this server.")
+        raise LastAdministrator("No one else administers this server.")
 
 
 def audit_ended(
@@ -344,18 +353,21 @@ def audit_ended(
             AuditAction.MEMBER_CHANGED,
             f"person:{person.id}",
             project=project,
-            details={"email": person.email, "change": change, **asdict(counts)},
+            email=person.email,
+            change=change,
+            **asdict(counts),
         )
 
 
 def _audit_change(ctx: RequestContext, person: Person, change: str, *, email: str = "") -> None:
     """Note a change by an administrator; `was` is the address before it."""
-    about = {"email": email or person.email, "was": person.email, "change": change}
-    audit.note(ctx, AuditAction.PERSON_CHANGED, f"person:{person.id}", details=about)
+    action, subject, was = AuditAction.PERSON_CHANGED, f"person:{person.id}", person.email
+    audit.note(ctx, action, subject, email=email or was, was=was, change=change)
 
 
-def _audit(ctx: RequestContext, action: AuditAction, person: Person) -> None:
-    audit.note(ctx, action, f"person:{person.id}", details={"email": person.email})
+def audit_person(ctx: RequestContext, action: AuditAction, person: Person) -> None:
+    """Note what was done to an account."""
+    audit.note(ctx, action, f"person:{person.id}", email=person.email)
 
 
 # ---- in transactions of other subjects -----------------------------------------------------------
@@ -365,9 +377,8 @@ ADMINISTRATORS = select(people.c.id).where(people.c.is_admin, ~people.c.is_block
 
 def add_person(connection: Connection, person: Person) -> None:
     """Store a new person; raises `InvalidField` if the e-mail address is taken."""
-    values = {column.name: getattr(person, column.name) for column in people.columns}
     with unique_email():
-        connection.execute(insert(people).values(values))
+        insert_row(connection, people, person)
 
 
 def give_to_owner(connection: Connection, person_id: str, password_hash: str | None = None) -> None:

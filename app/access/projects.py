@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from app.access import audit
-from app.access.audit import AuditAction, Detail
+from app.access.audit import AuditAction
 from app.access.creators import RevocationCounts, end_made_by
 from app.access.people import clean_email, find_by_email
 from app.core.access import FIRST_PROJECT, Caller, Role
@@ -22,6 +22,7 @@ from app.core.lifecycle import GONE
 from app.core.names import clean_name
 from app.core.numbers import bytes_in_words, parse_bytes
 from app.db.context import Context, RequestContext
+from app.db.sql import insert_row
 from app.db.tables import (
     api_keys,
     members,
@@ -183,9 +184,8 @@ class Projects:
             created_at=ctx.clock(),
             quota_bytes=ctx.settings.project_quota_bytes or None,
         )
-        values = {column.name: getattr(project, column.name) for column in projects.columns}
         with ctx.database.write() as connection:
-            connection.execute(sa.insert(projects).values(values))
+            insert_row(connection, projects, project)
             if manager is not None:
                 _add_member(connection, project.id, manager, Role.MANAGER, project.created_at)
         self._forget()
@@ -215,12 +215,7 @@ class Projects:
             if values:
                 connection.execute(change)
             project = _project(connection, _by_id(project_id))
-        shown = {
-            "name": project.name,
-            "quota_bytes": project.quota_bytes,
-            "video_seconds": project.video_seconds,
-        }
-        changed = {key: shown[key] for key in ("name", *values)}
+        changed = {key: getattr(project, key) for key in ("name", *values)}
         _audit(ctx, AuditAction.SETTINGS_CHANGED, project, **changed)
         return project
 
@@ -309,15 +304,15 @@ class Projects:
         return ended
 
 
-def _audit(ctx: RequestContext, action: AuditAction, project: Project, **details: Detail) -> None:
-    audit.note(ctx, action, f"project:{project.id}", project=project.id, details=details)
+def _audit(ctx: RequestContext, action: AuditAction, project: Project, **details: Any) -> None:
+    audit.note(ctx, action, f"project:{project.id}", project=project.id, **details)
 
 
 def _audit_member(
-    ctx: RequestContext, action: AuditAction, project_id: str, member: Member, **more: Detail
+    ctx: RequestContext, action: AuditAction, project_id: str, member: Member, **more: Any
 ) -> None:
-    details = {"email": member.email, "role": member.role, **more}
-    audit.note(ctx, action, f"person:{member.person_id}", project=project_id, details=details)
+    subject, email, role = f"person:{member.person_id}", member.email, member.role
+    audit.note(ctx, action, subject, project=project_id, email=email, role=role, **more)
 
 
 def _by_id(project_id: str) -> sa.Select[Any]:

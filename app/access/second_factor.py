@@ -20,7 +20,7 @@ from app.access import audit
 from app.access.attempts import Backoff, PasswordChecks
 from app.access.audit import AuditAction
 from app.access.keys import digest_of
-from app.access.people import Person, find_person, remove_second_factor
+from app.access.people import Person, admitted, audit_person, find_person, remove_second_factor
 from app.access.sessions import PASSWORD_AND_CODE, Sessions
 from app.access.signing import SingleUse
 from app.core.errors import InvalidField, SignInRefused
@@ -60,6 +60,7 @@ class SetUp:
     token: str = field(repr=False)
 
 
+@dataclass(frozen=True, slots=True)
 class SecondFactors:
     """The one-time codes of people.
 
@@ -67,45 +68,38 @@ class SecondFactors:
     browsers apart, and after it their sessions.
     """
 
-    def __init__(
-        self,
-        ctx: Context,
-        tokens: SingleUse,
-        checks: PasswordChecks,
-        sessions: Sessions,
-    ) -> None:
-        self._ctx = ctx
-        self._tokens = tokens
-        self._checks = checks
-        self._sessions = sessions
+    ctx: Context
+    tokens: SingleUse
+    checks: PasswordChecks
+    sessions: Sessions
 
     def has(self, person_id: str) -> bool:
         """Whether the person's password needs a code beside it."""
         query = select(second_factors.c.person_id).where(second_factors.c.person_id == person_id)
-        with self._ctx.database.read() as connection:
+        with self.ctx.database.read() as connection:
             return connection.execute(query).first() is not None
 
     def people(self) -> set[str]:
         """The ids of all people who have one."""
-        with self._ctx.database.read() as connection:
+        with self.ctx.database.read() as connection:
             return set(connection.execute(select(second_factors.c.person_id)).scalars())
 
     def recovery_codes_left(self, person_id: str) -> int:
         """How many recovery codes were not used yet."""
         query = select(recovery_codes.c.digest).where(recovery_codes.c.person_id == person_id)
-        with self._ctx.database.read() as connection:
+        with self.ctx.database.read() as connection:
             return len(connection.execute(query).all())
 
     def begin(self, ctx: RequestContext, person: Person) -> SetUp:
         """A new secret for the person's app; nothing is stored yet."""
         secret = pyotp.random_base32()
         words = {"person": person.id, "browser": ctx.caller.session, "secret": secret}
-        return _set_up(person, secret, self._tokens.issue(_SET_UP, words))
+        return _set_up(person, secret, self.tokens.issue(_SET_UP, words))
 
     def resume(self, ctx: RequestContext, person: Person, token: str) -> SetUp:
         """The set-up that a token is of; raises `InvalidField` if it took too long."""
         try:
-            words = self._tokens.read(_SET_UP, token)
+            words = self.tokens.read(_SET_UP, token)
         except SignInRefused as error:
             raise InvalidField(str(error), field="code") from None
         if (words["person"], words["browser"]) != (person.id, ctx.caller.session):
@@ -122,21 +116,21 @@ class SecondFactors:
         step = self._step_of(set_up.secret, _plain(code))
         if step is None:
             raise InvalidField("This is not the code that the app shows now.", field="code")
-        self._tokens.spend(self._tokens.read(_SET_UP, set_up.token))
+        self.tokens.spend(self.tokens.read(_SET_UP, set_up.token))
         values = {
             "person_id": person.id,
             "secret": set_up.secret,
             "last_step": step,
-            "created_at": self._ctx.clock(),
+            "created_at": self.ctx.clock(),
         }
-        with self._ctx.database.write() as connection:
+        with self.ctx.database.write() as connection:
             _lock(connection, person.id)
             connection.execute(delete(second_factors).where(_is_of(person.id)))
             connection.execute(insert(second_factors).values(values))
             codes = _renew_recovery_codes(connection, person.id)
-        self._sessions.end_all(person.id, but=ctx.caller.session)
-        self._sessions.strengthen(ctx, PASSWORD_AND_CODE)
-        _audit(ctx, AuditAction.FACTOR_ADDED, person)
+        self.sessions.end_all(person.id, but=ctx.caller.session)
+        self.sessions.strengthen(ctx, PASSWORD_AND_CODE)
+        audit_person(ctx, AuditAction.FACTOR_ADDED, person)
         return codes
 
     def renew_recovery_codes(self, ctx: RequestContext, person: Person) -> list[str]:
@@ -144,7 +138,7 @@ class SecondFactors:
         with ctx.database.write() as connection:
             _lock(connection, person.id)
             codes = _renew_recovery_codes(connection, person.id)
-        _audit(ctx, AuditAction.RECOVERY_CODES_RENEWED, person)
+        audit_person(ctx, AuditAction.RECOVERY_CODES_RENEWED, person)
         return codes
 
     def remove(self, ctx: RequestContext, person: Person) -> None:
@@ -152,28 +146,27 @@ class SecondFactors:
         with ctx.database.write() as connection:
             _lock(connection, person.id)
             remove_second_factor(connection, person.id)
-        _audit(ctx, AuditAction.FACTOR_REMOVED, person)
+        audit_person(ctx, AuditAction.FACTOR_REMOVED, person)
 
     def ask(self, person: Person, mark: str) -> str:
         """A token that stands for the right password, to be returned with a code."""
         words = {"person": person.id, "browser": mark, "password": _password_id(person)}
-        return self._tokens.issue(_PURPOSE, words)
+        return self.tokens.issue(_PURPOSE, words)
 
     def person_of(self, token: str, mark: str) -> Person:
         """Whose right password a token stands for; raises `SignInRefused` if it does no longer."""
-        words = self._tokens.read(_PURPOSE, token)
-        person = find_person(self._ctx, words["person"])
+        words = self.tokens.read(_PURPOSE, token)
+        person = find_person(self.ctx, words["person"])
         if not mark or words["browser"] != mark:
             raise SignInRefused("This was begun in another browser. Begin again.")
-        if person is None or person.is_blocked:
-            raise SignInRefused("This account is blocked. An administrator can let you in again.")
+        person = admitted(person)
         if words["password"] != _password_id(person):
             raise SignInRefused("The password was changed. Begin again.")
         return person
 
     def spend(self, token: str) -> None:
         """Let the token of a sign-in work no more; raises `SignInRefused` the second time."""
-        self._tokens.spend(self._tokens.read(_PURPOSE, token))
+        self.tokens.spend(self.tokens.read(_PURPOSE, token))
 
     def check(
         self, ctx: RequestContext, person: Person, code: str, *, is_known_device: bool = False
@@ -187,7 +180,7 @@ class SecondFactors:
         text, counted = _plain(code), f"code:{person.id}:{_password_id(person)}"
         if is_known_device:
             counted += ":known"
-        self._checks.count({counted: OF_CODES})
+        self.checks.count({counted: OF_CODES})
         is_right = self._spend_code(person.id, text)
         if not is_right:
             is_it = recovery_codes.c.digest == _digest(person.id, text)
@@ -195,35 +188,31 @@ class SecondFactors:
                 is_right = connection.execute(delete(recovery_codes).where(is_it)).rowcount == 1
         if not is_right:
             # Waiting times limit the number of these entries: see `OF_CODES`.
-            about, subject = {"email": person.email, "method": "code"}, f"person:{person.id}"
-            audit.note(ctx, AuditAction.SESSION_REFUSED, subject, details=about)
+            action, subject = AuditAction.SESSION_REFUSED, f"person:{person.id}"
+            audit.note(ctx, action, subject, email=person.email, method="code")
             raise InvalidField("The code is wrong, or was used before.", field="code")
-        self._checks.forget(counted)
+        self.checks.forget(counted)
 
     def _spend_code(self, person_id: str, code: str) -> bool:
         query = select(second_factors.c.secret).where(_is_of(person_id))
-        with self._ctx.database.read() as connection:
+        with self.ctx.database.read() as connection:
             secret = connection.execute(query).scalar_one_or_none()
         step = None if secret is None else self._step_of(secret, code)
         if step is None:
             return False
         is_new = second_factors.c.last_step < step
         change = update(second_factors).where(_is_of(person_id), is_new).values(last_step=step)
-        with self._ctx.database.write() as connection:
+        with self.ctx.database.write() as connection:
             return connection.execute(change).rowcount == 1
 
     def _step_of(self, secret: str, code: str) -> int | None:
         """The time step whose code this is, of those that are good now."""
         totp = pyotp.TOTP(secret, interval=STEP_SECONDS)
-        now = int(self._ctx.clock().timestamp()) // STEP_SECONDS
+        now = int(self.ctx.clock().timestamp()) // STEP_SECONDS
         for step in range(now - DRIFT_STEPS, now + DRIFT_STEPS + 1):
             if compare_digest(totp.generate_otp(step), code):
                 return step
         return None
-
-
-def _audit(ctx: RequestContext, action: AuditAction, person: Person) -> None:
-    audit.note(ctx, action, f"person:{person.id}", details={"email": person.email})
 
 
 def _set_up(person: Person, secret: str, token: str) -> SetUp:

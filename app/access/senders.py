@@ -18,6 +18,8 @@ from app.db.minute_counts import MinuteCounts
 from app.db.sql import lock_name
 from app.db.tables import HAS_SENDER, api_keys, link_senders, people, upload_links, uploads
 
+LINK = CallerKind.UPLOAD_LINK
+
 # ---- names ---------------------------------------------------------------------------------------
 
 
@@ -46,34 +48,29 @@ class SenderRecords:
 
         Without accounts, uploads have no sender, and nothing is asked.
         """
+        parts: dict[str, tuple[str, str, str]] = {}
         ids: dict[str, set[str]] = defaultdict(set)
-        found = {upload.sender for upload in uploads} - {""}
-        if not found:
-            return {}
-        for sender in found:
-            kind, thing, visitor = _parts(sender)
+        for sender in {upload.sender for upload in uploads} - {""}:
+            kind, _, rest = sender.partition(":")
+            thing, _, visitor = rest.partition(":")
+            parts[sender] = kind, thing, visitor
             ids[kind].add(thing)
             ids["visitor"].add(visitor)
+        if not parts:
+            return {}
+        tables = ((CallerKind.PERSON, people), (CallerKind.KEY, api_keys), (LINK, upload_links))
         with self._database.read() as connection:
-            names = {
-                CallerKind.PERSON: _names(connection, people, ids[CallerKind.PERSON]),
-                CallerKind.KEY: _names(connection, api_keys, ids[CallerKind.KEY]),
-                CallerKind.UPLOAD_LINK: _names(
-                    connection, upload_links, ids[CallerKind.UPLOAD_LINK]
-                ),
-            }
-            visitors = _visitors(connection, ids[CallerKind.UPLOAD_LINK], ids["visitor"])
-        return {
-            sender: _sender(sender, names, visitors)
-            for sender in found
-            if _parts(sender)[0] in names
-        }
-
-
-def _parts(sender: str) -> tuple[str, str, str]:
-    kind, _, rest = sender.partition(":")
-    thing, _, visitor = rest.partition(":")
-    return kind, thing, visitor
+            names = {kind: _names(connection, table, ids[kind]) for kind, table in tables}
+            visitors = _visitors(connection, ids[LINK], ids["visitor"])
+        senders = {}
+        for sender, (kind, thing, visitor) in parts.items():
+            if kind == LINK:
+                name, link = visitors.get((thing, visitor), ""), names[LINK].get(thing, "")
+                senders[sender] = Sender(kind=LINK, id=thing, name=name, link=link)
+            elif kind in names:
+                known = CallerKind(kind)
+                senders[sender] = Sender(kind=known, id=thing, name=names[known].get(thing, ""))
+        return senders
 
 
 def _names(connection: Connection, table: Any, ids: set[str]) -> dict[str, str]:
@@ -93,19 +90,6 @@ def _visitors(
         of_link.link_id.in_(links), of_link.visitor.in_(visitors)
     )
     return {(row.link_id, row.visitor): row.name for row in connection.execute(query)}
-
-
-def _sender(
-    sender: str,
-    names: Mapping[CallerKind, Mapping[str, str]],
-    visitors: Mapping[tuple[str, str], str],
-) -> Sender:
-    kind, thing, visitor = _parts(sender)
-    name = names[CallerKind(kind)].get(thing, "")
-    if kind == CallerKind.UPLOAD_LINK:
-        given = visitors.get((thing, visitor), "")
-        return Sender(kind=CallerKind.UPLOAD_LINK, id=thing, name=given, link=name)
-    return Sender(kind=CallerKind(kind), id=thing, name=name)
 
 
 # ---- limits --------------------------------------------------------------------------------------

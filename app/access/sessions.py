@@ -15,18 +15,18 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from datetime import datetime, timedelta
 from math import inf
 from types import MappingProxyType
 from typing import Any
 
 from itsdangerous import BadData
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import Connection, Row, delete, select, update
 
 from app.access import audit
 from app.access.attempts import AttemptLimits, Backoff, Failures, PasswordChecks
-from app.access.audit import AuditAction, Detail
+from app.access.audit import AuditAction
 from app.access.keys import digest_of
 from app.access.passwords import Passwords
 from app.access.people import (
@@ -43,6 +43,7 @@ from app.core import errors
 from app.core.access import Caller, CallerKind, Role
 from app.core.addresses import is_loopback, network_of, site_of
 from app.db.context import Context, RequestContext
+from app.db.sql import insert_row
 from app.db.tables import passkeys, people, provider_accounts, second_factors, sessions
 from app.settings import Settings
 
@@ -189,16 +190,25 @@ class Sessions:
             address=ctx.address[:MAX_ADDRESS_CHARACTERS],
             agent=agent[:MAX_AGENT_CHARACTERS],
         )
-        values = {column.name: getattr(session, column.name) for column in sessions.columns}
         is_over = (sessions.c.expires_at <= now) | (sessions.c.digest == digest_of(replaces))
         with ctx.database.write() as connection:
-            _require_unchanged(connection, person, needs_password=method not in WITHOUT_PASSWORD)
+            # Locked, so that it holds until the transaction ends. With a password, only as long as
+            # it is still theirs: checking it may have taken long.
+            query = select(people.c.is_blocked, people.c.password_hash)
+            query = query.where(people.c.id == person.id).with_for_update(key_share=True)
+            row = connection.execute(query).first()
+            needs_password = method not in WITHOUT_PASSWORD and person.password_hash is not None
+            if row is None or (needs_password and person.password_hash != row.password_hash):
+                words = "The account has changed in the meantime. Sign in again."
+                raise errors.WrongCredentials(words)
+            if row.is_blocked:
+                raise errors.NotAllowed(BLOCKED)
             _note_visit(connection, person.id, now)
             connection.execute(delete(sessions).where(is_over))
-            connection.execute(insert(sessions).values(values))
+            insert_row(connection, sessions, session)
         self._recent.forget()
-        subject, about = f"person:{person.id}", {"method": method}
-        audit.note(ctx, AuditAction.SESSION_BEGAN, subject, caller=person.caller, details=about)
+        subject = f"person:{person.id}"
+        audit.note(ctx, AuditAction.SESSION_BEGAN, subject, caller=person.caller, method=method)
         return cookie
 
     def caller(self, cookie: str, *, fresh: bool = False) -> Caller | None:
@@ -249,7 +259,7 @@ class Sessions:
     def end_others(self, ctx: RequestContext) -> None:
         """End all sessions of the caller but this one."""
         count = self.end_all(ctx.caller.id, but=ctx.caller.session)
-        audit.note(ctx, AuditAction.SESSION_ENDED, ctx.caller.actor, details={"count": count})
+        audit.note(ctx, AuditAction.SESSION_ENDED, ctx.caller.actor, count=count)
 
     def end_all(self, person_id: str, *, but: str = "") -> int:
         """End all sessions of a person, except that with the id `but`; how many."""
@@ -325,19 +335,6 @@ class Sessions:
                 connection.execute(change)
 
 
-def _require_unchanged(connection: Connection, person: Person, *, needs_password: bool) -> None:
-    """Raise unless the person may still come in; this holds until the transaction ends.
-
-    With a password, only as long as it is still theirs: checking it may have taken long.
-    """
-    query = select(people.c.is_blocked, people.c.password_hash).where(people.c.id == person.id)
-    now = connection.execute(query.with_for_update(key_share=True)).first()
-    if now is None or (needs_password and person.password_hash not in {None, now.password_hash}):
-        raise errors.WrongCredentials("The account has changed in the meantime. Sign in again.")
-    if now.is_blocked:
-        raise errors.NotAllowed(BLOCKED)
-
-
 def _note_visit(connection: Connection, person_id: str, now: datetime) -> None:
     """Comes before changes of sessions: all who lock both begin with people, or would deadlock."""
     change = update(people).where(people.c.id == person_id)
@@ -400,26 +397,19 @@ _MAX_COUNTED_CHARACTERS = 240
 """Of an address together with a network: the records take 300 for both."""
 
 
+@dataclass(frozen=True, slots=True)
 class SignIn:
     """Checks e-mail addresses with passwords.
 
     `warn` tells the owner of an account that its password is being guessed; it must not wait.
     """
 
-    def __init__(
-        self,
-        ctx: Context,
-        checks: PasswordChecks,
-        passwords: Passwords,
-        *,
-        signing: Signing,
-        warn: Callable[[Person, int], object],
-    ) -> None:
-        self._ctx = ctx
-        self._checks = checks
-        self._passwords = passwords
-        self._signing = signing
-        self._warn = warn
+    ctx: Context
+    checks: PasswordChecks
+    passwords: Passwords
+    _: KW_ONLY
+    signing: Signing
+    warn: Callable[[Person, int], object]
 
     def with_password(
         self, ctx: RequestContext, email: str, password: str, *, device: str
@@ -435,13 +425,13 @@ class SignIn:
         except errors.WrongCredentials as error:
             # Otherwise a stranger could fill the audit log.
             if error.failures <= ALL_NOTED or error.failures & (error.failures - 1) == 0:
-                about: dict[str, Detail] = {"email": email, "failures": error.failures}
-                audit.note(ctx, AuditAction.SESSION_REFUSED, details=about)
+                failures = error.failures
+                audit.note(ctx, AuditAction.SESSION_REFUSED, email=email, failures=failures)
             raise
 
     def confirm(self, person: Person, password: str) -> None:
         """Raise `InvalidField` unless it is their password; without one they must sign in again."""
-        if person.password_hash is None or not self._ctx.settings.has_passwords:
+        if person.password_hash is None or not self.ctx.settings.has_passwords:
             words = "Sign out and in again first, to show that it is you."
             raise errors.InvalidField(words, field="password")
         self.require_password(person, password)
@@ -449,18 +439,18 @@ class SignIn:
     def require_password(self, person: Person, password: str) -> None:
         """Raise `InvalidField` unless a person who is signed in knows the password too."""
         limits = _limits_of_known(person, f"confirm:{person.id}")
-        failures = self._checks.failures_after(person.password_hash, password, limits)
-        now = find_person(self._ctx, person.id)  # The check may have taken long.
+        failures = self.checks.failures_after(person.password_hash, password, limits)
+        now = find_person(self.ctx, person.id)  # The check may have taken long.
         if failures or now is None or now.password_hash != person.password_hash:
             raise errors.InvalidField("This is not your password.", field="old_password")
 
     def remember(self, person: Person) -> str:
         """The value of a cookie by which a browser shows that the person has used it before."""
-        return self._signing.signer("device").dumps([person.id, secrets.token_urlsafe(9)])
+        return self.signing.signer("device").dumps([person.id, secrets.token_urlsafe(9)])
 
     def failures_of(self, person: Person) -> Failures | None:
         """Failures of new browsers that the person should know of: those of about a day."""
-        failures = self._checks.failures_of(f"account:{person.email}")
+        failures = self.checks.failures_of(f"account:{person.email}")
         return failures if failures is not None and failures.count >= SHOWN_FROM else None
 
     def known_device(self, person: Person, device: str) -> str | None:
@@ -468,22 +458,22 @@ class SignIn:
         if not device:
             return None
         try:
-            person_id, number = self._signing.signer("device").loads(device, DEVICE_SECONDS)
+            person_id, number = self.signing.signer("device").loads(device, DEVICE_SECONDS)
         except (BadData, ValueError, TypeError):
             return None
         return str(number) if person_id == person.id else None
 
     def _with_password(self, email: str, password: str, *, address: str, device: str) -> Person:
-        if not self._ctx.settings.has_passwords:
+        if not self.ctx.settings.has_passwords:
             raise errors.NotAllowed("Signing in with a password is turned off.")
         email = email.strip().lower()[:MAX_EMAIL_CHARACTERS].encode("utf-8", "replace").decode()
-        person = find_by_email(self._ctx, email)
+        person = find_by_email(self.ctx, email)
         known = None if person is None else self.known_device(person, device)
         limits = _limits(email, address)
         if person is not None and known is not None:
             limits = _limits_of_known(person, f"device:{known}")
         stored = person.password_hash if person else None
-        failures = self._checks.failures_after(stored, password, limits)
+        failures = self.checks.failures_after(stored, password, limits)
         if failures or person is None:
             self._warn_at(failures.get(f"account:{email}"), email, person)
             raise errors.WrongCredentials(
@@ -502,22 +492,22 @@ class SignIn:
             return
         with suppress(errors.TooManyAttempts):  # It was said today.
             # For every address: the time that it takes would tell which ones have accounts.
-            self._checks.count({f"warned:{email}": OF_WARNINGS})
+            self.checks.count({f"warned:{email}": OF_WARNINGS})
             if person is not None:
-                self._warn(person, failures.count)
+                self.warn(person, failures.count)
 
     def _refreshed(self, person: Person, password: str) -> Person | None:
         """Hash the password again if the parameters have changed: only now it is known.
 
         Returns the person with the stored hash; None if another one was stored first.
         """
-        if not (person.password_hash and self._passwords.is_outdated(person.password_hash)):
+        if not (person.password_hash and self.passwords.is_outdated(person.password_hash)):
             return person
         try:
-            new = self._passwords.hash(password)
+            new = self.passwords.hash(password)
         except errors.ServerBusy:  # Next time.
             return person
-        with self._ctx.database.write() as connection:
+        with self.ctx.database.write() as connection:
             is_ours = replace_hash(connection, person, new)
         return replace(person, password_hash=new) if is_ours else None
 

@@ -28,6 +28,7 @@ from app.core.access import Caller, CallerKind, Role
 from app.core.errors import InvalidRequest, LinkClosed, LinkNotFound
 from app.core.upload import Upload, UploadId
 from app.db.context import Context, RequestContext
+from app.db.sql import insert_row
 from app.db.tables import share_links, shared_videos
 
 # ---- rows ----------------------------------------------------------------------------------------
@@ -142,14 +143,13 @@ class ShareLinks:
             max_views=terms.max_views,
             expires_at=terms.expires_at,
         )
-        values = {column.name: getattr(link, column.name) for column in share_links.columns}
         shown = [
             {"link_id": link.id, "upload_id": video, "position": position}
             for position, video in enumerate(link.videos)
         ]
         with ctx.database.write() as connection:
             require_role(connection, link.created_by, link.project_id)
-            connection.execute(insert(share_links).values(values))
+            insert_row(connection, share_links, link)
             connection.execute(insert(shared_videos), shown)
         _audit(ctx, AuditAction.LINK_MADE, link)
         return link
@@ -220,8 +220,16 @@ class ShareLinks:
         """
         if link.password_hash is not None:
             self._passwords.check(link.id, link.password_hash, password, address=address)
-        now = self._ctx.clock()
-        if not self._count_view(link.id, now):
+        now, links = self._ctx.clock(), share_links.c
+        count = update(share_links).where(
+            links.id == link.id,
+            links.revoked_at.is_(None),
+            or_(links.expires_at.is_(None), links.expires_at > now),
+            or_(links.max_views.is_(None), links.views < links.max_views),
+        )
+        with self._ctx.database.write() as connection:
+            is_counted = connection.execute(count.values(views=links.views + 1)).rowcount == 1
+        if not is_counted:
             raise LinkClosed(_why_closed(self._get(link.id) or link))
         return self._visits.make(_visit_to(link), now + VISIT_TIME)
 
@@ -257,18 +265,6 @@ class ShareLinks:
     def _look_up(self, link_id: str) -> _Known | None:
         link = self._get(link_id)
         return None if link is None else _Known(link, guest_of(link))
-
-    def _count_view(self, link_id: str, now: datetime) -> bool:
-        """Count one more view of a link that works, unless it has had all of its views."""
-        links = share_links.c
-        change = update(share_links).where(
-            links.id == link_id,
-            links.revoked_at.is_(None),
-            or_(links.expires_at.is_(None), links.expires_at > now),
-            or_(links.max_views.is_(None), links.views < links.max_views),
-        )
-        with self._ctx.database.write() as connection:
-            return connection.execute(change.values(views=links.views + 1)).rowcount == 1
 
     def _get(self, link_id: str) -> ShareLink | None:
         """The link with that id, whether or not it still works."""
@@ -325,7 +321,7 @@ def _visit_to(link: ShareLink) -> str:
 
 def _why_closed(link: ShareLink) -> str:
     if link.revoked_at is not None:
-        return "Whoever shared this has closed the link."
+        return "The person who shared this has closed the link."
     return "It has been opened as often as it may be." if link.is_used_up else "It has expired."
 
 
@@ -346,4 +342,4 @@ def _is_in_force(project_id: str, link_id: str) -> ColumnElement[bool]:
 
 def _audit(ctx: RequestContext, action: AuditAction, link: ShareLink) -> None:
     subject = f"share_link:{link.id}"
-    audit.note(ctx, action, subject, project=link.project_id, details={"name": link.name})
+    audit.note(ctx, action, subject, project=link.project_id, name=link.name)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from hashlib import sha256
@@ -149,30 +149,25 @@ class Browser:
         return urlsplit(self.origin).hostname or ""
 
 
+@dataclass(frozen=True, slots=True)
 class SingleUse:
     """Tokens that hold a few words, readable but protected against changes."""
 
-    def __init__(
-        self,
-        ctx: Context,
-        signing: Signing,
-        *,
-        lifetime: timedelta = LIFETIME,
-    ) -> None:
-        self._ctx = ctx
-        self._signing = signing
-        self._lifetime = lifetime
+    ctx: Context
+    signing: Signing
+    _: KW_ONLY
+    lifetime: timedelta = LIFETIME
 
     def issue(self, purpose: str, words: Mapping[str, str]) -> str:
         """A new token for one purpose."""
-        signer = self._signing.signer(purpose)
+        signer = self.signing.signer(purpose)
         return str(signer.dumps({**words, _ID: secrets.token_hex(_ID_BYTES)}))
 
     def read(self, purpose: str, token: str) -> Mapping[str, str]:
         """The words of a token, and its id; raises `SignInRefused` if it is forged or too old."""
         try:
-            words: Mapping[str, str] = self._signing.signer(purpose).loads(
-                token, max_age=int(self._lifetime.total_seconds())
+            words: Mapping[str, str] = self.signing.signer(purpose).loads(
+                token, max_age=int(self.lifetime.total_seconds())
             )
         except (BadData, UnicodeEncodeError):  # Text that cannot be encoded is not ours either.
             raise SignInRefused("This took too long. Begin again.") from None
@@ -183,11 +178,11 @@ class SingleUse:
 
         Of several requests with the same token, one gets through.
         """
-        now = self._ctx.clock()
+        now = self.ctx.clock()
         # Its id, not its text: several texts have the same signature, as base64 ends in spare bits.
-        row = {"id": words[_ID], "expires_at": now + self._lifetime}
+        row = {"id": words[_ID], "expires_at": now + self.lifetime}
         try:
-            with self._ctx.database.write() as connection:
+            with self.ctx.database.write() as connection:
                 connection.execute(delete(spent_tokens).where(spent_tokens.c.expires_at <= now))
                 connection.execute(insert(spent_tokens).values(row))
         except IntegrityError:

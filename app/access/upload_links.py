@@ -6,7 +6,7 @@ import re
 import secrets
 import unicodedata
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -24,7 +24,7 @@ from app.core.numbers import bytes_in_words
 from app.core.policy import UNNAMED, extension_of
 from app.core.upload import Upload, UploadKind
 from app.db.context import Context, RequestContext
-from app.db.sql import insert_unless_known, lock_name, run
+from app.db.sql import insert_row, insert_unless_known, lock_name, run
 from app.db.tables import HAS_SENDER, IS_RESERVING, UPLOAD, link_senders, upload_links, uploads
 from app.records import statements
 
@@ -50,6 +50,7 @@ MOST_BYTES = 2**63 - 1
 MOST_FILES = 2**31 - 1
 """Greater limits do not fit into the database, and limit nothing."""
 
+_NO_TEXT = {"Cc", "Cs"}
 _EXTENSION = re.compile(r"[a-z0-9]{1,20}")
 
 # ---- rows ----------------------------------------------------------------------------------------
@@ -89,10 +90,10 @@ class LinkTerms:
         if len(self.message) > MAX_MESSAGE_CHARACTERS:
             words = f"The message is over {MAX_MESSAGE_CHARACTERS} characters."
             raise errors.InvalidField(words, field="message")
-        if not _is_text(self.message):
-            raise errors.InvalidField(
-                "The message has characters that are no text.", field="message"
-            )
+        # Control characters, other than line breaks, and lone surrogates.
+        if any(each != "\n" and unicodedata.category(each) in _NO_TEXT for each in self.message):
+            words = "The message has characters that are no text."
+            raise errors.InvalidField(words, field="message")
         if len(self.extensions) > MAX_EXTENSIONS:
             raise errors.InvalidField(f"At most {MAX_EXTENSIONS} types.", field="extensions")
         if not all(_EXTENSION.fullmatch(each) for each in self.extensions):
@@ -233,14 +234,10 @@ def link_of(sender: str) -> str | None:
     return rest.partition(":")[0] if kind == SENDER_KIND else None
 
 
-def _is_text(message: str) -> bool:
-    """Whether it has neither control characters, other than line breaks, nor lone surrogates."""
-    return all(each == "\n" or unicodedata.category(each) not in {"Cc", "Cs"} for each in message)
-
-
 # ---- use cases -----------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
 class UploadLinks:
     """What members do with upload links.
 
@@ -248,18 +245,11 @@ class UploadLinks:
     uploads whose sender begins so.
     """
 
-    def __init__(
-        self,
-        ctx: Context,
-        passwords: LinkPasswords,
-        *,
-        forget: Callable[[], None],
-        cancel_uploads: Callable[[str], None],
-    ) -> None:
-        self._ctx = ctx
-        self._passwords = passwords
-        self._forget = forget
-        self._cancel_uploads = cancel_uploads
+    ctx: Context
+    passwords: LinkPasswords
+    _: KW_ONLY
+    forget: Callable[[], None]
+    cancel_uploads: Callable[[str], None]
 
     def make(self, ctx: RequestContext, terms: LinkTerms) -> UploadLink:
         """A new link; raises `InvalidField`.
@@ -275,11 +265,9 @@ class UploadLinks:
             created_at=ctx.clock(),
             **_terms_of(terms),
         )
-        values = {column.name: getattr(link, column.name) for column in upload_links.columns}
-        values["extensions"] = " ".join(link.extensions)
         with ctx.database.write() as connection:
             require_role(connection, link.created_by, link.project_id)
-            connection.execute(sa.insert(upload_links).values(values))
+            insert_row(connection, upload_links, link, extensions=" ".join(link.extensions))
         _audit(ctx, AuditAction.LINK_MADE, link)
         return link
 
@@ -293,7 +281,7 @@ class UploadLinks:
 
     def get(self, project_id: str, link_id: str) -> UploadLink:
         """A link of the project; raises `LinkNotFound`."""
-        with self._ctx.database.read() as connection:
+        with self.ctx.database.read() as connection:
             link = get_link(connection, link_id)
         if link.project_id != project_id:
             raise errors.LinkNotFound("No link has this id.")
@@ -304,7 +292,7 @@ class UploadLinks:
         if len(password) > MAX_PASSWORD_CHARACTERS:
             words = f"A password has at most {MAX_PASSWORD_CHARACTERS} characters."
             raise errors.InvalidField(words, field="password")
-        return replace(terms, password_hash=self._passwords.hash(password))
+        return replace(terms, password_hash=self.passwords.hash(password))
 
     def change(self, ctx: RequestContext, link: UploadLink, terms: LinkTerms) -> UploadLink:
         """The link with other terms; what it has taken stays, even if that is more than them.
@@ -326,7 +314,7 @@ class UploadLinks:
         """
         if link.closed_at is None:
             link = self._change(link, {"closed_at": ctx.clock()})
-        self._cancel_uploads(sender_prefix(link.id))
+        self.cancel_uploads(sender_prefix(link.id))
         _audit(ctx, AuditAction.LINK_CLOSED, link)
         return link
 
@@ -345,7 +333,7 @@ class UploadLinks:
             .order_by(uploads.c.created_at.desc(), uploads.c.id)
             .limit(limit)
         )
-        with self._ctx.database.read() as connection:
+        with self.ctx.database.read() as connection:
             rows = connection.execute(query).all()
         return [Received(statements.from_row(row[:-1]), row[-1] or "") for row in rows]
 
@@ -354,11 +342,11 @@ class UploadLinks:
         if "extensions" in values:
             values["extensions"] = " ".join(values["extensions"])
         change = sa.update(upload_links).where(upload_links.c.id == link.id)
-        with self._ctx.database.write() as connection:
+        with self.ctx.database.write() as connection:
             if values:
                 connection.execute(change.values(values))
             changed = get_link(connection, link.id)
-        self._forget()
+        self.forget()
         return changed
 
 
@@ -379,7 +367,7 @@ def _terms_of(terms: LinkTerms) -> dict[str, Any]:
 
 
 def _audit(ctx: RequestContext, action: AuditAction, link: UploadLink) -> None:
-    audit.note(ctx, action, link.subject, project=link.project_id, details={"name": link.name})
+    audit.note(ctx, action, link.subject, project=link.project_id, name=link.name)
 
 
 # ---- within the transactions of uploads ----------------------------------------------------------
@@ -490,23 +478,10 @@ _TAKE = _COUNT.where(
 
 
 @dataclass(frozen=True, slots=True)
-class ReservedLimits:
-    """The most bytes that unfinished uploads may hold, of a link and of all; 0 for no limit."""
-
-    of_link: int = 0
-    of_all_links: int = 0
-
-
 class LinkLimits:
     """The limits of upload links."""
 
-    def __init__(
-        self,
-        ctx: Context,
-        limits: ReservedLimits = ReservedLimits(),
-    ) -> None:
-        self._ctx = ctx
-        self._limits = limits
+    ctx: Context
 
     def observe(
         self, connection: sa.Connection, before: Upload | None, after: Upload | None
@@ -546,11 +521,11 @@ class LinkLimits:
         if link_id is None:
             return None
         is_it = (uploads.c.id == upload_id) & (uploads.c.kind == UploadKind.FILE)
-        with self._ctx.database.read() as connection:
+        with self.ctx.database.read() as connection:
             link = get_link(connection, link_id)
             own = connection.execute(sa.select(uploads.c.reserved).where(is_it)).scalar()
         # What it counts for this upload is left to it.
-        link = replace(link, bytes=link.bytes - (own or 0)).require_open(self._ctx.clock())
+        link = replace(link, bytes=link.bytes - (own or 0)).require_open(self.ctx.clock())
         if filename is not None:
             link.check_type(filename)
         if upload_id is None and link.is_full:
@@ -569,7 +544,7 @@ class LinkLimits:
             if _is_unnamed(after):
                 link.check_type(after.filename)
             return
-        link.require_open(self._ctx.clock())
+        link.require_open(self.ctx.clock())
         # A part needs no name, and an upload may get its name until its first byte.
         may_be_named = _is_unnamed(after) and after.state is UploadState.RECEIVING
         if after.kind is not UploadKind.PARTIAL and not may_be_named:
@@ -583,12 +558,12 @@ class LinkLimits:
         if upload.kind is UploadKind.PARTIAL:
             count, length = parts_beside(connection, link.id, upload)
             link.check_parts(count + 1, length + held)
-        if self._limits.of_all_links:
-            lock_name(connection, "reservations of links")
+        lock_name(connection, "reservations of links")
         of_link, of_all = reserved_beside(connection, link.id, upload)
+        settings = self.ctx.settings
         for limit, others, whose in (
-            (self._limits.of_link, of_link, "this link"),
-            (self._limits.of_all_links, of_all, "all upload links"),
+            (settings.max_reserved_bytes_per_link, of_link, "this link"),
+            (settings.max_reserved_bytes_of_links, of_all, "all upload links"),
         ):
             if limit and others + held > limit:
                 raise errors.TooMuchReserved(

@@ -71,7 +71,7 @@ class VideoExpiry:
                         AuditAction.VIDEO_DELETED,
                         f"video:{video.id}",
                         project=video.owner,
-                        details={"filename": video.filename},
+                        filename=video.filename,
                     )
 
     def _find(self, project_id: str) -> Project | None:

@@ -258,6 +258,7 @@ def signed_headers(
     }
 
 
+@dataclass(frozen=True, kw_only=True)
 class WebhookSender:
     """Each event is one POST. Redirects are not followed: they would lead anywhere.
 
@@ -265,41 +266,30 @@ class WebhookSender:
     has another address a moment later leads nowhere else. The certificate must be for the name.
     """
 
-    def __init__(
-        self,
-        *,
-        may_be_private: bool,
-        resolve: Resolve = addresses_of,
-        timeout_seconds: float = TIMEOUT_SECONDS,
-        certificates: Callable[[], ssl.SSLContext] = ssl.create_default_context,
-    ) -> None:
-        self._may_be_private = may_be_private
-        self._resolve = resolve
-        self._timeout_seconds = timeout_seconds
-        self._certificates = certificates
+    may_be_private: bool
+    resolve: Resolve = addresses_of
+    timeout_seconds: float = TIMEOUT_SECONDS
+    certificates: Callable[[], ssl.SSLContext] = ssl.create_default_context
 
     @cached_property
     def _tls(self) -> ssl.SSLContext:
-        return self._certificates()
+        return self.certificates()
 
     def post(self, url: str, body: bytes, headers: dict[str, str]) -> DeliveryResult:
         """Send it; what was answered, or why not. Never raises for what a receiver does."""
-        deadline = time.monotonic() + self._timeout_seconds
+        deadline = time.monotonic() + self.timeout_seconds
         try:
             status = self._post(check_url(url), body, headers, deadline)
         except (_RefusedAddress, InvalidRequest) as error:
             return DeliveryResult(None, str(error))
         except (OSError, http.client.HTTPException) as error:
+            too_late = f"There was no answer within {self.timeout_seconds:g} seconds."
             is_late = time.monotonic() >= deadline
-            return DeliveryResult(None, self._too_late if is_late else _words(error))
+            return DeliveryResult(None, too_late if is_late else _words(error))
         problem = None if 200 <= status < 300 else f"The receiver answered {status}."
         if 300 <= status < 400:
             problem = f"The receiver answered {status}; redirects are not followed."
         return DeliveryResult(status, problem)
-
-    @property
-    def _too_late(self) -> str:
-        return f"There was no answer within {self._timeout_seconds:g} seconds."
 
     def _post(self, url: SplitResult, body: bytes, headers: dict[str, str], deadline: float) -> int:
         host, is_tls = url.hostname or "", url.scheme == "https"
@@ -322,10 +312,10 @@ class WebhookSender:
 
     def _allowed_addresses(self, host: str, port: int) -> list[str]:
         try:
-            found = self._resolve(host, port)
+            found = self.resolve(host, port)
         except (OSError, UnicodeError) as error:
             raise _RefusedAddress(f"The name {host} cannot be resolved.") from error
-        allowed = [each for each in found if self._may_be_private or is_public(each)]
+        allowed = [each for each in found if self.may_be_private or is_public(each)]
         if not allowed:
             raise _RefusedAddress(
                 f"{host} is in a private network ({', '.join(found)[:100]}): nothing is sent there."
@@ -435,9 +425,8 @@ class WebhookDelivery:
     def deliver_next(self, webhook_id: str) -> bool:
         """Send the next event that is due to a webhook; whether there was one, and it arrived."""
         claim = self._queue.claim(webhook_id, self._clock(), token=self._new_id(), lease=LEASE)
-        return claim is not None and self._send(claim)
-
-    def _send(self, claim: ClaimedDelivery) -> bool:
+        if claim is None:
+            return False
         now = self._clock()
         headers = {
             "Content-Type": "application/json",

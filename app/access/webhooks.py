@@ -27,7 +27,7 @@ from app.core.numbers import parse_bounded
 from app.core.playback import Playback, PlaybackState
 from app.core.upload import Upload, UploadKind
 from app.db.context import Context, RequestContext
-from app.db.sql import fetch, lock_row
+from app.db.sql import fetch, insert_row, lock_row
 from app.db.tables import Instant, projects, webhook_deliveries, webhook_events, webhooks
 from app.records import statements
 
@@ -287,12 +287,11 @@ def make(ctx: RequestContext, *, url: str, events: Sequence[EventType]) -> Webho
         created_at=ctx.clock(),
     )
     count = sa.select(sa.func.count()).where(webhooks.c.project_id == webhook.project_id)
-    values = {column.name: getattr(webhook, column.name) for column in webhooks.columns}
     with ctx.database.write() as connection:
         lock_row(connection, projects.c.id, webhook.project_id)  # Keeps the count right.
         if connection.execute(count).scalar_one() >= MAX_WEBHOOKS:
             raise InvalidRequest(f"A project can have {MAX_WEBHOOKS} webhooks.")
-        connection.execute(sa.insert(webhooks).values({**values, "events": " ".join(events)}))
+        insert_row(connection, webhooks, webhook, events=" ".join(events))
     _audit(ctx, AuditAction.WEBHOOK_MADE, webhook)
     return webhook
 
@@ -454,11 +453,9 @@ def _audit(ctx: RequestContext, action: AuditAction, webhook: Webhook) -> None:
         action,
         f"webhook:{webhook.id}",
         project=webhook.project_id,
-        details={
-            "host": urlsplit(webhook.url).hostname,
-            "events": " ".join(webhook.events),
-            "is_paused": webhook.paused_at is not None,
-        },
+        host=urlsplit(webhook.url).hostname,
+        events=" ".join(webhook.events),
+        is_paused=webhook.paused_at is not None,
     )
 
 

@@ -12,7 +12,18 @@ from functools import cache
 from threading import Condition, Event
 from typing import Any, Generic, TypeVar, cast
 
-from sqlalchemy import Column, Connection, Dialect, Insert, Select, Table, func, select, text
+from sqlalchemy import (
+    Column,
+    Connection,
+    Dialect,
+    Insert,
+    Select,
+    Table,
+    func,
+    insert,
+    select,
+    text,
+)
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.base import Executable
@@ -267,6 +278,12 @@ def insert_unless_known(connection: Connection, table: Table, row: Mapping[str, 
 #
 # Lock order: projects, people, members, keys, links, invitations. Two transactions that lock in
 # different orders deadlock, and PostgreSQL ends one of them after a second.
+
+
+def insert_row(connection: Connection, table: Table, value: object, **changed: object) -> None:
+    """Insert a value whose attributes are named as the columns; `changed` are stored otherwise."""
+    row = {column.name: getattr(value, column.name) for column in table.columns}
+    connection.execute(insert(table).values({**row, **changed}))
 
 
 def lock_row(connection: Connection, key: Column[str], value: str) -> bool:

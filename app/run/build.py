@@ -28,7 +28,7 @@ from app.access.senders import RequestRate, SenderLimits, SenderRecords
 from app.access.sessions import Sessions, SignIn
 from app.access.share_links import ShareLinks
 from app.access.signing import OLD_SECRET, Signing, SingleUse
-from app.access.upload_links import LinkLimits, ReservedLimits, UploadLinks
+from app.access.upload_links import LinkLimits, UploadLinks
 from app.access.video_expiry import VideoExpiry
 from app.access.webhook_delivery import WebhookDelivery, WebhookSender
 from app.core.lifecycle import UploadState
@@ -115,13 +115,7 @@ def assemble(
 
     # Records; their observers run in the transaction of each change.
     quotas = ProjectQuotas(database)
-    links = LinkLimits(
-        context,
-        ReservedLimits(
-            of_link=settings.max_reserved_bytes_per_link,
-            of_all_links=settings.max_reserved_bytes_of_links,
-        ),
-    )
+    links = LinkLimits(context)
     senders = SenderLimits(
         counts, per_minute=settings.new_upload_limit, max_uploads=settings.max_uploads_per_sender
     )

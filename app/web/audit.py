@@ -160,7 +160,7 @@ def _moment(name: str) -> datetime | None:
 
 # Such as "Ada invited new@example.org as editor".
 
-NOT_SIGNED_IN = "Somebody who is not signed in"
+NOT_SIGNED_IN = "Someone who is not signed in"
 
 PERSON_CHANGES = {
     "block": "blocked {email}",

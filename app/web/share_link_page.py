@@ -27,9 +27,8 @@ from app.http.documents import (
     video_document,
 )
 from app.http.origins import style_nonce, widen_policy
-from app.http.problems import with_retry_after
 from app.video.serve.library import PlaybackView
-from app.web.pages import closed_page, set_link_cookie
+from app.web.pages import closed_page, form_page, set_link_cookie
 from app.web.share_links import present_videos
 from app.web.videos import VideoView, view_of
 
@@ -46,7 +45,7 @@ blueprint.after_request(widen_policy)
 
 @blueprint.get("")
 @requires(Action.VISIT)
-def show(ctx: ViewContext, code: str) -> Response:
+def show(ctx: ViewContext, code: str) -> BaseResponse:
     """The video or set of videos; before the visit, the form that starts one."""
     link = _links(ctx).opened(code)
     if not _has_visited(ctx, link):
@@ -138,12 +137,10 @@ def _closed(
     return _unindexed(closed_page(error, words))
 
 
-def _gate(link: ShareLink, error: errors.UploadError | None = None) -> Response:
+def _gate(link: ShareLink, error: errors.UploadError | None = None) -> BaseResponse:
     if link.is_used_up:
         raise errors.LinkClosed("It has been opened as often as it may be.")
-    page = render_template("shared/gate.html", link=link, problem=str(error or ""))
-    response = _unindexed(Response(page, status=error.status_hint if error else 200))
-    return with_retry_after(response, error)
+    return _unindexed(form_page("shared/gate.html", error, link=link, problem=str(error or "")))
 
 
 def _film_page(ctx: ViewContext, link: ShareLink, video: Upload) -> Response:

@@ -20,9 +20,8 @@ from app.http.access import requires
 from app.http.bodies import form_fields
 from app.http.context import ViewContext
 from app.http.origins import widen_policy
-from app.http.problems import with_retry_after
 from app.http.proxy import absolute_url
-from app.web.pages import closed_page, set_link_cookie
+from app.web.pages import closed_page, form_page, set_link_cookie
 
 SENT_SHOWN = 1000
 """Maximum of the visitor's files that the page lists; it counts all."""
@@ -93,20 +92,18 @@ def _gate(
     name: str = "",
     error: errors.UploadError | None = None,
 ) -> BaseResponse:
-    if isinstance(error, errors.InvalidField):
-        field = error.field
-    else:
+    field = None  # The error's own name for it.
+    if not isinstance(error, errors.InvalidField):
         is_of_name = isinstance(error, errors.TooManyRequests) or not asks_password
         field = "name" if is_of_name else "password"
-    page = render_template(
+    return form_page(
         "upload_link/gate.html",
+        error,
+        field=field,
         link=link,
         asks_password=asks_password,
-        problems={field: str(error)} if error else {},
         name=name,
     )
-    response = Response(page, status=error.status_hint if error else 200)
-    return with_retry_after(response, error)
 
 
 def _drop_page(ctx: ViewContext, link: UploadLink, sender: str | None, visitor: str | None) -> str:

@@ -10,7 +10,6 @@ from flask import Blueprint, Response, jsonify, request
 from msgspec import Struct
 
 from app.access import audit
-from app.access.upload_links import UploadLink
 from app.core import errors
 from app.core.access import THROUGH_LINKS, Action, CallerKind
 from app.core.cells import URL_SECONDS, CellOffer, PromisedCell, check_crc32c
@@ -46,7 +45,6 @@ from app.http.documents import (
 )
 from app.http.openapi import JSON, WANT_REPR_DIGEST, ResponseSpec, describes, query
 from app.http.proxy import location_of
-from app.records.uploads import Sent
 from app.uploads.direct import DirectUploads
 from app.uploads.service import NewUpload
 from app.video.serve.library import PlaybackView
@@ -302,7 +300,24 @@ def sent(ctx: ViewContext) -> Response:
     found, caller, link = ctx.services.uploads.sent(ctx.scope, SENT_LIMIT), ctx.caller, None
     if caller.kind is CallerKind.UPLOAD_LINK:
         link = ctx.services.identity.upload_links.get(caller.project, caller.id)
-    return jsonify(_sent_document(found, link))
+    document: SentFilesDocument = {
+        "files": [
+            {
+                "id": upload.id,
+                "filename": upload.filename,
+                "length": upload.known_length,
+                "arrived": instant(upload.published_at or upload.active_at),
+            }
+            for upload in found.files
+        ],
+        "count": found.count,
+        "bytes": found.bytes,
+        "unfinished": found.unfinished,
+        "link": (
+            None if link is None else {"files_left": link.files_left, "bytes_left": link.bytes_left}
+        ),
+    }
+    return jsonify(document)
 
 
 @blueprint.get("/<upload_id>")
@@ -311,7 +326,7 @@ def sent(ctx: ViewContext) -> Response:
 def show(ctx: ViewContext, upload_id: str) -> Response:
     """Get an upload, with the ranges that have arrived and those that are missing.
 
-    To resume, send whatever touches `missing`. Bytes sent twice do no harm.
+    To resume, send the bytes of `missing`. Bytes sent twice do no harm.
     """
     upload = _found(ctx, upload_id)
     if wants_sha256():
@@ -458,24 +473,3 @@ def _document(ctx: ViewContext, upload: Upload, playback: PlaybackView) -> Uploa
 
 def _pairs(ranges: RangeSet) -> list[list[int]]:
     return [[item.start, item.end] for item in ranges]
-
-
-def _sent_document(sent: Sent, link: UploadLink | None = None) -> SentFilesDocument:
-    """The files of one sender, and what its link still accepts; sizes in bytes."""
-    return {
-        "files": [
-            {
-                "id": upload.id,
-                "filename": upload.filename,
-                "length": upload.known_length,
-                "arrived": instant(upload.published_at or upload.active_at),
-            }
-            for upload in sent.files
-        ],
-        "count": sent.count,
-        "bytes": sent.bytes,
-        "unfinished": sent.unfinished,
-        "link": (
-            None if link is None else {"files_left": link.files_left, "bytes_left": link.bytes_left}
-        ),
-    }

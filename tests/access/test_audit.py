@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy import text
 
 from app.access import audit
-from app.access.audit import MAX_TEXT_CHARACTERS, AuditAction, AuditFilter, Detail
+from app.access.audit import MAX_TEXT_CHARACTERS, AuditAction, AuditFilter
 from app.core.access import ANONYMOUS, LOCAL, Caller, CallerKind
 from app.core.errors import InvalidRequest
 from app.db.context import Context
@@ -48,11 +49,10 @@ def numbers(log: Context, wanted: AuditFilter) -> list[object]:
 
 
 def test_an_entry_tells_who_did_what_when_and_from_where(log: Context) -> None:
-    about: dict[str, Detail] = {"filename": "film.mp4", "bytes": 12, "is_new": True, "note": None}
+    about: dict[str, Any] = {"filename": "film.mp4", "bytes": 12, "is_new": True, "note": None}
     ann = log.acting(ANA, address="192.0.2.7")
-    audit.note(ann, AuditAction.VIDEO_DELETED, "video:1", project="p", details=about)
-    about_eve = {"email": "eve@mail.example"}
-    audit.note(log.acting(ANONYMOUS), AuditAction.SESSION_REFUSED, details=about_eve)
+    audit.note(ann, AuditAction.VIDEO_DELETED, "video:1", project="p", **about)
+    audit.note(log.acting(ANONYMOUS), AuditAction.SESSION_REFUSED, email="eve@mail.example")
     audit.note(log.acting(LOCAL), AuditAction.KEY_MADE)
     made, refused, deleted = audit.page(log, AuditFilter(), limit=3, cursor=None).entries
     assert (deleted.at, deleted.address, deleted.project_id) == (START, "192.0.2.7", "p")
@@ -68,7 +68,7 @@ def test_entries_are_found_by_project_action_actor_and_time(log: Context, clock:
             log.acting(ANA if number < 3 else LOCAL),
             AuditAction.KEY_MADE if number % 2 else AuditAction.KEY_REVOKED,
             project="p" if number < 4 else "",
-            details={"number": number},
+            number=number,
         )
     assert numbers(log, AuditFilter()) == [5, 4, 3, 2, 1, 0]
     assert numbers(log, AuditFilter(project_id="p")) == [3, 2, 1, 0]
@@ -79,7 +79,7 @@ def test_entries_are_found_by_project_action_actor_and_time(log: Context, clock:
 
 def test_pages_follow_each_other_while_entries_are_added(log: Context) -> None:
     for number in range(5):
-        audit.note(log.acting(ANA), AuditAction.KEY_MADE, details={"number": number})
+        audit.note(log.acting(ANA), AuditAction.KEY_MADE, number=number)
     first = audit.page(log, AuditFilter(), limit=2, cursor=None)
     audit.note(log.acting(ANA), AuditAction.KEY_MADE)
     second = audit.page(log, AuditFilter(), limit=2, cursor=first.next_cursor)
@@ -98,7 +98,7 @@ def test_a_made_up_cursor_is_refused(log: Context, cursor: str) -> None:
 def test_old_entries_are_removed_in_batches(log: Context, clock: Clock) -> None:
     for number in range(audit.MAX_PAGE + 3):
         clock.now = START if number < audit.MAX_PAGE + 1 else START + 20 * DAY
-        audit.note(log.acting(ANA), AuditAction.KEY_MADE, details={"number": number})
+        audit.note(log.acting(ANA), AuditAction.KEY_MADE, number=number)
     clock.now = START + 31 * DAY
     audit.remove_old(log)
     assert numbers(log, AuditFilter()) == [audit.MAX_PAGE + 2, audit.MAX_PAGE + 1]
@@ -107,9 +107,8 @@ def test_old_entries_are_removed_in_batches(log: Context, clock: Clock) -> None:
 def test_what_strangers_send_is_kept_short_and_printable(log: Context) -> None:
     hostile = "\x00\ud800\n\u202e" + "x" * 10_000
     eve = Caller(kind=CallerKind.UPLOAD_LINK, id="l", name=hostile, visitor="v")
-    details = {"name": hostile}
     ctx = log.acting(eve, address=hostile)
-    audit.note(ctx, AuditAction.SESSION_REFUSED, hostile, details=details)
+    audit.note(ctx, AuditAction.SESSION_REFUSED, hostile, name=hostile)
     (entry,) = audit.page(log, AuditFilter(), limit=1, cursor=None).entries
     texts = [entry.actor_name, entry.subject, entry.address, str(entry.details["name"])]
     assert all(each.isprintable() and len(each) <= MAX_TEXT_CHARACTERS for each in texts)
@@ -124,6 +123,6 @@ def test_what_was_done_stays_done_if_the_log_cannot_be_written(
         connection.execute(text(f"PRAGMA max_page_count = {pages}"))
     with caplog.at_level(logging.ERROR):
         for _ in range(100):
-            audit.note(ctx, AuditAction.VIDEO_DELETED, "video:1", details={"name": "x" * 500})
+            audit.note(ctx, AuditAction.VIDEO_DELETED, "video:1", name="x" * 500)
     assert "video.deleted" in caplog.text
     assert "video:1" in caplog.text

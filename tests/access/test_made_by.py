@@ -14,7 +14,6 @@ from flask.testing import FlaskClient
 
 from app.access import audit, webhooks
 from app.access.audit import AuditAction, AuditFilter
-from app.access.link_visitors import LinkCredentials
 from app.access.people import Person
 from app.access.share_links import ShareTerms
 from app.access.upload_links import LinkTerms
@@ -130,9 +129,7 @@ def are_open(site: Site, codes: tuple[str, str]) -> bool:
     identity.link_visitors.forget()
     found = []
     for opened in (
-        lambda: identity.link_visitors.caller(
-            codes[0], LinkCredentials(cookies="", password="", address="")
-        ),
+        lambda: identity.link_visitors.caller(codes[0]),
         lambda: identity.share_links.opened(codes[1]),
     ):
         try:

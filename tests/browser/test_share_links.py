@@ -124,7 +124,7 @@ def test_a_guest_watches_by_a_link_until_it_is_revoked(
     member.get_by_role("button", name="Revoke: Our holidays").click()
     expect(member.get_by_text("None yet.")).to_be_visible()
     guest.reload()
-    expect(guest.get_by_text("Whoever shared this has closed the link.")).to_be_visible()
+    expect(guest.get_by_text("The person who shared this has closed the link.")).to_be_visible()
 
 
 def test_a_set_behind_a_password_is_opened_film_by_film(

@@ -11,7 +11,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from app.access.attempts import AttemptRecords, LinkPasswords, PasswordChecks
-from app.access.link_visitors import VISITOR_COOKIE, VISITOR_TIME, LinkCredentials, LinkVisitors
+from app.access.link_visitors import VISITOR_COOKIE, VISITOR_TIME, LinkVisitors
 from app.access.passwords import Passwords
 from app.core.access import Caller
 from app.core.errors import TooManyRequests
@@ -59,9 +59,7 @@ def visitors(app: Flask, clock: Clock, tmp_path: Path) -> LinkVisitors:
 
 
 def caller(visitors: LinkVisitors, code: str, cookie: str, address: str = ADDRESS) -> Caller:
-    return visitors.caller(
-        code, LinkCredentials(cookies=f"{VISITOR_COOKIE}={cookie}", address=address)
-    )
+    return visitors.caller(code, cookies=f"{VISITOR_COOKIE}={cookie}", address=address)
 
 
 def code_of(link: dict[str, str]) -> str:
@@ -87,7 +85,7 @@ def test_whoever_makes_up_cookies_stays_one_visitor(
     of_other_link = visitors.new_visitor(visitors.visited(other_code), address=ADDRESS)
     made_up = [of_other_link.cookie, ann.cookie[:-2], f"x{ann.cookie}", ann.id, "A" * 22, ""]
     callers = [caller(visitors, code, cookie) for cookie in made_up]
-    program = visitors.caller(code, LinkCredentials(address=SAME_NETWORK))
+    program = visitors.caller(code, address=SAME_NETWORK)
     assert {found.sender for found in callers} == {program.sender}
     assert all(found.is_crowd for found in callers)
 

@@ -125,7 +125,7 @@ def test_no_cell_is_a_formula(sign: str) -> None:
 def test_the_page_shows_entries_and_keeps_the_choice(client: FlaskClient) -> None:
     ctx = services_of(client).context.acting(LOCAL)
     for _ in range(51):
-        audit.note(ctx, AuditAction.PROJECT_MADE, "<b>", details={"name": "<script>"})
+        audit.note(ctx, AuditAction.PROJECT_MADE, "<b>", name="<script>")
     page = client.get("/audit?action=project.made&cursor=&ending=x").text
     assert "&lt;script&gt;" in page
     assert "<script>" not in page

@@ -431,7 +431,7 @@ def test_the_last_administrator_cannot_delete_the_account(tmp_path: Path) -> Non
         only = site.person("only@example.org", is_admin=True)
         answer = site.browser(only).post("/account/delete")
         assert answer.status_code == 400
-        assert "Nobody else administers this server" in answer.text
+        assert "No one else administers this server" in answer.text
         assert site.find(only) is not None
 
 

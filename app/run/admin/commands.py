@@ -16,7 +16,6 @@ from flask import Flask
 
 from app import __version__
 from app.access import audit
-from app.access.audit import AuditAction
 from app.core.access import EVERYTHING
 from app.core.lifecycle import IllegalTransition, UploadState
 from app.core.numbers import bytes_in_words
@@ -108,13 +107,7 @@ def delete_videos(video_ids: tuple[str, ...]) -> None:
     """Delete finished files."""
     for video_id in video_ids:
         video = open_library().library.delete(EVERYTHING, parse_upload_id(video_id))
-        audit.note(
-            as_operator(),
-            AuditAction.VIDEO_DELETED,
-            f"video:{video.id}",
-            project=video.owner,
-            details={"filename": video.filename, "sender": video.sender},
-        )
+        audit.note_removal(as_operator(), video)
         click.echo(f"deleted {video_id}")
 
 
