@@ -90,25 +90,11 @@ class AuditAction(StrEnum):
     VIDEO_DELETED = "video.deleted"
 
 
-OF_SERVER = frozenset(
-    {
-        AuditAction.SESSION_BEGAN,
-        AuditAction.SESSION_REFUSED,
-        AuditAction.SESSION_ENDED,
-        AuditAction.PERSON_ADDED,
-        AuditAction.PERSON_CHANGED,
-        AuditAction.PERSON_REMOVED,
-        AuditAction.PASSWORD_CHANGED,
-        AuditAction.PASSWORD_LINK_MADE,
-        AuditAction.PASSKEY_ADDED,
-        AuditAction.PASSKEY_REMOVED,
-        AuditAction.FACTOR_ADDED,
-        AuditAction.FACTOR_REMOVED,
-        AuditAction.RECOVERY_CODES_RENEWED,
-        AuditAction.PROVIDER_LINKED,
-        AuditAction.PROVIDER_UNLINKED,
-    }
-)
+_OF_ACCOUNTS = {
+    *("session", "person", "password", "password_link", "passkey", "factor", "recovery_codes"),
+    "provider",
+}
+OF_SERVER = frozenset(each for each in AuditAction if each.partition(".")[0] in _OF_ACCOUNTS)
 """Only administrators see these; managers see the others of their project."""
 
 Detail = str | int | float | bool | None
@@ -170,14 +156,6 @@ def printable(text: str, most: int) -> str:
     return "".join(each if each.isprintable() else UNPRINTABLE for each in text[:most])
 
 
-def kept_details(details: dict[str, Detail]) -> dict[str, Detail]:
-    """The details as they are kept."""
-    return {
-        name: printable(value, MAX_TEXT_CHARACTERS) if isinstance(value, str) else value
-        for name, value in details.items()
-    }
-
-
 # ---- use cases -----------------------------------------------------------------------------------
 
 
@@ -208,7 +186,10 @@ def note(
         address=printable(ctx.address, ADDRESS_CHARACTERS),
         subject=printable(subject, SUBJECT_CHARACTERS),
         project_id=None if action in OF_SERVER else project or None,
-        details=kept_details(details),
+        details={
+            name: printable(value, MAX_TEXT_CHARACTERS) if isinstance(value, str) else value
+            for name, value in details.items()
+        },
     )
     row = asdict(entry)
     del row["number"]  # The database counts.

@@ -170,13 +170,10 @@ class Invitations:
             raise LinkClosed("The link was used or has expired. Ask for a new one.")
         if purpose is Purpose.SET_UP and has_administrator(self._ctx):
             raise LinkClosed("This server is set up already.")
-        if purpose is Purpose.JOIN and found.project_id is None and self.is_to_known(found):
+        is_for_new = purpose is Purpose.JOIN and found.project_id is None
+        if is_for_new and find_by_email(self._ctx, found.email or "") is not None:
             raise LinkClosed("You have an account already. Sign in.")
         return found
-
-    def is_to_known(self, invitation: Invitation) -> bool:
-        """Whether there is an account with the address that was invited."""
-        return find_by_email(self._ctx, invitation.email or "") is not None
 
     def waiting(
         self, project_id: str | None = None, *, email: str | None = None

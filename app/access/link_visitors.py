@@ -20,13 +20,7 @@ from app.access.attempts import LinkPasswords
 from app.access.keys import digest_of
 from app.access.recent import Recent
 from app.access.signing import Signing, Tickets
-from app.access.upload_links import (
-    MAX_NAME_CHARACTERS,
-    UploadLink,
-    find_link,
-    keep_name,
-    name_of,
-)
+from app.access.upload_links import MAX_NAME_CHARACTERS, UploadLink, find_link, keep_name, name_of
 from app.core.access import Caller, CallerKind, Role
 from app.core.addresses import network_of
 from app.core.errors import InvalidField, LinkNotFound, NotSignedIn, too_many

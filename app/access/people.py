@@ -16,13 +16,7 @@ from sqlalchemy.exc import IntegrityError
 
 from app.access import audit
 from app.access.audit import AuditAction
-from app.access.creators import (
-    Creation,
-    RevocationCounts,
-    end_made_by,
-    end_made_elsewhere,
-    made_by,
-)
+from app.access.creators import Creation, RevocationCounts, end_made_by, end_made_elsewhere, made_by
 from app.access.passwords import Passwords, require_good
 from app.core.access import Caller, CallerKind, Role
 from app.core.errors import InvalidField, LastAdministrator, NotSignedIn, SignInRefused

@@ -192,17 +192,7 @@ class Sessions:
         )
         is_over = (sessions.c.expires_at <= now) | (sessions.c.digest == digest_of(replaces))
         with ctx.database.write() as connection:
-            # Locked, so that it holds until the transaction ends. With a password, only as long as
-            # it is still theirs: checking it may have taken long.
-            query = select(people.c.is_blocked, people.c.password_hash)
-            query = query.where(people.c.id == person.id).with_for_update(key_share=True)
-            row = connection.execute(query).first()
-            needs_password = method not in WITHOUT_PASSWORD and person.password_hash is not None
-            if row is None or (needs_password and person.password_hash != row.password_hash):
-                words = "The account has changed in the meantime. Sign in again."
-                raise errors.WrongCredentials(words)
-            if row.is_blocked:
-                raise errors.NotAllowed(BLOCKED)
+            _require_unchanged(connection, person, needs_password=method not in WITHOUT_PASSWORD)
             _note_visit(connection, person.id, now)
             connection.execute(delete(sessions).where(is_over))
             insert_row(connection, sessions, session)
@@ -333,6 +323,19 @@ class Sessions:
             if connection.execute(select(sessions.c.id).where(is_due)).first() is not None:
                 _note_visit(connection, session.person_id, now)
                 connection.execute(change)
+
+
+def _require_unchanged(connection: Connection, person: Person, *, needs_password: bool) -> None:
+    """Raise unless the person may still come in; this holds until the transaction ends.
+
+    With a password, only as long as it is still theirs: checking it may have taken long.
+    """
+    query = select(people.c.is_blocked, people.c.password_hash).where(people.c.id == person.id)
+    now = connection.execute(query.with_for_update(key_share=True)).first()
+    if now is None or (needs_password and person.password_hash not in {None, now.password_hash}):
+        raise errors.WrongCredentials("The account has changed in the meantime. Sign in again.")
+    if now.is_blocked:
+        raise errors.NotAllowed(BLOCKED)
 
 
 def _note_visit(connection: Connection, person_id: str, now: datetime) -> None:

@@ -399,43 +399,10 @@ def take(connection: sa.Connection, link_id: str, *, files: int, length: int) ->
     return link
 
 
-def parts_beside(connection: sa.Connection, link_id: str, part: Upload) -> tuple[int, int]:
-    """How many other parts of files came through the link and are in no file yet; their bytes.
-
-    The numbers are exact while the row of the link is locked.
-    """
-    query = sa.select(sa.func.count(), _sum_reserved()).where(
-        *_reserving(link_id), uploads.c.kind == UploadKind.PARTIAL, uploads.c.id != part.id
-    )
-    count, length = connection.execute(query).one()
-    return count, int(length)
-
-
-def reserved_beside(connection: sa.Connection, link_id: str, upload: Upload) -> tuple[int, int]:
-    """What unfinished uploads hold beside that one: of its link, and of all links; in bytes."""
-    is_other = uploads.c.id != upload.id
-    of_link = sa.select(_sum_reserved()).where(*_reserving(link_id), is_other)
-    of_all = sa.select(_sum_reserved()).where(IS_RESERVING, is_other)
-    return (
-        int(connection.execute(of_link).scalar_one()),
-        int(connection.execute(of_all).scalar_one()),
-    )
-
-
 def give_back(connection: sa.Connection, link_id: str, *, files: int, length: int) -> None:
     """Count files and bytes no longer; harmless if the link is gone."""
     counted = {"link_id": link_id, "more_files": -files, "more_bytes": -length}
     run(connection, _COUNT, counted)
-
-
-def _sum_reserved() -> sa.ColumnElement[int]:
-    return sa.func.coalesce(sa.func.sum(uploads.c.reserved), 0)
-
-
-def _reserving(link_id: str) -> tuple[Any, ...]:
-    """Conditions of the unfinished uploads through a link."""
-    start = sender_prefix(link_id)
-    return IS_RESERVING, uploads.c.sender >= start, uploads.c.sender < start + "~"
 
 
 _LINKS = sa.select(upload_links)
@@ -553,22 +520,30 @@ class LinkLimits:
             raise link.full()
 
     def _check_reserved(self, connection: sa.Connection, link: UploadLink, upload: Upload) -> None:
-        """Compare what is held with the limits; the row of the link is locked."""
-        held = upload.held_bytes
+        """Compare what is held with the limits.
+
+        The row of the link is locked, so that what other uploads hold stays as it is.
+        """
+        held, start = upload.held_bytes, sender_prefix(link.id)
+        is_of_link = (uploads.c.sender >= start) & (uploads.c.sender < start + "~")
+        reserved = sa.func.coalesce(sa.func.sum(uploads.c.reserved), 0)
+        others = sa.select(sa.func.count(), reserved).where(IS_RESERVING, uploads.c.id != upload.id)
         if upload.kind is UploadKind.PARTIAL:
-            count, length = parts_beside(connection, link.id, upload)
-            link.check_parts(count + 1, length + held)
+            parts = others.where(is_of_link, uploads.c.kind == UploadKind.PARTIAL)
+            count, length = connection.execute(parts).one()
+            link.check_parts(count + 1, int(length) + held)
         lock_name(connection, "reservations of links")
-        of_link, of_all = reserved_beside(connection, link.id, upload)
         settings = self.ctx.settings
-        for limit, others, whose in (
-            (settings.max_reserved_bytes_per_link, of_link, "this link"),
-            (settings.max_reserved_bytes_of_links, of_all, "all upload links"),
+        for limit, query, whose in (
+            (settings.max_reserved_bytes_per_link, others.where(is_of_link), "this link"),
+            (settings.max_reserved_bytes_of_links, others, "all upload links"),
         ):
-            if limit and others + held > limit:
+            _, length = connection.execute(query).one()
+            together = int(length) + held
+            if limit and together > limit:
                 raise errors.TooMuchReserved(
                     f"Unfinished uploads through {whose} would hold "
-                    f"{bytes_in_words(others + held)}; at most {bytes_in_words(limit)} may be held "
+                    f"{bytes_in_words(together)}; at most {bytes_in_words(limit)} may be held "
                     "at once."
                 )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import TypedDict
 
@@ -236,50 +236,36 @@ def deed_of(entry: AuditEntry) -> str:
     kind = "share link" if entry.subject.startswith("share_link:") else "upload link"
     name = details["name"]
     details["link"] = f"the {kind} {name}" if name else f"{_article(kind)} {kind}"
-    if find := _FURTHER.get(entry.action):
-        pattern = find(entry, details)
-    else:
-        pattern = SENTENCES[entry.action]
-    return " ".join(pattern.format_map(details).split())
+    return " ".join(_pattern(entry, details).format_map(details).split())
+
+
+def _pattern(entry: AuditEntry, details: _Details) -> str:
+    """The sentence of an action; of some it depends on more than the action."""
+    is_own = entry.subject == entry.actor
+    match entry.action:
+        case AuditAction.SESSION_BEGAN:
+            pattern = f"signed in with {METHODS.get(details['method'], 'the provider')}"
+        case AuditAction.PERSON_ADDED:
+            pattern = "created the account {email}" if is_own else "added {email}"
+        case AuditAction.PERSON_CHANGED:
+            other = "changed the name of the account {email}"
+            pattern = PERSON_CHANGES.get(details["change"], other)
+        case AuditAction.MEMBER_ADDED if is_own:
+            pattern = "joined the project{as_role}"
+        case AuditAction.MEMBER_ADDED:
+            pattern = "added {email} to the project{as_role}"
+        case AuditAction.MEMBER_CHANGED if details["role"]:
+            pattern = f"made {{email}} {_article(details['role'])} {{role}}"
+        case AuditAction.MEMBER_CHANGED:
+            pattern = PERSON_CHANGES.get(details["change"], "changed {email}")
+        case _:
+            pattern = SENTENCES[entry.action]
+    return pattern
 
 
 def _article(noun: str) -> str:
     return "an" if noun[0] in "aeiou" else "a"
 
-
-def _began(_entry: AuditEntry, details: _Details) -> str:
-    method = METHODS.get(details["method"], "the provider")
-    return f"signed in with {method}"
-
-
-def _added(entry: AuditEntry, _details: _Details) -> str:
-    is_own = entry.subject == entry.actor
-    return "created the account {email}" if is_own else "added {email}"
-
-
-def _changed(_entry: AuditEntry, details: _Details) -> str:
-    return PERSON_CHANGES.get(details["change"], "changed the name of the account {email}")
-
-
-def _joined(entry: AuditEntry, _details: _Details) -> str:
-    is_own = entry.subject == entry.actor
-    return "joined the project{as_role}" if is_own else "added {email} to the project{as_role}"
-
-
-def _member_changed(_entry: AuditEntry, details: _Details) -> str:
-    if details["role"]:
-        return "made {email} {article} {role}".replace("{article}", _article(details["role"]))
-    return PERSON_CHANGES.get(details["change"], "changed {email}")
-
-
-_FURTHER: Mapping[AuditAction, Callable[[AuditEntry, _Details], str]] = {
-    AuditAction.SESSION_BEGAN: _began,
-    AuditAction.PERSON_ADDED: _added,
-    AuditAction.PERSON_CHANGED: _changed,
-    AuditAction.MEMBER_ADDED: _joined,
-    AuditAction.MEMBER_CHANGED: _member_changed,
-}
-"""Sentences that depend on more than the action."""
 
 TITLES: Mapping[AuditAction, str] = {
     action: action.value.replace("_", " ").replace(".", ": ").capitalize() for action in AuditAction
