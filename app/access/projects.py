@@ -54,6 +54,12 @@ def parse_limits(values: Mapping[str, object]) -> Limits:
     return {name: _CHECKS[name](values[name]) for name in _CHECKS if name in values}
 
 
+def require_may_limit(caller: Caller) -> None:
+    """Raise `NotAllowed` for requests of others than administrators."""
+    if not caller.is_admin:
+        raise NotAllowed("Administrators set how much a project may hold, and for how long.")
+
+
 def limits_in_words(quota: str, keep_days: str) -> Limits:
     """The limits that a person enters, as "50 GB" and "30"; nothing takes a limit away."""
     return parse_limits(
@@ -202,11 +208,9 @@ class Projects:
     ) -> Project:
         """Give a project another name, or other limits: see `parse_limits`.
 
-        What is there already stays, even beyond the quota. Only administrators set limits. Raises
-        `InvalidField`, `NotAllowed`, and `EntryNotFound`.
+        What is there already stays, even beyond the quota. Raises `InvalidField`, and
+        `EntryNotFound`.
         """
-        if limits and not ctx.caller.is_admin:
-            raise NotAllowed("Administrators set how much a project may hold, and for how long.")
         values: dict[str, object] = {**limits}
         if name is not None:
             values["name"] = clean_name(name)

@@ -62,10 +62,12 @@ def index(ctx: ViewContext) -> Response:
 @describes("makeKey", {201: KeyWithSecret}, InvalidField)
 def make(ctx: ViewContext, new: NewKeyDocument) -> tuple[Response, int]:
     """Create an API key."""
+    role = parse_role(new.role)
+    ctx.caller.require_at_most_own(role)
     key, secret = ctx.services.identity.keys.make(
         ctx,
         name=new.name,
-        role=parse_role(new.role),
+        role=role,
         expires_at=parse_expiry(new.expires, datetime.now(UTC)),
     )
     return jsonify({**key_document(key), "key": secret}), 201

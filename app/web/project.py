@@ -8,7 +8,7 @@ from typing import Any
 from flask import request
 from werkzeug import Response
 
-from app.access.projects import limits_in_words, words_of_limits
+from app.access.projects import limits_in_words, require_may_limit, words_of_limits
 from app.core import errors
 from app.core.access import Action, parse_role
 from app.core.moments import parse_expiry
@@ -96,6 +96,7 @@ def rename(ctx: ViewContext) -> Response:
 def limit(ctx: ViewContext) -> Response:
     """Set the project's quota, and how long it keeps videos; for administrators."""
     fields = form_fields(ctx)
+    require_may_limit(ctx.caller)
     try:
         limits = limits_in_words(fields.get("quota", ""), fields.get("keep_days", ""))
         ctx.services.identity.projects.change(ctx, ctx.caller.project, limits=limits)
@@ -160,10 +161,12 @@ def make_key(ctx: ViewContext) -> Response:
     expires = fields.get("expires", "")  # Seconds, as in `LIFETIMES`, or a time.
     is_number = expires.isdecimal() and expires.isascii()
     try:
+        role = parse_role(fields.get("key_role", ""))
+        ctx.caller.require_at_most_own(role)
         key, secret = ctx.services.identity.keys.make(
             ctx,
             name=fields.get("key_name", ""),
-            role=parse_role(fields.get("key_role", "")),
+            role=role,
             expires_at=parse_expiry(float(expires) if is_number else expires or None, ctx.clock()),
         )
     except (errors.InvalidRequest, errors.NotAllowed) as error:

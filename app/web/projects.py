@@ -162,6 +162,8 @@ def change(ctx: ViewContext, sent: ProjectChanges, project_id: str) -> Response:
             if (value := getattr(sent, name)) is not UNSET
         }
     )
+    if limits:
+        projects.require_may_limit(ctx.caller)
     if sent.name is UNSET and not limits:
         raise errors.InvalidRequest("The member name is missing.")
     name = None if sent.name is UNSET else sent.name
