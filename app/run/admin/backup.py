@@ -29,7 +29,7 @@ from app.db.tables import media, media_jobs, uploads
 from app.db.transfer import copy_records
 from app.http.services import BOOT_MARKER, Services
 from app.records.uploads import UploadRecords
-from app.storage.folder_owner import shown
+from app.storage.data_folder import shown
 from app.uploads.storage_identity import LIBRARY
 
 _ID = re.compile("[0-9a-f]{32}")

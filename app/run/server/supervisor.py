@@ -69,8 +69,7 @@ from app.run.server.logs import configure_logging, say_goodbye, say_stopping
 from app.settings import PREFIX, Settings, SettingsError, from_env, without_effect
 from app.settings.staging import choose_staging, remember_staging
 from app.storage.base import SetupProblem
-from app.storage.folder_lock import FolderLocked, lock_data_folder
-from app.storage.folder_owner import shown
+from app.storage.data_folder import FolderLocked, lock_data_folder, shown
 from app.uploads.storage_identity import WrongStorage
 
 POLL_SECONDS = 0.2

@@ -14,8 +14,7 @@ from app.ingest.copy import BodyLimits, FileCopy
 from app.ingest.slots import without_slot
 from app.ingest.source import BodySource
 from app.ingest.stages import Stage, stage
-from app.storage.base import BytesLost, Durability
-from app.storage.compare import has_same_bytes
+from app.storage.base import BytesLost, Durability, has_same_bytes
 from app.storage.local.folder import Folder, disk_errors
 from app.storage.local.range_lock import WHOLE_FILE, lock_range, try_lock, wait_for_range
 from app.storage.local.range_writer import Checkpoints, LocalRangeWriter, Writeback

@@ -11,8 +11,8 @@ from threading import Lock
 
 from app.core.errors import StorageFailed, UploadError
 from app.storage.base import SetupProblem, StagedFile
+from app.storage.local import folder_problems
 from app.storage.local.folder import Folder, disk_errors
-from app.storage.local.inspection import folder_problems
 from app.storage.local.range_lock import WHOLE_FILE, try_lock
 from app.storage.s3.assembly import Assembly
 from app.storage.s3.bucket import Bucket

@@ -16,8 +16,7 @@ from crc32c import crc32c
 from app.core.cells import Piece, StoredFile, covers, overlay
 from app.core.errors import StorageFailed
 from app.core.ranges import ByteRange
-from app.storage.base import BytesLost
-from app.storage.compare import has_same_bytes
+from app.storage.base import BytesLost, has_same_bytes
 from app.storage.s3.cells import CellStore
 from app.storage.s3.contents import BLOCK_BYTES, crc32c_text
 
