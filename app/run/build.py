@@ -60,8 +60,7 @@ from app.uploads.storage_identity import StorageIdentity
 from app.video.serve.services import MediaServices
 
 if TYPE_CHECKING:
-    from app.storage.s3.bucket import Bucket
-    from app.storage.s3.mark import BucketMark
+    from app.storage.s3.bucket import Bucket, BucketMark
     from app.storage.s3.store import BucketStore
 
 
@@ -224,8 +223,8 @@ def _bucket(settings: Settings) -> Bucket | None:
     """The bucket that stores the bytes; None if they are in folders."""
     if not settings.storage:
         return None
-    from app.storage.s3.address import BucketAddress  # noqa: PLC0415 - see above
     from app.storage.s3.bucket import Bucket  # noqa: PLC0415 - see above
+    from app.storage.s3.signing import BucketAddress  # noqa: PLC0415 - see above
 
     endpoint, region = settings.s3_endpoint, settings.s3_region
     return Bucket.at(BucketAddress.of(settings.storage, endpoint=endpoint, region=region))
@@ -264,7 +263,7 @@ def _storage_identity(
 
     mark: BucketMark | None = None
     if bucket is not None:
-        from app.storage.s3.mark import BucketMark  # noqa: PLC0415 - see above
+        from app.storage.s3.bucket import BucketMark  # noqa: PLC0415 - see above
 
         mark = BucketMark(bucket.within(MARK_SECONDS))
     return StorageIdentity(ctx, records, mark=mark, is_in_bucket=is_in_bucket)

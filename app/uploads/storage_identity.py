@@ -18,7 +18,7 @@ from app.db.nodes import SharedValues
 from app.records.uploads import UploadRecords
 
 if TYPE_CHECKING:
-    from app.storage.s3.mark import BucketMark
+    from app.storage.s3.bucket import BucketMark
 
 PLACE = "storage"
 LIBRARY = "library"

@@ -14,7 +14,7 @@ from app.core.ranges import ByteRange, RangeSet
 from app.records.bucket import BucketCatalog
 from app.storage.base import BytesLost
 from app.storage.s3.bucket import Bucket
-from app.storage.s3.reconcile import Difference, Reconciliation
+from app.storage.s3.inspection import Difference, Reconciliation
 from tests.storage.nodes import CELL, Clock, Killed, Node, die, interrupted
 from tests.storage.sources import pattern
 from tests.storage.stores import KEY, content

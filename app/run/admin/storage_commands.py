@@ -27,7 +27,7 @@ from app.settings import PREFIX
 from app.settings.values import database_server
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.check import Grade, check_all
-from app.storage.s3.reconcile import Reconciliation
+from app.storage.s3.inspection import Reconciliation
 from app.uploads.storage_identity import WrongStorage
 from app.video.serve.bucket_folder import MadeFileRecords, object_name, orphans
 from app.video.serve.bucket_folder import missing as missing_files

@@ -26,9 +26,9 @@ from app.core.errors import ServerBusy, StorageFailed
 from app.core.ranges import ByteRange
 from app.ingest.slots import without_slot
 from app.storage.base import BytesLost
-from app.storage.s3.answers import MultipartGone, PartsDiffer
+from app.storage.s3.caller import MultipartGone, PartsDiffer
 from app.storage.s3.cells import CellStore
-from app.storage.s3.room import NoSpoolRoom
+from app.storage.s3.spool import NoSpoolRoom
 
 SEALING_SECONDS = 120.0
 """How long to keep trying without a new part: other nodes may join pieces, or spools are full."""

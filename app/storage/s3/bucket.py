@@ -15,9 +15,7 @@ from xml.sax.saxutils import escape
 from app.core.cells import Stamp, is_crc32c
 from app.core.errors import StorageFailed
 from app.core.ranges import ByteRange
-from app.storage.s3.address import UNRESERVED, BucketAddress
-from app.storage.s3.answers import Document, Failure, Kind, MultipartGone
-from app.storage.s3.caller import Call, Reply, S3Caller
+from app.storage.s3.caller import Call, Document, Failure, Kind, MultipartGone, Reply, S3Caller
 from app.storage.s3.connections import Answer, Connections
 from app.storage.s3.contents import (
     Body,
@@ -31,7 +29,7 @@ from app.storage.s3.contents import (
     crc32c_of,
 )
 from app.storage.s3.reader import ObjectReader
-from app.storage.s3.signing import AccessKey, AmbientKeys, Signer
+from app.storage.s3.signing import UNRESERVED, AccessKey, AmbientKeys, BucketAddress, Signer
 
 CALL_SECONDS = 60.0
 """Time limit of a call, retries included, unless `within` sets another."""
@@ -381,3 +379,38 @@ def _moment(entry: Mapping[str, str], name: str) -> datetime:
         return datetime.fromisoformat(_required(entry.get(name))).astimezone(UTC)
     except ValueError as error:
         raise StorageFailed("The object store's answer lacks a date.") from error
+
+
+# ---- mark ----------------------------------------------------------------------------------------
+
+
+MARK = ".sluice-library"
+"""The name of the object. Stores that keep objects as files cannot have an object where another
+library's prefix is a folder, so this is a name that no library uses as its prefix."""
+
+MARK_BYTES = 64
+"""Most bytes read of the mark. A foreign object with this name may have any length."""
+
+
+class BucketMark:
+    """Stores a short text in an object; raises the bucket's errors."""
+
+    def __init__(self, bucket: Bucket) -> None:
+        self._bucket = bucket
+
+    def read(self) -> str | None:
+        """Returns the text; None if there is no such object."""
+        self._bucket.probe()  # A missing bucket must not look like a missing object.
+        known = self._bucket.head(MARK)
+        if known is None:
+            return None
+        span = ByteRange(0, min(known.length, MARK_BYTES))
+        try:
+            with self._bucket.open(MARK, span, known.length) as opened:
+                return (opened.read(span.length) or b"").decode("ascii", "replace")
+        except FileNotFoundError:  # It was removed just now.
+            return None
+
+    def write(self, text: str) -> None:
+        """Replace the text."""
+        self._bucket.put_object(MARK, text.encode("ascii"), content_type="text/plain")

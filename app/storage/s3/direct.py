@@ -25,7 +25,7 @@ from app.core.cells import (
 )
 from app.core.errors import CellNotStored, ChunkMismatch
 from app.storage.base import BytesLost
-from app.storage.s3.answers import MultipartGone
+from app.storage.s3.caller import MultipartGone
 from app.storage.s3.cells import CellStore
 from app.storage.s3.contents import ListedPart, PromisedBytes
 

@@ -18,8 +18,7 @@ from app.storage.base import BytesLost, Checkpoint
 from app.storage.local.range_lock import is_takeover_requested
 from app.storage.local.range_writer import LOOK_SECONDS
 from app.storage.s3.cells import CellStore
-from app.storage.s3.spool import FIRST_BYTES, Spool, spool_errors
-from app.storage.s3.spool_copy import SpoolCopy
+from app.storage.s3.spool import FIRST_BYTES, Spool, SpoolCopy, spool_errors
 
 CHECKPOINT_SECONDS = 30.0
 """A killed worker loses at most this many seconds of a request. More frequent checkpoints cost more

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from app.core.ranges import ByteRange
-from app.storage.s3.answers import busy
+from app.storage.s3.caller import busy
 from app.storage.s3.connections import Answer, StoreUnreachable
 
 if TYPE_CHECKING:

@@ -22,12 +22,10 @@ from app.storage.local.folder import Folder, disk_errors
 from app.storage.local.range_lock import WHOLE_FILE, lock_range, try_lock, wait_for_range
 from app.storage.local.staging import TAKE_OVER_SECONDS, WRITER_ENDS_SECONDS
 from app.storage.s3.assembly import Assembly
-from app.storage.s3.cells import CellStore, new_name
-from app.storage.s3.claims import limit_seconds
+from app.storage.s3.cells import CellStore, limit_seconds, new_name
 from app.storage.s3.piece_reader import PieceReader, contains
 from app.storage.s3.range_writer import BucketRangeWriter
-from app.storage.s3.spool import Spool, spool_errors
-from app.storage.s3.spool_copy import SpoolCopy
+from app.storage.s3.spool import Spool, SpoolCopy, spool_errors
 
 PUTS_AT_ONCE = 8
 """Number of small files that a process sends to the bucket in parallel."""

@@ -45,7 +45,7 @@ from app.storage.local.folder import disk_errors, make_private_folder
 from app.storage.local.range_lock import WHOLE_FILE, try_lock, wait_for_range
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.contents import SpoolSlice
-from app.storage.s3.reconcile import ORPHAN_AGE
+from app.storage.s3.inspection import ORPHAN_AGE
 from app.video.serve.folder import DiskFolder
 
 COPIES = ".copies"
