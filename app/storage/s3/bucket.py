@@ -383,6 +383,8 @@ def _moment(entry: Mapping[str, str], name: str) -> datetime:
 
 # ---- mark ----------------------------------------------------------------------------------------
 
+# The mark in a bucket identifies the library that its files belong to.
+
 
 MARK = ".sluice-library"
 """The name of the object. Stores that keep objects as files cannot have an object where another

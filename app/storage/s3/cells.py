@@ -44,6 +44,8 @@ from app.storage.s3.spool import Spool, Spools, spool_errors
 
 # ---- claims --------------------------------------------------------------------------------------
 
+# The holder of a claim on a cell makes its part or joins its pieces; others do not wait.
+
 
 SPARE_SECONDS = 30.0
 """How long a claim outlives the request that took it."""
@@ -113,6 +115,8 @@ def limit_seconds(length: int) -> float:
 
 
 # ---- reading pieces ------------------------------------------------------------------------------
+
+# An object made from a piece replaces it, so corrupt bytes must be detected.
 
 
 log = logging.getLogger(__name__)

@@ -128,6 +128,9 @@ class BucketInspection:
 
 # ---- reconciliation ------------------------------------------------------------------------------
 
+# Finds objects without a row, and rows without an object. Both sides are read once, sorted by name,
+# so that millions of objects need little memory.
+
 
 FOLDERS = ("files/", "pieces/")
 """Folders with the store's objects, in name order."""

@@ -30,6 +30,10 @@ from app.storage.s3.contents import SpoolSlice, SpoolTooShort
 
 # ---- room ----------------------------------------------------------------------------------------
 
+# Limits the total bytes in all spools of a node, across processes. A byte of room is a locked byte
+# of a shared file: locks end with their process, so the total stays right when processes are
+# killed. The file itself stays empty.
+
 
 GUESSES = 3
 """Random positions to try before a search: with half of the room taken, most are free."""
