@@ -234,7 +234,7 @@ def _store(ctx: Context, bucket: Bucket | None, clock: Clock) -> LocalStore | Bu
     settings = ctx.settings
     if bucket is None:
         return LocalStore(settings.staging_dir, settings.library_dir, durability_in(settings))
-    from app.records.bucket import BucketCatalog  # noqa: PLC0415 - see above
+    from app.storage.s3.catalog import BucketCatalog  # noqa: PLC0415 - see above
     from app.storage.s3.store import BucketStore  # noqa: PLC0415 - see above
 
     catalog = BucketCatalog(ctx.database, clock)
@@ -257,7 +257,7 @@ def _storage_identity(
     ctx: Context, records: UploadRecords, bucket: Bucket | None
 ) -> StorageIdentity:
     def is_in_bucket() -> bool:
-        from app.records.bucket import BucketCatalog  # noqa: PLC0415 - only the first start asks
+        from app.storage.s3.catalog import BucketCatalog  # noqa: PLC0415 - only the first start asks
 
         return BucketCatalog(ctx.database).inventory.has_files()
 

@@ -11,9 +11,9 @@ import pytest
 
 from app.core.errors import ServerBusy, StorageFailed
 from app.core.ranges import ByteRange, RangeSet
-from app.records.bucket import BucketCatalog
 from app.storage.base import BytesLost
 from app.storage.s3.bucket import Bucket
+from app.storage.s3.catalog import BucketCatalog
 from app.storage.s3.inspection import Difference, Reconciliation
 from tests.storage.nodes import CELL, Clock, Killed, Node, die, interrupted
 from tests.storage.sources import pattern

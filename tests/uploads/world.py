@@ -19,7 +19,6 @@ from app.db.minute_counts import MinuteCounts
 from app.db.sql import insert_unless_known
 from app.db.tables import projects
 from app.ingest.copy import BodyLimits
-from app.records.bucket import BucketCatalog
 from app.records.uploads import UploadRecords
 from app.settings import Settings
 from app.storage.base import Durability, Store
@@ -27,6 +26,7 @@ from app.storage.local import LocalStore
 from app.storage.local.range_writer import Checkpoints
 from app.storage.machine import COUNTED_GAP, IdleClock, NoteFile, Reading
 from app.storage.s3.bucket import Bucket
+from app.storage.s3.catalog import BucketCatalog
 from app.storage.s3.store import BucketStore
 from app.uploads.chunks import Chunks
 from app.uploads.completion import Completion, Listener

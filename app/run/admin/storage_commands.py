@@ -14,7 +14,6 @@ from sqlalchemy.exc import ArgumentError
 
 from app.db.engine import Database
 from app.db.transfer import CopyRefused, copy_records
-from app.records.bucket import BucketCatalog
 from app.run.admin.opening import (
     OperatorGroup,
     as_json,
@@ -26,6 +25,7 @@ from app.run.admin.opening import (
 from app.settings import PREFIX
 from app.settings.values import database_server
 from app.storage.s3.bucket import Bucket
+from app.storage.s3.catalog import BucketCatalog
 from app.storage.s3.check import Grade, check_all
 from app.storage.s3.inspection import Reconciliation
 from app.uploads.storage_identity import WrongStorage

@@ -37,7 +37,7 @@ from app.core.ranges import ByteRange
 from app.storage.base import BytesLost
 from app.storage.s3.bucket import CALL_SECONDS, COPIED_BYTES, Bucket
 from app.storage.s3.caller import MultipartGone
-from app.storage.s3.catalog import Catalog
+from app.storage.s3.catalog import BucketCatalog
 from app.storage.s3.connections import SLOWEST_BYTES_PER_SECOND
 from app.storage.s3.contents import SpoolSlice, crc32c_text
 from app.storage.s3.spool import Spool, Spools, spool_errors
@@ -58,7 +58,7 @@ class ClaimLost(Exception):
 class Lease:
     """A claim, and until when it is certain to hold by this machine's monotonic clock."""
 
-    def __init__(self, catalog: Catalog, claim: Claim, ends_at: float) -> None:
+    def __init__(self, catalog: BucketCatalog, claim: Claim, ends_at: float) -> None:
         self.claim = claim
         self.is_over = False
         self._catalog = catalog
@@ -84,7 +84,7 @@ class Lease:
 
 
 @contextmanager
-def claimed(catalog: Catalog, key: str, cell: int, length: int) -> Iterator[Lease | None]:
+def claimed(catalog: BucketCatalog, key: str, cell: int, length: int) -> Iterator[Lease | None]:
     """Claim a cell for a request of `length` bytes; yields None while another claim is active.
 
     If the database's response was lost, releases the claim instead of holding it until it expires.
@@ -203,7 +203,12 @@ class CellStore:
     """Stores pieces and parts of files in a bucket."""
 
     def __init__(
-        self, bucket: Bucket, catalog: Catalog, spools: Spools, *, most_pieces: int = MOST_PIECES
+        self,
+        bucket: Bucket,
+        catalog: BucketCatalog,
+        spools: Spools,
+        *,
+        most_pieces: int = MOST_PIECES,
     ) -> None:
         self.bucket = bucket
         self.catalog = catalog

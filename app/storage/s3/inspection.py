@@ -20,7 +20,7 @@ from app.storage.local.folder import Folder, disk_errors
 from app.storage.local.range_lock import WHOLE_FILE, try_lock
 from app.storage.s3.assembly import Assembly
 from app.storage.s3.bucket import Bucket
-from app.storage.s3.catalog import Catalog
+from app.storage.s3.catalog import BucketCatalog
 from app.storage.s3.contents import ListedMultipart, ListedObject
 
 REMOVED_AT_ONCE = 1000
@@ -42,7 +42,7 @@ class BucketInspection:
     def __init__(
         self,
         assembly: Assembly,
-        catalog: Catalog,
+        catalog: BucketCatalog,
         bucket: Bucket,
         *,
         spools: Folder,
@@ -151,7 +151,12 @@ class Reconciliation:
     """Compares the two sides; checks each difference again before it reports it."""
 
     def __init__(
-        self, bucket: Bucket, catalog: Catalog, now: datetime, *, orphan_age: timedelta = ORPHAN_AGE
+        self,
+        bucket: Bucket,
+        catalog: BucketCatalog,
+        now: datetime,
+        *,
+        orphan_age: timedelta = ORPHAN_AGE,
     ) -> None:
         self._bucket = bucket
         self._inventory = catalog.inventory

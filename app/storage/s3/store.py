@@ -18,7 +18,7 @@ from app.core.ranges import ByteRange
 from app.storage.local.folder import Folder
 from app.storage.s3.assembly import Assembly
 from app.storage.s3.bucket import Bucket
-from app.storage.s3.catalog import Catalog
+from app.storage.s3.catalog import BucketCatalog
 from app.storage.s3.cells import MOST_PIECES, CellStore
 from app.storage.s3.inspection import BucketInspection
 from app.storage.s3.range_writer import CHECKPOINT_SECONDS
@@ -32,7 +32,7 @@ class BucketStore:
     def __init__(  # noqa: PLR0913 - called by the composition root alone, with names
         self,
         bucket: Bucket,
-        catalog: Catalog,
+        catalog: BucketCatalog,
         staging: Path,
         *,
         spool_bytes: int,
@@ -61,7 +61,7 @@ class BucketLibrary:
     """Implements `Library` in a bucket."""
 
     def __init__(
-        self, staging: BucketStaging, assembly: Assembly, catalog: Catalog, bucket: Bucket
+        self, staging: BucketStaging, assembly: Assembly, catalog: BucketCatalog, bucket: Bucket
     ) -> None:
         self._staging = staging
         self._assembly = assembly

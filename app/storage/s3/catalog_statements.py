@@ -1,4 +1,4 @@
-"""The statements behind a store in a bucket, built once."""
+"""The statements of a bucket's catalog, built once."""
 
 from __future__ import annotations
 
