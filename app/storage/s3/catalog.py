@@ -7,13 +7,13 @@ records the object to delete.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import (
-    Connection,
     Row,
+    UpdateBase,
     and_,
     case,
     delete,
@@ -76,7 +76,7 @@ class BucketCatalog:
         values = {"key": key, "cell_bytes": grid.cell_bytes, "length": length}
         values |= {"is_published": False, "active_at": self._clock()}
         with self._database.one_statement() as connection:
-            new = self._insert(connection, files).values(values)
+            new = statements.upsert_into(files, connection.dialect.name).values(values)
             connection.execute(
                 new.on_conflict_do_update(
                     index_elements=[files.c.key],
@@ -89,14 +89,24 @@ class BucketCatalog:
         """Returns a file; None if there is none."""
         with self._database.read() as connection:
             row = connection.execute(statements.FILE, {"of_key": key}).first()
-        return None if row is None else _file(row)
+        if row is None:
+            return None
+        is_begun = row.multipart_id is not None
+        return StoredFile(
+            key=row.key,
+            grid=Grid(row.cell_bytes),
+            length=row.length,
+            name=row.name,
+            is_published=row.is_published,
+            multipart=Multipart(row.multipart_name, row.multipart_id) if is_begun else None,
+            crc32c=row.crc32c,
+        )
 
     def intend_multipart(self, name: str) -> None:
         """Announce a multipart upload; a sweep aborts it unless `begin_multipart` records it."""
         due_at = self._clock() + PIECE_LEASE
         row = {"name": name, "multipart_id": UNKNOWN_ID, "due_at": due_at}
-        with self._database.one_statement() as connection:
-            connection.execute(insert(garbage), row)
+        self._run(insert(garbage), row)
 
     def begin_multipart(self, key: str, multipart: Multipart) -> Multipart | None:
         """Record the multipart upload of a file; returns the one that was recorded first.
@@ -164,22 +174,19 @@ class BucketCatalog:
         values |= {"piece": piece_id, "tag": stamp.etag, "checksum": stamp.crc32c}
         try:
             with self._database.write() as connection:
-                self._join(connection, values)
+                # With the lock, every piece with a lower id than a new one is visible.
+                if connection.execute(statements.LOCKED_OPEN_FILE, values).first() is None:
+                    raise _CannotJoin
+                connection.execute(statements.DISCARD_JOINED, values)
+                if connection.execute(statements.DELETE_JOINED, values).rowcount != len(joined):
+                    raise _CannotJoin
+                if connection.execute(statements.BETWEEN, values).first() is not None:
+                    raise _CannotJoin
+                if connection.execute(statements.REPLACE_JOINED, values).rowcount != 1:
+                    raise _CannotJoin
         except _CannotJoin:
             return False
         return True
-
-    def _join(self, connection: Connection, values: dict[str, Any]) -> None:
-        # With the lock, every piece with a lower id than a new one is visible.
-        if connection.execute(statements.LOCKED_OPEN_FILE, values).first() is None:
-            raise _CannotJoin
-        connection.execute(statements.DISCARD_JOINED, values)
-        if connection.execute(statements.DELETE_JOINED, values).rowcount != len(values["joined"]):
-            raise _CannotJoin
-        if connection.execute(statements.BETWEEN, values).first() is not None:
-            raise _CannotJoin
-        if connection.execute(statements.REPLACE_JOINED, values).rowcount != 1:
-            raise _CannotJoin
 
     def pieces(self, key: str, cell: int) -> list[Piece]:
         """Stored pieces of a cell, oldest first."""
@@ -211,20 +218,17 @@ class BucketCatalog:
     def renew(self, claim: Claim, lease: timedelta) -> bool:
         """Renew the lease of a claim; False if the claim was taken over."""
         values = {**_of(claim), "until": self._clock() + lease}
-        with self._database.one_statement() as connection:
-            return connection.execute(statements.RENEW, values).rowcount == 1
+        return self._run(statements.RENEW, values) == 1
 
     def seal(self, claim: Claim, length: int, stamp: Stamp) -> bool:
         """Record the stored cell and end the claim; False if the claim was lost."""
         part = {"number": claim.number, "bytes": length, "last_piece": claim.through}
         values = {**part, "tag": stamp.etag, "checksum": stamp.crc32c}
-        with self._database.one_statement() as connection:
-            return connection.execute(statements.SEAL, {**_of(claim), **values}).rowcount == 1
+        return self._run(statements.SEAL, {**_of(claim), **values}) == 1
 
     def release(self, claim: Claim) -> None:
         """End a claim without a part; does nothing if it has ended."""
-        with self._database.one_statement() as connection:
-            connection.execute(statements.RELEASE, _of(claim))
+        self._run(statements.RELEASE, _of(claim))
 
     def offer(self, key: str, cells: Collection[int], *, seconds: float) -> set[int]:
         """Returns the cells that no request has begun to store; returns each cell only once, ever.
@@ -252,15 +256,23 @@ class BucketCatalog:
         gone or is one object already.
         """
         now = self._clock()
+        rows = [
+            {
+                "of_key": key,
+                "in_cell": part.cell,
+                "number": part.number,
+                "now": now,
+                "bytes": part.length,
+                "tag": part.stamp.etag,
+                "checksum": part.stamp.crc32c,
+            }
+            # A fixed order prevents a deadlock between two nodes.
+            for part in sorted(parts, key=lambda part: part.cell)
+        ]
         try:
             with self._database.write() as connection:
                 placing = statements.placing(connection.dialect.name)
-                rows = [
-                    connection.execute(placing, _placed(key, part, now)).first()
-                    # A fixed order prevents a deadlock between two nodes.
-                    for part in sorted(parts, key=lambda part: part.cell)
-                ]
-                return None not in rows
+                return None not in [connection.execute(placing, row).first() for row in rows]
         except IntegrityError:  # The file was removed as this ran.
             return False
 
@@ -287,7 +299,7 @@ class BucketCatalog:
             for key, name, length in sorted(wholes)
         ]
         with self._database.one_statement() as connection:
-            new = self._insert(connection, files)
+            new = statements.upsert_into(files, connection.dialect.name)
             known = {name: new.excluded[name] for name in ("name", "length")}
             connection.execute(
                 new.on_conflict_do_update(
@@ -317,8 +329,7 @@ class BucketCatalog:
     def publish(self, keys: Sequence[str]) -> int:
         """Publish files that are one object each; returns how many of them are now published."""
         change = update(files).where(files.c.key.in_(keys), files.c.name.is_not(None))
-        with self._database.one_statement() as connection:
-            return connection.execute(change.values(is_published=True)).rowcount
+        return self._run(change.values(is_published=True), {})
 
     def remove(self, key: str, *, also_published: bool) -> list[Garbage]:
         """Delete a file's rows; returns the garbage to remove from the bucket now. Repeatable."""
@@ -340,16 +351,14 @@ class BucketCatalog:
     def remove_unused(self, key: str) -> None:
         """Delete the row of a file that has no stored bytes."""
         try:
-            with self._database.one_statement() as connection:
-                connection.execute(statements.DELETE_UNUSED, {"of_key": key})
+            self._run(statements.DELETE_UNUSED, {"of_key": key})
         except IntegrityError:  # Another transaction has just added such a row.
             return
 
     def discard(self, name: str, multipart_id: str | None = None) -> None:
         """Leave an object or an unfinished multipart upload to the next sweep."""
         row = {"name": name, "multipart_id": multipart_id, "due_at": self._clock()}
-        with self._database.one_statement() as connection:
-            connection.execute(insert(garbage), row)
+        self._run(insert(garbage), row)
 
     def garbage(self, limit: int) -> list[Garbage]:
         """Returns due garbage, including objects whose lease ended before they were stored."""
@@ -387,12 +396,12 @@ class BucketCatalog:
         new = Stamp("", "") if stamp is None else stamp
         values = {"of_key": key, "in_cell": part.cell, "number": part.number}
         values |= {"old_tag": part.stamp.etag, "tag": new.etag or None, "checksum": new.crc32c}
-        with self._database.one_statement() as connection:
-            connection.execute(statements.MEND, values)
+        self._run(statements.MEND, values)
 
-    def _insert(self, connection: Connection, table: Any) -> Any:
-        """Returns an INSERT with ON CONFLICT; SQLAlchemy has a separate class for each database."""
-        return statements.upsert_into(table, connection.dialect.name)
+    def _run(self, statement: UpdateBase, values: Mapping[str, object]) -> int:
+        """Run a statement in a transaction of its own; returns how many rows it changed."""
+        with self._database.one_statement() as connection:
+            return connection.execute(statement, values).rowcount
 
 
 def _of(claim: Claim) -> dict[str, object]:
@@ -404,24 +413,6 @@ def _between(key: str, joined: Sequence[Piece]) -> dict[str, Any]:
     ids, span = [piece.id for piece in joined], span_of(joined)
     ages = {"joined": ids, "oldest": min(ids), "newest": max(ids)}
     return {"of_key": key, **ages, "begin": span.start, "stop": span.end}
-
-
-def _placed(key: str, part: Part, now: datetime) -> dict[str, object]:
-    place = {"of_key": key, "in_cell": part.cell, "number": part.number, "now": now}
-    return {**place, "bytes": part.length, "tag": part.stamp.etag, "checksum": part.stamp.crc32c}
-
-
-def _file(row: Row[Any]) -> StoredFile:
-    is_begun = row.multipart_id is not None
-    return StoredFile(
-        key=row.key,
-        grid=Grid(row.cell_bytes),
-        length=row.length,
-        name=row.name,
-        is_published=row.is_published,
-        multipart=Multipart(row.multipart_name, row.multipart_id) if is_begun else None,
-        crc32c=row.crc32c,
-    )
 
 
 def _piece(row: Row[Any]) -> Piece:

@@ -32,11 +32,13 @@ from app.db.tables import stored_garbage as garbage
 from app.db.tables import stored_pieces as pieces
 
 _KEY: BindParameter[Any] = bindparam("of_key")
+_CELL: BindParameter[Any] = bindparam("in_cell", type_=cells.c.cell.type)
+_UNTIL = bindparam("until", type_=Instant)
 NOW = bindparam("now", type_=Instant)
 _IS_OPEN = and_(files.c.key == _KEY, files.c.name.is_(None))
 
 FILE = select(files).where(files.c.key == _KEY)
-KEEP = update(files).where(_IS_OPEN).values(active_at=bindparam("until", type_=Instant))
+KEEP = update(files).where(_IS_OPEN).values(active_at=_UNTIL)
 LOCKED_OPEN_FILE = select(files.c.key).where(_IS_OPEN).with_for_update()
 
 _OF_INTENT = and_(
@@ -59,11 +61,11 @@ INTEND = (
         ["key", "cell", "start", "end", "name", "leased_until"],
         select(
             files.c.key,
-            bindparam("in_cell", type_=cells.c.cell.type),
+            _CELL,
             bindparam("begin", type_=pieces.c.start.type),
             bindparam("stop", type_=pieces.c.end.type),
             bindparam("object", type_=pieces.c.name.type),
-            bindparam("until", type_=Instant),
+            _UNTIL,
         ).where(_IS_OPEN),
     )
     .returning(pieces.c.id)
@@ -80,9 +82,7 @@ COMMIT = (
 _JOINED = and_(pieces.c.key == _KEY, pieces.c.id.in_(bindparam("joined", expanding=True)))
 DISCARD_JOINED = insert(garbage).from_select(
     ["name", "due_at"],
-    select(pieces.c.name, bindparam("until", type_=Instant)).where(
-        _JOINED, pieces.c.etag.is_not(None)
-    ),
+    select(pieces.c.name, _UNTIL).where(_JOINED, pieces.c.etag.is_not(None)),
 )
 DELETE_JOINED = delete(pieces).where(_JOINED)
 
@@ -102,7 +102,7 @@ REPLACE_JOINED = (
     .values(id=bindparam("newest"), etag=bindparam("tag"), crc32c=bindparam("checksum"))
 )
 
-_OF_CELL = and_(pieces.c.key == _KEY, pieces.c.cell == bindparam("in_cell"))
+_OF_CELL = and_(pieces.c.key == _KEY, pieces.c.cell == _CELL)
 TOTALS = select(
     func.count().label("count"), func.coalesce(func.sum(pieces.c.end - pieces.c.start), 0)
 ).where(_OF_CELL, pieces.c.etag.is_not(None))
@@ -126,19 +126,17 @@ _LAST_PIECE = select(func.coalesce(func.max(pieces.c.id), 0)).where(_OF_CELL)
 
 _NEW_CLAIM = select(
     files.c.key,
-    bindparam("in_cell", type_=cells.c.cell.type),
+    _CELL,
     literal_column("0"),
     bindparam("claimed_by", type_=cells.c.token.type),
-    bindparam("until", type_=Instant),
+    _UNTIL,
 ).where(_IS_OPEN)
 
-_OFFERED = select(
-    files.c.key, bindparam("in_cell", type_=cells.c.cell.type), literal_column("0"), NOW
-).where(_IS_OPEN)
+_OFFERED = select(files.c.key, _CELL, literal_column("0"), NOW).where(_IS_OPEN)
 
 _OF_CLAIM = and_(
     cells.c.key == _KEY,
-    cells.c.cell == bindparam("in_cell"),
+    cells.c.cell == _CELL,
     cells.c.token == bindparam("claimed_by"),
 )
 
@@ -157,7 +155,7 @@ SEAL = (
 
 _PLACED = select(
     files.c.key,
-    bindparam("in_cell", type_=cells.c.cell.type),
+    _CELL,
     literal_column("0"),
     NOW,
     bindparam("number", type_=cells.c.part_number.type),
@@ -167,13 +165,13 @@ _PLACED = select(
     _LAST_PIECE.scalar_subquery(),
 ).where(_IS_OPEN)
 
-RENEW = update(cells).where(_OF_CLAIM).values(leased_until=bindparam("until", type_=Instant))
+RENEW = update(cells).where(_OF_CLAIM).values(leased_until=_UNTIL)
 
 RELEASE = update(cells).where(_OF_CLAIM).values(token=None)
 
 PARTS = select(cells).where(cells.c.key == _KEY, cells.c.etag.is_not(None)).order_by(cells.c.cell)
 
-PART = PARTS.where(cells.c.cell == bindparam("in_cell"))
+PART = PARTS.where(cells.c.cell == _CELL)
 
 FINISH = (
     update(files)
@@ -303,7 +301,7 @@ POSSIBLE = union_all(
 
 MEND = (
     update(cells)
-    .where(cells.c.key == _KEY, cells.c.cell == bindparam("in_cell"))
+    .where(cells.c.key == _KEY, cells.c.cell == _CELL)
     .where(cells.c.part_number == bindparam("number"), cells.c.etag == bindparam("old_tag"))
     .values(etag=bindparam("tag"), crc32c=bindparam("checksum"))
 )
