@@ -87,9 +87,13 @@ class LocalInspection:
 
 def folder_problems(folder: Folder, role: str, *, warn_of_memory: bool) -> Iterator[SetupProblem]:
     """Problems of one folder; `role` names it for operators."""
-    reason = _why_not_writable(folder)
-    if reason is not None:
-        detail = f"the {role} folder cannot be written: {reason}"
+    probe = f".probe-{os.getpid()}-{threading.get_ident()}"
+    try:
+        with disk_errors():
+            os.close(folder.open(probe, os.O_WRONLY | os.O_CREAT))
+            folder.remove(probe)
+    except (StorageFailed, NoRoom) as error:
+        detail = f"the {role} folder cannot be written: {error}"
         yield SetupProblem(f"{role}_not_writable", detail, is_fatal=True)
         return
     free = folder.free_bytes
@@ -102,14 +106,3 @@ def folder_problems(folder: Folder, role: str, *, warn_of_memory: bool) -> Itera
             "lost on a restart of the machine; set SLUICE_STAGING_DIR to a folder on a disk"
         )
         yield SetupProblem(f"{role}_in_memory", detail, is_fatal=False)
-
-
-def _why_not_writable(folder: Folder) -> str | None:
-    probe = f".probe-{os.getpid()}-{threading.get_ident()}"
-    try:
-        with disk_errors():
-            os.close(folder.open(probe, os.O_WRONLY | os.O_CREAT))
-            folder.remove(probe)
-    except (StorageFailed, NoRoom) as error:
-        return str(error)
-    return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -90,7 +90,9 @@ class Assembly:
             except BytesLost:
                 # Its parts may be gone because another request has completed the object.
                 whole = self._completed(key, length)
-            if whole and self._finish(key, whole, length, is_published=is_published):
+            if whole and self._catalog.finish(
+                key, whole.name, length, is_published=is_published, crc32c=whole.crc32c
+            ):
                 return whole
             file = self._catalog.file(key)
         if file is None and whole:
@@ -102,11 +104,6 @@ class Assembly:
             self._catalog.publish([key])
         return Whole(file.name, file.crc32c)
 
-    def _finish(self, key: str, whole: Whole, length: int, *, is_published: bool) -> bool:
-        return self._catalog.finish(
-            key, whole.name, length, is_published=is_published, crc32c=whole.crc32c
-        )
-
     def collect(self, garbage: Sequence[Garbage]) -> None:
         """Remove unneeded objects and multipart uploads, and delete their rows.
 
@@ -117,10 +114,16 @@ class Assembly:
         try:
             removed |= self._delete([each for each in garbage if each.multipart_id is None])
             for each in garbage:
-                if each.multipart_id is not None:
-                    with suppress(StorageFailed):
-                        self._abort(each.name, each.multipart_id)
-                        removed.add(each)
+                if each.multipart_id is None:
+                    continue
+                with suppress(StorageFailed):
+                    if each.multipart_id == UNKNOWN_ID:
+                        for begun in self._bucket.list_multiparts(each.name):
+                            self._bucket.abort_multipart(begun.name, begun.id)
+                    else:
+                        self._bucket.abort_multipart(each.name, each.multipart_id)
+                        self._bucket.delete(each.name)  # It may be complete, without a record.
+                    removed.add(each)
         finally:
             if garbage:
                 self._catalog.collected(removed, [each for each in garbage if each not in removed])
@@ -137,15 +140,6 @@ class Assembly:
                 removed.add(each)
         return removed
 
-    def _abort(self, name: str, multipart_id: str) -> None:
-        """Abort a multipart upload, and delete its object if it was completed without a record."""
-        if multipart_id == UNKNOWN_ID:
-            for begun in self._bucket.list_multiparts(name):
-                self._bucket.abort_multipart(begun.name, begun.id)
-        else:
-            self._bucket.abort_multipart(name, multipart_id)
-            self._bucket.delete(name)
-
     def _completed(self, key: str, length: int) -> Whole | None:
         """Returns the object of a multipart upload that was completed but not recorded."""
         file = self._catalog.file(key)
@@ -157,28 +151,23 @@ class Assembly:
         return Whole(file.multipart.name, unread_crc32c(self._catalog.parts(key)))
 
     def _object_of(self, file: StoredFile) -> Whole:
+        """Complete the multipart upload; for one cell, use a piece with all bytes, or make one."""
         whole = ByteRange(0, file.length or 0)
-        if whole.length <= file.grid.first_bytes and not self._has_part(file, whole):
-            return Whole(self._one_piece(file, whole))
-        return self._complete(file, whole)
-
-    def _has_part(self, file: StoredFile, whole: ByteRange) -> bool:
-        if file.multipart is None:
-            return False
-        return any(part.length == whole.length for part in self._catalog.parts(file.key))
-
-    def _one_piece(self, file: StoredFile, whole: ByteRange) -> str:
-        """Returns the object of a file of one cell: a piece with all its bytes, or a new one."""
+        if whole.length > file.grid.first_bytes:
+            return self._complete(file, whole)
         if not whole.length:
-            return self._cells.put_piece(file.key, 0, whole, b"").name
+            return Whole(self._cells.put_piece(file.key, 0, whole, b"").name)
+        parts = self._catalog.parts(file.key) if file.multipart else []
+        if any(part.length == whole.length for part in parts):
+            return self._complete(file, whole)
         pieces = self._catalog.pieces(file.key, 0)
         taken = overlay(pieces, whole)
         if len(taken) == 1 and taken[0][0].span == whole:
-            return taken[0][0].name
+            return Whole(taken[0][0].name)
         if not covers(pieces, whole):
             raise BytesLost(file.key)
         with self._cells.joined(pieces, whole) as spool:
-            return self._cells.put_piece(file.key, 0, whole, spool.slice(whole)).name
+            return Whole(self._cells.put_piece(file.key, 0, whole, spool.slice(whole)).name)
 
     def concatenate(self, key: str, parts: Sequence[tuple[str, int]]) -> None:
         """Make the cells of a file from other files, given with their lengths. Repeatable.
@@ -198,40 +187,23 @@ class Assembly:
                 # Another request has finished the file, and its parts are gone.
 
     def _concatenate(self, file: StoredFile, parts: Sequence[tuple[str, int]]) -> None:
-        whole = ByteRange(0, sum(length for _, length in parts))
-        sources = list(self._sources(parts))
+        sources, position = list[Piece](), 0
+        for number, (key, length) in enumerate(parts):  # As pieces of the concatenated file.
+            name = self.assemble(key, length, is_published=False).name
+            span = ByteRange(position, position + length)
+            if length:
+                sources.append(Piece(number, 0, span, name, NO_STAMP))
+            position = span.end
+        whole = ByteRange(0, position)
         file = replace(file, length=whole.length)
-        if whole.length <= file.grid.first_bytes:
-            self._join_short(file, whole, sources)
-        else:
+        if whole.length > file.grid.first_bytes:
             self._fill(
                 lambda: self._missing(file, whole),
                 lambda cell: self._cells.compose(file, cell, sources),
             )
-
-    def _sources(self, parts: Sequence[tuple[str, int]]) -> Iterator[Piece]:
-        """Yields the objects of the files as pieces of the concatenated file."""
-        position = 0
-        for number, (key, length) in enumerate(parts):
-            name = self.assemble(key, length, is_published=False).name
-            span = ByteRange(position, position + length)
-            if length:
-                yield Piece(number, 0, span, name, NO_STAMP)
-            position = span.end
-
-    def _join_short(self, file: StoredFile, whole: ByteRange, sources: Sequence[Piece]) -> None:
-        if whole.length and not covers(self._catalog.pieces(file.key, 0), whole):
+        elif whole.length and not covers(self._catalog.pieces(file.key, 0), whole):
             with self._cells.joined(sources, whole) as spool:
                 self._cells.put_piece(file.key, 0, whole, spool.slice(whole))
-
-    def _parts(self, file: StoredFile, whole: ByteRange) -> list[Part]:
-        """Returns a part for each cell, made from its pieces if needed; raises `BytesLost`."""
-        self._fill(lambda: self._unsealed(file, whole), lambda cell: self._cells.seal(file, cell))
-        parts = {part.cell: part for part in self._catalog.parts(file.key)}
-        try:
-            return [parts[cell.number] for cell in file.grid.cells(whole)]
-        except KeyError:  # Another request has just finished the file.
-            raise BytesLost(file.key) from None
 
     def _fill(self, missing: Callable[[], list[int]], fill: Callable[[int], bool]) -> None:
         """Make parts until none is missing; other nodes may do the same."""
@@ -279,8 +251,16 @@ class Assembly:
         return found
 
     def _complete(self, file: StoredFile, whole: ByteRange) -> Whole:
+        """Complete the multipart upload; makes missing parts from pieces. Raises `BytesLost`."""
         for _ in range(COMPLETION_TRIES):
-            parts = self._parts(file, whole)
+            self._fill(
+                lambda: self._unsealed(file, whole), lambda cell: self._cells.seal(file, cell)
+            )
+            stored = {part.cell: part for part in self._catalog.parts(file.key)}
+            try:
+                parts = [stored[cell.number] for cell in file.grid.cells(whole)]
+            except KeyError:  # Another request has just finished the file.
+                raise BytesLost(file.key) from None
             known = self._catalog.file(file.key)  # Sealing may have begun the multipart upload.
             multipart = None if known is None else known.multipart
             if multipart is None:

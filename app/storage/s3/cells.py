@@ -129,9 +129,17 @@ def copy_piece(bucket: Bucket, piece: Piece, taken: Sequence[ByteRange], spool: 
     """
     expected, value = piece.stamp.crc32c, 0
     for span in [piece.span] if expected else taken:
-        for position, block in _blocks(bucket, piece, span):
-            value = crc32c(block, value) if expected else 0
-            _write(block, position, taken, spool)
+        inside = ByteRange(span.start - piece.span.start, span.end - piece.span.start)
+        buffer = memoryview(bytearray(min(COPIED_BYTES, span.length)))
+        position = span.start
+        try:
+            with bucket.open(piece.name, inside, piece.span.length) as source:
+                while count := source.readinto(buffer[: span.end - position]):
+                    value = crc32c(buffer[:count], value) if expected else 0
+                    _write(buffer[:count], position, taken, spool)
+                    position += count
+        except FileNotFoundError as error:
+            raise BytesLost(piece.name) from error
     if expected:
         require_stored(piece, crc32c_text(value))
 
@@ -141,20 +149,6 @@ def require_stored(piece: Piece, found_crc32c: str) -> None:
     if found_crc32c != piece.stamp.crc32c:
         log.error("an object does not match the checksum of what was stored: %s", piece.name)
         raise StorageFailed("The object store returned other bytes than were stored.")
-
-
-def _blocks(bucket: Bucket, piece: Piece, span: ByteRange) -> Iterator[tuple[int, memoryview]]:
-    """Yields positions in the file with their bytes, in one reused buffer."""
-    inside = ByteRange(span.start - piece.span.start, span.end - piece.span.start)
-    buffer = memoryview(bytearray(min(COPIED_BYTES, span.length)))
-    position = span.start
-    try:
-        with bucket.open(piece.name, inside, piece.span.length) as source:
-            while count := source.readinto(buffer[: span.end - position]):
-                yield position, buffer[:count]
-                position += count
-    except FileNotFoundError as error:
-        raise BytesLost(piece.name) from error
 
 
 def _write(block: memoryview, position: int, taken: Sequence[ByteRange], spool: Spool) -> None:
@@ -223,11 +217,15 @@ class CellStore:
         if is_part and self._put_part(file, cell, spool.slice(span)):
             return
         totals = self.put_piece(file.key, cell, span, spool.slice(span)).totals
-        is_full = totals.length >= whole.length and not file.is_one_object
-        if is_full and self._seal_if_possible(file, cell):
-            return
+        if totals.length >= whole.length and not file.is_one_object:
+            try:
+                if self.seal(file, cell, patience=0.0):  # There may be no room for a second spool.
+                    return
+            except (UploadError, BytesLost) as error:
+                # Its bytes are stored; publishing the file tries again.
+                log.warning("a cell is left in pieces: %s", error, extra={"upload_id": file.key})
         if totals.count % self._most_pieces == 0:
-            self._join_if_possible(file, cell)
+            self._join(file, cell)
 
     def put_piece(
         self, key: str, cell: int, span: ByteRange, body: SpoolSlice | bytes
@@ -316,41 +314,27 @@ class CellStore:
             stamp, through = uploaded
             return lease.seal(length, stamp, through=through)
 
-    def _seal_if_possible(self, file: StoredFile, cell: int) -> bool:
-        """Seal a cell; False if that fails or there is no room besides the caller's spool."""
-        try:
-            return self.seal(file, cell, patience=0.0)
-        except (UploadError, BytesLost) as error:
-            # Its bytes are stored; publishing the file tries again.
-            log.warning("a cell is left in pieces: %s", error, extra={"upload_id": file.key})
-            return False
-
     def multipart(self, file: StoredFile) -> Multipart:
         """Returns the multipart upload of a file; creates it if needed. Raises `BytesLost`."""
+
+        def announced_name() -> str:
+            """A sweep aborts the multipart upload with this name unless it becomes the file's."""
+            name = new_name("files", file.key)
+            self.catalog.intend_multipart(name)
+            return name
+
         known = file.multipart
         while known is None:
-            known = self._noted_multipart(file.key) or self._begin_multipart(file.key)
+            noted = self.catalog.file(file.key)
+            if noted is None or noted.name is not None:
+                raise BytesLost(file.key)
+            known = noted.multipart
+            if known is None:
+                own = Multipart(*self.bucket.create_multipart_anew(announced_name))
+                known = self.catalog.begin_multipart(file.key, own)
+                if known is None:  # The file is gone, or a sweep may have aborted the upload.
+                    self.catalog.discard(own.name, own.id)
         return known
-
-    def _noted_multipart(self, key: str) -> Multipart | None:
-        file = self.catalog.file(key)
-        if file is None or file.name is not None:
-            raise BytesLost(key)
-        return file.multipart
-
-    def _begin_multipart(self, key: str) -> Multipart | None:
-        """None if the file is gone, or if it took so long that a sweep may have aborted it."""
-        own = Multipart(*self.bucket.create_multipart_anew(lambda: self._intended_name(key)))
-        noted = self.catalog.begin_multipart(key, own)
-        if noted is None:
-            self.catalog.discard(own.name, own.id)
-        return noted
-
-    def _intended_name(self, key: str) -> str:
-        """A sweep aborts the multipart upload with this name unless it becomes the file's."""
-        name = new_name("files", key)
-        self.catalog.intend_multipart(name)
-        return name
 
     def _part_of(
         self,
@@ -391,7 +375,7 @@ class CellStore:
             require_stored(piece, stamp.crc32c)
         return stamp
 
-    def _join_if_possible(self, file: StoredFile, cell: int) -> None:
+    def _join(self, file: StoredFile, cell: int) -> None:
         """Join pieces of a cell that has many, unless another claim is active.
 
         If it fails, no bytes are lost: the next join tries again.
@@ -400,13 +384,13 @@ class CellStore:
         try:
             with claimed(self.catalog, file.key, cell, length) as lease:
                 if lease is not None:
-                    self._join(lease)
+                    self._join_claimed(lease)
         except ClaimLost:
             return
         except (UploadError, BytesLost) as error:
             log.warning("many pieces are left: %s", error, extra={"upload_id": file.key})
 
-    def _join(self, lease: Lease) -> None:
+    def _join_claimed(self, lease: Lease) -> None:
         key, cell = lease.claim.key, lease.claim.cell
         pieces = self.catalog.pieces(key, cell)
         if self.catalog.part(key, cell) is not None:
