@@ -11,11 +11,8 @@ from app.core.ranges import ByteRange
 from app.ingest.stages import Stage, stage
 from app.storage.base import BytesLost, Durability
 from app.storage.local.folder import Folder, disk_errors
-from app.storage.local.range_lock import lock_range
+from app.storage.local.range_lock import WHOLE_FILE, lock_range
 from app.storage.local.staging import LocalStaging, incoming_name
-
-WHOLE_FILE = ByteRange(0, 1 << 61)
-"""Covers any file, and stays below the offset of takeover requests."""
 
 COPIED_AT_ONCE_BYTES = 1 << 30
 """Bytes per call; the kernel itself stops a little below 2 GiB."""

@@ -27,7 +27,8 @@ TAKEOVER_SECONDS = 20.0
 twice a second while none do, then syncs its bytes. If that takes longer, the disk hangs and the
 newer request gets `ServerBusy`."""
 
-WHOLE_FILE = ByteRange(0, REQUEST_OFFSET)
+WHOLE_FILE = ByteRange(0, 1 << 61)
+"""Covers any file; requests and arrivals at its offsets do not overlap."""
 
 ARRIVAL_OFFSET = REQUEST_OFFSET + (1 << 61)
 """Offset at which each waiting writer locks the microsecond of its arrival."""

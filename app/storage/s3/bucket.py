@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from io import RawIOBase
@@ -132,12 +133,18 @@ class Bucket:
     def delete(self, *names: str) -> None:
         """Remove objects; missing ones are ignored."""
         if len(names) == 1:
-            try:
+            with suppress(FileNotFoundError):
                 self.caller.call(Call("DELETE", names[0]))
-            except FileNotFoundError:
-                return
-        for start in range(0, len(names) if len(names) > 1 else 0, DELETED_AT_ONCE):
-            self._delete_batch(names[start : start + DELETED_AT_ONCE])
+            return
+        for start in range(0, len(names), DELETED_AT_ONCE):
+            keys = (escape(self._key(name)) for name in names[start : start + DELETED_AT_ONCE])
+            entries = "".join(f"<Object><Key>{key}</Key></Object>" for key in keys)
+            body = f"<Delete><Quiet>true</Quiet>{entries}</Delete>".encode()
+            reply = self._send_document("POST", {"delete": ""}, body)
+            for error in reply.document.all("Error"):
+                failure = Failure(200, error.get("Code", ""))
+                if failure.kind is not Kind.MISSING:
+                    raise failure.error("DELETE of several objects", is_object=False)
 
     def list_objects(self, prefix: str = "") -> Iterator[ListedObject]:
         """Yields objects whose names begin with `prefix`, sorted by name."""
@@ -215,10 +222,8 @@ class Bucket:
 
     def abort_multipart(self, name: str, multipart_id: str) -> None:
         """Abort a multipart upload and drop its parts. Repeatable."""
-        try:
+        with suppress(MultipartGone, FileNotFoundError):
             self.caller.call(Call("DELETE", name, {"uploadId": multipart_id}))
-        except (MultipartGone, FileNotFoundError):
-            return
 
     def list_parts(
         self, name: str, multipart_id: str, *, first: int = 1, at_once: int | None = None
@@ -302,16 +307,6 @@ class Bucket:
             return answer
         answer.close()
         raise StorageFailed("The object store sent a different range than was requested.")
-
-    def _delete_batch(self, names: Sequence[str]) -> None:
-        keys = (escape(self._key(name)) for name in names)
-        entries = "".join(f"<Object><Key>{key}</Key></Object>" for key in keys)
-        body = f"<Delete><Quiet>true</Quiet>{entries}</Delete>".encode()
-        reply = self._send_document("POST", {"delete": ""}, body)
-        for error in reply.document.all("Error"):
-            failure = Failure(200, error.get("Code", ""))
-            if failure.kind is not Kind.MISSING:
-                raise failure.error("DELETE of several objects", is_object=False)
 
     def _send_document(self, method: str, query: Mapping[str, str], body: bytes) -> Reply:
         """Send XML to the bucket, with the MD5 that S3 requires."""

@@ -88,8 +88,11 @@ class Failure:
         """
         if self.kind is Kind.MISSING and is_object:
             return FileNotFoundError(what)
+        if self.kind is Kind.RETRY:
+            return busy()
         if self.kind in _ERRORS:
-            return _ERRORS[self.kind]()
+            error, message = _ERRORS[self.kind]
+            return error(message)
         log.error("the object store refused %s: %s", what, self)
         return StorageFailed(_WORDS.get(self.code, _UNKNOWN).format(self.code or self.status))
 
@@ -207,20 +210,15 @@ _WORDS = MappingProxyType(
 )
 
 
-def _full() -> NoRoom:
-    return NoRoom("The object store has no room left.")
-
-
-def _gone() -> MultipartGone:
-    return MultipartGone("The object store does not have this multipart upload any more.")
-
-
-def _parts() -> PartsDiffer:
-    return PartsDiffer("The object store does not have the parts that it confirmed.")
-
-
 _ERRORS = MappingProxyType(
-    {Kind.RETRY: busy, Kind.FULL: _full, Kind.GONE: _gone, Kind.PARTS: _parts}
+    {
+        Kind.FULL: (NoRoom, "The object store has no room left."),
+        Kind.GONE: (
+            MultipartGone,
+            "The object store does not have this multipart upload any more.",
+        ),
+        Kind.PARTS: (PartsDiffer, "The object store does not have the parts that it confirmed."),
+    }
 )
 
 
@@ -327,7 +325,8 @@ class S3Caller:
 
     def _retried(self, new_call: Callable[[], Call], attempt: Callable[[Call, float], T]) -> T:
         deadline = time.monotonic() + self.seconds
-        for pause in _pauses():
+        longest = FIRST_PAUSE_SECONDS
+        while True:
             call = new_call()
             try:
                 return attempt(call, deadline)
@@ -338,11 +337,12 @@ class S3Caller:
                     is_object = call.name is not None
                     raise refused.failure.error(str(call), is_object=is_object) from None
                 reason = str(refused.failure)
+            pause = random.uniform(longest / 2, longest)  # noqa: S311 - no secret
             if time.monotonic() + pause >= deadline:
-                break
+                log.error("the object store did not answer in time: %s: %s", call, reason)
+                raise busy()
             time.sleep(pause)
-        log.error("the object store did not answer in time: %s: %s", call, reason)
-        raise busy()
+            longest = min(longest * 2, MAX_PAUSE_SECONDS)
 
     def _reply(self, call: Call, deadline: float) -> Reply:
         reply = read_whole(self._answer(call, deadline))
@@ -377,10 +377,3 @@ class S3Caller:
     def _target(self, call: Call) -> Target:
         key = "" if call.name is None else self.address.prefix + call.name
         return Target(self.address.authority, self.address.path(key), call.query)
-
-
-def _pauses() -> Iterator[float]:
-    longest = FIRST_PAUSE_SECONDS
-    while True:
-        yield random.uniform(longest / 2, longest)  # noqa: S311 - no secret
-        longest = min(longest * 2, MAX_PAUSE_SECONDS)

@@ -80,7 +80,11 @@ class BucketInspection:
         """Remove garbage from the bucket, and old lock files from this node."""
         while garbage := self._catalog.garbage(REMOVED_AT_ONCE):
             self._assembly.collect(garbage)
-        self._remove_old_locks()
+        now = time.time()
+        for entry in self._locks.entries():
+            with suppress(FileNotFoundError), disk_errors():
+                if now - entry.stat().st_mtime > LOCK_FILE_SECONDS:
+                    self._remove_lock(entry.name)
 
     def _problems_of_bucket(self) -> list[SetupProblem]:
         """Returns the cached result; if it is old, one thread checks again while others use it.
@@ -109,13 +113,6 @@ class BucketInspection:
         except UploadError:
             detail = "the object store does not answer"
             yield SetupProblem("bucket_unreachable", detail, is_fatal=True)
-
-    def _remove_old_locks(self) -> None:
-        now = time.time()
-        for entry in self._locks.entries():
-            with suppress(FileNotFoundError), disk_errors():
-                if now - entry.stat().st_mtime > LOCK_FILE_SECONDS:
-                    self._remove_lock(entry.name)
 
     def _remove_lock(self, name: str) -> None:
         lock = self._locks.open(name, os.O_RDWR)
@@ -174,9 +171,11 @@ class Reconciliation:
                     found = side
                 else:
                     rows.append(bool(side))
-            if found is None and any(rows) and self._is_missing(name):
+            is_missing = found is None and any(rows)
+            is_orphan = found is not None and not rows and found.changed_at < self._born_before
+            if is_missing and self._bucket.head(name) is None and self._inventory.is_needed(name):
                 yield Difference(name, is_orphan=False)
-            if found is not None and not rows and self._is_orphan(found):
+            if is_orphan and not self._inventory.is_known(name):
                 yield Difference(name, is_orphan=True)
 
     def orphaned_multiparts(self) -> Iterator[ListedMultipart]:
@@ -184,9 +183,3 @@ class Reconciliation:
         for begun in self._bucket.list_multiparts(FOLDERS[0]):
             if begun.started_at < self._born_before and not self._inventory.is_known(begun.name):
                 yield begun
-
-    def _is_orphan(self, found: ListedObject) -> bool:
-        return found.changed_at < self._born_before and not self._inventory.is_known(found.name)
-
-    def _is_missing(self, name: str) -> bool:
-        return self._bucket.head(name) is None and self._inventory.is_needed(name)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from crc32c import crc32c
 
-from app.core.cells import Piece, StoredFile, covers, overlay
+from app.core.cells import Cell, Piece, StoredFile, covers, overlay
 from app.core.errors import StorageFailed
 from app.core.ranges import ByteRange
 from app.storage.base import BytesLost, has_same_bytes
@@ -36,6 +36,7 @@ class PieceReader(io.RawIOBase):
         self._file = file
         self._position = 0
         self._end = file.length
+        # A cell, and which of its ranges to read from which piece, in order.
         self._known: tuple[int, Sequence[tuple[Piece, ByteRange]]] | None = None
         self._source: tuple[Piece, RawIOBase] | None = None
 
@@ -72,7 +73,7 @@ class PieceReader(io.RawIOBase):
         if end <= self._position:
             return 0
         cell = next(self._file.grid.cells(ByteRange(self._position, end)))
-        count = self._read(cell.number, cell.span, target)
+        count = self._read(cell, target)
         self._position += count
         return count
 
@@ -84,11 +85,15 @@ class PieceReader(io.RawIOBase):
             self._end = max((piece.span.end for piece in loose), default=0)
         return self._end
 
-    def _read(self, number: int, span: ByteRange, target: memoryview) -> int:
-        taken = self._taken(number)
+    def _read(self, cell: Cell, target: memoryview) -> int:
+        number, span = cell.number, cell.span
+        if self._known is None or self._known[0] != number:
+            pieces = self._cells.catalog.pieces(self._file.key, number)
+            self._known = number, overlay(pieces, self._file.cell(number).span)
+        taken = self._known[1]
         index = bisect_right(taken, span.start, key=lambda each: each[1].end)
         if index == len(taken) or taken[index][1].start > span.start:
-            if self._is_hidden(number):
+            if self._cells.catalog.part(self._file.key, number) is not None:
                 raise StorageFailed("These bytes can be read once the file is complete.")
             end = span.end if index == len(taken) else min(taken[index][1].start, span.end)
             target[: end - span.start] = bytes(end - span.start)
@@ -115,16 +120,6 @@ class PieceReader(io.RawIOBase):
         if self._source is not None:
             self._source[1].close()
         self._source = None
-
-    def _taken(self, number: int) -> Sequence[tuple[Piece, ByteRange]]:
-        """Returns which ranges of a cell to read from which piece, in order."""
-        if self._known is None or self._known[0] != number:
-            pieces = self._cells.catalog.pieces(self._file.key, number)
-            self._known = number, overlay(pieces, self._file.cell(number).span)
-        return self._known[1]
-
-    def _is_hidden(self, number: int) -> bool:
-        return self._cells.catalog.part(self._file.key, number) is not None
 
 
 def contains(cells: CellStore, file: StoredFile, start: int, ours: RawIOBase, length: int) -> bool:

@@ -110,7 +110,7 @@ class BucketRangeWriter:
         with ExitStack() as spools:
             spool = self._cells.spools.begin(cell.span, may_reuse_file=True)
             spools.enter_context(spool)
-            flow = _Flow(self, cell, spool, None if source.is_verified_at_end else checkpoint)
+            flow = _CellFlow(self, cell, spool, None if source.is_verified_at_end else checkpoint)
             with spool_errors():
                 flow.run(source)
             if source.is_verified_at_end and flow.position > cell.span.start:
@@ -120,7 +120,7 @@ class BucketRangeWriter:
             return flow.position, flow.told_to
 
 
-class _Flow:
+class _CellFlow:
     """Follows the copy of one cell into a spool and stores its bytes.
 
     Without a `checkpoint` it stores nothing.
@@ -176,14 +176,10 @@ class _Flow:
         self._check_room(self._copy.spooled)
         if now >= self._due_at:
             self._store_and_tell()
-            self._let_others_have_room()
+            if self._checkpoint is not None and self._spool.is_wanted:
+                self._spool.shrink(FIRST_BYTES)  # Its body is slow, and other requests wait.
+                self._copy.begin_again()
             self._due_at = time.monotonic() + self._writer.checkpoint_seconds
-
-    def _let_others_have_room(self) -> None:
-        """Release unneeded room of a slow body while other requests wait for room."""
-        if self._checkpoint is not None and self._spool.is_wanted:
-            self._spool.shrink(FIRST_BYTES)
-            self._copy.begin_again()
 
     def _store_and_tell(self) -> None:
         fresh = ByteRange(self.told_to, self.position)

@@ -219,21 +219,17 @@ class AmbientKeys:
 
     def __call__(self) -> AccessKey:
         """Returns the current key; raises `StorageFailed` if there is none."""
-        from botocore.exceptions import BotoCoreError  # noqa: PLC0415 - see _find
+        # Costs 0.2 CPU s and 23 MiB, which a server without a bucket does not need.
+        from botocore.exceptions import BotoCoreError  # noqa: PLC0415
+        from botocore.session import Session  # noqa: PLC0415
 
+        with self._lock:
+            if self._found is None:
+                self._found = Session().get_credentials()
+        if self._found is None:
+            raise StorageFailed("The server has no key for its object store.")
         try:
-            frozen = self._find().get_frozen_credentials()
+            frozen = self._found.get_frozen_credentials()
         except BotoCoreError as error:
             raise StorageFailed("The key for the object store cannot be renewed.") from error
         return AccessKey(frozen.access_key, frozen.secret_key, frozen.token or "")
-
-    def _find(self) -> Any:
-        with self._lock:
-            if self._found is None:
-                # Costs 0.2 CPU s and 23 MiB, which a server without a bucket does not need.
-                from botocore.session import Session  # noqa: PLC0415
-
-                self._found = Session().get_credentials()
-            if self._found is None:
-                raise StorageFailed("The server has no key for its object store.")
-            return self._found

@@ -70,8 +70,17 @@ class Room:
             return True
         if not seconds:
             return False
+        deadline = time.monotonic() + seconds
         with without_slot():
-            return self._wait_for(count, time.monotonic() + seconds)
+            try:
+                while not self._take(count):
+                    if time.monotonic() > deadline:
+                        return False
+                    try_lock(self._descriptor, self._waiting)
+                    time.sleep(_POLL_SECONDS)
+                return True
+            finally:
+                unlock(self._descriptor, self._waiting)
 
     def require(self, count: int, seconds: float) -> None:
         """Add room for `count` more bytes; raises `NoSpoolRoom` if none is free in time."""
@@ -94,17 +103,6 @@ class Room:
     def _waiting(self) -> ByteRange:
         """The byte that a waiting request locks."""
         return ByteRange(self._capacity, self._capacity + 1)
-
-    def _wait_for(self, count: int, deadline: float) -> bool:
-        try:
-            while not self._take(count):
-                if time.monotonic() > deadline:
-                    return False
-                try_lock(self._descriptor, self._waiting)
-                time.sleep(_POLL_SECONDS)
-            return True
-        finally:
-            unlock(self._descriptor, self._waiting)
 
     def _take(self, count: int) -> bool:
         """Lock `count` free bytes, contiguous if that is easy."""
@@ -465,7 +463,11 @@ class SpoolCopy:
         self._copy.move_to(self._spool.place(self._spool.room))
 
     def _go_on(self) -> None:
-        if self._spool.grow(self._patience()):
+        if self._store_and_tell is None:
+            patience = random.uniform(0.5, 1.0)  # noqa: S311 - no secret
+        else:
+            patience = SHORT_PATIENCE if self._spool.base == self._start else 0.0
+        if self._spool.grow(patience):
             room = self._spool.place(self._spool.room)
             self._copy.move_to(ByteRange(self._copy.position, room.end))
         elif self._store_and_tell is None:
@@ -473,8 +475,3 @@ class SpoolCopy:
         else:
             self._store_and_tell()
             self.begin_again()
-
-    def _patience(self) -> float:
-        if self._store_and_tell is None:
-            return random.uniform(0.5, 1.0)  # noqa: S311 - no secret
-        return SHORT_PATIENCE if self._spool.base == self._start else 0.0

@@ -78,7 +78,8 @@ class BucketStaging:
     @contextmanager
     def writer(self, key: str, span: ByteRange, limits: BodyLimits) -> Iterator[BucketRangeWriter]:
         """Lock a range of the file on this node while the context lasts."""
-        with self._locked(key, span) as lock:
+        with self._lock_file(key) as lock:
+            lock_range(lock, span)
             writer = BucketRangeWriter(
                 self._cells,
                 self._open_file(key),
@@ -119,7 +120,9 @@ class BucketStaging:
                 if cell.number == 0:
                     self._catalog.remove_unused(key)  # It may have been reserved with another grid.
                     self._catalog.reserve(key, file.grid, told)
-                self._keep_next(file, cell, spool, end, has_ended=has_ended)
+                if end > cell.span.start:
+                    known = replace(file, length=end if has_ended else None)
+                    self._cells.keep(known, cell.number, spool, ByteRange(cell.span.start, end))
             position = end
             if has_ended:
                 break
@@ -228,13 +231,6 @@ class BucketStaging:
             raise
         return spool, copy.position
 
-    def _keep_next(
-        self, file: StoredFile, cell: Cell, spool: Spool, end: int, *, has_ended: bool
-    ) -> None:
-        if end > cell.span.start:
-            known = replace(file, length=end if has_ended else None)
-            self._cells.keep(known, cell.number, spool, ByteRange(cell.span.start, end))
-
     def _require(self, key: str) -> StoredFile:
         """Returns a file; raises `BytesLost` if there is none."""
         file = self._catalog.file(key)
@@ -255,12 +251,6 @@ class BucketStaging:
         if file.name is not None:
             raise BytesLost(key)
         return file
-
-    @contextmanager
-    def _locked(self, key: str, span: ByteRange) -> Iterator[int]:
-        with self._lock_file(key) as lock:
-            lock_range(lock, span)
-            yield lock
 
     @contextmanager
     def _lock_file(self, key: str) -> Iterator[int]:
