@@ -207,9 +207,11 @@ class Bucket:
 
         Raises `PartsDiffer`, and `MultipartGone`, also if an earlier call has completed it.
         """
-        body = "".join(
-            _part_xml(number, stored) for number, stored in sorted(parts, key=itemgetter(0))
-        )
+        body = ""
+        for number, stored in sorted(parts, key=itemgetter(0)):
+            checksum = f"<ChecksumCRC32C>{stored.crc32c}</ChecksumCRC32C>" if stored.crc32c else ""
+            etag = escape(f'"{stored.etag}"')
+            body += f"<Part>{checksum}<ETag>{etag}</ETag><PartNumber>{number}</PartNumber></Part>"
         call = Call(
             "POST",
             name,
@@ -345,12 +347,6 @@ def _described(content_type: str, disposition: str) -> dict[str, str]:
 
 def _part(multipart_id: str, number: int) -> dict[str, str]:
     return {"partNumber": str(number), "uploadId": multipart_id}
-
-
-def _part_xml(number: int, stored: Stamp) -> str:
-    checksum = f"<ChecksumCRC32C>{stored.crc32c}</ChecksumCRC32C>" if stored.crc32c else ""
-    etag = escape(f'"{stored.etag}"')
-    return f"<Part>{checksum}<ETag>{etag}</ETag><PartNumber>{number}</PartNumber></Part>"
 
 
 def _etag(headers: Mapping[str, str]) -> str:

@@ -72,9 +72,20 @@ class BucketInspection:
         self._catalog.inventory.shift_activity(later)
 
     def problems(self) -> list[SetupProblem]:
-        """Returns current problems of the spools, and of the bucket at most some seconds ago."""
-        of_bucket = self._problems_of_bucket()
-        return [*folder_problems(self._spools, "staging", warn_of_memory=False), *of_bucket]
+        """Returns current problems of the spools, and of the bucket at most some seconds ago.
+
+        If the result of the bucket is old, one thread checks it again while others use it. Others
+        wait only for the first result.
+        """
+        if self._is_due() and self._probing.acquire(blocking=self._found is None):
+            try:
+                if self._is_due():
+                    self._found = list(self._probe())
+                    self._probed_at = time.monotonic()
+            finally:
+                self._probing.release()
+        of_spools = folder_problems(self._spools, "staging", warn_of_memory=False)
+        return [*of_spools, *(self._found or [])]
 
     def sweep(self) -> None:
         """Remove garbage from the bucket, and old lock files from this node."""
@@ -85,20 +96,6 @@ class BucketInspection:
             with suppress(FileNotFoundError), disk_errors():
                 if now - entry.stat().st_mtime > LOCK_FILE_SECONDS:
                     self._remove_lock(entry.name)
-
-    def _problems_of_bucket(self) -> list[SetupProblem]:
-        """Returns the cached result; if it is old, one thread checks again while others use it.
-
-        Other threads wait only for the first result.
-        """
-        if self._is_due() and self._probing.acquire(blocking=self._found is None):
-            try:
-                if self._is_due():
-                    self._found = list(self._probe())
-                    self._probed_at = time.monotonic()
-            finally:
-                self._probing.release()
-        return self._found or []
 
     def _is_due(self) -> bool:
         return time.monotonic() >= self._probed_at + self._probed_every_seconds

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from crc32c import crc32c
 
-from app.core.cells import Cell, Piece, StoredFile, covers, overlay
+from app.core.cells import Piece, StoredFile, covers, overlay
 from app.core.errors import StorageFailed
 from app.core.ranges import ByteRange
 from app.storage.base import BytesLost, has_same_bytes
@@ -73,7 +73,21 @@ class PieceReader(io.RawIOBase):
         if end <= self._position:
             return 0
         cell = next(self._file.grid.cells(ByteRange(self._position, end)))
-        count = self._read(cell, target)
+        number, span = cell.number, cell.span
+        if self._known is None or self._known[0] != number:
+            pieces = self._cells.catalog.pieces(self._file.key, number)
+            self._known = number, overlay(pieces, self._file.cell(number).span)
+        taken = self._known[1]
+        index = bisect_right(taken, span.start, key=lambda each: each[1].end)
+        if index < len(taken) and taken[index][1].start <= span.start:
+            piece, found = taken[index]
+            count = self._read_piece(piece, ByteRange(span.start, min(found.end, span.end)), target)
+        elif self._cells.catalog.part(self._file.key, number) is not None:
+            raise StorageFailed("These bytes can be read once the file is complete.")
+        else:
+            end = span.end if index == len(taken) else min(taken[index][1].start, span.end)
+            count = end - span.start
+            target[:count] = bytes(count)
         self._position += count
         return count
 
@@ -85,36 +99,19 @@ class PieceReader(io.RawIOBase):
             self._end = max((piece.span.end for piece in loose), default=0)
         return self._end
 
-    def _read(self, cell: Cell, target: memoryview) -> int:
-        number, span = cell.number, cell.span
-        if self._known is None or self._known[0] != number:
-            pieces = self._cells.catalog.pieces(self._file.key, number)
-            self._known = number, overlay(pieces, self._file.cell(number).span)
-        taken = self._known[1]
-        index = bisect_right(taken, span.start, key=lambda each: each[1].end)
-        if index == len(taken) or taken[index][1].start > span.start:
-            if self._cells.catalog.part(self._file.key, number) is not None:
-                raise StorageFailed("These bytes can be read once the file is complete.")
-            end = span.end if index == len(taken) else min(taken[index][1].start, span.end)
-            target[: end - span.start] = bytes(end - span.start)
-            return end - span.start
-        piece, found = taken[index]
-        end = min(found.end, span.end)
-        inside = ByteRange(span.start - piece.span.start, end - piece.span.start)
+    def _read_piece(self, piece: Piece, span: ByteRange, target: memoryview) -> int:
+        """Read bytes at the start of `span`; keeps the object open for the next read."""
+        inside = ByteRange(span.start - piece.span.start, span.end - piece.span.start)
         try:
-            return self._opened(piece, inside).readinto(target[: inside.length]) or 0
+            if self._source is None or self._source[0] != piece:
+                self._let_go()
+                source = self._cells.bucket.open(piece.name, inside, piece.span.length)
+                self._source = piece, source
+            source = self._source[1]
+            source.seek(inside.start)
+            return source.readinto(target[: inside.length]) or 0
         except FileNotFoundError as error:
             raise BytesLost(piece.name) from error
-
-    def _opened(self, piece: Piece, inside: ByteRange) -> RawIOBase:
-        """Opens the object of a piece at the start of a range."""
-        if self._source is None or self._source[0] != piece:
-            self._let_go()
-            source = self._cells.bucket.open(piece.name, inside, piece.span.length)
-            self._source = piece, source
-        source = self._source[1]
-        source.seek(inside.start)
-        return source
 
     def _let_go(self) -> None:
         if self._source is not None:

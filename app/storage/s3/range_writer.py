@@ -57,7 +57,19 @@ class BucketRangeWriter:
         for cell in self._file.grid.cells(span):
             if told_to < position and not source.is_verified_at_end:
                 checkpoint(ByteRange(told_to, position))
-            position, told_to = self._write_cell(cell, source, checkpoint)
+            with ExitStack() as spools:
+                spool = self._cells.spools.begin(cell.span, may_reuse_file=True)
+                spools.enter_context(spool)
+                flow = _CellFlow(
+                    self, cell, spool, None if source.is_verified_at_end else checkpoint
+                )
+                with spool_errors():
+                    flow.run(source)
+                position, told_to = flow.position, flow.told_to
+                if source.is_verified_at_end and position > cell.span.start:
+                    arrived = Cell(cell.number, ByteRange(cell.span.start, position))
+                    self._unverified.append((arrived, spool))
+                    spools.pop_all()  # Keep the spool open.
             if position < cell.span.end:
                 break
         return position
@@ -102,22 +114,6 @@ class BucketRangeWriter:
         """Raise `BytesLost` if this node knows that the upload has ended."""
         if os.fstat(self._lock).st_nlink == 0:
             raise BytesLost("the file was removed while it was written")
-
-    def _write_cell(
-        self, cell: Cell, source: BodySource, checkpoint: Checkpoint
-    ) -> tuple[int, int]:
-        """Returns the end of the bytes, and the position last passed to `checkpoint`."""
-        with ExitStack() as spools:
-            spool = self._cells.spools.begin(cell.span, may_reuse_file=True)
-            spools.enter_context(spool)
-            flow = _CellFlow(self, cell, spool, None if source.is_verified_at_end else checkpoint)
-            with spool_errors():
-                flow.run(source)
-            if source.is_verified_at_end and flow.position > cell.span.start:
-                arrived = Cell(cell.number, ByteRange(cell.span.start, flow.position))
-                self._unverified.append((arrived, spool))
-                spools.pop_all()  # Keep the spool open.
-            return flow.position, flow.told_to
 
 
 class _CellFlow:
