@@ -6,33 +6,24 @@ The statements are built once: SQLAlchemy takes as long to build a statement as 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import (
-    BigInteger,
     Connection,
     Select,
-    Update,
     bindparam,
-    case,
-    func,
     insert,
-    literal,
     literal_column,
-    or_,
     select,
-    tuple_,
-    type_coerce,
     update,
 )
 
 from app.core.errors import UploadNotFound
 from app.core.lifecycle import ACTIVE, GONE, UploadState
 from app.core.upload import Upload, UploadId, UploadKind, UploadPart
-from app.core.video_list import Position, VideoList, search_form, sort_form
+from app.core.video_list import search_form, sort_form
 from app.db.sql import InsertUnlessKnown, fetch, run, run_together
-from app.db.tables import HAS_SENDER, IS_VIDEO, UPLOAD, Instant, uploads
+from app.db.tables import UPLOAD, uploads
 from app.db.tables import parts as parts_table
 
 _COLUMNS = tuple(column.name for column in UPLOAD)
@@ -49,7 +40,7 @@ _RESERVATION = ("reserved", "is_stalled")
 _COMPARED = ("filename", "length", "state", "received", "reserved")
 """Columns compared to detect that an upload has changed since it was read."""
 
-_USABLE = sorted([*ACTIVE, UploadState.COMPLETE])
+USABLE = sorted([*ACTIVE, UploadState.COMPLETE])
 
 _BY_ID = select(*UPLOAD).where(uploads.c.id == bindparam("upload_id"))
 
@@ -65,7 +56,7 @@ BY_FINGERPRINT = (
         uploads.c.owner == bindparam("owner"),
         uploads.c.fingerprint == bindparam("fingerprint"),
         uploads.c.length == bindparam("length"),
-        uploads.c.state.in_(literal_column(f"'{state}'") for state in _USABLE),
+        uploads.c.state.in_(literal_column(f"'{state}'") for state in USABLE),
     )
     .order_by(uploads.c.created_at.desc())
     .limit(literal_column("1"))
@@ -74,18 +65,6 @@ BY_FINGERPRINT = (
 )
 
 BY_FINGERPRINT_AND_SENDER = BY_FINGERPRINT.where(uploads.c.sender == bindparam("sender"))
-
-
-def by_fingerprints(owner: str, fingerprints: Collection[str], sender: str | None) -> Select[Any]:
-    """Like `BY_FINGERPRINT`, for several files of any length; newest upload last."""
-    query = select(*UPLOAD).where(
-        uploads.c.owner == owner,
-        uploads.c.fingerprint.in_(fingerprints),
-        uploads.c.state.in_(_USABLE),
-    )
-    if sender is not None:
-        query = query.where(uploads.c.sender == sender)
-    return query.order_by(uploads.c.created_at)
 
 
 _VALUES: dict[str, Any] = {
@@ -159,100 +138,6 @@ def first(
     """Returns the first upload that a query of this module finds."""
     rows = fetch(connection, statement, values)
     return from_row(rows[0]) if rows else None
-
-
-def active(owner: str | None, sender: str | None) -> Select[Any]:
-    """Unfinished uploads, newest first; of all owners or senders where those are None."""
-    query = select(*UPLOAD).where(uploads.c.state.in_(ACTIVE))
-    if owner is not None:
-        query = query.where(uploads.c.owner == owner)
-    if sender is not None:
-        query = query.where(uploads.c.sender == sender)
-    return query.order_by(uploads.c.created_at.desc(), uploads.c.id)
-
-
-def arrived(owner: str, sender: str) -> Select[Any]:
-    """Files received from a sender, including those deleted later."""
-    query = select(*UPLOAD).where(HAS_SENDER) if sender else select(*UPLOAD)  # Has an index.
-    return query.where(
-        uploads.c.owner == owner,
-        uploads.c.sender == sender,
-        uploads.c.state.in_((UploadState.COMPLETE, UploadState.DELETED)),
-        uploads.c.published_at.is_not(None),
-        uploads.c.kind != UploadKind.PARTIAL,
-    )
-
-
-def totals_of(found: Select[Any]) -> Select[int, Any]:
-    """The number of uploads that a query of this module finds, and their total length."""
-    rows = found.order_by(None).subquery()
-    return select(func.count(), func.sum(rows.c.length))
-
-
-def videos(owner: str | None, wanted: VideoList, after: Position | None) -> Select[Any]:
-    """Complete uploads that match `wanted`, in its order, after a position.
-
-    Without an owner, those of all owners.
-    """
-    key, is_descending = uploads.c[wanted.order.column], wanted.order.is_descending
-    query = select(*UPLOAD).where(IS_VIDEO)
-    if owner is not None:
-        query = query.where(uploads.c.owner == owner)
-    for word in wanted.words:
-        query = query.where(uploads.c.search_name.contains(word, autoescape=True))
-    if after is not None:
-        place = tuple_(key, uploads.c.id)
-        start = tuple_(literal(after.key, key.type), literal(after.upload_id))
-        query = query.where(place < start if is_descending else place > start)
-    order = [column.desc() if is_descending else column for column in (key, uploads.c.id)]
-    return query.order_by(*order)
-
-
-def older_videos(owner: str, cutoff: datetime) -> Select[Any]:
-    """The owner's complete uploads last active at or before `cutoff`, oldest first."""
-    active_at = uploads.c.active_at
-    query = select(*UPLOAD).where(uploads.c.owner == owner, IS_VIDEO, active_at <= cutoff)
-    return query.order_by(active_at, uploads.c.id)
-
-
-def in_state(state: UploadState, idle_since: datetime | None) -> Select[Any]:
-    """Uploads in a state, longest idle first, as `UploadRecords.in_state` says."""
-    query = select(*UPLOAD).where(uploads.c.state == state)
-    if idle_since is not None:
-        query = query.where(uploads.c.active_at <= idle_since)
-    return query.order_by(uploads.c.active_at)
-
-
-def to_publish(idle_since: datetime, now: datetime, longest: timedelta) -> Select[Any]:
-    """Uploads in `verifying` that are due, as `UploadRecords.to_publish` says."""
-    retry_at = uploads.c.retry_at
-    is_due = or_(retry_at.is_(None), retry_at <= now, retry_at > now + longest)
-    query = in_state(UploadState.VERIFYING, idle_since).where(is_due)
-    return query.order_by(None).order_by(retry_at.is_not(None), retry_at, uploads.c.active_at)
-
-
-def shifted_activity(later: timedelta, now: datetime, *, of_videos: bool) -> Update:
-    """Shifts the last activity of all videos, or of all other uploads; see `shift_activity`."""
-    active_at = uploads.c.active_at
-    states = [each for each in UploadState if (each is UploadState.COMPLETE) == of_videos]
-    change = update(uploads).where(uploads.c.state.in_(states))  # The index needs a state.
-    if not later:
-        change = change.where(active_at > now)
-    shifted = type_coerce(active_at, BigInteger) + later // timedelta(microseconds=1)
-    latest = case((active_at > now - later, literal(now, Instant)), else_=shifted)
-    return change.values(active_at=latest)
-
-
-def beside(owner: str, stem: str, endings: Sequence[str]) -> Select[Any]:
-    """Complete uploads named `stem` plus an ending, with an optional part between the two.
-
-    That part begins with a letter: "film.srt" and "film.en.srt" match. Ignores case and accents.
-    """
-    first, last = sort_form(f"{stem}.a"), sort_form(f"{stem}.z") + b"\xff"
-    has_ending = [uploads.c.search_name.endswith(each, autoescape=True) for each in endings]
-    is_near = uploads.c.sort_name.between(first, last)
-    query = select(*UPLOAD).where(uploads.c.owner == owner, IS_VIDEO, is_near, or_(*has_ending))
-    return query.order_by(uploads.c.sort_name, uploads.c.id)
 
 
 def add(connection: Connection, upload: Upload) -> None:
