@@ -237,7 +237,7 @@ media_jobs = Table(
 )
 """The queue of the media worker. Jobs that are done are not in its indexes.
 
-`client` sent the file, see `job_rows.client_of`. Among jobs of the same lane and priority the
+`client` sent the file, see `jobs.client_of`. Among jobs of the same lane and priority the
 lowest `turn` comes first; older servers of a fleet do not set it.
 """
 

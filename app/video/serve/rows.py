@@ -28,7 +28,7 @@ from app.core.jobs import INDEX, REMUX, SOUND, Job, JobState, Lane
 from app.core.lifecycle import GONE, UploadState
 from app.core.playback import Playback, PlaybackProblem, PlaybackState, check_transition
 from app.core.upload import UploadId
-from app.db import job_rows
+from app.db import jobs
 from app.db.engine import Database
 from app.db.tables import IS_SHOWN, media, media_jobs, uploads
 from app.records import statements
@@ -81,7 +81,7 @@ _ENDED_STEP = (
     select(media_jobs)
     .where(
         media_jobs.c.step.in_(list(_STILL_WAITS)),
-        job_rows.is_in([JobState.FAILED, JobState.CANCELLED]),
+        jobs.is_in([JobState.FAILED, JobState.CANCELLED]),
         _OF_WAITING_VIDEO,
     )
     .limit(bindparam("most"))
@@ -91,7 +91,7 @@ _FAILED_STEP = (
     select(media_jobs)
     .where(
         IS_SHOWN,
-        job_rows.is_in([JobState.FAILED]),
+        jobs.is_in([JobState.FAILED]),
         media_jobs.c.step.in_(list(_STILL_WAITS)),
         _OF_WAITING_VIDEO,
     )
@@ -154,7 +154,7 @@ class MediaRecords:
             self._plan(upload_ids, lane, now)
 
     def _plan(self, upload_ids: Collection[UploadId], lane: Lane, now: datetime) -> None:
-        wanted = {**job_rows.as_new(now), "lane": lane, "priority": 0}
+        wanted = {**jobs.as_new(now), "lane": lane, "priority": 0}
         is_present = uploads.c.id.in_(upload_ids) & uploads.c.state.not_in(sorted(GONE))
         is_present &= not_(_IS_PLANNED)  # Another node may have planned them.
         with self._database.write() as connection:
@@ -162,7 +162,7 @@ class MediaRecords:
                 statements.lock(connection, upload_ids)
             query = select(uploads.c.id).where(is_present).order_by(uploads.c.active_at)
             present = list(connection.scalars(query))
-            job_rows.queue_all(connection, present, INDEX, wanted)
+            jobs.queue_all(connection, present, INDEX, wanted)
             is_row = media.c.upload_id.in_(present)
             known = set(connection.scalars(select(media.c.upload_id).where(is_row)))
             connection.execute(
@@ -304,7 +304,7 @@ class MediaRecords:
         query = _FAILED_STEP if is_recent else _ENDED_STEP
         with self._database.read() as connection:
             found = connection.execute(query, {"most": limit})
-            return [job_rows.from_row(row) for row in found]
+            return [jobs.from_row(row) for row in found]
 
     def settle(
         self, not_awaited: Collection[str], now: datetime, *, limit: int, only: UploadId | None
@@ -315,7 +315,7 @@ class MediaRecords:
         """
         awaited = exists().where(
             media_jobs.c.upload_id == media.c.upload_id,
-            job_rows.is_in([JobState.QUEUED, JobState.RUNNING]),
+            jobs.is_in([JobState.QUEUED, JobState.RUNNING]),
             media_jobs.c.step.not_in(sorted(not_awaited)),
         )
         is_settled = and_(
