@@ -313,14 +313,10 @@ class _Group:
                 driver.cursor().execute("ROLLBACK TO writer")
             except sqlite3.Error:
                 driver.rollback()
-                self._note_cause(error)
+                if isinstance(error, DATABASE_ERRORS):
+                    self._error = error  # All writers see the cause, such as a full disk.
             raise
         driver.cursor().execute("RELEASE writer")
-
-    def _note_cause(self, error: BaseException) -> None:
-        """Keep the error, so that all writers see the cause, such as a full disk."""
-        if isinstance(error, DATABASE_ERRORS):
-            self._error = error
 
     def end(self) -> None:
         """Commit the transaction."""

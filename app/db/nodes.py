@@ -76,24 +76,21 @@ class ServerClock:
     def __call__(self) -> datetime:
         """Returns the current time on the server."""
         booted = self._booted
-        if booted is None or self._elapsed() >= self._ask_at:
-            booted = self._ask(booted)
-        return booted + timedelta(seconds=self._elapsed())
-
-    def _ask(self, known: datetime | None) -> datetime:
         began = self._elapsed()
-        self._ask_at = began + ASKED_SECONDS  # Set first, so that only one thread queries it.
-        try:
-            with self._database.read() as connection:
-                found = connection.execute(select(func.clock_timestamp())).scalar_one()
-        except UploadError:
-            if known is None:
-                raise
-            return known
-        middle = timedelta(seconds=(began + self._elapsed()) / 2)
-        booted: datetime = found.astimezone(UTC) - middle
-        self._booted = booted
-        return booted
+        if booted is None or began >= self._ask_at:
+            self._ask_at = began + ASKED_SECONDS  # Set first, so that only one thread queries it.
+            try:
+                with self._database.read() as connection:
+                    found: datetime = connection.execute(
+                        select(func.clock_timestamp())
+                    ).scalar_one()
+            except UploadError:
+                if booted is None:
+                    raise
+            else:
+                middle = timedelta(seconds=(began + self._elapsed()) / 2)
+                booted = self._booted = found.astimezone(UTC) - middle
+        return booted + timedelta(seconds=self._elapsed())
 
 
 def shared_clock(database: Database, own: Clock) -> Clock:
@@ -150,7 +147,23 @@ class NodeRecords:
     def all(self) -> list[Node]:
         """Every node, oldest first, including recently lost ones."""
         with self._database.read() as connection:
-            return [_from_row(row) for row in connection.execute(_NODES)]
+            rows = connection.execute(_NODES).all()
+        return [
+            Node(
+                report=NodeReport(
+                    name=row.name,
+                    address=row.address,
+                    version=row.version,
+                    is_leaving=row.is_leaving,
+                    counts=json.loads(row.counts),
+                    traffic=json.loads(row.traffic),
+                ),
+                state=_state(row),
+                started_at=row.started_at,
+                uptime_seconds=row.uptime / SECOND,
+            )
+            for row in rows
+        ]
 
     def count_live(self) -> int:
         """Number of nodes that hold a lease."""
@@ -167,23 +180,6 @@ class NodeRecords:
         vanished = SERVER_NOW - round(shown_seconds * SECOND) > _LEASE_UNTIL
         with self._database.one_statement() as connection:
             connection.execute(delete(nodes).where(vanished))
-
-
-def _from_row(row: Row[Any]) -> Node:
-    report = NodeReport(
-        name=row.name,
-        address=row.address,
-        version=row.version,
-        is_leaving=row.is_leaving,
-        counts=json.loads(row.counts),
-        traffic=json.loads(row.traffic),
-    )
-    return Node(
-        report=report,
-        state=_state(row),
-        started_at=row.started_at,
-        uptime_seconds=row.uptime / SECOND,
-    )
 
 
 def _state(row: Row[Any]) -> NodeState:

@@ -71,10 +71,18 @@ def copy_records(
     tables = [table for table in TABLES if table not in without]
     with source.snapshot() as reading:
         for table in tables:
-            for count in _copy(table, reading, target):
+            with target.read() as connection:
+                count, last = _count(connection, table), _last_key(connection, table)
+            for rows in _rows(reading, table, after=last):
+                with target.write() as writing:
+                    writing.execute(insert(table), [dict(row._mapping) for row in rows])
+                count += len(rows)
                 tell(table.name, count)
         total = sum(_compare(table, reading, target) for table in tables)
-    _finish(target)
+    with target.write() as connection:
+        if connection.dialect.name == "postgresql":  # SQLite continues the numbers by itself.
+            _continue_numbers(connection)
+        UNFINISHED.drop(connection)
     return total
 
 
@@ -100,17 +108,6 @@ def _begin(target: Database) -> None:
         UNFINISHED.create(connection)
 
 
-def _copy(table: Table, reading: Connection, target: Database) -> Iterator[int]:
-    """Copy a table; yields the target's number of rows after each transaction."""
-    with target.read() as connection:
-        count, last = _count(connection, table), _last_key(connection, table)
-    for rows in _rows(reading, table, after=last):
-        with target.write() as writing:
-            writing.execute(insert(table), [dict(row._mapping) for row in rows])
-        count += len(rows)
-        yield count
-
-
 def _compare(table: Table, reading: Connection, target: Database) -> int:
     """Returns the number of rows in both; raises `CopyRefused` unless all rows are equal."""
     with target.snapshot() as connection:
@@ -123,21 +120,14 @@ def _compare(table: Table, reading: Connection, target: Database) -> int:
     return here[0]
 
 
-def _finish(target: Database) -> None:
-    """Continue row numbers after the copied ones, and mark the copy as finished."""
-    with target.write() as connection:
-        if connection.dialect.name == "postgresql":  # SQLite continues the numbers by itself.
-            for table in TABLES:
-                if table.autoincrement_column is not None:
-                    _continue_numbers(connection, table, table.autoincrement_column)
-        UNFINISHED.drop(connection)
-
-
-def _continue_numbers(connection: Connection, table: Table, column: Column[Any]) -> None:
-    last = connection.scalar(select(func.max(column)))
-    if last is not None:
-        sequence = func.pg_get_serial_sequence(table.name, column.name)
-        connection.execute(select(func.setval(sequence, last)))
+def _continue_numbers(connection: Connection) -> None:
+    """Set the sequences of row numbers to the copied rows."""
+    for table in TABLES:
+        column = table.autoincrement_column
+        last = None if column is None else connection.scalar(select(func.max(column)))
+        if column is not None and last is not None:
+            sequence = func.pg_get_serial_sequence(table.name, column.name)
+            connection.execute(select(func.setval(sequence, last)))
 
 
 def _digest(connection: Connection, table: Table) -> tuple[int, str]:
