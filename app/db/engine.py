@@ -355,28 +355,21 @@ class GroupCommit:
         commit: its error may depend on changes of other writers that are not visible before.
         """
         group = None
+        with self._counting:
+            self._waiting += 1
         try:
-            with self._turn() as group, group.undone_alone():
-                yield group.connection
+            with self._working:  # One writer at a time.
+                with self._counting:
+                    self._waiting -= 1
+                group = self._group = self._group or _Group(self._begin)
+                group.size += 1
+                try:
+                    with group.undone_alone():
+                        yield group.connection
+                finally:
+                    if not self._waiting or group.size == MOST_IN_A_GROUP:
+                        self._group = None
+                        group.end()
         finally:
             if group is not None:
                 group.wait()
-
-    @contextmanager
-    def _turn(self) -> Iterator[_Group]:
-        """Yields the open group or a new one, to one writer at a time."""
-        self._count(1)
-        with self._working:
-            self._count(-1)
-            group = self._group = self._group or _Group(self._begin)
-            group.size += 1
-            try:
-                yield group
-            finally:
-                if not self._waiting or group.size == MOST_IN_A_GROUP:
-                    self._group = None
-                    group.end()
-
-    def _count(self, change: int) -> None:
-        with self._counting:
-            self._waiting += change

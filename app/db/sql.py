@@ -29,9 +29,13 @@ def fetch(
 
     Here and below, `statement` must live as long as the program; raises SQLAlchemy's errors.
     """
-    compiled = _compiled(statement, connection.dialect)
-    rows = _execute(connection, compiled, values).fetchall()
-    return [compiled.converted(row) for row in rows]
+    compiled, found = _compiled(statement, connection.dialect), []
+    for row in _execute(connection, compiled, values).fetchall():
+        cells = list(row)
+        for place, convert in compiled.outputs:
+            cells[place] = convert(cells[place])
+        found.append(tuple(cells))
+    return found
 
 
 def run(connection: Connection, statement: Executable, values: Mapping[str, object]) -> int:
@@ -80,12 +84,6 @@ class _Compiled:
             name: values[name] if convert is None else convert(values[name])
             for name, convert in self.inputs
         }
-
-    def converted(self, row: Sequence[Any]) -> tuple[Any, ...]:
-        cells = list(row)
-        for place, convert in self.outputs:
-            cells[place] = convert(cells[place])
-        return tuple(cells)
 
 
 def _execute(connection: Connection, compiled: _Compiled, values: Mapping[str, object]) -> Any:

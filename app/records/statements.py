@@ -118,12 +118,11 @@ _UPDATE_UNLESS_LOCKED = (
 
 def get(connection: Connection, upload_id: UploadId, *, for_update: bool = False) -> Upload:
     """The upload; raises `UploadNotFound`."""
-    upload = first(
-        connection, _BY_ID_FOR_UPDATE if for_update else _BY_ID, {"upload_id": upload_id}
-    )
-    if upload is None:
+    statement = _BY_ID_FOR_UPDATE if for_update else _BY_ID
+    rows = fetch(connection, statement, {"upload_id": upload_id})
+    if not rows:
         raise UploadNotFound("No upload has this id.")
-    return upload
+    return from_row(rows[0])
 
 
 def lock(connection: Connection, upload_ids: Collection[UploadId]) -> None:
