@@ -11,19 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Select,
-    and_,
-    bindparam,
-    delete,
-    func,
-    insert,
-    or_,
-    select,
-    update,
-)
+import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from app.core.errors import UploadGone, UploadNotFound
@@ -43,7 +31,7 @@ LONGEST_WAIT = timedelta(hours=1)
 """Longest delay of a job. One due later dates from before the clock was set back: it is due now."""
 
 Values = Mapping[str, Any]
-Condition = ColumnElement[bool]
+Condition = sa.ColumnElement[bool]
 
 
 def key_of(upload_id: UploadId, step: str, argument: str) -> dict[str, Any]:
@@ -53,7 +41,7 @@ def key_of(upload_id: UploadId, step: str, argument: str) -> dict[str, Any]:
 
 def is_job(key: Values) -> Condition:
     """Whether a row has this key."""
-    return and_(*(media_jobs.c[name] == value for name, value in key.items()))
+    return sa.and_(*(media_jobs.c[name] == value for name, value in key.items()))
 
 
 def is_in(states: Collection[JobState]) -> Condition:
@@ -63,17 +51,17 @@ def is_in(states: Collection[JobState]) -> Condition:
 
 def is_due(now: datetime) -> Condition:
     """Whether a job may be claimed: its delay or its lease has ended."""
-    return or_(media_jobs.c.due_at <= now, media_jobs.c.due_at > now + LONGEST_WAIT)
+    return sa.or_(media_jobs.c.due_at <= now, media_jobs.c.due_at > now + LONGEST_WAIT)
 
 
 def is_held(job: Job) -> Condition:
     """Whether the row still has the claim of `job`, and its video exists."""
     is_present = (
-        select(uploads.c.id)
+        sa.select(uploads.c.id)
         .where(uploads.c.id == media_jobs.c.upload_id, uploads.c.state.not_in(sorted(GONE)))
         .exists()
     )
-    return and_(
+    return sa.and_(
         is_job(key_of(job.upload_id, job.step, job.argument)),
         is_in([JobState.RUNNING]),
         media_jobs.c.worker == job.worker,
@@ -88,16 +76,16 @@ def client_of(sender: str) -> str:
 
 
 def as_last_of_client(
-    connection: Connection, client: str, lane: Lane, priority: int
+    connection: sa.Connection, client: str, lane: Lane, priority: int
 ) -> dict[str, Any]:
     """Values of a job that is queued behind the other jobs of its client.
 
     Its turn is that of the first job in the queue, or the one after the client's last job. So the
     next job of each client runs before the second job of any client.
     """
-    is_beside = and_(IS_UNFINISHED, media_jobs.c.lane == lane, media_jobs.c.priority == priority)
-    turns = select(func.min(media_jobs.c.turn)).where(is_beside)
-    own = select(func.max(media_jobs.c.turn)).where(is_beside, media_jobs.c.client == client)
+    is_beside = sa.and_(IS_UNFINISHED, media_jobs.c.lane == lane, media_jobs.c.priority == priority)
+    turns = sa.select(sa.func.min(media_jobs.c.turn)).where(is_beside)
+    own = sa.select(sa.func.max(media_jobs.c.turn)).where(is_beside, media_jobs.c.client == client)
     first, last = connection.scalar(turns), connection.scalar(own)
     return {"client": client, "turn": max(first or 0, 0 if last is None else last + 1)}
 
@@ -155,20 +143,20 @@ def asked_again(known: Job, wanted: Values, *, renew: bool) -> Values:
     return {}
 
 
-def get_job(connection: Connection, key: Values, *, for_update: bool = False) -> Job | None:
+def get_job(connection: sa.Connection, key: Values, *, for_update: bool = False) -> Job | None:
     """Returns the job with this key; None if there is none."""
-    query = select(media_jobs).where(is_job(key))
+    query = sa.select(media_jobs).where(is_job(key))
     row = connection.execute(query.with_for_update() if for_update else query).first()
     return None if row is None else from_row(row)
 
 
-def change_jobs(connection: Connection, condition: Condition, values: Values) -> int:
+def change_jobs(connection: sa.Connection, condition: Condition, values: Values) -> int:
     """Update the rows that match the condition; returns how many."""
-    return connection.execute(update(media_jobs).where(condition).values(**values)).rowcount
+    return connection.execute(sa.update(media_jobs).where(condition).values(**values)).rowcount
 
 
 def queue_all(
-    connection: Connection, upload_ids: Collection[UploadId], step: str, wanted: Values
+    connection: sa.Connection, upload_ids: Collection[UploadId], step: str, wanted: Values
 ) -> None:
     """Renew or queue this step for several videos, like `JobRecords.enqueue` for one.
 
@@ -176,12 +164,12 @@ def queue_all(
     statements for videos of one client, since it holds the write lock that uploads wait for.
     Renewed jobs keep their turns.
     """
-    of_step = and_(media_jobs.c.step == step, media_jobs.c.argument == "")
-    query = select(media_jobs).where(of_step, media_jobs.c.upload_id.in_(upload_ids))
+    of_step = sa.and_(media_jobs.c.step == step, media_jobs.c.argument == "")
+    query = sa.select(media_jobs).where(of_step, media_jobs.c.upload_id.in_(upload_ids))
     known = {row.upload_id: from_row(row) for row in connection.execute(query.with_for_update())}
     new = [upload_id for upload_id in upload_ids if upload_id not in known]
     if new:
-        senders = select(uploads.c.id, uploads.c.sender).where(uploads.c.id.in_(new))
+        senders = sa.select(uploads.c.id, uploads.c.sender).where(uploads.c.id.in_(new))
         clients = {row.id: client_of(row.sender) for row in connection.execute(senders)}
         turns: dict[str, int] = {}
         added = []
@@ -193,7 +181,7 @@ def queue_all(
             place = {"client": client, "turn": turns[client]}
             added.append({**key_of(upload_id, step, ""), **wanted, **place})
             turns[client] += 1
-        connection.execute(insert(media_jobs), added)
+        connection.execute(sa.insert(media_jobs), added)
     alike: dict[tuple[tuple[str, Any], ...], list[UploadId]] = {}
     for upload_id, job in known.items():
         changes = asked_again(job, wanted, renew=True)
@@ -201,7 +189,7 @@ def queue_all(
     for values, changed in alike.items():
         if values:
             change_jobs(
-                connection, and_(of_step, media_jobs.c.upload_id.in_(changed)), dict(values)
+                connection, sa.and_(of_step, media_jobs.c.upload_id.in_(changed)), dict(values)
             )
 
 
@@ -226,11 +214,13 @@ WORKER_ENDED = PlaybackProblem(
 )
 
 _LANES_DUE = (
-    select(media_jobs.c.lane)
+    sa.select(media_jobs.c.lane)
     .distinct()
     .where(
         IS_UNFINISHED,
-        or_(media_jobs.c.due_at <= bindparam("now"), media_jobs.c.due_at > bindparam("beyond")),
+        sa.or_(
+            media_jobs.c.due_at <= sa.bindparam("now"), media_jobs.c.due_at > sa.bindparam("beyond")
+        ),
     )
 )
 """Built once, since it runs twice a second: SQLAlchemy takes as long to build it as to run it."""
@@ -238,7 +228,7 @@ _LANES_DUE = (
 _IN_ORDER = (media_jobs.c.priority, media_jobs.c.turn, media_jobs.c.queued_at)
 """The order in which jobs of a lane are claimed."""
 
-_HAS_FAILED = and_(IS_SHOWN, is_in([JobState.FAILED]))
+_HAS_FAILED = sa.and_(IS_SHOWN, is_in([JobState.FAILED]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +283,7 @@ class JobRecords:
             known = get_job(connection, key, for_update=True)
             if known is None:
                 values = {**wanted, **as_last_of_client(connection, *place)}
-                connection.execute(insert(media_jobs).values(**values))
+                connection.execute(sa.insert(media_jobs).values(**values))
             elif changes := asked_again(known, wanted, renew=renew):
                 if "lane" in changes:
                     changes = {**changes, **as_last_of_client(connection, *place)}
@@ -310,7 +300,7 @@ class JobRecords:
         have one job of each lane at a time.
         """
         next_job = (
-            select(media_jobs)
+            sa.select(media_jobs)
             .where(
                 IS_UNFINISHED,
                 media_jobs.c.lane == lane,
@@ -347,7 +337,7 @@ class JobRecords:
 
     def is_waiting(self, lane: Lane, now: datetime, *, before: int) -> bool:
         """Whether a lane has a job with a priority below `before` that could be claimed now."""
-        query = select(media_jobs.c.step).where(
+        query = sa.select(media_jobs.c.step).where(
             IS_UNFINISHED,
             media_jobs.c.lane == lane,
             media_jobs.c.priority < before,
@@ -358,7 +348,7 @@ class JobRecords:
 
     def is_held(self, job: Job) -> bool:
         """Whether the worker that claimed `job` still holds it, and the video exists."""
-        query = select(media_jobs.c.step).where(is_held(job))
+        query = sa.select(media_jobs.c.step).where(is_held(job))
         with self._database.read() as connection:
             return connection.execute(query).first() is not None
 
@@ -414,14 +404,14 @@ class JobRecords:
     def release(self, worker: str, now: datetime) -> int:
         """Requeue the jobs of a worker that stops; returns how many. Attempts do not count."""
         values = as_waiting(None, now, now) | {"attempts": media_jobs.c.attempts - 1}
-        is_its_own = and_(IS_UNFINISHED, media_jobs.c.worker == worker)
+        is_its_own = sa.and_(IS_UNFINISHED, media_jobs.c.worker == worker)
         with self._database.write() as connection:
             return change_jobs(connection, is_its_own, values)
 
     def cancel(self, upload_id: UploadId, step: str, argument: str, now: datetime) -> bool:
         """Cancel a waiting or running job; False if there is none. Its worker notices soon."""
         may_end = is_in(sources(JobState.CANCELLED))
-        condition = and_(is_job(key_of(upload_id, step, argument)), may_end)
+        condition = sa.and_(is_job(key_of(upload_id, step, argument)), may_end)
         with self._database.write() as connection:
             return change_jobs(connection, condition, as_ended(JobState.CANCELLED, now)) > 0
 
@@ -458,17 +448,17 @@ class JobRecords:
         Returns how many jobs in these states it deleted. Workers that run one notice soon.
         """
         argument = media_jobs.c.argument
-        is_meant = or_(argument == prefix, argument.startswith(f"{prefix}/", autoescape=True))
-        is_of = and_(media_jobs.c.upload_id == upload_id, media_jobs.c.step == step)
+        is_meant = sa.or_(argument == prefix, argument.startswith(f"{prefix}/", autoescape=True))
+        is_of = sa.and_(media_jobs.c.upload_id == upload_id, media_jobs.c.step == step)
         with self._database.write() as connection:
-            found = connection.execute(delete(media_jobs).where(is_of, is_meant, is_in(states)))
+            found = connection.execute(sa.delete(media_jobs).where(is_of, is_meant, is_in(states)))
             return found.rowcount
 
     def drop_beyond(
         self, most: int, step: str, lane: Lane, state: JobState = JobState.QUEUED
     ) -> None:
         """Delete a step's jobs in this lane and state beyond the first `most`."""
-        of_state = select(media_jobs).where(
+        of_state = sa.select(media_jobs).where(
             IS_UNFINISHED if state is JobState.QUEUED else IS_SHOWN,
             media_jobs.c.lane == lane,
             media_jobs.c.step == step,
@@ -481,19 +471,19 @@ class JobRecords:
             return
         keys = [is_job(key_of(job.upload_id, job.step, job.argument)) for job in jobs]
         with self._database.write() as connection:
-            connection.execute(delete(media_jobs).where(is_in([state]), or_(*keys)))
+            connection.execute(sa.delete(media_jobs).where(is_in([state]), sa.or_(*keys)))
 
     def of_step(self, upload_ids: Collection[UploadId], step: str) -> dict[UploadId, Job]:
         """Returns these videos' jobs for the step without an argument, where there are any."""
-        is_wanted = and_(media_jobs.c.step == step, media_jobs.c.argument == "")
-        query = select(media_jobs).where(is_wanted, media_jobs.c.upload_id.in_(upload_ids))
+        is_wanted = sa.and_(media_jobs.c.step == step, media_jobs.c.argument == "")
+        query = sa.select(media_jobs).where(is_wanted, media_jobs.c.upload_id.in_(upload_ids))
         with self._database.read() as connection:
             found = map(from_row, connection.execute(query))
             return {job.upload_id: job for job in found}
 
     def of(self, upload_id: UploadId, step: str | None = None) -> list[Job]:
         """All jobs of a video, or those of one step, sorted by step and argument."""
-        query = select(media_jobs).where(media_jobs.c.upload_id == upload_id)
+        query = sa.select(media_jobs).where(media_jobs.c.upload_id == upload_id)
         if step is not None:
             query = query.where(media_jobs.c.step == step)
         with self._database.read() as connection:
@@ -503,7 +493,9 @@ class JobRecords:
     def counts(self) -> dict[tuple[Lane, JobState], int]:
         """The number of queued, running and failed jobs in each lane, zeros included."""
         columns = (media_jobs.c.lane, media_jobs.c.state)
-        query = select(*columns, func.count().label("number")).where(IS_SHOWN).group_by(*columns)
+        query = (
+            sa.select(*columns, sa.func.count().label("number")).where(IS_SHOWN).group_by(*columns)
+        )
         with self._database.read() as connection:
             found = {(row.lane, row.state): row.number for row in connection.execute(query)}
         return {(lane, state): found.get((lane, state), 0) for lane in Lane for state in SHOWN}
@@ -513,22 +505,22 @@ class JobRecords:
 
         Reads only the head of each lane, regardless of the queue's length.
         """
-        running = select(media_jobs).where(IS_SHOWN, is_in([JobState.RUNNING]))
-        waiting = select(media_jobs).where(IS_UNFINISHED, is_in([JobState.QUEUED]))
+        running = sa.select(media_jobs).where(IS_SHOWN, is_in([JobState.RUNNING]))
+        waiting = sa.select(media_jobs).where(IS_UNFINISHED, is_in([JobState.QUEUED]))
         heads = [waiting.where(media_jobs.c.lane == lane).order_by(*_IN_ORDER) for lane in Lane]
         return self._listed(*(query.limit(limit) for query in (running, *heads)))[:limit]
 
     def failures(self, limit: int) -> list[ListedJob]:
         """Jobs that have failed permanently, latest first."""
-        failed = select(media_jobs).where(_HAS_FAILED).order_by(media_jobs.c.updated_at.desc())
+        failed = sa.select(media_jobs).where(_HAS_FAILED).order_by(media_jobs.c.updated_at.desc())
         return self._listed(failed.limit(limit))
 
-    def _listed(self, *queries: Select[Any]) -> list[ListedJob]:
+    def _listed(self, *queries: sa.Select[Any]) -> list[ListedJob]:
         with self._database.read() as connection:
             found = [row for query in queries for row in connection.execute(query)]
             jobs = [from_row(row) for row in found]
             ids = {job.upload_id for job in jobs}
-            named = select(uploads.c.id, uploads.c.filename).where(uploads.c.id.in_(ids))
+            named = sa.select(uploads.c.id, uploads.c.filename).where(uploads.c.id.in_(ids))
             names = {row.id: row.filename for row in connection.execute(named)}
         # A video may be removed between the two queries.
         return [ListedJob(job, names.get(job.upload_id, "")) for job in jobs]
@@ -539,17 +531,17 @@ class JobRecords:
 
     def _end(self, job: Job, values: Values, now: datetime) -> bool:
         """End a job, or queue it again if it was renewed since its claim."""
-        is_renewed = and_(is_held(job), media_jobs.c.is_renewed)
+        is_renewed = sa.and_(is_held(job), media_jobs.c.is_renewed)
         with self._database.write() as connection:
             if change_jobs(connection, is_renewed, as_new(now)) > 0:
                 return True
             if values["state"] is JobState.DONE and job.step in FLEETING:
-                return connection.execute(delete(media_jobs).where(is_held(job))).rowcount > 0
+                return connection.execute(sa.delete(media_jobs).where(is_held(job))).rowcount > 0
             return change_jobs(connection, is_held(job), values) > 0
 
 
-def _sender_of_present(connection: Connection, upload_id: UploadId) -> str:
-    query = select(uploads.c.state, uploads.c.sender).where(uploads.c.id == upload_id)
+def _sender_of_present(connection: sa.Connection, upload_id: UploadId) -> str:
+    query = sa.select(uploads.c.state, uploads.c.sender).where(uploads.c.id == upload_id)
     upload = connection.execute(query).first()
     if upload is None:
         raise UploadNotFound("No upload has this id.")

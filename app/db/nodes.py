@@ -12,17 +12,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import (
-    BigInteger,
-    ColumnElement,
-    Row,
-    cast,
-    delete,
-    func,
-    select,
-    type_coerce,
-    update,
-)
+import sqlalchemy as sa
 
 from app.core.errors import UploadError
 from app.core.nodes import Node, NodeReport, NodeState
@@ -40,8 +30,8 @@ Clock = Callable[[], datetime]
 SECOND = 1_000_000
 """One second in microseconds, the unit of `Instant`."""
 
-SERVER_NOW: ColumnElement[int] = cast(
-    func.extract("epoch", func.clock_timestamp()) * SECOND, BigInteger
+SERVER_NOW: sa.ColumnElement[int] = sa.cast(
+    sa.func.extract("epoch", sa.func.clock_timestamp()) * SECOND, sa.BigInteger
 )
 """The database server's time, in the unit of its columns, since the nodes' clocks may differ."""
 
@@ -82,7 +72,7 @@ class ServerClock:
             try:
                 with self._database.read() as connection:
                     found: datetime = connection.execute(
-                        select(func.clock_timestamp())
+                        sa.select(sa.func.clock_timestamp())
                     ).scalar_one()
             except UploadError:
                 if booted is None:
@@ -107,16 +97,16 @@ LEASE_SECONDS = 10.0
 SHOWN_SECONDS = 600.0
 """How long the status page keeps showing a lost node."""
 
-_LEASE_UNTIL = type_coerce(nodes.c.lease_until, BigInteger)
-_STARTED_AT = type_coerce(nodes.c.started_at, BigInteger)
+_LEASE_UNTIL = sa.type_coerce(nodes.c.lease_until, sa.BigInteger)
+_STARTED_AT = sa.type_coerce(nodes.c.started_at, sa.BigInteger)
 
-_NODES = select(
+_NODES = sa.select(
     nodes,
     (_LEASE_UNTIL > SERVER_NOW).label("is_alive"),
-    (func.least(SERVER_NOW, _LEASE_UNTIL) - _STARTED_AT).label("uptime"),
+    (sa.func.least(SERVER_NOW, _LEASE_UNTIL) - _STARTED_AT).label("uptime"),
 ).order_by(nodes.c.started_at, nodes.c.name)
 
-_LIVE = select(func.count()).where(_LEASE_UNTIL > SERVER_NOW)
+_LIVE = sa.select(sa.func.count()).where(_LEASE_UNTIL > SERVER_NOW)
 
 
 class NodeRecords:
@@ -173,16 +163,16 @@ class NodeRecords:
     def remove(self, name: str) -> None:
         """Delete the row of a node that has shut down."""
         with self._database.one_statement() as connection:
-            connection.execute(delete(nodes).where(nodes.c.name == name))
+            connection.execute(sa.delete(nodes).where(nodes.c.name == name))
 
     def forget_gone(self, shown_seconds: float = SHOWN_SECONDS) -> None:
         """Delete the rows of nodes lost longer ago than this."""
         vanished = SERVER_NOW - round(shown_seconds * SECOND) > _LEASE_UNTIL
         with self._database.one_statement() as connection:
-            connection.execute(delete(nodes).where(vanished))
+            connection.execute(sa.delete(nodes).where(vanished))
 
 
-def _state(row: Row[Any]) -> NodeState:
+def _state(row: sa.Row[Any]) -> NodeState:
     if not row.is_alive:
         return NodeState.GONE
     return NodeState.LEAVING if row.is_leaving else NodeState.READY
@@ -199,7 +189,7 @@ def _state(row: Row[Any]) -> NodeState:
 FORGOTTEN_SECONDS = 24 * 3600
 """Age after which expired leases are deleted."""
 
-_DUE_AT = type_coerce(leases.c.due_at, BigInteger)
+_DUE_AT = sa.type_coerce(leases.c.due_at, sa.BigInteger)
 
 
 class Leases:
@@ -235,14 +225,14 @@ class Leases:
         """Release the lease of work that is finished."""
         if self._database.is_remote:
             with self._database.one_statement() as connection:
-                connection.execute(delete(leases).where(leases.c.work == work))
+                connection.execute(sa.delete(leases).where(leases.c.work == work))
 
     def remove_old(self) -> None:
         """Delete leases that expired long ago: their nodes died before releasing them."""
         if self._database.is_remote:
             with self._database.one_statement() as connection:
                 connection.execute(
-                    delete(leases).where(_DUE_AT < SERVER_NOW - FORGOTTEN_SECONDS * SECOND)
+                    sa.delete(leases).where(_DUE_AT < SERVER_NOW - FORGOTTEN_SECONDS * SECOND)
                 )
 
 
@@ -265,7 +255,7 @@ class SharedValues:
     def get(self, name: str) -> str | None:
         """Returns the text with this name; None if there is none."""
         with self._database.read() as connection:
-            query = select(shared_values.c.value).where(shared_values.c.name == name)
+            query = sa.select(shared_values.c.value).where(shared_values.c.name == name)
             return connection.execute(query).scalar()
 
     def agree(self, name: str, propose: Callable[[], str]) -> str:
@@ -283,7 +273,9 @@ class SharedValues:
     def put(self, name: str, value: str) -> None:
         """Replace the text with this name; of several first texts at the same time, one stays."""
         with self._database.write() as connection:
-            change = update(shared_values).where(shared_values.c.name == name).values(value=value)
+            change = (
+                sa.update(shared_values).where(shared_values.c.name == name).values(value=value)
+            )
             if not connection.execute(change).rowcount:
                 insert_unless_known(connection, shared_values, {"name": name, "value": value})
 

@@ -8,15 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import (
-    Connection,
-    Select,
-    bindparam,
-    insert,
-    literal_column,
-    select,
-    update,
-)
+import sqlalchemy as sa
 
 from app.core.errors import UploadNotFound
 from app.core.lifecycle import ACTIVE, GONE, UploadState
@@ -42,81 +34,81 @@ _COMPARED = ("filename", "length", "state", "received", "reserved")
 
 USABLE = sorted([*ACTIVE, UploadState.COMPLETE])
 
-_BY_ID = select(*UPLOAD).where(uploads.c.id == bindparam("upload_id"))
+_BY_ID = sa.select(*UPLOAD).where(uploads.c.id == sa.bindparam("upload_id"))
 
 _BY_ID_FOR_UPDATE = _BY_ID.with_for_update()
 
-BY_CLIENT_KEY = select(*UPLOAD).where(
-    uploads.c.owner == bindparam("owner"), uploads.c.client_key == bindparam("client_key")
+BY_CLIENT_KEY = sa.select(*UPLOAD).where(
+    uploads.c.owner == sa.bindparam("owner"), uploads.c.client_key == sa.bindparam("client_key")
 )
 
 BY_FINGERPRINT = (
-    select(*UPLOAD)
+    sa.select(*UPLOAD)
     .where(
-        uploads.c.owner == bindparam("owner"),
-        uploads.c.fingerprint == bindparam("fingerprint"),
-        uploads.c.length == bindparam("length"),
-        uploads.c.state.in_(literal_column(f"'{state}'") for state in USABLE),
+        uploads.c.owner == sa.bindparam("owner"),
+        uploads.c.fingerprint == sa.bindparam("fingerprint"),
+        uploads.c.length == sa.bindparam("length"),
+        uploads.c.state.in_(sa.literal_column(f"'{state}'") for state in USABLE),
     )
     .order_by(uploads.c.created_at.desc())
-    .limit(literal_column("1"))
+    .limit(sa.literal_column("1"))
     # For SQLite, SQLAlchemy would otherwise add an offset parameter without a value.
-    .offset(literal_column("0"))
+    .offset(sa.literal_column("0"))
 )
 
-BY_FINGERPRINT_AND_SENDER = BY_FINGERPRINT.where(uploads.c.sender == bindparam("sender"))
+BY_FINGERPRINT_AND_SENDER = BY_FINGERPRINT.where(uploads.c.sender == sa.bindparam("sender"))
 
 
 _VALUES: dict[str, Any] = {
-    column.name: bindparam(column.name)
+    column.name: sa.bindparam(column.name)
     for column in uploads.columns
     if column.name not in {"retry_at", "is_sha256_wanted"}
 }
 
-_INSERT = insert(uploads).values(_VALUES)
+_INSERT = sa.insert(uploads).values(_VALUES)
 
 
 _INSERT_UNLESS_KNOWN = InsertUnlessKnown(uploads).values(_VALUES)
 
 _RELEASE_KEY = (
-    update(uploads)
+    sa.update(uploads)
     .where(
-        uploads.c.owner == bindparam("owner_of_key"),
-        uploads.c.client_key == bindparam("released"),
-        uploads.c.state.in_(literal_column(f"'{state}'") for state in sorted(GONE)),
+        uploads.c.owner == sa.bindparam("owner_of_key"),
+        uploads.c.client_key == sa.bindparam("released"),
+        uploads.c.state.in_(sa.literal_column(f"'{state}'") for state in sorted(GONE)),
     )
     # No client's key contains a space.
-    .values(client_key=literal_column("'ended '").concat(uploads.c.id))
+    .values(client_key=sa.literal_column("'ended '").concat(uploads.c.id))
 )
 
 _UPDATE = (
-    update(uploads)
-    .where(uploads.c.id == bindparam("upload_id"))
-    .values({name: bindparam(name) for name in _CHANGING})
+    sa.update(uploads)
+    .where(uploads.c.id == sa.bindparam("upload_id"))
+    .values({name: sa.bindparam(name) for name in _CHANGING})
 )
 
 _IS_UNCHANGED = [
-    uploads.c[name].is_not_distinct_from(bindparam(f"old_{name}")) for name in _COMPARED
+    uploads.c[name].is_not_distinct_from(sa.bindparam(f"old_{name}")) for name in _COMPARED
 ]
 
-_UPDATE_ALL = _UPDATE.values({name: bindparam(name) for name in _RESERVATION})
+_UPDATE_ALL = _UPDATE.values({name: sa.bindparam(name) for name in _RESERVATION})
 
 _UPDATE_IF_UNCHANGED = _UPDATE.where(*_IS_UNCHANGED)
 
 _UNCHANGED_AND_FREE = (
-    select(uploads.c.id)
-    .where(uploads.c.id == bindparam("upload_id"), *_IS_UNCHANGED)
+    sa.select(uploads.c.id)
+    .where(uploads.c.id == sa.bindparam("upload_id"), *_IS_UNCHANGED)
     .with_for_update(skip_locked=True)
 )
 
 _UPDATE_UNLESS_LOCKED = (
-    update(uploads)
+    sa.update(uploads)
     .where(uploads.c.id.in_(_UNCHANGED_AND_FREE))
-    .values({name: bindparam(name) for name in _CHANGING})
+    .values({name: sa.bindparam(name) for name in _CHANGING})
 )
 
 
-def get(connection: Connection, upload_id: UploadId, *, for_update: bool = False) -> Upload:
+def get(connection: sa.Connection, upload_id: UploadId, *, for_update: bool = False) -> Upload:
     """The upload; raises `UploadNotFound`."""
     statement = _BY_ID_FOR_UPDATE if for_update else _BY_ID
     rows = fetch(connection, statement, {"upload_id": upload_id})
@@ -125,26 +117,26 @@ def get(connection: Connection, upload_id: UploadId, *, for_update: bool = False
     return from_row(rows[0])
 
 
-def lock(connection: Connection, upload_ids: Collection[UploadId]) -> None:
+def lock(connection: sa.Connection, upload_ids: Collection[UploadId]) -> None:
     """Lock several uploads in a fixed order, so that two transactions never deadlock."""
-    ids = select(uploads.c.id).where(uploads.c.id.in_(upload_ids)).order_by(uploads.c.id)
+    ids = sa.select(uploads.c.id).where(uploads.c.id.in_(upload_ids)).order_by(uploads.c.id)
     connection.execute(ids.with_for_update(key_share=True))
 
 
 def first(
-    connection: Connection, statement: Select[Any], values: Mapping[str, object]
+    connection: sa.Connection, statement: sa.Select[Any], values: Mapping[str, object]
 ) -> Upload | None:
     """Returns the first upload that a query of this module finds."""
     rows = fetch(connection, statement, values)
     return from_row(rows[0]) if rows else None
 
 
-def add(connection: Connection, upload: Upload) -> None:
+def add(connection: sa.Connection, upload: Upload) -> None:
     """Insert an upload; raises the database's error if its id or key is taken."""
     run(connection, _INSERT, _row(upload))
 
 
-def add_unless_known(connection: Connection, upload: Upload) -> tuple[Upload, bool]:
+def add_unless_known(connection: sa.Connection, upload: Upload) -> tuple[Upload, bool]:
     """Insert an upload unless its key belongs to one that has not ended.
 
     Returns the stored upload and whether it is new.
@@ -162,7 +154,7 @@ def add_unless_known(connection: Connection, upload: Upload) -> tuple[Upload, bo
 
 
 def add_all_unless_known(
-    connection: Connection, uploads: Sequence[Upload]
+    connection: sa.Connection, uploads: Sequence[Upload]
 ) -> list[tuple[Upload, bool]]:
     """Insert several uploads like `add_unless_known`; of two with the same key, the first.
 
@@ -173,7 +165,7 @@ def add_all_unless_known(
     return [stored[place] for place in range(len(uploads))]
 
 
-def add_parts(connection: Connection, upload: Upload, parts: Sequence[UploadPart]) -> None:
+def add_parts(connection: sa.Connection, upload: Upload, parts: Sequence[UploadPart]) -> None:
     """Insert the parts of a concatenation."""
     for position, part in enumerate(parts):
         row = {
@@ -182,26 +174,28 @@ def add_parts(connection: Connection, upload: Upload, parts: Sequence[UploadPart
             "part_id": part.upload_id,
             "reference": part.reference,
         }
-        connection.execute(insert(parts_table), row)
+        connection.execute(sa.insert(parts_table), row)
 
 
-def release_key(connection: Connection, owner: str, client_key: str) -> None:
+def release_key(connection: sa.Connection, owner: str, client_key: str) -> None:
     """Take the key from an upload that has ended."""
     run(connection, _RELEASE_KEY, {"owner_of_key": owner, "released": client_key})
 
 
-def store(connection: Connection, upload: Upload) -> None:
+def store(connection: sa.Connection, upload: Upload) -> None:
     """Write the changes of an upload."""
     reservation = {name: getattr(upload, name) for name in _RESERVATION}
     run(connection, _UPDATE_ALL, {**_changed(upload), **reservation})
 
 
-def store_if_unchanged(connection: Connection, upload: Upload, old: Upload) -> bool:
+def store_if_unchanged(connection: sa.Connection, upload: Upload, old: Upload) -> bool:
     """Write the changes of an upload if the record still equals `old`; returns whether it did."""
     return run(connection, _UPDATE_IF_UNCHANGED, _changed_from(upload, old)) == 1
 
 
-def store_unchanged(connection: Connection, changes: Sequence[tuple[Upload, Upload]]) -> list[bool]:
+def store_unchanged(
+    connection: sa.Connection, changes: Sequence[tuple[Upload, Upload]]
+) -> list[bool]:
     """Like `store_if_unchanged`, for several uploads on a server, each with its earlier state.
 
     Returns whether each was written. Uploads with locked rows are not.

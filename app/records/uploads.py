@@ -9,21 +9,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Protocol
 
-from sqlalchemy import (
-    BigInteger,
-    Connection,
-    Select,
-    case,
-    delete,
-    false,
-    func,
-    literal,
-    or_,
-    select,
-    tuple_,
-    type_coerce,
-    update,
-)
+import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from app.core.errors import LinkFull, NoRoom, TooLarge, TooManyGaps, UploadNotFound
@@ -53,7 +39,7 @@ Listener = Callable[[str], None]
 Of several callers that try the same step only one succeeds, so each step is reported once, by the
 process that took it."""
 
-Observer = Callable[[Connection, Upload | None, Upload | None], None]
+Observer = Callable[[sa.Connection, Upload | None, Upload | None], None]
 """Called with an upload before and after a change, in the transaction of that change; None if the
 upload did not exist before or does not exist after. If it raises, the change is rolled back. Not
 called for received bytes unless they change the reservation: that would cost time per chunk."""
@@ -154,7 +140,7 @@ class UploadRecords:
             before = statements.get(connection, upload_id, for_update=True)
             if only_if_empty and (before.received or before.state is not UploadState.RECEIVING):
                 return
-            connection.execute(delete(uploads).where(uploads.c.id == upload_id))
+            connection.execute(sa.delete(uploads).where(uploads.c.id == upload_id))
             self._observe(connection, before, None)
 
     def get(self, upload_id: UploadId) -> Upload:
@@ -164,7 +150,7 @@ class UploadRecords:
 
     def get_all(self, upload_ids: Collection[UploadId]) -> dict[UploadId, Upload]:
         """Returns the uploads with these ids; unknown ids are left out."""
-        found = self._list(select(*UPLOAD).where(uploads.c.id.in_(upload_ids)))
+        found = self._list(sa.select(*UPLOAD).where(uploads.c.id.in_(upload_ids)))
         return {upload.id: upload for upload in found}
 
     def find(self, owner: str, client_key: str) -> Upload | None:
@@ -191,7 +177,7 @@ class UploadRecords:
         self, owner: str, files: Collection[tuple[str, int]], *, sender: str | None = None
     ) -> dict[tuple[str, int], Upload]:
         """Like `find_fingerprint`, for several files with their lengths, in one query."""
-        query = select(*UPLOAD).where(
+        query = sa.select(*UPLOAD).where(
             uploads.c.owner == owner,
             uploads.c.fingerprint.in_({fingerprint for fingerprint, _ in files}),
             uploads.c.state.in_(statements.USABLE),
@@ -279,9 +265,9 @@ class UploadRecords:
     def reserving(self, limit: int, *, idle_since: datetime) -> list[Upload]:
         """Uploads through links that reserve more than their bytes and are idle since that time."""
         return self._list(
-            select(*UPLOAD)
+            sa.select(*UPLOAD)
             .where(IS_RESERVING, uploads.c.state == UploadState.RECEIVING)
-            .where(uploads.c.is_stalled == false(), uploads.c.active_at <= idle_since)
+            .where(uploads.c.is_stalled == sa.false(), uploads.c.active_at <= idle_since)
             .order_by(uploads.c.active_at)
             .limit(limit)
         )
@@ -295,11 +281,11 @@ class UploadRecords:
         needs_more = uploads.c.state.in_([UploadState.RECEIVING, UploadState.HELD])
         whole = uploads.alias()
         in_whole = (
-            select(parts_table.c.upload_id)
+            sa.select(parts_table.c.upload_id)
             .join(whole, whole.c.id == parts_table.c.upload_id)
             .where(parts_table.c.part_id == uploads.c.id, whole.c.state == UploadState.VERIFYING)
         )
-        found = select(*UPLOAD).where(HAS_SENDER, is_theirs, needs_more, ~in_whole.exists())
+        found = sa.select(*UPLOAD).where(HAS_SENDER, is_theirs, needs_more, ~in_whole.exists())
         return self._list(found.limit(limit))
 
     def add_parts(self, upload_id: UploadId, length: int, now: datetime) -> Upload:
@@ -319,7 +305,7 @@ class UploadRecords:
     def parts(self, upload_id: UploadId) -> list[UploadPart]:
         """The parts of a concatenation, in order; empty for any other upload."""
         query = (
-            select(parts_table)
+            sa.select(parts_table)
             .where(parts_table.c.upload_id == upload_id)
             .order_by(parts_table.c.position)
         )
@@ -338,12 +324,12 @@ class UploadRecords:
         """Mark every unfinished upload as empty and move all of them back to `receiving`."""
         with self._database.write() as connection:
             connection.execute(
-                update(uploads)
+                sa.update(uploads)
                 .where(uploads.c.state.in_(ACTIVE))
                 .values(received=RangeSet(), sums=None, crc32c=None, progress=0)
             )
             connection.execute(
-                update(uploads)
+                sa.update(uploads)
                 .where(uploads.c.state.in_([UploadState.HELD, UploadState.VERIFYING]))
                 .values(state=UploadState.RECEIVING)
             )
@@ -355,7 +341,7 @@ class UploadRecords:
         """
         with self._database.write() as connection:
             connection.execute(
-                update(uploads)
+                sa.update(uploads)
                 .where(
                     uploads.c.id == upload_id,
                     uploads.c.state.in_(ACTIVE),
@@ -376,13 +362,15 @@ class UploadRecords:
                 states = [
                     each for each in UploadState if (each is UploadState.COMPLETE) == of_videos
                 ]
-                change = update(uploads).where(
+                change = sa.update(uploads).where(
                     uploads.c.state.in_(states)
                 )  # The index needs a state.
                 if not shift:
                     change = change.where(active_at > now)
-                shifted = type_coerce(active_at, BigInteger) + shift // timedelta(microseconds=1)
-                latest = case((active_at > now - shift, literal(now, Instant)), else_=shifted)
+                shifted = sa.type_coerce(active_at, sa.BigInteger) + shift // timedelta(
+                    microseconds=1
+                )
+                latest = sa.case((active_at > now - shift, sa.literal(now, Instant)), else_=shifted)
                 connection.execute(change.values(active_at=latest))
 
     def declare_length(self, upload_id: UploadId, length: int, now: datetime) -> Upload:
@@ -449,7 +437,9 @@ class UploadRecords:
         with self._database.write() as connection:
             before = statements.get(connection, upload_id, for_update=True).require_present()
             connection.execute(
-                update(uploads).where(uploads.c.id == upload_id).values(statements.names(filename))
+                sa.update(uploads)
+                .where(uploads.c.id == upload_id)
+                .values(statements.names(filename))
             )
             return replace(before, filename=filename)
 
@@ -465,7 +455,7 @@ class UploadRecords:
         """Put uploads at the front of `without_sha256`, even those that have a CRC32C."""
         with self._database.write() as connection:
             connection.execute(
-                update(uploads)
+                sa.update(uploads)
                 .where(uploads.c.id.in_(upload_ids), uploads.c.sha256.is_(None))
                 .values(is_sha256_wanted=True)
             )
@@ -476,7 +466,7 @@ class UploadRecords:
 
     def sent(self, owner: str, sender: str, limit: int) -> Sent:
         """Returns totals of what a sender has sent, and the latest `limit` files received."""
-        files = select(*UPLOAD).where(
+        files = sa.select(*UPLOAD).where(
             uploads.c.owner == owner,
             uploads.c.sender == sender,
             uploads.c.kind != UploadKind.PARTIAL,
@@ -496,7 +486,7 @@ class UploadRecords:
 
     def active(self, owner: str | None, limit: int, *, sender: str | None = None) -> list[Upload]:
         """Unfinished uploads, newest first; of all owners or senders where those are None."""
-        query = select(*UPLOAD).where(uploads.c.state.in_(ACTIVE))
+        query = sa.select(*UPLOAD).where(uploads.c.state.in_(ACTIVE))
         if owner is not None:
             query = query.where(uploads.c.owner == owner)
         if sender is not None:
@@ -506,7 +496,7 @@ class UploadRecords:
     def arriving(self, since: datetime, limit: int) -> list[Upload]:
         """Uploads of all owners that have received bytes since then; latest first."""
         return self._list(
-            select(*UPLOAD)
+            sa.select(*UPLOAD)
             .where(uploads.c.state == UploadState.RECEIVING, uploads.c.active_at >= since)
             .order_by(uploads.c.active_at.desc())
             .limit(limit)
@@ -515,7 +505,7 @@ class UploadRecords:
     def has_changed(self, since: datetime) -> bool:
         """Whether any upload has received bytes or was completed since then."""
         states = (UploadState.RECEIVING, UploadState.VERIFYING, UploadState.COMPLETE)
-        query = select(uploads.c.id).where(
+        query = sa.select(uploads.c.id).where(
             uploads.c.state.in_(states), uploads.c.active_at >= since
         )
         with self._database.read() as connection:
@@ -524,7 +514,7 @@ class UploadRecords:
     def count_active(self) -> dict[UploadState, int]:
         """The number of unfinished uploads in each state, of all owners."""
         states = uploads.c.state
-        query = select(states, func.count().label("number")).where(states.in_(ACTIVE))
+        query = sa.select(states, sa.func.count().label("number")).where(states.in_(ACTIVE))
         with self._database.read() as connection:
             rows = connection.execute(query.group_by(states)).all()
         found = {row.state: row.number for row in rows}
@@ -538,14 +528,14 @@ class UploadRecords:
         Without an owner, those of all owners.
         """
         key, is_descending = uploads.c[wanted.order.column], wanted.order.is_descending
-        query = select(*UPLOAD).where(IS_VIDEO)
+        query = sa.select(*UPLOAD).where(IS_VIDEO)
         if owner is not None:
             query = query.where(uploads.c.owner == owner)
         for word in wanted.words:
             query = query.where(uploads.c.search_name.contains(word, autoescape=True))
         if after is not None:
-            place = tuple_(key, uploads.c.id)
-            start = tuple_(literal(after.key, key.type), literal(after.upload_id))
+            place = sa.tuple_(key, uploads.c.id)
+            start = sa.tuple_(sa.literal(after.key, key.type), sa.literal(after.upload_id))
             query = query.where(place < start if is_descending else place > start)
         order = [column.desc() if is_descending else column for column in (key, uploads.c.id)]
         return self._list(query.order_by(*order).limit(limit))
@@ -559,20 +549,22 @@ class UploadRecords:
         first, last = sort_form(f"{stem}.a"), sort_form(f"{stem}.z") + b"\xff"
         has_ending = [uploads.c.search_name.endswith(each, autoescape=True) for each in endings]
         is_near = uploads.c.sort_name.between(first, last)
-        query = select(*UPLOAD).where(uploads.c.owner == owner, IS_VIDEO, is_near, or_(*has_ending))
+        query = sa.select(*UPLOAD).where(
+            uploads.c.owner == owner, IS_VIDEO, is_near, sa.or_(*has_ending)
+        )
         return self._list(query.order_by(uploads.c.sort_name, uploads.c.id).limit(limit))
 
     def older_videos(self, owner: str, cutoff: datetime, *, limit: int) -> list[Upload]:
         """The owner's complete uploads last active at or before `cutoff`; oldest first."""
         active_at = uploads.c.active_at
-        query = select(*UPLOAD).where(uploads.c.owner == owner, IS_VIDEO, active_at <= cutoff)
+        query = sa.select(*UPLOAD).where(uploads.c.owner == owner, IS_VIDEO, active_at <= cutoff)
         return self._list(query.order_by(active_at, uploads.c.id).limit(limit))
 
     def in_state(
         self, state: UploadState, limit: int, *, idle_since: datetime | None = None
     ) -> list[Upload]:
         """Uploads in a state, idle since that time; longest idle first."""
-        query = select(*UPLOAD).where(uploads.c.state == state)
+        query = sa.select(*UPLOAD).where(uploads.c.state == state)
         if idle_since is not None:
             query = query.where(uploads.c.active_at <= idle_since)
         return self._list(query.order_by(uploads.c.active_at).limit(limit))
@@ -587,9 +579,9 @@ class UploadRecords:
         """
         retry_at, active_at = uploads.c.retry_at, uploads.c.active_at
         return self._list(
-            select(*UPLOAD)
+            sa.select(*UPLOAD)
             .where(uploads.c.state == UploadState.VERIFYING, active_at <= idle_since)
-            .where(or_(retry_at.is_(None), retry_at <= now, retry_at > now + longest))
+            .where(sa.or_(retry_at.is_(None), retry_at <= now, retry_at > now + longest))
             .order_by(retry_at.is_not(None), retry_at, active_at)
             .limit(limit)
         )
@@ -605,7 +597,7 @@ class UploadRecords:
         is oldest first.
         """
         missing = (
-            select(*UPLOAD)
+            sa.select(*UPLOAD)
             .where(uploads.c.state == UploadState.COMPLETE, uploads.c.sha256.is_(None))
             .order_by(uploads.c.active_at)
         )
@@ -623,26 +615,26 @@ class UploadRecords:
 
     def states(self, upload_ids: Collection[UploadId]) -> dict[UploadId, UploadState]:
         """Returns the states of the given uploads; unknown ids are left out."""
-        query = select(uploads.c.id, uploads.c.state).where(uploads.c.id.in_(upload_ids))
+        query = sa.select(uploads.c.id, uploads.c.state).where(uploads.c.id.in_(upload_ids))
         with self._database.read() as connection:
             return {UploadId(row.id): UploadState(row.state) for row in connection.execute(query)}
 
     def _wholes_of(self, part_id: UploadId, *states: UploadState) -> list[Upload]:
-        made_of_it = select(parts_table.c.upload_id).where(parts_table.c.part_id == part_id)
-        query = select(*UPLOAD).where(uploads.c.id.in_(made_of_it), uploads.c.state.in_(states))
+        made_of_it = sa.select(parts_table.c.upload_id).where(parts_table.c.part_id == part_id)
+        query = sa.select(*UPLOAD).where(uploads.c.id.in_(made_of_it), uploads.c.state.in_(states))
         return self._list(query)
 
     def _set(self, upload_id: UploadId, **values: object) -> None:
         with self._database.write() as connection:
-            connection.execute(update(uploads).where(uploads.c.id == upload_id).values(**values))
+            connection.execute(sa.update(uploads).where(uploads.c.id == upload_id).values(**values))
 
-    def _list(self, query: Select[Any]) -> list[Upload]:
+    def _list(self, query: sa.Select[Any]) -> list[Upload]:
         with self._database.read() as connection:
             return [statements.from_row(row) for row in connection.execute(query)]
 
     def _apply(
         self,
-        connection: Connection,
+        connection: sa.Connection,
         upload_id: UploadId,
         change: Callable[[Upload], Upload],
         *,
@@ -663,14 +655,16 @@ class UploadRecords:
                 self._observe(connection, claim, after)
         return after
 
-    def _observe_new(self, connection: Connection, upload: Upload) -> None:
+    def _observe_new(self, connection: sa.Connection, upload: Upload) -> None:
         """Show observers a new upload; they must also accept its whole length."""
         claim = upload.claiming(upload.length or 0)
         self._observe(connection, None, claim)
         if claim is not upload:
             self._observe(connection, claim, upload)
 
-    def _observe(self, connection: Connection, before: Upload | None, after: Upload | None) -> None:
+    def _observe(
+        self, connection: sa.Connection, before: Upload | None, after: Upload | None
+    ) -> None:
         """Show observers a change made in this transaction."""
         for observe in self._observers:
             observe(connection, before, after)
@@ -691,10 +685,10 @@ class _Reserving(Protocol):
     def __call__(self, found: Upload, *, is_ahead: bool) -> Upload: ...
 
 
-def _totals_of(found: Select[Any]) -> Select[int, Any]:
+def _totals_of(found: sa.Select[Any]) -> sa.Select[int, Any]:
     """The number of uploads that a query finds, and their total length."""
     rows = found.subquery()
-    return select(func.count(), func.sum(rows.c.length))
+    return sa.select(sa.func.count(), sa.func.sum(rows.c.length))
 
 
 def _reservation(upload: Upload) -> tuple[int | None, bool]:

@@ -11,19 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import (
-    Row,
-    UpdateBase,
-    and_,
-    case,
-    delete,
-    func,
-    insert,
-    literal,
-    select,
-    union_all,
-    update,
-)
+import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from app.core.cells import (
@@ -81,7 +69,7 @@ class BucketCatalog:
                 new.on_conflict_do_update(
                     index_elements=[files.c.key],
                     set_={"length": new.excluded.length},
-                    where=and_(files.c.name.is_(None), files.c.length < new.excluded.length),
+                    where=sa.and_(files.c.name.is_(None), files.c.length < new.excluded.length),
                 )
             )
 
@@ -106,7 +94,7 @@ class BucketCatalog:
         """Announce a multipart upload; a sweep aborts it unless `begin_multipart` records it."""
         due_at = self._clock() + PIECE_LEASE
         row = {"name": name, "multipart_id": UNKNOWN_ID, "due_at": due_at}
-        self._run(insert(garbage), row)
+        self._run(sa.insert(garbage), row)
 
     def begin_multipart(self, key: str, multipart: Multipart) -> Multipart | None:
         """Record the multipart upload of a file; returns the one that was recorded first.
@@ -141,8 +129,8 @@ class BucketCatalog:
         """Withdraw an announcement that was not committed; a later sweep removes its object."""
         row = {"name": name, "due_at": self._clock() + PIECE_LEASE}
         with self._database.write() as connection:
-            connection.execute(delete(pieces).where(pieces.c.id == piece_id))
-            connection.execute(insert(garbage), row)
+            connection.execute(sa.delete(pieces).where(pieces.c.id == piece_id))
+            connection.execute(sa.insert(garbage), row)
 
     def commit(self, piece_id: int, key: str, cell: int, stamp: Stamp) -> PieceTotals | None:
         """Record that the object is stored; returns the new totals of the cell's pieces.
@@ -328,7 +316,7 @@ class BucketCatalog:
 
     def publish(self, keys: Sequence[str]) -> int:
         """Publish files that are one object each; returns how many of them are now published."""
-        change = update(files).where(files.c.key.in_(keys), files.c.name.is_not(None))
+        change = sa.update(files).where(files.c.key.in_(keys), files.c.name.is_not(None))
         return self._run(change.values(is_published=True), {})
 
     def remove(self, key: str, *, also_published: bool) -> list[Garbage]:
@@ -340,11 +328,13 @@ class BucketCatalog:
             found = connection.execute(statements.FILE.with_for_update(), values).first()
             if found is None or (found.is_published and not also_published):
                 return []
-            before = connection.execute(select(func.coalesce(func.max(garbage.c.id), 0))).scalar()
+            before = connection.execute(
+                sa.select(sa.func.coalesce(sa.func.max(garbage.c.id), 0))
+            ).scalar()
             values["kept"] = found.name or ""
             for statement in statements.REMOVE:
                 connection.execute(statement, values)
-            query = select(garbage).where(garbage.c.id > before, garbage.c.due_at <= now)
+            query = sa.select(garbage).where(garbage.c.id > before, garbage.c.due_at <= now)
             own = query.where(garbage.c.name.contains(key)).order_by(garbage.c.id)
             return [_garbage(row) for row in connection.execute(own)]
 
@@ -358,17 +348,17 @@ class BucketCatalog:
     def discard(self, name: str, multipart_id: str | None = None) -> None:
         """Leave an object or an unfinished multipart upload to the next sweep."""
         row = {"name": name, "multipart_id": multipart_id, "due_at": self._clock()}
-        self._run(insert(garbage), row)
+        self._run(sa.insert(garbage), row)
 
     def garbage(self, limit: int) -> list[Garbage]:
         """Returns due garbage, including objects whose lease ended before they were stored."""
         now = {"now": self._clock()}
-        late = select(pieces.c.name, statements.NOW).where(statements.IS_LATE)
-        due = select(garbage).where(garbage.c.due_at <= now["now"]).order_by(garbage.c.id)
+        late = sa.select(pieces.c.name, statements.NOW).where(statements.IS_LATE)
+        due = sa.select(garbage).where(garbage.c.due_at <= now["now"]).order_by(garbage.c.id)
         with self._database.write() as connection:
             # Lock first: a piece committed right now either stays, or its commit finds no row.
             found = connection.execute(
-                select(pieces.c.id)
+                sa.select(pieces.c.id)
                 .where(statements.IS_LATE)
                 .limit(limit)
                 .with_for_update(skip_locked=True),
@@ -376,20 +366,22 @@ class BucketCatalog:
             )
             gone = [row.id for row in found]
             connection.execute(
-                insert(garbage).from_select(["name", "due_at"], late.where(pieces.c.id.in_(gone))),
+                sa.insert(garbage).from_select(
+                    ["name", "due_at"], late.where(pieces.c.id.in_(gone))
+                ),
                 now,
             )
-            connection.execute(delete(pieces).where(pieces.c.id.in_(gone)))
+            connection.execute(sa.delete(pieces).where(pieces.c.id.in_(gone)))
             return [_garbage(row) for row in connection.execute(due.limit(limit))]
 
     def collected(self, removed: Collection[Garbage], failed: Collection[Garbage] = ()) -> None:
         """Delete the rows of removed garbage; the failed garbage is due again an hour later."""
         gone, kept = (garbage.c.id.in_([each.id for each in some]) for some in (removed, failed))
         with self._database.write() as connection:
-            connection.execute(delete(garbage).where(gone))
+            connection.execute(sa.delete(garbage).where(gone))
             if failed:
                 due_at = self._clock() + RETRY_DELAY
-                connection.execute(update(garbage).where(kept).values(due_at=due_at))
+                connection.execute(sa.update(garbage).where(kept).values(due_at=due_at))
 
     def mend(self, key: str, part: Part, stamp: Stamp | None) -> None:
         """Correct the stamp of a part, or drop a lost part, unless the part has been replaced."""
@@ -398,7 +390,7 @@ class BucketCatalog:
         values |= {"old_tag": part.stamp.etag, "tag": new.etag or None, "checksum": new.crc32c}
         self._run(statements.MEND, values)
 
-    def _run(self, statement: UpdateBase, values: Mapping[str, object]) -> int:
+    def _run(self, statement: sa.UpdateBase, values: Mapping[str, object]) -> int:
         """Run a statement in a transaction of its own; returns how many rows it changed."""
         with self._database.one_statement() as connection:
             return connection.execute(statement, values).rowcount
@@ -415,17 +407,17 @@ def _between(key: str, joined: Sequence[Piece]) -> dict[str, Any]:
     return {"of_key": key, **ages, "begin": span.start, "stop": span.end}
 
 
-def _piece(row: Row[Any]) -> Piece:
+def _piece(row: sa.Row[Any]) -> Piece:
     span = ByteRange(row.start, row.end)
     return Piece(row.id, row.cell, span, row.name, Stamp(row.etag, row.crc32c))
 
 
-def _part(row: Row[Any]) -> Part:
+def _part(row: sa.Row[Any]) -> Part:
     stamp = Stamp(row.etag, row.crc32c)
     return Part(row.cell, row.part_number, row.length, stamp, int(row.through))
 
 
-def _garbage(row: Row[Any]) -> Garbage:
+def _garbage(row: sa.Row[Any]) -> Garbage:
     return Garbage(row.id, row.name, row.multipart_id)
 
 
@@ -446,7 +438,7 @@ class BucketInventory:
     def has_files(self) -> bool:
         """Whether any file is stored or being received in a bucket."""
         with self._database.read() as connection:
-            return connection.execute(select(files.c.key).limit(1)).first() is not None
+            return connection.execute(sa.select(files.c.key).limit(1)).first() is not None
 
     def staged(self) -> Iterator[tuple[str, float]]:
         """Keys of unpublished files, with their ages in seconds."""
@@ -461,9 +453,9 @@ class BucketInventory:
     def shift_activity(self, later: timedelta) -> None:
         """Shift the activity times of unpublished files, but not beyond now."""
         now, active_at = self._clock(), files.c.active_at
-        shifted = active_at + literal(later // timedelta(microseconds=1))
-        latest = case((active_at > now - later, literal(now, Instant)), else_=shifted)
-        change = update(files).where(files.c.is_published.is_(False)).values(active_at=latest)
+        shifted = active_at + sa.literal(later // timedelta(microseconds=1))
+        latest = sa.case((active_at > now - later, sa.literal(now, Instant)), else_=shifted)
+        change = sa.update(files).where(files.c.is_published.is_(False)).values(active_at=latest)
         with self._database.write() as connection:
             connection.execute(change)
 
@@ -473,13 +465,13 @@ class BucketInventory:
         Names come in byte order.
         """
         needed, possible = statements.NEEDED, statements.POSSIBLE
-        named = union_all(
-            select(needed.c[0].label("name"), literal(1).label("is_needed")),
-            select(possible.c[0], literal(0)),
+        named = sa.union_all(
+            sa.select(needed.c[0].label("name"), sa.literal(1).label("is_needed")),
+            sa.select(possible.c[0], sa.literal(0)),
         ).subquery()
         with self._database.snapshot() as connection:
             collation = "C" if connection.dialect.name == "postgresql" else "BINARY"
-            query = select(named).order_by(named.c.name.collate(collation), named.c.is_needed)
+            query = sa.select(named).order_by(named.c.name.collate(collation), named.c.is_needed)
             for row in connection.execution_options(yield_per=PAGE).execute(query):
                 yield row.name, bool(row.is_needed)
 
@@ -494,14 +486,14 @@ class BucketInventory:
     def _is_among(self, tables: Sequence[Any], name: str) -> bool:
         with self._database.read() as connection:
             return any(
-                connection.execute(select(table.c[0]).where(table.c[0] == name).limit(1)).first()
+                connection.execute(sa.select(table.c[0]).where(table.c[0] == name).limit(1)).first()
                 for table in tables
             )
 
     def _pages(self, condition: Any) -> Iterator[Any]:
         last = ""
         while True:
-            query = select(files.c.key, files.c.active_at).where(condition, files.c.key > last)
+            query = sa.select(files.c.key, files.c.active_at).where(condition, files.c.key > last)
             with self._database.read() as connection:
                 rows = connection.execute(query.order_by(files.c.key).limit(PAGE)).all()
             yield from rows
