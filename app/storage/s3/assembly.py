@@ -67,8 +67,8 @@ class Assembly:
 
     def open(self, key: str) -> RawIOBase:
         """Open a file that is one object, published or not; raises `BytesLost`."""
-        file = self._catalog.file(key)
-        if file is None or file.name is None or file.length is None:
+        file = self._catalog.require(key)
+        if file.name is None or file.length is None:
             raise BytesLost(key)
         try:
             return self._bucket.open(file.name, ByteRange(0, file.length), file.length)
@@ -80,11 +80,9 @@ class Assembly:
 
         Raises `BytesLost` if the file does not have `length` bytes.
         """
-        file = self._catalog.file(key)
-        if file is None:
-            raise BytesLost(key)
+        file: StoredFile | None = self._catalog.require(key)
         whole = None
-        if file.name is None:
+        if file and file.name is None:
             try:
                 whole = self._object_of(replace(file, length=length))
             except BytesLost:
@@ -174,15 +172,12 @@ class Assembly:
 
         Raises `BytesLost` if one of the other files is missing.
         """
-        file = self._catalog.file(key)
-        if file is None:
-            raise BytesLost(key)
+        file = self._catalog.require(key)
         if file.name is None:
             try:
                 self._concatenate(file, parts)
             except BytesLost:
-                file = self._catalog.file(key)
-                if file is None or file.name is None:
+                if self._catalog.require(key).name is None:
                     raise
                 # Another request has finished the file, and its parts are gone.
 
@@ -261,8 +256,8 @@ class Assembly:
                 parts = [stored[cell.number] for cell in file.grid.cells(whole)]
             except KeyError:  # Another request has just finished the file.
                 raise BytesLost(file.key) from None
-            known = self._catalog.file(file.key)  # Sealing may have begun the multipart upload.
-            multipart = None if known is None else known.multipart
+            # Sealing may have begun the multipart upload.
+            multipart = self._catalog.require(file.key).multipart
             if multipart is None:
                 raise BytesLost(file.key)
             try:

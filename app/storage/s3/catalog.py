@@ -35,6 +35,7 @@ from app.db.tables import Instant
 from app.db.tables import stored_files as files
 from app.db.tables import stored_garbage as garbage
 from app.db.tables import stored_pieces as pieces
+from app.storage.base import BytesLost
 from app.storage.s3 import catalog_statements as statements
 
 PIECE_LEASE = timedelta(hours=1)
@@ -89,6 +90,20 @@ class BucketCatalog:
             multipart=Multipart(row.multipart_name, row.multipart_id) if is_begun else None,
             crc32c=row.crc32c,
         )
+
+    def require(self, key: str) -> StoredFile:
+        """Returns a file; raises `BytesLost` if there is none."""
+        file = self.file(key)
+        if file is None:
+            raise BytesLost(key)
+        return file
+
+    def require_open(self, key: str) -> StoredFile:
+        """Returns a file to which bytes can be added; raises `BytesLost` if there is none."""
+        file = self.require(key)
+        if file.name is not None:
+            raise BytesLost(key)
+        return file
 
     def intend_multipart(self, name: str) -> None:
         """Announce a multipart upload; a sweep aborts it unless `begin_multipart` records it."""

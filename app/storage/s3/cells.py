@@ -325,10 +325,7 @@ class CellStore:
 
         known = file.multipart
         while known is None:
-            noted = self.catalog.file(file.key)
-            if noted is None or noted.name is not None:
-                raise BytesLost(file.key)
-            known = noted.multipart
+            known = self.catalog.require_open(file.key).multipart
             if known is None:
                 own = Multipart(*self.bucket.create_multipart_anew(announced_name))
                 known = self.catalog.begin_multipart(file.key, own)

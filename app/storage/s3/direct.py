@@ -105,10 +105,8 @@ class DirectCells:
 
         If the length was declared late, the grid may differ from what clients expect: `BytesLost`.
         """
-        file = self._cells.catalog.file(key)
-        if file is None or file.name is not None or file.length is None:
-            raise BytesLost(key)
-        if file.grid != Grid.of(file.length):
+        file = self._cells.catalog.require_open(key)
+        if file.length is None or file.grid != Grid.of(file.length):
             raise BytesLost(key)
         return file
 

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from heapq import merge
 from itertools import chain, groupby
@@ -36,40 +36,31 @@ LOCK_FILE_SECONDS = 24 * 3600.0
 """Age at which lock files are removed."""
 
 
+@dataclass(slots=True)
 class BucketInspection:
     """Implements `Inspection` for a bucket and this node's spool folder."""
 
-    def __init__(
-        self,
-        assembly: Assembly,
-        catalog: BucketCatalog,
-        bucket: Bucket,
-        *,
-        spools: Folder,
-        locks: Folder,
-        probed_every_seconds: float = PROBED_EVERY_SECONDS,
-    ) -> None:
-        self._assembly = assembly
-        self._catalog = catalog
-        self._bucket = bucket
-        self._spools = spools
-        self._locks = locks
-        self._probed_every_seconds = probed_every_seconds
-        self._probing = Lock()
-        self._probed_at = float("-inf")
-        self._found: list[SetupProblem] | None = None
+    assembly: Assembly
+    catalog: BucketCatalog
+    bucket: Bucket
+    spools: Folder
+    locks: Folder
+    probed_every_seconds: float = PROBED_EVERY_SECONDS
+    _probing: Lock = field(default_factory=Lock, init=False)
+    _probed_at: float = field(default=float("-inf"), init=False)
+    _found: list[SetupProblem] | None = field(default=None, init=False)
 
     def staged(self) -> Iterator[StagedFile]:
         """Unpublished files; idle since they were reserved or their last URL for a cell expired."""
-        return (StagedFile(key, seconds) for key, seconds in self._catalog.inventory.staged())
+        return (StagedFile(key, seconds) for key, seconds in self.catalog.inventory.staged())
 
     def published(self) -> Iterator[str]:
         """Keys of published files."""
-        return self._catalog.inventory.published()
+        return self.catalog.inventory.published()
 
     def shift_activity(self, later: timedelta) -> None:
         """Shift the activity times of unpublished files, but not beyond now."""
-        self._catalog.inventory.shift_activity(later)
+        self.catalog.inventory.shift_activity(later)
 
     def problems(self) -> list[SetupProblem]:
         """Returns current problems of the spools, and of the bucket at most some seconds ago.
@@ -84,25 +75,25 @@ class BucketInspection:
                     self._probed_at = time.monotonic()
             finally:
                 self._probing.release()
-        of_spools = folder_problems(self._spools, "staging", warn_of_memory=False)
+        of_spools = folder_problems(self.spools, "staging", warn_of_memory=False)
         return [*of_spools, *(self._found or [])]
 
     def sweep(self) -> None:
         """Remove garbage from the bucket, and old lock files from this node."""
-        while garbage := self._catalog.garbage(REMOVED_AT_ONCE):
-            self._assembly.collect(garbage)
+        while garbage := self.catalog.garbage(REMOVED_AT_ONCE):
+            self.assembly.collect(garbage)
         now = time.time()
-        for entry in self._locks.entries():
+        for entry in self.locks.entries():
             with suppress(FileNotFoundError), disk_errors():
                 if now - entry.stat().st_mtime > LOCK_FILE_SECONDS:
                     self._remove_lock(entry.name)
 
     def _is_due(self) -> bool:
-        return time.monotonic() >= self._probed_at + self._probed_every_seconds
+        return time.monotonic() >= self._probed_at + self.probed_every_seconds
 
     def _probe(self) -> Iterator[SetupProblem]:
         try:
-            self._bucket.within(PROBE_SECONDS).probe()
+            self.bucket.within(PROBE_SECONDS).probe()
         except StorageFailed as error:
             yield SetupProblem(
                 "bucket_refuses", f"the bucket cannot be used: {error}", is_fatal=True
@@ -112,10 +103,10 @@ class BucketInspection:
             yield SetupProblem("bucket_unreachable", detail, is_fatal=True)
 
     def _remove_lock(self, name: str) -> None:
-        lock = self._locks.open(name, os.O_RDWR)
+        lock = self.locks.open(name, os.O_RDWR)
         try:
             if try_lock(lock, WHOLE_FILE):
-                self._locks.remove(name)
+                self.locks.remove(name)
         finally:
             os.close(lock)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 
 from app.core.cells import Cell, StoredFile
 from app.core.errors import WriterSuperseded
@@ -25,26 +25,17 @@ CHECKPOINT_SECONDS = 30.0
 requests to the store, and a cell stored in pieces is uploaded twice."""
 
 
+@dataclass(slots=True, kw_only=True)
 class BucketRangeWriter:
     """Writes one range of a file; `lock` is the open file that holds its lock on this node."""
 
-    def __init__(
-        self,
-        cells: CellStore,
-        file: StoredFile,
-        span: ByteRange,
-        *,
-        lock: int,
-        limits: BodyLimits,
-        checkpoint_seconds: float,
-    ) -> None:
-        self.checkpoint_seconds = checkpoint_seconds
-        self.limits = limits
-        self._cells = cells
-        self._file = file
-        self._span = span
-        self._lock = lock
-        self._unverified: list[tuple[Cell, Spool]] = []
+    cells: CellStore
+    file: StoredFile
+    span: ByteRange
+    lock: int
+    limits: BodyLimits
+    checkpoint_seconds: float
+    _unverified: list[tuple[Cell, Spool]] = field(default_factory=list, init=False)
 
     def write(self, span: ByteRange, source: BodySource, checkpoint: Checkpoint) -> int:
         """Store the bytes first, then call `checkpoint`, once for each cell but the last.
@@ -52,13 +43,13 @@ class BucketRangeWriter:
         Bytes that are verified only at the end are stored by `finish`.
         """
         if source.is_verified_at_end:
-            self._cells.spools.require(span.length)
+            self.cells.spools.require(span.length)
         position = told_to = span.start
-        for cell in self._file.grid.cells(span):
+        for cell in self.file.grid.cells(span):
             if told_to < position and not source.is_verified_at_end:
                 checkpoint(ByteRange(told_to, position))
             with ExitStack() as spools:
-                spool = self._cells.spools.begin(cell.span, may_reuse_file=True)
+                spool = self.cells.spools.begin(cell.span, may_reuse_file=True)
                 spools.enter_context(spool)
                 flow = _CellFlow(
                     self, cell, spool, None if source.is_verified_at_end else checkpoint
@@ -95,24 +86,16 @@ class BucketRangeWriter:
     def keep(self, spool: Spool, cell: int, span: ByteRange) -> None:
         """Make the bytes of a spool durable, without holding the request's slot."""
         with stage(Stage.SYNC), without_slot():
-            self._cells.keep(self._file, cell, spool, span)
-
-    def is_whole(self, cell: int, span: ByteRange) -> bool:
-        """Whether a span is all of a cell."""
-        return span == self._file.cell(cell).span
-
-    def check_room(self, spool: Spool) -> Callable[[int], None]:
-        """As `Spools.room_check`."""
-        return self._cells.spools.room_check(spool)
+            self.cells.keep(self.file, cell, spool, span)
 
     def stop_if_superseded(self) -> None:
         """Raise `WriterSuperseded` if a newer writer of this node has requested the range."""
-        if is_takeover_requested(self._lock, self._span):
+        if is_takeover_requested(self.lock, self.span):
             raise WriterSuperseded("A newer request writes the same bytes.")
 
     def stop_if_removed(self) -> None:
         """Raise `BytesLost` if this node knows that the upload has ended."""
-        if os.fstat(self._lock).st_nlink == 0:
+        if os.fstat(self.lock).st_nlink == 0:
             raise BytesLost("the file was removed while it was written")
 
 
@@ -136,7 +119,7 @@ class _CellFlow:
             spool, writer.limits, None if checkpoint is None else self._store_and_tell
         )
         self._checkpoint = checkpoint
-        self._check_room = writer.check_room(spool)
+        self._check_room = writer.cells.spools.room_check(spool)
         self._is_storing = False
         self.told_to = cell.span.start
         now = time.monotonic()
@@ -192,5 +175,5 @@ class _CellFlow:
         if self._checkpoint is None or not fresh.length:
             return
         arrived = ByteRange(self._spool.base, self.position)
-        is_whole = self._writer.is_whole(self._cell.number, arrived)
+        is_whole = arrived == self._writer.file.cell(self._cell.number).span
         self._writer.keep(self._spool, self._cell.number, arrived if is_whole else fresh)

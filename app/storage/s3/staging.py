@@ -81,9 +81,9 @@ class BucketStaging:
         with self._lock_file(key) as lock:
             lock_range(lock, span)
             writer = BucketRangeWriter(
-                self._cells,
-                self._open_file(key),
-                span,
+                cells=self._cells,
+                file=self._catalog.require_open(key),
+                span=span,
                 lock=lock,
                 limits=limits,
                 checkpoint_seconds=self._checkpoint_seconds,
@@ -96,7 +96,7 @@ class BucketStaging:
     def wait_for_writer(self, key: str, position: int) -> None:
         """Wait for this node's writer at the position; other nodes' bytes are in the record."""
         byte = ByteRange(position, position + 1)
-        self._open_file(key)
+        self._catalog.require_open(key)
         with self._lock_file(key) as lock:
             try:
                 lock_range(lock, byte, patience_seconds=WRITER_ENDS_SECONDS)
@@ -135,7 +135,7 @@ class BucketStaging:
         self.put_received(keys)
         for key in keys:
             if key not in self._received:
-                self._require(key)
+                self._catalog.require(key)
 
     def put_received(self, keys: Sequence[str]) -> None:
         """Put the files that are waiting in a spool."""
@@ -231,24 +231,10 @@ class BucketStaging:
             raise
         return spool, copy.position
 
-    def _require(self, key: str) -> StoredFile:
-        """Returns a file; raises `BytesLost` if there is none."""
-        file = self._catalog.file(key)
-        if file is None:
-            raise BytesLost(key)
-        return file
-
     def _require_unpublished(self, key: str) -> StoredFile:
         """Returns an unpublished file; raises `BytesLost` if there is none."""
-        file = self._require(key)
+        file = self._catalog.require(key)
         if file.is_published:
-            raise BytesLost(key)
-        return file
-
-    def _open_file(self, key: str) -> StoredFile:
-        """Returns a file to which bytes can be added; raises `BytesLost` if there is none."""
-        file = self._require(key)
-        if file.name is not None:
             raise BytesLost(key)
         return file
 

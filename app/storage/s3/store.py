@@ -10,6 +10,7 @@ Start with `range_writer.py`, then `cells.py`: the path of a chunk.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from io import RawIOBase
 from pathlib import Path
 
@@ -57,57 +58,55 @@ class BucketStore:
 # ---- library -------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
 class BucketLibrary:
     """Implements `Library` in a bucket."""
 
-    def __init__(
-        self, staging: BucketStaging, assembly: Assembly, catalog: BucketCatalog, bucket: Bucket
-    ) -> None:
-        self._staging = staging
-        self._assembly = assembly
-        self._catalog = catalog
-        self._bucket = bucket
+    staging: BucketStaging
+    assembly: Assembly
+    catalog: BucketCatalog
+    bucket: Bucket
 
     def concatenate(self, key: str, parts: Sequence[tuple[str, int]]) -> None:
         """Copy the parts inside the store; cells that span two parts pass through a spool."""
-        self._assembly.concatenate(key, parts)
+        self.assembly.concatenate(key, parts)
 
     def publish(self, key: str, length: int) -> str | None:
         """Make the file one object and mark its row as published."""
-        self._staging.put_received([key])
-        published = self._assembly.assemble(key, length, is_published=True)
-        self._staging.let_go(key)
+        self.staging.put_received([key])
+        published = self.assembly.assemble(key, length, is_published=True)
+        self.staging.let_go(key)
         return published.crc32c
 
     def publish_all(self, files: Sequence[tuple[str, int]]) -> None:
         """Publish files, in one statement for all that are one object already."""
         keys = [key for key, _ in files]
-        self._staging.put_received(keys)
-        if self._catalog.publish(keys) < len(keys):
+        self.staging.put_received(keys)
+        if self.catalog.publish(keys) < len(keys):
             for key, length in files:
-                self._assembly.assemble(key, length, is_published=True)
+                self.assembly.assemble(key, length, is_published=True)
         for key in keys:
-            self._staging.let_go(key)
+            self.staging.let_go(key)
 
     def open(self, key: str, span: ByteRange) -> RawIOBase:
         """Open a published file, positioned at `span.start`."""
         name, length = self._published(key)
-        return self._bucket.open(name, span, length)
+        return self.bucket.open(name, span, length)
 
     def sign_url(self, key: str, seconds: int, /, *, content_type: str, disposition: str) -> str:
         """Returns the store's URL of a published file; may raise `FileNotFoundError`."""
         name, _ = self._published(key)
-        return self._bucket.presign_get(
+        return self.bucket.presign_get(
             name, seconds, content_type=content_type, disposition=disposition
         )
 
     def delete(self, key: str) -> None:
         """Remove the file from the catalog, then from the bucket."""
-        self._staging.delete(key, also_published=True)
+        self.staging.delete(key, also_published=True)
 
     def _published(self, key: str) -> tuple[str, int]:
         """Returns the name and length of a published file's object."""
-        file = self._catalog.file(key)
+        file = self.catalog.file(key)
         if file is None or not file.is_published or file.name is None or file.length is None:
             raise FileNotFoundError(key)
         return file.name, file.length
