@@ -154,21 +154,22 @@ def busy() -> ServerBusy:
 
 
 _KINDS: Mapping[str, Kind] = MappingProxyType(
-    dict.fromkeys(
-        (
-            *("SlowDown", "SlowDownRead", "SlowDownWrite", "ServiceUnavailable", "InternalError"),
-            *("RequestTimeout", "OperationAborted", "ConditionalRequestConflict", "Busy"),
-            *("IncompleteBody", "RequestTimeTooSlow", "Throttling", "ThrottlingException"),
+    {
+        **dict.fromkeys(
+            (
+                *("SlowDown", "SlowDownRead", "SlowDownWrite", "ServiceUnavailable"),
+                *("InternalError", "RequestTimeout", "OperationAborted", "Busy"),
+                *("ConditionalRequestConflict", "IncompleteBody", "RequestTimeTooSlow"),
+                *("Throttling", "ThrottlingException"),
+            ),
+            Kind.RETRY,
         ),
-        Kind.RETRY,
-    )
-    | dict.fromkeys(("NoSuchKey", "NoSuchVersion"), Kind.MISSING)
-    | {"NoSuchUpload": Kind.GONE}
-    | dict.fromkeys(("InvalidPart", "InvalidPartOrder", "EntityTooSmall"), Kind.PARTS)
-    | dict.fromkeys(
-        ("QuotaExceeded", "XMinioStorageFull", "XMinioAdminBucketQuotaExceeded", "StorageFull"),
-        Kind.FULL,
-    )
+        **dict.fromkeys(("NoSuchKey", "NoSuchVersion"), Kind.MISSING),
+        **dict.fromkeys(("InvalidPart", "InvalidPartOrder", "EntityTooSmall"), Kind.PARTS),
+        **dict.fromkeys(("QuotaExceeded", "StorageFull"), Kind.FULL),
+        **dict.fromkeys(("XMinioStorageFull", "XMinioAdminBucketQuotaExceeded"), Kind.FULL),
+        "NoSuchUpload": Kind.GONE,
+    }
 )
 """Error codes that are not refusals. Sources: "Error responses" of the Amazon S3 API reference;
 SlowDownRead, SlowDownWrite and XMinio... are MinIO's."""
@@ -185,30 +186,30 @@ _CODES_OF_STATUSES = MappingProxyType(
 
 _UNKNOWN = "The object store refused a request ({})."
 
-_WORDS = MappingProxyType(
-    dict.fromkeys(
-        ("RequestTimeTooSkewed",),
-        "The clocks of this server and of its object store differ by more than 15 minutes ({}).",
-    )
-    | dict.fromkeys(
-        ("AccessDenied", "AllAccessDisabled", "AccountProblem"),
-        "The object store does not allow this server's key to do this ({}).",
-    )
-    | dict.fromkeys(
-        ("InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "ExpiredToken"),
-        "The object store does not accept this server's key ({}).",
-    )
-    | dict.fromkeys(("NoSuchBucket",), "The bucket of this server does not exist ({}).")
-    | dict.fromkeys(
-        ("AuthorizationHeaderMalformed", "PermanentRedirect", "TemporaryRedirect"),
-        "The bucket of this server is in another region than SLUICE_S3_REGION says ({}).",
-    )
-    | dict.fromkeys(
-        ("BadDigest", "InvalidDigest", "XAmzContentChecksumMismatch"),
-        "Bytes were damaged on their way to the object store ({}).",
-    )
+_WORDS: Mapping[str, str] = MappingProxyType(
+    {
+        "RequestTimeTooSkewed": (
+            "The clocks of this server and of its object store differ by more than 15 minutes ({})."
+        ),
+        **dict.fromkeys(
+            ("AccessDenied", "AllAccessDisabled", "AccountProblem"),
+            "The object store does not allow this server's key to do this ({}).",
+        ),
+        **dict.fromkeys(
+            ("InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "ExpiredToken"),
+            "The object store does not accept this server's key ({}).",
+        ),
+        "NoSuchBucket": "The bucket of this server does not exist ({}).",
+        **dict.fromkeys(
+            ("AuthorizationHeaderMalformed", "PermanentRedirect", "TemporaryRedirect"),
+            "The bucket of this server is in another region than SLUICE_S3_REGION says ({}).",
+        ),
+        **dict.fromkeys(
+            ("BadDigest", "InvalidDigest", "XAmzContentChecksumMismatch"),
+            "Bytes were damaged on their way to the object store ({}).",
+        ),
+    }
 )
-
 
 _ERRORS = MappingProxyType(
     {

@@ -17,7 +17,6 @@ from app.core.cells import (
     CellOffer,
     CellTarget,
     Grid,
-    Multipart,
     Part,
     PromisedCell,
     StoredFile,
@@ -49,10 +48,22 @@ class DirectCells:
         multipart = self._cells.multipart(file)
         numbers = {place.number for place in places}
         new = self._cells.catalog.offer(key, numbers, seconds=URL_SECONDS)
-        return [
-            CellOffer(target=self._target(multipart, place, each) if place.number in new else None)
-            for place, each in zip(places, promised, strict=True)
-        ]
+        offers = []
+        for place, each in zip(places, promised, strict=True):
+            if place.number not in new:
+                offers.append(CellOffer())
+                continue
+            number = direct_part_number(place.number)
+            stored = PromisedBytes(each.span.length, each.crc32c)
+            url = self._cells.bucket.presign_part(
+                multipart.name, multipart.id, number, stored, URL_SECONDS
+            )
+            # Clients send Content-Length automatically, and browsers do not let scripts set it.
+            headers = {
+                name: text for name, text in stored.headers.items() if name != "content-length"
+            }
+            offers.append(CellOffer(target=CellTarget(url, headers)))
+        return offers
 
     def accept(self, key: str, promised: Sequence[PromisedCell]) -> None:
         """Record cells as stored if the bucket has the promised bytes.
@@ -71,16 +82,6 @@ class DirectCells:
             parts.append(Part(place.number, found.number, found.length, found.stored, through=0))
         if not self._cells.catalog.place(key, parts):
             raise BytesLost(key)
-
-    def _target(self, multipart: Multipart, place: Cell, promised: PromisedCell) -> CellTarget:
-        bytes_ = PromisedBytes(promised.span.length, promised.crc32c)
-        number = direct_part_number(place.number)
-        url = self._cells.bucket.presign_part(
-            multipart.name, multipart.id, number, bytes_, URL_SECONDS
-        )
-        # Clients send Content-Length automatically, and browsers do not let scripts set it.
-        headers = {name: text for name, text in bytes_.headers.items() if name != "content-length"}
-        return CellTarget(url, headers)
 
     def _listed(self, file: StoredFile, places: Sequence[Cell]) -> dict[int, ListedPart]:
         """Returns the bucket's parts for these cells, and for some cells between them."""

@@ -85,8 +85,14 @@ class BucketInspection:
         now = time.time()
         for entry in self.locks.entries():
             with suppress(FileNotFoundError), disk_errors():
-                if now - entry.stat().st_mtime > LOCK_FILE_SECONDS:
-                    self._remove_lock(entry.name)
+                if now - entry.stat().st_mtime <= LOCK_FILE_SECONDS:
+                    continue
+                lock = self.locks.open(entry.name, os.O_RDWR)
+                try:
+                    if try_lock(lock, WHOLE_FILE):
+                        self.locks.remove(entry.name)
+                finally:
+                    os.close(lock)
 
     def _is_due(self) -> bool:
         return time.monotonic() >= self._probed_at + self.probed_every_seconds
@@ -101,14 +107,6 @@ class BucketInspection:
         except UploadError:
             detail = "the object store does not answer"
             yield SetupProblem("bucket_unreachable", detail, is_fatal=True)
-
-    def _remove_lock(self, name: str) -> None:
-        lock = self.locks.open(name, os.O_RDWR)
-        try:
-            if try_lock(lock, WHOLE_FILE):
-                self.locks.remove(name)
-        finally:
-            os.close(lock)
 
 
 # ---- reconciliation ------------------------------------------------------------------------------

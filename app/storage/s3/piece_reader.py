@@ -48,10 +48,6 @@ class PieceReader(io.RawIOBase):
         """True."""
         return True
 
-    def tell(self) -> int:
-        """The position in the file."""
-        return self._position
-
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Move to a position relative to the start, the current position or the end."""
         if whence == io.SEEK_CUR:

@@ -55,10 +55,6 @@ class ObjectReader(io.RawIOBase):
         """True."""
         return True
 
-    def tell(self) -> int:
-        """The position in the object, in bytes."""
-        return self._position
-
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Move to another position; sends no request before the next read."""
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._length}[whence]
