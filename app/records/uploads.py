@@ -46,6 +46,8 @@ called for received bytes unless they change the reservation: that would cost ti
 
 _TICK = timedelta(microseconds=1)
 
+_VIDEOS = sa.select(*UPLOAD).where(IS_VIDEO)
+
 
 def no_listener(_step: str) -> None:
     """For processes that do not count steps."""
@@ -528,7 +530,7 @@ class UploadRecords:
         Without an owner, those of all owners.
         """
         key, is_descending = uploads.c[wanted.order.column], wanted.order.is_descending
-        query = sa.select(*UPLOAD).where(IS_VIDEO)
+        query = _VIDEOS
         if owner is not None:
             query = query.where(uploads.c.owner == owner)
         for word in wanted.words:
@@ -549,15 +551,13 @@ class UploadRecords:
         first, last = sort_form(f"{stem}.a"), sort_form(f"{stem}.z") + b"\xff"
         has_ending = [uploads.c.search_name.endswith(each, autoescape=True) for each in endings]
         is_near = uploads.c.sort_name.between(first, last)
-        query = sa.select(*UPLOAD).where(
-            uploads.c.owner == owner, IS_VIDEO, is_near, sa.or_(*has_ending)
-        )
+        query = _VIDEOS.where(uploads.c.owner == owner, is_near, sa.or_(*has_ending))
         return self._list(query.order_by(uploads.c.sort_name, uploads.c.id).limit(limit))
 
     def older_videos(self, owner: str, cutoff: datetime, *, limit: int) -> list[Upload]:
         """The owner's complete uploads last active at or before `cutoff`; oldest first."""
         active_at = uploads.c.active_at
-        query = sa.select(*UPLOAD).where(uploads.c.owner == owner, IS_VIDEO, active_at <= cutoff)
+        query = _VIDEOS.where(uploads.c.owner == owner, active_at <= cutoff)
         return self._list(query.order_by(active_at, uploads.c.id).limit(limit))
 
     def in_state(
