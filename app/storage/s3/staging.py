@@ -11,7 +11,7 @@ from io import RawIOBase
 from threading import Lock
 
 from app.core.cells import Cell, Grid, StoredFile
-from app.core.errors import NoRoom, UploadError, WriterSuperseded
+from app.core.errors import NoRoom, UploadError
 from app.core.ranges import ByteRange
 from app.ingest.copy import BodyLimits
 from app.ingest.slots import without_slot
@@ -19,8 +19,7 @@ from app.ingest.source import BodySource
 from app.ingest.stages import Stage, stage
 from app.storage.base import BytesLost, has_same_bytes
 from app.storage.local.folder import Folder, disk_errors
-from app.storage.local.range_lock import WHOLE_FILE, lock_range, try_lock, wait_for_range
-from app.storage.local.staging import TAKE_OVER_SECONDS, WRITER_ENDS_SECONDS
+from app.storage.local.range_lock import WHOLE_FILE, lock_range, try_lock, wait_for_writer
 from app.storage.s3.assembly import Assembly
 from app.storage.s3.cells import CellStore, limit_seconds, new_name
 from app.storage.s3.piece_reader import PieceReader, contains
@@ -95,14 +94,9 @@ class BucketStaging:
 
     def wait_for_writer(self, key: str, position: int) -> None:
         """Wait for this node's writer at the position; other nodes' bytes are in the record."""
-        byte = ByteRange(position, position + 1)
         self._catalog.require_open(key)
         with self._lock_file(key) as lock:
-            try:
-                lock_range(lock, byte, patience_seconds=WRITER_ENDS_SECONDS)
-            except WriterSuperseded:
-                with without_slot():
-                    wait_for_range(lock, byte, TAKE_OVER_SECONDS)
+            wait_for_writer(lock, position)
 
     def receive(self, key: str, source: BodySource, limit: int, limits: BodyLimits) -> int:
         """Keep a file of up to one cell in a spool for `sync`; store a longer one as it arrives."""
