@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from app.core.errors import UploadError
 from app.core.nodes import Node, NodeReport, NodeState
 from app.db.engine import Database
-from app.db.sql import insert_unless_known
+from app.db.sql import insert_unless_known, upsert_into
 from app.db.tables import leases, nodes, shared_values
 
 # ---- clock ---------------------------------------------------------------------------------------
@@ -117,8 +117,6 @@ class NodeRecords:
 
     def tell(self, report: NodeReport, *, lease_seconds: float = LEASE_SECONDS) -> None:
         """Store a node's report and renew its lease; the first report inserts its row."""
-        from sqlalchemy.dialects.postgresql import insert  # noqa: PLC0415 - only with PostgreSQL
-
         values = {
             "name": report.name,
             "address": report.address,
@@ -128,7 +126,7 @@ class NodeRecords:
             "traffic": json.dumps(report.traffic),
             "lease_until": SERVER_NOW + round(lease_seconds * SECOND),
         }
-        statement = insert(nodes).values(**values, started_at=SERVER_NOW)
+        statement = upsert_into(nodes, "postgresql").values(**values, started_at=SERVER_NOW)
         changed = {name: statement.excluded[name] for name in values if name != "name"}
         renewed = statement.on_conflict_do_update(index_elements=["name"], set_=changed)
         with self._database.one_statement() as connection:
@@ -205,9 +203,9 @@ class Leases:
         """
         if not self._database.is_remote:
             return True
-        from sqlalchemy.dialects.postgresql import insert  # noqa: PLC0415 - only with PostgreSQL
-
-        statement = insert(leases).values(work=work, due_at=SERVER_NOW + round(seconds * SECOND))
+        statement = upsert_into(leases, "postgresql").values(
+            work=work, due_at=SERVER_NOW + round(seconds * SECOND)
+        )
         taken = statement.on_conflict_do_update(
             index_elements=["work"],
             set_={"due_at": statement.excluded.due_at},

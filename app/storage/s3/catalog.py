@@ -31,6 +31,7 @@ from app.core.cells import (
 from app.core.ranges import ByteRange
 from app.db.engine import Database
 from app.db.nodes import Clock, utc_now
+from app.db.sql import upsert_into
 from app.db.tables import Instant
 from app.db.tables import stored_files as files
 from app.db.tables import stored_garbage as garbage
@@ -65,7 +66,7 @@ class BucketCatalog:
         values = {"key": key, "cell_bytes": grid.cell_bytes, "length": length}
         values |= {"is_published": False, "active_at": self._clock()}
         with self._database.one_statement() as connection:
-            new = statements.upsert_into(files, connection.dialect.name).values(values)
+            new = upsert_into(files, connection.dialect.name).values(values)
             connection.execute(
                 new.on_conflict_do_update(
                     index_elements=[files.c.key],
@@ -302,7 +303,7 @@ class BucketCatalog:
             for key, name, length in sorted(wholes)
         ]
         with self._database.one_statement() as connection:
-            new = statements.upsert_into(files, connection.dialect.name)
+            new = upsert_into(files, connection.dialect.name)
             known = {name: new.excluded[name] for name in ("name", "length")}
             connection.execute(
                 new.on_conflict_do_update(
