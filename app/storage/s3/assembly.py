@@ -108,14 +108,19 @@ class Assembly:
         Objects that the store refuses to remove are retried an hour later. If the store stops
         responding, so is everything left, and this raises `ServerBusy`.
         """
+        objects = [each for each in garbage if each.multipart_id is None]
         removed = set[Garbage]()
         try:
-            removed |= self._delete([each for each in garbage if each.multipart_id is None])
+            with suppress(StorageFailed):  # If one cannot be removed, each is tried alone.
+                self._bucket.delete(*(each.name for each in objects))
+                removed.update(objects)
             for each in garbage:
-                if each.multipart_id is None:
+                if each in removed:
                     continue
                 with suppress(StorageFailed):
-                    if each.multipart_id == UNKNOWN_ID:
+                    if each.multipart_id is None:
+                        self._bucket.delete(each.name)
+                    elif each.multipart_id == UNKNOWN_ID:
                         for begun in self._bucket.list_multiparts(each.name):
                             self._bucket.abort_multipart(begun.name, begun.id)
                     else:
@@ -125,18 +130,6 @@ class Assembly:
         finally:
             if garbage:
                 self._catalog.collected(removed, [each for each in garbage if each not in removed])
-
-    def _delete(self, objects: Sequence[Garbage]) -> set[Garbage]:
-        """Remove objects in one request, or one by one if that fails; returns the removed ones."""
-        with suppress(StorageFailed):
-            self._bucket.delete(*(each.name for each in objects))
-            return {*objects}
-        removed = set[Garbage]()
-        for each in objects:
-            with suppress(StorageFailed):
-                self._bucket.delete(each.name)
-                removed.add(each)
-        return removed
 
     def _completed(self, key: str, length: int) -> Whole | None:
         """Returns the object of a multipart upload that was completed but not recorded."""

@@ -207,14 +207,13 @@ class Connections:
             connection.close()
             log.error("the object store's certificate is not trusted: %s", error.verify_message)
             raise StorageFailed("The object store's certificate is not trusted.") from error
-        except (OSError, HTTPException) as error:
+        except BaseException as error:
             _abort(connection)
             _give_up(request.body)
-            reason = error.strerror or error if isinstance(error, OSError) else type(error).__name__
-            raise StoreUnreachable(str(reason)) from error
-        except BaseException:
-            _abort(connection)
-            _give_up(request.body)
+            if isinstance(error, OSError):
+                raise StoreUnreachable(str(error.strerror or error)) from error
+            if isinstance(error, HTTPException):
+                raise StoreUnreachable(type(error).__name__) from error
             raise
         return answer
 
