@@ -42,128 +42,7 @@ from app.storage.s3.connections import SLOWEST_BYTES_PER_SECOND
 from app.storage.s3.contents import SpoolSlice, crc32c_text
 from app.storage.s3.spool import Spool, Spools, spool_errors
 
-# ---- claims --------------------------------------------------------------------------------------
-
-# The holder of a claim on a cell makes its part or joins its pieces; others do not wait.
-
-
-SPARE_SECONDS = 30.0
-"""How long a claim outlives the request that took it."""
-
-
-class ClaimLost(Exception):
-    """Another request has taken over the cell."""
-
-
-class Lease:
-    """A claim, and until when it is certain to hold by this machine's monotonic clock."""
-
-    def __init__(self, catalog: BucketCatalog, claim: Claim, ends_at: float) -> None:
-        self.claim = claim
-        self.is_over = False
-        self._catalog = catalog
-        self._ends_at = ends_at
-
-    def cover(self, length: int) -> None:
-        """Extend the lease to outlive a request of `length` bytes; raises `ClaimLost`."""
-        limit = limit_seconds(length)
-        if time.monotonic() + limit < self._ends_at:
-            return
-        seconds = limit + SPARE_SECONDS
-        ends_at = time.monotonic() + seconds
-        if not self._catalog.renew(self.claim, timedelta(seconds=seconds)):
-            raise ClaimLost
-        self._ends_at = ends_at
-
-    def seal(self, length: int, stamp: Stamp, *, through: int | None = None) -> bool:
-        """Record the part, which includes pieces up to `through`, and end the claim."""
-        claim = self.claim if through is None else replace(self.claim, through=through)
-        is_sealed = self._catalog.seal(claim, length, stamp)
-        self.is_over = True
-        return is_sealed
-
-
-@contextmanager
-def claimed(catalog: BucketCatalog, key: str, cell: int, length: int) -> Iterator[Lease | None]:
-    """Claim a cell for a request of `length` bytes; yields None while another claim is active.
-
-    If the database's response was lost, releases the claim instead of holding it until it expires.
-    """
-    seconds = limit_seconds(length) + SPARE_SECONDS
-    ends_at, token = time.monotonic() + seconds, secrets.token_hex(16)
-    try:
-        claim = catalog.claim(key, cell, token, timedelta(seconds=seconds))
-    except UploadError:
-        with suppress(UploadError):
-            catalog.release(Claim(key, cell, token, number=0, through=0))
-        raise
-    if claim is None:
-        yield None
-        return
-    lease = Lease(catalog, claim, ends_at)
-    try:
-        yield lease
-    finally:
-        if not lease.is_over:
-            with suppress(UploadError):  # If this fails, the lease expires.
-                catalog.release(claim)
-
-
-def limit_seconds(length: int) -> float:
-    """Time limit for a request of `length` bytes, in seconds."""
-    return CALL_SECONDS + length / SLOWEST_BYTES_PER_SECOND
-
-
-# ---- reading pieces ------------------------------------------------------------------------------
-
-# An object made from a piece replaces it, so corrupt bytes must be detected.
-
-
 log = logging.getLogger(__name__)
-
-
-def copy_piece(bucket: Bucket, piece: Piece, taken: Sequence[ByteRange], spool: Spool) -> None:
-    """Copy some ranges of a piece; reads the whole piece if its checksum is known.
-
-    Raises `StorageFailed` if the checksum does not match, `BytesLost` if the object is missing.
-    """
-    expected, value = piece.stamp.crc32c, 0
-    for span in [piece.span] if expected else taken:
-        inside = ByteRange(span.start - piece.span.start, span.end - piece.span.start)
-        buffer = memoryview(bytearray(min(COPIED_BYTES, span.length)))
-        position = span.start
-        try:
-            with bucket.open(piece.name, inside, piece.span.length) as source:
-                while count := source.readinto(buffer[: span.end - position]):
-                    value = crc32c(buffer[:count], value) if expected else 0
-                    _write(buffer[:count], position, taken, spool)
-                    position += count
-        except FileNotFoundError as error:
-            raise BytesLost(piece.name) from error
-    if expected:
-        require_stored(piece, crc32c_text(value))
-
-
-def require_stored(piece: Piece, found_crc32c: str) -> None:
-    """Log and raise `StorageFailed` unless a piece's bytes match its stored checksum."""
-    if found_crc32c != piece.stamp.crc32c:
-        log.error("an object does not match the checksum of what was stored: %s", piece.name)
-        raise StorageFailed("The object store returned other bytes than were stored.")
-
-
-def _write(block: memoryview, position: int, taken: Sequence[ByteRange], spool: Spool) -> None:
-    """Write the bytes of a block that are in `taken`."""
-    for span in taken:
-        start, end = max(span.start, position), min(span.end, position + len(block))
-        while start < end:
-            wanted = block[start - position : end - position]
-            with spool_errors():
-                place = spool.place(ByteRange(start, end))
-                start += os.pwrite(spool.descriptor, wanted, place.start)
-
-
-# ---- cells ---------------------------------------------------------------------------------------
-
 
 SHORTEST_COPY_BYTES = 5 * MIB
 """S3 copies ranges only from longer objects (UploadPartCopy)."""
@@ -443,3 +322,120 @@ class CellStore:
 def new_name(folder: str, key: str) -> str:
     """Returns a unique name: no object is ever written twice."""
     return f"{folder}/{key}.{secrets.token_hex(8)}"
+
+
+# ---- reading pieces ------------------------------------------------------------------------------
+
+# An object made from a piece replaces it, so corrupt bytes must be detected.
+
+
+def copy_piece(bucket: Bucket, piece: Piece, taken: Sequence[ByteRange], spool: Spool) -> None:
+    """Copy some ranges of a piece; reads the whole piece if its checksum is known.
+
+    Raises `StorageFailed` if the checksum does not match, `BytesLost` if the object is missing.
+    """
+    expected, value = piece.stamp.crc32c, 0
+    for span in [piece.span] if expected else taken:
+        inside = ByteRange(span.start - piece.span.start, span.end - piece.span.start)
+        buffer = memoryview(bytearray(min(COPIED_BYTES, span.length)))
+        position = span.start
+        try:
+            with bucket.open(piece.name, inside, piece.span.length) as source:
+                while count := source.readinto(buffer[: span.end - position]):
+                    value = crc32c(buffer[:count], value) if expected else 0
+                    _write(buffer[:count], position, taken, spool)
+                    position += count
+        except FileNotFoundError as error:
+            raise BytesLost(piece.name) from error
+    if expected:
+        require_stored(piece, crc32c_text(value))
+
+
+def require_stored(piece: Piece, found_crc32c: str) -> None:
+    """Log and raise `StorageFailed` unless a piece's bytes match its stored checksum."""
+    if found_crc32c != piece.stamp.crc32c:
+        log.error("an object does not match the checksum of what was stored: %s", piece.name)
+        raise StorageFailed("The object store returned other bytes than were stored.")
+
+
+def _write(block: memoryview, position: int, taken: Sequence[ByteRange], spool: Spool) -> None:
+    """Write the bytes of a block that are in `taken`."""
+    for span in taken:
+        start, end = max(span.start, position), min(span.end, position + len(block))
+        while start < end:
+            wanted = block[start - position : end - position]
+            with spool_errors():
+                place = spool.place(ByteRange(start, end))
+                start += os.pwrite(spool.descriptor, wanted, place.start)
+
+
+# ---- claims --------------------------------------------------------------------------------------
+
+# The holder of a claim on a cell makes its part or joins its pieces; others do not wait.
+
+
+SPARE_SECONDS = 30.0
+"""How long a claim outlives the request that took it."""
+
+
+class ClaimLost(Exception):
+    """Another request has taken over the cell."""
+
+
+class Lease:
+    """A claim, and until when it is certain to hold by this machine's monotonic clock."""
+
+    def __init__(self, catalog: BucketCatalog, claim: Claim, ends_at: float) -> None:
+        self.claim = claim
+        self.is_over = False
+        self._catalog = catalog
+        self._ends_at = ends_at
+
+    def cover(self, length: int) -> None:
+        """Extend the lease to outlive a request of `length` bytes; raises `ClaimLost`."""
+        limit = limit_seconds(length)
+        if time.monotonic() + limit < self._ends_at:
+            return
+        seconds = limit + SPARE_SECONDS
+        ends_at = time.monotonic() + seconds
+        if not self._catalog.renew(self.claim, timedelta(seconds=seconds)):
+            raise ClaimLost
+        self._ends_at = ends_at
+
+    def seal(self, length: int, stamp: Stamp, *, through: int | None = None) -> bool:
+        """Record the part, which includes pieces up to `through`, and end the claim."""
+        claim = self.claim if through is None else replace(self.claim, through=through)
+        is_sealed = self._catalog.seal(claim, length, stamp)
+        self.is_over = True
+        return is_sealed
+
+
+@contextmanager
+def claimed(catalog: BucketCatalog, key: str, cell: int, length: int) -> Iterator[Lease | None]:
+    """Claim a cell for a request of `length` bytes; yields None while another claim is active.
+
+    If the database's response was lost, releases the claim instead of holding it until it expires.
+    """
+    seconds = limit_seconds(length) + SPARE_SECONDS
+    ends_at, token = time.monotonic() + seconds, secrets.token_hex(16)
+    try:
+        claim = catalog.claim(key, cell, token, timedelta(seconds=seconds))
+    except UploadError:
+        with suppress(UploadError):
+            catalog.release(Claim(key, cell, token, number=0, through=0))
+        raise
+    if claim is None:
+        yield None
+        return
+    lease = Lease(catalog, claim, ends_at)
+    try:
+        yield lease
+    finally:
+        if not lease.is_over:
+            with suppress(UploadError):  # If this fails, the lease expires.
+                catalog.release(claim)
+
+
+def limit_seconds(length: int) -> float:
+    """Time limit for a request of `length` bytes, in seconds."""
+    return CALL_SECONDS + length / SLOWEST_BYTES_PER_SECOND
