@@ -49,6 +49,8 @@ _RESERVATION = ("reserved", "is_stalled")
 _COMPARED = ("filename", "length", "state", "received", "reserved")
 """Columns compared to detect that an upload has changed since it was read."""
 
+_VIDEOS = select(*UPLOAD).where(IS_VIDEO)
+
 _USABLE = sorted([*ACTIVE, UploadState.COMPLETE])
 
 _BY_ID = select(*UPLOAD).where(uploads.c.id == bindparam("upload_id"))
@@ -195,7 +197,7 @@ def videos(owner: str | None, wanted: VideoList, after: Position | None) -> Sele
     Without an owner, those of all owners.
     """
     key, is_descending = uploads.c[wanted.order.column], wanted.order.is_descending
-    query = select(*UPLOAD).where(IS_VIDEO)
+    query = _VIDEOS
     if owner is not None:
         query = query.where(uploads.c.owner == owner)
     for word in wanted.words:
