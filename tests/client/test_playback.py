@@ -68,7 +68,7 @@ def test_the_playback_of_a_film_is_said_in_words() -> None:
         "chapters": "1",
         "1080p": "could not be made",
         "720p": "being made, 40 %",
-        "360p": "made when somebody watches it",
+        "360p": "made when it is watched",
     }
 
 
