@@ -37,6 +37,7 @@ from app.web import (
     session,
     share_link_page,
     share_links,
+    templating,
     upload_link_page,
     upload_links,
     uploads,
@@ -82,6 +83,7 @@ def create_app(services: Services, instruments: Instruments | None = None) -> Fl
     app.context_processor(lambda: {"who": access.who_sees(request_ctx.request)})
     probes.init_app(app, instruments)
     problems.init_app(app)
+    templating.init_app(app)
     for blueprint in BLUEPRINTS:
         app.register_blueprint(blueprint)
     static = AccessRule(action=Action.VISIT, is_below_links=True, is_counted=False)

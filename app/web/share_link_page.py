@@ -32,7 +32,7 @@ from app.http.documents import (
     signed_media,
     video_document,
 )
-from app.http.origins import style_nonce, widen_policy
+from app.http.origins import widen_policy
 from app.http.problems import Problem, answer_json, prefers_html, with_retry_after
 from app.video.serve.library import PlaybackView
 from app.web.videos import VideoView, view_of
@@ -44,7 +44,6 @@ MAX_FORM_BYTES = 4096
 AnyResponse = TypeVar("AnyResponse", bound=BaseResponse)
 
 blueprint = Blueprint("shared", __name__, url_prefix="/s/<code>")
-blueprint.context_processor(lambda: {"style_nonce": style_nonce})
 blueprint.after_request(widen_policy)
 
 

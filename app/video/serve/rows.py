@@ -35,6 +35,8 @@ from app.records import statements
 
 _EVER = datetime(1970, 1, 1, tzinfo=UTC)
 
+_OF = select(media).where(media.c.upload_id.in_(bindparam("upload_ids", expanding=True)))
+
 _IS_PLANNED = exists().where(media.c.upload_id == uploads.c.id, media.c.is_planned)
 
 _UNPLANNED = (
@@ -203,9 +205,11 @@ class MediaRecords:
 
     def of(self, upload_ids: Collection[UploadId]) -> dict[UploadId, Playback]:
         """The playbacks of several videos; those without a row are missing."""
+        if not upload_ids:
+            return {}
         with self._database.read() as connection:
-            query = select(media).where(media.c.upload_id.in_(upload_ids))
-            return {row.upload_id: _from_row(row) for row in connection.execute(query)}
+            rows = connection.execute(_OF, {"upload_ids": upload_ids})
+            return {row.upload_id: _from_row(row) for row in rows}
 
     def move(self, upload_id: UploadId, target: PlaybackState, now: datetime) -> Playback:
         """Change the state; facts and problem stay.
