@@ -357,7 +357,8 @@ class JobRecords:
 
         A job is lost if it was cancelled, if another worker took it over, or if its video is gone.
         """
-        return self._change(job, {"progress": progress, "updated_at": now, "due_at": now + lease})
+        values = {"progress": progress, "updated_at": now, "due_at": now + lease}
+        return self._update(is_held(job), values) > 0
 
     def finish(self, job: Job, now: datetime) -> bool:
         """Record that a claimed job is done; False if it is lost, as for `heartbeat`.
@@ -376,7 +377,7 @@ class JobRecords:
         """
         if retry_after is None or job.is_last_attempt:
             return self._end(job, as_ended(JobState.FAILED, now, problem), now)
-        return self._change(job, as_waiting(problem, now, now + retry_after))
+        return self._update(is_held(job), as_waiting(problem, now, now + retry_after)) > 0
 
     def postpone(
         self,
@@ -405,15 +406,13 @@ class JobRecords:
         """Requeue the jobs of a worker that stops; returns how many. Attempts do not count."""
         values = as_waiting(None, now, now) | {"attempts": media_jobs.c.attempts - 1}
         is_its_own = sa.and_(IS_UNFINISHED, media_jobs.c.worker == worker)
-        with self._database.write() as connection:
-            return change_jobs(connection, is_its_own, values)
+        return self._update(is_its_own, values)
 
     def cancel(self, upload_id: UploadId, step: str, argument: str, now: datetime) -> bool:
         """Cancel a waiting or running job; False if there is none. Its worker notices soon."""
         may_end = is_in(sources(JobState.CANCELLED))
         condition = sa.and_(is_job(key_of(upload_id, step, argument)), may_end)
-        with self._database.write() as connection:
-            return change_jobs(connection, condition, as_ended(JobState.CANCELLED, now)) > 0
+        return self._update(condition, as_ended(JobState.CANCELLED, now)) > 0
 
     def retry(
         self, now: datetime, *, upload_id: UploadId | None = None, code: str | None = None
@@ -424,8 +423,7 @@ class JobRecords:
             condition &= media_jobs.c.upload_id == upload_id
         if code is not None:
             condition &= media_jobs.c.problem_code == code
-        with self._database.write() as connection:
-            count = change_jobs(connection, condition, as_new(now))
+        count = self._update(condition, as_new(now))
         if count:
             self._wake()
         return count
@@ -525,9 +523,9 @@ class JobRecords:
         # A video may be removed between the two queries.
         return [ListedJob(job, names.get(job.upload_id, "")) for job in jobs]
 
-    def _change(self, job: Job, values: Values) -> bool:
+    def _update(self, condition: Condition, values: Values) -> int:
         with self._database.write() as connection:
-            return change_jobs(connection, is_held(job), values) > 0
+            return change_jobs(connection, condition, values)
 
     def _end(self, job: Job, values: Values, now: datetime) -> bool:
         """End a job, or queue it again if it was renewed since its claim."""
