@@ -160,7 +160,8 @@ def add_all_unless_known(
 
     Inserts in the order of the keys, so that two batches never deadlock.
     """
-    places = sorted(range(len(uploads)), key=lambda place: _key(uploads[place]))
+    keys = [(upload.owner, upload.client_key) for upload in uploads]
+    places = sorted(range(len(uploads)), key=keys.__getitem__)
     stored = {place: add_unless_known(connection, uploads[place]) for place in places}
     return [stored[place] for place in range(len(uploads))]
 
@@ -219,10 +220,6 @@ def from_row(row: Sequence[Any]) -> Upload:
     values["state"] = UploadState(values["state"])
     values["kind"] = UploadKind(values["kind"])
     return Upload(**values)
-
-
-def _key(upload: Upload) -> tuple[str, str]:
-    return upload.owner, upload.client_key
 
 
 def _row(upload: Upload) -> dict[str, object]:

@@ -240,13 +240,9 @@ class UploadRecords:
         """
         for is_ahead in (True, False):
             try:
-                with self._database.write() as connection:
-                    return self._apply(
-                        connection,
-                        upload.id,
-                        partial(change, is_ahead=is_ahead),
-                        claimed_bytes=claimed_bytes,
-                    )
+                return self._change(
+                    upload.id, partial(change, is_ahead=is_ahead), claimed_bytes=claimed_bytes
+                )
             except (NoRoom, LinkFull, TooLarge):
                 if upload.reserved is None or not is_ahead:
                     raise
@@ -257,11 +253,9 @@ class UploadRecords:
 
         Does nothing if the upload was active since then or has ended.
         """
-        with self._database.write() as connection, suppress(UploadNotFound):
-            self._apply(
-                connection,
-                upload_id,
-                lambda found: found.stalled() if found.active_at <= cutoff else found,
+        with suppress(UploadNotFound):
+            self._change(
+                upload_id, lambda found: found.stalled() if found.active_at <= cutoff else found
             )
 
     def reserving(self, limit: int, *, idle_since: datetime) -> list[Upload]:
@@ -301,8 +295,7 @@ class UploadRecords:
             is_waiting = found.require_present().state is UploadState.RECEIVING
             return found.with_parts(length, now) if is_waiting else found
 
-        with self._database.write() as connection:
-            return self._apply(connection, upload_id, with_parts)
+        return self._change(upload_id, with_parts)
 
     def parts(self, upload_id: UploadId) -> list[UploadPart]:
         """The parts of a concatenation, in order; empty for any other upload."""
@@ -380,13 +373,11 @@ class UploadRecords:
 
         Raises `UploadConflict` if it has another length, `UploadGone` if it has ended.
         """
-        with self._database.write() as connection:
-            return self._apply(
-                connection,
-                upload_id,
-                lambda found: found.require_present().with_length(length, now),
-                claimed_bytes=length,
-            )
+        return self._change(
+            upload_id,
+            lambda found: found.require_present().with_length(length, now),
+            claimed_bytes=length,
+        )
 
     def move(
         self,
@@ -407,8 +398,7 @@ class UploadRecords:
                 raise IllegalTransition(f"the upload was active at {found.active_at}")
             return found.moved_to(target, now)
 
-        with self._database.write() as connection:
-            after = self._apply(connection, upload_id, moved)
+        after = self._change(upload_id, moved)
         self._tell(after.state)
         return after
 
@@ -631,6 +621,13 @@ class UploadRecords:
     def _list(self, query: sa.Select[Any]) -> list[Upload]:
         with self._database.read() as connection:
             return [statements.from_row(row) for row in connection.execute(query)]
+
+    def _change(
+        self, upload_id: UploadId, change: Callable[[Upload], Upload], *, claimed_bytes: int = 0
+    ) -> Upload:
+        """Like `_apply`, in a transaction of its own."""
+        with self._database.write() as connection:
+            return self._apply(connection, upload_id, change, claimed_bytes=claimed_bytes)
 
     def _apply(
         self,

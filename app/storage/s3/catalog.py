@@ -77,10 +77,10 @@ class BucketCatalog:
 
     def file(self, key: str) -> StoredFile | None:
         """Returns a file; None if there is none."""
-        with self._database.read() as connection:
-            row = connection.execute(statements.FILE, {"of_key": key}).first()
-        if row is None:
+        rows = self._read(statements.FILE, {"of_key": key})
+        if not rows:
             return None
+        row = rows[0]
         is_begun = row.multipart_id is not None
         return StoredFile(
             key=row.key,
@@ -164,8 +164,7 @@ class BucketCatalog:
 
     def is_joinable(self, key: str, pieces: Sequence[Piece]) -> bool:
         """Whether `join` would succeed now: no overlapping piece came between these."""
-        with self._database.read() as connection:
-            return connection.execute(statements.BETWEEN, _between(key, pieces)).first() is None
+        return not self._read(statements.BETWEEN, _between(key, pieces))
 
     def join(self, piece_id: int, joined: Sequence[Piece], key: str, stamp: Stamp) -> bool:
         """Replace the joined pieces with one stored object that has their bytes.
@@ -194,14 +193,12 @@ class BucketCatalog:
 
     def pieces(self, key: str, cell: int) -> list[Piece]:
         """Stored pieces of a cell, oldest first."""
-        with self._database.read() as connection:
-            found = connection.execute(statements.PIECES, {"of_key": key, "in_cell": cell})
-            return [_piece(row) for row in found]
+        rows = self._read(statements.PIECES, {"of_key": key, "in_cell": cell})
+        return [_piece(row) for row in rows]
 
     def loose(self, key: str) -> list[Piece]:
         """Stored pieces of a file whose bytes are not in any part."""
-        with self._database.read() as connection:
-            return [_piece(row) for row in connection.execute(statements.LOOSE, {"of_key": key})]
+        return [_piece(row) for row in self._read(statements.LOOSE, {"of_key": key})]
 
     def claim(self, key: str, cell: int, token: str, lease: timedelta) -> Claim | None:
         """Claim a cell; None while it is claimed, or if the file is gone or one object."""
@@ -282,14 +279,12 @@ class BucketCatalog:
 
     def parts(self, key: str) -> list[Part]:
         """Stored cells of a file, in order."""
-        with self._database.read() as connection:
-            return [_part(row) for row in connection.execute(statements.PARTS, {"of_key": key})]
+        return [_part(row) for row in self._read(statements.PARTS, {"of_key": key})]
 
     def part(self, key: str, cell: int) -> Part | None:
         """One stored cell."""
-        with self._database.read() as connection:
-            row = connection.execute(statements.PART, {"of_key": key, "in_cell": cell}).first()
-        return None if row is None else _part(row)
+        rows = self._read(statements.PART, {"of_key": key, "in_cell": cell})
+        return _part(rows[0]) if rows else None
 
     def add_whole(self, wholes: Sequence[tuple[str, str, int]]) -> None:
         """Add files of one object each, as key, name and length, before the objects are put.
@@ -405,6 +400,10 @@ class BucketCatalog:
         values = {"of_key": key, "in_cell": part.cell, "number": part.number}
         values |= {"old_tag": part.stamp.etag, "tag": new.etag or None, "checksum": new.crc32c}
         self._run(statements.MEND, values)
+
+    def _read(self, query: sa.Select[Any], values: Mapping[str, object]) -> Sequence[sa.Row[Any]]:
+        with self._database.read() as connection:
+            return connection.execute(query, values).all()
 
     def _run(self, statement: sa.UpdateBase, values: Mapping[str, object]) -> int:
         """Run a statement in a transaction of its own; returns how many rows it changed."""
