@@ -5,13 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 
-from sqlalchemy.exc import (
-    DataError,
-    DBAPIError,
-    InterfaceError,
-    OperationalError,
-    ProgrammingError,
-)
+from sqlalchemy.exc import DataError, DBAPIError, InterfaceError, OperationalError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as NoFreeConnection
 
 from app.core.errors import InvalidRequest, NoRoom, ServerBusy, StorageFailed, UploadError

@@ -591,10 +591,7 @@ class UploadRecords:
             .where(uploads.c.state == UploadState.COMPLETE, uploads.c.sha256.is_(None))
             .order_by(uploads.c.active_at)
         )
-        kinds = [
-            missing.where(IS_SHA256_WANTED),
-            missing.where(uploads.c.crc32c.is_(None)),
-        ]
+        kinds = [missing.where(IS_SHA256_WANTED), missing.where(uploads.c.crc32c.is_(None))]
         if idle_since is not None:
             kinds.append(missing.where(uploads.c.active_at <= idle_since))
         found: dict[UploadId, Upload] = {}

@@ -156,11 +156,7 @@ class IdleClock:
     """
 
     def __init__(
-        self,
-        note: Note,
-        read: Callable[[], Reading],
-        *,
-        counted_gap: timedelta = COUNTED_GAP,
+        self, note: Note, read: Callable[[], Reading], *, counted_gap: timedelta = COUNTED_GAP
     ) -> None:
         self._note = note
         self._read = read

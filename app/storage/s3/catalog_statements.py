@@ -122,9 +122,7 @@ _NEW_CLAIM = sa.select(
 _OFFERED = sa.select(files.c.key, _CELL, sa.literal_column("0"), NOW).where(_IS_OPEN)
 
 _OF_CLAIM = sa.and_(
-    cells.c.key == _KEY,
-    cells.c.cell == _CELL,
-    cells.c.token == sa.bindparam("claimed_by"),
+    cells.c.key == _KEY, cells.c.cell == _CELL, cells.c.token == sa.bindparam("claimed_by")
 )
 
 SEAL = (

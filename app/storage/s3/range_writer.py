@@ -106,11 +106,7 @@ class _CellFlow:
     """
 
     def __init__(
-        self,
-        writer: BucketRangeWriter,
-        cell: Cell,
-        spool: Spool,
-        checkpoint: Checkpoint | None,
+        self, writer: BucketRangeWriter, cell: Cell, spool: Spool, checkpoint: Checkpoint | None
     ) -> None:
         self._writer = writer
         self._cell = cell

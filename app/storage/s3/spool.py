@@ -284,10 +284,7 @@ class SpoolCopy:
     """
 
     def __init__(
-        self,
-        spool: Spool,
-        limits: BodyLimits,
-        store_and_tell: Callable[[], None] | None = None,
+        self, spool: Spool, limits: BodyLimits, store_and_tell: Callable[[], None] | None = None
     ) -> None:
         self._spool = spool
         self._start = spool.base
