@@ -58,7 +58,7 @@ class BucketStore:
 # ---- library -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class BucketLibrary:
     """Implements `Library` in a bucket."""
 
