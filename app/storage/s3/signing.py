@@ -221,10 +221,11 @@ class AmbientKeys:
         """Returns the current key; raises `StorageFailed` if there is none."""
         # Costs 0.2 CPU s and 23 MiB, which a server without a bucket does not need.
         from botocore.exceptions import BotoCoreError  # noqa: PLC0415
-        from botocore.session import Session  # noqa: PLC0415
 
         with self._lock:
             if self._found is None:
+                from botocore.session import Session  # noqa: PLC0415
+
                 self._found = Session().get_credentials()
         if self._found is None:
             raise StorageFailed("The server has no key for its object store.")
