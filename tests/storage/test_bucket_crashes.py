@@ -23,7 +23,7 @@ LENGTH = 2 * CELL + 1000
 CHUNKS = [(0, CELL), (CELL, CELL + 900), (CELL + 900, 2 * CELL), (2 * CELL, LENGTH)]
 
 POINTS = [
-    *("intend_multipart", "create_multipart_anew", "begin_multipart"),
+    *("intend_multipart", "create_named_multipart", "begin_multipart"),
     *("claim", "upload_part", "seal"),
     *("intend", "put_object", "commit", "complete_multipart", "finish"),
 ]
@@ -95,7 +95,7 @@ def test_a_node_that_was_paused_as_it_began_a_multipart_upload_begins_another(
         other.store.inspection.sweep()
 
     paused = Node(
-        *interrupted(bucket, catalog, "create_multipart_anew", sweep_late, is_after=True),
+        *interrupted(bucket, catalog, "create_named_multipart", sweep_late, is_after=True),
         tmp_path / "paused",
     )
     paused.store.staging.reserve(KEY, LENGTH)

@@ -167,13 +167,13 @@ class Bucket:
         reply = self.caller.call(Call("POST", name, {"uploads": ""}, headers))
         return _required(reply.document.text("UploadId"))
 
-    def create_multipart_anew(self, new_name: Callable[[], str]) -> tuple[str, str]:
+    def create_named_multipart(self, new_name: Callable[[], str]) -> tuple[str, str]:
         """Create a multipart upload, with a new name for each attempt; returns name and id.
 
         This way no name ever has two multipart uploads.
         """
         headers = {**_described(OCTETS, ""), **CHECKED}
-        call, reply = self.caller.call_anew(
+        call, reply = self.caller.call_with_new(
             lambda: Call("POST", new_name(), {"uploads": ""}, headers, is_repeatable=False)
         )
         return _required(call.name), _required(reply.document.text("UploadId"))

@@ -112,7 +112,7 @@ class S3Caller:
         """
         return self._retried(lambda: call, self._reply)
 
-    def call_anew(self, new_call: Callable[[], Call]) -> tuple[Call, Reply]:
+    def call_with_new(self, new_call: Callable[[], Call]) -> tuple[Call, Reply]:
         """Make a call, with a new one for each attempt; returns the last call and its response."""
         return self._retried(new_call, lambda call, deadline: (call, self._reply(call, deadline)))
 

@@ -206,7 +206,7 @@ class CellStore:
         while known is None:
             known = self.catalog.require_open(file.key).multipart
             if known is None:
-                own = Multipart(*self.bucket.create_multipart_anew(announced_name))
+                own = Multipart(*self.bucket.create_named_multipart(announced_name))
                 known = self.catalog.begin_multipart(file.key, own)
                 if known is None:  # The file is gone, or a sweep may have aborted the upload.
                     self.catalog.discard(own.name, own.id)

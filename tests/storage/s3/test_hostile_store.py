@@ -305,7 +305,7 @@ def test_no_name_gets_a_second_multipart_upload_when_an_answer_is_lost() -> None
         bucket = store.bucket(LONG)
         bucket.put_object("a", b"x")
         numbers = count()
-        name, upload = bucket.create_multipart_anew(lambda: f"files/{next(numbers)}")
+        name, upload = bucket.create_named_multipart(lambda: f"files/{next(numbers)}")
     assert (name, upload) == ("files/3", "begun")
     assert store.lines[1:] == [
         f"POST /films/prefix/files/{number}?uploads= HTTP/1.1" for number in range(4)
