@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from threading import Lock
-from types import TracebackType
 
 from app.core.errors import BodyStalled
 from app.core.ranges import ByteRange
@@ -98,12 +97,7 @@ class borrowed_block:  # noqa: N801 - reads as the statement it is used in
             raise
         return self._block[: self._wanted]
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         (_small_blocks if self._is_small else self._pool).give_back(self._block)
         self._let_next()
 
@@ -181,12 +175,7 @@ class empty_pipe:  # noqa: N801 - reads as the statement it is used in
             self._pipe = _open_pipe(self._size)
         return self._pipe
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, *_error: object) -> None:
         # A small pipe is not kept: the next body would get it, even if others are free.
         is_useful = kind is None and self._pipe.size >= USEFUL_PIPE_BYTES
         if is_useful and len(self._idle) < KEPT_PIPES:
