@@ -168,13 +168,8 @@ def read_from_stream(stream: Readable, size: int) -> bytes:
         raise MalformedBody(f"The body cannot be read: {type(error).__name__}.") from error
 
 
-class AllOrNothing:
-    """A source that is recorded completely or not at all.
-
-    For clients that would misread an offset inside a chunk as the end of the chunk.
-    """
-
-    is_verified_at_end = True
+class WrappedSource:
+    """Passes on what another source does; a subclass changes some of it."""
 
     def __init__(self, source: BodySource) -> None:
         self._source = source
@@ -184,29 +179,38 @@ class AllOrNothing:
         """Bytes still to come, or None."""
         return self._source.remaining
 
+    @property
+    def is_verified_at_end(self) -> bool:
+        """Same as the wrapped source."""
+        return self._source.is_verified_at_end
+
     def readinto(self, buffer: memoryview, /) -> int | None:
         """Read on."""
         return self._source.readinto(buffer)
 
     def finish(self, watch: Watch = no_watch, /) -> None:
-        """Finish the source within."""
+        """Finish the wrapped source."""
         self._source.finish(watch)
 
 
-class HashingSource:
+class AllOrNothing(WrappedSource):
+    """A source that is recorded completely or not at all.
+
+    For clients that would misread an offset inside a chunk as the end of the chunk.
+    """
+
+    is_verified_at_end = True
+
+
+class HashingSource(WrappedSource):
     """A source that hashes its bytes as they pass."""
 
     is_verified_at_end = False
 
     def __init__(self, source: BodySource, algorithm: str = "sha256") -> None:
-        self._source = source
+        super().__init__(source)
         self._algorithm = algorithm
         self._checksum = new_checksum(algorithm)
-
-    @property
-    def remaining(self) -> int | None:
-        """Bytes still to come, or None."""
-        return self._source.remaining
 
     def readinto(self, buffer: memoryview, /) -> int | None:
         """Read and hash."""
@@ -215,10 +219,6 @@ class HashingSource:
             with stage(Stage.HASH):
                 self._checksum.update(buffer[:count])
         return count
-
-    def finish(self, watch: Watch = no_watch, /) -> None:
-        """Finish the source within."""
-        self._source.finish(watch)
 
     def hexdigest(self) -> str:
         """The digest of the bytes so far, in hexadecimal."""
@@ -282,7 +282,7 @@ def crc32c_of(source: BodySource) -> int | None:
     return verified.crc32c.value if isinstance(verified, DigestSource) else None
 
 
-class TrailingDigestSource:
+class TrailingDigestSource(WrappedSource):
     """A source verified against a digest that arrives after the bytes.
 
     The algorithm arrives after them too, so the bytes are hashed with all algorithms.
@@ -291,14 +291,9 @@ class TrailingDigestSource:
     is_verified_at_end = True
 
     def __init__(self, source: BodySource, expected: Callable[[], tuple[str, bytes]]) -> None:
-        self._source = source
+        super().__init__(source)
         self._expected = expected
         self._checksums = {algorithm: new_checksum(algorithm) for algorithm in ALGORITHMS}
-
-    @property
-    def remaining(self) -> int | None:
-        """Bytes still to come, or None."""
-        return self._source.remaining
 
     def readinto(self, buffer: memoryview, /) -> int | None:
         """Read and hash."""
