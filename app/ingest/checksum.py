@@ -103,17 +103,15 @@ def digests_of(
     missing = length
     with stage(Stage.HASH):
         while missing:
-            count = _read_some(file, buffer[: min(missing, read_bytes)])
-            if count == 0:
+            try:
+                count = file.readinto(buffer[: min(missing, read_bytes)])
+            except OSError as error:
+                raise StorageFailed(
+                    f"The disk failed to read the file: {error.strerror}."
+                ) from error
+            if not count:
                 raise FileTooShort(f"The file has only {length - missing} of {length} bytes.")
             for checksum in checksums:
                 checksum.update(buffer[:count])
             missing -= count
     return [checksum.digest().hex() for checksum in checksums]
-
-
-def _read_some(file: RawIOBase, buffer: memoryview) -> int:
-    try:
-        return file.readinto(buffer) or 0
-    except OSError as error:
-        raise StorageFailed(f"The disk failed to read the file: {error.strerror}.") from error
