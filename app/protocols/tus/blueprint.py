@@ -121,11 +121,18 @@ def _create(ctx: ViewContext) -> Response:
     concat = request.headers.get("Upload-Concat")
     parts = None if concat is None else parse_concat(concat)
     if parts is not None:
-        _refuse_length_and_body(ctx)
+        if "Upload-Length" in request.headers or open_body(ctx).remaining != 0:
+            raise InvalidRequest("A final upload gets its length and bytes from its parts.")
         upload = ctx.services.uploads.concatenate(_new_upload(ctx, UploadKind.FILE, None), parts)
     else:
         kind = UploadKind.FILE if concat is None else UploadKind.PARTIAL
-        upload, _ = ctx.services.uploads.create(_new_upload(ctx, kind, _length_to_create()))
+        length = None
+        deferred = request.headers.get("Upload-Defer-Length")
+        if deferred is None:
+            length = parse_number("Upload-Length", request.headers.get("Upload-Length"))
+        elif deferred != "1" or "Upload-Length" in request.headers:
+            raise InvalidRequest("Upload-Defer-Length must be 1, and excludes Upload-Length.")
+        upload, _ = ctx.services.uploads.create(_new_upload(ctx, kind, length))
         upload = _take_first_bytes(ctx, note_upload(upload))
     response = _printed(ctx, note_upload(upload), 201)
     response.headers["Location"] = location_of("tus.one", upload.id)
@@ -138,20 +145,6 @@ def _new_upload(ctx: ViewContext, kind: UploadKind, length: int | None) -> NewUp
     return NewUpload(
         scope=ctx.scope, filename=filename, length=length, kind=kind, metadata=metadata
     )
-
-
-def _length_to_create() -> int | None:
-    deferred = request.headers.get("Upload-Defer-Length")
-    if deferred is None:
-        return parse_number("Upload-Length", request.headers.get("Upload-Length"))
-    if deferred != "1" or "Upload-Length" in request.headers:
-        raise InvalidRequest("Upload-Defer-Length must be 1, and excludes Upload-Length.")
-    return None
-
-
-def _refuse_length_and_body(ctx: ViewContext) -> None:
-    if "Upload-Length" in request.headers or open_body(ctx).remaining != 0:
-        raise InvalidRequest("A final upload gets its length and bytes from its parts.")
 
 
 def _take_first_bytes(ctx: ViewContext, upload: Upload) -> Upload:
@@ -188,18 +181,24 @@ def _file(_ctx: ViewContext, upload_id: str) -> BaseResponse:
 
 
 def _head(ctx: ViewContext, upload_id: str) -> Response:
-    services = ctx.services
-    upload = services.uploads.get(ctx.scope, parse_upload_id(upload_id))
-    upload = services.chunks.wait_for_writer(upload)
-    response = _printed(ctx, note_upload(upload), 200)
+    uploads = ctx.services.uploads
+    upload = uploads.get(ctx.scope, parse_upload_id(upload_id))
+    upload = note_upload(ctx.services.chunks.wait_for_writer(upload))
+    response = _printed(ctx, upload, 200)
     metadata = upload.metadata
     if metadata is None:
         metadata = format_metadata(upload.filename)
     _set(response, "Upload-Metadata", metadata or None)
-    _set(response, "Upload-Length", _length(ctx, upload))
-    is_deferred = upload.length is None and upload.kind is not UploadKind.CONCATENATION
-    _set(response, "Upload-Defer-Length", 1 if is_deferred else None)
-    _set(response, "Upload-Concat", _concat(ctx, upload))
+    length = upload.length
+    if upload.kind is UploadKind.CONCATENATION:
+        if length is None:  # Known once it can be calculated (section Concatenation).
+            length = uploads.length_of_parts(upload)
+        response.headers["Upload-Concat"] = format_concat(uploads.parts(upload))
+    elif length is None:
+        response.headers["Upload-Defer-Length"] = "1"
+    if upload.kind is UploadKind.PARTIAL:
+        response.headers["Upload-Concat"] = PARTIAL
+    _set(response, "Upload-Length", length)
     return response
 
 
@@ -256,19 +255,6 @@ def _empty(status: int) -> Response:
     response = Response(status=status)
     del response.headers["Content-Type"]
     return response
-
-
-def _length(ctx: ViewContext, upload: Upload) -> int | None:
-    """The length; a final upload has one once it can be calculated (section Concatenation)."""
-    if upload.length is None and upload.kind is UploadKind.CONCATENATION:
-        return ctx.services.uploads.length_of_parts(upload)
-    return upload.length
-
-
-def _concat(ctx: ViewContext, upload: Upload) -> str | None:
-    if upload.kind is UploadKind.CONCATENATION:
-        return format_concat(ctx.services.uploads.parts(upload))
-    return PARTIAL if upload.kind is UploadKind.PARTIAL else None
 
 
 def _set(response: Response, name: str, value: int | str | None) -> None:
