@@ -212,7 +212,10 @@ class _Batch:
                 else:
                     self._fields[part.name] = part.value
                 if self._is_group_full:
-                    self._publish_in_background()
+                    self._await_published()  # Of the group before.
+                    kept = self._publisher.submit(self._keep_all, [file for file, _ in self._group])
+                    self._publishing = [receipt for _, receipt in self._group], kept
+                    self._group = []
         finally:
             self._publish_rest()
 
@@ -252,14 +255,8 @@ class _Batch:
             or time.monotonic() - self._group_began >= GROUP_SECONDS
         )
 
-    def _publish_in_background(self) -> None:
-        """Start publishing the group once the previous one is published."""
-        self._await_published()
-        kept = self._publisher.submit(self._keep_all, [file for file, _ in self._group])
-        self._publishing = [receipt for _, receipt in self._group], kept
-        self._group = []
-
     def _await_published(self) -> None:
+        """Wait until the previous group is published."""
         if self._publishing is not None:
             (receipts, kept), self._publishing = self._publishing, None
             with stage(Stage.SYNC), without_slot():

@@ -232,7 +232,13 @@ class UploadLane:
             self._connection.send(frame(Opcode.PONG, message.data))
         elif message.opcode is Opcode.BINARY:
             answer = self._inner.run(self._chunk_in(message.data)) if message.data else _NOTHING
-            self._connection.send(frame(Opcode.TEXT, _written(answer)))
+            try:
+                body = json.loads(answer.body)
+            except ValueError:
+                body = None
+            found = {"status": answer.status, "retry_after": answer.retry_after, "body": body}
+            text = json.dumps(found, separators=(",", ":"))
+            self._connection.send(frame(Opcode.TEXT, text.encode()))
             self._is_refused = answer.status in REFUSED
             self._pace, self._used_at = None, time.monotonic()
         elif message.opcode is Opcode.TEXT:
@@ -246,22 +252,11 @@ class UploadLane:
             texts = [head.get(name, "") for name in ("query", "digest")]
         except (ValueError, AttributeError, RecursionError):
             texts = []
-        is_whole = len(message) >= body_at and texts
-        if not is_whole or not all(_is_header_value(text) for text in texts):
+        are_values = all(
+            isinstance(text, str) and text.isascii() and text.isprintable() for text in texts
+        )
+        if len(message) < body_at or not texts or not are_values:
             raise WebSocketError(CloseCode.PROTOCOL_ERROR, "A message begins with its head.")
         query, digest = texts
         headers = {"Content-Digest": digest} if digest else {}
         return InnerRequest(self._path, query, message[body_at:], headers)
-
-
-def _is_header_value(value: object) -> bool:
-    return isinstance(value, str) and value.isascii() and value.isprintable()
-
-
-def _written(answer: InnerAnswer) -> bytes:
-    try:
-        body = json.loads(answer.body)
-    except ValueError:
-        body = None
-    found = {"status": answer.status, "retry_after": answer.retry_after, "body": body}
-    return json.dumps(found, separators=(",", ":")).encode()
