@@ -10,8 +10,8 @@ The way of a chunk: a view opens the body (`http/bodies.py`) and calls `append_a
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -118,9 +118,17 @@ class Chunks:
         """
         chunk = self._chunk(upload, start, source.remaining)
         arrival = IncomingChunk(chunk=chunk, source=source, is_at_offset=False)
+
+        def stop_if_stored() -> None:
+            if not arrival.is_needed_by(self._records.get(upload.id).require_present()):
+                raise WriterSuperseded("Another request has sent the same bytes.")
+
+        # A small chunk with a digest is received in full and verified before it is written.
+        is_needed = arrival.is_needed_by(upload)
+        body = buffered(source, self._limits, stop_if_stored) if is_needed else nullcontext(source)
         try:
-            with self._buffered(upload, arrival) as arrival:
-                upload = self._receive(upload, arrival)
+            with body as received:
+                upload = self._receive(upload, replace(arrival, source=received))
         except WriterSuperseded:
             upload = self._await_newer_writer(upload, arrival)
         except UploadError:
@@ -264,20 +272,6 @@ class Chunks:
             upload.filename == UNNAMED and upload.sender
         ):  # Other names were checked when the upload was created.
             self._allowed(upload)
-
-    @contextmanager
-    def _buffered(self, upload: Upload, arrival: IncomingChunk) -> Iterator[IncomingChunk]:
-        """Yields the chunk, received in full and verified if it is small: see `buffered`."""
-
-        def stop_if_stored() -> None:
-            if not arrival.is_needed_by(self._records.get(upload.id).require_present()):
-                raise WriterSuperseded("Another request has sent the same bytes.")
-
-        if not arrival.is_needed_by(upload):
-            yield arrival
-            return
-        with buffered(arrival.source, self._limits, stop_if_stored) as source:
-            yield replace(arrival, source=source)
 
     def _receive(self, upload: Upload, arrival: IncomingChunk) -> Upload:
         """Write the chunk as the only writer of its range; returns the updated upload."""
