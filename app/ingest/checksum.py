@@ -86,6 +86,16 @@ def new_checksum(algorithm: str) -> Checksum:
 _OWN: dict[str, type[Crc32 | Crc32c]] = {"crc32": Crc32, "crc32c": Crc32c}
 
 
+def is_comparable(digest: str) -> bool:
+    """Whether a digest, as "sha256:1f2e...", is one that `digest_of` may find in a file."""
+    algorithm, _, hexadecimal = digest.partition(":")
+    try:
+        value = bytes.fromhex(hexadecimal)
+        return len(value) == new_checksum(algorithm).digest_size and value.hex() == hexadecimal
+    except ValueError:
+        return False
+
+
 def digest_of(file: RawIOBase, algorithm: str, length: int, *, read_bytes: int = READ_BYTES) -> str:
     """The digest, in hexadecimal, of the next `length` bytes of a file; raises as `digests_of`."""
     return digests_of(file, [algorithm], length, read_bytes=read_bytes)[0]

@@ -84,7 +84,12 @@ class Completion:
         """
         if upload.state is UploadState.HELD:
             for whole in self._records.waiting_for(upload.id):
-                self._finish_whole(whole)
+                # After a failure, the next request for the concatenation tries again. It is
+                # `verifying` before it is published, so that it survives a crash.
+                with self._told_of_failure(whole):
+                    begun = self._concatenation.begin(whole)
+                    if begun.state is UploadState.VERIFYING:
+                        self._reading.submit(self._publish_whole, begun)
             return upload
         if upload.state is UploadState.RECEIVING and upload.kind is UploadKind.CONCATENATION:
             upload = self._concatenation.begin(upload)
@@ -184,17 +189,6 @@ class Completion:
     def _tell(self, published: Upload) -> None:
         for listener in self._listeners:
             listener(UploadCompleted(published))
-
-    def _finish_whole(self, upload: Upload) -> None:
-        """Publish a concatenation in the background.
-
-        After a failure, the next request for the concatenation tries again. It is `verifying` when
-        this returns, so that it survives a crash.
-        """
-        with self._told_of_failure(upload):
-            begun = self._concatenation.begin(upload)
-            if begun.state is UploadState.VERIFYING:
-                self._reading.submit(self._publish_whole, begun)
 
     def _publish_whole(self, upload: Upload) -> None:
         with self._told_of_failure(upload):

@@ -158,22 +158,19 @@ class Housekeeping:
 
     def _expire_idle(self, upload: Upload, cutoff: datetime) -> None:
         """Expire the upload, unless its concatenation or another part of it is active."""
-        last = max((member.active_at for member in self._family(upload)), default=cutoff)
+        family = list[Upload]()
+        if upload.kind is not UploadKind.FILE:
+            is_whole = upload.kind is UploadKind.CONCATENATION
+            family = [upload] if is_whole else self._records.waiting_for(upload.id)
+            for part in [part for whole in family for part in self._records.parts(whole.id)]:
+                with suppress(UploadNotFound):
+                    family.append(self._records.get(part.upload_id))
+        times = [member.active_at for member in family if member.state in ACTIVE]
+        last = max(times, default=cutoff)
         if last > cutoff:
             self._records.touch(upload.id, last)
         else:
             self.expire_one(upload.id, idle_since=cutoff)
-
-    def _family(self, upload: Upload) -> list[Upload]:
-        """The unfinished concatenations that it is or belongs to, and their unfinished parts."""
-        if upload.kind is UploadKind.FILE:
-            return []
-        is_whole = upload.kind is UploadKind.CONCATENATION
-        family = [upload] if is_whole else self._records.waiting_for(upload.id)
-        for part in [part for whole in family for part in self._records.parts(whole.id)]:
-            with suppress(UploadNotFound):
-                family.append(self._records.get(part.upload_id))
-        return [member for member in family if member.state in ACTIVE]
 
     def expire_one(self, upload_id: UploadId, *, idle_since: datetime | None = None) -> None:
         """Expire one upload and free its space, unless it was active after the given time.

@@ -33,7 +33,7 @@ from app.core.upload import (
     parse_upload_id,
 )
 from app.db.context import Context
-from app.ingest.checksum import new_checksum
+from app.ingest.checksum import is_comparable
 from app.records.uploads import Sent, UploadRecords
 from app.storage.base import Store
 from app.uploads.completion import Completion, made_before
@@ -223,18 +223,24 @@ class UploadService:
         self._policy.check_length(new.length or 0)
         if new.fingerprint is not None:
             check_fingerprint(new.fingerprint)
-        if new.repr_digest is not None:
-            _check_digest(new.repr_digest)
+        if new.repr_digest is not None and not is_comparable(new.repr_digest):
+            raise InvalidRequest("The digest of the file is not one the server can compare.")
         # An upload through a link reserves only some bytes before its first one.
         is_ahead = new.kind is not UploadKind.CONCATENATION and is_through_link(new.scope.sender)
         upload_id, now = parse_upload_id(self._new_id()), self._clock()
+        if new.client_key is not None:
+            client_key = new.scope.key(check_client_key(new.client_key))
+        elif new.fingerprint is not None and new.length is not None and not new.scope.is_crowd:
+            client_key = derived_key("sending", new.length, new.fingerprint, *whose(new.scope))
+        else:
+            client_key = upload_id
         return Upload(
             id=upload_id,
             owner=new.scope.target(),
             sender=new.scope.sender,
             filename=filename,
             length=new.length,
-            client_key=_key_of(new, upload_id),
+            client_key=client_key,
             fingerprint=new.fingerprint,
             created_at=now,
             active_at=now,
@@ -265,30 +271,9 @@ def derived_key(purpose: str, *facts: object) -> str:
     return f"{purpose}:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
-def _key_of(new: NewUpload, upload_id: UploadId) -> str:
-    """The client's key, or a key derived from the file's description, or the id."""
-    if new.client_key is not None:
-        return new.scope.key(check_client_key(new.client_key))
-    is_found_by_it = new.fingerprint is not None and not new.scope.is_crowd
-    if is_found_by_it and new.length is not None:
-        return derived_key("sending", new.length, new.fingerprint, *whose(new.scope))
-    return upload_id
-
-
 def whose(scope: Scope) -> list[str]:
     """Extra facts that keep keys apart between senders who can find only their own files."""
     return [scope.sender] if scope.is_private else []
-
-
-def _check_digest(text: str) -> None:
-    algorithm, _, digest = text.partition(":")
-    try:
-        value = bytes.fromhex(digest)
-        is_comparable = len(value) == new_checksum(algorithm).digest_size and value.hex() == digest
-    except ValueError:
-        is_comparable = False
-    if not is_comparable:
-        raise InvalidRequest("The digest of the file is not one the server can compare.")
 
 
 def _same_length(upload: Upload, length: int | None) -> Upload:
