@@ -185,10 +185,9 @@ def _head(ctx: ViewContext, upload_id: str) -> Response:
     upload = uploads.get(ctx.scope, parse_upload_id(upload_id))
     upload = note_upload(ctx.services.chunks.wait_for_writer(upload))
     response = _printed(ctx, upload, 200)
-    metadata = upload.metadata
-    if metadata is None:
-        metadata = format_metadata(upload.filename)
-    _set(response, "Upload-Metadata", metadata or None)
+    metadata = format_metadata(upload.filename) if upload.metadata is None else upload.metadata
+    if metadata:
+        response.headers["Upload-Metadata"] = metadata
     length = upload.length
     if upload.kind is UploadKind.CONCATENATION:
         if length is None:  # Known once it can be calculated (section Concatenation).
@@ -198,7 +197,8 @@ def _head(ctx: ViewContext, upload_id: str) -> Response:
         response.headers["Upload-Defer-Length"] = "1"
     if upload.kind is UploadKind.PARTIAL:
         response.headers["Upload-Concat"] = PARTIAL
-    _set(response, "Upload-Length", length)
+    if length is not None:
+        response.headers["Upload-Length"] = str(length)
     return response
 
 
@@ -244,10 +244,11 @@ def _printed(ctx: ViewContext, upload: Upload, status: int) -> Response:
     """The upload's offset, and when it expires unless more bytes arrive."""
     response = _empty(status)
     is_whole = upload.kind is not UploadKind.CONCATENATION or upload.state is UploadState.COMPLETE
-    _set(response, "Upload-Offset", upload.offset if is_whole else None)
+    if is_whole:
+        response.headers["Upload-Offset"] = str(upload.offset)
     if upload.state in {UploadState.RECEIVING, UploadState.HELD}:
         lifetime = timedelta(seconds=ctx.services.settings.expiry_seconds)
-        _set(response, "Upload-Expires", format_date(upload.active_at + lifetime))
+        response.headers["Upload-Expires"] = format_date(upload.active_at + lifetime)
     return response
 
 
@@ -255,8 +256,3 @@ def _empty(status: int) -> Response:
     response = Response(status=status)
     del response.headers["Content-Type"]
     return response
-
-
-def _set(response: Response, name: str, value: int | str | None) -> None:
-    if value is not None:
-        response.headers[name] = str(value)
