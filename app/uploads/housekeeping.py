@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
@@ -224,33 +224,25 @@ class Housekeeping:
         link with claimed lengths.
         """
         longest = self._settings.reservation_seconds
-        idle, written = list[str](), set[str]()
-        for file in self._store.inspection.staged():
-            if file.idle_seconds > longest:
-                idle.append(file.key)
-            else:
-                written.add(file.key)
-        self._release_stalled(self._clock() - timedelta(seconds=longest), written)
-        if self._settings.is_open:
-            return
-        for upload_id, state in self._states(idle):
-            upload = self._empty(upload_id) if state is UploadState.RECEIVING else None
-            if upload is not None and upload.reserved is None:
-                # Checked again once no writer can start: a writer records its bytes before it ends.
-                self._store.staging.give_back(upload_id, partial(self._is_empty, upload_id))
-
-    def _release_stalled(self, cutoff: datetime, written: Collection[str]) -> None:
-        """Expire empty uploads through links, and reduce other reservations to the received bytes.
-
-        Bytes with a digest are recorded only at the end of their request: files in `written` may
-        still be waiting for that.
-        """
+        files = list(self._store.inspection.staged())
+        idle = [file.key for file in files if file.idle_seconds > longest]
+        written = {file.key for file in files if file.idle_seconds <= longest}
+        cutoff = self._clock() - timedelta(seconds=longest)
         while found := self._records.reserving(self.batch, idle_since=cutoff):
             for upload in found:
                 with suppress(IllegalTransition, UploadNotFound, UploadGone):
+                    # Bytes with a digest are recorded only at the end of their request: a file that
+                    # is being written may still be waiting for that.
                     if not upload.received and upload.id not in written:
                         self._expire_idle(upload, cutoff)
                     self._records.stall(upload.id, cutoff)
+        if self._settings.is_open:
+            return
+        for upload_id, state in self._states(idle):
+            empty = self._empty(upload_id) if state is UploadState.RECEIVING else None
+            if empty is not None and empty.reserved is None:
+                # Checked again once no writer can start: a writer records its bytes before it ends.
+                self._store.staging.give_back(upload_id, partial(self._is_empty, upload_id))
 
     def _is_empty(self, upload_id: UploadId) -> bool:
         return self._empty(upload_id) is not None
