@@ -6,13 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Protocol
 
-from app.core.errors import (
-    BodyStalled,
-    BodyTruncated,
-    ChunkMismatch,
-    DigestMismatch,
-    MalformedBody,
-)
+from app.core import errors
 from app.ingest.checksum import ALGORITHMS, Crc32c, new_checksum
 from app.ingest.stages import Stage, note_arrival, stage
 
@@ -141,16 +135,16 @@ class StreamSource:
             self._remaining = None if data else 0
         else:
             if not data and self._must_end:
-                raise ChunkMismatch(f"The body is {self._remaining} bytes too short.")
+                raise errors.ChunkMismatch(f"The body is {self._remaining} bytes too short.")
             if not data:
-                raise BodyTruncated(f"The body ended {self._remaining} bytes early.")
+                raise errors.BodyTruncated(f"The body ended {self._remaining} bytes early.")
             self._remaining -= len(data)
         return len(data)
 
     def finish(self, _watch: Watch = no_watch, /) -> None:
         """Raise `ChunkMismatch` if the body continues after what was taken."""
         if self._must_end and read_from_stream(self._stream, 1):
-            raise ChunkMismatch("The body is longer than it should be.")
+            raise errors.ChunkMismatch("The body is longer than it should be.")
 
 
 def read_from_stream(stream: Readable, size: int) -> bytes:
@@ -159,13 +153,13 @@ def read_from_stream(stream: Readable, size: int) -> bytes:
         with stage(Stage.RECEIVE):
             return stream.read(size) or b""
     except (TimeoutError, BlockingIOError) as error:
-        raise BodyStalled("The body stopped arriving.") from error
+        raise errors.BodyStalled("The body stopped arriving.") from error
     except OSError as error:
-        raise BodyTruncated("The connection broke while the body arrived.") from error
+        raise errors.BodyTruncated("The connection broke while the body arrived.") from error
     except Exception as error:
         # Servers raise exceptions of their own for a broken body (gunicorn: NoMoreData,
         # InvalidChunkSize); each of them is caused by the client's bytes.
-        raise MalformedBody(f"The body cannot be read: {type(error).__name__}.") from error
+        raise errors.MalformedBody(f"The body cannot be read: {type(error).__name__}.") from error
 
 
 class WrappedSource:
@@ -247,7 +241,9 @@ class DigestSource(HashingSource):
         """Raise `DigestMismatch` unless the bytes are those the client meant."""
         self._source.finish(watch)
         if self._checksum.digest() != self._expected:
-            raise DigestMismatch(f"The {self._algorithm} digest of the bytes does not match.")
+            raise errors.DigestMismatch(
+                f"The {self._algorithm} digest of the bytes does not match."
+            )
 
 
 class BufferedSource:
@@ -308,4 +304,4 @@ class TrailingDigestSource(WrappedSource):
         self._source.finish(watch)
         algorithm, expected = self._expected()
         if self._checksums[algorithm].digest() != expected:
-            raise DigestMismatch(f"The {algorithm} digest of the bytes does not match.")
+            raise errors.DigestMismatch(f"The {algorithm} digest of the bytes does not match.")

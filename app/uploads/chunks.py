@@ -15,13 +15,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from app.core.errors import (
-    StorageFailed,
-    UploadComplete,
-    UploadConflict,
-    UploadError,
-    WriterSuperseded,
-)
+from app.core import errors
 from app.core.lifecycle import UploadState
 from app.core.policy import UNNAMED, Allowance, UploadPolicy, check_chunk, no_allowance
 from app.core.ranges import ByteRange, RangeSet
@@ -76,7 +70,7 @@ def _check_offset(upload: Upload, offset: int, source: BodySource) -> None:
     """Raise `OffsetMismatch` or `UploadComplete` unless bytes may be appended at `offset`."""
     upload.require_offset(offset)
     if upload.state is not UploadState.RECEIVING and source.remaining:
-        raise UploadComplete("Every byte of the upload has arrived already.")
+        raise errors.UploadComplete("Every byte of the upload has arrived already.")
 
 
 class Chunks:
@@ -121,7 +115,7 @@ class Chunks:
 
         def stop_if_stored() -> None:
             if not arrival.is_needed_by(self._records.get(upload.id).require_present()):
-                raise WriterSuperseded("Another request has sent the same bytes.")
+                raise errors.WriterSuperseded("Another request has sent the same bytes.")
 
         # A small chunk with a digest is received in full and verified before it is written.
         is_needed = arrival.is_needed_by(upload)
@@ -129,9 +123,9 @@ class Chunks:
         try:
             with body as received:
                 upload = self._receive(upload, replace(arrival, source=received))
-        except WriterSuperseded:
+        except errors.WriterSuperseded:
             upload = self._await_newer_writer(upload, arrival)
-        except UploadError:
+        except errors.UploadError:
             self._finish_after_error(upload)
             raise
         return self._completion.finish(upload)
@@ -161,7 +155,7 @@ class Chunks:
         arrival = IncomingChunk(chunk=chunk, source=source, is_at_offset=True, progress=progress)
         try:
             upload = self._receive(upload, arrival)
-        except UploadError:
+        except errors.UploadError:
             self._finish_after_error(upload)
             raise
         return self._completion.finish(upload)
@@ -193,7 +187,7 @@ class Chunks:
         `ChunkMismatch` if more bytes are stored already, `TooLarge`, `NoRoom`, `UploadGone`.
         """
         if upload.kind is UploadKind.CONCATENATION:
-            raise UploadConflict("The upload gets its length from other uploads.")
+            raise errors.UploadConflict("The upload gets its length from other uploads.")
         self._policy.check_length(length)
         self._check_type(upload)
         if upload.length is None:
@@ -235,7 +229,7 @@ class Chunks:
         Raises the errors that refuse it before any byte is read.
         """
         if upload.kind is UploadKind.CONCATENATION:
-            raise UploadConflict("The upload gets its bytes from other uploads.")
+            raise errors.UploadConflict("The upload gets its bytes from other uploads.")
         self._check_type(upload)
         policy = self._policy_of(upload)
         if length is not None:
@@ -289,7 +283,9 @@ class Chunks:
                 if not arrival.is_needed_by(upload):
                     break  # Another node has received the bytes.
                 if is_begun and (unread is None or source.remaining != unread):
-                    raise StorageFailed("The file was removed while it was written.") from error
+                    raise errors.StorageFailed(
+                        "The file was removed while it was written."
+                    ) from error
                 if tries > 1:
                     self._completion.give_up(upload)
                 if not upload.received:  # An upload with bytes has lost them.
@@ -300,7 +296,7 @@ class Chunks:
         arrival.check_offset(upload)
         most = 1 if arrival.is_at_offset else None
         if discard(source, limits=self._limits, watch=no_watch, count=most) and most:
-            raise UploadComplete("Every byte of the upload has arrived already.")
+            raise errors.UploadComplete("Every byte of the upload has arrived already.")
         source.finish()
         return self._records.get(upload.id).require_present()
 
@@ -347,7 +343,7 @@ class Chunks:
 
     def _finish_after_error(self, upload: Upload) -> None:
         """Complete the upload even if its request failed after the last missing byte."""
-        with suppress(UploadError):
+        with suppress(errors.UploadError):
             self._completion.finish(self._records.get(upload.id))
 
     def _await_newer_writer(self, upload: Upload, arrival: IncomingChunk) -> Upload:
@@ -360,4 +356,4 @@ class Chunks:
                 return upload
             with without_slot():  # The newer one may need the slot.
                 time.sleep(0.02)
-        raise WriterSuperseded("A newer request writes the same bytes.")
+        raise errors.WriterSuperseded("A newer request writes the same bytes.")

@@ -7,15 +7,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from app.core import errors
 from app.core.access import Scope, is_through_link
-from app.core.errors import (
-    InvalidRequest,
-    NotAllowed,
-    UploadComplete,
-    UploadConflict,
-    UploadGone,
-    UploadNotFound,
-)
 from app.core.lifecycle import GONE, IllegalTransition, UploadState
 from app.core.policy import (
     UNNAMED,
@@ -152,7 +145,7 @@ class UploadService:
         known = self._records.get_all(upload_ids)
         found = []
         for upload_id in dict.fromkeys(upload_ids):
-            with suppress(KeyError, UploadNotFound, NotAllowed, UploadGone):
+            with suppress(KeyError, errors.UploadNotFound, errors.NotAllowed, errors.UploadGone):
                 found.append(scope.require(known[upload_id]).require_present())
         return found
 
@@ -202,7 +195,7 @@ class UploadService:
             self._records.move(upload.id, UploadState.CANCELLED, self._clock())
         except IllegalTransition as error:
             self.get(scope, upload_id)
-            raise UploadComplete("The upload is complete: delete its video.") from error
+            raise errors.UploadComplete("The upload is complete: delete its video.") from error
         self._store.library.delete(upload.id)
         return upload
 
@@ -210,7 +203,7 @@ class UploadService:
         """Cancel the unfinished uploads of senders with this prefix, and free their space."""
         while found := self._records.unfinished_of(senders, CANCELLED_AT_ONCE):
             for upload in found:
-                with suppress(IllegalTransition, UploadNotFound):
+                with suppress(IllegalTransition, errors.UploadNotFound):
                     self._records.move(upload.id, UploadState.CANCELLED, self._clock())
                     self._store.library.delete(upload.id)
 
@@ -224,7 +217,7 @@ class UploadService:
         if new.fingerprint is not None:
             check_fingerprint(new.fingerprint)
         if new.repr_digest is not None and not is_comparable(new.repr_digest):
-            raise InvalidRequest("The digest of the file is not one the server can compare.")
+            raise errors.InvalidRequest("The digest of the file is not one the server can compare.")
         # An upload through a link reserves only some bytes before its first one.
         is_ahead = new.kind is not UploadKind.CONCATENATION and is_through_link(new.scope.sender)
         upload_id, now = parse_upload_id(self._new_id()), self._clock()
@@ -253,12 +246,12 @@ class UploadService:
     def _check_parts(self, scope: Scope, parts: Sequence[UploadPart]) -> None:
         try:
             uploads = [self.get(scope, part.upload_id) for part in parts]
-        except (UploadGone, UploadNotFound):
+        except (errors.UploadGone, errors.UploadNotFound):
             if not made_before(self._records, scope.target(), parts):
                 raise
             return
         if not uploads or any(upload.kind is not UploadKind.PARTIAL for upload in uploads):
-            raise InvalidRequest("Only partial uploads can be concatenated.")
+            raise errors.InvalidRequest("Only partial uploads can be concatenated.")
         self._policy.check_length(sum(upload.length or 0 for upload in uploads))
 
 
@@ -278,7 +271,7 @@ def whose(scope: Scope) -> list[str]:
 
 def _same_length(upload: Upload, length: int | None) -> Upload:
     if upload.length != length:
-        raise UploadConflict(
+        raise errors.UploadConflict(
             f"The upload was created with {upload.length} bytes, not with {length}."
         )
     return upload

@@ -11,13 +11,8 @@ from werkzeug.exceptions import Forbidden, MethodNotAllowed, PreconditionFailed
 from werkzeug.wrappers import Response as BaseResponse
 
 from app.access import audit
+from app.core import errors
 from app.core.access import EVERYTHING, Action
-from app.core.errors import (
-    DigestMismatch,
-    InvalidRequest,
-    TypeNotAllowed,
-    UploadError,
-)
 from app.core.lifecycle import UploadState
 from app.core.upload import Upload, UploadKind, parse_upload_id
 from app.http.access import requires
@@ -91,8 +86,8 @@ def _add_headers(response: Response) -> Response:
     return response
 
 
-@blueprint.errorhandler(DigestMismatch)
-def _checksum_mismatch(error: DigestMismatch) -> Response:
+@blueprint.errorhandler(errors.DigestMismatch)
+def _checksum_mismatch(error: errors.DigestMismatch) -> Response:
     response = answer(replace(Problem.of(error), status=CHECKSUM_MISMATCH))
     response.status = f"{CHECKSUM_MISMATCH} Checksum Mismatch"
     return response
@@ -122,7 +117,7 @@ def _create(ctx: ViewContext) -> Response:
     parts = None if concat is None else parse_concat(concat)
     if parts is not None:
         if "Upload-Length" in request.headers or open_body(ctx).remaining != 0:
-            raise InvalidRequest("A final upload gets its length and bytes from its parts.")
+            raise errors.InvalidRequest("A final upload gets its length and bytes from its parts.")
         upload = ctx.services.uploads.concatenate(_new_upload(ctx, UploadKind.FILE, None), parts)
     else:
         kind = UploadKind.FILE if concat is None else UploadKind.PARTIAL
@@ -131,7 +126,9 @@ def _create(ctx: ViewContext) -> Response:
         if deferred is None:
             length = parse_number("Upload-Length", request.headers.get("Upload-Length"))
         elif deferred != "1" or "Upload-Length" in request.headers:
-            raise InvalidRequest("Upload-Defer-Length must be 1, and excludes Upload-Length.")
+            raise errors.InvalidRequest(
+                "Upload-Defer-Length must be 1, and excludes Upload-Length."
+            )
         upload, _ = ctx.services.uploads.create(_new_upload(ctx, kind, length))
         upload = _take_first_bytes(ctx, note_upload(upload))
     response = _printed(ctx, note_upload(upload), 201)
@@ -159,7 +156,7 @@ def _take_first_bytes(ctx: ViewContext, upload: Upload) -> Upload:
         if source.remaining != 0:
             _check_type()
         return ctx.services.chunks.append_at_offset(upload, 0, checked(source))
-    except UploadError:
+    except errors.UploadError:
         audit.note_removal(ctx, ctx.services.client_uploads.remove(EVERYTHING, upload))
         raise
 
@@ -237,7 +234,7 @@ def _chosen(handlers: Mapping[str, Handler]) -> Handler:
 
 def _check_type() -> None:
     if request.mimetype != CHUNK_TYPE:
-        raise TypeNotAllowed(f"The body must be of the type {CHUNK_TYPE}.")
+        raise errors.TypeNotAllowed(f"The body must be of the type {CHUNK_TYPE}.")
 
 
 def _printed(ctx: ViewContext, upload: Upload, status: int) -> Response:
