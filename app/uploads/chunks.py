@@ -160,113 +160,6 @@ class Chunks:
             raise
         return self._completion.finish(upload)
 
-    def check(self, upload: Upload, span: ByteRange) -> None:
-        """Raise the errors that `append` would raise for this chunk before it reads any bytes."""
-        self._chunk(upload, span.start, span.length)
-
-    def reserve(self, upload: Upload, count: int) -> Upload:
-        """Reserve space for the next bytes of an upload through a link, if needed.
-
-        Raises `QuotaExceeded`, `LinkFull` or `TooMuchReserved` unless `count` bytes fit.
-        """
-        return self._records.reserve(upload, count, self._clock()) if count else upload
-
-    def note_stored(self, upload: Upload, spans: Sequence[ByteRange]) -> Upload:
-        """Record bytes that clients sent straight to the store; returns the updated upload.
-
-        The request that records the last missing bytes completes the upload.
-        """
-        for span in RangeSet.of(spans):
-            upload = self._records.add_received(upload, span, self._clock())
-        return self._completion.finish(upload)
-
-    def declare_length(self, upload: Upload, length: int) -> Upload:
-        """Set the length of an upload created without one; completes it if all bytes are stored.
-
-        Reserves the space. Raises `UploadConflict` if the upload has another length,
-        `ChunkMismatch` if more bytes are stored already, `TooLarge`, `NoRoom`, `UploadGone`.
-        """
-        if upload.kind is UploadKind.CONCATENATION:
-            raise errors.UploadConflict("The upload gets its length from other uploads.")
-        self._policy.check_length(length)
-        self._check_type(upload)
-        if upload.length is None:
-            upload.with_length(length, self._clock())  # Only a check: the result is not stored.
-            self._quotas.check_growth(upload, length)
-            self._enlarge(upload, length)
-        return self._completion.finish(
-            self._records.declare_length(upload.id, length, self._clock())
-        )
-
-    def wait_for_writer(self, upload: Upload) -> Upload:
-        """Wait until no request writes at the upload's offset, so that the offset is exact.
-
-        Such a request gets a moment to end by itself and is then stopped. Publishes a concatenation
-        whose parts have all arrived. Returns the updated upload.
-        """
-        is_whole = upload.kind is UploadKind.CONCATENATION
-        if upload.state is UploadState.HELD or (is_whole and upload.state is UploadState.RECEIVING):
-            return self._completion.finish(upload)
-        offset = -1
-        while upload.state is UploadState.RECEIVING and upload.offset != offset:
-            offset = upload.offset  # If the offset moves, another request may be writing there.
-            with suppress(BytesLost):  # It was published or has ended: the record shows which.
-                self._staging.wait_for_writer(upload.id, offset)
-            upload = self._records.get(upload.id).require_present()
-        return upload
-
-    def _enlarge(self, upload: Upload, length: int) -> None:
-        """Reserve more space for an upload that was created without a length.
-
-        Does not recreate a missing file: it would have zeros in place of the bytes.
-        """
-        with suppress(BytesLost):  # The next write or publish finds out why.
-            self._staging.enlarge(upload.id, length, allocates=upload.reserved is None)
-
-    def _chunk(self, upload: Upload, start: int, length: int | None) -> ByteRange:
-        """The range a request will write; without a length, up to the file's end or the limit.
-
-        Raises the errors that refuse it before any byte is read.
-        """
-        if upload.kind is UploadKind.CONCATENATION:
-            raise errors.UploadConflict("The upload gets its bytes from other uploads.")
-        self._check_type(upload)
-        policy = self._policy_of(upload)
-        if length is not None:
-            end = policy.check_length(start + length)
-            if upload.length is None:
-                self._quotas.check_growth(upload, end)
-        elif upload.length is not None:
-            end = policy.check_length(upload.length)
-        else:
-            end = self._quotas.largest(upload, policy.max_length) + 1
-        chunk = ByteRange(start, max(start, end))
-        check_chunk(chunk, upload.length)
-        return chunk
-
-    def _policy_of(self, upload: Upload) -> UploadPolicy:
-        """Returns the policy, with the sender's limits unless the length was checked already."""
-        if upload.length is not None or not upload.sender:
-            return self._policy
-        return self._policy.within(self._allowed(upload))
-
-    def _allowed(self, upload: Upload) -> int | None:
-        filename = None if upload.kind is UploadKind.PARTIAL else upload.filename
-        return self._allowance(upload.sender, filename, upload_id=upload.id)
-
-    def _check_type(self, upload: Upload) -> None:
-        """Raise `TypeNotAllowed` before bytes of a forbidden type are written.
-
-        The upload may have been created without a name, or when the settings allowed its type.
-        """
-        if upload.kind is UploadKind.PARTIAL:
-            return
-        self._policy.check_type(upload.filename)
-        if (
-            upload.filename == UNNAMED and upload.sender
-        ):  # Other names were checked when the upload was created.
-            self._allowed(upload)
-
     def _receive(self, upload: Upload, arrival: IncomingChunk) -> Upload:
         """Write the chunk as the only writer of its range; returns the updated upload."""
         chunk, source = arrival.chunk, arrival.source
@@ -357,3 +250,110 @@ class Chunks:
             with without_slot():  # The newer one may need the slot.
                 time.sleep(0.02)
         raise errors.WriterSuperseded("A newer request writes the same bytes.")
+
+    def check(self, upload: Upload, span: ByteRange) -> None:
+        """Raise the errors that `append` would raise for this chunk before it reads any bytes."""
+        self._chunk(upload, span.start, span.length)
+
+    def reserve(self, upload: Upload, count: int) -> Upload:
+        """Reserve space for the next bytes of an upload through a link, if needed.
+
+        Raises `QuotaExceeded`, `LinkFull` or `TooMuchReserved` unless `count` bytes fit.
+        """
+        return self._records.reserve(upload, count, self._clock()) if count else upload
+
+    def note_stored(self, upload: Upload, spans: Sequence[ByteRange]) -> Upload:
+        """Record bytes that clients sent straight to the store; returns the updated upload.
+
+        The request that records the last missing bytes completes the upload.
+        """
+        for span in RangeSet.of(spans):
+            upload = self._records.add_received(upload, span, self._clock())
+        return self._completion.finish(upload)
+
+    def declare_length(self, upload: Upload, length: int) -> Upload:
+        """Set the length of an upload created without one; completes it if all bytes are stored.
+
+        Reserves the space. Raises `UploadConflict` if the upload has another length,
+        `ChunkMismatch` if more bytes are stored already, `TooLarge`, `NoRoom`, `UploadGone`.
+        """
+        if upload.kind is UploadKind.CONCATENATION:
+            raise errors.UploadConflict("The upload gets its length from other uploads.")
+        self._policy.check_length(length)
+        self._check_type(upload)
+        if upload.length is None:
+            upload.with_length(length, self._clock())  # Only a check: the result is not stored.
+            self._quotas.check_growth(upload, length)
+            self._enlarge(upload, length)
+        return self._completion.finish(
+            self._records.declare_length(upload.id, length, self._clock())
+        )
+
+    def wait_for_writer(self, upload: Upload) -> Upload:
+        """Wait until no request writes at the upload's offset, so that the offset is exact.
+
+        Such a request gets a moment to end by itself and is then stopped. Publishes a concatenation
+        whose parts have all arrived. Returns the updated upload.
+        """
+        is_whole = upload.kind is UploadKind.CONCATENATION
+        if upload.state is UploadState.HELD or (is_whole and upload.state is UploadState.RECEIVING):
+            return self._completion.finish(upload)
+        offset = -1
+        while upload.state is UploadState.RECEIVING and upload.offset != offset:
+            offset = upload.offset  # If the offset moves, another request may be writing there.
+            with suppress(BytesLost):  # It was published or has ended: the record shows which.
+                self._staging.wait_for_writer(upload.id, offset)
+            upload = self._records.get(upload.id).require_present()
+        return upload
+
+    def _chunk(self, upload: Upload, start: int, length: int | None) -> ByteRange:
+        """The range a request will write; without a length, up to the file's end or the limit.
+
+        Raises the errors that refuse it before any byte is read.
+        """
+        if upload.kind is UploadKind.CONCATENATION:
+            raise errors.UploadConflict("The upload gets its bytes from other uploads.")
+        self._check_type(upload)
+        policy = self._policy_of(upload)
+        if length is not None:
+            end = policy.check_length(start + length)
+            if upload.length is None:
+                self._quotas.check_growth(upload, end)
+        elif upload.length is not None:
+            end = policy.check_length(upload.length)
+        else:
+            end = self._quotas.largest(upload, policy.max_length) + 1
+        chunk = ByteRange(start, max(start, end))
+        check_chunk(chunk, upload.length)
+        return chunk
+
+    def _policy_of(self, upload: Upload) -> UploadPolicy:
+        """Returns the policy, with the sender's limits unless the length was checked already."""
+        if upload.length is not None or not upload.sender:
+            return self._policy
+        return self._policy.within(self._allowed(upload))
+
+    def _allowed(self, upload: Upload) -> int | None:
+        filename = None if upload.kind is UploadKind.PARTIAL else upload.filename
+        return self._allowance(upload.sender, filename, upload_id=upload.id)
+
+    def _check_type(self, upload: Upload) -> None:
+        """Raise `TypeNotAllowed` before bytes of a forbidden type are written.
+
+        The upload may have been created without a name, or when the settings allowed its type.
+        """
+        if upload.kind is UploadKind.PARTIAL:
+            return
+        self._policy.check_type(upload.filename)
+        if (
+            upload.filename == UNNAMED and upload.sender
+        ):  # Other names were checked when the upload was created.
+            self._allowed(upload)
+
+    def _enlarge(self, upload: Upload, length: int) -> None:
+        """Reserve more space for an upload that was created without a length.
+
+        Does not recreate a missing file: it would have zeros in place of the bytes.
+        """
+        with suppress(BytesLost):  # The next write or publish finds out why.
+            self._staging.enlarge(upload.id, length, allocates=upload.reserved is None)
