@@ -46,10 +46,12 @@ def _no_progress(_offset: int) -> None:
 class IncomingChunk:
     """The bytes of one request and their range in the file.
 
-    With `is_at_offset`, they must begin at the upload's offset.
+    `length` is how many the request announces; None for a chunked body, which may end before the
+    range does. With `is_at_offset`, they must begin at the upload's offset.
     """
 
     chunk: ByteRange
+    length: int | None
     source: BodySource
     is_at_offset: bool
     progress: Progress = _no_progress
@@ -110,8 +112,9 @@ class Chunks:
         `BodyTruncated`, `BodyStalled`, `DigestMismatch`, `UploadGone`, `TooLarge`,
         `TypeNotAllowed`, `NoRoom`, `StorageFailed`.
         """
-        chunk = self._chunk(upload, start, source.remaining)
-        arrival = IncomingChunk(chunk=chunk, source=source, is_at_offset=False)
+        length = source.remaining
+        chunk = self._chunk(upload, start, length)
+        arrival = IncomingChunk(chunk=chunk, length=length, source=source, is_at_offset=False)
 
         def stop_if_stored() -> None:
             if not arrival.is_needed_by(self._records.get(upload.id).require_present()):
@@ -148,11 +151,13 @@ class Chunks:
         request takes over.
         """
         _check_offset(upload, offset, source)  # First, even if it is far beyond the limit.
-        remaining = source.remaining
-        chunk = self._chunk(upload, offset, remaining)
-        if upload.length is None and remaining:
+        length = source.remaining
+        chunk = self._chunk(upload, offset, length)
+        if upload.length is None and length:
             self._enlarge(upload, chunk.end)
-        arrival = IncomingChunk(chunk=chunk, source=source, is_at_offset=True, progress=progress)
+        arrival = IncomingChunk(
+            chunk=chunk, length=length, source=source, is_at_offset=True, progress=progress
+        )
         try:
             upload = self._receive(upload, arrival)
         except errors.UploadError:
@@ -162,8 +167,7 @@ class Chunks:
 
     def _receive(self, upload: Upload, arrival: IncomingChunk) -> Upload:
         """Write the chunk as the only writer of its range; returns the updated upload."""
-        chunk, source = arrival.chunk, arrival.source
-        unread, tries = source.remaining, 0
+        chunk, source, tries = arrival.chunk, arrival.source, 0
         while arrival.is_needed_by(upload):
             tries, is_begun = tries + 1, False
             try:
@@ -175,7 +179,7 @@ class Chunks:
                 upload = self._records.get(upload.id).require_present()
                 if not arrival.is_needed_by(upload):
                     break  # Another node has received the bytes.
-                if is_begun and (unread is None or source.remaining != unread):
+                if is_begun and (arrival.length is None or source.remaining != arrival.length):
                     raise errors.StorageFailed(
                         "The file was removed while it was written."
                     ) from error
@@ -213,7 +217,7 @@ class Chunks:
         upload = self._records.get(upload.id).require_present()
         arrival.check_offset(upload)
         gaps = list(upload.received.gaps(chunk)) if upload.state is UploadState.RECEIVING else []
-        if upload.reserved is not None and source.remaining is not None:
+        if upload.reserved is not None and arrival.length is not None:
             upload = self.reserve(upload, sum(gap.length for gap in gaps))
         end = chunk.start
         for gap in gaps:
@@ -345,9 +349,8 @@ class Chunks:
         if upload.kind is UploadKind.PARTIAL:
             return
         self._policy.check_type(upload.filename)
-        if (
-            upload.filename == UNNAMED and upload.sender
-        ):  # Other names were checked when the upload was created.
+        # Other names were checked when the upload was created.
+        if upload.filename == UNNAMED and upload.sender:
             self._allowed(upload)
 
     def _enlarge(self, upload: Upload, length: int) -> None:
