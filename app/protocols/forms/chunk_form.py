@@ -142,10 +142,8 @@ class ChunkForm:
             self._staged.append(stage(self._ctx, chunk, source, filename=part.filename, room=room))
 
     def _place_staged(self) -> None:
-        whole_files, chunk = (
-            self._ctx.services.whole_files,
-            parse_chunk(self._dialects, self._fields),
-        )
+        whole_files = self._ctx.services.whole_files
+        chunk = parse_chunk(self._dialects, self._fields)
         if chunk is None:
             # A chunk of an unknown library, stored as a whole file, would silently be lost.
             length = self._staged[0].file.length if len(self._staged) == 1 else None

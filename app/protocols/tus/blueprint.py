@@ -192,10 +192,10 @@ def _head(ctx: ViewContext, upload_id: str) -> Response:
         response.headers["Upload-Concat"] = format_concat(uploads.parts(upload))
     elif length is None:
         response.headers["Upload-Defer-Length"] = "1"
-    if upload.kind is UploadKind.PARTIAL:
-        response.headers["Upload-Concat"] = PARTIAL
     if length is not None:
         response.headers["Upload-Length"] = str(length)
+    if upload.kind is UploadKind.PARTIAL:
+        response.headers["Upload-Concat"] = PARTIAL
     return response
 
 

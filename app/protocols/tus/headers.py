@@ -129,10 +129,10 @@ def checked(source: BodySource) -> BodySource:
     header = request.headers.get(HEADER)
     if header is not None:
         return DigestSource(source, *parse_checksum(header))
-    if source.remaining is None:  # Only chunked bodies have trailers (RFC 9110, section 6.5.1).
-        announced = request.headers.get("Trailer", "").lower().split(",")
-        if HEADER.lower() in (name.strip() for name in announced):
-            return TrailingDigestSource(source, _digest_in_trailer)
+    announced = {name.strip().lower() for name in request.headers.get("Trailer", "").split(",")}
+    # Only chunked bodies have trailers (RFC 9110, section 6.5.1).
+    if HEADER.lower() in announced and source.remaining is None:
+        return TrailingDigestSource(source, _digest_in_trailer)
     return source
 
 
