@@ -103,7 +103,6 @@ def _surround_requests(app: Flask, settings: Settings, monitor: RequestMonitor) 
     def begin() -> Response | None:
         request = request_ctx.request
         monitor.begin(request)
-        context.name_request(request.environ)
         origins.refuse_other_names(request, names)
         origins.refuse_other_sites(request, cors_origins, is_open=is_open)
         preflight = origins.answer_preflight(request, cors_origins)
@@ -119,7 +118,6 @@ def _surround_requests(app: Flask, settings: Settings, monitor: RequestMonitor) 
             if name not in given:
                 response.headers.add(name, value)
         origins.open_to_origin(request, response, cors_origins)
-        context.show_request_id(request, response)
         monitor.count(request, response)
         return response
 

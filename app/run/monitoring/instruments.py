@@ -25,8 +25,8 @@ from app.run.monitoring.folder import STARTED, VARIABLE, process_name, reserve_f
 from app.storage.local.folder import free_bytes
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-
 OTHER = "other"
+"""Labels of methods, and of any other."""
 
 WATCHERS = ("metrics", "status", "api_status", "health")
 """Monitoring requests, which are not counted: an idle server would look busy."""
@@ -132,11 +132,6 @@ class Instruments:
 def _shared_value_class() -> Any:
     """prometheus-client's value class with our process names in file names; one per process."""
     return values.MultiProcessValue(process_name)  # type: ignore[no-untyped-call]
-
-
-def known_method(method: str) -> str:
-    """The method as a label."""
-    return method if method in METHODS else OTHER
 
 
 # ---- reading the counts of all processes ---------------------------------------------------------

@@ -13,7 +13,7 @@ from prometheus_client.core import GaugeMetricFamily
 
 from app.core.access import Action
 from app.http.access import requires
-from app.http.context import ViewContext, current_services, name_request
+from app.http.context import ViewContext, current_services
 from app.http.openapi import ResponseSpec, describes
 from app.http.origins import OVERRIDE
 from app.run.monitoring.instruments import (
@@ -22,6 +22,7 @@ from app.run.monitoring.instruments import (
     all_counts,
     start_time,
 )
+from app.run.monitoring.requests import name_request
 from app.storage.base import SetupProblem
 from app.storage.local.folder import free_bytes
 from app.video.make.ffmpeg import Ffmpeg
