@@ -400,7 +400,10 @@ def _playable(view: PlaybackView, media: str) -> PlayableDocument | None:
     hls = _made(view, media, MANIFEST, "hls/master.m3u8")
     if mp4 is None and hls is None and view.state not in _PLAYS:
         return None
-    needs_hls = mp4 is None or _is_sound_only_in_segments(view)
+    # Browsers may play the sound only as encoded for HLS.
+    sounds = view.facts.of_kind("audio") if view.facts else []
+    has_other_sound = SOUND_FILE in view.made and not all(plays_audio(one.codec) for one in sounds)
+    needs_hls = mp4 is None or has_other_sound
     return {"from": "hls" if hls and needs_hls else "original", "mp4": mp4, "hls": hls}
 
 
@@ -408,12 +411,6 @@ def plays_original(video: Upload, view: PlaybackView) -> bool:
     """Whether players get the original file, because there is no derived one."""
     may_play = view.state in {PlaybackState.WAITING, *_PLAYS}
     return video.is_playable and may_play and view.made.isdisjoint({PLAY_FILE, MANIFEST})
-
-
-def _is_sound_only_in_segments(view: PlaybackView) -> bool:
-    """Whether browsers can play the sound only as encoded for HLS."""
-    sounds = view.facts.of_kind("audio") if view.facts else []
-    return SOUND_FILE in view.made and not all(plays_audio(sound.codec) for sound in sounds)
 
 
 class KeyDocument(TypedDict):

@@ -71,17 +71,14 @@ def refuse_other_names(request: Request, allowed: frozenset[str]) -> None:
         return
     sent, forwarded = host_as_sent(request.environ), request.environ.get("HTTP_HOST", "")
     for host in (sent,) if forwarded == sent else (sent, forwarded):
-        if not host_is_trusted(_comparable(host), allowed):
+        name = host.lower()
+        if name.startswith("[::1]"):  # Werkzeug's lists do not support IPv6 addresses.
+            name = "localhost" + name.removeprefix("[::1]")
+        if not host_is_trusted(name, allowed):
             raise SecurityError(
                 f"This server does not answer to the name {host!r}. SLUICE_ALLOWED_HOSTS lists its "
                 "names."
             )
-
-
-def _comparable(host: str) -> str:
-    """The name in lower case; Werkzeug's lists do not support IPv6 addresses."""
-    name = host.lower()
-    return "localhost" + name.removeprefix("[::1]") if name.startswith("[::1]") else name
 
 
 def refuse_other_sites(request: Request, allowed: frozenset[str], *, is_open: bool) -> None:
@@ -123,17 +120,13 @@ def is_from_other_site(request: Request) -> bool:
     if relation in {"same-origin", "none", "cross-site"}:
         return bool(relation == "cross-site")
     origin = environ.get("HTTP_ORIGIN")
-    return origin is not None and origin.lower().partition("://")[2] != _own_host(request)
-
-
-def _own_host(request: Request) -> str | None:
-    """Host and port of the request's URL, in the form of an origin; None without a host.
-
-    Werkzeug's `request.host` is empty for names that DNS does not allow, such as my_server. The
-    origin of a sandboxed page, `null`, would then look like our own.
-    """
+    if origin is None:
+        return False
+    # Not `request.host`: Werkzeug leaves it empty for names that DNS does not allow, such as
+    # my_server. The origin of a sandboxed page, `null`, would then look like our own.
     default_port = ":443" if request.scheme == "https" else ":80"
-    return request.environ.get("HTTP_HOST", "").lower().removesuffix(default_port) or None
+    own_host = environ.get("HTTP_HOST", "").lower().removesuffix(default_port)
+    return not own_host or origin.lower().partition("://")[2] != own_host
 
 
 def answer_preflight(request: Request, allowed: frozenset[str]) -> Response | None:

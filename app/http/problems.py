@@ -36,6 +36,7 @@ MAX_ACCEPT_CHARACTERS = 2000
 that 90 headers of 8 KB can hold, and blocks the worker's other requests for that time."""
 
 BEARER = 'Bearer realm="Sluice"'
+BASIC = 'Basic realm="Sluice", charset="UTF-8"'
 
 log = logging.getLogger(__name__)
 
@@ -146,24 +147,22 @@ def prefers_html() -> bool:
 
 def answer(problem: Problem, members: Mapping[str, object] | None = None) -> Response:
     """The problem as a page for people, or as a document with the further `members`."""
-    if prefers_html():
-        if problem.code == SecondFactorMissing.code:
-            return _finished(problem, Response(render_template("errors/second_factor.html")))
-        return _finished(problem, Response(_page(problem)))
-    return answer_json(problem, members)
-
-
-def _page(problem: Problem) -> str:
-    if problem.code != NoProject.code:
-        return render_template("errors/error.html", problem=problem)
-    services = current_services()
-    you = find_person(services.context, who_sees(request).id)
-    return render_template(
-        "errors/no_project.html",
-        you=you,
-        administrators=administrators(services.context),
-        invitations=services.identity.invitations.waiting_for(you) if you else [],
-    )
+    if not prefers_html():
+        return answer_json(problem, members)
+    if problem.code == SecondFactorMissing.code:
+        page = render_template("errors/second_factor.html")
+    elif problem.code == NoProject.code:
+        services = current_services()
+        you = find_person(services.context, who_sees(request).id)
+        page = render_template(
+            "errors/no_project.html",
+            you=you,
+            administrators=administrators(services.context),
+            invitations=services.identity.invitations.waiting_for(you) if you else [],
+        )
+    else:
+        page = render_template("errors/error.html", problem=problem)
+    return _finished(problem, Response(page))
 
 
 def answer_json(problem: Problem, members: Mapping[str, object] | None = None) -> Response:
@@ -177,7 +176,9 @@ def _finished(problem: Problem, response: Response) -> Response:
     request.environ[PROBLEM_KEY] = problem.code
     response.status_code = problem.status
     if problem.status == NotSignedIn.status_hint:
-        response.headers["WWW-Authenticate"] = _challenge()
+        # RFC 9110, section 11.6.1; with Basic a browser would show a prompt.
+        is_browser = "HTTP_SEC_FETCH_MODE" in request.environ
+        response.headers["WWW-Authenticate"] = BEARER if is_browser else f"{BEARER}, {BASIC}"
     return with_retry_after(response, problem)
 
 
@@ -203,23 +204,13 @@ def report(error: UploadError) -> None:
 
 def _upload_error(error: UploadError) -> Response | BaseResponse:
     report(error)
-    if type(error) is NotSignedIn and _is_visit():
+    is_page = request.method in {"GET", "HEAD"} and LINK_KEY not in request.environ
+    is_visit = is_page and "HTTP_AUTHORIZATION" not in request.environ
+    if type(error) is NotSignedIn and is_visit and prefers_html():
         target = f"{request.script_root}{request.full_path}".rstrip("?")
         return redirect(url_for("sign_in.show", next=target), 303)
     field = error.field if isinstance(error, InvalidField) else ""
     return answer(Problem.of(error), {"field": field} if field else None)
-
-
-def _is_visit() -> bool:
-    """Whether a person opens one of our pages, other than below a link."""
-    is_page = request.method in {"GET", "HEAD"} and LINK_KEY not in request.environ
-    return is_page and "HTTP_AUTHORIZATION" not in request.environ and prefers_html()
-
-
-def _challenge() -> str:
-    """The WWW-Authenticate header (RFC 9110, 11.6.1); with Basic a browser would show a prompt."""
-    is_browser = "HTTP_SEC_FETCH_MODE" in request.environ
-    return BEARER if is_browser else f'{BEARER}, Basic realm="Sluice", charset="UTF-8"'
 
 
 def _http_error(error: HTTPException) -> Response | HTTPException:
