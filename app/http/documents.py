@@ -36,14 +36,7 @@ from app.core.moments import instant, optional_instant
 from app.core.playback import PlaybackProblem, PlaybackState
 from app.core.upload import Upload, UploadId
 from app.http.context import ViewContext
-from app.video.serve.facts import (
-    MANIFEST,
-    PLAY_FILE,
-    SOUND_FILE,
-    Chapter,
-    TrackFacts,
-    plays_audio,
-)
+from app.video.serve.facts import MANIFEST, PLAY_FILE, SOUND_FILE, Chapter, TrackFacts, plays_audio
 from app.video.serve.library import PlaybackView, TextFile, subtitles_of
 from app.video.serve.playlists import Subtitles
 from app.video.serve.renditions import RenditionView

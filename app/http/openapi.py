@@ -440,16 +440,16 @@ class _Schemas:
             raise TypeError(f"{kind} and {self._kinds[name]} have the same name in the API.")
         if name not in self.components:
             self.components[name] = {}  # Keeps its place in front of those it refers to.
-            schema = self._enum(kind) if issubclass(kind, Enum) else self._object(kind)
+            if issubclass(kind, Enum):
+                texts = self._member_docstrings(kind)
+                lines = [f"- `{one.value}`: {texts[one.name]}" for one in kind if one.name in texts]
+                text = "\n\n".join([_paragraphs(kind)[0], *(["\n".join(lines)] if lines else [])])
+                values = [one.value for one in kind]
+                schema = {"description": text, "type": "string", "enum": values}
+            else:
+                schema = self._object(kind)
             self.components[name] = schema
         return {"$ref": f"#/components/schemas/{name}"}
-
-    def _enum(self, kind: type[Enum]) -> dict[str, Any]:
-        texts = self._member_docstrings(kind)
-        lines = [f"- `{each.value}`: {texts[each.name]}" for each in kind if each.name in texts]
-        description = "\n\n".join([_paragraphs(kind)[0], *(["\n".join(lines)] if lines else [])])
-        values = [each.value for each in kind]
-        return {"description": description, "type": "string", "enum": values}
 
     def _object(self, kind: type) -> dict[str, Any]:
         text, _, example = inspect.cleandoc(kind.__doc__ or "").partition("Example:\n")

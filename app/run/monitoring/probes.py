@@ -17,12 +17,7 @@ from app.http.access import requires
 from app.http.context import ViewContext, current_services
 from app.http.openapi import ResponseSpec, describes
 from app.http.origins import OVERRIDE
-from app.run.monitoring.instruments import (
-    Instruments,
-    Snapshot,
-    all_counts,
-    start_time,
-)
+from app.run.monitoring.instruments import Instruments, Snapshot, all_counts, start_time
 from app.run.monitoring.requests import name_request
 from app.storage.base import SetupProblem
 from app.storage.local.folder import free_bytes

@@ -124,7 +124,12 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
     def handle(self, conn: Any) -> Any:
         """Handle a request, and those that follow immediately on its connection, in a thread."""
         outcome = self._handle_one(conn)
-        while outcome is True and self.alive and _goes_on(conn, self.follow_seconds):
+        while outcome is True and self.alive:
+            if not conn.parser.unreader.buf.tell():  # Nothing of the next request has arrived.
+                poll = select.poll()
+                poll.register(conn.sock, select.POLLIN)
+                if not poll.poll(self.follow_seconds * 1000):
+                    break
             outcome = self._handle_one(conn)
         return outcome
 
@@ -343,15 +348,6 @@ def _stop_reading(conn: Any) -> None:
     """Interrupt the read of the thread that serves the connection."""
     with suppress(OSError):
         conn.sock.shutdown(socket.SHUT_RD)
-
-
-def _goes_on(conn: Any, follow_seconds: float) -> bool:
-    """Whether the next request on a keep-alive connection arrives within that many seconds."""
-    if conn.parser.unreader.buf.tell():
-        return True
-    poll = select.poll()
-    poll.register(conn.sock, select.POLLIN)
-    return bool(poll.poll(follow_seconds * 1000))
 
 
 class SlotTaking:

@@ -201,19 +201,16 @@ class Supervisor:
                 worker.look_after()
             time.sleep(POLL_SECONDS)
             while self._arrived:
-                self._obey(self._arrived.pop(0), web)
-
-    def _obey(self, number: int, web: BaseProcess) -> None:
-        name = signal.Signals(number).name
-        if number in STOPPING or (number == signal.SIGHUP and self._is_stopped_by_hangup):
-            log.info("%s: the server stops", name)
-            self._stopping.append(number)
-        elif number == signal.SIGHUP:
-            log.info("%s: the web server replaces its workers", name)
-            with suppress(ProcessLookupError):  # The web server has just ended.
-                os.kill(web.pid or 0, RELOAD_SIGNAL)
-        else:
-            log.info("%s: ignored", name)
+                number = signal.Signals(self._arrived.pop(0))
+                if number in STOPPING or (number == signal.SIGHUP and self._is_stopped_by_hangup):
+                    log.info("%s: the server stops", number.name)
+                    self._stopping.append(number)
+                elif number == signal.SIGHUP:
+                    log.info("%s: the web server replaces its workers", number.name)
+                    with suppress(ProcessLookupError):  # The web server has just ended.
+                        os.kill(web.pid or 0, RELOAD_SIGNAL)
+                else:
+                    log.info("%s: ignored", number.name)
 
     def _fork(self, work: Work) -> BaseProcess:
         """Fork a process without our lock: one that outlives us must not block the next server.
