@@ -14,13 +14,14 @@ from flask import Flask, Request, g
 from werkzeug.exceptions import NotFound
 
 from app.access.callers import Callers, Credentials
+from app.access.services import IdentityServices
 from app.core.access import ANONYMOUS, LOCAL, Action, Caller, CallerKind, Scope, scope_of
 from app.core.errors import EntryNotFound, NotAllowed, UploadError
 from app.http import origins, session_cookie
 from app.http.context import SENDING_KEY, Sending, ViewContext, current_services, view_context
 from app.http.mounts import LINK_KEY
 from app.http.proxy import came_directly
-from app.http.services import IdentityServices, Services
+from app.http.services import Services
 from app.ingest.connection import break_off
 from app.ingest.slots import SAFE_METHODS
 
