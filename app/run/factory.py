@@ -117,7 +117,8 @@ def _surround_requests(app: Flask, services: Services, monitor: RequestMonitor) 
         for name, value in PROTECTION.items():
             if name not in given:
                 response.headers.add(name, value)
-        origins.open_to_origin(request, response, cors_origins)
+        if cors_origins:
+            origins.open_to_origin(request, response, cors_origins)
         monitor.count(request, response)
         return response
 

@@ -45,12 +45,12 @@ class RequestMonitor:
         """Name the request, and start to count and time it: before the rest of the application."""
         is_static = request.endpoint == STATIC
         protocol = STATIC if is_static else request.blueprint or OTHER
+        name_request(request.environ)
         clock = StageClock()
         clock.on_arrival = lambda count: self._instruments.received_bytes(protocol).inc(count)
         request.environ[_RUNNING_KEY] = _Running(protocol, clock, stages.start(clock))
         request.environ[SENDING_KEY] = self
         self._instruments.requests_in_progress(protocol).inc()
-        name_request(request.environ)
 
     def count(self, request: Request, response: Response) -> None:
         """Count the response, and add the request's id, and Server-Timing to that of a write."""
@@ -80,9 +80,9 @@ class RequestMonitor:
         clock = running.clock
         self._instruments.requests_in_progress(running.protocol).dec()
         clock.tell()
-        self._instruments.request_seconds(running.protocol).observe(clock.elapsed)
         if request.method not in SAFE_METHODS:
             self._instruments.count_stages(clock.seconds)
+        self._instruments.request_seconds(running.protocol).observe(clock.elapsed)
         stages.stop(running.token)
         request.environ[RECEIVED_KEY] = clock.arrived
 
