@@ -18,7 +18,14 @@ from app.access.services import IdentityServices
 from app.core.access import ANONYMOUS, LOCAL, Action, Caller, CallerKind, Scope, scope_of
 from app.core.errors import EntryNotFound, NotAllowed, UploadError
 from app.http import origins, session_cookie
-from app.http.context import SENDING_KEY, Sending, ViewContext, current_services, view_context
+from app.http.context import (
+    SENDING_KEY,
+    Sending,
+    ViewContext,
+    context_of,
+    current_services,
+    view_context,
+)
 from app.http.mounts import LINK_KEY
 from app.http.proxy import came_directly
 from app.http.services import Services
@@ -262,7 +269,7 @@ def admit(
         raise
     if rule.is_counted:
         services.request_rate.check(caller, address)
-    g.caller, g.scope = caller, scope
+    g.context = context_of(services, caller, scope)
 
     def ask() -> Scope:
         if caller.kind is CallerKind.SHARE_LINK:  # A download may outlast its ticket.
@@ -278,9 +285,8 @@ def admit(
 
 def who_sees(request: Request) -> Caller:
     """The current principal, also on error pages; `ANONYMOUS` below a link."""
-    if "caller" in g:
-        caller: Caller = g.caller
-        return caller
+    if "context" in g:
+        return view_context().caller
     if LINK_KEY in request.environ:
         return ANONYMOUS
     services = current_services()

@@ -43,12 +43,9 @@ class ViewContext(RequestContext):
     services: Services
 
 
-def view_context() -> ViewContext:
-    """The context of the current request; its caller is `ANONYMOUS` until `admit` has run."""
-    services = current_services()
+def context_of(services: Services, caller: Caller, scope: Scope) -> ViewContext:
+    """A context for the current request."""
     context = services.context
-    caller: Caller = g.get("caller", ANONYMOUS)
-    scope: Scope = g.scope if "scope" in g else scope_of(ANONYMOUS, Action.VISIT)
     return ViewContext(
         database=context.database,
         clock=context.clock,
@@ -61,6 +58,13 @@ def view_context() -> ViewContext:
     )
 
 
+def view_context() -> ViewContext:
+    """The context of the current request; its caller is `ANONYMOUS` until `admit` has set one."""
+    if "context" in g:
+        return cast(ViewContext, g.context)
+    return context_of(current_services(), ANONYMOUS, scope_of(ANONYMOUS, Action.VISIT))
+
+
 def current_services() -> Services:
     """The services of the application that handles this request."""
     return cast(Services, current_app.extensions[_EXTENSION])
@@ -68,8 +72,7 @@ def current_services() -> Services:
 
 def current_caller() -> Caller:
     """The caller of this request."""
-    caller: Caller = g.caller
-    return caller
+    return view_context().caller
 
 
 def note_upload(upload: Upload) -> Upload:

@@ -260,7 +260,20 @@ class _Route:
 
     def _operation(self, method: str) -> dict[str, Any]:
         summary, description = _paragraphs(self.view)
-        parameters = self._parameters()
+        in_path = [
+            Parameter(name, "path", "", _PATH_TYPES.get(name, str)) for name in self._names_in_path
+        ]
+        project = [_PROJECT] if self._chooses_project else []
+        parameters = [
+            {
+                "name": parameter.name,
+                "in": parameter.place,
+                **({"required": True} if parameter.place == "path" else {}),
+                **_described(parameter.description),
+                "schema": self.schemas.of(parameter.schema),
+            }
+            for parameter in (*in_path, *project, *self.operation.parameters)
+        ]
         body = self._content(self._bodies)
         responses = {**self._problems(method), **self._responses()}
         return {
@@ -288,22 +301,6 @@ class _Route:
             "parameters": [each for each in get["parameters"] if "Range" not in each["name"]],
             "responses": responses,
         }
-
-    def _parameters(self) -> list[dict[str, Any]]:
-        in_path = [
-            Parameter(name, "path", "", _PATH_TYPES.get(name, str)) for name in self._names_in_path
-        ]
-        project = [_PROJECT] if self._chooses_project else []
-        return [
-            {
-                "name": parameter.name,
-                "in": parameter.place,
-                **({"required": True} if parameter.place == "path" else {}),
-                **_described(parameter.description),
-                "schema": self.schemas.of(parameter.schema),
-            }
-            for parameter in (*in_path, *project, *self.operation.parameters)
-        ]
 
     @property
     def _names_in_path(self) -> list[str]:

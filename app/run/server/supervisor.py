@@ -142,7 +142,13 @@ class Supervisor:
         self._is_stopped_by_hangup = not is_ignored and _has_terminal()
         for number in HARMLESS:
             signal.signal(number, self._note)
-        web = self._fork_web()
+        # The web server's end of the socket is kept across exec().
+        descriptor = self._start_socket_of_web.fileno()
+        os.set_inheritable(descriptor, True)
+        os.environ[START_VARIABLE] = str(descriptor)
+        web = self._fork(self._web)
+        del os.environ[START_VARIABLE]
+        self._start_socket_of_web.close()
         workers: list[KeptRunning] = []
         try:
             self._prepare()
@@ -166,16 +172,6 @@ class Supervisor:
             # processes must have ended by then.
             _end(web, workers)
         return 0 if self._stopping else web.exitcode or 0
-
-    def _fork_web(self) -> BaseProcess:
-        """Fork the web server, with its end of the socket, which is kept across exec()."""
-        descriptor = self._start_socket_of_web.fileno()
-        os.set_inheritable(descriptor, True)
-        os.environ[START_VARIABLE] = str(descriptor)
-        web = self._fork(self._web)
-        del os.environ[START_VARIABLE]
-        self._start_socket_of_web.close()
-        return web
 
     def _serve_until_told(self, web: BaseProcess, workers: Sequence[KeptRunning]) -> None:
         """Serve until a signal; after SIGTERM, drain: serve but not ready, for load balancers."""
