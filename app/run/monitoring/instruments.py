@@ -229,18 +229,15 @@ NOTHING: Mapping[str, Any] = {
 """Numbers for a node that is gone, or does not report them."""
 
 
+@dataclass(eq=False)
 class NodeCounts:
     """Reads the counts of all processes of a node; rates are those between two readings."""
 
-    def __init__(
-        self,
-        services: Services,
-        instruments: Instruments,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._services = services
-        self._instruments = instruments
-        self._clock = clock
+    services: Services
+    instruments: Instruments
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
         self._read_at = float("-inf")
         self._received = self._sent = 0.0
         self._checked_at = float("-inf")
@@ -248,10 +245,10 @@ class NodeCounts:
 
     def read(self) -> dict[str, Any]:
         """The current numbers, serializable as JSON."""
-        counts, now = Snapshot(all_counts(self._instruments).collect()), self._clock()
+        counts, now = Snapshot(all_counts(self.instruments).collect()), self.clock()
         if now >= self._checked_at + PROBLEM_SECONDS:
             self._checked_at = now
-            self._problems = [problem.code for problem in self._services.problems()]
+            self._problems = [problem.code for problem in self.services.problems()]
         elapsed, self._read_at = max(now - self._read_at, 0.001), now
         before = self._received, self._sent
         self._received = counts.total("sluice_received_bytes_total")
@@ -261,7 +258,7 @@ class NodeCounts:
             "downloads_now": int(counts.total("sluice_downloads_in_progress")),
             "received_bytes_per_second": round((self._received - before[0]) / elapsed),
             "sent_bytes_per_second": round((self._sent - before[1]) / elapsed),
-            "free_bytes": free_bytes(self._services.settings.staging_dir),
+            "free_bytes": free_bytes(self.services.settings.staging_dir),
             "problems": self._problems,
         }
 
