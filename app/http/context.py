@@ -70,11 +70,6 @@ def current_services() -> Services:
     return cast(Services, current_app.extensions[_EXTENSION])
 
 
-def current_caller() -> Caller:
-    """The caller of this request."""
-    return view_context().caller
-
-
 def note_upload(upload: Upload) -> Upload:
     """Add the upload's id to this request's line in the access log."""
     request.environ[UPLOAD_ID_KEY] = upload.id

@@ -21,7 +21,7 @@ from app.core.upload import Upload, parse_upload_id
 from app.core.video_list import MAX_SEARCH_CHARACTERS, VideoList, VideoOrder
 from app.http.access import requires
 from app.http.bodies import takes
-from app.http.context import ViewContext, current_caller, note_upload
+from app.http.context import ViewContext, note_upload, view_context
 from app.http.digests import wants_sha256
 from app.http.documents import (
     PlayableDocument,
@@ -380,7 +380,7 @@ def index_page(ctx: ViewContext) -> str:
 
 def may(action: str) -> bool:
     """Whether the caller's role allows the action in the project; for templates."""
-    return reach_of(Action(action), current_caller().role) is not Reach.NONE
+    return reach_of(Action(action), view_context().caller.role) is not Reach.NONE
 
 
 @pages.get("/watch/<upload_id>")
