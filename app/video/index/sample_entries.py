@@ -160,10 +160,10 @@ class SoundEntry:
 
 
 def _aac_layout(esds: Box, channels: int, sample_rate: int) -> tuple[int, int]:
-    config = decoder_config(Fields(esds.payload))
-    if config.object_type != AAC_OBJECT_TYPE or len(config.specific) < 2:
+    object_type, specific = decoder_config(Fields(esds.payload))
+    if object_type != AAC_OBJECT_TYPE or len(specific) < 2:
         return channels, sample_rate
-    bits = int.from_bytes(config.specific[:2], "big")
+    bits = int.from_bytes(specific[:2], "big")
     if bits >> 11 == 31 or bits >> 7 & 0xF == 15:  # the fields are at other positions
         return channels, sample_rate
     configured = bits >> 3 & 0xF
@@ -230,25 +230,19 @@ Configuration = Mapping[bytes, Box]
 """The boxes within a sample entry, by kind."""
 
 
-@dataclass(frozen=True, slots=True)
-class DecoderConfig:
-    """The contents of an `esds` box (ISO/IEC 14496-1, section 7.2.6)."""
-
-    object_type: int
-    specific: memoryview
-
-
 def codec_name(kind: bytes, boxes: Configuration) -> str:
     """The codec name of a sample entry; its fourcc if no longer form is known."""
-    rule = _RULES.get(kind)
-    if rule is None:
-        return _plain_name(kind)
-    box = boxes.get(rule.box)
-    return rule.name(_plain_name(kind), Fields(box.payload)) if box else _plain_name(kind)
+    name = kind.decode("latin-1").strip("\0 .")
+    name = _NAMES.get(name, name)
+    wanted, named = _RULES.get(kind, (b"", None))
+    return named(name, Fields(boxes[wanted].payload)) if named and wanted in boxes else name
 
 
-def decoder_config(esds: Fields) -> DecoderConfig:
-    """The decoder configuration in an `esds` box."""
+def decoder_config(esds: Fields) -> tuple[int, memoryview]:
+    """The object type and the specific part of the decoder configuration in an `esds` box.
+
+    ISO/IEC 14496-1, section 7.2.6.
+    """
     esds.version_and_flags()
     stream = _descriptor(esds, _ES_DESCRIPTOR)
     stream.unsigned(2)  # its id
@@ -265,7 +259,7 @@ def decoder_config(esds: Fields) -> DecoderConfig:
     specific = (
         _descriptor(decoder, _DECODER_SPECIFIC).rest() if decoder.remaining else memoryview(b"")
     )
-    return DecoderConfig(object_type, specific)
+    return object_type, specific
 
 
 def mp3_configuration() -> bytes:
@@ -288,19 +282,6 @@ def _descriptor(fields: Fields, wanted: int) -> Fields:
         if tag == wanted:
             return Fields(contents)
     return Fields(memoryview(b""))
-
-
-def audio_object_type(specific: memoryview) -> int:
-    """The first field of an AudioSpecificConfig (ISO/IEC 14496-3, section 1.6.2.1)."""
-    if len(specific) < 2:
-        return 2  # AAC LC, the only type that may omit its configuration
-    first = specific[0] >> 3
-    return first if first < 31 else 32 + ((specific[0] & 7) << 3 | specific[1] >> 5)
-
-
-def _plain_name(kind: bytes) -> str:
-    name = kind.decode("latin-1").strip("\0 .")
-    return _NAMES.get(name, name)
 
 
 def _avc(name: str, fields: Fields) -> str:
@@ -334,18 +315,23 @@ def _vp(name: str, fields: Fields) -> str:
 
 
 def _mpeg4_audio(name: str, fields: Fields) -> str:
-    config = decoder_config(fields)
-    if config.object_type == AAC_OBJECT_TYPE:
-        return f"{name}.40.{audio_object_type(config.specific)}"
-    return f"{name}.{config.object_type:02X}"
+    object_type, specific = decoder_config(fields)
+    if object_type != AAC_OBJECT_TYPE:
+        return f"{name}.{object_type:02X}"
+    # The first field of an AudioSpecificConfig (ISO/IEC 14496-3, section 1.6.2.1). Only AAC LC, of
+    # type 2, may omit its configuration.
+    audio_type = specific[0] >> 3 if len(specific) >= 2 else 2
+    if audio_type == 31:
+        audio_type = 32 + ((specific[0] & 7) << 3 | specific[1] >> 5)
+    return f"{name}.40.{audio_type}"
 
 
 def _mpeg4_visual(name: str, fields: Fields) -> str:
-    config = decoder_config(fields)
-    start = bytes(config.specific[:5])
-    if config.object_type == 0x20 and start.startswith(b"\0\0\1\xb0") and len(start) == 5:
+    object_type, specific = decoder_config(fields)
+    start = bytes(specific[:5])
+    if object_type == 0x20 and start.startswith(b"\0\0\1\xb0") and len(start) == 5:
         return f"{name}.20.{start[4]}"
-    return f"{name}.{config.object_type:02X}"
+    return f"{name}.{object_type:02X}"
 
 
 def _dolby_vision(name: str, fields: Fields) -> str:
@@ -354,24 +340,17 @@ def _dolby_vision(name: str, fields: Fields) -> str:
     return f"{name}.{profile_and_level >> 9:02}.{profile_and_level >> 3 & 0x3F:02}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
-    """The box with a codec's parameters, and the function that builds its name from them."""
-
-    box: bytes
-    name: Callable[[str, Fields], str]
-
-
-_RULES: Mapping[bytes, _Rule] = {
-    b"avc1": _Rule(b"avcC", _avc),
-    b"avc3": _Rule(b"avcC", _avc),
-    b"hvc1": _Rule(b"hvcC", _hevc),
-    b"hev1": _Rule(b"hvcC", _hevc),
-    b"dvh1": _Rule(b"dvcC", _dolby_vision),
-    b"dvhe": _Rule(b"dvcC", _dolby_vision),
-    b"av01": _Rule(b"av1C", _av1),
-    b"vp08": _Rule(b"vpcC", _vp),
-    b"vp09": _Rule(b"vpcC", _vp),
-    b"mp4a": _Rule(b"esds", _mpeg4_audio),
-    b"mp4v": _Rule(b"esds", _mpeg4_visual),
+_RULES: Mapping[bytes, tuple[bytes, Callable[[str, Fields], str]]] = {
+    b"avc1": (b"avcC", _avc),
+    b"avc3": (b"avcC", _avc),
+    b"hvc1": (b"hvcC", _hevc),
+    b"hev1": (b"hvcC", _hevc),
+    b"dvh1": (b"dvcC", _dolby_vision),
+    b"dvhe": (b"dvcC", _dolby_vision),
+    b"av01": (b"av1C", _av1),
+    b"vp08": (b"vpcC", _vp),
+    b"vp09": (b"vpcC", _vp),
+    b"mp4a": (b"esds", _mpeg4_audio),
+    b"mp4v": (b"esds", _mpeg4_visual),
 }
+"""The box with a codec's parameters, and the function that builds its name from them."""

@@ -7,6 +7,7 @@ of chapters that Nero introduced (chpl).
 from __future__ import annotations
 
 import codecs
+import html
 import operator
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -125,8 +126,7 @@ def webvtt(cues: Iterable[Cue]) -> str:
 
 def escaped(text: str) -> str:
     """Plain text escaped as cue text: without tags, and without blank lines, which end a cue."""
-    lines = without_blank_lines(text)
-    return lines.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return html.escape(without_blank_lines(text), quote=False)
 
 
 def read_chapters(movie: Movie, read_at: ReadAt) -> tuple[ChapterMark, ...]:
@@ -139,7 +139,7 @@ def read_chapters(movie: Movie, read_at: ReadAt) -> tuple[ChapterMark, ...]:
     if track is None or not _has_cues(track):
         return ()
     return tuple(
-        ChapterMark(cue.start, _plain(cue.text)[:MAX_TITLE_CHARACTERS])
+        ChapterMark(cue.start, html.unescape(cue.text).replace("\n", " ")[:MAX_TITLE_CHARACTERS])
         for cue in read_cues(track, read_at, MAX_CHAPTER_BYTES, MAX_CHAPTERS)
     )
 
@@ -169,11 +169,6 @@ def without_blank_lines(text: str) -> str:
     """Drops blank lines, which would end the cue."""
     lines = (line.strip() for line in text.splitlines())
     return "\n".join(line for line in lines if line)
-
-
-def _plain(text: str) -> str:
-    plain = text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
-    return plain.replace("\n", " ")
 
 
 def _listed_chapters(fields: Fields) -> Iterator[ChapterMark]:
@@ -239,34 +234,27 @@ def _cues_in_lines(lines: Sequence[str], *, is_webvtt: bool) -> Iterator[Cue]:
     """
     arrows = ((number, line) for number, line in enumerate(lines) if "-->" in line)
     begun = [(number, timing) for number, line in arrows if (timing := _TIMING.match(line))]
-    ends = [_start_of_cue(lines, number) for number, _ in begun[1:]]
+    # A cue begins with its number, if it has one, else with its times.
+    ends = [
+        number - 1 if number > 0 and lines[number - 1].strip().isdecimal() else number
+        for number, _ in begun[1:]
+    ]
     for (number, timing), end in zip(begun, [*ends, len(lines)], strict=False):
         *times, settings = timing.groups()
         start, stop = _seconds(times[:4]), _seconds(times[4:])
         body = (line.strip() for line in lines[number + 1 : end])
         shown = body if is_webvtt else dropwhile(operator.not_, body)
-        raw = "\n".join(takewhile(bool, shown))
-        text = _webvtt_text(raw) if is_webvtt else _subrip_text(raw)
+        text = "\n".join(takewhile(bool, shown))
+        if is_webvtt:
+            text = without_blank_lines(text.replace("-->", "--&gt;"))
+        else:  # Keeps <b>, <i> and <u>, which are the same in WebVTT; drops other markup.
+            text = escaped(_OTHER_MARKUP.sub("", text))
+            text = _PLAIN_TAG.sub(lambda tag: f"<{tag[1].lower()}>", text)
         if text and start < stop:
             yield Cue(start, stop, text, " ".join(_SETTING.findall(settings or "")))
-
-
-def _start_of_cue(lines: Sequence[str], timing: int) -> int:
-    """Index of the cue's first line: that of its number, if any, else that of its times."""
-    has_number = timing > 0 and lines[timing - 1].strip().isdecimal()
-    return timing - 1 if has_number else timing
 
 
 def _seconds(parts: list[str | None]) -> Fraction:
     hours, minutes, seconds, fraction = (part or "0" for part in parts)
     whole = (int(hours) * 60 + int(minutes)) * 60 + int(seconds)
     return Fraction(1000 * whole + int(fraction.ljust(3, "0")), 1000)
-
-
-def _webvtt_text(text: str) -> str:
-    return without_blank_lines(text.replace("-->", "--&gt;"))
-
-
-def _subrip_text(text: str) -> str:
-    """Keeps bold, italic and underline tags, which are the same in WebVTT; drops other markup."""
-    return _PLAIN_TAG.sub(lambda tag: f"<{tag[1].lower()}>", escaped(_OTHER_MARKUP.sub("", text)))
