@@ -176,7 +176,7 @@ def examine(
         return
     wait_for_short_ones(beat.job)
     try:
-        with tools.source.ends_on_disk(source, beat.go_on) as path:
+        with tools.source.on_disk(source, beat.go_on, only_ends=True) as path:
             answer = tools.ffmpeg.probe(path, probe_limits(beat.job), stop=beat.stop)
     except FfmpegStopped as stopped:
         raise JobCancelled(str(stopped)) from stopped

@@ -19,18 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    and_,
-    case,
-    delete,
-    func,
-    insert,
-    or_,
-    select,
-    update,
-)
+import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from app.core.cells import Stamp
@@ -82,6 +71,7 @@ class BucketFolder:
         clock: Callable[[], datetime],
     ) -> None:
         """`most_copied_bytes` limits all copies on this machine together."""
+        self.root = disk.root
         self._disk = disk
         self._records = records
         self._bucket, self._storing = bucket, bucket.within(STORING_SECONDS)
@@ -91,11 +81,6 @@ class BucketFolder:
             kept=lambda versions: records.kept(list(versions)),
         )
         self._clock = clock
-
-    @property
-    def root(self) -> Path:
-        """The folder on this machine."""
-        return self._disk.root
 
     def find(self, upload_id: UploadId, name: str) -> Made | None:
         """A file, if the table has it."""
@@ -464,7 +449,7 @@ class MadeFileRecords:
             "due_at": made.made_at + UNFINISHED_FOR,
         }
         with self._database.write() as connection:
-            connection.execute(insert(made_files).values(**values))
+            connection.execute(sa.insert(made_files).values(**values))
 
     def keep(
         self, made: Made, now: datetime, *, beside: Made | None = None, is_new: bool = False
@@ -473,9 +458,11 @@ class MadeFileRecords:
 
         Also raises `Outdated` if its object has become due for deletion.
         """
-        is_its_own = and_(made_files.c.version == made.version, IS_LEFT, made_files.c.due_at > now)
+        is_its_own = sa.and_(
+            made_files.c.version == made.version, IS_LEFT, made_files.c.due_at > now
+        )
         older = _is_named(made.upload_id, made.name)
-        change = update(made_files).where(is_its_own).values(due_at=None)
+        change = sa.update(made_files).where(is_its_own).values(due_at=None)
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 with self._database.write() as connection:
@@ -493,15 +480,15 @@ class MadeFileRecords:
 
     def discard(self, upload_id: UploadId, name: str, now: datetime) -> int:
         """Hide a file, or all files of a bundle; returns how many there were."""
-        is_in_bundle = and_(made_files.c.upload_id == upload_id, made_files.c.folder == name)
-        return self._discard(or_(_is_named(upload_id, name), is_in_bundle), now + READ_FOR)
+        is_in_bundle = sa.and_(made_files.c.upload_id == upload_id, made_files.c.folder == name)
+        return self._discard(sa.or_(_is_named(upload_id, name), is_in_bundle), now + READ_FOR)
 
     def discard_all(self, upload_id: UploadId, now: datetime) -> int:
         """The same for all files of a video; their objects are due for deletion at once."""
         return self._discard(made_files.c.upload_id == upload_id, now)
 
-    def _discard(self, condition: ColumnElement[bool], due_at: datetime) -> int:
-        locked = select(made_files.c.version).where(condition, IS_KEPT).with_for_update()
+    def _discard(self, condition: sa.ColumnElement[bool], due_at: datetime) -> int:
+        locked = sa.select(made_files.c.version).where(condition, IS_KEPT).with_for_update()
         with self._database.write() as connection:
             # Waits for transactions that keep files beside these, so the next statement sees
             # what they have kept.
@@ -510,8 +497,8 @@ class MadeFileRecords:
 
     def due(self, now: datetime, limit: int, only: UploadId | None = None) -> list[Made]:
         """Files whose objects are to be deleted, of all videos or of one, longest due first."""
-        is_due = and_(IS_LEFT, made_files.c.due_at <= now)
-        query = select(*_FILE).where(is_due).order_by(made_files.c.due_at).limit(limit)
+        is_due = sa.and_(IS_LEFT, made_files.c.due_at <= now)
+        query = sa.select(*_FILE).where(is_due).order_by(made_files.c.due_at).limit(limit)
         if only is not None:
             query = query.where(made_files.c.upload_id == only)
         with self._database.read() as connection:
@@ -522,12 +509,12 @@ class MadeFileRecords:
         versions = [made.version for made in files]
         with self._database.write() as connection:
             connection.execute(
-                delete(made_files).where(made_files.c.version.in_(versions), IS_LEFT)
+                sa.delete(made_files).where(made_files.c.version.in_(versions), IS_LEFT)
             )
 
     def top_names(self, upload_ids: Collection[UploadId]) -> Mapping[UploadId, frozenset[str]]:
         """The names of each video's files, except those in folders."""
-        query = select(made_files.c.upload_id, made_files.c.name).where(
+        query = sa.select(made_files.c.upload_id, made_files.c.name).where(
             made_files.c.upload_id.in_(upload_ids), made_files.c.folder == "", IS_KEPT
         )
         names: dict[UploadId, set[str]] = {upload_id: set() for upload_id in upload_ids}
@@ -538,25 +525,25 @@ class MadeFileRecords:
 
     def videos(self) -> list[UploadId]:
         """The videos that have files."""
-        query = select(made_files.c.upload_id).where(IS_KEPT).distinct()
+        query = sa.select(made_files.c.upload_id).where(IS_KEPT).distinct()
         with self._database.read() as connection:
             return [UploadId(upload_id) for upload_id in connection.scalars(query)]
 
     def kept(self, versions: Sequence[str]) -> set[str]:
         """The versions that are kept."""
-        query = select(made_files.c.version).where(made_files.c.version.in_(versions), IS_KEPT)
+        query = sa.select(made_files.c.version).where(made_files.c.version.in_(versions), IS_KEPT)
         with self._database.read() as connection:
             return set(connection.scalars(query))
 
     def known(self, versions: Sequence[str]) -> set[str]:
         """The versions that have rows, kept or not."""
-        query = select(made_files.c.version).where(made_files.c.version.in_(versions))
+        query = sa.select(made_files.c.version).where(made_files.c.version.in_(versions))
         with self._database.read() as connection:
             return set(connection.scalars(query))
 
     def of(self, upload_id: UploadId) -> list[Made]:
         """The kept files of a video."""
-        query = select(*_FILE).where(made_files.c.upload_id == upload_id, IS_KEPT)
+        query = sa.select(*_FILE).where(made_files.c.upload_id == upload_id, IS_KEPT)
         with self._database.read() as connection:
             return [_made(row) for row in connection.execute(query)]
 
@@ -565,15 +552,15 @@ class MadeFileRecords:
         folder, name = made_files.c.folder, made_files.c.name
         below = [folder.startswith(f"{each}/", autoescape=True) for each in sorted(folders)]
         # A file directly in a top-level folder is a bundle of its own.
-        bundle = case((folder.in_(sorted(folders)), name), else_=folder).label("bundle")
+        bundle = sa.case((folder.in_(sorted(folders)), name), else_=folder).label("bundle")
         query = (
-            select(
+            sa.select(
                 made_files.c.upload_id,
                 bundle,
-                func.sum(made_files.c.length).label("size"),
-                func.max(made_files.c.used_at).label("used_at"),
+                sa.func.sum(made_files.c.length).label("size"),
+                sa.func.max(made_files.c.used_at).label("used_at"),
             )
-            .where(or_(folder.in_(sorted(folders)), *below), IS_KEPT)
+            .where(sa.or_(folder.in_(sorted(folders)), *below), IS_KEPT)
             .group_by(made_files.c.upload_id, bundle)
         )
         with self._database.read() as connection:
@@ -584,16 +571,18 @@ class MadeFileRecords:
     def note_use(self, upload_id: UploadId, name: str, now: datetime) -> None:
         """Record that a file's bundle is used now, with the precision `USED_EXACTLY`."""
         is_file = _is_named(upload_id, name)
-        query = select(made_files.c.used_at).where(is_file, IS_KEPT)
+        query = sa.select(made_files.c.used_at).where(is_file, IS_KEPT)
         with self._database.read() as connection:
             used_at = connection.scalar(query)
         if used_at is not None and now - used_at > USED_EXACTLY:
             with self._database.write() as connection:
-                connection.execute(update(made_files).where(is_file, IS_KEPT).values(used_at=now))
+                connection.execute(
+                    sa.update(made_files).where(is_file, IS_KEPT).values(used_at=now)
+                )
 
 
-def _is_named(upload_id: UploadId, name: str) -> ColumnElement[bool]:
-    return and_(
+def _is_named(upload_id: UploadId, name: str) -> sa.ColumnElement[bool]:
+    return sa.and_(
         made_files.c.upload_id == upload_id,
         made_files.c.folder == _folder(name),
         made_files.c.name == name,
@@ -604,21 +593,21 @@ def _folder(name: str) -> str:
     return name.rpartition("/")[0]
 
 
-def _first(connection: Connection, condition: ColumnElement[bool]) -> Made | None:
-    row = connection.execute(select(*_FILE).where(condition, IS_KEPT)).first()
+def _first(connection: sa.Connection, condition: sa.ColumnElement[bool]) -> Made | None:
+    row = connection.execute(sa.select(*_FILE).where(condition, IS_KEPT)).first()
     return None if row is None else _made(row)
 
 
-def _require_kept(connection: Connection, beside: Made) -> None:
+def _require_kept(connection: sa.Connection, beside: Made) -> None:
     """Raise `Outdated` unless the file is kept; locks it until the transaction ends."""
-    is_there = and_(made_files.c.version == beside.version, IS_KEPT)
-    query = select(made_files.c.version).where(is_there).with_for_update(read=True)
+    is_there = sa.and_(made_files.c.version == beside.version, IS_KEPT)
+    query = sa.select(made_files.c.version).where(is_there).with_for_update(read=True)
     if connection.execute(query).first() is None:
         raise Outdated(beside.name)
 
 
-def _leave(connection: Connection, condition: ColumnElement[bool], due_at: datetime) -> int:
-    change = update(made_files).where(condition, IS_KEPT).values(due_at=due_at)
+def _leave(connection: sa.Connection, condition: sa.ColumnElement[bool], due_at: datetime) -> int:
+    change = sa.update(made_files).where(condition, IS_KEPT).values(due_at=due_at)
     return connection.execute(change).rowcount
 
 

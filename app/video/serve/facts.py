@@ -8,17 +8,17 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
+import msgspec
+
+from app.core.errors import NotMade
 from app.core.json_types import keywords
 from app.core.playback import PlaybackProblem
 from app.core.ranges import ByteRange
 from app.video.index import texts
 from app.video.index.movie import Movie
 from app.video.index.tracks import Track
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
 
 VideoRange = Literal["SDR", "PQ", "HLG"]
 
@@ -132,16 +132,7 @@ class Facts:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         """Parses the output of `to_json`; members of later versions are ignored."""
-        known = known_members(cls, values)
-        tracks, chapters = values.get("tracks", ()), values.get("chapters", ())
-        known["tracks"] = tuple(TrackFacts(**known_members(TrackFacts, each)) for each in tracks)
-        known["chapters"] = tuple(Chapter(**known_members(Chapter, each)) for each in chapters)
-        return cls(**known)
-
-
-def known_members(kind: type[DataclassInstance], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The `values` that are fields of a dataclass: members of later versions are ignored."""
-    return {field.name: values[field.name] for field in fields(kind) if field.name in values}
+        return msgspec.convert(values, cls)
 
 
 _Described = TypeVar("_Described", Facts, TrackFacts)
@@ -184,8 +175,6 @@ MANIFEST = "hls.json"
 SOUND_FILE = "sound.mp4"
 """Names of files in the folder of a video."""
 
-_COLUMNS = ("ends", "durations", "reaches", "rung_durations")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream:
@@ -202,9 +191,9 @@ class Stream:
     codecs: str
     peak_rate: int
     mean_rate: int
-    ends: tuple[int, ...]
-    durations: tuple[float, ...]
-    reaches: tuple[int, ...]
+    ends: tuple[int, ...] = ()
+    durations: tuple[float, ...] = ()
+    reaches: tuple[int, ...] = ()
     language: str = "und"
     title: str = ""
     width: int = 0
@@ -245,9 +234,12 @@ class Manifest:
 
     streams: Sequence[Stream]
 
-    def stream(self, name: str) -> Stream | None:
-        """The stream of that name."""
-        return next((stream for stream in self.streams if stream.name == name), None)
+    def stream(self, name: str) -> Stream:
+        """The stream of that name; raises `NotMade`."""
+        for stream in self.streams:
+            if stream.name == name:
+                return stream
+        raise NotMade("The video has no stream of this name.")
 
     @property
     def picture(self) -> Stream | None:
@@ -261,14 +253,11 @@ class Manifest:
     @classmethod
     def from_json(cls, data: bytes) -> Self:
         """Parses the output of `to_json`; members of later versions are ignored."""
-        streams = []
-        for values in json.loads(data):
-            known = known_members(Stream, values)
+        streams = msgspec.json.decode(data)
+        for values in streams:
             # Earlier versions checked only the first key frame.
-            known.setdefault("has_open_groups", values.get("begins_tied", False))
-            known |= {name: tuple(values.get(name, ())) for name in _COLUMNS}
-            streams.append(Stream(**known))
-        return cls(streams)
+            values.setdefault("has_open_groups", values.get("begins_tied", False))
+        return cls(msgspec.convert(streams, list[Stream]))
 
 
 # ---- browsers ------------------------------------------------------------------------------------

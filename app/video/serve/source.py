@@ -29,6 +29,12 @@ REMUXED = "source.mp4"
 
 BLOCK_BYTES = 1 << 20
 
+ENDS_BYTES = 32 << 20
+"""Bytes copied of the start and of the end of a file, where containers store metadata."""
+
+TOO_LARGE = "larger_than_spool"
+"""Code of a job that fails as its video may not be copied."""
+
 
 class MediaSource:
     """Opens a video's file, on disk or in a bucket.
@@ -39,7 +45,8 @@ class MediaSource:
     def __init__(self, store: Store, folder: MediaFolder, *, most_copied_bytes: int = 0) -> None:
         self._store = store
         self._folder = folder
-        self._copies = VideoCopies(folder, most_copied_bytes)
+        self._free_bytes = self._most_bytes = most_copied_bytes
+        self._changing = threading.Lock()
 
     def open(self, video: Upload) -> RawIOBase:
         """Opens the remuxed file if there is one, else the original; raises `UploadGone`.
@@ -62,25 +69,57 @@ class MediaSource:
             return read_fully(file, 0, count)
 
     @contextmanager
-    def on_disk(self, file: RawIOBase, on_block: Callable[[], None]) -> Iterator[Path]:
-        """Path of an open file on this machine, for another program; may be a copy.
+    def on_disk(
+        self, file: RawIOBase, on_block: Callable[[], None], *, only_ends: bool = False
+    ) -> Iterator[Path]:
+        """Path of an open file on this machine, for programs that can only read files.
 
-        Raises like `VideoCopies.whole`.
+        Of a file in a bucket it is a copy, in a scratch folder that is removed at the end; with
+        `only_ends` a sparse one, of the same length, that has only the start and end of the file.
+        `on_block` is called often during the copy, and may raise. Raises `JobFailed` for a file too
+        large to ever be copied, `ServerBusy` while other copies use the space, and `NoRoom`.
         """
         if isinstance(file, FileIO):
-            yield _path_of(file)
-        else:
-            with self._copies.whole(file, on_block) as path:
-                yield path
+            yield Path(os.readlink(f"/proc/self/fd/{file.fileno()}"))
+            return
+        length = length_of(file)
+        spans = [ByteRange(0, length)]
+        if only_ends:
+            begin = ByteRange(0, min(ENDS_BYTES, length))
+            spans = [begin, ByteRange(max(begin.end, length - ENDS_BYTES), length)]
+        size = sum(span.length for span in spans)
+        with self._room(size), self._folder.scratch_folder(size) as scratch:
+            path = scratch / "video"
+            with disk_errors(), path.open("xb") as target:
+                target.truncate(length)
+                for span in spans:
+                    file.seek(span.start)
+                    target.seek(span.start)
+                    left = span.length
+                    while left > 0 and (block := file.read(min(BLOCK_BYTES, left))):
+                        on_block()
+                        target.write(block)
+                        left -= len(block)
+            yield path
 
     @contextmanager
-    def ends_on_disk(self, file: RawIOBase, on_block: Callable[[], None]) -> Iterator[Path]:
-        """The same; a copy may contain only the start and end of the file."""
-        if isinstance(file, FileIO):
-            yield _path_of(file)
-        else:
-            with self._copies.ends(file, on_block) as path:
-                yield path
+    def _room(self, size: int) -> Iterator[None]:
+        if size > self._most_bytes:
+            problem = (
+                f"The video has {size / 1e9:.1f} GB, and a server may copy "
+                f"{self._most_bytes / 1e9:.1f} GB of videos to its disk at a time "
+                "(SLUICE_SPOOL_BYTES), which this needs."
+            )
+            raise JobFailed(TOO_LARGE, problem, is_final=True)
+        with self._changing:
+            if size > self._free_bytes:
+                raise ServerBusy("Copies of other videos take the space that this one needs.")
+            self._free_bytes -= size
+        try:
+            yield
+        finally:
+            with self._changing:
+                self._free_bytes += size
 
 
 def reader(file: RawIOBase) -> ReadAt:
@@ -103,10 +142,6 @@ def copy_pieces(pieces: Iterable[Piece], read_at: ReadAt, target: BinaryIO) -> N
 def length_of(file: RawIOBase) -> int:
     """Size of an open file in bytes."""
     return file.seek(0, os.SEEK_END)
-
-
-def _path_of(file: FileIO) -> Path:
-    return Path(os.readlink(f"/proc/self/fd/{file.fileno()}"))
 
 
 # ---- blocks --------------------------------------------------------------------------------------
@@ -156,84 +191,6 @@ def read_fully(file: RawIOBase, offset: int, count: int) -> bytes:
         blocks.append(block)
         count -= len(block)
     return b"".join(blocks)
-
-
-# ---- local copies --------------------------------------------------------------------------------
-
-# Local copies of videos in a bucket, for programs that can only read files.
-
-
-ENDS_BYTES = 32 << 20
-"""Bytes copied of the start and of the end of a file, where containers store metadata."""
-
-TOO_LARGE = "larger_than_spool"
-
-
-class VideoCopies:
-    """Holds at most `most_bytes` at a time, in scratch folders that are removed after use."""
-
-    def __init__(self, folder: MediaFolder, most_bytes: int) -> None:
-        self._folder = folder
-        self._free_bytes = self._most_bytes = most_bytes
-        self._changing = threading.Lock()
-
-    @contextmanager
-    def whole(self, file: RawIOBase, on_block: Callable[[], None]) -> Iterator[Path]:
-        """A copy of a file; `on_block` is called often during the copy, and may raise.
-
-        Raises `JobFailed` for a file too large to ever be copied, `ServerBusy` while other copies
-        use the space, and `NoRoom`.
-        """
-        length = file.seek(0, os.SEEK_END)
-        with self._copied(file, length, [ByteRange(0, length)], on_block) as path:
-            yield path
-
-    @contextmanager
-    def ends(self, file: RawIOBase, on_block: Callable[[], None]) -> Iterator[Path]:
-        """A sparse copy of the same length, with only the start and end of the file."""
-        length = file.seek(0, os.SEEK_END)
-        begin = ByteRange(0, min(ENDS_BYTES, length))
-        end = ByteRange(max(begin.end, length - ENDS_BYTES), length)
-        with self._copied(file, length, [begin, end], on_block) as path:
-            yield path
-
-    @contextmanager
-    def _copied(
-        self, file: RawIOBase, length: int, spans: list[ByteRange], on_block: Callable[[], None]
-    ) -> Iterator[Path]:
-        size = sum(span.length for span in spans)
-        with self._room(size), self._folder.scratch_folder(size) as scratch:
-            path = scratch / "video"
-            with disk_errors(), path.open("xb") as target:
-                target.truncate(length)
-                for span in spans:
-                    file.seek(span.start)
-                    target.seek(span.start)
-                    left = span.length
-                    while left > 0 and (block := file.read(min(BLOCK_BYTES, left))):
-                        on_block()
-                        target.write(block)
-                        left -= len(block)
-            yield path
-
-    @contextmanager
-    def _room(self, size: int) -> Iterator[None]:
-        if size > self._most_bytes:
-            problem = (
-                f"The video has {size / 1e9:.1f} GB, and a server may copy "
-                f"{self._most_bytes / 1e9:.1f} GB of videos to its disk at a time "
-                "(SLUICE_SPOOL_BYTES), which this needs."
-            )
-            raise JobFailed(TOO_LARGE, problem, is_final=True)
-        with self._changing:
-            if size > self._free_bytes:
-                raise ServerBusy("Copies of other videos take the space that this one needs.")
-            self._free_bytes -= size
-        try:
-            yield
-        finally:
-            with self._changing:
-                self._free_bytes += size
 
 
 # ---- parsed movies -------------------------------------------------------------------------------
