@@ -196,7 +196,9 @@ class BucketFolder:
                 return self._copies.open(found)
             with self.scratch_folder(found.length) as scratch:
                 copy = scratch / "copy"
-                with disk_errors(), copy.open("xb", buffering=0) as target:
+                with disk_errors():
+                    target = copy.open("xb", buffering=0)
+                with target:
                     self._receive(found, target.fileno())
                 file = FileIO(copy, "rb")  # Stays readable if the copy is removed.
                 self._copies.add(copy, found)
