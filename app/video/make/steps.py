@@ -62,7 +62,7 @@ class StepTools:
         self,
         upload_id: UploadId,
         state: PlaybackState,
-        facts: Facts | None,
+        facts: Facts | None = None,
         problem: PlaybackProblem | None = None,
     ) -> None:
         """Store the state, the metadata and the problem of a video; raises like `media.move`."""
@@ -73,6 +73,10 @@ class StepTools:
         """Queue a step, again if it has ended."""
         now = self.clock()
         self.jobs.enqueue(upload_id, step, lane=lane, priority=priority, now=now, renew=True)
+
+    def has(self, upload_id: UploadId, name: str) -> bool:
+        """Whether a derived file exists."""
+        return self.folder.find(upload_id, name) is not None
 
     @contextmanager
     def opened(self, upload_id: UploadId) -> Iterator[tuple[Upload, RawIOBase]]:

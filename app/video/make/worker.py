@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from app.core.errors import UploadError, UploadGone, UploadNotFound
@@ -286,27 +286,14 @@ class MediaWorker:
 # Renews the leases of running jobs, and stops their steps if a lease is lost.
 
 
+@dataclass(slots=True)
 class _Claim:
     """The lease of a running job."""
 
-    def __init__(self, beat: Heartbeat) -> None:
-        self.beat = beat
-        self._renewed_at = time.monotonic()
-        self._written = 0.0
-
-    def is_due(self, pace: HeartbeatPace) -> bool:
-        """Whether to renew the lease."""
-        age = time.monotonic() - self._renewed_at
-        moved = self.beat.progress - self._written >= pace.progress_step
-        return age >= pace.lease.total_seconds() / 3 or (moved and age >= pace.progress_seconds)
-
-    def was_renewed(self, progress: float) -> None:
-        """Record a renewal."""
-        self._renewed_at, self._written = time.monotonic(), progress
-
-    def has_ended(self, pace: HeartbeatPace) -> bool:
-        """Whether another worker may have taken over the job."""
-        return time.monotonic() - self._renewed_at >= pace.lease.total_seconds()
+    beat: Heartbeat
+    renewed_at: float = field(default_factory=time.monotonic)
+    written: float = 0.0
+    """The progress that was last written."""
 
 
 class LeaseKeeper:
@@ -359,15 +346,21 @@ class LeaseKeeper:
                     is_held = self._look(claim)
                 except UploadError as error:  # A full disk, or a locked database.
                     log.warning("a lease cannot be renewed: %s", error)
-                    is_held = not claim.has_ended(self._pace)
+                    age = time.monotonic() - claim.renewed_at
+                    is_held = age < self._pace.lease.total_seconds()
                 if not is_held:
                     claim.beat.stop.set()
             stop.wait(self._pace.look_seconds)
 
     def _look(self, claim: _Claim) -> bool:
-        if not claim.is_due(self._pace):
-            return self._jobs.is_held(claim.beat.job)
-        progress = claim.beat.progress
-        is_held = self._jobs.heartbeat(claim.beat.job, progress, self._clock(), self._pace.lease)
-        claim.was_renewed(progress)
+        """Renew a lease if it is due; returns whether it is still held."""
+        pace, job, progress = self._pace, claim.beat.job, claim.beat.progress
+        age = time.monotonic() - claim.renewed_at
+        has_moved = progress - claim.written >= pace.progress_step
+        if age < pace.lease.total_seconds() / 3 and not (
+            has_moved and age >= pace.progress_seconds
+        ):
+            return self._jobs.is_held(job)
+        is_held = self._jobs.heartbeat(job, progress, self._clock(), pace.lease)
+        claim.renewed_at, claim.written = time.monotonic(), progress
         return is_held

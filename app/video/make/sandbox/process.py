@@ -120,21 +120,17 @@ def run(
     exception in a sink ends the program and propagates. Raises `TimedOut` and `Stopped`, and
     `OSError` if the program cannot be started. No process is ever left running.
     """
-    errors = _Tail()
+    errors = bytearray()
+
+    def keep_end(block: bytes) -> None:
+        errors.extend(block)
+        del errors[:-ERROR_BYTES]
+
     with _Process(command) as process:
-        for block, sink in process.blocks(on_output, errors.add, on_report):
+        for block, sink in process.blocks(on_output, keep_end, on_report):
             sink(block)
             process.check(stop)
-        return process.ended(bytes(errors.kept))
-
-
-class _Tail:
-    def __init__(self) -> None:
-        self.kept = bytearray()
-
-    def add(self, block: bytes) -> None:
-        self.kept += block
-        del self.kept[:-ERROR_BYTES]
+        return process.ended(bytes(errors))
 
 
 class _Process:
