@@ -44,7 +44,7 @@ from app.video.serve.facts import (
     TrackFacts,
     plays_audio,
 )
-from app.video.serve.library import PlaybackView, TextFile, subtitles_of
+from app.video.serve.library import PlaybackView, subtitles_of
 from app.video.serve.playlists import Subtitles
 from app.video.serve.renditions import RenditionView
 
@@ -297,7 +297,7 @@ def video_document(  # noqa: PLR0913 - what only some callers know has a name
     video: Upload,
     playback: PlaybackView,
     renditions: Sequence[RenditionView] | None = None,
-    texts: Sequence[TextFile] = (),
+    texts: Sequence[Subtitles] = (),
     *,
     root: str = "",
     expires: datetime | None = None,
@@ -309,7 +309,7 @@ def video_document(  # noqa: PLR0913 - what only some callers know has a name
     """
     media = media_path(video.id, root)
     known = playback_document(playback, root)
-    known["subtitles"] += [_subtitles(text.subtitles, media) for text in texts]
+    known["subtitles"] += [_subtitles(text, media) for text in texts]
     if renditions is not None:
         known["renditions"] = [rendition_document(video, view, root) for view in renditions]
     return {

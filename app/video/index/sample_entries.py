@@ -36,13 +36,16 @@ class SampleEntry:
     """A sample entry; fields that do not apply to the kind of track are 0 or None."""
 
     fourcc: str
+    """Such as "avc1"."""
     codec: str
+    """RFC 6381 codec name, such as "avc1.64001f"."""
     box: bytes
     width: int = 0
     """Pixels as coded, before `pixel_aspect` and rotation."""
     height: int = 0
     pixel_aspect: Fraction = Fraction(1)
     hdr: HighDynamicRange | None = None
+    """HDR transfer function; None for SDR."""
     channels: int = 0
     sample_rate: int = 0
 
@@ -70,9 +73,11 @@ def read_sample_entry(stsd: memoryview, kind: TrackKind) -> SampleEntry:
     if kind == "audio":
         sound = SoundEntry.read(entry, is_quicktime=version == 0)
         channels, sample_rate = sound.channels, sound.sample_rate
-        for box_kind, layout in _LAYOUTS.items():
-            if box_kind in sound.boxes:
-                channels, sample_rate = layout(sound.boxes[box_kind], channels, sample_rate)
+        for box_kind, (shortest, layout) in _LAYOUTS.items():
+            found = sound.boxes.get(box_kind)
+            if found and len(found.payload) >= shortest:
+                own_channels, own_rate = layout(found.payload)
+                channels, sample_rate = own_channels or channels, own_rate or sample_rate
         codec = codec_name(entry.kind, sound.boxes)
         return SampleEntry(fourcc, codec, raw, channels=channels, sample_rate=sample_rate)
     return SampleEntry(fourcc, codec_name(entry.kind, {}), raw)
@@ -159,56 +164,49 @@ class SoundEntry:
         return cls(entry.kind, channels, sample_rate, is_plain, boxes)
 
 
-def _aac_layout(esds: Box, channels: int, sample_rate: int) -> tuple[int, int]:
-    object_type, specific = decoder_config(Fields(esds.payload))
+def _aac_layout(esds: memoryview) -> tuple[int, int]:
+    object_type, specific = decoder_config(Fields(esds))
     if object_type != AAC_OBJECT_TYPE or len(specific) < 2:
-        return channels, sample_rate
+        return 0, 0
     bits = int.from_bytes(specific[:2], "big")
     if bits >> 11 == 31 or bits >> 7 & 0xF == 15:  # the fields are at other positions
-        return channels, sample_rate
+        return 0, 0
     configured = bits >> 3 & 0xF
-    return (8 if configured == 7 else configured) or channels, sample_rate
+    return (8 if configured == 7 else configured), 0
 
 
-def _opus_layout(dops: Box, channels: int, sample_rate: int) -> tuple[int, int]:
-    return (dops.payload[1] if len(dops.payload) > 1 else channels), sample_rate
+def _opus_layout(dops: memoryview) -> tuple[int, int]:
+    return dops[1], 0
 
 
-def _ac3_layout(dac3: Box, channels: int, sample_rate: int) -> tuple[int, int]:
-    if len(dac3.payload) < 3:
-        return channels, sample_rate
-    bits = int.from_bytes(dac3.payload[:3], "big")
-    return _DOLBY_CHANNELS[bits >> 11 & 7] + (bits >> 10 & 1), sample_rate
+def _ac3_layout(dac3: memoryview) -> tuple[int, int]:
+    bits = int.from_bytes(dac3[:3], "big")
+    return _DOLBY_CHANNELS[bits >> 11 & 7] + (bits >> 10 & 1), 0
 
 
-def _eac3_layout(dec3: Box, channels: int, sample_rate: int) -> tuple[int, int]:
-    if len(dec3.payload) < 5:
-        return channels, sample_rate
-    bits = int.from_bytes(dec3.payload[:5], "big")
-    return _DOLBY_CHANNELS[bits >> 9 & 7] + (bits >> 8 & 1), sample_rate
+def _eac3_layout(dec3: memoryview) -> tuple[int, int]:
+    bits = int.from_bytes(dec3[:5], "big")
+    return _DOLBY_CHANNELS[bits >> 9 & 7] + (bits >> 8 & 1), 0
 
 
-def _flac_layout(dfla: Box, channels: int, sample_rate: int) -> tuple[int, int]:
-    if len(dfla.payload) < 21:
-        return channels, sample_rate
-    bits = int.from_bytes(dfla.payload[18:21], "big")  # within STREAMINFO (RFC 9639, section 8.2)
+def _flac_layout(dfla: memoryview) -> tuple[int, int]:
+    bits = int.from_bytes(dfla[18:21], "big")  # within STREAMINFO (RFC 9639, section 8.2)
     return (bits >> 1 & 7) + 1, bits >> 4
 
 
-def _alac_layout(alac: Box, channels: int, sample_rate: int) -> tuple[int, int]:
-    if len(alac.payload) < 28:
-        return channels, sample_rate
-    return alac.payload[13], int.from_bytes(alac.payload[24:28], "big")
+def _alac_layout(alac: memoryview) -> tuple[int, int]:
+    return alac[13], int.from_bytes(alac[24:28], "big")
 
 
-_LAYOUTS: Mapping[bytes, Callable[[Box, int, int], tuple[int, int]]] = {
-    b"esds": _aac_layout,
-    b"dOps": _opus_layout,
-    b"dac3": _ac3_layout,
-    b"dec3": _eac3_layout,
-    b"dfLa": _flac_layout,
-    b"alac": _alac_layout,
+_LAYOUTS: Mapping[bytes, tuple[int, Callable[[memoryview], tuple[int, int]]]] = {
+    b"esds": (0, _aac_layout),
+    b"dOps": (2, _opus_layout),
+    b"dac3": (3, _ac3_layout),
+    b"dec3": (5, _eac3_layout),
+    b"dfLa": (21, _flac_layout),
+    b"alac": (28, _alac_layout),
 }
+"""Boxes with channels and sample rate, 0 if they do not say: their shortest form, and a reader."""
 
 
 # ---- codecs --------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import codecs
 import html
 import operator
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import dropwhile, islice, takewhile
@@ -75,7 +75,7 @@ def subtitle_tracks(movie: Movie) -> list[Track]:
 
 
 def _has_cues(track: Track) -> bool:
-    return track.kind == "text" and track.fourcc in _SUBTITLES
+    return track.kind == "text" and track.entry.fourcc in _SUBTITLES
 
 
 def read_cues(
@@ -97,7 +97,7 @@ def read_cues(
         if end <= max(start, 0):
             continue
         times = Fraction(max(start, 0), track.timescale), Fraction(end, track.timescale)
-        for text, settings in islice(_cue_texts(track.fourcc, data), cues_left):
+        for text, settings in islice(_cue_texts(track.entry.fourcc, data), cues_left):
             cues_left -= 1
             if text:
                 yield Cue(*times, text, settings)
@@ -220,18 +220,13 @@ def decoded(data: bytes) -> str:
 
 
 def cues_of(text: str) -> list[Cue]:
-    """The cues of a SubRip or WebVTT file, sorted by start."""
+    """The cues of a SubRip or WebVTT file, sorted by start.
+
+    A cue is a line with times and the lines after it, up to an empty line or the next cue. Some
+    SubRip writers put an empty line after the times, or none between two cues.
+    """
     is_webvtt = text.startswith("WEBVTT")
     lines = _DOUBLED_RETURN.sub("\n", text.replace("\0", "")).splitlines()
-    found = islice(_cues_in_lines(lines, is_webvtt=is_webvtt), MAX_CUES)
-    return sorted(found, key=lambda cue: cue.start)
-
-
-def _cues_in_lines(lines: Sequence[str], *, is_webvtt: bool) -> Iterator[Cue]:
-    """A cue is a line with times and the lines after it, up to an empty line or the next cue.
-
-    Some SubRip writers put an empty line after the times, or none between two cues.
-    """
     arrows = ((number, line) for number, line in enumerate(lines) if "-->" in line)
     begun = [(number, timing) for number, line in arrows if (timing := _TIMING.match(line))]
     # A cue begins with its number, if it has one, else with its times.
@@ -239,19 +234,20 @@ def _cues_in_lines(lines: Sequence[str], *, is_webvtt: bool) -> Iterator[Cue]:
         number - 1 if number > 0 and lines[number - 1].strip().isdecimal() else number
         for number, _ in begun[1:]
     ]
+    found: list[Cue] = []
     for (number, timing), end in zip(begun, [*ends, len(lines)], strict=False):
         *times, settings = timing.groups()
         start, stop = _seconds(times[:4]), _seconds(times[4:])
         body = (line.strip() for line in lines[number + 1 : end])
-        shown = body if is_webvtt else dropwhile(operator.not_, body)
-        text = "\n".join(takewhile(bool, shown))
+        shown = "\n".join(takewhile(bool, body if is_webvtt else dropwhile(operator.not_, body)))
         if is_webvtt:
-            text = without_blank_lines(text.replace("-->", "--&gt;"))
+            shown = without_blank_lines(shown.replace("-->", "--&gt;"))
         else:  # Keeps <b>, <i> and <u>, which are the same in WebVTT; drops other markup.
-            text = escaped(_OTHER_MARKUP.sub("", text))
-            text = _PLAIN_TAG.sub(lambda tag: f"<{tag[1].lower()}>", text)
-        if text and start < stop:
-            yield Cue(start, stop, text, " ".join(_SETTING.findall(settings or "")))
+            shown = escaped(_OTHER_MARKUP.sub("", shown))
+            shown = _PLAIN_TAG.sub(lambda tag: f"<{tag[1].lower()}>", shown)
+        if shown and start < stop and len(found) < MAX_CUES:
+            found.append(Cue(start, stop, shown, " ".join(_SETTING.findall(settings or ""))))
+    return sorted(found, key=lambda cue: cue.start)
 
 
 def _seconds(parts: list[str | None]) -> Fraction:

@@ -12,13 +12,7 @@ from operator import add
 from app.video.index.boxes import Box, Fields, boxes_in, children, damaged, descend, numbers
 from app.video.index.edits import Edit, Timeline, read_edits
 from app.video.index.languages import read_language
-from app.video.index.sample_entries import (
-    KINDS,
-    HighDynamicRange,
-    SampleEntry,
-    TrackKind,
-    read_sample_entry,
-)
+from app.video.index.sample_entries import KINDS, SampleEntry, TrackKind, read_sample_entry
 from app.video.index.samples import Samples, entries, read_samples
 
 _MOST_REORDERED = 1000
@@ -92,11 +86,6 @@ class Track:
         return self.entry.codec
 
     @property
-    def fourcc(self) -> str:
-        """Sample entry type, such as "avc1"."""
-        return self.entry.fourcc
-
-    @property
     def width(self) -> int:
         """Square pixels, as shown."""
         return self._size_shown[0]
@@ -112,19 +101,9 @@ class Track:
         return (self.entry.height, width) if self.rotation % 180 else (width, self.entry.height)
 
     @property
-    def channels(self) -> int:
-        """Number of audio channels."""
-        return self.entry.channels
-
-    @property
     def sample_rate(self) -> int:
         """Audio sample rate in Hz."""
         return self.entry.sample_rate or (self.timescale if self.kind == "audio" else 0)
-
-    @property
-    def hdr(self) -> HighDynamicRange | None:
-        """HDR transfer function; None for SDR."""
-        return self.entry.hdr
 
     @property
     def frame_rate(self) -> Fraction:
@@ -143,12 +122,12 @@ class Track:
     @property
     def is_h264(self) -> bool:
         """Whether its samples are H.264."""
-        return self.fourcc.startswith("avc")
+        return self.entry.fourcc.startswith("avc")
 
     @property
     def is_hevc(self) -> bool:
         """Whether its samples are HEVC."""
-        return self.fourcc.startswith(("hvc", "hev"))
+        return self.entry.fourcc.startswith(("hvc", "hev"))
 
     def shown_at(self, number: int) -> int:
         """Tick of the video's time at which a sample is shown; below 0 if it is not shown."""

@@ -204,7 +204,7 @@ class PictureMaker:
             memory_bytes=2 << 30,
             output_bytes=32 << 20,
         )
-        for tones in tone_mappings(excerpt.track.hdr):
+        for tones in tone_mappings(excerpt.track.entry.hdr):
             scaled = f"{scale},{tones},{jpeg}" if tones else jpeg
             whole = f"{picked},{scaled}{graph}"
             conversion = Conversion(

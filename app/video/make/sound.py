@@ -80,7 +80,7 @@ def _make_sound_file(
     # Encodes everything that can be decoded, however much is damaged.
     options = ["-max_error_rate", "1", "-map_metadata", "-1", "-map_chapters", "-1"]
     for number, track in enumerate(tracks):
-        options += ["-map", f"0:i:{track.id}", *as_aac(number, track.channels)]
+        options += ["-map", f"0:i:{track.id}", *as_aac(number, track.entry.channels)]
     # Generous: 20 s of 5.1 were converted per second.
     cpu_seconds = 30 + seconds * len(tracks) / 3
     limits = ProgramLimits(

@@ -9,8 +9,6 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from fractions import Fraction
 from io import RawIOBase
-from itertools import accumulate
-from operator import sub
 from pathlib import Path
 
 from app.core.upload import UploadId
@@ -36,7 +34,6 @@ from app.video.serve.facts import (
     SOUND_FILE,
     Manifest,
     Stream,
-    VideoRange,
     plays_audio,
     plays_segmented_audio,
     plays_video,
@@ -50,8 +47,6 @@ SOURCE = "source"
 
 STREAM_FILES = ("init.mp4", "segments.virtual")
 """In the folder of a stream."""
-
-_VIDEO_RANGES: Mapping[str | None, VideoRange] = {"pq": "PQ", "hlg": "HLG"}
 
 log = logging.getLogger(__name__)
 
@@ -200,27 +195,7 @@ def _write_stream(name: str, cut: SegmentedTrack, file: str, making: Path) -> St
             stop = round(float(segment.start + segment.duration), 6)
             durations.append(round(stop - round(float(segment.start), 6), 6))
         writer.finish()
-    sizes = map(sub, ends, [0, *ends])
-    rates = [_rate(size, lasts) for size, lasts in zip(sizes, durations, strict=True)]
-    mean = _rate(ends[-1], sum(durations))
-    stream = Stream(
-        name=name,
-        kind=track.kind,
-        codecs=track.codec,
-        peak_rate=max(mean, *rates),
-        mean_rate=mean,
-        ends=tuple(ends),
-        durations=tuple(durations),
-        reaches=tuple(accumulate(reaches, max)),
-        language=track.language,
-        title=track.title,
-        width=track.width,
-        height=track.height,
-        frame_rate=round(float(track.frame_rate), 3),
-        video_range=_VIDEO_RANGES.get(track.hdr, "SDR"),
-        channels=track.channels,
-        file=file,
-    )
+    stream = replace(Stream.of(name, track, ends, durations, reaches), file=file)
     if track.kind != "video":
         return stream
     # Renditions are made of it.
@@ -231,8 +206,3 @@ def _write_stream(name: str, cut: SegmentedTrack, file: str, making: Path) -> St
         longest_group=track.samples.longest_group,
         is_played=plays_video(track.codec),
     )
-
-
-def _rate(size: int, seconds: float) -> int:
-    """Bits per second; durations below 0.1 s count as 0.1 s."""
-    return round(8 * size / max(seconds, 0.1))

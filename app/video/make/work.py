@@ -26,7 +26,13 @@ from app.video.make.indexing import SUBTITLES, index, write_subtitles
 from app.video.make.pictures import EARLY_POSTER, PICTURES, make_early_poster, make_pictures
 from app.video.make.probe import HEAD_BYTES, is_no_video
 from app.video.make.remux import remux
-from app.video.make.renditions import Rendition, RenditionCache, Segments, least_free_bytes
+from app.video.make.renditions import (
+    RenditionCache,
+    RenditionMakers,
+    encode_segments,
+    encode_video,
+    least_free_bytes,
+)
 from app.video.make.sandbox.process import ROOT
 from app.video.make.sound import WAVEFORM, encode_sound, make_waveform
 from app.video.make.steps import Heartbeat, StepTools, make_way
@@ -56,11 +62,11 @@ class MediaWork:
             least_free_bytes=least_free_bytes(self.media.folder.root),
         )
         return MediaWorker(
-            self.media.jobs,
-            {
+            jobs=self.media.jobs,
+            steps={
                 **steps,
-                SEGMENTS: cache.watching(Segments(tools)),
-                RENDITION: cache.watching(Rendition(tools)),
+                SEGMENTS: cache.watching(partial(encode_segments, RenditionMakers(tools))),
+                RENDITION: cache.watching(partial(encode_video, RenditionMakers(tools))),
             },
             sweep=MediaSweep(
                 media=self.media.records,

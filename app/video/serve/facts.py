@@ -8,6 +8,8 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
+from itertools import accumulate
+from operator import sub
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 import msgspec
@@ -93,7 +95,7 @@ class Facts:
             height=picture.height if picture else None,
             rotation=picture.rotation if picture else 0,
             frame_rate=_rounded(picture.frame_rate) if picture else None,
-            hdr=picture.hdr and picture.hdr.upper() if picture else None,
+            hdr=picture.entry.hdr and picture.entry.hdr.upper() if picture else None,
             is_truncated=movie.is_truncated,
             tracks=tuple(map(_track_facts, movie.tracks)),
             chapters=tuple(
@@ -156,7 +158,7 @@ def _track_facts(track: Track) -> TrackFacts:
         width=track.width if is_video else None,
         height=track.height if is_video else None,
         frame_rate=_rounded(track.frame_rate) if is_video else None,
-        channels=track.channels or None,
+        channels=track.entry.channels or None,
         sample_rate=track.sample_rate or None,
     )
 
@@ -174,6 +176,8 @@ PLAY_FILE = "play.virtual"
 MANIFEST = "hls.json"
 SOUND_FILE = "sound.mp4"
 """Names of files in the folder of a video."""
+
+_VIDEO_RANGES: Mapping[str | None, VideoRange] = {"pq": "PQ", "hlg": "HLG"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,6 +216,37 @@ class Stream:
     longest_group: int = 0
     """The most frames from a key frame up to the next one; 0 in manifests of earlier versions."""
 
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        track: Track,
+        ends: Sequence[int],
+        durations: Sequence[float],
+        reaches: Sequence[int],
+    ) -> Self:
+        """The stream of a track that is cut into these segments; `reaches` of each on its own."""
+        sizes = map(sub, ends, [0, *ends])
+        rates = [_bit_rate(size, lasts) for size, lasts in zip(sizes, durations, strict=True)]
+        mean = _bit_rate(ends[-1], sum(durations))
+        return cls(
+            name=name,
+            kind=track.kind,
+            codecs=track.codec,
+            peak_rate=max(mean, *rates),
+            mean_rate=mean,
+            ends=tuple(ends),
+            durations=tuple(durations),
+            reaches=tuple(accumulate(reaches, max)),
+            language=track.language,
+            title=track.title,
+            width=track.width,
+            height=track.height,
+            frame_rate=_rounded(track.frame_rate),
+            video_range=_VIDEO_RANGES.get(track.entry.hdr, "SDR"),
+            channels=track.entry.channels,
+        )
+
     @property
     def rung_segments(self) -> tuple[float, ...]:
         """Duration of each segment of a rendition, in seconds."""
@@ -226,6 +261,11 @@ class Stream:
         if not 1 <= number <= len(self.ends):
             return None
         return ByteRange(self.ends[number - 2] if number > 1 else 0, self.ends[number - 1])
+
+
+def _bit_rate(size: int, seconds: float) -> int:
+    """Bits per second; durations below 0.1 s count as 0.1 s."""
+    return round(8 * size / max(seconds, 0.1))
 
 
 @dataclass(frozen=True, slots=True)

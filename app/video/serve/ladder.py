@@ -230,35 +230,30 @@ ASKED_SECONDS = 5.0
 """How often the other nodes' reports are read."""
 
 
+@dataclass
 class SharedCapability:
     """The capability of the slowest media worker, so that any worker is fast enough for any job.
 
     Segments from a different ffmpeg must match the others, or are rejected.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        own: Callable[[], Capability | None],
-        clock: Callable[[], datetime],
-    ) -> None:
-        """`own` is this machine's measured capability."""
-        self._database = database
-        self._own = own
-        self._clock = clock
-        self._found: Capability | None = None
-        self._ask_at = 0.0
+    database: Database
+    own: Callable[[], Capability | None]
+    """This machine's measured capability."""
+    clock: Callable[[], datetime]
+    _found: Capability | None = None
+    _ask_at: float = 0.0
 
     def __call__(self) -> Capability | None:
         """The capability; this machine's own until a worker has reported one."""
         if time.monotonic() >= self._ask_at:
-            is_live = encoders.c.told_at >= self._clock() - FRESH_FOR
-            with self._database.read() as connection:
+            is_live = encoders.c.told_at >= self.clock() - FRESH_FOR
+            with self.database.read() as connection:
                 rows = connection.scalars(select(encoders.c.facts).where(is_live)).all()
             reported = [msgspec.json.decode(facts, type=Capability) for facts in rows]
             self._found = min(reported, key=lambda each: each.megapixels_per_second, default=None)
             self._ask_at = time.monotonic() + ASKED_SECONDS
-        return self._found or self._own()
+        return self._found or self.own()
 
     def report(self, worker: str) -> None:
         """Report the capability of this machine's worker, if it is known.
@@ -266,12 +261,12 @@ class SharedCapability:
         Deletes the rows of workers that are gone. A stopping worker may report at the same time as
         its successor of the same name.
         """
-        if (own := self._own()) is None:
+        if (own := self.own()) is None:
             return
-        now, is_own = self._clock(), encoders.c.worker == worker
+        now, is_own = self.clock(), encoders.c.worker == worker
         is_old = ~is_own & (encoders.c.told_at < now - FRESH_FOR)
         facts = {"facts": msgspec.json.encode(own).decode(), "told_at": now}
-        with self._database.write() as connection:
+        with self.database.write() as connection:
             connection.execute(delete(encoders).where(is_old))
             if not connection.execute(update(encoders).where(is_own).values(facts)).rowcount:
                 insert_unless_known(connection, encoders, {"worker": worker, **facts})

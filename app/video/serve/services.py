@@ -19,7 +19,7 @@ from app.video.serve.folder import DiskFolder, MediaFolder
 from app.video.serve.ladder import Capability, SharedCapability, read_capability
 from app.video.serve.library import MediaLibrary, TextFiles
 from app.video.serve.playlists import Playlists
-from app.video.serve.renditions import Renditions, SegmentQueue, WaitTimeout
+from app.video.serve.renditions import Renditions, WaitTimeout
 from app.video.serve.rows import MediaRecords, PlaybackObserver
 from app.video.serve.source import MediaSource
 
@@ -89,7 +89,6 @@ class MediaServices:
         own: Callable[[], Capability | None] = partial(read_capability, folder.root)
         shared = SharedCapability(database, own, clock)
         playlists, jobs = Playlists(folder), JobRecords(database, Waker(data_dir).wake)
-        queue = SegmentQueue(jobs, timeout=WaitTimeout.of_process(threads), clock=clock)
         source = MediaSource(store, folder, most_copied_bytes=spool_bytes)
         records = MediaRecords(database, observer)
         return cls(
@@ -106,7 +105,7 @@ class MediaServices:
                 playlists=playlists,
                 jobs=jobs,
                 folder=folder,
-                queue=queue,
+                timeout=WaitTimeout.of_process(threads),
                 capability=shared if database.is_remote else own,
                 is_on=policy.is_on,
                 clock=clock,
