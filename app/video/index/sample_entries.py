@@ -66,8 +66,11 @@ def read_sample_entry(stsd: memoryview, kind: TrackKind) -> SampleEntry:
         fields.take(_VISUAL_FIELDS - 28)
         boxes = children(fields.rest())
         pixel_aspect = _pixel_aspect(boxes.get(b"pasp"))
-        is_pq = entry.kind in _DOLBY_VISION
-        hdr = "pq" if is_pq else _high_dynamic_range(boxes.get(b"colr"))
+        hdr: HighDynamicRange | None = "pq" if entry.kind in _DOLBY_VISION else None
+        colours = boxes[b"colr"].payload if b"colr" in boxes else memoryview(b"")
+        if len(colours) >= 8 and not hdr and bytes(colours[:4]) in {b"nclx", b"nclc"}:
+            # The transfer characteristics (section 12.1.5; ITU-T H.273, table 3).
+            hdr = _TRANSFERS.get(int.from_bytes(colours[6:8], "big"))
         codec = codec_name(entry.kind, boxes)
         return SampleEntry(fourcc, codec, raw, width, height, pixel_aspect, hdr)
     if kind == "audio":
@@ -121,13 +124,6 @@ def _pixel_aspect(pasp: Box | None) -> Fraction:
         return Fraction(1)
     across, down = struct.unpack(">II", pasp.payload[:8])
     return Fraction(across, down) if across and down else Fraction(1)
-
-
-def _high_dynamic_range(colr: Box | None) -> HighDynamicRange | None:
-    """From the transfer characteristics (section 12.1.5; ITU-T H.273, table 3)."""
-    if colr is None or len(colr.payload) < 8 or bytes(colr.payload[:4]) not in {b"nclx", b"nclc"}:
-        return None
-    return _TRANSFERS.get(int.from_bytes(colr.payload[6:8], "big"))
 
 
 @dataclass(frozen=True, slots=True)

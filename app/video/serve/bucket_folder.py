@@ -13,6 +13,7 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from io import FileIO, RawIOBase
 from itertools import islice
@@ -75,11 +76,7 @@ class BucketFolder:
         self._disk = disk
         self._records = records
         self._bucket, self._storing = bucket, bucket.within(STORING_SECONDS)
-        self._copies = Copies(
-            disk.root / COPIES,
-            most_bytes=most_copied_bytes,
-            kept=lambda versions: records.kept(list(versions)),
-        )
+        self._copies = Copies(disk.root / COPIES, most_copied_bytes, records.kept)
         self._clock = clock
 
     def find(self, upload_id: UploadId, name: str) -> Made | None:
@@ -272,21 +269,19 @@ ADDING_SECONDS = 30.0
 """How long a request waits for another one that fetches the same file; then `ServerBusy`."""
 
 
+@dataclass
 class Copies:
     """Copies in one folder, each named by the version of its file."""
 
-    def __init__(
-        self, folder: Path, *, most_bytes: int, kept: Callable[[Collection[str]], set[str]]
-    ) -> None:
-        """`kept` returns which of some versions still exist."""
-        self._folder = folder
-        self._most_bytes = most_bytes
-        self._kept = kept
-        self._added_bytes = 0
+    folder: Path
+    most_bytes: int
+    kept: Callable[[Sequence[str]], set[str]]
+    """Returns which of some versions still exist."""
+    _added_bytes: int = 0
 
     def open(self, made: Made) -> FileIO:
         """The copy of a file; raises `FileNotFoundError`."""
-        path = self._folder / made.version
+        path = self.folder / made.version
         file = FileIO(path, "rb")
         if time.time() - os.fstat(file.fileno()).st_mtime > USED_SECONDS:
             with suppress(FileNotFoundError):  # It has just been removed.
@@ -299,9 +294,9 @@ class Copies:
 
         Raises `ServerBusy` after `ADDING_SECONDS`.
         """
-        path = self._folder / f"{made.version}.lock"
+        path = self.folder / f"{made.version}.lock"
         with disk_errors():
-            make_private_folder(self._folder)
+            make_private_folder(self.folder)
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             if not try_lock(descriptor, WHOLE_FILE):
@@ -318,12 +313,12 @@ class Copies:
     def add(self, path: Path, made: Made) -> None:
         """Move a complete copy, on the same disk, into the cache."""
         with disk_errors():
-            make_private_folder(self._folder)
+            make_private_folder(self.folder)
             with path.open("rb", buffering=0) as file:
                 os.fsync(file.fileno())  # Otherwise a power cut may leave an empty copy.
-            path.replace(self._folder / made.version)
+            path.replace(self.folder / made.version)
         self._added_bytes += made.length
-        if self._added_bytes * GROWN_SHARE > self._most_bytes:
+        if self._added_bytes * GROWN_SHARE > self.most_bytes:
             self._added_bytes = 0
             self._make_room()
 
@@ -331,7 +326,7 @@ class Copies:
         """Remove the copies of some files."""
         for version in versions:
             with disk_errors():
-                (self._folder / version).unlink(missing_ok=True)
+                (self.folder / version).unlink(missing_ok=True)
 
     def remove_all(self) -> None:
         """Remove every copy, as the disk is full; all can be fetched again."""
@@ -342,12 +337,12 @@ class Copies:
         versions = [version for _, _, version in self._by_use()]
         for start in range(0, len(versions), ASKED_AT_ONCE):
             some = versions[start : start + ASKED_AT_ONCE]
-            self.remove(set(some) - self._kept(some))
+            self.remove(set(some) - self.kept(some))
         self._make_room()
 
     def _make_room(self) -> None:
         copies = self._by_use()
-        excess = sum(size for _, size, _ in copies) - self._most_bytes
+        excess = sum(size for _, size, _ in copies) - self.most_bytes
         for _, size, version in copies:
             if excess <= 0:
                 return
@@ -357,7 +352,7 @@ class Copies:
     def _by_use(self) -> list[tuple[float, int, str]]:
         """Time of last use, size and version of each copy, least recently used first."""
         found = []
-        with suppress(FileNotFoundError), os.scandir(self._folder) as entries:
+        with suppress(FileNotFoundError), os.scandir(self.folder) as entries:
             for entry in entries:
                 with suppress(FileNotFoundError):  # It has just been removed.
                     facts = entry.stat()

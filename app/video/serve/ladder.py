@@ -82,7 +82,13 @@ class RenditionFormat:
         width, height = _even(source.width * scale), _even(source.height * scale)
         usual = PEAK_RATES[quality] * (1.5 if source.frame_rate > USUAL_FRAME_RATE else 1)
         peak = max(min(round(usual), source.mean_rate), LOWEST_PEAK_RATE)
-        level = _level(width, height, max(source.frame_rate, USUAL_FRAME_RATE))
+        blocks = -(-width // 16) * -(-height // 16)
+        blocks_a_second = blocks * max(source.frame_rate, USUAL_FRAME_RATE)
+        # The lowest sufficient level, or the highest there is.
+        level = next(
+            (level for level, most, rate in _LEVELS if blocks <= most and blocks_a_second <= rate),
+            _LEVELS[-1][0],
+        )
         return cls(
             quality=quality,
             width=width,
@@ -130,15 +136,6 @@ def is_decoded_in_time(pixels: int, capability: Capability) -> bool:
     """Whether this many pixels, those between two key frames, can be decoded in time."""
     rate = capability.megapixels_per_second * DECODED_AT_ONCE
     return pixels / 1e6 <= rate * LONGEST_DECODING_SECONDS
-
-
-def _level(width: int, height: int, frame_rate: float) -> int:
-    """The lowest sufficient level, or the highest there is."""
-    blocks = -(-width // 16) * -(-height // 16)
-    for level, most, most_a_second in _LEVELS:
-        if blocks <= most and blocks * frame_rate <= most_a_second:
-            return level
-    return _LEVELS[-1][0]
 
 
 def _megapixels(width: int, height: int, frame_rate: float) -> float:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
-from functools import partial
+from functools import lru_cache, partial
 from io import FileIO, RawIOBase
 from pathlib import Path
 from typing import BinaryIO
@@ -160,7 +159,8 @@ class Blocks:
 
     def __init__(self, file: RawIOBase) -> None:
         self._file = file
-        self._blocks: OrderedDict[int, bytes] = OrderedDict()
+        # Without a reference to this object, which would keep 4 MB until the next collection.
+        self._block = lru_cache(KEPT_BLOCKS)(partial(_read_block, file))
 
     def read_at(self, offset: int, count: int) -> bytes:
         """Reads `count` bytes; fewer at the end of the file."""
@@ -169,18 +169,15 @@ class Blocks:
         found, end = b"", offset + count
         while offset < end:
             number, skipped = divmod(offset, CACHED_BLOCK_BYTES)
-            block = self._blocks.get(number)
-            if block is None:
-                block = read_fully(self._file, number * CACHED_BLOCK_BYTES, CACHED_BLOCK_BYTES)
-                self._blocks[number] = block
-                if len(self._blocks) > KEPT_BLOCKS:
-                    self._blocks.popitem(last=False)
-            self._blocks.move_to_end(number)
-            piece = block[skipped : skipped + end - offset]
+            piece = self._block(number)[skipped : skipped + end - offset]
             if not piece:
                 break
             found, offset = found + piece, offset + len(piece)
         return found
+
+
+def _read_block(file: RawIOBase, number: int) -> bytes:
+    return read_fully(file, number * CACHED_BLOCK_BYTES, CACHED_BLOCK_BYTES)
 
 
 def read_fully(file: RawIOBase, offset: int, count: int) -> bytes:
