@@ -10,7 +10,6 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from io import FileIO
 from pathlib import Path
-from threading import Event
 
 from app.storage.local.folder import disk_errors
 from app.video.index.boxes import NotIndexable, ReadAt
@@ -76,7 +75,7 @@ class Encoder:
     ffmpeg: Ffmpeg
     scratch: Path
     read_at: ReadAt
-    stop: Event
+    stop: threading.Event
     wall_seconds: float = 1800
 
     def encode(
