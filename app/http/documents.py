@@ -37,7 +37,7 @@ from app.core.playback import PlaybackProblem, PlaybackState
 from app.core.upload import Upload, UploadId
 from app.http.context import ViewContext
 from app.video.serve.facts import MANIFEST, PLAY_FILE, SOUND_FILE, Chapter, TrackFacts, plays_audio
-from app.video.serve.library import PlaybackView, TextFile, subtitles_of
+from app.video.serve.library import PlaybackView, subtitles_of
 from app.video.serve.playlists import Subtitles
 from app.video.serve.renditions import RenditionView
 
@@ -290,7 +290,7 @@ def video_document(  # noqa: PLR0913 - what only some callers know has a name
     video: Upload,
     playback: PlaybackView,
     renditions: Sequence[RenditionView] | None = None,
-    texts: Sequence[TextFile] = (),
+    texts: Sequence[Subtitles] = (),
     *,
     root: str = "",
     expires: datetime | None = None,
@@ -302,7 +302,7 @@ def video_document(  # noqa: PLR0913 - what only some callers know has a name
     """
     media = media_path(video.id, root)
     known = playback_document(playback, root)
-    known["subtitles"] += [_subtitles(text.subtitles, media) for text in texts]
+    known["subtitles"] += [_subtitles(text, media) for text in texts]
     if renditions is not None:
         known["renditions"] = [rendition_document(video, view, root) for view in renditions]
     return {
