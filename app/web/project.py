@@ -9,6 +9,7 @@ from flask import Blueprint, make_response, redirect, render_template, request, 
 from werkzeug import Response
 
 from app.access.projects import limits_in_words, words_of_limits
+from app.access.services import IdentityServices
 from app.core import errors
 from app.core.access import Action, parse_role
 from app.core.moments import parse_expiry
@@ -17,7 +18,6 @@ from app.http.bodies import form_fields
 from app.http.context import ViewContext, current_services
 from app.http.inviting import add_by_administrator, invite
 from app.http.origins import require_own_page
-from app.http.services import IdentityServices
 from app.web.navigation import ROLES
 
 blueprint = Blueprint("project", __name__, url_prefix="/project")

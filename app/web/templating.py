@@ -9,7 +9,7 @@ from flask import Flask, request
 from markupsafe import Markup
 
 from app.core.access import Action, Reach, reach_of
-from app.http.context import current_caller
+from app.http.context import view_context
 from app.http.origins import style_nonce
 
 SIZE_STEP = 1000
@@ -39,7 +39,7 @@ def icon(name: str, part: str = "") -> Markup:
 
 def may(action: str) -> bool:
     """Whether the caller's role allows the action in the project; for templates."""
-    return reach_of(Action(action), current_caller().role) is not Reach.NONE
+    return reach_of(Action(action), view_context().caller.role) is not Reach.NONE
 
 
 def date_text(moment: datetime) -> str:

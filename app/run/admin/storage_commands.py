@@ -172,19 +172,19 @@ def copy(target: str) -> None:
         raise click.ClickException(f"{target} {error}") from error
     if url == settings.records_url:
         raise click.ClickException("The records are in that database already.")
+
+    def tell(table: str, count: int) -> None:
+        click.echo(f"{table}: {count}", err=True)
+
     try:
         require_no_server(services)
         services.storage_identity.require_records()
         with closing(Database(url, synced=True)) as there:
             there.migrate()
-            count = copy_records(services.database, there, tell=_tell)
+            count = copy_records(services.database, there, tell=tell)
         services.storage_identity.leave()
         services.database.checkpoint()  # The operator may move its file.
     except (ArgumentError, CopyRefused, WrongStorage) as error:
         raise click.ClickException(str(error)) from error
     chosen = "" if target == "file" else target
     click.echo(f"{count} records copied and compared. Now set {PREFIX}DATABASE_URL={chosen}")
-
-
-def _tell(table: str, count: int) -> None:
-    click.echo(f"{table}: {count}", err=True)
