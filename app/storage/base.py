@@ -256,15 +256,10 @@ def has_same_bytes(one: RawIOBase, other: RawIOBase, length: int) -> bool:
     """Whether the next `length` bytes of both files exist and are equal."""
     while length:
         block = one.read(min(length, COMPARED_BYTES)) or b""
-        if not block or _read_exactly(other, len(block)) != block:
+        found = b""  # A read may return fewer bytes than there are.
+        while len(found) < len(block) and (more := other.read(len(block) - len(found))):
+            found += more
+        if not block or found != block:
             return False
         length -= len(block)
     return True
-
-
-def _read_exactly(file: RawIOBase, count: int) -> bytes:
-    """Returns `count` bytes; fewer at the end of the file."""
-    found = b""
-    while len(found) < count and (block := file.read(count - len(found))):
-        found += block
-    return found
