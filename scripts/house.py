@@ -106,6 +106,8 @@ def report(root: Path) -> None:
     """Print the figures of all files below `root`."""
     found = map(Source.read, sorted(root.rglob("*.py")))
     sources = [source for source in found if source.code]
+    if not sources:
+        sys.exit(f"There is no Python code below {root}.")
     code = sum(len(source.code) for source in sources)
     imports = sum(source.import_lines for source in sources)
     helpers = [(source, node) for source in sources for node in source.called_once]

@@ -19,6 +19,7 @@ from app.access.callers import Callers
 from app.access.keys import ApiKeys
 from app.access.passwords import Passwords
 from app.access.people import Person, add_person, find_person
+from app.access.services import IdentityServices
 from app.access.sessions import Sessions
 from app.access.share_links import ShareLink, ShareTerms
 from app.access.upload_links import LinkTerms, UploadLink
@@ -26,7 +27,7 @@ from app.access.webhooks import SUBSCRIBABLE
 from app.core.access import FIRST_PROJECT, LOCAL, Role, Scope
 from app.core.upload import Upload
 from app.db.context import RequestContext
-from app.http.services import IdentityServices, Services
+from app.http.services import Services
 from app.run.build import build_services
 from app.run.factory import create_app
 from app.settings import Settings

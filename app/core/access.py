@@ -14,15 +14,8 @@ from functools import lru_cache
 from hashlib import sha256
 from types import MappingProxyType
 
+from app.core import errors
 from app.core.addresses import network_of
-from app.core.errors import (
-    InvalidField,
-    NoProject,
-    NotAllowed,
-    NotSignedIn,
-    SecondFactorMissing,
-    UploadNotFound,
-)
 from app.core.upload import Upload
 
 FIRST_PROJECT = "local"
@@ -58,7 +51,7 @@ def lower_of(role: Role, other: Role) -> Role:
 def parse_role(text: str) -> Role:
     """Parse the role of a member or key; raises `InvalidField`."""
     if text not in MEMBERS:
-        raise InvalidField(f"A role is one of {', '.join(MEMBERS)}.", field="role")
+        raise errors.InvalidField(f"A role is one of {', '.join(MEMBERS)}.", field="role")
     return Role(text)
 
 
@@ -189,7 +182,7 @@ class Caller:
         """Raise `NotAllowed` for a role above the caller's, which limits the keys it creates."""
         own = Role.MANAGER if self.is_manager else self.role
         if own not in MEMBERS or MEMBERS.index(role) > MEMBERS.index(own):
-            raise NotAllowed("A key cannot have a higher role than yours.")
+            raise errors.NotAllowed("A key cannot have a higher role than yours.")
 
     @property
     def sender(self) -> str:
@@ -282,13 +275,13 @@ class Scope:
     def target(self) -> str:
         """The project that new uploads go to; raises `NotAllowed` if there is none."""
         if self.project is None or self.reach not in {Reach.ALL, Reach.OWN}:
-            raise NotAllowed("You may not send files to this project.")
+            raise errors.NotAllowed("You may not send files to this project.")
         return self.project
 
     def whole(self) -> str | None:
         """The project if the scope covers all of it, None for the server; raises `NotAllowed`."""
         if self.reach is not Reach.ALL:
-            raise NotAllowed("You do not manage this project.")
+            raise errors.NotAllowed("You do not manage this project.")
         return self.project
 
     def require(self, upload: Upload) -> Upload:
@@ -302,8 +295,8 @@ class Scope:
         if reach is Reach.LISTED and upload.id in self.listed:
             return upload
         if upload.owner in self.seen:
-            raise NotAllowed("You may see this upload, but it is not yours to change.")
-        raise UploadNotFound("No upload has this id.")
+            raise errors.NotAllowed("You may see this upload, but it is not yours to change.")
+        raise errors.UploadNotFound("No upload has this id.")
 
     def includes(self, earlier: Scope) -> bool:
         """Whether the reach in each project is at least that of the caller's earlier scope."""
@@ -325,7 +318,9 @@ EVERYTHING = Scope(None)
 def scope_of(caller: Caller, action: Action) -> Scope:
     """The scope of the caller's action; raises `NotSignedIn` or `NotAllowed`."""
     if caller.needs_second_factor and action not in {Action.VISIT, Action.SECURE_ACCOUNT}:
-        raise SecondFactorMissing("Add one-time codes or a passkey on the page of your account.")
+        raise errors.SecondFactorMissing(
+            "Add one-time codes or a passkey on the page of your account."
+        )
     if action is Action.AUDIT and caller.is_admin:
         return EVERYTHING
     if action is Action.MANAGE and caller.is_manager:
@@ -374,9 +369,9 @@ def _scope_in_projects(caller: Caller, action: Action) -> Scope:
     )
 
 
-def _refusal(caller: Caller, action: Action) -> NotSignedIn | NotAllowed:
+def _refusal(caller: Caller, action: Action) -> errors.NotSignedIn | errors.NotAllowed:
     if caller.kind is CallerKind.ANONYMOUS:
-        return NotSignedIn("Sign in, or send an API key.")
+        return errors.NotSignedIn("Sign in, or send an API key.")
     if caller.kind is CallerKind.PERSON and action in REACH and not caller.roles:
-        return NoProject("Ask an administrator of this server to let you into one.")
-    return NotAllowed("You may not do this here.")
+        return errors.NoProject("Ask an administrator of this server to let you into one.")
+    return errors.NotAllowed("You may not do this here.")

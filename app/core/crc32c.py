@@ -7,7 +7,7 @@ from base64 import b64decode, b64encode
 from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from app.core.ranges import ByteRange, to_little_endian
 
@@ -66,15 +66,11 @@ def _product(one: int, other: int) -> int:
 # CRC32Cs of the received parts of a file, combined where parts are adjacent.
 
 
-def _no_numbers() -> array[int]:
-    return array("q")
-
-
 @dataclass(frozen=True, slots=True)
 class RangeSums:
     """Immutable; holds start, end and CRC32C of each part, in order. No two overlap or touch."""
 
-    _numbers: array[int] = field(default_factory=_no_numbers)
+    _numbers: array[int] = field(default_factory=partial(array, "q"))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> RangeSums:

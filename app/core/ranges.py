@@ -7,6 +7,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 
 MAX_BYTES = (1 << 63) - 1
@@ -31,10 +32,6 @@ class ByteRange:
         return self.end - self.start
 
 
-def _no_bounds() -> array[int]:
-    return array("q")
-
-
 @dataclass(frozen=True, slots=True)
 class RangeSet:
     """An immutable set of bytes: ranges in order that neither overlap nor touch.
@@ -44,12 +41,12 @@ class RangeSet:
     range, they allow binary search and are read and written as a whole.
     """
 
-    _bounds: array[int] = field(default_factory=_no_bounds)
+    _bounds: array[int] = field(default_factory=partial(array, "q"))
 
     @classmethod
     def of(cls, ranges: Iterable[ByteRange]) -> RangeSet:
         """The union of `ranges`, given in any order."""
-        bounds = _no_bounds()
+        bounds = array("q")
         for item in sorted(ranges):
             if item.length == 0:
                 continue

@@ -8,15 +8,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NewType
 
+from app.core import errors
 from app.core.crc32c import RangeSums, in_base64
-from app.core.errors import (
-    ChunkMismatch,
-    OffsetMismatch,
-    TooManyGaps,
-    UploadConflict,
-    UploadGone,
-    UploadNotFound,
-)
 from app.core.lifecycle import GONE, UploadState, check_transition
 from app.core.policy import OPAQUE, check_chunk, media_type
 from app.core.ranges import ByteRange, RangeSet
@@ -48,7 +41,7 @@ def parse_upload_id(text: str) -> UploadId:
     from ids that passed this check.
     """
     if not _ID_FORM.fullmatch(text):
-        raise UploadNotFound("No upload has this id.")
+        raise errors.UploadNotFound("No upload has this id.")
     return UploadId(text)
 
 
@@ -141,7 +134,7 @@ class Upload:
     def known_length(self) -> int:
         """The length in bytes, for steps that come only after the client has sent it."""
         if self.length is None:
-            raise UploadConflict("The length of the upload is not known yet.")
+            raise errors.UploadConflict("The length of the upload is not known yet.")
         return self.length
 
     @property
@@ -176,7 +169,9 @@ class Upload:
         check_chunk(span, self.length)
         received = self.received.add(span)
         if len(received) > MAX_RANGES:
-            raise TooManyGaps(f"The upload has {MAX_RANGES} gaps; send what is missing first.")
+            raise errors.TooManyGaps(
+                f"The upload has {MAX_RANGES} gaps; send what is missing first."
+            )
         after = replace(self, received=received, sums=self._sums_with(span, crc32c))
         return after._active(now, is_ahead=is_ahead)._moved_on(now)
 
@@ -192,7 +187,7 @@ class Upload:
         """The upload with its length; `UploadConflict` if it already has another."""
         self.require_length(length)
         if self.received.end > length:
-            raise ChunkMismatch(f"{self.received.end} bytes are there already.")
+            raise errors.ChunkMismatch(f"{self.received.end} bytes are there already.")
         return replace(self, length=length)._active(now, is_ahead=False)._moved_on(now)
 
     def reserving(self, now: datetime, *, is_ahead: bool) -> Upload:
@@ -259,15 +254,15 @@ class Upload:
         """Raise `OffsetMismatch` unless the first missing byte is at `offset`."""
         expected = self.received.prefix_end
         if offset != expected:
-            raise OffsetMismatch.of(expected=expected, provided=offset)
+            raise errors.OffsetMismatch.of(expected=expected, provided=offset)
 
     def require_length(self, length: int) -> None:
         """Raise `UploadConflict` if the upload is known to have another length."""
         if self.length not in {None, length}:
-            raise UploadConflict(f"The upload has {self.length} bytes, not {length}.")
+            raise errors.UploadConflict(f"The upload has {self.length} bytes, not {length}.")
 
     def require_present(self) -> Upload:
         """The upload itself, or `UploadGone` if it was cancelled, expired or deleted."""
         if self.state in GONE:
-            raise UploadGone(f"The upload was {self.state.value}.")
+            raise errors.UploadGone(f"The upload was {self.state.value}.")
         return self

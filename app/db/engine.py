@@ -11,18 +11,7 @@ from functools import cache
 from pathlib import Path
 from threading import Event, Lock, local
 
-from sqlalchemy import (
-    Column,
-    Connection,
-    MetaData,
-    PrimaryKeyConstraint,
-    String,
-    Table,
-    event,
-    insert,
-    inspect,
-    select,
-)
+import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
 from app.core.access import FIRST_PROJECT
@@ -67,7 +56,7 @@ class Database:
         return self._kind if isinstance(self._kind, SqliteFile) else None
 
     @contextmanager
-    def read(self) -> Iterator[Connection]:
+    def read(self) -> Iterator[sa.Connection]:
         """Yields a connection for reading, without a lock that blocks writers.
 
         Each statement is a transaction of its own and sees what is committed when it runs.
@@ -80,7 +69,7 @@ class Database:
             raise
 
     @contextmanager
-    def snapshot(self) -> Iterator[Connection]:
+    def snapshot(self) -> Iterator[sa.Connection]:
         """Yields a connection whose statements all see the same snapshot, for long reads."""
         try:
             with self._kind.snapshot(self._engine) as connection:
@@ -90,7 +79,7 @@ class Database:
             raise
 
     @contextmanager
-    def write(self) -> Iterator[Connection]:
+    def write(self) -> Iterator[sa.Connection]:
         """Begin a transaction. On SQLite it holds the only write lock; a server locks rows.
 
         As in `read`, database errors become `NoRoom`, `StorageFailed` and `ServerBusy`; violated
@@ -109,7 +98,7 @@ class Database:
         finally:
             self._this_thread.is_writing = False
 
-    def one_statement(self) -> AbstractContextManager[Connection]:
+    def one_statement(self) -> AbstractContextManager[sa.Connection]:
         """Begin a transaction of one statement; on a server it takes no extra round trips.
 
         Raises like `write`.
@@ -117,7 +106,7 @@ class Database:
         return self.read() if self.is_remote else self.write()
 
     @contextmanager
-    def _transaction(self) -> Iterator[Connection]:
+    def _transaction(self) -> Iterator[sa.Connection]:
         with self._engine.connect() as connection:
             try:
                 with connection.begin(), self._kind.begun(connection):
@@ -169,7 +158,7 @@ class Database:
         """
         # SQLAlchemy 2.0 returns connections in use to the old pool, which would keep them open. The
         # new pool has the listeners that the old pool had when it was replaced.
-        event.listen(self._engine.pool, "checkin", lambda _, record: record.invalidate())
+        sa.event.listen(self._engine.pool, "checkin", lambda _, record: record.invalidate())
         self._engine.dispose()
 
     def change_mark(self) -> Callable[[], object]:
@@ -192,11 +181,11 @@ class Database:
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
-_version = Table(
+_version = sa.Table(
     "alembic_version",
-    MetaData(),
-    Column("version_num", String(32)),
-    PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
+    sa.MetaData(),
+    sa.Column("version_num", sa.String(32)),
+    sa.PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
 )
 """Where Alembic records the revision of the tables, as it declares the table itself."""
 
@@ -225,14 +214,14 @@ class SchemaState(Enum):
     CURRENT = "current"
 
 
-def schema_state(connection: Connection, migrations: Path = MIGRATIONS) -> SchemaState:
+def schema_state(connection: sa.Connection, migrations: Path = MIGRATIONS) -> SchemaState:
     """The state of the tables by Alembic's record.
 
     Raises `StorageFailed` for a newer version, and for one from before the oldest migration.
     """
-    if not inspect(connection).has_table(_version.name):
+    if not sa.inspect(connection).has_table(_version.name):
         return SchemaState.MISSING
-    found = connection.scalar(select(_version.c.version_num))
+    found = connection.scalar(sa.select(_version.c.version_num))
     known, newest = _revisions(migrations), newest_revision(migrations)
     if found is None:
         return SchemaState.MISSING
@@ -250,16 +239,16 @@ def schema_state(connection: Connection, migrations: Path = MIGRATIONS) -> Schem
     )
 
 
-def create_tables(connection: Connection) -> None:
+def create_tables(connection: sa.Connection) -> None:
     """Create all tables and the first project, in the caller's transaction."""
     tables.projects.metadata.create_all(connection)
     first = {"id": FIRST_PROJECT, "name": "Videos", "created_at": datetime.now(UTC)}
-    connection.execute(insert(tables.projects).values(**first, used_bytes=0))
+    connection.execute(sa.insert(tables.projects).values(**first, used_bytes=0))
     _version.create(connection, checkfirst=True)
-    connection.execute(insert(_version).values(version_num=newest_revision()))
+    connection.execute(sa.insert(_version).values(version_num=newest_revision()))
 
 
-def upgrade(connection: Connection, migrations: Path = MIGRATIONS) -> None:
+def upgrade(connection: sa.Connection, migrations: Path = MIGRATIONS) -> None:
     """Run the pending migrations in the caller's transaction."""
     # Importing Alembic takes 0.17 CPU s, and only the first process has anything to migrate.
     from alembic import command  # noqa: PLC0415
@@ -287,7 +276,7 @@ MOST_IN_A_GROUP = 64
 class _Group:
     """An open transaction and the writers that wait for its end."""
 
-    def __init__(self, begin: Callable[[], AbstractContextManager[Connection]]) -> None:
+    def __init__(self, begin: Callable[[], AbstractContextManager[sa.Connection]]) -> None:
         self._stack = ExitStack()
         self.connection = self._stack.enter_context(begin())
         self.size = 0
@@ -313,14 +302,10 @@ class _Group:
                 driver.cursor().execute("ROLLBACK TO writer")
             except sqlite3.Error:
                 driver.rollback()
-                self._note_cause(error)
+                if isinstance(error, DATABASE_ERRORS):
+                    self._error = error  # All writers see the cause, such as a full disk.
             raise
         driver.cursor().execute("RELEASE writer")
-
-    def _note_cause(self, error: BaseException) -> None:
-        """Keep the error, so that all writers see the cause, such as a full disk."""
-        if isinstance(error, DATABASE_ERRORS):
-            self._error = error
 
     def end(self) -> None:
         """Commit the transaction."""
@@ -344,7 +329,7 @@ class _Group:
 class GroupCommit:
     """Shares transactions between writers; `begin` opens one that commits when its context ends."""
 
-    def __init__(self, begin: Callable[[], AbstractContextManager[Connection]]) -> None:
+    def __init__(self, begin: Callable[[], AbstractContextManager[sa.Connection]]) -> None:
         self._begin = begin
         self._working = Lock()
         self._waiting = 0
@@ -352,35 +337,28 @@ class GroupCommit:
         self._group: _Group | None = None
 
     @contextmanager
-    def join(self) -> Iterator[Connection]:
+    def join(self) -> Iterator[sa.Connection]:
         """Run the block in a shared transaction, committed after it ends without an error.
 
         If the block raises, only its changes are rolled back. It also returns only after the
         commit: its error may depend on changes of other writers that are not visible before.
         """
         group = None
+        with self._counting:
+            self._waiting += 1
         try:
-            with self._turn() as group, group.undone_alone():
-                yield group.connection
+            with self._working:  # One writer at a time.
+                with self._counting:
+                    self._waiting -= 1
+                group = self._group = self._group or _Group(self._begin)
+                group.size += 1
+                try:
+                    with group.undone_alone():
+                        yield group.connection
+                finally:
+                    if not self._waiting or group.size == MOST_IN_A_GROUP:
+                        self._group = None
+                        group.end()
         finally:
             if group is not None:
                 group.wait()
-
-    @contextmanager
-    def _turn(self) -> Iterator[_Group]:
-        """Yields the open group or a new one, to one writer at a time."""
-        self._count(1)
-        with self._working:
-            self._count(-1)
-            group = self._group = self._group or _Group(self._begin)
-            group.size += 1
-            try:
-                yield group
-            finally:
-                if not self._waiting or group.size == MOST_IN_A_GROUP:
-                    self._group = None
-                    group.end()
-
-    def _count(self, change: int) -> None:
-        with self._counting:
-            self._waiting += change

@@ -5,13 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 
-from sqlalchemy.exc import (
-    DataError,
-    DBAPIError,
-    InterfaceError,
-    OperationalError,
-    ProgrammingError,
-)
+from sqlalchemy.exc import DataError, DBAPIError, InterfaceError, OperationalError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as NoFreeConnection
 
 from app.core.errors import InvalidRequest, NoRoom, ServerBusy, StorageFailed, UploadError
@@ -84,10 +78,6 @@ def as_upload_error(error: BaseException) -> UploadError | None:
         return ServerBusy("The database is busy.")
     if hasattr(_of_driver(error), "sqlstate"):
         return _of_server(error)
-    return _of_file(error)
-
-
-def _of_file(error: BaseException) -> UploadError | None:
     code = sqlite_code(error)
     if code & 0xFF in _BUSY:
         return ServerBusy("The database is busy.")
@@ -106,23 +96,15 @@ def _of_server(error: BaseException) -> UploadError | None:
     """
     if isinstance(error, DataError):
         return InvalidRequest("The request has a text or a number that cannot be stored.")
-    state: str | None = getattr(_of_driver(error), "sqlstate", None)
-    if state is None:
-        return _of_connecting(error)
+    state: str = getattr(_of_driver(error), "sqlstate", None) or ""
+    if not state and isinstance(error, OperationalError | InterfaceError):
+        return ServerBusy("The database cannot be reached.")
+    is_of_url = isinstance(error, ProgrammingError) and error.statement is None  # Its options.
     if state == _DISK_FULL:
         return NoRoom("The disk of the database is full.")
     if state.startswith(_TRY_AGAIN):
         return ServerBusy("The database is busy.")
-    if state.startswith(_SERVER_FAILED):
-        return StorageFailed(f"The database failed: {_of_driver(error)}")
-    return None
-
-
-def _of_connecting(error: BaseException) -> UploadError | None:
-    """Translate errors without an SQLSTATE: a connection that failed or was lost."""
-    if isinstance(error, OperationalError | InterfaceError):
-        return ServerBusy("The database cannot be reached.")
-    if isinstance(error, ProgrammingError) and error.statement is None:  # Options in the URL.
+    if state.startswith(_SERVER_FAILED) or (not state and is_of_url):
         return StorageFailed(f"The database failed: {_of_driver(error)}")
     return None
 

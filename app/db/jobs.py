@@ -6,23 +6,204 @@ condition on the job's state and on the claim, so a worker that has lost its job
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, bindparam, delete, func, insert, or_, select
+import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from app.core.errors import UploadGone, UploadNotFound
-from app.core.jobs import FLEETING, SHOWN, Job, JobState, Lane, sources
+from app.core.jobs import ENDED, FLEETING, SHOWN, Job, JobState, Lane, sources
 from app.core.lifecycle import GONE, UploadState
 from app.core.playback import PlaybackProblem
 from app.core.upload import UploadId
-from app.db import job_rows as rows
 from app.db.engine import Database
-from app.db.job_rows import Values, is_held, is_in, is_job, key_of
 from app.db.tables import IS_SHOWN, IS_UNFINISHED, media_jobs, uploads
+
+# ---- rows ----------------------------------------------------------------------------------------
+
+# Jobs as rows: the conditions for changes, and the values of each change.
+
+
+LONGEST_WAIT = timedelta(hours=1)
+"""Longest delay of a job. One due later dates from before the clock was set back: it is due now."""
+
+Values = Mapping[str, Any]
+Condition = sa.ColumnElement[bool]
+
+
+def key_of(upload_id: UploadId, step: str, argument: str) -> dict[str, Any]:
+    """The columns that identify a job."""
+    return {"upload_id": upload_id, "step": step, "argument": argument}
+
+
+def is_job(key: Values) -> Condition:
+    """Whether a row has this key."""
+    return sa.and_(*(media_jobs.c[name] == value for name, value in key.items()))
+
+
+def is_in(states: Collection[JobState]) -> Condition:
+    """Whether a job is in one of these states."""
+    return media_jobs.c.state.in_(sorted(states))
+
+
+def is_due(now: datetime) -> Condition:
+    """Whether a job may be claimed: its delay or its lease has ended."""
+    return sa.or_(media_jobs.c.due_at <= now, media_jobs.c.due_at > now + LONGEST_WAIT)
+
+
+def is_held(job: Job) -> Condition:
+    """Whether the row still has the claim of `job`, and its video exists."""
+    is_present = (
+        sa.select(uploads.c.id)
+        .where(uploads.c.id == media_jobs.c.upload_id, uploads.c.state.not_in(sorted(GONE)))
+        .exists()
+    )
+    return sa.and_(
+        is_job(key_of(job.upload_id, job.step, job.argument)),
+        is_in([JobState.RUNNING]),
+        media_jobs.c.worker == job.worker,
+        media_jobs.c.attempts == job.attempts,
+        is_present,
+    )
+
+
+def client_of(sender: str) -> str:
+    """Returns the client of an upload's `sender`; all users of an upload link are one client."""
+    return ":".join(sender.split(":")[:2])
+
+
+def as_last_of_client(
+    connection: sa.Connection, client: str, lane: Lane, priority: int
+) -> dict[str, Any]:
+    """Values of a job that is queued behind the other jobs of its client.
+
+    Its turn is that of the first job in the queue, or the one after the client's last job. So the
+    next job of each client runs before the second job of any client.
+    """
+    is_beside = sa.and_(IS_UNFINISHED, media_jobs.c.lane == lane, media_jobs.c.priority == priority)
+    turns = sa.select(sa.func.min(media_jobs.c.turn)).where(is_beside)
+    own = sa.select(sa.func.max(media_jobs.c.turn)).where(is_beside, media_jobs.c.client == client)
+    first, last = connection.scalar(turns), connection.scalar(own)
+    return {"client": client, "turn": max(first or 0, 0 if last is None else last + 1)}
+
+
+def as_new(now: datetime) -> dict[str, Any]:
+    """Values of a job that was just requested."""
+    return {
+        **as_waiting(None, now, now),
+        "attempts": 0,
+        "is_renewed": False,
+        "progress": 0.0,
+        "queued_at": now,
+    }
+
+
+def as_waiting(problem: PlaybackProblem | None, now: datetime, due_at: datetime) -> dict[str, Any]:
+    """Values of a job that waits for a worker."""
+    return as_ended(JobState.QUEUED, now, problem) | {"due_at": due_at}
+
+
+def as_claimed(job: Job, worker: str, now: datetime, lease: timedelta) -> dict[str, Any]:
+    """Values of a job that a worker has claimed."""
+    return {
+        "state": JobState.RUNNING,
+        "worker": worker,
+        "attempts": job.attempts + 1,
+        "is_renewed": False,
+        "progress": 0.0,
+        "updated_at": now,
+        "due_at": now + lease,
+    }
+
+
+def as_ended(
+    state: JobState, now: datetime, problem: PlaybackProblem | None = None
+) -> dict[str, Any]:
+    """Values of a job that has ended."""
+    return {
+        "state": state,
+        "worker": None,
+        "problem_code": problem and problem.code,
+        "problem_detail": problem and problem.detail,
+        "updated_at": now,
+    }
+
+
+def asked_again(known: Job, wanted: Values, *, renew: bool) -> Values:
+    """The changes that a repeated request makes to a job; see `JobRecords.enqueue`."""
+    if known.state in ENDED:
+        return wanted if renew else {}
+    if known.state is JobState.RUNNING:
+        return {"is_renewed": True} if renew and not known.is_renewed else {}
+    if known.is_less_urgent_than(wanted["lane"], wanted["priority"]):
+        return {"lane": wanted["lane"], "priority": wanted["priority"]}
+    return {}
+
+
+def get_job(connection: sa.Connection, key: Values, *, for_update: bool = False) -> Job | None:
+    """Returns the job with this key; None if there is none."""
+    query = sa.select(media_jobs).where(is_job(key))
+    row = connection.execute(query.with_for_update() if for_update else query).first()
+    return None if row is None else from_row(row)
+
+
+def change_jobs(connection: sa.Connection, condition: Condition, values: Values) -> int:
+    """Update the rows that match the condition; returns how many."""
+    return connection.execute(sa.update(media_jobs).where(condition).values(**values)).rowcount
+
+
+def queue_all(
+    connection: sa.Connection, upload_ids: Collection[UploadId], step: str, wanted: Values
+) -> None:
+    """Renew or queue this step for several videos, like `JobRecords.enqueue` for one.
+
+    `wanted` are the values of a new job besides its key and its turn. Takes at most seven
+    statements for videos of one client, since it holds the write lock that uploads wait for.
+    Renewed jobs keep their turns.
+    """
+    of_step = sa.and_(media_jobs.c.step == step, media_jobs.c.argument == "")
+    query = sa.select(media_jobs).where(of_step, media_jobs.c.upload_id.in_(upload_ids))
+    known = {row.upload_id: from_row(row) for row in connection.execute(query.with_for_update())}
+    new = [upload_id for upload_id in upload_ids if upload_id not in known]
+    if new:
+        senders = sa.select(uploads.c.id, uploads.c.sender).where(uploads.c.id.in_(new))
+        clients = {row.id: client_of(row.sender) for row in connection.execute(senders)}
+        turns: dict[str, int] = {}
+        added = []
+        for upload_id in new:
+            client = clients[upload_id]
+            if client not in turns:
+                first = as_last_of_client(connection, client, wanted["lane"], wanted["priority"])
+                turns[client] = first["turn"]
+            place = {"client": client, "turn": turns[client]}
+            added.append({**key_of(upload_id, step, ""), **wanted, **place})
+            turns[client] += 1
+        connection.execute(sa.insert(media_jobs), added)
+    alike: dict[tuple[tuple[str, Any], ...], list[UploadId]] = {}
+    for upload_id, job in known.items():
+        changes = asked_again(job, wanted, renew=True)
+        alike.setdefault(tuple(changes.items()), []).append(upload_id)
+    for values, changed in alike.items():
+        if values:
+            change_jobs(
+                connection, sa.and_(of_step, media_jobs.c.upload_id.in_(changed)), dict(values)
+            )
+
+
+def from_row(row: Any) -> Job:
+    """Returns the job in a row of the table."""
+    values = dict(row._mapping)
+    code, detail = values.pop("problem_code"), values.pop("problem_detail")
+    values["problem"] = None if code is None else PlaybackProblem(code, detail)
+    values["lane"], values["state"] = Lane(values["lane"]), JobState(values["state"])
+    return Job(**values)
+
+
+# ---- queue ---------------------------------------------------------------------------------------
+
 
 BATCH = 100
 """Most jobs that one call deletes."""
@@ -33,11 +214,13 @@ WORKER_ENDED = PlaybackProblem(
 )
 
 _LANES_DUE = (
-    select(media_jobs.c.lane)
+    sa.select(media_jobs.c.lane)
     .distinct()
     .where(
         IS_UNFINISHED,
-        or_(media_jobs.c.due_at <= bindparam("now"), media_jobs.c.due_at > bindparam("beyond")),
+        sa.or_(
+            media_jobs.c.due_at <= sa.bindparam("now"), media_jobs.c.due_at > sa.bindparam("beyond")
+        ),
     )
 )
 """Built once, since it runs twice a second: SQLAlchemy takes as long to build it as to run it."""
@@ -45,7 +228,7 @@ _LANES_DUE = (
 _IN_ORDER = (media_jobs.c.priority, media_jobs.c.turn, media_jobs.c.queued_at)
 """The order in which jobs of a lane are claimed."""
 
-_HAS_FAILED = and_(IS_SHOWN, is_in([JobState.FAILED]))
+_HAS_FAILED = sa.and_(IS_SHOWN, is_in([JobState.FAILED]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +265,9 @@ class JobRecords:
         cancelled, expired or deleted.
         """
         key = key_of(upload_id, step, argument)
-        wanted = {**key, **rows.as_new(now), "lane": lane, "priority": priority}
+        wanted = {**key, **as_new(now), "lane": lane, "priority": priority}
         known = self.find(upload_id, step, argument)
-        if known is not None and not rows.asked_again(known, wanted, renew=renew):
+        if known is not None and not asked_again(known, wanted, renew=renew):
             return known
         try:
             job = self._enqueue(key, wanted, renew=renew)
@@ -95,17 +278,17 @@ class JobRecords:
 
     def _enqueue(self, key: Values, wanted: Values, *, renew: bool) -> Job:
         with self._database.write() as connection:
-            client = rows.client_of(_sender_of_present(connection, key["upload_id"]))
+            client = client_of(_sender_of_present(connection, key["upload_id"]))
             place = client, wanted["lane"], wanted["priority"]
-            known = rows.get(connection, key, for_update=True)
+            known = get_job(connection, key, for_update=True)
             if known is None:
-                values = {**wanted, **rows.as_last_of_client(connection, *place)}
-                connection.execute(insert(media_jobs).values(**values))
-            elif changes := rows.asked_again(known, wanted, renew=renew):
+                values = {**wanted, **as_last_of_client(connection, *place)}
+                connection.execute(sa.insert(media_jobs).values(**values))
+            elif changes := asked_again(known, wanted, renew=renew):
                 if "lane" in changes:
-                    changes = {**changes, **rows.as_last_of_client(connection, *place)}
-                rows.change(connection, is_job(key), changes)
-            return _require(rows.get(connection, key))
+                    changes = {**changes, **as_last_of_client(connection, *place)}
+                change_jobs(connection, is_job(key), changes)
+            return _require(get_job(connection, key))
 
     def claim(
         self, lane: Lane, worker: str, now: datetime, lease: timedelta, steps: Collection[str]
@@ -116,19 +299,30 @@ class JobRecords:
         jobs whose lease has ended; one that has used up its attempts fails instead. A worker may
         have one job of each lane at a time.
         """
-        next_job = _next_of(lane, now, steps)
+        next_job = (
+            sa.select(media_jobs)
+            .where(
+                IS_UNFINISHED,
+                media_jobs.c.lane == lane,
+                media_jobs.c.step.in_(sorted(steps)),
+                is_due(now),
+            )
+            .order_by(*_IN_ORDER)
+            .limit(1)
+            .with_for_update(skip_locked=True)  # For PostgreSQL; SQLite has one writer at a time.
+        )
         with self._database.read() as connection:  # Usually there is none.
             if connection.execute(next_job).first() is None:
                 return None
         with self._database.write() as connection:
             while (row := connection.execute(next_job).first()) is not None:
-                job = rows.from_row(row)
+                job = from_row(row)
                 key = key_of(job.upload_id, job.step, job.argument)
                 if not job.is_last_attempt:
-                    rows.change(connection, is_job(key), rows.as_claimed(job, worker, now, lease))
-                    return _require(rows.get(connection, key))
-                failed = rows.as_ended(JobState.FAILED, now, WORKER_ENDED)
-                rows.change(connection, is_job(key), failed)
+                    change_jobs(connection, is_job(key), as_claimed(job, worker, now, lease))
+                    return _require(get_job(connection, key))
+                failed = as_ended(JobState.FAILED, now, WORKER_ENDED)
+                change_jobs(connection, is_job(key), failed)
         return None
 
     def change_mark(self) -> Callable[[], object]:
@@ -137,24 +331,24 @@ class JobRecords:
 
     def lanes_due(self, now: datetime) -> set[Lane]:
         """Lanes with a job that may be claimed."""
-        moments = {"now": now, "beyond": now + rows.LONGEST_WAIT}
+        moments = {"now": now, "beyond": now + LONGEST_WAIT}
         with self._database.read() as connection:
             return {Lane(lane) for lane in connection.scalars(_LANES_DUE, moments)}
 
     def is_waiting(self, lane: Lane, now: datetime, *, before: int) -> bool:
         """Whether a lane has a job with a priority below `before` that could be claimed now."""
-        query = select(media_jobs.c.step).where(
+        query = sa.select(media_jobs.c.step).where(
             IS_UNFINISHED,
             media_jobs.c.lane == lane,
             media_jobs.c.priority < before,
-            rows.is_due(now),
+            is_due(now),
         )
         with self._database.read() as connection:
             return connection.execute(query.limit(1)).first() is not None
 
     def is_held(self, job: Job) -> bool:
         """Whether the worker that claimed `job` still holds it, and the video exists."""
-        query = select(media_jobs.c.step).where(is_held(job))
+        query = sa.select(media_jobs.c.step).where(is_held(job))
         with self._database.read() as connection:
             return connection.execute(query).first() is not None
 
@@ -163,14 +357,15 @@ class JobRecords:
 
         A job is lost if it was cancelled, if another worker took it over, or if its video is gone.
         """
-        return self._change(job, {"progress": progress, "updated_at": now, "due_at": now + lease})
+        values = {"progress": progress, "updated_at": now, "due_at": now + lease}
+        return self._update(is_held(job), values) > 0
 
     def finish(self, job: Job, now: datetime) -> bool:
         """Record that a claimed job is done; False if it is lost, as for `heartbeat`.
 
         A job renewed since its claim is queued again; a job of a `FLEETING` step is deleted.
         """
-        return self._end(job, {**rows.as_ended(JobState.DONE, now), "progress": 1.0}, now)
+        return self._end(job, {**as_ended(JobState.DONE, now), "progress": 1.0}, now)
 
     def fail(
         self, job: Job, problem: PlaybackProblem, now: datetime, *, retry_after: timedelta | None
@@ -181,8 +376,8 @@ class JobRecords:
         the job fails, unless it was renewed since its claim.
         """
         if retry_after is None or job.is_last_attempt:
-            return self._end(job, rows.as_ended(JobState.FAILED, now, problem), now)
-        return self._change(job, rows.as_waiting(problem, now, now + retry_after))
+            return self._end(job, as_ended(JobState.FAILED, now, problem), now)
+        return self._update(is_held(job), as_waiting(problem, now, now + retry_after)) > 0
 
     def postpone(
         self,
@@ -199,27 +394,25 @@ class JobRecords:
         Can move it to another lane or priority. The attempt does not count. False if the job is
         lost, as for `heartbeat`.
         """
-        values = rows.as_waiting(problem, now, now + pause) | {"attempts": job.attempts - 1}
+        values = as_waiting(problem, now, now + pause) | {"attempts": job.attempts - 1}
         lane, priority = lane or job.lane, job.priority if priority is None else priority
         with self._database.write() as connection:
             if (lane, priority) != (job.lane, job.priority):
-                place = rows.as_last_of_client(connection, job.client, lane, priority)
+                place = as_last_of_client(connection, job.client, lane, priority)
                 values |= {"lane": lane, "priority": priority, **place}
-            return rows.change(connection, is_held(job), values) > 0
+            return change_jobs(connection, is_held(job), values) > 0
 
     def release(self, worker: str, now: datetime) -> int:
         """Requeue the jobs of a worker that stops; returns how many. Attempts do not count."""
-        values = rows.as_waiting(None, now, now) | {"attempts": media_jobs.c.attempts - 1}
-        is_its_own = and_(IS_UNFINISHED, media_jobs.c.worker == worker)
-        with self._database.write() as connection:
-            return rows.change(connection, is_its_own, values)
+        values = as_waiting(None, now, now) | {"attempts": media_jobs.c.attempts - 1}
+        is_its_own = sa.and_(IS_UNFINISHED, media_jobs.c.worker == worker)
+        return self._update(is_its_own, values)
 
     def cancel(self, upload_id: UploadId, step: str, argument: str, now: datetime) -> bool:
         """Cancel a waiting or running job; False if there is none. Its worker notices soon."""
         may_end = is_in(sources(JobState.CANCELLED))
-        condition = and_(is_job(key_of(upload_id, step, argument)), may_end)
-        with self._database.write() as connection:
-            return rows.change(connection, condition, rows.as_ended(JobState.CANCELLED, now)) > 0
+        condition = sa.and_(is_job(key_of(upload_id, step, argument)), may_end)
+        return self._update(condition, as_ended(JobState.CANCELLED, now)) > 0
 
     def retry(
         self, now: datetime, *, upload_id: UploadId | None = None, code: str | None = None
@@ -230,8 +423,7 @@ class JobRecords:
             condition &= media_jobs.c.upload_id == upload_id
         if code is not None:
             condition &= media_jobs.c.problem_code == code
-        with self._database.write() as connection:
-            count = rows.change(connection, condition, rows.as_new(now))
+        count = self._update(condition, as_new(now))
         if count:
             self._wake()
         return count
@@ -239,7 +431,7 @@ class JobRecords:
     def find(self, upload_id: UploadId, step: str, argument: str = "") -> Job | None:
         """Returns the job for this step and argument; None if there is none."""
         with self._database.read() as connection:
-            return rows.get(connection, key_of(upload_id, step, argument))
+            return get_job(connection, key_of(upload_id, step, argument))
 
     def drop(
         self,
@@ -254,17 +446,17 @@ class JobRecords:
         Returns how many jobs in these states it deleted. Workers that run one notice soon.
         """
         argument = media_jobs.c.argument
-        is_meant = or_(argument == prefix, argument.startswith(f"{prefix}/", autoescape=True))
-        is_of = and_(media_jobs.c.upload_id == upload_id, media_jobs.c.step == step)
+        is_meant = sa.or_(argument == prefix, argument.startswith(f"{prefix}/", autoescape=True))
+        is_of = sa.and_(media_jobs.c.upload_id == upload_id, media_jobs.c.step == step)
         with self._database.write() as connection:
-            found = connection.execute(delete(media_jobs).where(is_of, is_meant, is_in(states)))
+            found = connection.execute(sa.delete(media_jobs).where(is_of, is_meant, is_in(states)))
             return found.rowcount
 
     def drop_beyond(
         self, most: int, step: str, lane: Lane, state: JobState = JobState.QUEUED
     ) -> None:
         """Delete a step's jobs in this lane and state beyond the first `most`."""
-        of_state = select(media_jobs).where(
+        of_state = sa.select(media_jobs).where(
             IS_UNFINISHED if state is JobState.QUEUED else IS_SHOWN,
             media_jobs.c.lane == lane,
             media_jobs.c.step == step,
@@ -272,34 +464,36 @@ class JobRecords:
         )
         behind = of_state.order_by(*_IN_ORDER).offset(most)
         with self._database.read() as connection:  # Usually there are none.
-            jobs = [rows.from_row(row) for row in connection.execute(behind.limit(BATCH))]
+            jobs = [from_row(row) for row in connection.execute(behind.limit(BATCH))]
         if not jobs:
             return
         keys = [is_job(key_of(job.upload_id, job.step, job.argument)) for job in jobs]
         with self._database.write() as connection:
-            connection.execute(delete(media_jobs).where(is_in([state]), or_(*keys)))
+            connection.execute(sa.delete(media_jobs).where(is_in([state]), sa.or_(*keys)))
 
     def of_step(self, upload_ids: Collection[UploadId], step: str) -> dict[UploadId, Job]:
         """Returns these videos' jobs for the step without an argument, where there are any."""
-        is_wanted = and_(media_jobs.c.step == step, media_jobs.c.argument == "")
-        query = select(media_jobs).where(is_wanted, media_jobs.c.upload_id.in_(upload_ids))
+        is_wanted = sa.and_(media_jobs.c.step == step, media_jobs.c.argument == "")
+        query = sa.select(media_jobs).where(is_wanted, media_jobs.c.upload_id.in_(upload_ids))
         with self._database.read() as connection:
-            found = map(rows.from_row, connection.execute(query))
+            found = map(from_row, connection.execute(query))
             return {job.upload_id: job for job in found}
 
     def of(self, upload_id: UploadId, step: str | None = None) -> list[Job]:
         """All jobs of a video, or those of one step, sorted by step and argument."""
-        query = select(media_jobs).where(media_jobs.c.upload_id == upload_id)
+        query = sa.select(media_jobs).where(media_jobs.c.upload_id == upload_id)
         if step is not None:
             query = query.where(media_jobs.c.step == step)
         with self._database.read() as connection:
             found = connection.execute(query.order_by(media_jobs.c.step, media_jobs.c.argument))
-            return [rows.from_row(row) for row in found]
+            return [from_row(row) for row in found]
 
     def counts(self) -> dict[tuple[Lane, JobState], int]:
         """The number of queued, running and failed jobs in each lane, zeros included."""
         columns = (media_jobs.c.lane, media_jobs.c.state)
-        query = select(*columns, func.count().label("number")).where(IS_SHOWN).group_by(*columns)
+        query = (
+            sa.select(*columns, sa.func.count().label("number")).where(IS_SHOWN).group_by(*columns)
+        )
         with self._database.read() as connection:
             found = {(row.lane, row.state): row.number for row in connection.execute(query)}
         return {(lane, state): found.get((lane, state), 0) for lane in Lane for state in SHOWN}
@@ -309,58 +503,43 @@ class JobRecords:
 
         Reads only the head of each lane, regardless of the queue's length.
         """
-        running = select(media_jobs).where(IS_SHOWN, is_in([JobState.RUNNING]))
-        waiting = select(media_jobs).where(IS_UNFINISHED, is_in([JobState.QUEUED]))
+        running = sa.select(media_jobs).where(IS_SHOWN, is_in([JobState.RUNNING]))
+        waiting = sa.select(media_jobs).where(IS_UNFINISHED, is_in([JobState.QUEUED]))
         heads = [waiting.where(media_jobs.c.lane == lane).order_by(*_IN_ORDER) for lane in Lane]
         return self._listed(*(query.limit(limit) for query in (running, *heads)))[:limit]
 
     def failures(self, limit: int) -> list[ListedJob]:
         """Jobs that have failed permanently, latest first."""
-        failed = select(media_jobs).where(_HAS_FAILED).order_by(media_jobs.c.updated_at.desc())
+        failed = sa.select(media_jobs).where(_HAS_FAILED).order_by(media_jobs.c.updated_at.desc())
         return self._listed(failed.limit(limit))
 
-    def _listed(self, *queries: Select[Any]) -> list[ListedJob]:
+    def _listed(self, *queries: sa.Select[Any]) -> list[ListedJob]:
         with self._database.read() as connection:
             found = [row for query in queries for row in connection.execute(query)]
-            jobs = [rows.from_row(row) for row in found]
+            jobs = [from_row(row) for row in found]
             ids = {job.upload_id for job in jobs}
-            named = select(uploads.c.id, uploads.c.filename).where(uploads.c.id.in_(ids))
+            named = sa.select(uploads.c.id, uploads.c.filename).where(uploads.c.id.in_(ids))
             names = {row.id: row.filename for row in connection.execute(named)}
         # A video may be removed between the two queries.
         return [ListedJob(job, names.get(job.upload_id, "")) for job in jobs]
 
-    def _change(self, job: Job, values: Values) -> bool:
+    def _update(self, condition: Condition, values: Values) -> int:
         with self._database.write() as connection:
-            return rows.change(connection, is_held(job), values) > 0
+            return change_jobs(connection, condition, values)
 
     def _end(self, job: Job, values: Values, now: datetime) -> bool:
         """End a job, or queue it again if it was renewed since its claim."""
-        is_renewed = and_(is_held(job), media_jobs.c.is_renewed)
+        is_renewed = sa.and_(is_held(job), media_jobs.c.is_renewed)
         with self._database.write() as connection:
-            if rows.change(connection, is_renewed, rows.as_new(now)) > 0:
+            if change_jobs(connection, is_renewed, as_new(now)) > 0:
                 return True
             if values["state"] is JobState.DONE and job.step in FLEETING:
-                return connection.execute(delete(media_jobs).where(is_held(job))).rowcount > 0
-            return rows.change(connection, is_held(job), values) > 0
+                return connection.execute(sa.delete(media_jobs).where(is_held(job))).rowcount > 0
+            return change_jobs(connection, is_held(job), values) > 0
 
 
-def _next_of(lane: Lane, now: datetime, steps: Collection[str]) -> Select[Any]:
-    return (
-        select(media_jobs)
-        .where(
-            IS_UNFINISHED,
-            media_jobs.c.lane == lane,
-            media_jobs.c.step.in_(sorted(steps)),
-            rows.is_due(now),
-        )
-        .order_by(*_IN_ORDER)
-        .limit(1)
-        .with_for_update(skip_locked=True)  # For PostgreSQL; SQLite has one writer at a time.
-    )
-
-
-def _sender_of_present(connection: Connection, upload_id: UploadId) -> str:
-    query = select(uploads.c.state, uploads.c.sender).where(uploads.c.id == upload_id)
+def _sender_of_present(connection: sa.Connection, upload_id: UploadId) -> str:
+    query = sa.select(uploads.c.state, uploads.c.sender).where(uploads.c.id == upload_id)
     upload = connection.execute(query).first()
     if upload is None:
         raise UploadNotFound("No upload has this id.")

@@ -63,7 +63,8 @@ class MinuteCounts:
         digest = self._digest.of(name)
         place, count = _find(self._table, digest, minute)
         _SLOT.pack_into(self._table, place, digest, minute, count + 1)
-        return count + 1 + self._count_elsewhere(digest, minute)
+        elsewhere = 0 if self._elsewhere is None else _find(self._elsewhere, digest, minute)[1]
+        return count + 1 + elsewhere
 
     @property
     def seconds_left(self) -> int:
@@ -95,12 +96,6 @@ class MinuteCounts:
     @property
     def _minute(self) -> int:
         return int(self._clock() // 60)
-
-    def _count_elsewhere(self, digest: int, minute: int) -> int:
-        if self._elsewhere is None:
-            return 0
-        _, count = _find(self._elsewhere, digest, minute)
-        return count
 
     @cached_property
     def _table(self) -> mmap.mmap:

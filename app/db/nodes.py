@@ -12,22 +12,12 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import (
-    BigInteger,
-    ColumnElement,
-    Row,
-    cast,
-    delete,
-    func,
-    select,
-    type_coerce,
-    update,
-)
+import sqlalchemy as sa
 
 from app.core.errors import UploadError
 from app.core.nodes import Node, NodeReport, NodeState
 from app.db.engine import Database
-from app.db.sql import insert_unless_known
+from app.db.sql import insert_unless_known, upsert_into
 from app.db.tables import leases, nodes, shared_values
 
 # ---- clock ---------------------------------------------------------------------------------------
@@ -40,8 +30,8 @@ Clock = Callable[[], datetime]
 SECOND = 1_000_000
 """One second in microseconds, the unit of `Instant`."""
 
-SERVER_NOW: ColumnElement[int] = cast(
-    func.extract("epoch", func.clock_timestamp()) * SECOND, BigInteger
+SERVER_NOW: sa.ColumnElement[int] = sa.cast(
+    sa.func.extract("epoch", sa.func.clock_timestamp()) * SECOND, sa.BigInteger
 )
 """The database server's time, in the unit of its columns, since the nodes' clocks may differ."""
 
@@ -76,24 +66,21 @@ class ServerClock:
     def __call__(self) -> datetime:
         """Returns the current time on the server."""
         booted = self._booted
-        if booted is None or self._elapsed() >= self._ask_at:
-            booted = self._ask(booted)
-        return booted + timedelta(seconds=self._elapsed())
-
-    def _ask(self, known: datetime | None) -> datetime:
         began = self._elapsed()
-        self._ask_at = began + ASKED_SECONDS  # Set first, so that only one thread queries it.
-        try:
-            with self._database.read() as connection:
-                found = connection.execute(select(func.clock_timestamp())).scalar_one()
-        except UploadError:
-            if known is None:
-                raise
-            return known
-        middle = timedelta(seconds=(began + self._elapsed()) / 2)
-        booted: datetime = found.astimezone(UTC) - middle
-        self._booted = booted
-        return booted
+        if booted is None or began >= self._ask_at:
+            self._ask_at = began + ASKED_SECONDS  # Set first, so that only one thread queries it.
+            try:
+                with self._database.read() as connection:
+                    found: datetime = connection.execute(
+                        sa.select(sa.func.clock_timestamp())
+                    ).scalar_one()
+            except UploadError:
+                if booted is None:
+                    raise
+            else:
+                middle = timedelta(seconds=(began + self._elapsed()) / 2)
+                booted = self._booted = found.astimezone(UTC) - middle
+        return booted + timedelta(seconds=self._elapsed())
 
 
 def shared_clock(database: Database, own: Clock) -> Clock:
@@ -110,16 +97,16 @@ LEASE_SECONDS = 10.0
 SHOWN_SECONDS = 600.0
 """How long the status page keeps showing a lost node."""
 
-_LEASE_UNTIL = type_coerce(nodes.c.lease_until, BigInteger)
-_STARTED_AT = type_coerce(nodes.c.started_at, BigInteger)
+_LEASE_UNTIL = sa.type_coerce(nodes.c.lease_until, sa.BigInteger)
+_STARTED_AT = sa.type_coerce(nodes.c.started_at, sa.BigInteger)
 
-_NODES = select(
+_NODES = sa.select(
     nodes,
     (_LEASE_UNTIL > SERVER_NOW).label("is_alive"),
-    (func.least(SERVER_NOW, _LEASE_UNTIL) - _STARTED_AT).label("uptime"),
+    (sa.func.least(SERVER_NOW, _LEASE_UNTIL) - _STARTED_AT).label("uptime"),
 ).order_by(nodes.c.started_at, nodes.c.name)
 
-_LIVE = select(func.count()).where(_LEASE_UNTIL > SERVER_NOW)
+_LIVE = sa.select(sa.func.count()).where(_LEASE_UNTIL > SERVER_NOW)
 
 
 class NodeRecords:
@@ -130,8 +117,6 @@ class NodeRecords:
 
     def tell(self, report: NodeReport, *, lease_seconds: float = LEASE_SECONDS) -> None:
         """Store a node's report and renew its lease; the first report inserts its row."""
-        from sqlalchemy.dialects.postgresql import insert  # noqa: PLC0415 - only with PostgreSQL
-
         values = {
             "name": report.name,
             "address": report.address,
@@ -141,7 +126,7 @@ class NodeRecords:
             "traffic": json.dumps(report.traffic),
             "lease_until": SERVER_NOW + round(lease_seconds * SECOND),
         }
-        statement = insert(nodes).values(**values, started_at=SERVER_NOW)
+        statement = upsert_into(nodes, "postgresql").values(**values, started_at=SERVER_NOW)
         changed = {name: statement.excluded[name] for name in values if name != "name"}
         renewed = statement.on_conflict_do_update(index_elements=["name"], set_=changed)
         with self._database.one_statement() as connection:
@@ -150,7 +135,23 @@ class NodeRecords:
     def all(self) -> list[Node]:
         """Every node, oldest first, including recently lost ones."""
         with self._database.read() as connection:
-            return [_from_row(row) for row in connection.execute(_NODES)]
+            rows = connection.execute(_NODES).all()
+        return [
+            Node(
+                report=NodeReport(
+                    name=row.name,
+                    address=row.address,
+                    version=row.version,
+                    is_leaving=row.is_leaving,
+                    counts=json.loads(row.counts),
+                    traffic=json.loads(row.traffic),
+                ),
+                state=_state(row),
+                started_at=row.started_at,
+                uptime_seconds=row.uptime / SECOND,
+            )
+            for row in rows
+        ]
 
     def count_live(self) -> int:
         """Number of nodes that hold a lease."""
@@ -160,33 +161,16 @@ class NodeRecords:
     def remove(self, name: str) -> None:
         """Delete the row of a node that has shut down."""
         with self._database.one_statement() as connection:
-            connection.execute(delete(nodes).where(nodes.c.name == name))
+            connection.execute(sa.delete(nodes).where(nodes.c.name == name))
 
     def forget_gone(self, shown_seconds: float = SHOWN_SECONDS) -> None:
         """Delete the rows of nodes lost longer ago than this."""
         vanished = SERVER_NOW - round(shown_seconds * SECOND) > _LEASE_UNTIL
         with self._database.one_statement() as connection:
-            connection.execute(delete(nodes).where(vanished))
+            connection.execute(sa.delete(nodes).where(vanished))
 
 
-def _from_row(row: Row[Any]) -> Node:
-    report = NodeReport(
-        name=row.name,
-        address=row.address,
-        version=row.version,
-        is_leaving=row.is_leaving,
-        counts=json.loads(row.counts),
-        traffic=json.loads(row.traffic),
-    )
-    return Node(
-        report=report,
-        state=_state(row),
-        started_at=row.started_at,
-        uptime_seconds=row.uptime / SECOND,
-    )
-
-
-def _state(row: Row[Any]) -> NodeState:
+def _state(row: sa.Row[Any]) -> NodeState:
     if not row.is_alive:
         return NodeState.GONE
     return NodeState.LEAVING if row.is_leaving else NodeState.READY
@@ -203,7 +187,7 @@ def _state(row: Row[Any]) -> NodeState:
 FORGOTTEN_SECONDS = 24 * 3600
 """Age after which expired leases are deleted."""
 
-_DUE_AT = type_coerce(leases.c.due_at, BigInteger)
+_DUE_AT = sa.type_coerce(leases.c.due_at, sa.BigInteger)
 
 
 class Leases:
@@ -219,9 +203,9 @@ class Leases:
         """
         if not self._database.is_remote:
             return True
-        from sqlalchemy.dialects.postgresql import insert  # noqa: PLC0415 - only with PostgreSQL
-
-        statement = insert(leases).values(work=work, due_at=SERVER_NOW + round(seconds * SECOND))
+        statement = upsert_into(leases, "postgresql").values(
+            work=work, due_at=SERVER_NOW + round(seconds * SECOND)
+        )
         taken = statement.on_conflict_do_update(
             index_elements=["work"],
             set_={"due_at": statement.excluded.due_at},
@@ -239,14 +223,14 @@ class Leases:
         """Release the lease of work that is finished."""
         if self._database.is_remote:
             with self._database.one_statement() as connection:
-                connection.execute(delete(leases).where(leases.c.work == work))
+                connection.execute(sa.delete(leases).where(leases.c.work == work))
 
     def remove_old(self) -> None:
         """Delete leases that expired long ago: their nodes died before releasing them."""
         if self._database.is_remote:
             with self._database.one_statement() as connection:
                 connection.execute(
-                    delete(leases).where(_DUE_AT < SERVER_NOW - FORGOTTEN_SECONDS * SECOND)
+                    sa.delete(leases).where(_DUE_AT < SERVER_NOW - FORGOTTEN_SECONDS * SECOND)
                 )
 
 
@@ -269,7 +253,7 @@ class SharedValues:
     def get(self, name: str) -> str | None:
         """Returns the text with this name; None if there is none."""
         with self._database.read() as connection:
-            query = select(shared_values.c.value).where(shared_values.c.name == name)
+            query = sa.select(shared_values.c.value).where(shared_values.c.name == name)
             return connection.execute(query).scalar()
 
     def agree(self, name: str, propose: Callable[[], str]) -> str:
@@ -287,7 +271,9 @@ class SharedValues:
     def put(self, name: str, value: str) -> None:
         """Replace the text with this name; of several first texts at the same time, one stays."""
         with self._database.write() as connection:
-            change = update(shared_values).where(shared_values.c.name == name).values(value=value)
+            change = (
+                sa.update(shared_values).where(shared_values.c.name == name).values(value=value)
+            )
             if not connection.execute(change).rowcount:
                 insert_unless_known(connection, shared_values, {"name": name, "value": value})
 

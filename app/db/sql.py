@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from threading import Condition, Event
 from typing import Any, Generic, TypeVar, cast
 
@@ -40,9 +41,13 @@ def fetch(
 
     Here and below, `statement` must live as long as the program; raises SQLAlchemy's errors.
     """
-    compiled = _compiled(statement, connection.dialect)
-    rows = _execute(connection, compiled, values).fetchall()
-    return [compiled.converted(row) for row in rows]
+    compiled, found = _compiled(statement, connection.dialect), []
+    for row in _execute(connection, compiled, values).fetchall():
+        cells = list(row)
+        for place, convert in compiled.outputs:
+            cells[place] = convert(cells[place])
+        found.append(tuple(cells))
+    return found
 
 
 def run(connection: Connection, statement: Executable, values: Mapping[str, object]) -> int:
@@ -91,12 +96,6 @@ class _Compiled:
             name: values[name] if convert is None else convert(values[name])
             for name, convert in self.inputs
         }
-
-    def converted(self, row: Sequence[Any]) -> tuple[Any, ...]:
-        cells = list(row)
-        for place, convert in self.outputs:
-            cells[place] = convert(cells[place])
-        return tuple(cells)
 
 
 def _execute(connection: Connection, compiled: _Compiled, values: Mapping[str, object]) -> Any:
@@ -241,7 +240,7 @@ class SharedUpdates(Generic[Change]):
 
 # ---- inserts -------------------------------------------------------------------------------------
 
-# Inserts a row unless its key exists, in SQLite and PostgreSQL.
+# What to do if a row's key exists, in SQLite and PostgreSQL.
 
 
 KNOWN_BY = "known_by"
@@ -270,6 +269,11 @@ def insert_unless_known(connection: Connection, table: Table, row: Mapping[str, 
     """Insert a row unless there is one with the same key; returns whether it did."""
     insert = InsertUnlessKnown(table).values(row).execution_options(preserve_rowcount=True)
     return connection.execute(insert).rowcount == 1
+
+
+def upsert_into(table: Table, dialect: str) -> Any:
+    """Returns SQLAlchemy's `Insert` for "sqlite" or "postgresql"; importing both takes 0.04 s."""
+    return import_module(f"sqlalchemy.dialects.{dialect}").insert(table)
 
 
 # ---- locks ---------------------------------------------------------------------------------------

@@ -51,8 +51,20 @@ class SqliteFile:
         engine = create_engine(
             self._url, pool_size=connections, max_overflow=connections, pool_timeout=60
         )
-        _tune(engine, synced=self._synced, busy_seconds=self._busy_seconds)
+        event.listen(engine, "connect", self._set_up)
         return engine
+
+    def _set_up(self, connection: Any, _record: Any) -> None:
+        connection.isolation_level = None  # The driver would delay BEGIN; the engine sends its own.
+        try:
+            with closing(connection.cursor()) as cursor:
+                cursor.execute(f"PRAGMA busy_timeout={int(self._busy_seconds * 1000)}")
+                _use_write_ahead_log(cursor, self._busy_seconds)
+                cursor.execute(f"PRAGMA synchronous={'FULL' if self._synced else 'NORMAL'}")
+                cursor.execute("PRAGMA foreign_keys=ON")
+        except BaseException:
+            connection.close()  # The pool drops it without closing it.
+            raise
 
     def autocommit(self, engine: Engine) -> Engine:
         """Returns the same engine: each statement is its own transaction until one begins."""
@@ -188,18 +200,3 @@ def _use_write_ahead_log(cursor: Any, busy_seconds: float) -> None:
             "The database is on a file system without shared memory between processes, such as "
             "NFS: put SLUICE_DATA_DIR on a local disk."
         )
-
-
-def _tune(engine: Engine, *, synced: bool, busy_seconds: float) -> None:
-    @event.listens_for(engine, "connect")
-    def set_up(connection: Any, _record: Any) -> None:
-        connection.isolation_level = None  # The driver would delay BEGIN; the engine sends its own.
-        try:
-            with closing(connection.cursor()) as cursor:
-                cursor.execute(f"PRAGMA busy_timeout={int(busy_seconds * 1000)}")
-                _use_write_ahead_log(cursor, busy_seconds)
-                cursor.execute(f"PRAGMA synchronous={'FULL' if synced else 'NORMAL'}")
-                cursor.execute("PRAGMA foreign_keys=ON")
-        except BaseException:
-            connection.close()  # The pool drops it without closing it.
-            raise

@@ -18,6 +18,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    TextClause,
     TypeDecorator,
     UniqueConstraint,
     false,
@@ -89,9 +90,9 @@ IS_SHA256_WANTED = text("is_sha256_wanted")
 IS_RESERVING = text("reserved IS NOT NULL AND state IN ('receiving', 'held')")
 
 
-def _videos(name: str, column: str) -> Index:
-    """An index for one sort order of videos. Unfinished uploads are not in these indexes."""
-    return Index(name, "owner", column, "id", sqlite_where=IS_VIDEO, postgresql_where=IS_VIDEO)
+def _partial_index(name: str, *columns: str, where: TextClause, unique: bool = False) -> Index:
+    """An index of some rows. SQLite uses it only for a query with the same expression."""
+    return Index(name, *columns, unique=unique, sqlite_where=where, postgresql_where=where)
 
 
 metadata = MetaData()
@@ -127,32 +128,16 @@ uploads = Table(
     UniqueConstraint("owner", "client_key", name="uploads_client_key"),
     Index("uploads_by_fingerprint", "owner", "fingerprint"),
     Index("uploads_by_activity", "state", "active_at"),
-    Index(
-        "uploads_by_sender", "sender", "state", sqlite_where=HAS_SENDER, postgresql_where=HAS_SENDER
-    ),
-    Index(
-        "uploads_without_length",
-        "owner",
-        sqlite_where=IS_WITHOUT_LENGTH,
-        postgresql_where=IS_WITHOUT_LENGTH,
-    ),
-    Index(
-        "uploads_reserving",
-        *("sender", "reserved", "id"),
-        sqlite_where=IS_RESERVING,
-        postgresql_where=IS_RESERVING,
-    ),
-    Index(
-        "uploads_wanting_sha256",
-        "active_at",
-        sqlite_where=IS_SHA256_WANTED,
-        postgresql_where=IS_SHA256_WANTED,
-    ),
+    _partial_index("uploads_by_sender", "sender", "state", where=HAS_SENDER),
+    _partial_index("uploads_without_length", "owner", where=IS_WITHOUT_LENGTH),
+    _partial_index("uploads_reserving", "sender", "reserved", "id", where=IS_RESERVING),
+    _partial_index("uploads_wanting_sha256", "active_at", where=IS_SHA256_WANTED),
     Index("uploads_by_digest", "state", "sha256", "crc32c", "active_at"),
-    _videos("uploads_by_publication", "published_at"),
-    _videos("uploads_by_name", "sort_name"),
-    _videos("uploads_by_length", "length"),
-    _videos("uploads_by_age", "active_at"),
+    # For the sort orders of videos.
+    _partial_index("uploads_by_publication", "owner", "published_at", "id", where=IS_VIDEO),
+    _partial_index("uploads_by_name", "owner", "sort_name", "id", where=IS_VIDEO),
+    _partial_index("uploads_by_length", "owner", "length", "id", where=IS_VIDEO),
+    _partial_index("uploads_by_age", "owner", "active_at", "id", where=IS_VIDEO),
     info={KNOWN_BY: ("owner", "client_key")},
 )
 
@@ -194,7 +179,6 @@ queued: a video that is watched while it arrives has a row before that."""
 
 IS_UNFINISHED = text("state IN ('queued', 'running')")
 IS_SHOWN = text("state IN ('queued', 'running', 'failed')")
-"""SQLite uses a partial index only for a query with the same expression."""
 
 media_jobs = Table(
     "media_jobs",
@@ -216,28 +200,17 @@ media_jobs = Table(
     Column("due_at", Instant, nullable=False),
     Column("client", String(100), nullable=False, server_default=""),
     Column("turn", Integer, nullable=False, server_default="0"),
-    Index(
-        "media_jobs_unfinished",
-        *("lane", "priority", "turn", "queued_at"),
-        sqlite_where=IS_UNFINISHED,
-        postgresql_where=IS_UNFINISHED,
+    _partial_index(
+        "media_jobs_unfinished", "lane", "priority", "turn", "queued_at", where=IS_UNFINISHED
     ),
-    Index(
-        "media_jobs_by_client",
-        *("lane", "client", "priority", "turn"),
-        sqlite_where=IS_UNFINISHED,
-        postgresql_where=IS_UNFINISHED,
+    _partial_index(
+        "media_jobs_by_client", "lane", "client", "priority", "turn", where=IS_UNFINISHED
     ),
-    Index(
-        "media_jobs_shown",
-        *("state", "lane"),
-        sqlite_where=IS_SHOWN,
-        postgresql_where=IS_SHOWN,
-    ),
+    _partial_index("media_jobs_shown", "state", "lane", where=IS_SHOWN),
 )
 """The queue of the media worker. Jobs that are done are not in its indexes.
 
-`client` sent the file, see `job_rows.client_of`. Among jobs of the same lane and priority the
+`client` sent the file, see `jobs.client_of`. Among jobs of the same lane and priority the
 lowest `turn` comes first; older servers of a fleet do not set it.
 """
 
@@ -255,14 +228,8 @@ made_files = Table(
     Column("made_at", Instant, nullable=False),
     Column("used_at", Instant, nullable=False),
     Column("due_at", Instant),
-    Index(
-        "made_files_kept",
-        *("upload_id", "folder", "name"),
-        unique=True,
-        sqlite_where=IS_KEPT,
-        postgresql_where=IS_KEPT,
-    ),
-    Index("made_files_left", "due_at", sqlite_where=IS_LEFT, postgresql_where=IS_LEFT),
+    _partial_index("made_files_kept", "upload_id", "folder", "name", unique=True, where=IS_KEPT),
+    _partial_index("made_files_left", "due_at", where=IS_LEFT),
 )
 """Objects in a bucket that were derived from videos. An object with `due_at` is invisible, since it
 is not stored yet or was discarded, and is deleted at that time. Rows outlive their videos until
@@ -327,12 +294,7 @@ stored_files = Table(
     Column("multipart_id", Text),
     Column("crc32c", String(8)),
     Column("active_at", Instant, nullable=False),
-    Index(
-        "stored_files_unpublished",
-        *("active_at", "key"),
-        sqlite_where=IS_UNPUBLISHED,
-        postgresql_where=IS_UNPUBLISHED,
-    ),
+    _partial_index("stored_files_unpublished", "active_at", "key", where=IS_UNPUBLISHED),
 )
 """Files in a bucket. The key is an upload's id; the upload's own record may be added later."""
 
@@ -349,12 +311,7 @@ stored_pieces = Table(
     Column("crc32c", String(8)),
     Column("leased_until", Instant, nullable=False),
     Index("stored_pieces_of_cell", "key", "cell", "id"),
-    Index(
-        "stored_pieces_intended",
-        "leased_until",
-        sqlite_where=IS_INTENT,
-        postgresql_where=IS_INTENT,
-    ),
+    _partial_index("stored_pieces_intended", "leased_until", where=IS_INTENT),
     sqlite_autoincrement=True,
 )
 """Objects smaller than a cell. One without an ETag is being stored until its lease ends."""

@@ -12,23 +12,7 @@ import hashlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import (
-    Column,
-    ColumnElement,
-    Connection,
-    Integer,
-    MetaData,
-    Row,
-    String,
-    Table,
-    delete,
-    func,
-    insert,
-    inspect,
-    literal,
-    select,
-    tuple_,
-)
+import sqlalchemy as sa
 
 from app.core.errors import StorageFailed
 from app.db.engine import Database
@@ -41,7 +25,9 @@ _OF_NODES = {encoders, nodes, leases}
 TABLES = tuple(each for each in projects.metadata.sorted_tables if each not in _OF_NODES)
 """All tables with persistent content, each after the tables that its rows refer to."""
 
-UNFINISHED = Table("unfinished_copy", MetaData(), Column("started", Integer, primary_key=True))
+UNFINISHED = sa.Table(
+    "unfinished_copy", sa.MetaData(), sa.Column("started", sa.Integer, primary_key=True)
+)
 """Marks a database that is the target of an unfinished copy."""
 
 _ROWS = {projects: 1}
@@ -59,7 +45,7 @@ def copy_records(
     source: Database,
     target: Database,
     *,
-    without: Collection[Table] = (),
+    without: Collection[sa.Table] = (),
     tell: Tell = lambda *_: None,
 ) -> int:
     """Copy every record, or resume an interrupted copy; returns the number of rows.
@@ -71,17 +57,25 @@ def copy_records(
     tables = [table for table in TABLES if table not in without]
     with source.snapshot() as reading:
         for table in tables:
-            for count in _copy(table, reading, target):
+            with target.read() as connection:
+                count, last = _count(connection, table), _last_key(connection, table)
+            for rows in _rows(reading, table, after=last):
+                with target.write() as writing:
+                    writing.execute(sa.insert(table), [dict(row._mapping) for row in rows])
+                count += len(rows)
                 tell(table.name, count)
         total = sum(_compare(table, reading, target) for table in tables)
-    _finish(target)
+    with target.write() as connection:
+        if connection.dialect.name == "postgresql":  # SQLite continues the numbers by itself.
+            _continue_numbers(connection)
+        UNFINISHED.drop(connection)
     return total
 
 
 def require_finished(database: Database) -> None:
     """Raise `StorageFailed` if a copy into this database is unfinished."""
     with database.read() as connection:
-        if inspect(connection).has_table(UNFINISHED.name):
+        if sa.inspect(connection).has_table(UNFINISHED.name):
             raise StorageFailed(
                 "Records are being copied into this database, or that was cut off: run "
                 "`database copy` again."
@@ -90,28 +84,17 @@ def require_finished(database: Database) -> None:
 
 def _begin(target: Database) -> None:
     with target.write() as connection:
-        if inspect(connection).has_table(UNFINISHED.name):
+        if sa.inspect(connection).has_table(UNFINISHED.name):
             return
         full = [table.name for table in TABLES if _count(connection, table) > _ROWS.get(table, 0)]
         if full:
             raise CopyRefused(f"The target has records already, in {', '.join(full)}.")
         for table in _ROWS:
-            connection.execute(delete(table))
+            connection.execute(sa.delete(table))
         UNFINISHED.create(connection)
 
 
-def _copy(table: Table, reading: Connection, target: Database) -> Iterator[int]:
-    """Copy a table; yields the target's number of rows after each transaction."""
-    with target.read() as connection:
-        count, last = _count(connection, table), _last_key(connection, table)
-    for rows in _rows(reading, table, after=last):
-        with target.write() as writing:
-            writing.execute(insert(table), [dict(row._mapping) for row in rows])
-        count += len(rows)
-        yield count
-
-
-def _compare(table: Table, reading: Connection, target: Database) -> int:
+def _compare(table: sa.Table, reading: sa.Connection, target: Database) -> int:
     """Returns the number of rows in both; raises `CopyRefused` unless all rows are equal."""
     with target.snapshot() as connection:
         here, there = _digest(reading, table), _digest(connection, table)
@@ -123,24 +106,17 @@ def _compare(table: Table, reading: Connection, target: Database) -> int:
     return here[0]
 
 
-def _finish(target: Database) -> None:
-    """Continue row numbers after the copied ones, and mark the copy as finished."""
-    with target.write() as connection:
-        if connection.dialect.name == "postgresql":  # SQLite continues the numbers by itself.
-            for table in TABLES:
-                if table.autoincrement_column is not None:
-                    _continue_numbers(connection, table, table.autoincrement_column)
-        UNFINISHED.drop(connection)
+def _continue_numbers(connection: sa.Connection) -> None:
+    """Set the sequences of row numbers to the copied rows."""
+    for table in TABLES:
+        column = table.autoincrement_column
+        last = None if column is None else connection.scalar(sa.select(sa.func.max(column)))
+        if column is not None and last is not None:
+            sequence = sa.func.pg_get_serial_sequence(table.name, column.name)
+            connection.execute(sa.select(sa.func.setval(sequence, last)))
 
 
-def _continue_numbers(connection: Connection, table: Table, column: Column[Any]) -> None:
-    last = connection.scalar(select(func.max(column)))
-    if last is not None:
-        sequence = func.pg_get_serial_sequence(table.name, column.name)
-        connection.execute(select(func.setval(sequence, last)))
-
-
-def _digest(connection: Connection, table: Table) -> tuple[int, str]:
+def _digest(connection: sa.Connection, table: sa.Table) -> tuple[int, str]:
     """Returns the number of rows, and a digest of them in key order."""
     digest, count = hashlib.sha256(), 0
     for rows in _rows(connection, table):
@@ -151,32 +127,34 @@ def _digest(connection: Connection, table: Table) -> tuple[int, str]:
 
 
 def _rows(
-    connection: Connection, table: Table, *, after: Sequence[Any] | None = None
-) -> Iterator[Sequence[Row[Any]]]:
+    connection: sa.Connection, table: sa.Table, *, after: Sequence[Any] | None = None
+) -> Iterator[Sequence[sa.Row[Any]]]:
     """Yields all rows, or those after a key, in key order, `ROWS_AT_ONCE` at a time."""
     key = _key(connection, table)
-    query = select(table).order_by(*key)
+    query = sa.select(table).order_by(*key)
     if after is not None:
-        place = [literal(value, column.type) for column, value in zip(key, after, strict=True)]
-        query = query.where(tuple_(*key) > tuple_(*place))
+        place = [sa.literal(value, column.type) for column, value in zip(key, after, strict=True)]
+        query = query.where(sa.tuple_(*key) > sa.tuple_(*place))
     streamed = connection.execution_options(yield_per=ROWS_AT_ONCE)
     return streamed.execute(query).partitions()
 
 
-def _last_key(connection: Connection, table: Table) -> Sequence[Any] | None:
+def _last_key(connection: sa.Connection, table: sa.Table) -> Sequence[Any] | None:
     key = _key(connection, table)
-    row = connection.execute(select(*key).order_by(*(each.desc() for each in key)).limit(1)).first()
+    row = connection.execute(
+        sa.select(*key).order_by(*(each.desc() for each in key)).limit(1)
+    ).first()
     return None if row is None else tuple(row)
 
 
-def _key(connection: Connection, table: Table) -> list[ColumnElement[Any]]:
+def _key(connection: sa.Connection, table: sa.Table) -> list[sa.ColumnElement[Any]]:
     """The key columns; texts compare by their bytes, regardless of the server's collation."""
     collation = "C" if connection.dialect.name == "postgresql" else "BINARY"
     return [
-        column.collate(collation) if isinstance(column.type, String) else column
+        column.collate(collation) if isinstance(column.type, sa.String) else column
         for column in table.primary_key
     ]
 
 
-def _count(connection: Connection, table: Table) -> int:
-    return connection.scalar(select(func.count()).select_from(table)) or 0
+def _count(connection: sa.Connection, table: sa.Table) -> int:
+    return connection.scalar(sa.select(sa.func.count()).select_from(table)) or 0

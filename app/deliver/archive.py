@@ -6,7 +6,6 @@ until it ends, like every download.
 
 from __future__ import annotations
 
-import errno
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +22,7 @@ from app.core.errors import InvalidRequest, UploadGone, UploadNotFound
 from app.core.json_types import Id, keywords
 from app.core.ranges import ByteRange
 from app.core.upload import Upload, parse_upload_id
-from app.deliver.bodies import COPIED_BYTES
+from app.deliver.bodies import blocks_of
 from app.http.access import requires
 from app.http.bodies import read_small_body
 from app.http.context import SENDING_KEY, Sending, ViewContext
@@ -113,13 +112,9 @@ class ArchiveBody:
         yield from self._zip
 
     def _blocks(self, video: Upload) -> Iterator[bytes]:
-        left = video.known_length
-        with self._library.open(video, ByteRange(0, left)) as file:
-            while left:
-                block = file.read(min(COPIED_BYTES, left))
-                if not block:
-                    raise OSError(errno.EIO, "the file is shorter than its record says")
-                left -= len(block)
+        span = ByteRange(0, video.known_length)
+        with self._library.open(video, span) as file:
+            for block in blocks_of(file, span):
                 yield block
                 self._sent += len(block)
 

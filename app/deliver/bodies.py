@@ -78,6 +78,31 @@ def span_body(environ: dict[str, Any], file: RawIOBase, span: ByteRange) -> Iter
     return body
 
 
+COPIED_BYTES = 64 * 1024
+"""Size of one read, and all that a transfer holds in memory: a thousand slow readers hold a
+thousand of these."""
+
+
+def blocks_of(file: RawIOBase, span: ByteRange, block_bytes: int = COPIED_BYTES) -> Iterator[bytes]:
+    """The bytes of `span`, each block read when the one before is sent.
+
+    Raises `OSError` if the file is too short, which ends the response: the client would take
+    anything sent later for the missing bytes.
+    """
+    file.seek(span.start)
+    left = span.length
+    while left:
+        block = file.read(min(block_bytes, left))
+        if not block:
+            raise _too_short()
+        left -= len(block)
+        yield block
+
+
+def _too_short() -> OSError:
+    return OSError(errno.EIO, "the file is shorter than its index says")
+
+
 # ---- pieces --------------------------------------------------------------------------------------
 
 # The body of a response that consists of literal bytes and parts of a stored file.
@@ -126,10 +151,12 @@ class PiecesBody:
                     self._kernel(self._source, group[0])
                 finally:  # Players disconnect at every seek.
                     self.sent_bytes += self._source.tell() - group[0].start
-            elif len(group) > 1:
+            elif group[-1].end - group[0].start <= BLOCK_BYTES:
                 self._gather(group, held)
             else:
-                yield from self._blocks(group[0], held)
+                for block in blocks_of(self._source, group[0], BLOCK_BYTES):
+                    held += block
+                    yield self._counted(held)
             if len(held) >= BLOCK_BYTES:
                 yield self._counted(held)
         yield self._counted(held)
@@ -143,7 +170,7 @@ class PiecesBody:
                 self._sending.ended(self.sent_bytes)
 
     def _gather(self, spans: Sequence[ByteRange], held: bytearray) -> None:
-        """Append short spans that are close to each other to `held`, with one read for all."""
+        """Append short spans, if several close to each other, to `held` with one read for all."""
         start = spans[0].start
         count = spans[-1].end - start
         data = memoryview(read_fully(self._source, start, count))
@@ -151,19 +178,6 @@ class PiecesBody:
             raise _too_short()
         for span in spans:
             held += data[span.start - start : span.end - start]
-
-    def _blocks(self, span: ByteRange, held: bytearray) -> Iterator[bytes]:
-        """Append the bytes of `span` to `held`, and take them out as full blocks."""
-        position = span.start
-        while position < span.end:
-            self._source.seek(position)
-            block = self._source.read(min(BLOCK_BYTES, span.end - position))
-            if not block:
-                raise _too_short()
-            position += len(block)
-            held += block
-            if len(held) >= BLOCK_BYTES:
-                yield self._counted(held)
 
     def _counted(self, held: bytearray) -> bytes:
         block = bytes(held)
@@ -193,11 +207,6 @@ def _groups(pieces: Iterable[Piece]) -> Iterator[bytes | list[ByteRange]]:
         yield group
 
 
-def _too_short() -> OSError:
-    """Ends the response: the client would take anything sent later for the missing bytes."""
-    return OSError(errno.EIO, "the file is shorter than its index says")
-
-
 def pieces_body(
     environ: dict[str, Any], pieces: Iterable[Piece], source: RawIOBase, resources: ExitStack
 ) -> PiecesBody:
@@ -213,11 +222,6 @@ def pieces_body(
 # ---- byteranges ----------------------------------------------------------------------------------
 
 # The body of a response to several ranges: multipart/byteranges (RFC 9110, section 14.6).
-
-
-COPIED_BYTES = 64 * 1024
-"""Size of one read, and all that a transfer holds in memory: a thousand slow readers hold a
-thousand of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,14 +272,8 @@ class PartsOfFile:
 
     def __iter__(self) -> Iterator[bytes]:
         for span in self._layout.spans:
-            head, left = self._layout.head(span), span.length
-            self._file.seek(span.start)
-            while left:
-                block = self._file.read(min(COPIED_BYTES, left))
-                if not block:
-                    # The client would take anything sent now for the missing bytes.
-                    raise OSError(errno.EIO, "the file is shorter than its record says")
-                left -= len(block)
+            head = self._layout.head(span)
+            for block in blocks_of(self._file, span):
                 yield head + block
                 self._sent += len(block)
                 head = b""

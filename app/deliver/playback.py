@@ -145,8 +145,7 @@ def _subtitles(ctx: ViewContext, video: Upload) -> list[Subtitles]:
     if video.state is not UploadState.COMPLETE:
         return []
     (view,) = ctx.services.media.library.playbacks([video])
-    beside = ctx.services.media.text_files.of(video)
-    return [*subtitles_of(view), *(text.subtitles for text in beside)]
+    return [*subtitles_of(view), *ctx.services.media.text_files.of(video)]
 
 
 def _is_awaited() -> bool:

@@ -14,13 +14,21 @@ from flask import Flask, Request, g
 from werkzeug.exceptions import NotFound
 
 from app.access.callers import Callers, Credentials
+from app.access.services import IdentityServices
 from app.core.access import ANONYMOUS, LOCAL, Action, Caller, CallerKind, Scope, scope_of
 from app.core.errors import EntryNotFound, NotAllowed, UploadError
 from app.http import origins, session_cookie
-from app.http.context import SENDING_KEY, Sending, ViewContext, current_services, view_context
+from app.http.context import (
+    SENDING_KEY,
+    Sending,
+    ViewContext,
+    context_of,
+    current_services,
+    view_context,
+)
 from app.http.mounts import LINK_KEY
 from app.http.proxy import came_directly
-from app.http.services import IdentityServices
+from app.http.services import Services
 from app.ingest.connection import break_off
 from app.ingest.slots import SAFE_METHODS
 
@@ -80,18 +88,14 @@ def with_rule(view: View, rule: AccessRule) -> View:
 
 def rules_of(app: Flask) -> Mapping[str, AccessRule]:
     """The rule of each endpoint; raises `MissingRule`."""
-    return {endpoint: _rule_of(endpoint, view) for endpoint, view in app.view_functions.items()}
-
-
-def _rule_of(endpoint: str, view: Callable[..., Any]) -> AccessRule:
-    rule: AccessRule | None = getattr(view, _RULE, None)
-    if rule is None:
-        raise MissingRule(
-            f"Nothing says who may use {endpoint}: write @requires(Action....) above "
-            f"{view.__module__}.{view.__qualname__}, below its route. "
-            "The actions are in app/core/access.py."
-        )
-    return rule
+    for endpoint, view in app.view_functions.items():
+        if not hasattr(view, _RULE):
+            raise MissingRule(
+                f"Nothing says who may use {endpoint}: write @requires(Action....) above "
+                f"{view.__module__}.{view.__qualname__}, below its route. "
+                "The actions are in app/core/access.py."
+            )
+    return {endpoint: getattr(view, _RULE) for endpoint, view in app.view_functions.items()}
 
 
 # ---- active requests -----------------------------------------------------------------------------
@@ -134,23 +138,23 @@ class _Body:
             return True
 
 
+@dataclass(frozen=True, slots=True)
 class _GuardedSending:
     """Counts the bytes sent, and has the download re-authorized while it runs."""
 
-    def __init__(self, active: ActiveRequests, body: _Body, counted: Sending | None) -> None:
-        self._under_way = active
-        self._body = body
-        self._counted = counted
+    active: ActiveRequests
+    body: _Body
+    counted: Sending | None
 
     def began(self) -> None:
-        if self._counted is not None:
-            self._counted.began()
-        self._under_way.guard(id(self), self._body)
+        if self.counted is not None:
+            self.counted.began()
+        self.active.guard(self, self.body)
 
     def ended(self, count: int) -> None:
-        self._under_way.forget(id(self))
-        if self._counted is not None:
-            self._counted.ended(count)
+        self.active.end(self)
+        if self.counted is not None:
+            self.counted.ended(count)
 
 
 class ActiveRequests:
@@ -163,30 +167,29 @@ class ActiveRequests:
 
     def begin(self, environ: dict[str, Any], scope: Scope, ask: Ask) -> None:
         """Register an authorized request; `ask` is called from another thread."""
-        self.guard(id(environ), _Body(environ, scope, ask))
-
-    def end(self, environ: dict[str, Any]) -> None:
-        """Unregister a request when the application is done; its connection may be reused."""
-        self.forget(id(environ))
+        self.guard(environ, _Body(environ, scope, ask))
 
     def begin_download(self, environ: dict[str, Any], scope: Scope, ask: Ask) -> None:
         """Like `begin`, for a response sent after the application has returned."""
-        body, counted = _Body(environ, scope, ask), environ.get(SENDING_KEY)
-        environ[SENDING_KEY] = _GuardedSending(self, body, counted)
+        body = _Body(environ, scope, ask)
+        environ[SENDING_KEY] = _GuardedSending(self, body, environ.get(SENDING_KEY))
 
-    def guard(self, key: int, body: _Body) -> None:
-        """Re-authorize a body from now on; `key` must be unique."""
+    def guard(self, key: object, body: _Body) -> None:
+        """Re-authorize a body from now on, until `end(key)`."""
         with self._changing:
-            self._bodies[key] = body
+            self._bodies[id(key)] = body
             if self._watching is None:  # Not in the constructor: gunicorn forks later.
                 self._watching = Thread(target=self._watch, name="revocation", daemon=True)
                 self._watching.start()
 
-    def forget(self, key: int) -> None:
-        """Stop re-authorizing a body."""
+    def end(self, key: object) -> None:
+        """Unregister a body: for an upload's `environ` when the application is done.
+
+        Its connection may then be reused.
+        """
         if self._bodies:
             with self._changing:
-                self._bodies.pop(key, None)
+                self._bodies.pop(id(key), None)
 
     def look(self, lasting_seconds: float = LOOK_SECONDS) -> None:
         """Re-authorize every request at least this old, and end those that are refused."""
@@ -194,14 +197,12 @@ class ActiveRequests:
         with self._changing:
             lasting = [each for each in self._bodies.items() if each[1].begun_at <= latest]
         for key, body in lasting:
-            if not body.may_go_on():
-                self._end_early(key, body)
-
-    def _end_early(self, key: int, body: _Body) -> None:
-        with self._changing:  # Otherwise the connection may already serve its next request.
-            if self._bodies.get(key) is body:
-                log.info("ended a request of %s, whose access was revoked", body.scope.sender)
-                break_off(body.environ)
+            if body.may_go_on():
+                continue
+            with self._changing:  # Otherwise the connection may already serve its next request.
+                if self._bodies.get(key) is body:
+                    log.info("ended a request of %s, whose access was revoked", body.scope.sender)
+                    break_off(body.environ)
 
     def _watch(self) -> None:
         while True:
@@ -246,35 +247,46 @@ PROJECT = "project"
 Find = Callable[[], tuple[Caller, Scope]]
 
 
-def admit(request: Request, rules: Mapping[str, AccessRule], active: ActiveRequests) -> None:
+def admit(
+    request: Request, services: Services, rules: Mapping[str, AccessRule], active: ActiveRequests
+) -> None:
     """Set a request's caller and scope; raises `NotSignedIn`, `NotAllowed`, `TooManyRequests`.
 
-    Active uploads and downloads are re-authorized: see `ActiveRequests`. Refused requests count
-    toward the rate limit of their address.
+    The request must have an endpoint. Active uploads and downloads are re-authorized: see
+    `ActiveRequests`. Refused requests count toward the rate limit of their address.
     """
-    if request.endpoint is None:  # No such URL, or another method: routing raises the error.
-        return
-    rule = rules[request.endpoint]
+    environ, rule = request.environ, rules[str(request.endpoint)]
     action = Action.VISIT if request.method == "OPTIONS" else rule.action
-    if LINK_KEY in request.environ and rule.action in OF_NO_PROJECT and not rule.is_below_links:
+    if LINK_KEY in environ and rule.action in OF_NO_PROJECT and not rule.is_below_links:
         raise NotFound  # A link leads to uploads or videos, not to pages of members.
-    is_safe = request.method in SAFE_METHODS and origins.OVERRIDE not in request.environ
-    find = _finder(request, action, fresh=action in LETS_IN and not is_safe)
-    g.caller, g.scope = _counted(request, find, is_counted=rule.is_counted)
-    is_sending = action is Action.SEND and not is_safe
-    if is_sending and g.caller.kind is not CallerKind.LOCAL:
-        active.begin(request.environ, g.scope, lambda: find()[1])
-    elif action in OF_DOWNLOADS and g.caller.kind is not CallerKind.LOCAL:
-        is_guest = g.caller.kind is CallerKind.SHARE_LINK
-        ask = _guest_asker(g.caller, action) if is_guest else lambda: find()[1]
-        active.begin_download(request.environ, g.scope, ask)
+    is_safe = request.method in SAFE_METHODS and origins.OVERRIDE not in environ
+    find = _finder(request, services.identity, action, fresh=action in LETS_IN and not is_safe)
+    address = environ.get("REMOTE_ADDR", "")
+    try:
+        caller, scope = find()
+    except UploadError:  # Guessed links and ids count, too.
+        services.request_rate.check(None, address)
+        raise
+    if rule.is_counted:
+        services.request_rate.check(caller, address)
+    g.context = context_of(services, caller, scope)
+
+    def ask() -> Scope:
+        if caller.kind is CallerKind.SHARE_LINK:  # A download may outlast its ticket.
+            return scope_of(services.identity.share_links.guest_by(caller.id), action)
+        return find()[1]
+
+    is_revocable = caller.kind is not CallerKind.LOCAL
+    if is_revocable and action is Action.SEND and not is_safe:
+        active.begin(environ, scope, ask)
+    elif is_revocable and action in OF_DOWNLOADS:
+        active.begin_download(environ, scope, ask)
 
 
 def who_sees(request: Request) -> Caller:
     """The current principal, also on error pages; `ANONYMOUS` below a link."""
-    if "caller" in g:
-        caller: Caller = g.caller
-        return caller
+    if "context" in g:
+        return view_context().caller
     if LINK_KEY in request.environ:
         return ANONYMOUS
     services = current_services()
@@ -286,53 +298,30 @@ def who_sees(request: Request) -> Caller:
         return ANONYMOUS
 
 
-def _finder(request: Request, action: Action, *, fresh: bool) -> Find:
+def _finder(request: Request, identity: IdentityServices, action: Action, *, fresh: bool) -> Find:
     """Returns a function that finds the request's caller and scope, now or while it runs."""
-    identity, sent = current_services().identity, _credentials_of(request)
-    chosen = _chosen_project(request)
+    sent = _credentials_of(request)
+    in_path: str | None = (request.view_args or {}).get(PROJECT_ID)
+    chosen = in_path or (request.args.get(PROJECT) if request.query_string else None)
 
-    def admitted(caller: Caller) -> tuple[Caller, Scope]:
-        if chosen is not None and chosen != caller.project:
-            caller = _in_project(identity, caller, chosen, action)
-        return caller, scope_of(caller, action)
-
-    def find() -> tuple[Caller, Scope]:
+    def find(*, fresh: bool = fresh) -> tuple[Caller, Scope]:
         caller = identity.callers.find(sent, fresh=fresh)
         try:
-            return admitted(caller)
+            admitted = caller
+            if chosen is not None and chosen != caller.project:
+                admitted = _in_project(identity, caller, chosen, action)
+            return admitted, scope_of(admitted, action)
         except (NotAllowed, EntryNotFound):
             if fresh or caller.kind is not CallerKind.PERSON:
                 raise
             # Another process may have granted access since the caller was cached.
-            return admitted(identity.callers.find(sent, fresh=True))
+            return find(fresh=True)
 
     if action is Action.VISIT:
         return lambda: _visitor(identity.callers, sent)
     if action is Action.MEASURE and _is_this_machine(request.environ):
         return lambda: (LOCAL, scope_of(LOCAL, action))
     return find
-
-
-def _guest_asker(guest: Caller, action: Action) -> Callable[[], Scope]:
-    """Returns a function that finds the current scope of a link user.
-
-    A download may outlast its ticket.
-    """
-    share_links = current_services().identity.share_links
-    return lambda: scope_of(share_links.guest_by(guest.id), action)
-
-
-def _counted(request: Request, find: Find, *, is_counted: bool) -> tuple[Caller, Scope]:
-    """Returns what `find` returns; counts the request, and may raise `TooManyRequests`."""
-    rate, address = current_services().request_rate, request.environ.get("REMOTE_ADDR", "")
-    try:
-        caller, scope = find()
-    except UploadError:  # Guessed links and ids count, too.
-        rate.check(None, address)
-        raise
-    if is_counted:
-        rate.check(caller, address)
-    return caller, scope
 
 
 def _is_this_machine(environ: dict[str, Any]) -> bool:
@@ -364,12 +353,6 @@ def _credentials_of(request: Request) -> Credentials:
         cookies=environ.get("HTTP_COOKIE", ""),
         address=environ.get("REMOTE_ADDR", ""),
     )
-
-
-def _chosen_project(request: Request) -> str | None:
-    """The project that the URL names, in its path or its query."""
-    in_path: str | None = (request.view_args or {}).get(PROJECT_ID)
-    return in_path or (request.args.get(PROJECT) if request.query_string else None)
 
 
 def _in_project(identity: IdentityServices, caller: Caller, chosen: str, action: Action) -> Caller:

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Concatenate, ParamSpec, TypeVar, cast
 from urllib.parse import parse_qsl
 
 from flask import request
@@ -48,24 +48,26 @@ def open_body(ctx: ViewContext, expected_length: int | None = None) -> BodySourc
     `expected_length` is the length stated elsewhere in the request; raises `ChunkMismatch` before
     reading if the body has another one.
     """
-    if SOURCE_KEY not in request.environ:
-        length = request.content_length
-        if None not in {length, expected_length} and length != expected_length:
-            raise ChunkMismatch(
-                f"The body has {length} bytes, but the chunk should have {expected_length}."
-            )
-        source = take_over(request.environ, expected_length)
-        request.environ[SOURCE_KEY] = _paced(ctx, source or _read_stream(ctx, expected_length))
-    return cast(BodySource, request.environ[SOURCE_KEY])
-
-
-def _paced(ctx: ViewContext, source: BodySource) -> BodySource:
-    """The body, throttled if there is a bandwidth limit."""
-    line = ctx.services.line
-    if line is None:
-        return source
-    address = request.environ.get("REMOTE_ADDR", "")
-    return paced(source, line, counted_as(ctx.caller, address))
+    if SOURCE_KEY in request.environ:
+        return cast(BodySource, request.environ[SOURCE_KEY])
+    length = request.content_length
+    if None not in {length, expected_length} and length != expected_length:
+        raise ChunkMismatch(
+            f"The body has {length} bytes, but the chunk should have {expected_length}."
+        )
+    source: BodySource | None = take_over(request.environ, expected_length)
+    if source is None:
+        stream = timed_input(request.environ, request.stream, ctx.settings.body_idle_seconds)
+        length = body_length()
+        is_chunked = length is None
+        source = StreamSource(
+            stream, expected_length if is_chunked else length, must_end=is_chunked
+        )
+    if ctx.services.line is not None:
+        address = request.environ.get("REMOTE_ADDR", "")
+        source = paced(source, ctx.services.line, counted_as(ctx.caller, address))
+    request.environ[SOURCE_KEY] = source
+    return source
 
 
 def open_form(ctx: ViewContext) -> FormReader:
@@ -78,15 +80,6 @@ def body_length() -> int | None:
     """Length of the body: None if chunked, 0 without either header (RFC 9112, section 6.3)."""
     is_chunked = request.headers.get("Transfer-Encoding", "").lower() == "chunked"
     return None if is_chunked else request.content_length or 0
-
-
-def _read_stream(ctx: ViewContext, expected_length: int | None) -> StreamSource:
-    idle_seconds = ctx.settings.body_idle_seconds
-    stream = timed_input(request.environ, request.stream, idle_seconds)
-    length = body_length()
-    if length is None:
-        return StreamSource(stream, expected_length, must_end=True)
-    return StreamSource(stream, length)
 
 
 def read_small_body(ctx: ViewContext, limit: int) -> bytes:
@@ -147,19 +140,6 @@ def json_body(ctx: ViewContext, kind: type[Body], aliases: Mapping[str, str] = {
 
     A member that `kind` does not have is ignored.
     """
-    value = _json_object(ctx)
-    for alias, name in aliases.items():
-        if value.get(name) is None and alias in value:
-            value[name] = value[alias]
-    try:
-        return convert(value, kind)
-    except ValidationError as error:
-        raise InvalidRequest(_in_words(str(error))) from error
-    except UnicodeEncodeError as error:  # JSON can escape half of a character, a surrogate.
-        raise InvalidRequest("The body has characters that are no text.") from error
-
-
-def _json_object(ctx: ViewContext) -> dict[str, Any]:
     if (request.content_length or 0) > MAX_JSON_BYTES:
         raise TooLarge(f"The JSON body is over {MAX_JSON_BYTES} bytes.")
     text = read_small_body(ctx, MAX_JSON_BYTES)
@@ -169,7 +149,15 @@ def _json_object(ctx: ViewContext) -> dict[str, Any]:
         raise InvalidRequest("The body is not JSON.") from error
     if not isinstance(value, dict):
         raise InvalidRequest("The body is not a JSON object.")
-    return value
+    for alias, name in aliases.items():
+        if value.get(name) is None and alias in value:
+            value[name] = value[alias]
+    try:
+        return convert(value, kind)
+    except ValidationError as error:
+        raise InvalidRequest(_in_words(str(error))) from error
+    except UnicodeEncodeError as error:  # JSON can escape half of a character, a surrogate.
+        raise InvalidRequest("The body has characters that are no text.") from error
 
 
 def _number(text: str) -> float:
@@ -248,7 +236,8 @@ def chunk_signs(fields: Mapping[str, str], headers: Iterable[str], length: int |
     plain = {name: re.sub(r"[^a-z0-9]", "", name.lower()) for name in fields}
     parsed = {name: parse_bounded(value) for name, value in fields.items()}
     numbers = {name: number for name, number in parsed.items() if number is not None}
-    chunks = [name for name in fields if _CHUNK.search(plain[name]) and _says(fields[name])]
+    said = [name for name in fields if fields[name].strip().lower() not in _NOTHING]
+    chunks = [name for name in said if _CHUNK.search(plain[name])]
     totals = [name for name in numbers if _TOTAL.search(plain[name])]
     if told or chunks:
         sizes = [name for name in totals if name not in chunks or "size" not in plain[name]]
@@ -258,10 +247,6 @@ def chunk_signs(fields: Mapping[str, str], headers: Iterable[str], length: int |
     if positions and totals and not _are_of_whole([numbers[name] for name in totals], length):
         return [*positions, *totals]
     return _span_signs(plain, numbers, length)
-
-
-def _says(value: str) -> bool:
-    return value.strip().lower() not in _NOTHING
 
 
 def _are_of_whole(totals: list[int], length: int | None) -> bool:

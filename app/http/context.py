@@ -1,22 +1,19 @@
-"""The context of a request: its services, caller, scope and id."""
+"""The context of a request: its services, caller and scope."""
 
 from __future__ import annotations
 
-import re
-import secrets
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
-from flask import Flask, Request, Response, current_app, g, request
+from flask import Flask, current_app, g, request
 
 from app.core.access import ANONYMOUS, Action, Caller, Scope, scope_of
 from app.core.upload import Upload
 from app.db.context import RequestContext
 from app.http.services import Services
 
-REQUEST_ID_KEY = "sluice.request_id"
 UPLOAD_ID_KEY = "sluice.upload_id"
-"""Keys of the WSGI environment from which the access log reads both."""
+"""Key of the WSGI environment from which the access log reads the id of the upload."""
 
 PROBLEM_KEY = "sluice.problem"
 """Key of the WSGI environment for the code of an error response."""
@@ -25,7 +22,6 @@ SENDING_KEY = "sluice.sending"
 """Key of the WSGI environment for a `Sending`, which counts the bytes of downloads."""
 
 _EXTENSION = "sluice"
-_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 class Sending(Protocol):
@@ -47,12 +43,9 @@ class ViewContext(RequestContext):
     services: Services
 
 
-def view_context() -> ViewContext:
-    """The context of the current request; its caller is `ANONYMOUS` until `admit` has run."""
-    services = current_services()
+def context_of(services: Services, caller: Caller, scope: Scope) -> ViewContext:
+    """A context for the current request."""
     context = services.context
-    caller: Caller = g.get("caller", ANONYMOUS)
-    scope: Scope = g.scope if "scope" in g else scope_of(ANONYMOUS, Action.VISIT)
     return ViewContext(
         database=context.database,
         clock=context.clock,
@@ -65,15 +58,16 @@ def view_context() -> ViewContext:
     )
 
 
+def view_context() -> ViewContext:
+    """The context of the current request; its caller is `ANONYMOUS` until `admit` has set one."""
+    if "context" in g:
+        return cast(ViewContext, g.context)
+    return context_of(current_services(), ANONYMOUS, scope_of(ANONYMOUS, Action.VISIT))
+
+
 def current_services() -> Services:
     """The services of the application that handles this request."""
     return cast(Services, current_app.extensions[_EXTENSION])
-
-
-def current_caller() -> Caller:
-    """The caller of this request."""
-    caller: Caller = g.caller
-    return caller
 
 
 def note_upload(upload: Upload) -> Upload:
@@ -90,16 +84,3 @@ def init_app(app: Flask, services: Services) -> None:
 def has_services(app: Flask) -> bool:
     """Whether `init_app` was called for `app`."""
     return _EXTENSION in app.extensions
-
-
-def name_request(environ: dict[str, Any]) -> str:
-    """Set the request's id: the proxy's if it sends a valid one, otherwise a random one."""
-    given = environ.get("HTTP_X_REQUEST_ID", "")
-    name = given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
-    environ[REQUEST_ID_KEY] = name
-    return name
-
-
-def show_request_id(request: Request, response: Response) -> None:
-    """Add the request id to the response, so that a client's report can be found in the log."""
-    response.headers["X-Request-ID"] = request.environ.get(REQUEST_ID_KEY, "")

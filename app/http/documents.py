@@ -36,15 +36,8 @@ from app.core.moments import instant, optional_instant
 from app.core.playback import PlaybackProblem, PlaybackState
 from app.core.upload import Upload, UploadId
 from app.http.context import ViewContext
-from app.video.serve.facts import (
-    MANIFEST,
-    PLAY_FILE,
-    SOUND_FILE,
-    Chapter,
-    TrackFacts,
-    plays_audio,
-)
-from app.video.serve.library import PlaybackView, TextFile, subtitles_of
+from app.video.serve.facts import MANIFEST, PLAY_FILE, SOUND_FILE, Chapter, TrackFacts, plays_audio
+from app.video.serve.library import PlaybackView, subtitles_of
 from app.video.serve.playlists import Subtitles
 from app.video.serve.renditions import RenditionView
 
@@ -297,7 +290,7 @@ def video_document(  # noqa: PLR0913 - what only some callers know has a name
     video: Upload,
     playback: PlaybackView,
     renditions: Sequence[RenditionView] | None = None,
-    texts: Sequence[TextFile] = (),
+    texts: Sequence[Subtitles] = (),
     *,
     root: str = "",
     expires: datetime | None = None,
@@ -309,7 +302,7 @@ def video_document(  # noqa: PLR0913 - what only some callers know has a name
     """
     media = media_path(video.id, root)
     known = playback_document(playback, root)
-    known["subtitles"] += [_subtitles(text.subtitles, media) for text in texts]
+    known["subtitles"] += [_subtitles(text, media) for text in texts]
     if renditions is not None:
         known["renditions"] = [rendition_document(video, view, root) for view in renditions]
     return {
@@ -400,7 +393,10 @@ def _playable(view: PlaybackView, media: str) -> PlayableDocument | None:
     hls = _made(view, media, MANIFEST, "hls/master.m3u8")
     if mp4 is None and hls is None and view.state not in _PLAYS:
         return None
-    needs_hls = mp4 is None or _is_sound_only_in_segments(view)
+    # Browsers may play the sound only as encoded for HLS.
+    sounds = view.facts.of_kind("audio") if view.facts else []
+    has_other_sound = SOUND_FILE in view.made and not all(plays_audio(one.codec) for one in sounds)
+    needs_hls = mp4 is None or has_other_sound
     return {"from": "hls" if hls and needs_hls else "original", "mp4": mp4, "hls": hls}
 
 
@@ -408,12 +404,6 @@ def plays_original(video: Upload, view: PlaybackView) -> bool:
     """Whether players get the original file, because there is no derived one."""
     may_play = view.state in {PlaybackState.WAITING, *_PLAYS}
     return video.is_playable and may_play and view.made.isdisjoint({PLAY_FILE, MANIFEST})
-
-
-def _is_sound_only_in_segments(view: PlaybackView) -> bool:
-    """Whether browsers can play the sound only as encoded for HLS."""
-    sounds = view.facts.of_kind("audio") if view.facts else []
-    return SOUND_FILE in view.made and not all(plays_audio(sound.codec) for sound in sounds)
 
 
 class KeyDocument(TypedDict):

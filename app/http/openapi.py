@@ -260,7 +260,20 @@ class _Route:
 
     def _operation(self, method: str) -> dict[str, Any]:
         summary, description = _paragraphs(self.view)
-        parameters = [self._parameter(each) for each in self._parameters()]
+        in_path = [
+            Parameter(name, "path", "", _PATH_TYPES.get(name, str)) for name in self._names_in_path
+        ]
+        project = [_PROJECT] if self._chooses_project else []
+        parameters = [
+            {
+                "name": parameter.name,
+                "in": parameter.place,
+                **({"required": True} if parameter.place == "path" else {}),
+                **_described(parameter.description),
+                "schema": self.schemas.of(parameter.schema),
+            }
+            for parameter in (*in_path, *project, *self.operation.parameters)
+        ]
         body = self._content(self._bodies)
         responses = {**self._problems(method), **self._responses()}
         return {
@@ -289,22 +302,6 @@ class _Route:
             "responses": responses,
         }
 
-    def _parameters(self) -> Iterator[Parameter]:
-        for name in self._names_in_path:
-            yield Parameter(name, "path", "", _PATH_TYPES.get(name, str))
-        if self._chooses_project:
-            yield _PROJECT
-        yield from self.operation.parameters
-
-    def _parameter(self, parameter: Parameter) -> dict[str, Any]:
-        return {
-            "name": parameter.name,
-            "in": parameter.place,
-            **({"required": True} if parameter.place == "path" else {}),
-            **_described(parameter.description),
-            "schema": self.schemas.of(parameter.schema),
-        }
-
     @property
     def _names_in_path(self) -> list[str]:
         return re.findall(r"{(\w+)}", self.path)
@@ -325,7 +322,12 @@ class _Route:
     def _responses(self) -> dict[str, Any]:
         responses = {}
         for status, given in self.operation.responses.items():
-            response = given if isinstance(given, ResponseSpec) else _response_of(given)
+            if isinstance(given, ResponseSpec):
+                response = given
+            elif isinstance(given, str):
+                response = ResponseSpec(given)
+            else:
+                response = ResponseSpec(_paragraphs(given)[0], given)
             types = response.content
             if types is not None and not isinstance(types, Mapping):
                 types = {JSON: types}
@@ -337,11 +339,23 @@ class _Route:
         return responses
 
     def _problems(self, method: str) -> dict[str, Any]:
-        meanings: dict[int, dict[str, str]] = defaultdict(dict)
+        meanings: dict[int, dict[str, str]] = defaultdict(dict)  # By status, then by code.
         for error in self._errors(method):
-            status, code, meaning = _meaning(error)
-            meanings[status][code] = meaning
-        return {str(status): self._problem(status, meanings[status]) for status in meanings}
+            if issubclass(error, UploadError):
+                meanings[error.status_hint][error.code] = _paragraphs(error)[0]
+            else:
+                problem = Problem.of_http(error())
+                meanings[problem.status][problem.code] = _HTTP_ERRORS[error]
+        problems = {}
+        for status, found in meanings.items():
+            lines = [f"`{code}`: {meaning}" for code, meaning in found.items()]
+            listed = "\n".join(f"- {line}" for line in lines)
+            problems[str(status)] = {
+                "description": lines[0] if len(lines) == 1 else listed,
+                "headers": _headers(*(["Retry-After"] if status in {429, 503} else [])),
+                "content": self._content({PROBLEM_JSON: self.operation.problem}),
+            }
+        return problems
 
     def _errors(self, method: str) -> Iterator[Error]:
         yield from self.operation.problems
@@ -357,23 +371,6 @@ class _Route:
             yield exceptions.Forbidden
         yield from _OF_ALL
 
-    def _problem(self, status: int, meanings: Mapping[str, str]) -> dict[str, Any]:
-        lines = [f"`{code}`: {meaning}" for code, meaning in meanings.items()]
-        listed = "\n".join(f"- {line}" for line in lines)
-        return {
-            "description": lines[0] if len(lines) == 1 else listed,
-            "headers": _headers(*(["Retry-After"] if status in {429, 503} else [])),
-            "content": self._content({PROBLEM_JSON: self.operation.problem}),
-        }
-
-
-def _response_of(given: type | str) -> ResponseSpec:
-    return (
-        ResponseSpec(given)
-        if isinstance(given, str)
-        else ResponseSpec(_paragraphs(given)[0], given)
-    )
-
 
 def _headers(*names: str) -> dict[str, Any]:
     return {name: {"$ref": f"#/components/headers/{name}"} for name in ("X-Request-ID", *names)}
@@ -387,14 +384,6 @@ def _paragraphs(documented: type | Callable[..., Any]) -> tuple[str, str]:
     """The first paragraph of a docstring, as one line, and the rest."""
     first, _, rest = inspect.cleandoc(documented.__doc__ or "").partition("\n\n")
     return " ".join(first.split()), rest
-
-
-def _meaning(error: Error) -> tuple[int, str, str]:
-    """The status and the code of an error, and what the code means."""
-    if issubclass(error, UploadError):
-        return error.status_hint, error.code, _paragraphs(error)[0]
-    problem = Problem.of_http(error())
-    return problem.status, problem.code, _HTTP_ERRORS[error]
 
 
 # ---- schemas -------------------------------------------------------------------------------------
@@ -424,11 +413,9 @@ class _Schemas:
 
     def of(self, hint: Any) -> dict[str, Any]:
         """The schema of a type, or a reference to it."""
-        if get_origin(hint) is not None:
-            return self._generic(hint, get_origin(hint), get_args(hint))
-        return dict(_SCALARS[hint]) if hint in _SCALARS else self._reference(hint)
-
-    def _generic(self, hint: Any, origin: Any, arguments: tuple[Any, ...]) -> dict[str, Any]:
+        origin, arguments = get_origin(hint), get_args(hint)
+        if origin is None:
+            return dict(_SCALARS[hint]) if hint in _SCALARS else self._reference(hint)
         if origin in {Union, UnionType}:
             options = [self.of(each) for each in arguments if each is not UnsetType]
             return options[0] if len(options) == 1 else {"anyOf": options}
@@ -450,16 +437,16 @@ class _Schemas:
             raise TypeError(f"{kind} and {self._kinds[name]} have the same name in the API.")
         if name not in self.components:
             self.components[name] = {}  # Keeps its place in front of those it refers to.
-            schema = self._enum(kind) if issubclass(kind, Enum) else self._object(kind)
+            if issubclass(kind, Enum):
+                texts = self._member_docstrings(kind)
+                lines = [f"- `{one.value}`: {texts[one.name]}" for one in kind if one.name in texts]
+                text = "\n\n".join([_paragraphs(kind)[0], *(["\n".join(lines)] if lines else [])])
+                values = [one.value for one in kind]
+                schema = {"description": text, "type": "string", "enum": values}
+            else:
+                schema = self._object(kind)
             self.components[name] = schema
         return {"$ref": f"#/components/schemas/{name}"}
-
-    def _enum(self, kind: type[Enum]) -> dict[str, Any]:
-        texts = self._member_docstrings(kind)
-        lines = [f"- `{each.value}`: {texts[each.name]}" for each in kind if each.name in texts]
-        description = "\n\n".join([_paragraphs(kind)[0], *(["\n".join(lines)] if lines else [])])
-        values = [each.value for each in kind]
-        return {"description": description, "type": "string", "enum": values}
 
     def _object(self, kind: type) -> dict[str, Any]:
         text, _, example = inspect.cleandoc(kind.__doc__ or "").partition("Example:\n")

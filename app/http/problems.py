@@ -17,14 +17,6 @@ from werkzeug.exceptions import HTTPException, InternalServerError, NotFound
 
 from app.access.people import administrators, find_person
 from app.core import errors
-from app.core.errors import (
-    InvalidField,
-    NoProject,
-    NotSignedIn,
-    SecondFactorMissing,
-    StorageFailed,
-    UploadError,
-)
 from app.core.json_types import Count, keywords
 from app.db.errors import operator_message
 from app.http.access import who_sees
@@ -36,6 +28,7 @@ MAX_ACCEPT_CHARACTERS = 2000
 that 90 headers of 8 KB can hold, and blocks the worker's other requests for that time."""
 
 BEARER = 'Bearer realm="Sluice"'
+BASIC = 'Basic realm="Sluice", charset="UTF-8"'
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +36,9 @@ log = logging.getLogger(__name__)
 CODES = [
     error.code
     for error in vars(errors).values()
-    if isinstance(error, type) and issubclass(error, UploadError) and error is not UploadError
+    if isinstance(error, type)
+    and issubclass(error, errors.UploadError)
+    and error is not errors.UploadError
 ]
 """Codes of our own errors."""
 
@@ -100,7 +95,7 @@ class Problem:
     members: Mapping[str, object] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, error: UploadError) -> Problem:
+    def of(cls, error: errors.UploadError) -> Problem:
         """A domain error as a problem."""
         return cls(
             error.status_hint,
@@ -146,24 +141,22 @@ def prefers_html() -> bool:
 
 def answer(problem: Problem, members: Mapping[str, object] | None = None) -> Response:
     """The problem as a page for people, or as a document with the further `members`."""
-    if prefers_html():
-        if problem.code == SecondFactorMissing.code:
-            return _finished(problem, Response(render_template("errors/second_factor.html")))
-        return _finished(problem, Response(_page(problem)))
-    return answer_json(problem, members)
-
-
-def _page(problem: Problem) -> str:
-    if problem.code != NoProject.code:
-        return render_template("errors/error.html", problem=problem)
-    services = current_services()
-    you = find_person(services.context, who_sees(request).id)
-    return render_template(
-        "errors/no_project.html",
-        you=you,
-        administrators=administrators(services.context),
-        invitations=services.identity.invitations.waiting_for(you) if you else [],
-    )
+    if not prefers_html():
+        return answer_json(problem, members)
+    if problem.code == errors.SecondFactorMissing.code:
+        page = render_template("errors/second_factor.html")
+    elif problem.code == errors.NoProject.code:
+        services = current_services()
+        you = find_person(services.context, who_sees(request).id)
+        page = render_template(
+            "errors/no_project.html",
+            you=you,
+            administrators=administrators(services.context),
+            invitations=services.identity.invitations.waiting_for(you) if you else [],
+        )
+    else:
+        page = render_template("errors/error.html", problem=problem)
+    return _finished(problem, Response(page))
 
 
 def answer_json(problem: Problem, members: Mapping[str, object] | None = None) -> Response:
@@ -176,12 +169,14 @@ def answer_json(problem: Problem, members: Mapping[str, object] | None = None) -
 def _finished(problem: Problem, response: Response) -> Response:
     request.environ[PROBLEM_KEY] = problem.code
     response.status_code = problem.status
-    if problem.status == NotSignedIn.status_hint:
-        response.headers["WWW-Authenticate"] = _challenge()
+    if problem.status == errors.NotSignedIn.status_hint:
+        # RFC 9110, section 11.6.1; with Basic a browser would show a prompt.
+        is_browser = "HTTP_SEC_FETCH_MODE" in request.environ
+        response.headers["WWW-Authenticate"] = BEARER if is_browser else f"{BEARER}, {BASIC}"
     return with_retry_after(response, problem)
 
 
-def with_retry_after(response: Response, error: Problem | UploadError | None) -> Response:
+def with_retry_after(response: Response, error: Problem | errors.UploadError | None) -> Response:
     """Add Retry-After to the response if the error has a time for it."""
     if error is not None and error.retry_after_seconds is not None:
         response.headers["Retry-After"] = str(error.retry_after_seconds)
@@ -190,36 +185,26 @@ def with_retry_after(response: Response, error: Problem | UploadError | None) ->
 
 def init_app(app: Flask) -> None:
     """Register error handlers that turn every exception into a response."""
-    app.register_error_handler(UploadError, _upload_error)
+    app.register_error_handler(errors.UploadError, _upload_error)
     app.register_error_handler(HTTPException, _http_error)
     app.register_error_handler(Exception, _bug)
 
 
-def report(error: UploadError) -> None:
+def report(error: errors.UploadError) -> None:
     """Log errors that the operator must know about."""
-    if isinstance(error, StorageFailed):
+    if isinstance(error, errors.StorageFailed):
         log.error("%s", operator_message(error))  # Includes the disk's own error and the path.
 
 
-def _upload_error(error: UploadError) -> Response | BaseResponse:
+def _upload_error(error: errors.UploadError) -> Response | BaseResponse:
     report(error)
-    if type(error) is NotSignedIn and _is_visit():
+    is_page = request.method in {"GET", "HEAD"} and LINK_KEY not in request.environ
+    is_visit = is_page and "HTTP_AUTHORIZATION" not in request.environ
+    if type(error) is errors.NotSignedIn and is_visit and prefers_html():
         target = f"{request.script_root}{request.full_path}".rstrip("?")
         return redirect(url_for("sign_in.show", next=target), 303)
-    field = error.field if isinstance(error, InvalidField) else ""
+    field = error.field if isinstance(error, errors.InvalidField) else ""
     return answer(Problem.of(error), {"field": field} if field else None)
-
-
-def _is_visit() -> bool:
-    """Whether a person opens one of our pages, other than below a link."""
-    is_page = request.method in {"GET", "HEAD"} and LINK_KEY not in request.environ
-    return is_page and "HTTP_AUTHORIZATION" not in request.environ and prefers_html()
-
-
-def _challenge() -> str:
-    """The WWW-Authenticate header (RFC 9110, 11.6.1); with Basic a browser would show a prompt."""
-    is_browser = "HTTP_SEC_FETCH_MODE" in request.environ
-    return BEARER if is_browser else f'{BEARER}, Basic realm="Sluice", charset="UTF-8"'
 
 
 def _http_error(error: HTTPException) -> Response | HTTPException:

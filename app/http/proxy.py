@@ -7,7 +7,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import TYPE_CHECKING, Any
 
 from flask import current_app, request, url_for
-from werkzeug.datastructures import EnvironHeaders, Headers
+from werkzeug.datastructures import EnvironHeaders
 from werkzeug.middleware.proxy_fix import ProxyFix
 
 from app.db.this_node import ThisNode
@@ -82,20 +82,16 @@ def location_of(endpoint: str, upload_id: str) -> str:
     prefix that a trusted proxy sends; the absolute URL also uses its scheme and host. If these
     cannot be part of a URL, the result is a path.
     """
-    is_whole = _is_absolute_possible() and _is_wanted()
+    choice, environ = current_services().settings.location, request.environ
+    # A client with its key in the URL, as in http://:KEY@host/tus/, keeps it only for a path.
+    has_key_in_url = environ.get("HTTP_AUTHORIZATION", "")[:6].lower() == "basic "
+    is_sure = choice == "auto" and knows_its_url(environ) and not has_key_in_url
+    is_whole = (choice == "url" or is_sure) and _is_absolute_possible()
     return url_for(endpoint, upload_id=upload_id, _external=is_whole)
 
 
 def _is_absolute_possible() -> bool:
     return request.host != "" and request.scheme in {"http", "https"}
-
-
-def _is_wanted() -> bool:
-    choice = current_services().settings.location
-    # A client with its key in the URL, as in http://:KEY@host/tus/, keeps it only for a path.
-    if choice == "auto" and request.environ.get("HTTP_AUTHORIZATION", "")[:6].lower() == "basic ":
-        return False
-    return choice == "url" or (choice == "auto" and knows_its_url(request.environ))
 
 
 class ConnectionMiddleware:
@@ -122,7 +118,7 @@ class ConnectionMiddleware:
         is_url_known = environ.get("SERVER_PROTOCOL") != "HTTP/1.0"
         if not came_directly(environ):
             is_trusted = self._trusts(environ.get("REMOTE_ADDR", ""))
-            is_url_known = is_url_known and is_trusted and self._is_url_told(environ)
+            is_url_known = is_url_known and is_trusted and self._is_url_forwarded(environ)
             if is_trusted:
                 app = self._behind_proxy
                 environ["REMOTE_ADDR"] = self._client(environ)
@@ -148,18 +144,21 @@ class ConnectionMiddleware:
             client = str(address)
         return client
 
-    def _is_url_told(self, environ: dict[str, Any]) -> bool:
-        headers = EnvironHeaders(environ)
-        return _tells_url(headers) and self._came_by_trusted_alone(headers)
+    def _is_url_forwarded(self, environ: dict[str, Any]) -> bool:
+        """Whether the nearest proxy forwards scheme and host, and each proxy named is trusted.
 
-    def _came_by_trusted_alone(self, headers: Headers) -> bool:
-        """Whether every proxy named in the request has a trusted address.
-
-        The first address is the client's. Some proxies add themselves to `Via` or `Forwarded`.
+        AWS load balancers keep Host unchanged. A proxy that changes it replaces it with an address
+        or a one-word name. Some proxies add themselves to `Via` or `Forwarded`.
         """
+        headers = EnvironHeaders(environ)
+        host = headers.get("Host", "")
+        name = host.rpartition(":")[0] or host
+        is_public_name = "." in name and not name.rpartition(".")[2].isdigit()
+        is_host_known = is_public_name or bool(headers.get("X-Forwarded-Host"))
         _client, *proxies = headers.get("X-Forwarded-For", "").split(",")
         others = max(headers.get(name, "").count(",") for name in ("Via", "Forwarded"))
-        return others <= len(proxies) and all(self._trusts(hop) for hop in proxies)
+        is_trusted = others <= len(proxies) and all(self._trusts(hop) for hop in proxies)
+        return bool(headers.get("X-Forwarded-Proto")) and is_host_known and is_trusted
 
     def _trusts(self, address: str) -> bool:
         if not address:
@@ -181,16 +180,3 @@ def _address_in(hop: str) -> IPv4Address | IPv6Address | None:
         return None
     # A dual-stack socket shows 127.0.0.1 as ::ffff:127.0.0.1.
     return getattr(found, "ipv4_mapped", None) or found
-
-
-def _tells_url(headers: Headers) -> bool:
-    """Whether the nearest proxy forwards scheme and host; AWS load balancers keep Host unchanged.
-
-    A proxy that changes Host replaces it with an address or a one-word name.
-    """
-    if not headers.get("X-Forwarded-Proto"):
-        return False
-    host = headers.get("Host", "")
-    name = host.rpartition(":")[0] or host
-    is_public_name = "." in name and not name.rpartition(".")[2].isdigit()
-    return bool(headers.get("X-Forwarded-Host")) or is_public_name

@@ -19,11 +19,11 @@ from functools import cached_property
 from itertools import repeat, starmap
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from app.ingest.shared_table import WITHOUT_SECRET, NameDigest, replace_table, shared_table
 from app.ingest.slots import without_slot
-from app.ingest.source import BodySource, SpliceSource, Watch, no_watch
+from app.ingest.source import BodySource, SpliceSource, WrappedSource
 
 # ---- other nodes ---------------------------------------------------------------------------------
 
@@ -191,7 +191,11 @@ class Line:
             following = max(entry.following, now - QUANTUM_SECONDS)
             if following > now + LONGEST_DEBT_SECONDS:
                 following = now
-            following += count / self._share_here(slot)
+            share, there = self._share, NOWHERE if self.others is None else self.others.of(slot)
+            if there.nodes:  # It shares its share with other nodes.
+                waiting, active = there.waiting + 1, there.nodes + 1
+                share = _level(share, there.rate, waiting=waiting, active=active)
+            following += count / share
             total = entry.total + count
             self._write(slot, entry._replace(following=following, seen=now, total=total))
 
@@ -215,7 +219,8 @@ class Line:
         if not self._total:
             return
         waiting, active, satisfied = 0, 0, 0.0
-        for slot, (values, there) in enumerate(self._everybody()):
+        here, elsewhere = _SLOT.iter_unpack(self._table), self.others or repeat(NOWHERE)
+        for slot, (values, there) in enumerate(zip(here, elsewhere, strict=False)):
             entry = _Entry(*values)
             is_here = entry.is_active(now)
             if not is_here and not there.nodes:
@@ -231,21 +236,6 @@ class Line:
         self._share = _level(self._total, satisfied, waiting=waiting, active=active)
         if self._cap:
             self._share = min(self._share, self._cap)
-
-    def _everybody(self) -> Iterator[tuple[tuple[Any, ...], Elsewhere]]:
-        """The entry of each slot, and its sender's activity on other nodes."""
-        there = repeat(NOWHERE) if self.others is None else self.others
-        return zip(_SLOT.iter_unpack(self._table), there, strict=False)
-
-    def _share_here(self, slot: int) -> float:
-        """A sender's share on this node."""
-        if self.others is None:
-            return self._share
-        there = self.others.of(slot)
-        if not there.nodes:
-            return self._share
-        waiting, active = there.waiting + 1, there.nodes + 1
-        return _level(self._share, there.rate, waiting=waiting, active=active)
 
     def _rate(self, slot: int, count: int, elapsed: float) -> float:
         """The sender's rate in bytes per second, averaged over the last few measurements."""
@@ -302,23 +292,13 @@ def paced(source: BodySource, line: Line, sender: str) -> BodySource:
     return _Paced(source, line, slot)
 
 
-class _Paced:
+class _Paced(WrappedSource):
     """A body whose reads wait for the sender's turn."""
 
     def __init__(self, source: BodySource, line: Line, slot: int) -> None:
-        self._source = source
+        super().__init__(source)
         self._line = line
         self._slot = slot
-
-    @property
-    def remaining(self) -> int | None:
-        """Bytes still to come; None if unknown."""
-        return self._source.remaining
-
-    @property
-    def is_verified_at_end(self) -> bool:
-        """Same as the wrapped source."""
-        return self._source.is_verified_at_end
 
     def readinto(self, buffer: memoryview, /) -> int | None:
         """Read some bytes; None after a short wait if it is not the sender's turn."""
@@ -328,10 +308,6 @@ class _Paced:
         if count:
             self._line.took(self._slot, count)
         return count
-
-    def finish(self, watch: Watch = no_watch, /) -> None:
-        """Finish the wrapped source."""
-        self._source.finish(watch)
 
     def may_go_on(self) -> bool:
         """Whether it is the sender's turn, perhaps after a short sleep."""

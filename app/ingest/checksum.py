@@ -86,6 +86,16 @@ def new_checksum(algorithm: str) -> Checksum:
 _OWN: dict[str, type[Crc32 | Crc32c]] = {"crc32": Crc32, "crc32c": Crc32c}
 
 
+def is_comparable(digest: str) -> bool:
+    """Whether a digest, as "sha256:1f2e...", is one that `digest_of` may find in a file."""
+    algorithm, _, hexadecimal = digest.partition(":")
+    try:
+        value = bytes.fromhex(hexadecimal)
+        return len(value) == new_checksum(algorithm).digest_size and value.hex() == hexadecimal
+    except ValueError:
+        return False
+
+
 def digest_of(file: RawIOBase, algorithm: str, length: int, *, read_bytes: int = READ_BYTES) -> str:
     """The digest, in hexadecimal, of the next `length` bytes of a file; raises as `digests_of`."""
     return digests_of(file, [algorithm], length, read_bytes=read_bytes)[0]
@@ -103,17 +113,15 @@ def digests_of(
     missing = length
     with stage(Stage.HASH):
         while missing:
-            count = _read_some(file, buffer[: min(missing, read_bytes)])
-            if count == 0:
+            try:
+                count = file.readinto(buffer[: min(missing, read_bytes)])
+            except OSError as error:
+                raise StorageFailed(
+                    f"The disk failed to read the file: {error.strerror}."
+                ) from error
+            if not count:
                 raise FileTooShort(f"The file has only {length - missing} of {length} bytes.")
             for checksum in checksums:
                 checksum.update(buffer[:count])
             missing -= count
     return [checksum.digest().hex() for checksum in checksums]
-
-
-def _read_some(file: RawIOBase, buffer: memoryview) -> int:
-    try:
-        return file.readinto(buffer) or 0
-    except OSError as error:
-        raise StorageFailed(f"The disk failed to read the file: {error.strerror}.") from error

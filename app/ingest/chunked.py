@@ -86,19 +86,13 @@ class ChunkedDecoder:
 
     def _advance(self) -> None:
         try:
-            while self._step():
+            while (step := _STEPS.get(self._expected)) and step(self):
                 pass
         except MalformedBody as error:
             self._fault = str(error)
             raise
 
-    def _step(self) -> bool:
-        """Parse one element; returns whether it was complete and another may follow."""
-        if self._expected is _Expected.SIZE:
-            return self._take_size()
-        if self._expected is _Expected.END_OF_DATA:
-            return self._take_end_of_data()
-        return self._expected is _Expected.TRAILERS and self._take_trailers()
+    # Each step parses one element; it returns whether that was complete and another may follow.
 
     def _take_size(self) -> bool:
         line = self._take_until(b"\r\n", MAX_LINE_BYTES)
@@ -142,3 +136,11 @@ class ChunkedDecoder:
         taken = bytes(self._buffer[:position])
         del self._buffer[: position + len(end)]
         return taken
+
+
+_STEPS = {
+    _Expected.SIZE: ChunkedDecoder._take_size,
+    _Expected.END_OF_DATA: ChunkedDecoder._take_end_of_data,
+    _Expected.TRAILERS: ChunkedDecoder._take_trailers,
+}
+"""What can be parsed in each state; payload is taken by the caller."""

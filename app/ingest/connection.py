@@ -69,7 +69,10 @@ def send_interim(environ: dict[str, Any], status: str, headers: Mapping[str, str
     lines = [f"HTTP/1.1 {status}", *(f"{name}: {value}" for name, value in headers.items())]
     message = "".join(f"{line}\r\n" for line in [*lines, ""]).encode("latin-1")
     try:
-        if not _has_room(connection):
+        # Writable, for TCP, is a socket with a third of its send buffer free.
+        poll = select.poll()
+        poll.register(connection, select.POLLOUT)
+        if not any(event == select.POLLOUT for _, event in poll.poll(0)):
             return False
         connection.sendall(message)
     except OSError:
@@ -78,13 +81,6 @@ def send_interim(environ: dict[str, Any], status: str, headers: Mapping[str, str
             connection.shutdown(socket.SHUT_WR)
         return False
     return True
-
-
-def _has_room(connection: socket.socket) -> bool:
-    """Whether a third of the send buffer is free, which is when poll() reports TCP as writable."""
-    poll = select.poll()
-    poll.register(connection, select.POLLOUT)
-    return any(event == select.POLLOUT for _, event in poll.poll(0))
 
 
 def bound_sending(environ: dict[str, Any], idle_seconds: float) -> None:
@@ -159,7 +155,9 @@ def drain_or_close(environ: dict[str, Any], start_response: Any) -> None:
     sends its next request into a connection that is being closed (RFC 9112, section 9.6).
     """
     if "gunicorn.socket" not in environ:
-        _drain_elsewhere(environ)
+        # Werkzeug's server waits for up to 10 MB of the body before it closes.
+        if environ.get("CONTENT_LENGTH", "").isdecimal():
+            _drain(environ)
         return
     response: Any = getattr(start_response, "__self__", None)
     if type(response) is not Response or response.should_close() or _is_read(response.req.body):
@@ -176,12 +174,6 @@ def close_after_answer(start_response: Any) -> None:
         response.force_close()
 
 
-def _drain_elsewhere(environ: dict[str, Any]) -> None:
-    """Drain for Werkzeug's server, which waits for up to 10 MB of the body before it closes."""
-    if environ.get("CONTENT_LENGTH", "").isdecimal():
-        _drain(environ)
-
-
 def _is_read(body: Body) -> bool:
     reader: Any = body.reader
     if body.failed:
@@ -193,7 +185,11 @@ def _is_read(body: Body) -> bool:
 
 def _drain(environ: dict[str, Any]) -> bool:
     """Drain the body; returns whether its end was reached within the limits."""
-    source = _source(environ)
+    source: BodySource | None = environ.get(SOURCE_KEY) or take_over(environ)
+    if source is None:
+        length = environ.get("CONTENT_LENGTH")
+        stream = timed_input(environ, environ["wsgi.input"], _DRAIN_LIMITS.idle_seconds)
+        source = StreamSource(stream, None if length is None else int(length))
     if (source.remaining or 0) > DRAIN_BYTES:
         return False
     deadline = time.monotonic() + DRAIN_SECONDS
@@ -208,16 +204,6 @@ def _drain(environ: dict[str, Any]) -> bool:
     except (UploadError, TimeoutError):
         return False
     return True
-
-
-def _source(environ: dict[str, Any]) -> BodySource:
-    """The source the application has read from, or a new one for an unread body."""
-    source: BodySource | None = environ.get(SOURCE_KEY) or take_over(environ)
-    if source is None:
-        length = environ.get("CONTENT_LENGTH")
-        stream = timed_input(environ, environ["wsgi.input"], _DRAIN_LIMITS.idle_seconds)
-        return StreamSource(stream, None if length is None else int(length))
-    return source
 
 
 # ---- upgraded connections ------------------------------------------------------------------------

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from threading import Lock
-from types import TracebackType
 
 from app.core.errors import BodyStalled
 from app.core.ranges import ByteRange
@@ -89,8 +88,12 @@ class borrowed_block:  # noqa: N801 - reads as the statement it is used in
         self._pool = pool
 
     def __enter__(self) -> memoryview:
-        is_small = self._wanted is not None and self._wanted <= SMALL_BLOCK_BYTES
-        self._is_small = is_small or not _has_free_block()
+        self._is_small = self._wanted is not None and self._wanted <= SMALL_BLOCK_BYTES
+        if not self._is_small:
+            try:
+                _free_blocks.pop()
+            except IndexError:
+                self._is_small = True
         try:
             self._block = (_small_blocks if self._is_small else self._pool).take()
         except BaseException:
@@ -98,27 +101,13 @@ class borrowed_block:  # noqa: N801 - reads as the statement it is used in
             raise
         return self._block[: self._wanted]
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         (_small_blocks if self._is_small else self._pool).give_back(self._block)
         self._let_next()
 
     def _let_next(self) -> None:
         if not self._is_small:
             _free_blocks.append(0)
-
-
-def _has_free_block() -> bool:
-    """Take one of the free blocks; False if there is none."""
-    try:
-        _free_blocks.pop()
-    except IndexError:
-        return False
-    return True
 
 
 # ---- pipes ---------------------------------------------------------------------------------------
@@ -178,28 +167,19 @@ class empty_pipe:  # noqa: N801 - reads as the statement it is used in
         try:
             self._pipe = self._idle.pop()
         except IndexError:
-            self._pipe = _open_pipe(self._size)
+            reader, writer = os.pipe()
+            with suppress(OSError):
+                fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, self._size)
+            self._pipe = Pipe(reader, writer, fcntl.fcntl(writer, fcntl.F_GETPIPE_SZ))
         return self._pipe
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, *_error: object) -> None:
         # A small pipe is not kept: the next body would get it, even if others are free.
         is_useful = kind is None and self._pipe.size >= USEFUL_PIPE_BYTES
         if is_useful and len(self._idle) < KEPT_PIPES:
             self._idle.append(self._pipe)
         else:
             self._pipe.close()
-
-
-def _open_pipe(size: int) -> Pipe:
-    reader, writer = os.pipe()
-    with suppress(OSError):
-        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, size)
-    return Pipe(reader, writer, fcntl.fcntl(writer, fcntl.F_GETPIPE_SZ))
 
 
 # ---- copies --------------------------------------------------------------------------------------
@@ -419,22 +399,18 @@ def buffered(source: BodySource, limits: BodyLimits, watch: Watch) -> Iterator[B
         yield source
         return
     try:
-        yield _received(source, length, limits, watch)
+        # A fresh map takes only as much memory as is filled.
+        buffer = memoryview(mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE))
+        pace, filled = Pace(limits), 0
+        look_at = time.monotonic() + LOOK_SECONDS
+        with stage(Stage.RECEIVE):
+            while filled < length and (count := source.readinto(buffer[filled:])) != 0:
+                filled += count or 0
+                pace.saw(count or 0)
+                if time.monotonic() >= look_at:
+                    watch()
+                    look_at = time.monotonic() + LOOK_SECONDS
+            source.finish()
+        yield BufferedSource(buffer[:filled], source)
     finally:
         _budget.give_back(length)
-
-
-def _received(source: BodySource, length: int, limits: BodyLimits, watch: Watch) -> BufferedSource:
-    # A fresh map takes only as much memory as is filled.
-    buffer = memoryview(mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE))
-    pace, filled = Pace(limits), 0
-    look_at = time.monotonic() + LOOK_SECONDS
-    with stage(Stage.RECEIVE):
-        while filled < length and (count := source.readinto(buffer[filled:])) != 0:
-            filled += count or 0
-            pace.saw(count or 0)
-            if time.monotonic() >= look_at:
-                watch()
-                look_at = time.monotonic() + LOOK_SECONDS
-        source.finish()
-    return BufferedSource(buffer[:filled], source)

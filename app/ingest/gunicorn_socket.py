@@ -213,7 +213,7 @@ class GunicornChunkedSource:
             return 0
         while not self._decoder.data_left:
             if self._decoder.has_ended:
-                return self._ended()
+                return self._end()
             if not self._feed():
                 return None
         return self._take(wanted)
@@ -257,26 +257,23 @@ class GunicornChunkedSource:
             self._remaining -= count
         return count
 
-    def _ended(self) -> int:
+    def _end(self) -> int:
+        """The end of the body: restores the connection to gunicorn's state at the first call."""
         if self._body.failed:
-            self._release()
+            reader, trailers = self._body.reader, self._decoder.trailers
+            if trailers:
+                try:
+                    reader.req.trailers = reader.req.parse_headers(trailers, from_trailer=True)
+                except ParseException as error:
+                    raise MalformedBody("The trailers of the body are malformed.") from error
+            reader.parser = None
+            reader.req.unreader.unread(self._decoder.leftover)
+            self._client.release()
+            self._body.failed = False
         if self._remaining:
             raise ChunkMismatch(f"The body is {self._remaining} bytes too short.")
         self._remaining = 0
         return 0
-
-    def _release(self) -> None:
-        """Restore the connection to gunicorn's state after reading a body itself."""
-        reader, trailers = self._body.reader, self._decoder.trailers
-        if trailers:
-            try:
-                reader.req.trailers = reader.req.parse_headers(trailers, from_trailer=True)
-            except ParseException as error:
-                raise MalformedBody("The trailers of the body are malformed.") from error
-        reader.parser = None
-        reader.req.unreader.unread(self._decoder.leftover)
-        self._client.release()
-        self._body.failed = False
 
 
 # ---- take-over -----------------------------------------------------------------------------------
@@ -309,22 +306,18 @@ def take_over(environ: dict[str, Any], expected_length: int | None = None) -> So
         return None
     if body.buf.tell() or connection.gettimeout() == 0.0 or environ.get("HTTP_VERSION") == "2":
         return None
-    client = ClientSocket(connection)
-    if type(body.reader) is LengthReader:
-        return _take_over_length(body, client)
-    if type(body.reader) is ChunkedReader and _is_untouched(body.reader):
+    client, reader = ClientSocket(connection), body.reader
+    if type(reader) is LengthReader:
+        head, length = reader.unreader.take_buffered(), reader.length
+        if len(head) > length:
+            reader.unreader.unread(head[length:])
+            head = head[:length]
+        reader.length = 0
+        return GunicornSocketSource(body, client, head, length)
+    is_chunked = type(reader) is ChunkedReader and reader.parser is not None
+    if is_chunked and getgeneratorstate(reader.parser) == GEN_CREATED:  # Not read yet.
         return GunicornChunkedSource(body, client, expected_length)
     return None
-
-
-def _take_over_length(body: Body, client: ClientSocket) -> GunicornSocketSource:
-    reader = body.reader
-    head, length = reader.unreader.take_buffered(), reader.length
-    if len(head) > length:
-        reader.unreader.unread(head[length:])
-        head = head[:length]
-    reader.length = 0
-    return GunicornSocketSource(body, client, head, length)
 
 
 def trailers(environ: dict[str, Any]) -> list[tuple[str, str]] | None:
@@ -333,7 +326,3 @@ def trailers(environ: dict[str, Any]) -> list[tuple[str, str]] | None:
     if type(body) is not Body or environ.get("HTTP_VERSION") == "2":
         return None
     return list(body.reader.req.trailers) if type(body.reader) is ChunkedReader else []
-
-
-def _is_untouched(reader: ChunkedReader) -> bool:
-    return reader.parser is not None and getgeneratorstate(reader.parser) == GEN_CREATED

@@ -8,6 +8,7 @@ Sources: RFC 7578 (form-data), RFC 2046 section 5.1 (delimiters), HTML (how name
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import lru_cache
@@ -50,14 +51,25 @@ def parse_part_headers(block: bytes) -> PartHeaders:
     padding, *lines = decode_utf8(block).split("\r\n")
     if padding.strip(" \t"):
         raise MalformedBody("A boundary is followed by other text.")
-    headers = _parse_lines(lines)
+    headers: dict[str, str] = {}
+    for line in lines:
+        match = _HEADER_LINE.fullmatch(line)
+        if match is None or match[1].lower() in headers:
+            raise MalformedBody("A part has a malformed or repeated header.")
+        headers[match[1].lower()] = match[2].strip(" \t")
     if headers.get("content-transfer-encoding", "binary").lower() not in _IDENTITY_ENCODINGS:
         raise MalformedBody("A part has an unsupported Content-Transfer-Encoding.")
     disposition, parameters = parse_parameters(headers.get("content-disposition", ""))
     name = _unescape_name(parameters.get("name", ""))
     if disposition != "form-data" or not name:
         raise MalformedBody("A part has no name.")
-    return PartHeaders(name, _choose_filename(parameters), headers.get("content-type"))
+    filename = None
+    if "filename*" in parameters:
+        # RFC 7578 forbids it, but clients send it, and it is then more exact than filename.
+        filename = _refuse_control(_decode_extended(parameters["filename*"]))
+    elif "filename" in parameters:
+        filename = _unescape_name(parameters["filename"])
+    return PartHeaders(name, filename, headers.get("content-type"))
 
 
 def parse_parameters(header: str) -> tuple[str, dict[str, str]]:
@@ -70,7 +82,9 @@ def parse_parameters(header: str) -> tuple[str, dict[str, str]]:
         match = _PARAMETER.match(header, position)
         if match is None or match[1].lower() in parameters:
             raise MalformedBody("A header has a malformed or repeated parameter.")
-        parameters[match[1].lower()] = _unquote(match[2])
+        is_quoted = match[2].startswith('"')
+        text = _ESCAPED.sub(r"\1", match[2][1:-1]) if is_quoted else match[2]
+        parameters[match[1].lower()] = text
         position = match.end()
     return value.strip(" \t").lower(), parameters
 
@@ -81,29 +95,6 @@ def decode_utf8(text: bytes) -> str:
         return text.decode()
     except UnicodeDecodeError as error:
         raise MalformedBody("A header or a field is not UTF-8.") from error
-
-
-def _parse_lines(lines: list[str]) -> dict[str, str]:
-    headers: dict[str, str] = {}
-    for line in lines:
-        match = _HEADER_LINE.fullmatch(line)
-        if match is None or match[1].lower() in headers:
-            raise MalformedBody("A part has a malformed or repeated header.")
-        headers[match[1].lower()] = match[2].strip(" \t")
-    return headers
-
-
-def _choose_filename(parameters: dict[str, str]) -> str | None:
-    # RFC 7578 forbids filename*, but clients send it, and it is then more exact than filename.
-    if "filename*" in parameters:
-        return _refuse_control(_decode_extended(parameters["filename*"]))
-    if "filename" in parameters:
-        return _unescape_name(parameters["filename"])
-    return None
-
-
-def _unquote(value: str) -> str:
-    return _ESCAPED.sub(r"\1", value[1:-1]) if value.startswith('"') else value
 
 
 def _unescape_name(value: str) -> str:
@@ -182,7 +173,11 @@ class BoundaryReader:
             self._position = found if found > start else found + len(self._delimiter)
             return self._view[start:found]
         self._position = len(self._view)
-        self._held = self._delimiter_start_in(self._view[start:][1 - len(self._delimiter) :])
+        # A boundary contains no CR: only the last CR of a block can begin a delimiter that is cut
+        # off, and nothing after it can begin another. So no byte is ever searched twice.
+        tail = bytes(self._view[start:][1 - len(self._delimiter) :])
+        _, cr, rest = tail.rpartition(b"\r")
+        self._held = cr + rest if cr and self._delimiter.startswith(cr + rest) else b""
         return self._view[start : len(self._view) - len(self._held)] or None
 
     def read_delimiter(self) -> bool | None:
@@ -195,12 +190,6 @@ class BoundaryReader:
         is_whole = joined == self._delimiter
         self._held = b"" if is_whole else joined
         return True if is_whole else None
-
-    def _delimiter_start_in(self, tail: memoryview) -> bytes:
-        # A boundary contains no CR: only the last CR of a block can begin a delimiter that is cut
-        # off, and nothing after it can begin another. So no byte is ever searched twice.
-        _, cr, rest = bytes(tail).rpartition(b"\r")
-        return cr + rest if cr and self._delimiter.startswith(cr + rest) else b""
 
     def _use_block(self, block: bytes | bytearray) -> None:
         self._block, self._view, self._position = block, memoryview(block), 0
@@ -309,10 +298,12 @@ class MultipartScanner:
     def next_event(self) -> Event:
         """The next event; an End repeats forever, and so does a MalformedBody."""
         try:
-            while (event := self._step()) is None:
+            while (event := _STEPS[self._state](self)) is None:
                 pass
             if event is NEED_DATA:
-                self._demand_more()
+                self._reader.release()
+                if self._is_transport_ended:
+                    raise MalformedBody("The body ends before its closing boundary.")
         except MalformedBody:
             self._state = _State.FAILED
             raise
@@ -334,27 +325,7 @@ class MultipartScanner:
         self._state = _State.TAKEN
         return taken
 
-    def _step(self) -> Event | None:
-        match self._state:
-            case _State.PREAMBLE:
-                return self._skip_preamble()
-            case _State.HEADERS:
-                return self._read_headers()
-            case _State.FIELD:
-                return self._read_field()
-            case _State.FILE_START | _State.FILE:
-                return self._read_file()
-            case _State.TAKEN:
-                return self._read_end_of_taken()
-            case _State.ENDED:
-                return End()
-            case _State.FAILED:
-                raise MalformedBody("The body was refused before.")
-
-    def _demand_more(self) -> None:
-        self._reader.release()
-        if self._is_transport_ended:
-            raise MalformedBody("The body ends before its closing boundary.")
+    # What each state reads: an event, or None if the next state goes on.
 
     def _skip_preamble(self) -> Event | None:
         skipped = self._reader.read_payload()
@@ -375,7 +346,7 @@ class MultipartScanner:
         if self._gathered.startswith(b"--"):
             self._reader.release()
             self._state = _State.ENDED
-            return End()
+            return None
         end = self._gathered.find(b"\r\n\r\n", max(0, known - 3))
         if end >= 0:
             self._reader.skip(end + 4 - known)
@@ -437,10 +408,28 @@ class MultipartScanner:
         self._state = _State.HEADERS
         return FileEnd()
 
+    def _end(self) -> Event:
+        return End()
+
+    def _fail(self) -> Event:
+        raise MalformedBody("The body was refused before.")
+
     def _take_gathered(self) -> bytes:
         gathered = bytes(self._gathered)
         self._gathered.clear()
         return gathered
+
+
+_STEPS: dict[_State, Callable[[MultipartScanner], Event | None]] = {
+    _State.PREAMBLE: MultipartScanner._skip_preamble,
+    _State.HEADERS: MultipartScanner._read_headers,
+    _State.FIELD: MultipartScanner._read_field,
+    _State.FILE_START: MultipartScanner._read_file,
+    _State.FILE: MultipartScanner._read_file,
+    _State.TAKEN: MultipartScanner._read_end_of_taken,
+    _State.ENDED: MultipartScanner._end,
+    _State.FAILED: MultipartScanner._fail,
+}
 
 
 def parse_boundary(content_type: str) -> bytes:

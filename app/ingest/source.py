@@ -6,13 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Protocol
 
-from app.core.errors import (
-    BodyStalled,
-    BodyTruncated,
-    ChunkMismatch,
-    DigestMismatch,
-    MalformedBody,
-)
+from app.core import errors
 from app.ingest.checksum import ALGORITHMS, Crc32c, new_checksum
 from app.ingest.stages import Stage, note_arrival, stage
 
@@ -141,16 +135,16 @@ class StreamSource:
             self._remaining = None if data else 0
         else:
             if not data and self._must_end:
-                raise ChunkMismatch(f"The body is {self._remaining} bytes too short.")
+                raise errors.ChunkMismatch(f"The body is {self._remaining} bytes too short.")
             if not data:
-                raise BodyTruncated(f"The body ended {self._remaining} bytes early.")
+                raise errors.BodyTruncated(f"The body ended {self._remaining} bytes early.")
             self._remaining -= len(data)
         return len(data)
 
     def finish(self, _watch: Watch = no_watch, /) -> None:
         """Raise `ChunkMismatch` if the body continues after what was taken."""
         if self._must_end and read_from_stream(self._stream, 1):
-            raise ChunkMismatch("The body is longer than it should be.")
+            raise errors.ChunkMismatch("The body is longer than it should be.")
 
 
 def read_from_stream(stream: Readable, size: int) -> bytes:
@@ -159,22 +153,17 @@ def read_from_stream(stream: Readable, size: int) -> bytes:
         with stage(Stage.RECEIVE):
             return stream.read(size) or b""
     except (TimeoutError, BlockingIOError) as error:
-        raise BodyStalled("The body stopped arriving.") from error
+        raise errors.BodyStalled("The body stopped arriving.") from error
     except OSError as error:
-        raise BodyTruncated("The connection broke while the body arrived.") from error
+        raise errors.BodyTruncated("The connection broke while the body arrived.") from error
     except Exception as error:
         # Servers raise exceptions of their own for a broken body (gunicorn: NoMoreData,
         # InvalidChunkSize); each of them is caused by the client's bytes.
-        raise MalformedBody(f"The body cannot be read: {type(error).__name__}.") from error
+        raise errors.MalformedBody(f"The body cannot be read: {type(error).__name__}.") from error
 
 
-class AllOrNothing:
-    """A source that is recorded completely or not at all.
-
-    For clients that would misread an offset inside a chunk as the end of the chunk.
-    """
-
-    is_verified_at_end = True
+class WrappedSource:
+    """Passes on what another source does; a subclass changes some of it."""
 
     def __init__(self, source: BodySource) -> None:
         self._source = source
@@ -184,29 +173,38 @@ class AllOrNothing:
         """Bytes still to come, or None."""
         return self._source.remaining
 
+    @property
+    def is_verified_at_end(self) -> bool:
+        """Same as the wrapped source."""
+        return self._source.is_verified_at_end
+
     def readinto(self, buffer: memoryview, /) -> int | None:
         """Read on."""
         return self._source.readinto(buffer)
 
     def finish(self, watch: Watch = no_watch, /) -> None:
-        """Finish the source within."""
+        """Finish the wrapped source."""
         self._source.finish(watch)
 
 
-class HashingSource:
+class AllOrNothing(WrappedSource):
+    """A source that is recorded completely or not at all.
+
+    For clients that would misread an offset inside a chunk as the end of the chunk.
+    """
+
+    is_verified_at_end = True
+
+
+class HashingSource(WrappedSource):
     """A source that hashes its bytes as they pass."""
 
     is_verified_at_end = False
 
     def __init__(self, source: BodySource, algorithm: str = "sha256") -> None:
-        self._source = source
+        super().__init__(source)
         self._algorithm = algorithm
         self._checksum = new_checksum(algorithm)
-
-    @property
-    def remaining(self) -> int | None:
-        """Bytes still to come, or None."""
-        return self._source.remaining
 
     def readinto(self, buffer: memoryview, /) -> int | None:
         """Read and hash."""
@@ -215,10 +213,6 @@ class HashingSource:
             with stage(Stage.HASH):
                 self._checksum.update(buffer[:count])
         return count
-
-    def finish(self, watch: Watch = no_watch, /) -> None:
-        """Finish the source within."""
-        self._source.finish(watch)
 
     def hexdigest(self) -> str:
         """The digest of the bytes so far, in hexadecimal."""
@@ -247,7 +241,9 @@ class DigestSource(HashingSource):
         """Raise `DigestMismatch` unless the bytes are those the client meant."""
         self._source.finish(watch)
         if self._checksum.digest() != self._expected:
-            raise DigestMismatch(f"The {self._algorithm} digest of the bytes does not match.")
+            raise errors.DigestMismatch(
+                f"The {self._algorithm} digest of the bytes does not match."
+            )
 
 
 class BufferedSource:
@@ -282,7 +278,7 @@ def crc32c_of(source: BodySource) -> int | None:
     return verified.crc32c.value if isinstance(verified, DigestSource) else None
 
 
-class TrailingDigestSource:
+class TrailingDigestSource(WrappedSource):
     """A source verified against a digest that arrives after the bytes.
 
     The algorithm arrives after them too, so the bytes are hashed with all algorithms.
@@ -291,14 +287,9 @@ class TrailingDigestSource:
     is_verified_at_end = True
 
     def __init__(self, source: BodySource, expected: Callable[[], tuple[str, bytes]]) -> None:
-        self._source = source
+        super().__init__(source)
         self._expected = expected
         self._checksums = {algorithm: new_checksum(algorithm) for algorithm in ALGORITHMS}
-
-    @property
-    def remaining(self) -> int | None:
-        """Bytes still to come, or None."""
-        return self._source.remaining
 
     def readinto(self, buffer: memoryview, /) -> int | None:
         """Read and hash."""
@@ -313,4 +304,4 @@ class TrailingDigestSource:
         self._source.finish(watch)
         algorithm, expected = self._expected()
         if self._checksums[algorithm].digest() != expected:
-            raise DigestMismatch(f"The {algorithm} digest of the bytes does not match.")
+            raise errors.DigestMismatch(f"The {algorithm} digest of the bytes does not match.")

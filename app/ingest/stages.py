@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable
 from contextvars import ContextVar, Token
 from enum import StrEnum
-from types import TracebackType
 from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -108,12 +107,7 @@ class stage:  # noqa: N801 - reads as the statement it is used in
         if self._clock is not None:
             self._before = self._clock.switch(self._stage)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         if self._clock is not None:
             self._clock.switch(self._before)
 

@@ -77,33 +77,29 @@ class MessageReader:
     def feed(self, data: bytes) -> list[Message]:
         """Returns the messages that these bytes complete; raises `WebSocketError`."""
         self._buffer += data
-        found: list[Message] = []
-        while len(self._buffer) >= self._needed:
-            message = self._next()
-            if message is not None:
+        buffer, found = self._buffer, list[Message]()
+        while len(buffer) >= self._needed:
+            is_last, opcode = _first_byte(buffer[0])
+            length, header_bytes = _length(buffer)
+            if length is None:
+                self._needed = header_bytes
+                continue
+            self._check(opcode, length, is_last=is_last)
+            self._needed = header_bytes + length
+            if len(buffer) < self._needed:
+                continue
+            masked, mask = (
+                buffer[header_bytes : self._needed],
+                buffer[header_bytes - 4 : header_bytes],
+            )
+            payload = _unmasked(masked, mask)
+            del buffer[: self._needed]
+            self._needed = 2
+            if opcode >= Opcode.CLOSE:
+                found.append(Message(opcode, payload))
+            elif (message := self._add(opcode, payload, is_last=is_last)) is not None:
                 found.append(message)
         return found
-
-    def _next(self) -> Message | None:
-        """Take a complete frame from the buffer; if it is incomplete, `_needed` is set."""
-        head = self._buffer
-        is_last, opcode = _first_byte(head[0])
-        length, header_bytes = _length(head)
-        if length is None:
-            self._needed = header_bytes
-            return None
-        self._check(opcode, length, is_last=is_last)
-        self._needed = header_bytes + length
-        if len(head) < self._needed:
-            return None
-        payload = _unmasked(
-            head[header_bytes : self._needed], head[header_bytes - 4 : header_bytes]
-        )
-        del head[: self._needed]
-        self._needed = 2
-        if opcode >= Opcode.CLOSE:
-            return Message(opcode, payload)
-        return self._add(opcode, payload, is_last=is_last)
 
     def _check(self, opcode: Opcode, length: int, *, is_last: bool) -> None:
         if opcode >= Opcode.CLOSE:

@@ -20,17 +20,8 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from flask import Blueprint, Response, jsonify, request
 
+from app.core import errors
 from app.core.access import Action
-from app.core.errors import (
-    BodyStalled,
-    BodyTruncated,
-    ChunkMismatch,
-    InvalidRequest,
-    MalformedBody,
-    TooLarge,
-    UnknownChunkFields,
-    UploadError,
-)
 from app.core.json_types import (
     FIELD_NAMES,
     Count,
@@ -71,9 +62,9 @@ acknowledged."""
 
 OWN_FIELDS = {"fingerprint", "length"}
 
-BROKEN_BODY = (BodyStalled, BodyTruncated, ChunkMismatch, MalformedBody)
+BROKEN_BODY = (errors.BodyStalled, errors.BodyTruncated, errors.ChunkMismatch, errors.MalformedBody)
 
-Outcome = Kept | UploadError
+Outcome = Kept | errors.UploadError
 Receipt = dict[str, Any]
 
 
@@ -159,7 +150,7 @@ class BatchProblem(ProblemDocument):
 @describes(
     "sendBatch",
     {200: BatchReceiptDocument},
-    *(MalformedBody, UnknownChunkFields, ChunkMismatch),
+    *(errors.MalformedBody, errors.UnknownChunkFields, errors.ChunkMismatch),
     parameters=(WANT_REPR_DIGEST,),
     bodies={
         "multipart/form-data": Annotated[BatchFormDocument, keywords(propertyNames=FIELD_NAMES)]
@@ -180,7 +171,7 @@ def batch(ctx: ViewContext) -> Response:
         files = _Batch(ctx, publisher)
         try:
             files.receive()
-        except UploadError as error:
+        except errors.UploadError as error:
             report(error)
             return answer_json(Problem.of(error), files.to_json())
     return jsonify(files.to_json())
@@ -212,7 +203,10 @@ class _Batch:
                 else:
                     self._fields[part.name] = part.value
                 if self._is_group_full:
-                    self._publish_in_background()
+                    self._await_published()  # Of the group before.
+                    kept = self._publisher.submit(self._keep_all, [file for file, _ in self._group])
+                    self._publishing = [receipt for _, receipt in self._group], kept
+                    self._group = []
         finally:
             self._publish_rest()
 
@@ -227,7 +221,7 @@ class _Batch:
         if not part.filename:  # Browsers send an unnamed part for an empty file input.
             return
         if len(self._receipts) == MAX_FILES:
-            raise TooLarge(
+            raise errors.TooLarge(
                 f"A batch has at most {MAX_FILES} files; the first {MAX_FILES} are stored."
             )
         if others := fields.keys() - OWN_FIELDS:
@@ -237,7 +231,7 @@ class _Batch:
             file = _received(self._ctx, part, fields)
         except BROKEN_BODY:
             raise
-        except UploadError as error:
+        except errors.UploadError as error:
             receipt["error"] = Problem.of(error).to_json()
         else:
             self._group_began = self._group_began if self._group else time.monotonic()
@@ -252,14 +246,8 @@ class _Batch:
             or time.monotonic() - self._group_began >= GROUP_SECONDS
         )
 
-    def _publish_in_background(self) -> None:
-        """Start publishing the group once the previous one is published."""
-        self._await_published()
-        kept = self._publisher.submit(self._keep_all, [file for file, _ in self._group])
-        self._publishing = [receipt for _, receipt in self._group], kept
-        self._group = []
-
     def _await_published(self) -> None:
+        """Wait until the previous group is published."""
         if self._publishing is not None:
             (receipts, kept), self._publishing = self._publishing, None
             with stage(Stage.SYNC), without_slot():
@@ -278,8 +266,21 @@ class _Batch:
 def _fill_in(receipts: list[Receipt], outcomes: Callable[[], list[Outcome]]) -> None:
     try:
         for receipt, outcome in zip(receipts, outcomes(), strict=True):
-            receipt.update(_document(outcome))
-    except UploadError as error:
+            if isinstance(outcome, errors.UploadError):
+                receipt["error"] = Problem.of(outcome).to_json()
+                continue
+            upload = outcome.upload
+            receipt |= {
+                "id": upload.id,
+                "length": upload.length,
+                "sha256": upload.sha256,
+                "crc32c": upload.crc32c,
+            }
+            if upload.state is UploadState.COMPLETE:
+                receipt["media"] = f"/media/{upload.id}"
+            if not outcome.is_new:
+                receipt["known"] = True
+    except errors.UploadError as error:
         for receipt in receipts:
             receipt["error"] = Problem.of(error).to_json()
 
@@ -287,7 +288,7 @@ def _fill_in(receipts: list[Receipt], outcomes: Callable[[], list[Outcome]]) -> 
 def _refuse_chunk(fields: dict[str, str], headers: Iterable[str] = ()) -> None:
     """Raise `UnknownChunkFields` if names of another protocol show that the file is a chunk."""
     if signs := chunk_signs(fields, headers, None):
-        raise UnknownChunkFields.of(signs)
+        raise errors.UnknownChunkFields.of(signs)
 
 
 def _received(ctx: ViewContext, part: FilePart, fields: dict[str, str]) -> ReceivedFile:
@@ -300,7 +301,7 @@ def _received(ctx: ViewContext, part: FilePart, fields: dict[str, str]) -> Recei
     elif (length := parse_bounded(fields["length"])) is not None:
         source = part.exactly(length)
     else:
-        raise InvalidRequest("The field length must be a number of bytes.")
+        raise errors.InvalidRequest("The field length must be a number of bytes.")
     file = ctx.services.whole_files.receive(
         source,
         scope=ctx.scope,
@@ -308,20 +309,3 @@ def _received(ctx: ViewContext, part: FilePart, fields: dict[str, str]) -> Recei
         algorithm="crc32c" if wanted_digests()[:1] == [CRC32C] else "sha256",
     )
     return replace(file, fingerprint=fingerprint)
-
-
-def _document(outcome: Outcome) -> Receipt:
-    if isinstance(outcome, UploadError):
-        return {"error": Problem.of(outcome).to_json()}
-    upload = outcome.upload
-    document: Receipt = {
-        "id": upload.id,
-        "length": upload.length,
-        "sha256": upload.sha256,
-        "crc32c": upload.crc32c,
-    }
-    if upload.state is UploadState.COMPLETE:
-        document["media"] = f"/media/{upload.id}"
-    if not outcome.is_new:
-        document["known"] = True
-    return document

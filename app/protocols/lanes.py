@@ -23,6 +23,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from flask import Blueprint, Response, request
+from werkzeug.datastructures import Headers
 from werkzeug.wsgi import ClosingIterator
 
 from app.core.access import Action, counted_as
@@ -136,7 +137,7 @@ class LaneResponse(Response):
 @requires(Action.SEND)
 def lanes(ctx: ViewContext) -> Response:
     """Open a lane."""
-    accept = accept_value(_checked_key())
+    accept = accept_value(parse_handshake(request.method, request.headers))
     inner: InnerRequests | None = request.environ.get(INNER_KEY)
     connection = upgraded(request.environ) if inner is not None else None
     if connection is None or inner is None:
@@ -150,10 +151,9 @@ def lanes(ctx: ViewContext) -> Response:
     return LaneResponse(UploadLane(connection, inner, path, limits), accept, sender)
 
 
-def _checked_key() -> str:
+def parse_handshake(method: str, headers: Headers) -> str:
     """The handshake's key; raises `InvalidRequest` if RFC 6455, section 4.2.1, is violated."""
-    headers = request.headers
-    if request.method != "GET":
+    if method != "GET":
         raise InvalidRequest("A lane is opened with GET.")
     if headers.get("Sec-WebSocket-Version") != "13":
         raise InvalidRequest("Sec-WebSocket-Version must be 13.")
@@ -168,6 +168,24 @@ def _checked_key() -> str:
     if not is_valid:
         raise InvalidRequest("Sec-WebSocket-Key must be 16 bytes in base64.")
     return key
+
+
+def parse_message(message: bytes, path: str) -> InnerRequest:
+    """The chunk in a message, as a request to `path`; raises `WebSocketError` without a head."""
+    body_at = HEAD_LENGTH_BYTES + int.from_bytes(message[:HEAD_LENGTH_BYTES], "big")
+    try:
+        head = json.loads(message[HEAD_LENGTH_BYTES:body_at])
+        texts = [head.get(name, "") for name in ("query", "digest")]
+    except (ValueError, AttributeError, RecursionError):
+        texts = []
+    are_values = all(
+        isinstance(text, str) and text.isascii() and text.isprintable() for text in texts
+    )
+    if len(message) < body_at or not texts or not are_values:
+        raise WebSocketError(CloseCode.PROTOCOL_ERROR, "A message begins with its head.")
+    query, digest = texts
+    headers = {"Content-Digest": digest} if digest else {}
+    return InnerRequest(path, query, message[body_at:], headers)
 
 
 class UploadLane:
@@ -231,37 +249,17 @@ class UploadLane:
         if message.opcode is Opcode.PING:
             self._connection.send(frame(Opcode.PONG, message.data))
         elif message.opcode is Opcode.BINARY:
-            answer = self._inner.run(self._chunk_in(message.data)) if message.data else _NOTHING
-            self._connection.send(frame(Opcode.TEXT, _written(answer)))
+            answer = _NOTHING
+            if message.data:
+                answer = self._inner.run(parse_message(message.data, self._path))
+            try:
+                body = json.loads(answer.body)
+            except ValueError:
+                body = None
+            found = {"status": answer.status, "retry_after": answer.retry_after, "body": body}
+            text = json.dumps(found, separators=(",", ":"))
+            self._connection.send(frame(Opcode.TEXT, text.encode()))
             self._is_refused = answer.status in REFUSED
             self._pace, self._used_at = None, time.monotonic()
         elif message.opcode is Opcode.TEXT:
             raise WebSocketError(CloseCode.UNSUPPORTED, "Chunks are binary messages.")
-
-    def _chunk_in(self, message: bytes) -> InnerRequest:
-        """Parse a message into a request; raises `WebSocketError` without a head."""
-        body_at = HEAD_LENGTH_BYTES + int.from_bytes(message[:HEAD_LENGTH_BYTES], "big")
-        try:
-            head = json.loads(message[HEAD_LENGTH_BYTES:body_at])
-            texts = [head.get(name, "") for name in ("query", "digest")]
-        except (ValueError, AttributeError, RecursionError):
-            texts = []
-        is_whole = len(message) >= body_at and texts
-        if not is_whole or not all(_is_header_value(text) for text in texts):
-            raise WebSocketError(CloseCode.PROTOCOL_ERROR, "A message begins with its head.")
-        query, digest = texts
-        headers = {"Content-Digest": digest} if digest else {}
-        return InnerRequest(self._path, query, message[body_at:], headers)
-
-
-def _is_header_value(value: object) -> bool:
-    return isinstance(value, str) and value.isascii() and value.isprintable()
-
-
-def _written(answer: InnerAnswer) -> bytes:
-    try:
-        body = json.loads(answer.body)
-    except ValueError:
-        body = None
-    found = {"status": answer.status, "retry_after": answer.retry_after, "body": body}
-    return json.dumps(found, separators=(",", ":")).encode()

@@ -9,19 +9,27 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Protocol
 
-from sqlalchemy import Select, delete, false, func, select, update
+import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from app.core.errors import LinkFull, NoRoom, TooLarge, TooManyGaps, UploadNotFound
 from app.core.lifecycle import ACTIVE, IllegalTransition, UploadState
 from app.core.ranges import ByteRange, RangeSet
 from app.core.upload import Upload, UploadId, UploadKind, UploadPart
-from app.core.video_list import Position, VideoList
+from app.core.video_list import Position, VideoList, sort_form
 from app.db.engine import Database
-from app.db.tables import HAS_SENDER, IS_RESERVING, IS_SHA256_WANTED, UPLOAD, uploads
+from app.db.sql import SharedUpdates
+from app.db.tables import (
+    HAS_SENDER,
+    IS_RESERVING,
+    IS_SHA256_WANTED,
+    IS_VIDEO,
+    UPLOAD,
+    Instant,
+    uploads,
+)
 from app.db.tables import parts as parts_table
 from app.records import statements
-from app.records.upload_changes import Observer, UploadChanges
 
 CREATED = "created"
 
@@ -31,7 +39,14 @@ Listener = Callable[[str], None]
 Of several callers that try the same step only one succeeds, so each step is reported once, by the
 process that took it."""
 
+Observer = Callable[[sa.Connection, Upload | None, Upload | None], None]
+"""Called with an upload before and after a change, in the transaction of that change; None if the
+upload did not exist before or does not exist after. If it raises, the change is rolled back. Not
+called for received bytes unless they change the reservation: that would cost time per chunk."""
+
 _TICK = timedelta(microseconds=1)
+
+_VIDEOS = sa.select(*UPLOAD).where(IS_VIDEO)
 
 
 def no_listener(_step: str) -> None:
@@ -62,7 +77,8 @@ class UploadRecords:
     ) -> None:
         self._database = database
         self._tell = listener
-        self._changes = UploadChanges(database, observers)
+        self._observers = observers
+        self._together = SharedUpdates(self._store_unchanged)
 
     def add(
         self, upload: Upload, parts: Sequence[UploadPart] = (), *, renews_key: bool = False
@@ -91,7 +107,7 @@ class UploadRecords:
                 statements.release_key(connection, upload.owner, upload.client_key)
             statements.add(connection, upload)
             statements.add_parts(connection, upload, parts)
-            self._changes.observe_new(connection, upload)
+            self._observe_new(connection, upload)
         self._tell(CREATED)
         return upload, True
 
@@ -104,7 +120,7 @@ class UploadRecords:
             stored = statements.add_all_unless_known(connection, uploads)
             new = [upload for upload, is_new in stored if is_new]
             for upload in new:
-                self._changes.observe(connection, None, upload)
+                self._observe(connection, None, upload)
         for _ in new:
             self._tell(CREATED)
         return stored
@@ -126,8 +142,8 @@ class UploadRecords:
             before = statements.get(connection, upload_id, for_update=True)
             if only_if_empty and (before.received or before.state is not UploadState.RECEIVING):
                 return
-            connection.execute(delete(uploads).where(uploads.c.id == upload_id))
-            self._changes.observe(connection, before, None)
+            connection.execute(sa.delete(uploads).where(uploads.c.id == upload_id))
+            self._observe(connection, before, None)
 
     def get(self, upload_id: UploadId) -> Upload:
         """The upload; raises `UploadNotFound`."""
@@ -136,7 +152,7 @@ class UploadRecords:
 
     def get_all(self, upload_ids: Collection[UploadId]) -> dict[UploadId, Upload]:
         """Returns the uploads with these ids; unknown ids are left out."""
-        found = self._list(select(*UPLOAD).where(uploads.c.id.in_(upload_ids)))
+        found = self._list(sa.select(*UPLOAD).where(uploads.c.id.in_(upload_ids)))
         return {upload.id: upload for upload in found}
 
     def find(self, owner: str, client_key: str) -> Upload | None:
@@ -163,8 +179,17 @@ class UploadRecords:
         self, owner: str, files: Collection[tuple[str, int]], *, sender: str | None = None
     ) -> dict[tuple[str, int], Upload]:
         """Like `find_fingerprint`, for several files with their lengths, in one query."""
-        query = statements.by_fingerprints(owner, {fingerprint for fingerprint, _ in files}, sender)
-        found = {(upload.fingerprint or "", upload.length): upload for upload in self._list(query)}
+        query = sa.select(*UPLOAD).where(
+            uploads.c.owner == owner,
+            uploads.c.fingerprint.in_({fingerprint for fingerprint, _ in files}),
+            uploads.c.state.in_(statements.USABLE),
+        )
+        if sender is not None:
+            query = query.where(uploads.c.sender == sender)
+        found = {  # The newest of several.
+            (upload.fingerprint or "", upload.length): upload
+            for upload in self._list(query.order_by(uploads.c.created_at))
+        }
         return {file: found[file] for file in files if file in found}
 
     def add_received(
@@ -186,7 +211,7 @@ class UploadRecords:
         with suppress(TooManyGaps):  # Another request may have closed gaps since.
             after = with_received(upload, is_ahead=True)
         is_reserved = after is not None and _reservation(after) == _reservation(upload)
-        if after and is_reserved and self._changes.store_if_unchanged(after, upload):
+        if after and is_reserved and self._store_if_unchanged(after, upload):
             return after
         return self._apply_locked(upload, with_received)
 
@@ -215,13 +240,9 @@ class UploadRecords:
         """
         for is_ahead in (True, False):
             try:
-                with self._database.write() as connection:
-                    return self._changes.apply(
-                        connection,
-                        upload.id,
-                        partial(change, is_ahead=is_ahead),
-                        claimed_bytes=claimed_bytes,
-                    )
+                return self._change(
+                    upload.id, partial(change, is_ahead=is_ahead), claimed_bytes=claimed_bytes
+                )
             except (NoRoom, LinkFull, TooLarge):
                 if upload.reserved is None or not is_ahead:
                     raise
@@ -232,19 +253,17 @@ class UploadRecords:
 
         Does nothing if the upload was active since then or has ended.
         """
-        with self._database.write() as connection, suppress(UploadNotFound):
-            self._changes.apply(
-                connection,
-                upload_id,
-                lambda found: found.stalled() if found.active_at <= cutoff else found,
+        with suppress(UploadNotFound):
+            self._change(
+                upload_id, lambda found: found.stalled() if found.active_at <= cutoff else found
             )
 
     def reserving(self, limit: int, *, idle_since: datetime) -> list[Upload]:
         """Uploads through links that reserve more than their bytes and are idle since that time."""
         return self._list(
-            select(*UPLOAD)
+            sa.select(*UPLOAD)
             .where(IS_RESERVING, uploads.c.state == UploadState.RECEIVING)
-            .where(uploads.c.is_stalled == false(), uploads.c.active_at <= idle_since)
+            .where(uploads.c.is_stalled == sa.false(), uploads.c.active_at <= idle_since)
             .order_by(uploads.c.active_at)
             .limit(limit)
         )
@@ -258,11 +277,11 @@ class UploadRecords:
         needs_more = uploads.c.state.in_([UploadState.RECEIVING, UploadState.HELD])
         whole = uploads.alias()
         in_whole = (
-            select(parts_table.c.upload_id)
+            sa.select(parts_table.c.upload_id)
             .join(whole, whole.c.id == parts_table.c.upload_id)
             .where(parts_table.c.part_id == uploads.c.id, whole.c.state == UploadState.VERIFYING)
         )
-        found = select(*UPLOAD).where(HAS_SENDER, is_theirs, needs_more, ~in_whole.exists())
+        found = sa.select(*UPLOAD).where(HAS_SENDER, is_theirs, needs_more, ~in_whole.exists())
         return self._list(found.limit(limit))
 
     def add_parts(self, upload_id: UploadId, length: int, now: datetime) -> Upload:
@@ -276,13 +295,12 @@ class UploadRecords:
             is_waiting = found.require_present().state is UploadState.RECEIVING
             return found.with_parts(length, now) if is_waiting else found
 
-        with self._database.write() as connection:
-            return self._changes.apply(connection, upload_id, with_parts)
+        return self._change(upload_id, with_parts)
 
     def parts(self, upload_id: UploadId) -> list[UploadPart]:
         """The parts of a concatenation, in order; empty for any other upload."""
         query = (
-            select(parts_table)
+            sa.select(parts_table)
             .where(parts_table.c.upload_id == upload_id)
             .order_by(parts_table.c.position)
         )
@@ -301,12 +319,12 @@ class UploadRecords:
         """Mark every unfinished upload as empty and move all of them back to `receiving`."""
         with self._database.write() as connection:
             connection.execute(
-                update(uploads)
+                sa.update(uploads)
                 .where(uploads.c.state.in_(ACTIVE))
                 .values(received=RangeSet(), sums=None, crc32c=None, progress=0)
             )
             connection.execute(
-                update(uploads)
+                sa.update(uploads)
                 .where(uploads.c.state.in_([UploadState.HELD, UploadState.VERIFYING]))
                 .values(state=UploadState.RECEIVING)
             )
@@ -318,7 +336,7 @@ class UploadRecords:
         """
         with self._database.write() as connection:
             connection.execute(
-                update(uploads)
+                sa.update(uploads)
                 .where(
                     uploads.c.id == upload_id,
                     uploads.c.state.in_(ACTIVE),
@@ -333,22 +351,33 @@ class UploadRecords:
         Both may be zero. Afterwards no activity is later than `now`. A video's last activity is its
         publication.
         """
+        active_at = uploads.c.active_at
         with self._database.write() as connection:
             for shift, of_videos in ((later, False), (videos_later, True)):
-                connection.execute(statements.shifted_activity(shift, now, of_videos=of_videos))
+                states = [
+                    each for each in UploadState if (each is UploadState.COMPLETE) == of_videos
+                ]
+                change = sa.update(uploads).where(
+                    uploads.c.state.in_(states)
+                )  # The index needs a state.
+                if not shift:
+                    change = change.where(active_at > now)
+                shifted = sa.type_coerce(active_at, sa.BigInteger) + shift // timedelta(
+                    microseconds=1
+                )
+                latest = sa.case((active_at > now - shift, sa.literal(now, Instant)), else_=shifted)
+                connection.execute(change.values(active_at=latest))
 
     def declare_length(self, upload_id: UploadId, length: int, now: datetime) -> Upload:
         """Record the length of an upload created without one; may move it to `verifying`.
 
         Raises `UploadConflict` if it has another length, `UploadGone` if it has ended.
         """
-        with self._database.write() as connection:
-            return self._changes.apply(
-                connection,
-                upload_id,
-                lambda found: found.require_present().with_length(length, now),
-                claimed_bytes=length,
-            )
+        return self._change(
+            upload_id,
+            lambda found: found.require_present().with_length(length, now),
+            claimed_bytes=length,
+        )
 
     def move(
         self,
@@ -369,8 +398,7 @@ class UploadRecords:
                 raise IllegalTransition(f"the upload was active at {found.active_at}")
             return found.moved_to(target, now)
 
-        with self._database.write() as connection:
-            after = self._changes.apply(connection, upload_id, moved)
+        after = self._change(upload_id, moved)
         self._tell(after.state)
         return after
 
@@ -385,7 +413,11 @@ class UploadRecords:
             if self._database.is_remote:
                 statements.lock(connection, upload_ids)
             moved = [
-                self._changes.apply(connection, upload_id, _moved_at(now + _TICK * number, target))
+                self._apply(
+                    connection,
+                    upload_id,
+                    partial(Upload.moved_to, target=target, now=now + _TICK * number),
+                )
                 for number, upload_id in enumerate(upload_ids)
             ]
         for upload in moved:
@@ -397,60 +429,66 @@ class UploadRecords:
         with self._database.write() as connection:
             before = statements.get(connection, upload_id, for_update=True).require_present()
             connection.execute(
-                update(uploads).where(uploads.c.id == upload_id).values(statements.names(filename))
+                sa.update(uploads)
+                .where(uploads.c.id == upload_id)
+                .values(statements.names(filename))
             )
             return replace(before, filename=filename)
 
     def forget_key(self, upload_id: UploadId) -> None:
         """Free the client key of an upload; its id becomes its key."""
-        with self._database.write() as connection:
-            connection.execute(
-                update(uploads).where(uploads.c.id == upload_id).values(client_key=upload_id)
-            )
+        self._set(upload_id, client_key=upload_id)
 
     def set_sha256(self, upload_id: UploadId, digest: str) -> None:
         """Store the SHA-256 (hexadecimal) of a complete upload."""
-        with self._database.write() as connection:
-            connection.execute(
-                update(uploads)
-                .where(uploads.c.id == upload_id)
-                .values(sha256=digest, is_sha256_wanted=False)
-            )
+        self._set(upload_id, sha256=digest, is_sha256_wanted=False)
 
     def want_sha256(self, upload_ids: Collection[UploadId]) -> None:
         """Put uploads at the front of `without_sha256`, even those that have a CRC32C."""
         with self._database.write() as connection:
             connection.execute(
-                update(uploads)
+                sa.update(uploads)
                 .where(uploads.c.id.in_(upload_ids), uploads.c.sha256.is_(None))
                 .values(is_sha256_wanted=True)
             )
 
     def set_crc32c(self, upload_id: UploadId, checksum: str) -> None:
         """Store the CRC32C (base64) of an upload whose bytes did not pass through the server."""
-        with self._database.write() as connection:
-            connection.execute(
-                update(uploads).where(uploads.c.id == upload_id).values(crc32c=checksum)
-            )
+        self._set(upload_id, crc32c=checksum)
 
     def sent(self, owner: str, sender: str, limit: int) -> Sent:
         """Returns totals of what a sender has sent, and the latest `limit` files received."""
-        arrived = statements.arrived(owner, sender)
+        files = sa.select(*UPLOAD).where(
+            uploads.c.owner == owner,
+            uploads.c.sender == sender,
+            uploads.c.kind != UploadKind.PARTIAL,
+        )
+        arrived = files.where(  # Including those deleted later.
+            uploads.c.state.in_((UploadState.COMPLETE, UploadState.DELETED)),
+            uploads.c.published_at.is_not(None),
+        )
+        if sender:
+            arrived = arrived.where(HAS_SENDER)  # Has an index.
+        waiting = files.where(uploads.c.state.in_(ACTIVE))
         with self._database.read() as connection:
-            count, length = connection.execute(statements.totals_of(arrived)).one()
-            waiting = statements.active(owner, sender).where(uploads.c.kind != UploadKind.PARTIAL)
-            unfinished, _ = connection.execute(statements.totals_of(waiting)).one()
+            count, length = connection.execute(_totals_of(arrived)).one()
+            unfinished, _ = connection.execute(_totals_of(waiting)).one()
         latest = arrived.order_by(uploads.c.published_at.desc(), uploads.c.id).limit(limit)
         return Sent(self._list(latest), count, int(length or 0), unfinished)
 
     def active(self, owner: str | None, limit: int, *, sender: str | None = None) -> list[Upload]:
         """Unfinished uploads, newest first; of all owners or senders where those are None."""
-        return self._list(statements.active(owner, sender).limit(limit))
+        query = sa.select(*UPLOAD).where(uploads.c.state.in_(ACTIVE))
+        if owner is not None:
+            query = query.where(uploads.c.owner == owner)
+        if sender is not None:
+            query = query.where(uploads.c.sender == sender)
+        return self._list(query.order_by(uploads.c.created_at.desc(), uploads.c.id).limit(limit))
 
     def arriving(self, since: datetime, limit: int) -> list[Upload]:
         """Uploads of all owners that have received bytes since then; latest first."""
         return self._list(
-            select(*UPLOAD)
+            sa.select(*UPLOAD)
             .where(uploads.c.state == UploadState.RECEIVING, uploads.c.active_at >= since)
             .order_by(uploads.c.active_at.desc())
             .limit(limit)
@@ -459,7 +497,7 @@ class UploadRecords:
     def has_changed(self, since: datetime) -> bool:
         """Whether any upload has received bytes or was completed since then."""
         states = (UploadState.RECEIVING, UploadState.VERIFYING, UploadState.COMPLETE)
-        query = select(uploads.c.id).where(
+        query = sa.select(uploads.c.id).where(
             uploads.c.state.in_(states), uploads.c.active_at >= since
         )
         with self._database.read() as connection:
@@ -468,7 +506,7 @@ class UploadRecords:
     def count_active(self) -> dict[UploadState, int]:
         """The number of unfinished uploads in each state, of all owners."""
         states = uploads.c.state
-        query = select(states, func.count().label("number")).where(states.in_(ACTIVE))
+        query = sa.select(states, sa.func.count().label("number")).where(states.in_(ACTIVE))
         with self._database.read() as connection:
             rows = connection.execute(query.group_by(states)).all()
         found = {row.state: row.number for row in rows}
@@ -481,21 +519,45 @@ class UploadRecords:
 
         Without an owner, those of all owners.
         """
-        return self._list(statements.videos(owner, wanted, after).limit(limit))
+        key, is_descending = uploads.c[wanted.order.column], wanted.order.is_descending
+        query = _VIDEOS
+        if owner is not None:
+            query = query.where(uploads.c.owner == owner)
+        for word in wanted.words:
+            query = query.where(uploads.c.search_name.contains(word, autoescape=True))
+        if after is not None:
+            place = sa.tuple_(key, uploads.c.id)
+            start = sa.tuple_(sa.literal(after.key, key.type), sa.literal(after.upload_id))
+            query = query.where(place < start if is_descending else place > start)
+        order = [column.desc() if is_descending else column for column in (key, uploads.c.id)]
+        return self._list(query.order_by(*order).limit(limit))
 
     def beside(self, owner: str, stem: str, endings: Sequence[str], *, limit: int) -> list[Upload]:
-        """The owner's complete uploads that `statements.beside` matches, sorted by name."""
-        return self._list(statements.beside(owner, stem, endings).limit(limit))
+        """The owner's complete uploads named `stem` plus an ending, sorted by name.
+
+        There may be a part between the two that begins with a letter: "film.srt" and "film.en.srt"
+        match. Ignores case and accents.
+        """
+        first, last = sort_form(f"{stem}.a"), sort_form(f"{stem}.z") + b"\xff"
+        has_ending = [uploads.c.search_name.endswith(each, autoescape=True) for each in endings]
+        is_near = uploads.c.sort_name.between(first, last)
+        query = _VIDEOS.where(uploads.c.owner == owner, is_near, sa.or_(*has_ending))
+        return self._list(query.order_by(uploads.c.sort_name, uploads.c.id).limit(limit))
 
     def older_videos(self, owner: str, cutoff: datetime, *, limit: int) -> list[Upload]:
         """The owner's complete uploads last active at or before `cutoff`; oldest first."""
-        return self._list(statements.older_videos(owner, cutoff).limit(limit))
+        active_at = uploads.c.active_at
+        query = _VIDEOS.where(uploads.c.owner == owner, active_at <= cutoff)
+        return self._list(query.order_by(active_at, uploads.c.id).limit(limit))
 
     def in_state(
         self, state: UploadState, limit: int, *, idle_since: datetime | None = None
     ) -> list[Upload]:
         """Uploads in a state, idle since that time; longest idle first."""
-        return self._list(statements.in_state(state, idle_since).limit(limit))
+        query = sa.select(*UPLOAD).where(uploads.c.state == state)
+        if idle_since is not None:
+            query = query.where(uploads.c.active_at <= idle_since)
+        return self._list(query.order_by(uploads.c.active_at).limit(limit))
 
     def to_publish(
         self, limit: int, *, idle_since: datetime, now: datetime, longest: timedelta
@@ -505,13 +567,18 @@ class UploadRecords:
         Those never tried come first. No attempt is due later than `longest` from `now`, even if the
         clock was set back.
         """
-        return self._list(statements.to_publish(idle_since, now, longest).limit(limit))
+        retry_at, active_at = uploads.c.retry_at, uploads.c.active_at
+        return self._list(
+            sa.select(*UPLOAD)
+            .where(uploads.c.state == UploadState.VERIFYING, active_at <= idle_since)
+            .where(sa.or_(retry_at.is_(None), retry_at <= now, retry_at > now + longest))
+            .order_by(retry_at.is_not(None), retry_at, active_at)
+            .limit(limit)
+        )
 
     def retry_at(self, upload_id: UploadId, moment: datetime) -> None:
         """Exclude an upload from `to_publish` until then."""
-        change = update(uploads).where(uploads.c.id == upload_id).values(retry_at=moment)
-        with self._database.write() as connection:
-            connection.execute(change)
+        self._set(upload_id, retry_at=moment)
 
     def without_sha256(self, limit: int, *, idle_since: datetime | None = None) -> list[Upload]:
         """Complete uploads without a SHA-256: first those wanted, then those without a CRC32C.
@@ -520,14 +587,11 @@ class UploadRecords:
         is oldest first.
         """
         missing = (
-            select(*UPLOAD)
+            sa.select(*UPLOAD)
             .where(uploads.c.state == UploadState.COMPLETE, uploads.c.sha256.is_(None))
             .order_by(uploads.c.active_at)
         )
-        kinds = [
-            missing.where(IS_SHA256_WANTED),
-            missing.where(uploads.c.crc32c.is_(None)),
-        ]
+        kinds = [missing.where(IS_SHA256_WANTED), missing.where(uploads.c.crc32c.is_(None))]
         if idle_since is not None:
             kinds.append(missing.where(uploads.c.active_at <= idle_since))
         found: dict[UploadId, Upload] = {}
@@ -538,27 +602,92 @@ class UploadRecords:
 
     def states(self, upload_ids: Collection[UploadId]) -> dict[UploadId, UploadState]:
         """Returns the states of the given uploads; unknown ids are left out."""
-        query = select(uploads.c.id, uploads.c.state).where(uploads.c.id.in_(upload_ids))
+        query = sa.select(uploads.c.id, uploads.c.state).where(uploads.c.id.in_(upload_ids))
         with self._database.read() as connection:
             return {UploadId(row.id): UploadState(row.state) for row in connection.execute(query)}
 
     def _wholes_of(self, part_id: UploadId, *states: UploadState) -> list[Upload]:
-        made_of_it = select(parts_table.c.upload_id).where(parts_table.c.part_id == part_id)
-        query = select(*UPLOAD).where(uploads.c.id.in_(made_of_it), uploads.c.state.in_(states))
+        made_of_it = sa.select(parts_table.c.upload_id).where(parts_table.c.part_id == part_id)
+        query = sa.select(*UPLOAD).where(uploads.c.id.in_(made_of_it), uploads.c.state.in_(states))
         return self._list(query)
 
-    def _list(self, query: Select[Any]) -> list[Upload]:
+    def _set(self, upload_id: UploadId, **values: object) -> None:
+        with self._database.write() as connection:
+            connection.execute(sa.update(uploads).where(uploads.c.id == upload_id).values(**values))
+
+    def _list(self, query: sa.Select[Any]) -> list[Upload]:
         with self._database.read() as connection:
             return [statements.from_row(row) for row in connection.execute(query)]
+
+    def _change(
+        self, upload_id: UploadId, change: Callable[[Upload], Upload], *, claimed_bytes: int = 0
+    ) -> Upload:
+        """Like `_apply`, in a transaction of its own."""
+        with self._database.write() as connection:
+            return self._apply(connection, upload_id, change, claimed_bytes=claimed_bytes)
+
+    def _apply(
+        self,
+        connection: sa.Connection,
+        upload_id: UploadId,
+        change: Callable[[Upload], Upload],
+        *,
+        claimed_bytes: int = 0,
+    ) -> Upload:
+        """Apply `change` to the upload and store the result; if it raises, nothing is changed.
+
+        Observers must also accept that it holds `claimed_bytes`, even if it reserves less.
+        """
+        before = statements.get(connection, upload_id, for_update=True)
+        after = change(before)
+        if after is not before:
+            statements.store(connection, after)
+            claim = after.claiming(claimed_bytes) if claimed_bytes else after
+            if _what_counts(before) != _what_counts(claim):
+                self._observe(connection, before, claim)
+            if claim is not after:
+                self._observe(connection, claim, after)
+        return after
+
+    def _observe_new(self, connection: sa.Connection, upload: Upload) -> None:
+        """Show observers a new upload; they must also accept its whole length."""
+        claim = upload.claiming(upload.length or 0)
+        self._observe(connection, None, claim)
+        if claim is not upload:
+            self._observe(connection, claim, upload)
+
+    def _observe(
+        self, connection: sa.Connection, before: Upload | None, after: Upload | None
+    ) -> None:
+        """Show observers a change made in this transaction."""
+        for observe in self._observers:
+            observe(connection, before, after)
+
+    def _store_if_unchanged(self, after: Upload, before: Upload) -> bool:
+        """Store the upload unless it has changed since it was read; returns whether it did."""
+        if self._database.is_remote:
+            return self._together.make((after, before))
+        with self._database.write() as connection:
+            return statements.store_if_unchanged(connection, after, before)
+
+    def _store_unchanged(self, changes: Sequence[tuple[Upload, Upload]]) -> list[bool]:
+        with self._database.one_statement() as connection:
+            return statements.store_unchanged(connection, changes)
 
 
 class _Reserving(Protocol):
     def __call__(self, found: Upload, *, is_ahead: bool) -> Upload: ...
 
 
+def _totals_of(found: sa.Select[Any]) -> sa.Select[int, Any]:
+    """The number of uploads that a query finds, and their total length."""
+    rows = found.subquery()
+    return sa.select(sa.func.count(), sa.func.sum(rows.c.length))
+
+
 def _reservation(upload: Upload) -> tuple[int | None, bool]:
     return upload.reserved, upload.is_stalled
 
 
-def _moved_at(now: datetime, target: UploadState) -> Callable[[Upload], Upload]:
-    return lambda found: found.moved_to(target, now)
+def _what_counts(upload: Upload) -> tuple[object, ...]:
+    return upload.state, upload.length, upload.reserved, upload.is_stalled

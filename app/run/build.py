@@ -1,44 +1,31 @@
 """Builds all services from the settings: the composition root.
 
-First what several services share, then the uploads and the video, then people and links.
+First what several services share, then the uploads and the video. Those of people and links, and of
+video, are built by their rooms.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from app.access import webhooks
-from app.access.attempts import AttemptRecords, LinkPasswords, PasswordChecks
-from app.access.callers import Callers
-from app.access.invitations import ForgottenPasswords, Invitations
-from app.access.keys import ApiKeys
-from app.access.link_visitors import LinkVisitors
-from app.access.mail import GuessingNotice, Mail, MailLimits
-from app.access.openid import Joining, OpenId
-from app.access.passkeys import Passkeys
-from app.access.passwords import MAX_WAITING, Passwords
-from app.access.people import Accounts
-from app.access.projects import Projects
-from app.access.second_factor import SecondFactors
-from app.access.senders import RequestRate, SenderLimits, SenderRecords
-from app.access.sessions import Sessions, SignIn
-from app.access.share_links import ShareLinks
-from app.access.signing import OLD_SECRET, Signing, SingleUse
-from app.access.upload_links import LinkLimits, UploadLinks
+from app.access.passwords import Passwords
+from app.access.senders import RequestRate, SenderLimits
+from app.access.services import IdentityServices
+from app.access.signing import OLD_SECRET, Signing
+from app.access.upload_links import LinkLimits
 from app.access.video_expiry import VideoExpiry
-from app.access.webhook_delivery import WebhookDelivery, WebhookSender
 from app.core.lifecycle import UploadState
 from app.db.context import Context
 from app.db.engine import Database
-from app.db.minute_counts import MinuteCounts, counts_in
+from app.db.minute_counts import counts_in
 from app.db.nodes import Clock, NodeRecords, SharedNote, SharedValues, shared_clock, utc_now
 from app.db.this_node import this_node
 from app.db.waking import Waker
-from app.http.services import IdentityServices, Services
+from app.http.services import Services
 from app.ingest.bandwidth import line_in
 from app.ingest.copy import BodyLimits
 from app.ingest.shared_table import NameDigest
@@ -60,8 +47,7 @@ from app.uploads.storage_identity import StorageIdentity
 from app.video.serve.services import MediaServices
 
 if TYPE_CHECKING:
-    from app.storage.s3.bucket import Bucket
-    from app.storage.s3.mark import BucketMark
+    from app.storage.s3.bucket import Bucket, BucketMark
     from app.storage.s3.store import BucketStore
 
 
@@ -119,15 +105,22 @@ def assemble(
     senders = SenderLimits(
         counts, per_minute=settings.new_upload_limit, max_uploads=settings.max_uploads_per_sender
     )
+    waker = Waker(settings.data_dir)
+
+    def after_step(step: str) -> None:
+        on_upload(step)
+        if step == UploadState.COMPLETE:  # The media worker has a file to look at.
+            waker.wake()
+
     records = UploadRecords(
         database,
-        _and_wake(Waker(settings.data_dir), on_upload),
+        after_step,
         [quotas.observe, links.observe, senders.observe, partial(webhooks.on_upload, context)],
     )
 
     # Uploads and video, with the clock that all nodes share.
-    bucket = _bucket(settings)
-    store = store or _store(context, bucket, clock)
+    bucket, own_store = _storage(context, clock)
+    store = store or own_store
     shared = replace(context, clock=clock)  # For uploads and videos.
     completion = Completion(shared, records, store)
     uploads = UploadService(
@@ -158,9 +151,8 @@ def assemble(
         let_group_read=store.library.let_group_read if isinstance(store, LocalStore) else None,
         sign_url=None if isinstance(store, LocalStore) else store.library.sign_url,
     )
-    clock_file = settings.data_dir / "clock"
-    is_shared = database.is_remote
-    clock_note = SharedNote(values, "clock") if is_shared else NoteFile(clock_file)
+    clock_file = NoteFile(settings.data_dir / "clock")
+    clock_note = SharedNote(values, "clock") if database.is_remote else clock_file
     housekeeping = Housekeeping(
         shared,
         records,
@@ -196,7 +188,7 @@ def assemble(
         bucket=bucket,
         storage_identity=_storage_identity(shared, records, bucket),
         media=media,
-        identity=_identity(
+        identity=IdentityServices.build(
             context, signing, counts, passwords=passwords, cancel_uploads=uploads.cancel_all
         ),
         video_expiry=VideoExpiry(context, records, library),
@@ -215,42 +207,26 @@ def assemble(
     )
 
 
-def _and_wake(waker: Waker, on_upload: Listener) -> Listener:
-    """A listener that also wakes the media worker when a file is published."""
-
-    def tell(step: str) -> None:
-        on_upload(step)
-        if step == UploadState.COMPLETE:
-            waker.wake()
-
-    return tell
-
-
 # ---- folders or a bucket -------------------------------------------------------------------------
 
 # The modules of a bucket are imported only where there is one.
 
 
-def _bucket(settings: Settings) -> Bucket | None:
-    """The bucket that stores the bytes; None if they are in folders."""
-    if not settings.storage:
-        return None
-    from app.storage.s3.address import BucketAddress  # noqa: PLC0415 - see above
-    from app.storage.s3.bucket import Bucket  # noqa: PLC0415 - see above
-
-    endpoint, region = settings.s3_endpoint, settings.s3_region
-    return Bucket.at(BucketAddress.of(settings.storage, endpoint=endpoint, region=region))
-
-
-def _store(ctx: Context, bucket: Bucket | None, clock: Clock) -> LocalStore | BucketStore:
+def _storage(ctx: Context, clock: Clock) -> tuple[Bucket | None, LocalStore | BucketStore]:
+    """The bucket that stores the bytes, None if they are in folders; and the store."""
     settings = ctx.settings
-    if bucket is None:
-        return LocalStore(settings.staging_dir, settings.library_dir, durability_in(settings))
-    from app.records.bucket import BucketCatalog  # noqa: PLC0415 - see above
+    staging = settings.staging_dir
+    if not settings.storage:
+        return None, LocalStore(staging, settings.library_dir, durability_in(settings))
+    from app.storage.s3.bucket import Bucket  # noqa: PLC0415 - see above
+    from app.storage.s3.catalog import BucketCatalog  # noqa: PLC0415 - see above
+    from app.storage.s3.signing import BucketAddress  # noqa: PLC0415 - see above
     from app.storage.s3.store import BucketStore  # noqa: PLC0415 - see above
 
+    endpoint, region = settings.s3_endpoint, settings.s3_region
+    bucket = Bucket.at(BucketAddress.of(settings.storage, endpoint=endpoint, region=region))
     catalog = BucketCatalog(ctx.database, clock)
-    return BucketStore(bucket, catalog, settings.staging_dir, spool_bytes=settings.spool_bytes)
+    return bucket, BucketStore(bucket, catalog, staging, spool_bytes=settings.spool_bytes)
 
 
 def _direct(
@@ -269,88 +245,13 @@ def _storage_identity(
     ctx: Context, records: UploadRecords, bucket: Bucket | None
 ) -> StorageIdentity:
     def is_in_bucket() -> bool:
-        from app.records.bucket import BucketCatalog  # noqa: PLC0415 - only the first start asks
+        from app.storage.s3.catalog import BucketCatalog  # noqa: PLC0415 - only the first start asks
 
         return BucketCatalog(ctx.database).inventory.has_files()
 
     mark: BucketMark | None = None
     if bucket is not None:
-        from app.storage.s3.mark import BucketMark  # noqa: PLC0415 - see above
+        from app.storage.s3.bucket import BucketMark  # noqa: PLC0415 - see above
 
         mark = BucketMark(bucket.within(MARK_SECONDS))
     return StorageIdentity(ctx, records, mark=mark, is_in_bucket=is_in_bucket)
-
-
-# ---- people and links ----------------------------------------------------------------------------
-
-
-def _identity(
-    ctx: Context,
-    signing: Signing,
-    counts: MinuteCounts,
-    *,
-    passwords: Passwords | None,
-    cancel_uploads: Callable[[str], None],
-) -> IdentityServices:
-    settings, database, clock = ctx.settings, ctx.database, ctx.clock
-    # At most half of a worker's threads wait for a hash: uploads and downloads need the rest.
-    passwords = passwords or Passwords(max_waiting=min(MAX_WAITING, settings.threads // 2))
-    checks = PasswordChecks(passwords, AttemptRecords(database), clock=clock)
-    link_passwords = LinkPasswords(passwords, checks)
-    keys, sessions = ApiKeys(ctx), Sessions(ctx)
-    mail = Mail(settings.smtp_url, settings.mail_from)
-    share_links = ShareLinks(ctx, signing, link_passwords)
-    visitors = LinkVisitors(ctx, signing, link_passwords, counts)
-    tokens = SingleUse(ctx, signing)
-    invitations = Invitations(ctx, passwords)
-    has_passkeys = settings.has_passkeys and not settings.is_open
-    return IdentityServices(
-        callers=Callers(keys, sessions, share_links, visitors, is_open=settings.is_open),
-        keys=keys,
-        senders=SenderRecords(database),
-        accounts=Accounts(passwords, sessions.forget),
-        invitations=invitations,
-        forgotten_passwords=ForgottenPasswords(ctx, invitations, checks, mail),
-        passwords=passwords,
-        password_checks=checks,
-        projects=Projects(ctx, sessions.forget),
-        sessions=sessions,
-        sign_in=SignIn(
-            ctx,
-            checks,
-            passwords,
-            signing=signing,
-            warn=GuessingNotice(mail, settings.link_url).send,
-        ),
-        second_factors=SecondFactors(ctx, tokens, checks, sessions),
-        passkeys=Passkeys(ctx, tokens, sessions) if has_passkeys else None,
-        openid=_openid(ctx, tokens, invitations),
-        mail=mail,
-        mail_limits=MailLimits(AttemptRecords(database), clock=clock),
-        share_links=share_links,
-        signing=signing,
-        upload_links=UploadLinks(
-            ctx, link_passwords, forget=visitors.forget, cancel_uploads=cancel_uploads
-        ),
-        link_visitors=visitors,
-        webhook_delivery=WebhookDelivery(
-            ctx, WebhookSender(may_be_private=settings.webhook_private)
-        ),
-    )
-
-
-def _openid(ctx: Context, tokens: SingleUse, invitations: Invitations) -> OpenId | None:
-    settings = ctx.settings
-    if settings.is_open or not settings.oidc_issuer:
-        return None
-    # Imported only here: it costs 0.2 s of CPU time per process.
-    from app.access.openid_provider import OpenIdClient, OpenIdProvider  # noqa: PLC0415
-
-    client = OpenIdClient(
-        issuer=settings.oidc_issuer,
-        client_id=settings.oidc_client_id,
-        client_secret=settings.oidc_client_secret,
-        asks_groups=any(not name.startswith("@") for name, _ in settings.oidc_join),
-    )
-    joining = Joining(roles=dict(settings.oidc_join))
-    return OpenId(ctx, OpenIdProvider(client, tokens), invitations, joining)

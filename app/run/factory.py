@@ -22,7 +22,6 @@ from app.protocols.tus import blueprint as tus
 from app.run.monitoring import probes, status
 from app.run.monitoring.instruments import Instruments
 from app.run.monitoring.requests import RequestMonitor
-from app.settings import Settings
 from app.web import (
     audit,
     invitations,
@@ -37,6 +36,7 @@ from app.web import (
     session,
     share_link_page,
     share_links,
+    templating,
     upload_link_page,
     upload_links,
     uploads,
@@ -82,33 +82,34 @@ def create_app(services: Services, instruments: Instruments | None = None) -> Fl
     app.context_processor(lambda: {"who": access.who_sees(request_ctx.request)})
     probes.init_app(app, instruments)
     problems.init_app(app)
+    templating.init_app(app)
     for blueprint in BLUEPRINTS:
         app.register_blueprint(blueprint)
     static = AccessRule(action=Action.VISIT, is_below_links=True, is_counted=False)
     with_rule(app.view_functions["static"], static)
-    _surround_requests(app, services.settings, RequestMonitor(instruments))
-    alive = probes.AliveMiddleware(app.wsgi_app, instruments, PROTECTION)
-    inner = LinkMiddleware(alive)
-    proxies = services.settings.trusted_proxies
-    app.wsgi_app = ConnectionMiddleware(inner, proxies, services.node)  # type: ignore[method-assign]
+    _surround_requests(app, services, RequestMonitor(instruments))
+    below_links = LinkMiddleware(app.wsgi_app)
+    inner = ConnectionMiddleware(below_links, services.settings.trusted_proxies, services.node)
+    alive = probes.AliveMiddleware(inner, instruments, PROTECTION, services.node)
+    app.wsgi_app = alive  # type: ignore[method-assign]
     return app
 
 
-def _surround_requests(app: Flask, settings: Settings, monitor: RequestMonitor) -> None:
+def _surround_requests(app: Flask, services: Services, monitor: RequestMonitor) -> None:
     """Register what runs around every view, in few hooks: Flask checks each on every request."""
-    rules, active = rules_of(app), ActiveRequests()
+    rules, active, settings = rules_of(app), ActiveRequests(), services.settings
     names, is_open, cors_origins = settings.names, settings.is_open, settings.cors_origins
 
     @app.before_request
     def begin() -> Response | None:
         request = request_ctx.request
         monitor.begin(request)
-        context.name_request(request.environ)
         origins.refuse_other_names(request, names)
         origins.refuse_other_sites(request, cors_origins, is_open=is_open)
         preflight = origins.answer_preflight(request, cors_origins)
-        if preflight is None:
-            access.admit(request, rules, active)
+        # Without an endpoint, there is no such URL or method: routing raises the error.
+        if preflight is None and request.endpoint is not None:
+            access.admit(request, services, rules, active)
         return preflight
 
     @app.after_request
@@ -118,8 +119,8 @@ def _surround_requests(app: Flask, settings: Settings, monitor: RequestMonitor) 
         for name, value in PROTECTION.items():
             if name not in given:
                 response.headers.add(name, value)
-        origins.open_to_origin(request, response, cors_origins)
-        context.show_request_id(request, response)
+        if cors_origins:
+            origins.open_to_origin(request, response, cors_origins)
         monitor.count(request, response)
         return response
 

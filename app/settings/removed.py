@@ -23,13 +23,6 @@ class RemovedSetting:
     """Whether the settings still keep the limit that its value set; may raise `ValueError`."""
 
 
-def _at_least(
-    parse: Callable[[str], float], limit_now: Callable[[Settings], float]
-) -> Callable[[Settings, str], bool]:
-    """Checks a lower limit: it is kept if the limit now is not lower."""
-    return lambda settings, text: limit_now(settings) >= parse(text)
-
-
 def _at_most(
     parse: Callable[[str], float], limit_now: Callable[[Settings], float]
 ) -> Callable[[Settings, str], bool]:
@@ -62,7 +55,7 @@ REMOVED = {
     ),
     "SLUICE_MIN_BYTES_PER_SECOND": RemovedSetting(
         "a request body that arrives with less than 1024 bytes per second ends",
-        _at_least(rate, attrgetter("min_bytes_per_second")),
+        lambda now, text: now.min_bytes_per_second >= rate(text),
     ),
     "SLUICE_NEW_UPLOADS_PER_MINUTE": RemovedSetting(
         "one in five of SLUICE_REQUESTS_PER_MINUTE may begin an upload",

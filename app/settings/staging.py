@@ -46,7 +46,10 @@ def choose_staging(
 
     Libraries of versions that recorded none have their uploads below `temporary`.
     """
-    usual = _default(temporary, lasting)
+    if is_in_memory(temporary) and lasting.is_dir() and not is_in_memory(lasting):
+        usual = _own(lasting, f"{temporary} is in memory")
+    else:
+        usual = _own(temporary, f"{temporary} is on a disk")
     before = None if data_dir is None else remembered_staging(data_dir)
     if before is None and data_dir is not None and (data_dir / "sluice.db").exists():
         before = _own(temporary).path
@@ -97,12 +100,6 @@ def count_uploads(folder: Path) -> int:
     with suppress(OSError), os.scandir(folder) as found:
         return sum(_UPLOAD.fullmatch(entry.name) is not None for entry in found)
     return 0
-
-
-def _default(temporary: Path, lasting: Path) -> StagingChoice:
-    if is_in_memory(temporary) and lasting.is_dir() and not is_in_memory(lasting):
-        return _own(lasting, f"{temporary} is in memory")
-    return _own(temporary, f"{temporary} is on a disk")
 
 
 def _own(parent: Path, reason: str = "") -> StagingChoice:

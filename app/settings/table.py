@@ -10,42 +10,8 @@ from typing import Any
 
 from app.core.access import Role
 from app.core.policy import RenditionPolicy, UploadPolicy
+from app.settings import values
 from app.settings.staging import choose_staging
-from app.settings.values import (
-    LOCAL_NAMES,
-    IPNetwork,
-    bucket_url,
-    count,
-    database_server,
-    default_workers,
-    extensions,
-    folder,
-    host_names,
-    internal_location,
-    is_local,
-    issuer,
-    joining,
-    link_secret,
-    listening_address,
-    local_url,
-    mail_sender,
-    mail_url,
-    networks,
-    one_of,
-    optional_count,
-    origins,
-    port_number,
-    public_url,
-    rate,
-    region,
-    seconds_within,
-    secret,
-    server_url,
-    sizes,
-    switch,
-    whole,
-    words_of,
-)
 
 MOST_WORKERS = 512
 MOST_THREADS = 4096
@@ -65,7 +31,9 @@ RESERVED_BYTES_PER_LINK = 100 * 1024**3
 REQUESTS_PER_MINUTE = 6000
 """Default with accounts. A fast client with sixteen parallel chunks stays far below."""
 
-HIDDEN = frozenset((secret, link_secret, mail_url, database_server, server_url))
+HIDDEN = frozenset(
+    (values.secret, values.link_secret, values.mail_url, values.database_server, values.server_url)
+)
 """Parsers of values that may contain a secret: neither `repr` nor error messages show them."""
 
 
@@ -81,91 +49,97 @@ def _option(parse: Callable[[str], Any], default: str, text: str) -> Any:
 class Settings:
     """Every option; its variable is `SLUICE_` and the field's name in capitals."""
 
-    host: str = _option(listening_address, "127.0.0.1", "Address to serve on.")
-    port: int = _option(port_number, "8000", "Port to serve on.")
+    host: str = _option(values.listening_address, "127.0.0.1", "Address to serve on.")
+    port: int = _option(values.port_number, "8000", "Port to serve on.")
     staging_dir: Path = field(
         default_factory=lambda: choose_staging().path,
         metadata={
-            "parse": folder,
+            "parse": values.folder,
             "default": "/tmp/sluice",
             "help": "Folder where chunks are written; best on the disk of the data. By default "
             "`/var/tmp/sluice` where `/tmp` is in memory; with `-UID` if that is another user's.",
         },
     )
-    data_dir: Path = _option(folder, "./data", "Folder of the finished files and the database.")
+    data_dir: Path = _option(
+        values.folder, "./data", "Folder of the finished files and the database."
+    )
     database_url: str = _option(
-        database_server,
+        values.database_server,
         "",
         "A PostgreSQL database, as in `postgresql://user@host/name`; empty for a file in the data "
         "folder.",
     )
     storage: str = _option(
-        bucket_url,
+        values.bucket_url,
         "",
         "Bucket for the bytes of uploads and videos, as in `s3://bucket/folder`; empty for the "
         "folders above.",
     )
     s3_endpoint: str = _option(
-        server_url, "", "URL of the bucket's server, as in `https://s3.example`; empty for AWS."
+        values.server_url,
+        "",
+        "URL of the bucket's server, as in `https://s3.example`; empty for AWS.",
     )
-    s3_region: str = _option(region, "us-east-1", "Region of the bucket.")
+    s3_region: str = _option(values.region, "us-east-1", "Region of the bucket.")
     spool_bytes: int = _option(
-        sizes(1),
+        values.sizes(1),
         "2147483648",
         "With a bucket, the most bytes that wait to be sent there, and of videos that ffmpeg "
         "reads.",
     )
     direct_uploads: bool = _option(
-        switch,
+        values.switch,
         "0",
         "With a bucket, let the page and the client send straight to it what they can.",
     )
-    chunk_bytes: int = _option(sizes(1), "20971520", "Largest chunk that the page sends.")
-    max_upload_bytes: int = _option(sizes(1), "1099511627776", "Largest single upload.")
+    chunk_bytes: int = _option(values.sizes(1), "20971520", "Largest chunk that the page sends.")
+    max_upload_bytes: int = _option(values.sizes(1), "1099511627776", "Largest single upload.")
     allowed_extensions: frozenset[str] = _option(
-        extensions, "", "File name extensions to accept, as in `mp4,mov`; empty for all."
+        values.extensions, "", "File name extensions to accept, as in `mp4,mov`; empty for all."
     )
     workers: int = field(
-        default_factory=default_workers,
+        default_factory=values.default_workers,
         metadata={
-            "parse": whole(1, MOST_WORKERS),
+            "parse": values.whole(1, MOST_WORKERS),
             "default": "cores, at least 2",
             "help": "Worker processes.",
         },
     )
     threads: int = _option(
-        whole(1, MOST_THREADS), "64", "Threads per worker process, one for each running request."
+        values.whole(1, MOST_THREADS),
+        "64",
+        "Threads per worker process, one for each running request.",
     )
     durability: str = _option(
-        one_of("chunk", "file", "none"),
+        values.one_of("chunk", "file", "none"),
         "chunk",
         "What is on the disk before it is acknowledged: each `chunk`, each finished `file`, "
         "or `none`.",
     )
     expiry_seconds: float = _option(
-        seconds_within(LEAST_SECONDS), "604800", "Uploads idle this long are deleted."
+        values.seconds_within(LEAST_SECONDS), "604800", "Uploads idle this long are deleted."
     )
     project_quota_bytes: int = _option(
-        sizes(0),
+        values.sizes(0),
         "0",
         "Quota of new projects: the most bytes that their videos and uploads may have together; 0 "
         "for no limit. Administrators can change it for each project.",
     )
     max_uploads_per_sender: int = _option(
-        count,
+        values.count,
         "1000",
         "With accounts, the most unfinished uploads that one sender (a person, a key or a visitor "
         "of a link) may have at once; 0 for no limit.",
     )
     max_reserved_bytes_per_link: int = _option(
-        sizes(0),
+        values.sizes(0),
         str(RESERVED_BYTES_PER_LINK),
         "The most bytes that all unfinished uploads of one upload link may hold together: those "
         "received, and those expected within a minute. All links together may hold five times as "
         "many, or 500 GiB if this is 0, for no limit.",
     )
     requests_per_minute: int | None = _option(
-        optional_count,
+        values.optional_count,
         "",
         "Requests per minute from one sender, or from one address if the sender is not known. One "
         "in five may begin an upload, not counting files sent whole in one request. 0 for no "
@@ -173,58 +147,60 @@ class Settings:
         "without.",
     )
     bytes_per_second: float = _option(
-        rate,
+        values.rate,
         "0",
         "Bytes per second that all senders together may send, shared fairly among them; 0 for no "
         "limit.",
     )
     bytes_per_second_per_sender: float = _option(
-        rate, "0", "Bytes per second that one sender may send; 0 for no limit."
+        values.rate, "0", "Bytes per second that one sender may send; 0 for no limit."
     )
     graceful_seconds: float = _option(
-        seconds_within(LEAST_SECONDS, MOST_STOP_SECONDS),
+        values.seconds_within(LEAST_SECONDS, MOST_STOP_SECONDS),
         "30",
         "How long running requests may take to finish when the server stops.",
     )
     drain_seconds: float = _option(
-        seconds_within(0, MOST_STOP_SECONDS),
+        values.seconds_within(0, MOST_STOP_SECONDS),
         "0",
         "How long the server serves on after SIGTERM, with `/readyz` answering 503, so that load "
         "balancers send it nothing more before it closes its port. A second signal ends that.",
     )
     access: str = _option(
-        one_of("auto", "open", "accounts"),
+        values.one_of("auto", "open", "accounts"),
         "auto",
         "`open`: everyone who reaches the server may do everything; `accounts`: people sign in. "
         "`auto` is `open` on an address that only this machine reaches, `accounts` on all others.",
     )
     sign_in: frozenset[str] = _option(
-        words_of("passwords", "passkeys"),
+        values.words_of("passwords", "passkeys"),
         "passwords,passkeys",
         "How people sign in, besides at an OpenID provider; empty for there alone.",
     )
     second_factor: str = _option(
-        one_of("optional", "administrators", "managers", "everyone"),
+        values.one_of("optional", "administrators", "managers", "everyone"),
         "optional",
         "Who must sign in with more than a password: with a passkey, at the OpenID provider, or "
         "with a one-time code. Managers include administrators.",
     )
     session_idle_seconds: float = _option(
-        seconds_within(LEAST_SESSION_SECONDS),
+        values.seconds_within(LEAST_SESSION_SECONDS),
         "2592000",
         "A browser that is not used for this long is signed out; one that is, after three times "
         "as long, or after 90 days if that is shorter.",
     )
     oidc_issuer: str = _option(
-        issuer,
+        values.issuer,
         "",
         "OpenID provider at which people sign in too, as in `https://login.example.org`; empty "
         "for none.",
     )
-    oidc_client_id: str = _option(secret, "", "What the provider calls this server.")
-    oidc_client_secret: str = _option(secret, "", "The secret that the provider has given it.")
+    oidc_client_id: str = _option(values.secret, "", "What the provider calls this server.")
+    oidc_client_secret: str = _option(
+        values.secret, "", "The secret that the provider has given it."
+    )
     oidc_join: tuple[tuple[str, Role], ...] = _option(
-        joining,
+        values.joining,
         "",
         "Who may join through the provider without an invitation, and their role in the first "
         "project, as in `@example.org, films=editor`: people with a verified e-mail address in "
@@ -232,82 +208,86 @@ class Settings:
         "(the default), `editor` or `manager`.",
     )
     smtp_url: str = _option(
-        mail_url,
+        values.mail_url,
         "",
         "Server that sends mail with invitations and links for new passwords, as in "
         "`smtps://name:password@mail.example`; `smtp://` changes to TLS where it is offered. Empty "
         "for none: administrators pass the links on themselves.",
     )
     mail_from: str = _option(
-        mail_sender, "sluice@localhost", "Sender of that mail, as in `Sluice <films@example.org>`."
+        values.mail_sender,
+        "sluice@localhost",
+        "Sender of that mail, as in `Sluice <films@example.org>`.",
     )
     audit_seconds: float = _option(
-        seconds_within(1), "31536000", "How long entries of the audit log are kept."
+        values.seconds_within(1), "31536000", "How long entries of the audit log are kept."
     )
     webhook_private: bool = _option(
-        switch, "0", "Whether webhooks may lead to private networks, and to this machine."
+        values.switch, "0", "Whether webhooks may lead to private networks, and to this machine."
     )
     cors_origins: frozenset[str] = _option(
-        origins,
+        values.origins,
         "",
         "Origins of other sites whose pages may upload here, as in `https://a.example`; `*` for "
         "all, empty for none.",
     )
     allowed_hosts: frozenset[str] = _option(
-        host_names,
+        values.host_names,
         "",
         "Host names to answer to, as in `videos.example`; `.example` for it and all below it. "
         "Empty for any; without accounts, and on this machine alone, for the machine's own.",
     )
-    trusted_proxies: tuple[IPNetwork, ...] = _option(
-        networks,
+    trusted_proxies: tuple[values.IPNetwork, ...] = _option(
+        values.networks,
         "127.0.0.1,::1",
         "Addresses or networks of proxies whose `X-Forwarded-` headers count.",
     )
     public_url: str = _option(
-        public_url,
+        values.public_url,
         "",
         "URL at which people open this server, as in `https://videos.example`: links for people "
         "begin with it. Empty for the one of each request; required with `SLUICE_SMTP_URL`.",
     )
     location: str = _option(
-        one_of("auto", "path", "url"),
+        values.one_of("auto", "path", "url"),
         "auto",
         "What a `Location` holds: a whole `url`, a `path`, or `auto` for a path only if an "
         "unknown proxy is in between.",
     )
     accel_redirect: str = _option(
-        internal_location,
+        values.internal_location,
         "",
         "Internal location of an nginx in front that sends the library's files, as in "
         "`/protected/`; empty to send them from here.",
     )
     direct_downloads: bool = _option(
-        switch,
+        values.switch,
         "0",
         "Whether downloads are redirected to the bucket, at URLs that are signed for 15 minutes; "
         "only with files in a bucket.",
     )
     secure_link_secret: str = _option(
-        link_secret,
+        values.link_secret,
         "",
         "What the nginx in front checks signed URLs of share links with, as in "
         "`deploy/nginx-secure-link.conf`; empty to sign none.",
     )
     renditions: str = _option(
-        one_of("ondemand", "eager", "off"),
+        values.one_of("ondemand", "eager", "off"),
         "ondemand",
         "Other qualities of videos: made `ondemand` when they are watched, `eager` for all, or "
         "`off`.",
     )
     media_cache_bytes: int = _option(
-        sizes(0),
+        values.sizes(0),
         "21474836480",
         "Room for other qualities of videos; those watched least recently make room for new ones. "
         "0 for no limit.",
     )
     log_level: str = _option(
-        one_of("debug", "info", "warning", "error"), "info", "Lowest level of what is logged."
+        values.one_of("debug", "info", "warning", "error"),
+        "info",
+        "Lowest level of what is logged.",
     )
 
     # ---- constants -------------------------------------------------------------------------------
@@ -378,12 +358,12 @@ class Settings:
     @property
     def is_local(self) -> bool:
         """Whether the address is reachable only from this machine."""
-        return is_local(self.host)
+        return values.is_local(self.host)
 
     @property
     def own_url(self) -> str:
         """A URL that opens the server on this machine."""
-        return local_url(self.host, self.port)
+        return values.local_url(self.host, self.port)
 
     @property
     def link_url(self) -> str:
@@ -398,7 +378,7 @@ class Settings:
         (DNS rebinding). Without sign-in, only the names of the machine itself are safe.
         """
         if not self.allowed_hosts and self.is_open and self.is_local:
-            return LOCAL_NAMES
+            return values.LOCAL_NAMES
         return self.allowed_hosts
 
     @property

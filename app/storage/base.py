@@ -243,3 +243,23 @@ class Store(Protocol):
     def inspection(self) -> Inspection:
         """Lists the store's files and problems."""
         ...
+
+
+# ---- shared code ---------------------------------------------------------------------------------
+
+
+COMPARED_BYTES = 256 * 1024
+"""Block size of the comparison."""
+
+
+def has_same_bytes(one: RawIOBase, other: RawIOBase, length: int) -> bool:
+    """Whether the next `length` bytes of both files exist and are equal."""
+    while length:
+        block = one.read(min(length, COMPARED_BYTES)) or b""
+        found = b""  # A read may return fewer bytes than there are.
+        while len(found) < len(block) and (more := other.read(len(block) - len(found))):
+            found += more
+        if not block or found != block:
+            return False
+        length -= len(block)
+    return True

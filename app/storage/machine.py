@@ -156,11 +156,7 @@ class IdleClock:
     """
 
     def __init__(
-        self,
-        note: Note,
-        read: Callable[[], Reading],
-        *,
-        counted_gap: timedelta = COUNTED_GAP,
+        self, note: Note, read: Callable[[], Reading], *, counted_gap: timedelta = COUNTED_GAP
     ) -> None:
         self._note = note
         self._read = read
@@ -168,8 +164,11 @@ class IdleClock:
 
     def look(self) -> ClockCheck:
         """Compare the clocks with the last kept reading."""
-        now, before = self._read(), self._load()
-        if before is None:
+        now = self._read()
+        try:
+            boot_id, since_boot, wall = json.loads(self._note.read() or "")
+            before = Reading(str(boot_id), float(since_boot), datetime.fromisoformat(wall))
+        except (ValueError, TypeError):  # Missing, or not written by this program.
             return ClockCheck(now)
         uncounted = now.uncounted_since(before, self._counted_gap)
         return ClockCheck(now, uncounted, now.jump_since(before))
@@ -178,10 +177,3 @@ class IdleClock:
         """Store this reading for the next comparison."""
         words = [reading.boot_id, reading.since_boot, reading.wall.isoformat()]
         self._note.write(json.dumps(words))
-
-    def _load(self) -> Reading | None:
-        try:
-            boot_id, since_boot, wall = json.loads(self._note.read() or "")
-            return Reading(str(boot_id), float(since_boot), datetime.fromisoformat(wall))
-        except (ValueError, TypeError):
-            return None  # Missing, or not written by this program.

@@ -1,20 +1,21 @@
-"""Writes request bodies into uploads: each byte once, even if several requests send it."""
+"""Writes request bodies into uploads: each byte once, even if several requests send it.
+
+The way of a chunk: a view opens the body (`http/bodies.py`) and calls `append_at_offset` or
+`append`. `_receive` becomes the only writer of the chunk's range (`storage/local/staging.py`).
+`_write` has the writer copy the missing bytes to the disk (`storage/local/range_writer.py`, and
+`ingest/copy.py` from the socket to the file), and then records them (`records/uploads.py`).
+`completion.py` publishes the upload after its last byte.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from app.core.errors import (
-    StorageFailed,
-    UploadComplete,
-    UploadConflict,
-    UploadError,
-    WriterSuperseded,
-)
+from app.core import errors
 from app.core.lifecycle import UploadState
 from app.core.policy import UNNAMED, Allowance, UploadPolicy, check_chunk, no_allowance
 from app.core.ranges import ByteRange, RangeSet
@@ -45,10 +46,12 @@ def _no_progress(_offset: int) -> None:
 class IncomingChunk:
     """The bytes of one request and their range in the file.
 
-    With `is_at_offset`, they must begin at the upload's offset.
+    `length` is how many the request announces; None for a chunked body, which may end before the
+    range does. With `is_at_offset`, they must begin at the upload's offset.
     """
 
     chunk: ByteRange
+    length: int | None
     source: BodySource
     is_at_offset: bool
     progress: Progress = _no_progress
@@ -60,19 +63,20 @@ class IncomingChunk:
         )
 
     def check_offset(self, upload: Upload) -> None:
-        """Raise `OffsetMismatch` or `UploadComplete` unless the chunk may begin where it does."""
+        """Raise like `_check_offset` unless the chunk may begin where it does."""
         if self.is_at_offset:
             _check_offset(upload, self.chunk.start, self.source)
 
 
 def _check_offset(upload: Upload, offset: int, source: BodySource) -> None:
+    """Raise `OffsetMismatch` or `UploadComplete` unless bytes may be appended at `offset`."""
     upload.require_offset(offset)
     if upload.state is not UploadState.RECEIVING and source.remaining:
-        raise UploadComplete("Every byte of the upload has arrived already.")
+        raise errors.UploadComplete("Every byte of the upload has arrived already.")
 
 
 class Chunks:
-    """Receives request bodies. Writes bytes first and records them second: see `_write_gaps`."""
+    """Receives request bodies. Writes bytes first and records them second: see `_write`."""
 
     taken_over = TAKEN_OVER
     newer_writer_seconds = NEWER_WRITER_SECONDS
@@ -108,15 +112,25 @@ class Chunks:
         `BodyTruncated`, `BodyStalled`, `DigestMismatch`, `UploadGone`, `TooLarge`,
         `TypeNotAllowed`, `NoRoom`, `StorageFailed`.
         """
-        chunk = self._chunk(upload, start, source.remaining)
-        check_chunk(chunk, upload.length)
-        arrival = IncomingChunk(chunk=chunk, source=source, is_at_offset=False)
-        with self._completing(upload):
-            try:
-                with self._buffered(upload, arrival) as arrival:
-                    upload = self._receive(upload, arrival)
-            except WriterSuperseded:
-                upload = self._await_newer_writer(upload, arrival)
+        length = source.remaining
+        chunk = self._chunk(upload, start, length)
+        arrival = IncomingChunk(chunk=chunk, length=length, source=source, is_at_offset=False)
+
+        def stop_if_stored() -> None:
+            if not arrival.is_needed_by(self._records.get(upload.id).require_present()):
+                raise errors.WriterSuperseded("Another request has sent the same bytes.")
+
+        # A small chunk with a digest is received in full and verified before it is written.
+        is_needed = arrival.is_needed_by(upload)
+        body = buffered(source, self._limits, stop_if_stored) if is_needed else nullcontext(source)
+        try:
+            with body as received:
+                upload = self._receive(upload, replace(arrival, source=received))
+        except errors.WriterSuperseded:
+            upload = self._await_newer_writer(upload, arrival)
+        except errors.UploadError:
+            self._finish_after_error(upload)
+            raise
         return self._completion.finish(upload)
 
     def append_at_offset(
@@ -137,18 +151,113 @@ class Chunks:
         request takes over.
         """
         _check_offset(upload, offset, source)  # First, even if it is far beyond the limit.
-        chunk = self._chunk(upload, offset, source.remaining)
-        arrival = IncomingChunk(chunk=chunk, source=source, is_at_offset=True, progress=progress)
-        check_chunk(chunk, None if source.remaining is None else upload.length)
-        if upload.length is None and source.remaining:
+        length = source.remaining
+        chunk = self._chunk(upload, offset, length)
+        if upload.length is None and length:
             self._enlarge(upload, chunk.end)
-        with self._completing(upload):
+        arrival = IncomingChunk(
+            chunk=chunk, length=length, source=source, is_at_offset=True, progress=progress
+        )
+        try:
             upload = self._receive(upload, arrival)
+        except errors.UploadError:
+            self._finish_after_error(upload)
+            raise
         return self._completion.finish(upload)
+
+    def _receive(self, upload: Upload, arrival: IncomingChunk) -> Upload:
+        """Write the chunk as the only writer of its range; returns the updated upload."""
+        chunk, source, tries = arrival.chunk, arrival.source, 0
+        while arrival.is_needed_by(upload):
+            tries, is_begun = tries + 1, False
+            try:
+                with self._staging.writer(upload.id, chunk, self._limits) as writer:
+                    is_begun = True
+                    return self._write(upload, arrival, writer)
+            except BytesLost as error:
+                # Not created yet, published, ended, or really lost: `upload` is stale.
+                upload = self._records.get(upload.id).require_present()
+                if not arrival.is_needed_by(upload):
+                    break  # Another node has received the bytes.
+                if is_begun and (arrival.length is None or source.remaining != arrival.length):
+                    raise errors.StorageFailed(
+                        "The file was removed while it was written."
+                    ) from error
+                if tries > 1:
+                    self._completion.give_up(upload)
+                if not upload.received:  # An upload with bytes has lost them.
+                    allocates = upload.reserved is None
+                    self._staging.reserve(upload.id, upload.length or 0, allocates=allocates)
+        # The bytes are stored already. Discard them, so that the connection can be reused; where
+        # the upload has ended, a client that goes on at its offset may not send a single one.
+        arrival.check_offset(upload)
+        most = 1 if arrival.is_at_offset else None
+        if discard(source, limits=self._limits, watch=no_watch, count=most) and most:
+            raise errors.UploadComplete("Every byte of the upload has arrived already.")
+        source.finish()
+        return self._records.get(upload.id).require_present()
+
+    def _write(self, upload: Upload, arrival: IncomingChunk, writer: RangeWriter) -> Upload:
+        """Write the missing bytes first and record them second; returns the updated upload.
+
+        So a record never claims bytes that are not there. The writer calls `checkpoint` at
+        intervals, and this method does after each range but the last, which is recorded with the
+        chunk's checksum once the source is finished. Bytes that are verified at their end are not
+        recorded before.
+        """
+        chunk, source = arrival.chunk, arrival.source
+
+        def checkpoint(span: ByteRange) -> None:
+            nonlocal upload
+            if not source.is_verified_at_end:
+                upload = self._records.add_received(upload, span, self._clock())
+                arrival.progress(upload.offset)
+
+        # Another request may have written some of the bytes while this one waited for the lock.
+        upload = self._records.get(upload.id).require_present()
+        arrival.check_offset(upload)
+        gaps = list(upload.received.gaps(chunk)) if upload.state is UploadState.RECEIVING else []
+        if upload.reserved is not None and arrival.length is not None:
+            upload = self.reserve(upload, sum(gap.length for gap in gaps))
+        end = chunk.start
+        for gap in gaps:
+            writer.skip(gap.start - end, source)
+            end = writer.write(gap, source, checkpoint)
+            if end < chunk.end:
+                checkpoint(ByteRange(gap.start, end))
+            if end < gap.end:
+                break  # A source of unknown length has ended.
+        else:
+            writer.skip(chunk.end - end, source)
+            end = chunk.end
+        if upload.length is None:
+            self._policy_of(upload).check_length(end)
+            self._quotas.check_growth(upload, end)
+        writer.finish(source)
+        arrived = ByteRange(chunk.start, end)
+        checksum = crc32c_of(source)
+        return self._records.add_received(upload, arrived, self._clock(), crc32c=checksum)
+
+    def _finish_after_error(self, upload: Upload) -> None:
+        """Complete the upload even if its request failed after the last missing byte."""
+        with suppress(errors.UploadError):
+            self._completion.finish(self._records.get(upload.id))
+
+    def _await_newer_writer(self, upload: Upload, arrival: IncomingChunk) -> Upload:
+        """Two active requests send the same bytes: report the outcome of the newer one."""
+        discard(arrival.source, limits=self.taken_over, watch=no_watch)
+        deadline = time.monotonic() + self.newer_writer_seconds
+        while time.monotonic() < deadline:
+            upload = self._records.get(upload.id).require_present()
+            if not arrival.is_needed_by(upload):
+                return upload
+            with without_slot():  # The newer one may need the slot.
+                time.sleep(0.02)
+        raise errors.WriterSuperseded("A newer request writes the same bytes.")
 
     def check(self, upload: Upload, span: ByteRange) -> None:
         """Raise the errors that `append` would raise for this chunk before it reads any bytes."""
-        check_chunk(self._chunk(upload, span.start, span.length), upload.length)
+        self._chunk(upload, span.start, span.length)
 
     def reserve(self, upload: Upload, count: int) -> Upload:
         """Reserve space for the next bytes of an upload through a link, if needed.
@@ -173,7 +282,7 @@ class Chunks:
         `ChunkMismatch` if more bytes are stored already, `TooLarge`, `NoRoom`, `UploadGone`.
         """
         if upload.kind is UploadKind.CONCATENATION:
-            raise UploadConflict("The upload gets its length from other uploads.")
+            raise errors.UploadConflict("The upload gets its length from other uploads.")
         self._policy.check_length(length)
         self._check_type(upload)
         if upload.length is None:
@@ -201,33 +310,26 @@ class Chunks:
             upload = self._records.get(upload.id).require_present()
         return upload
 
-    def _enlarge(self, upload: Upload, length: int) -> None:
-        """Reserve more space for an upload that was created without a length.
-
-        Does not recreate a missing file: it would have zeros in place of the bytes.
-        """
-        with suppress(BytesLost):  # The next write or publish finds out why.
-            self._staging.enlarge(upload.id, length, allocates=upload.reserved is None)
-
     def _chunk(self, upload: Upload, start: int, length: int | None) -> ByteRange:
-        """The range a request will write; without a length, up to the file's end or the limit."""
-        if upload.kind is UploadKind.CONCATENATION:
-            raise UploadConflict("The upload gets its bytes from other uploads.")
-        self._check_type(upload)
-        if length is None:
-            if upload.length is None:
-                return ByteRange(start, max(start, self._largest(upload) + 1))
-            self._policy_of(upload).check_length(upload.length)
-            return ByteRange(start, max(start, upload.length))
-        chunk = ByteRange(start, start + length)
-        self._policy_of(upload).check_length(chunk.end)
-        if upload.length is None:
-            self._quotas.check_growth(upload, chunk.end)
-        return chunk
+        """The range a request will write; without a length, up to the file's end or the limit.
 
-    def _largest(self, upload: Upload) -> int:
-        """Maximum size of an upload of unknown length."""
-        return self._quotas.largest(upload, self._policy_of(upload).max_length)
+        Raises the errors that refuse it before any byte is read.
+        """
+        if upload.kind is UploadKind.CONCATENATION:
+            raise errors.UploadConflict("The upload gets its bytes from other uploads.")
+        self._check_type(upload)
+        policy = self._policy_of(upload)
+        if length is not None:
+            end = policy.check_length(start + length)
+            if upload.length is None:
+                self._quotas.check_growth(upload, end)
+        elif upload.length is not None:
+            end = policy.check_length(upload.length)
+        else:
+            end = self._quotas.largest(upload, policy.max_length) + 1
+        chunk = ByteRange(start, max(start, end))
+        check_chunk(chunk, upload.length)
+        return chunk
 
     def _policy_of(self, upload: Upload) -> UploadPolicy:
         """Returns the policy, with the sender's limits unless the length was checked already."""
@@ -247,122 +349,14 @@ class Chunks:
         if upload.kind is UploadKind.PARTIAL:
             return
         self._policy.check_type(upload.filename)
-        if (
-            upload.filename == UNNAMED and upload.sender
-        ):  # Other names were checked when the upload was created.
+        # Other names were checked when the upload was created.
+        if upload.filename == UNNAMED and upload.sender:
             self._allowed(upload)
 
-    @contextmanager
-    def _completing(self, upload: Upload) -> Iterator[None]:
-        """Complete the upload even if the request fails after the last missing byte."""
-        try:
-            yield
-        except UploadError:
-            with suppress(UploadError):
-                self._completion.finish(self._records.get(upload.id))
-            raise
+    def _enlarge(self, upload: Upload, length: int) -> None:
+        """Reserve more space for an upload that was created without a length.
 
-    @contextmanager
-    def _buffered(self, upload: Upload, arrival: IncomingChunk) -> Iterator[IncomingChunk]:
-        """Yields the chunk, received in full and verified if it is small: see `buffered`."""
-
-        def stop_if_stored() -> None:
-            if not arrival.is_needed_by(self._records.get(upload.id).require_present()):
-                raise WriterSuperseded("Another request has sent the same bytes.")
-
-        if not arrival.is_needed_by(upload):
-            yield arrival
-            return
-        with buffered(arrival.source, self._limits, stop_if_stored) as source:
-            yield replace(arrival, source=source)
-
-    def _receive(self, upload: Upload, arrival: IncomingChunk) -> Upload:
-        tries = 0
-        while arrival.is_needed_by(upload):
-            before, tries, is_begun = arrival.source.remaining, tries + 1, False
-            try:
-                with self._staging.writer(upload.id, arrival.chunk, self._limits) as writer:
-                    is_begun = True
-                    return self._write(upload, arrival, writer)
-            except BytesLost as error:
-                # Not created yet, published, ended, or really lost: `upload` is stale.
-                upload = self._records.get(upload.id).require_present()
-                if not arrival.is_needed_by(upload):
-                    break  # Another node has received the bytes.
-                if is_begun and (before is None or arrival.source.remaining != before):
-                    raise StorageFailed("The file was removed while it was written.") from error
-                if tries > 1:
-                    self._completion.give_up(upload)
-                if not upload.received:  # An upload with bytes has lost them.
-                    allocates = upload.reserved is None
-                    self._staging.reserve(upload.id, upload.length or 0, allocates=allocates)
-        arrival.check_offset(upload)
-        self._drop(arrival)
-        return self._records.get(upload.id).require_present()
-
-    def _drop(self, arrival: IncomingChunk) -> None:
-        """Read and discard bytes that are already stored, so that the connection can be reused.
-
-        At the end of an upload no bytes are expected, so a single byte is an error.
+        Does not recreate a missing file: it would have zeros in place of the bytes.
         """
-        most = 1 if arrival.is_at_offset else None
-        if discard(arrival.source, limits=self._limits, watch=no_watch, count=most) and most:
-            raise UploadComplete("Every byte of the upload has arrived already.")
-        arrival.source.finish()
-
-    def _write(self, upload: Upload, arrival: IncomingChunk, writer: RangeWriter) -> Upload:
-        chunk = arrival.chunk
-        # Another request may have written some of the bytes while this one waited for the lock.
-        upload = self._records.get(upload.id).require_present()
-        arrival.check_offset(upload)
-        gaps = list(upload.received.gaps(chunk)) if arrival.is_needed_by(upload) else []
-        if upload.reserved is not None and arrival.source.remaining is not None:
-            upload = self.reserve(upload, sum(gap.length for gap in gaps))
-        upload, end = self._write_gaps(upload, arrival, gaps, writer)
-        if upload.length is None:
-            self._policy_of(upload).check_length(end)
-            self._quotas.check_growth(upload, end)
-        writer.finish(arrival.source)
-        arrived = ByteRange(chunk.start, end)
-        checksum = crc32c_of(arrival.source)
-        return self._records.add_received(upload, arrived, self._clock(), crc32c=checksum)
-
-    def _write_gaps(
-        self, upload: Upload, arrival: IncomingChunk, gaps: list[ByteRange], writer: RangeWriter
-    ) -> tuple[Upload, int]:
-        """Write the missing ranges; returns the upload as last recorded, and the end of the bytes.
-
-        Writes bytes first and records them second, so that a record never claims missing bytes. The
-        writer calls `checkpoint` at intervals; this function does after each range but the chunk's
-        last, which the caller records with the chunk's checksum.
-        """
-        chunk, source = arrival.chunk, arrival.source
-
-        def checkpoint(span: ByteRange) -> None:
-            nonlocal upload
-            if not source.is_verified_at_end:
-                upload = self._records.add_received(upload, span, self._clock())
-                arrival.progress(upload.offset)
-
-        position = chunk.start
-        for gap in gaps:
-            writer.skip(gap.start - position, source)
-            position = writer.write(gap, source, checkpoint)
-            if position < chunk.end:
-                checkpoint(ByteRange(gap.start, position))
-            if position < gap.end:
-                return upload, position
-        writer.skip(chunk.end - position, source)
-        return upload, chunk.end
-
-    def _await_newer_writer(self, upload: Upload, arrival: IncomingChunk) -> Upload:
-        """Two active requests send the same bytes: report the outcome of the newer one."""
-        discard(arrival.source, limits=self.taken_over, watch=no_watch)
-        deadline = time.monotonic() + self.newer_writer_seconds
-        while time.monotonic() < deadline:
-            upload = self._records.get(upload.id).require_present()
-            if not arrival.is_needed_by(upload):
-                return upload
-            with without_slot():  # The newer one may need the slot.
-                time.sleep(0.02)
-        raise WriterSuperseded("A newer request writes the same bytes.")
+        with suppress(BytesLost):  # The next write or publish finds out why.
+            self._staging.enlarge(upload.id, length, allocates=upload.reserved is None)

@@ -8,13 +8,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from app.core import errors
 from app.core.access import Scope
-from app.core.errors import (
-    NotAllowed,
-    UploadComplete,
-    UploadGone,
-    UploadNotFound,
-)
 from app.core.lifecycle import UploadState
 from app.core.ranges import ByteRange
 from app.core.upload import Upload, parse_upload_id
@@ -65,7 +60,7 @@ class ClientUploads:
         """The upload with this key, of any length; raises `UploadNotFound` or `UploadGone`."""
         upload = self._by_id(scope, key) or self._uploads.called(scope, key)
         if upload is None:
-            raise UploadNotFound("No upload has this key.")
+            raise errors.UploadNotFound("No upload has this key.")
         return upload
 
     def find(self, scope: Scope, chunk: Chunk) -> Upload | None:
@@ -91,7 +86,7 @@ class ClientUploads:
         while True:
             try:
                 return self._found_or_created(scope, chunk, filename)
-            except UploadGone:
+            except errors.UploadGone:
                 if time.monotonic() > deadline:
                     raise
             if chunk.offset == 0:
@@ -118,7 +113,7 @@ class ClientUploads:
         """
         try:
             upload = self.find(scope, chunk)
-        except UploadGone:
+        except errors.UploadGone:
             return None, False
         if upload is None:
             return None, False
@@ -133,13 +128,13 @@ class ClientUploads:
         """
         try:
             return self._uploads.cancel(scope, upload.id)
-        except UploadComplete as error:
+        except errors.UploadComplete as error:
             if not scope.may_delete:
-                raise NotAllowed("The file has arrived: you may not delete it.") from error
+                raise errors.NotAllowed("The file has arrived: you may not delete it.") from error
             return self._library.delete(scope, upload.id)
 
     def _by_id(self, scope: Scope, text: str) -> Upload | None:
         try:
             return self._uploads.get(scope, parse_upload_id(text))
-        except UploadNotFound:
+        except errors.UploadNotFound:
             return None

@@ -11,16 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import NoReturn, TypeVar
 
-from app.core.errors import (
-    DigestMismatch,
-    LinkClosed,
-    LinkFull,
-    QuotaExceeded,
-    TooLarge,
-    UploadError,
-    UploadGone,
-    UploadNotFound,
-)
+from app.core import errors
 from app.core.lifecycle import GONE, IllegalTransition, UploadState
 from app.core.upload import Upload, UploadId, UploadKind, UploadPart
 from app.db.context import Context
@@ -74,7 +65,12 @@ class Completion:
         """
         if upload.state is UploadState.HELD:
             for whole in self._records.waiting_for(upload.id):
-                self._finish_whole(whole)
+                # After a failure, the next request for the concatenation tries again. It is
+                # `verifying` before it is published, so that it survives a crash.
+                with self._told_of_failure(whole):
+                    begun = self._concatenation.begin(whole)
+                    if begun.state is UploadState.VERIFYING:
+                        self._reading.submit(self._publish_whole, begun)
             return upload
         if upload.state is UploadState.RECEIVING and upload.kind is UploadKind.CONCATENATION:
             upload = self._concatenation.begin(upload)
@@ -114,7 +110,7 @@ class Completion:
             self._concatenation.release(upload)
         return published
 
-    def finish_all(self, uploads: Sequence[Upload]) -> list[Upload | UploadError]:
+    def finish_all(self, uploads: Sequence[Upload]) -> list[Upload | errors.UploadError]:
         """Publish several synced uploads in `verifying` at the cost of one; returns all outcomes.
 
         Like `finish`, returns the uploads in their current state if publishing takes long.
@@ -147,9 +143,9 @@ class Completion:
             self._records.move(upload.id, UploadState.EXPIRED, self._clock())
             self._store.library.delete(upload.id)
         self._records.get(upload.id).require_present()
-        raise UploadGone("The server has lost the bytes of this upload.")
+        raise errors.UploadGone("The server has lost the bytes of this upload.")
 
-    def _publish_all(self, uploads: Sequence[Upload]) -> list[Upload | UploadError]:
+    def _publish_all(self, uploads: Sequence[Upload]) -> list[Upload | errors.UploadError]:
         try:
             with stage(Stage.PUBLISH):
                 self._store.library.publish_all(
@@ -157,27 +153,16 @@ class Completion:
                 )
             upload_ids = [upload.id for upload in uploads]
             published = self._records.move_all(upload_ids, UploadState.COMPLETE, self._clock())
-        except (BytesLost, IllegalTransition, UploadError):
+        except (BytesLost, IllegalTransition, errors.UploadError):
             # One of them was cancelled or lost its bytes: publish the others one by one.
-            outcomes: list[Upload | UploadError] = []
+            outcomes: list[Upload | errors.UploadError] = []
             for upload in uploads:
                 try:
                     outcomes.append(self.publish(upload))
-                except UploadError as one_error:
+                except errors.UploadError as one_error:
                     outcomes.append(one_error)
             return outcomes
         return list(published)
-
-    def _finish_whole(self, upload: Upload) -> None:
-        """Publish a concatenation in the background.
-
-        After a failure, the next request for the concatenation tries again. It is `verifying` when
-        this returns, so that it survives a crash.
-        """
-        with self._told_of_failure(upload):
-            begun = self._concatenation.begin(upload)
-            if begun.state is UploadState.VERIFYING:
-                self._reading.submit(self._publish_whole, begun)
 
     def _publish_whole(self, upload: Upload) -> None:
         with self._told_of_failure(upload):
@@ -187,7 +172,7 @@ class Completion:
     def _told_of_failure(self, upload: Upload) -> Iterator[None]:
         try:
             yield
-        except UploadError as error:
+        except errors.UploadError as error:
             log.warning("parts cannot be concatenated: %s", error, extra={"upload_id": upload.id})
 
     def _check_digest(self, upload: Upload) -> None:
@@ -204,7 +189,7 @@ class Completion:
             with suppress(IllegalTransition):
                 self._records.move(upload.id, UploadState.CANCELLED, self._clock())
                 self._store.library.delete(upload.id)
-            raise DigestMismatch(f"The {algorithm} digest of the file does not match.")
+            raise errors.DigestMismatch(f"The {algorithm} digest of the file does not match.")
         if algorithm == "sha256":
             self._records.set_sha256(upload.id, found)
 
@@ -254,10 +239,10 @@ class Concatenation:
         self._store.staging.reserve(upload.id, length)
         try:
             return self._records.add_parts(upload.id, length, self._clock())
-        except (QuotaExceeded, LinkClosed, LinkFull, TooLarge):
+        except (errors.QuotaExceeded, errors.LinkClosed, errors.LinkFull, errors.TooLarge):
             self._store.staging.remove(upload.id)  # It is still `receiving`: the file is empty.
             raise
-        except (UploadGone, UploadNotFound):
+        except (errors.UploadGone, errors.UploadNotFound):
             self._store.library.delete(upload.id)
             raise
 
@@ -270,7 +255,7 @@ class Concatenation:
         """Expire the parts of a published upload, except those that other concatenations need."""
         for part in self._parts(upload):
             if not self._records.waiting_for(part.id):
-                with suppress(IllegalTransition, UploadNotFound):
+                with suppress(IllegalTransition, errors.UploadNotFound):
                     self._records.move(part.id, UploadState.EXPIRED, self._clock())
                     self._store.library.delete(part.id)
 

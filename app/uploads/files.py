@@ -24,8 +24,7 @@ from app.ingest.slots import without_slot
 from app.ingest.source import BodySource
 from app.ingest.stages import Stage, stage
 from app.records.uploads import UploadRecords
-from app.storage.base import BytesLost, Store
-from app.storage.compare import has_same_bytes
+from app.storage.base import BytesLost, Store, has_same_bytes
 from app.uploads.completion import Completion
 from app.uploads.quotas import ProjectQuotas
 from app.uploads.service import derived_key, whose

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
@@ -158,22 +158,19 @@ class Housekeeping:
 
     def _expire_idle(self, upload: Upload, cutoff: datetime) -> None:
         """Expire the upload, unless its concatenation or another part of it is active."""
-        last = max((member.active_at for member in self._family(upload)), default=cutoff)
+        family = list[Upload]()
+        if upload.kind is not UploadKind.FILE:
+            is_whole = upload.kind is UploadKind.CONCATENATION
+            family = [upload] if is_whole else self._records.waiting_for(upload.id)
+            for part in [part for whole in family for part in self._records.parts(whole.id)]:
+                with suppress(UploadNotFound):
+                    family.append(self._records.get(part.upload_id))
+        times = [member.active_at for member in family if member.state in ACTIVE]
+        last = max(times, default=cutoff)
         if last > cutoff:
             self._records.touch(upload.id, last)
         else:
             self.expire_one(upload.id, idle_since=cutoff)
-
-    def _family(self, upload: Upload) -> list[Upload]:
-        """The unfinished concatenations that it is or belongs to, and their unfinished parts."""
-        if upload.kind is UploadKind.FILE:
-            return []
-        is_whole = upload.kind is UploadKind.CONCATENATION
-        family = [upload] if is_whole else self._records.waiting_for(upload.id)
-        for part in [part for whole in family for part in self._records.parts(whole.id)]:
-            with suppress(UploadNotFound):
-                family.append(self._records.get(part.upload_id))
-        return [member for member in family if member.state in ACTIVE]
 
     def expire_one(self, upload_id: UploadId, *, idle_since: datetime | None = None) -> None:
         """Expire one upload and free its space, unless it was active after the given time.
@@ -227,33 +224,25 @@ class Housekeeping:
         link with claimed lengths.
         """
         longest = self._settings.reservation_seconds
-        idle, written = list[str](), set[str]()
-        for file in self._store.inspection.staged():
-            if file.idle_seconds > longest:
-                idle.append(file.key)
-            else:
-                written.add(file.key)
-        self._release_stalled(self._clock() - timedelta(seconds=longest), written)
-        if self._settings.is_open:
-            return
-        for upload_id, state in self._states(idle):
-            upload = self._empty(upload_id) if state is UploadState.RECEIVING else None
-            if upload is not None and upload.reserved is None:
-                # Checked again once no writer can start: a writer records its bytes before it ends.
-                self._store.staging.give_back(upload_id, partial(self._is_empty, upload_id))
-
-    def _release_stalled(self, cutoff: datetime, written: Collection[str]) -> None:
-        """Expire empty uploads through links, and reduce other reservations to the received bytes.
-
-        Bytes with a digest are recorded only at the end of their request: files in `written` may
-        still be waiting for that.
-        """
+        files = list(self._store.inspection.staged())
+        idle = [file.key for file in files if file.idle_seconds > longest]
+        written = {file.key for file in files if file.idle_seconds <= longest}
+        cutoff = self._clock() - timedelta(seconds=longest)
         while found := self._records.reserving(self.batch, idle_since=cutoff):
             for upload in found:
                 with suppress(IllegalTransition, UploadNotFound, UploadGone):
+                    # Bytes with a digest are recorded only at the end of their request: a file that
+                    # is being written may still be waiting for that.
                     if not upload.received and upload.id not in written:
                         self._expire_idle(upload, cutoff)
                     self._records.stall(upload.id, cutoff)
+        if self._settings.is_open:
+            return
+        for upload_id, state in self._states(idle):
+            empty = self._empty(upload_id) if state is UploadState.RECEIVING else None
+            if empty is not None and empty.reserved is None:
+                # Checked again once no writer can start: a writer records its bytes before it ends.
+                self._store.staging.give_back(upload_id, partial(self._is_empty, upload_id))
 
     def _is_empty(self, upload_id: UploadId) -> bool:
         return self._empty(upload_id) is not None

@@ -7,15 +7,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from app.core import errors
 from app.core.access import Scope, is_through_link
-from app.core.errors import (
-    InvalidRequest,
-    NotAllowed,
-    UploadComplete,
-    UploadConflict,
-    UploadGone,
-    UploadNotFound,
-)
 from app.core.lifecycle import GONE, IllegalTransition, UploadState
 from app.core.policy import (
     UNNAMED,
@@ -33,7 +26,7 @@ from app.core.upload import (
     parse_upload_id,
 )
 from app.db.context import Context
-from app.ingest.checksum import new_checksum
+from app.ingest.checksum import is_comparable
 from app.records.uploads import Sent, UploadRecords
 from app.storage.base import Store
 from app.uploads.completion import Completion, made_before
@@ -152,7 +145,7 @@ class UploadService:
         known = self._records.get_all(upload_ids)
         found = []
         for upload_id in dict.fromkeys(upload_ids):
-            with suppress(KeyError, UploadNotFound, NotAllowed, UploadGone):
+            with suppress(KeyError, errors.UploadNotFound, errors.NotAllowed, errors.UploadGone):
                 found.append(scope.require(known[upload_id]).require_present())
         return found
 
@@ -202,7 +195,7 @@ class UploadService:
             self._records.move(upload.id, UploadState.CANCELLED, self._clock())
         except IllegalTransition as error:
             self.get(scope, upload_id)
-            raise UploadComplete("The upload is complete: delete its video.") from error
+            raise errors.UploadComplete("The upload is complete: delete its video.") from error
         self._store.library.delete(upload.id)
         return upload
 
@@ -210,7 +203,7 @@ class UploadService:
         """Cancel the unfinished uploads of senders with this prefix, and free their space."""
         while found := self._records.unfinished_of(senders, CANCELLED_AT_ONCE):
             for upload in found:
-                with suppress(IllegalTransition, UploadNotFound):
+                with suppress(IllegalTransition, errors.UploadNotFound):
                     self._records.move(upload.id, UploadState.CANCELLED, self._clock())
                     self._store.library.delete(upload.id)
 
@@ -223,18 +216,24 @@ class UploadService:
         self._policy.check_length(new.length or 0)
         if new.fingerprint is not None:
             check_fingerprint(new.fingerprint)
-        if new.repr_digest is not None:
-            _check_digest(new.repr_digest)
+        if new.repr_digest is not None and not is_comparable(new.repr_digest):
+            raise errors.InvalidRequest("The digest of the file is not one the server can compare.")
         # An upload through a link reserves only some bytes before its first one.
         is_ahead = new.kind is not UploadKind.CONCATENATION and is_through_link(new.scope.sender)
         upload_id, now = parse_upload_id(self._new_id()), self._clock()
+        if new.client_key is not None:
+            client_key = new.scope.key(check_client_key(new.client_key))
+        elif new.fingerprint is not None and new.length is not None and not new.scope.is_crowd:
+            client_key = derived_key("sending", new.length, new.fingerprint, *whose(new.scope))
+        else:
+            client_key = upload_id
         return Upload(
             id=upload_id,
             owner=new.scope.target(),
             sender=new.scope.sender,
             filename=filename,
             length=new.length,
-            client_key=_key_of(new, upload_id),
+            client_key=client_key,
             fingerprint=new.fingerprint,
             created_at=now,
             active_at=now,
@@ -247,12 +246,12 @@ class UploadService:
     def _check_parts(self, scope: Scope, parts: Sequence[UploadPart]) -> None:
         try:
             uploads = [self.get(scope, part.upload_id) for part in parts]
-        except (UploadGone, UploadNotFound):
+        except (errors.UploadGone, errors.UploadNotFound):
             if not made_before(self._records, scope.target(), parts):
                 raise
             return
         if not uploads or any(upload.kind is not UploadKind.PARTIAL for upload in uploads):
-            raise InvalidRequest("Only partial uploads can be concatenated.")
+            raise errors.InvalidRequest("Only partial uploads can be concatenated.")
         self._policy.check_length(sum(upload.length or 0 for upload in uploads))
 
 
@@ -265,35 +264,14 @@ def derived_key(purpose: str, *facts: object) -> str:
     return f"{purpose}:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
-def _key_of(new: NewUpload, upload_id: UploadId) -> str:
-    """The client's key, or a key derived from the file's description, or the id."""
-    if new.client_key is not None:
-        return new.scope.key(check_client_key(new.client_key))
-    is_found_by_it = new.fingerprint is not None and not new.scope.is_crowd
-    if is_found_by_it and new.length is not None:
-        return derived_key("sending", new.length, new.fingerprint, *whose(new.scope))
-    return upload_id
-
-
 def whose(scope: Scope) -> list[str]:
     """Extra facts that keep keys apart between senders who can find only their own files."""
     return [scope.sender] if scope.is_private else []
 
 
-def _check_digest(text: str) -> None:
-    algorithm, _, digest = text.partition(":")
-    try:
-        value = bytes.fromhex(digest)
-        is_comparable = len(value) == new_checksum(algorithm).digest_size and value.hex() == digest
-    except ValueError:
-        is_comparable = False
-    if not is_comparable:
-        raise InvalidRequest("The digest of the file is not one the server can compare.")
-
-
 def _same_length(upload: Upload, length: int | None) -> Upload:
     if upload.length != length:
-        raise UploadConflict(
+        raise errors.UploadConflict(
             f"The upload was created with {upload.length} bytes, not with {length}."
         )
     return upload

@@ -18,7 +18,7 @@ from app.db.nodes import SharedValues
 from app.records.uploads import UploadRecords
 
 if TYPE_CHECKING:
-    from app.storage.s3.mark import BucketMark
+    from app.storage.s3.bucket import BucketMark
 
 PLACE = "storage"
 LIBRARY = "library"
@@ -84,8 +84,10 @@ class StorageIdentity:
         except UploadError as error:
             log.warning("cannot tell whether these are the files of this library: %s", error)
             return
-        if is_new:
-            self._settle()
+        if is_new and self._values.are_shared:
+            self._require_place(self._values.agree(PLACE, lambda: self._place))
+        elif is_new:
+            self._values.put(PLACE, self._place)
 
     def adopt(self, *, replaces_mark: bool = False) -> None:
         """Record the location in the settings as that of the files; no server may be running.
@@ -130,12 +132,6 @@ class StorageIdentity:
 
     def _told_place(self) -> str:
         return f"is {self._place}" if self._place else "is empty"
-
-    def _settle(self) -> None:
-        if self._values.are_shared:
-            self._require_place(self._values.agree(PLACE, lambda: self._place))
-        else:
-            self._values.put(PLACE, self._place)
 
     def _require_place(self, known: str) -> None:
         if known == MOVED:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from flask import Blueprint, g, request, url_for
 
@@ -36,6 +36,10 @@ OF_VIEWS = {
 """Views that belong to a different tab than the rest of their blueprint."""
 
 
+Tab = tuple[str, str, dict[str, Any]]
+"""The name of a page, its view, and the values of its URL."""
+
+
 @dataclass(frozen=True, slots=True)
 class MenuEntry:
     """A link of the bar, and the tabs below it."""
@@ -60,58 +64,43 @@ def navigation() -> tuple[MenuEntry, ...]:
 def _entries(caller: Caller) -> tuple[MenuEntry, ...]:
     if caller.kind is CallerKind.ANONYMOUS or caller.needs_second_factor:
         return ()
-    areas = [_area("Library", [("Library", "pages.index", url_for("pages.index"))])]
+    areas = [_area("Library", [("Library", "pages.index", {})])]
     if reach_of(Action.SHARE, caller.role) is not Reach.NONE:
-        areas.append(
-            _area(
-                "Links",
-                [
-                    ("Share", "links.index", url_for("links.index")),
-                    ("Receive", "upload_links.index", url_for("upload_links.index")),
-                ],
-            )
-        )
+        links: list[Tab] = [("Share", "links.index", {}), ("Receive", "upload_links.index", {})]
+        areas.append(_area("Links", links))
     if caller.is_manager:
-        areas.append(_area("Project", _project_tabs(caller)))
+        # Administrators see the audit log of the whole server, unless the URL names a project.
+        of_project = {PROJECT: caller.project} if caller.is_admin else {}
+        pages: list[Tab] = [
+            ("Members", "project.show", {}),
+            ("Keys", "project.keys", {}),
+            ("Webhooks", "webhooks.index", {}),
+            ("Log", "audit.index", of_project),
+        ]
+        areas.append(_area("Project", pages))
     if caller.is_admin:
-        areas.append(_area("Server", _server_tabs(caller)))
+        people: list[Tab] = [("People", "people.index", {}), ("Projects", "projects.index", {})]
+        pages = [
+            ("Status", "status.page", {}),
+            *(people if caller.kind is CallerKind.PERSON else []),
+            ("Log", "audit.index", {PROJECT: None}),
+        ]
+        areas.append(_area("Server", pages))
     return tuple(areas)
 
 
-def _project_tabs(caller: Caller) -> list[tuple[str, str, str]]:
-    # Administrators see the audit log of the whole server, unless the URL names a project.
-    of_project = {"project": caller.project} if caller.is_admin else {}
-    log = url_for("audit.index", _external=False, **of_project)
-    return [
-        ("Members", "project.show", url_for("project.show")),
-        ("Keys", "project.keys", url_for("project.keys")),
-        ("Webhooks", "webhooks.index", url_for("webhooks.index")),
-        ("Log", "audit.index", log),
-    ]
-
-
-def _server_tabs(caller: Caller) -> list[tuple[str, str, str]]:
-    people = [
-        ("People", "people.index", url_for("people.index")),
-        ("Projects", "projects.index", url_for("projects.index")),
-    ]
-    return [
-        ("Status", "status.page", url_for("status.page")),
-        *(people if caller.kind is CallerKind.PERSON else []),
-        ("Log", "audit.index", url_for("audit.index", project=None)),
-    ]
-
-
-def _area(name: str, pages: list[tuple[str, str, str]]) -> MenuEntry:
-    """An entry whose tabs are these pages, each with view and URL; a single page has no tabs."""
+def _area(name: str, pages: list[Tab]) -> MenuEntry:
+    """An entry that leads to the first of its pages, and has them as tabs if one is the current."""
     area, view = _here()
+    (_, first, values), *others = pages
+    if area != name:
+        return MenuEntry(name, url_for(first, **values), None)
     tabs = tuple(
-        MenuEntry(page, url, _current(view, of_page) if area == name else None)
-        for page, of_page, url in pages
+        MenuEntry(page, url_for(of_page, **of), _current(view, of_page))
+        for page, of_page, of in pages
     )
-    is_page = area == name and request.endpoint == pages[0][1]
-    current: Current = "page" if is_page else "true" if area == name else None
-    return MenuEntry(name, pages[0][2], current, tabs if len(tabs) > 1 else ())
+    current: Current = "page" if request.endpoint == first else "true"
+    return MenuEntry(name, tabs[0].url, current, tabs if others else ())
 
 
 def _current(view: str, of_page: str) -> Current:

@@ -26,7 +26,7 @@ from app.http.documents import (
     signed_media,
     video_document,
 )
-from app.http.origins import style_nonce, widen_policy
+from app.http.origins import widen_policy
 from app.video.serve.library import PlaybackView
 from app.web.pages import closed_page, form_page, set_link_cookie
 from app.web.share_links import present_videos
@@ -39,7 +39,6 @@ MAX_FORM_BYTES = 4096
 AnyResponse = TypeVar("AnyResponse", bound=BaseResponse)
 
 blueprint = Blueprint("shared", __name__, url_prefix="/s/<code>")
-blueprint.context_processor(lambda: {"style_nonce": style_nonce})
 blueprint.after_request(widen_policy)
 
 

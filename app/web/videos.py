@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from app.access import audit
 from app.access.senders import Sender
-from app.core.access import Action, CallerKind, Reach, reach_of
+from app.core.access import Action, CallerKind
 from app.core.errors import InvalidRequest, NotMade, RenditionsOff, TypeNotAllowed
 from app.core.json_types import Filename, keywords
 from app.core.lifecycle import UploadState
@@ -21,7 +21,7 @@ from app.core.upload import Upload, parse_upload_id
 from app.core.video_list import MAX_SEARCH_CHARACTERS, VideoList, VideoOrder
 from app.http.access import requires
 from app.http.bodies import takes
-from app.http.context import ViewContext, current_caller, note_upload
+from app.http.context import ViewContext, note_upload
 from app.http.digests import wants_sha256
 from app.http.documents import (
     PlayableDocument,
@@ -33,10 +33,11 @@ from app.http.documents import (
     video_document,
 )
 from app.http.openapi import WANT_REPR_DIGEST, ResponseSpec, describes, query
-from app.http.origins import style_nonce, widen_policy
+from app.http.origins import widen_policy
 from app.uploads.library import MAX_PAGE
 from app.video.serve.library import PlaybackView
 from app.web.project import kept_project
+from app.web.templating import date_text
 
 # ---- view for templates --------------------------------------------------------------------------
 
@@ -160,11 +161,6 @@ def sender_text(sender: Sender) -> str:
     if sender.kind is not CallerKind.UPLOAD_LINK:
         return name
     return f"{name} via {sender.link or 'an upload link'}".strip()
-
-
-def date_text(moment: datetime) -> str:
-    """A date for people: "3 Nov 2026, 14:05 UTC"."""
-    return f"{moment.day} {moment:%b %Y, %H:%M} UTC"
 
 
 # ---- JSON ----------------------------------------------------------------------------------------
@@ -340,13 +336,8 @@ def _document(ctx: ViewContext, video: Upload) -> Response:
 LIBRARY_PAGE_SIZE = 50
 """Videos per page; more are loaded on request."""
 
-SIZE_STEP = 1000
-SIZE_UNITS = ("bytes", "KB", "MB", "GB", "TB", "PB")
-
 pages = Blueprint("pages", __name__)
-pages.context_processor(lambda: {"style_nonce": style_nonce, "may": may})
 pages.after_request(widen_policy)
-pages.add_app_template_filter(date_text, "date")
 
 
 @pages.get("/", endpoint="index")
@@ -378,11 +369,6 @@ def index_page(ctx: ViewContext) -> str:
     )
 
 
-def may(action: str) -> bool:
-    """Whether the caller's role allows the action in the project; for templates."""
-    return reach_of(Action(action), current_caller().role) is not Reach.NONE
-
-
 @pages.get("/watch/<upload_id>")
 @requires(Action.BROWSE)
 def watch(ctx: ViewContext, upload_id: str) -> str:
@@ -392,25 +378,3 @@ def watch(ctx: ViewContext, upload_id: str) -> str:
     (playback,) = films.playbacks([video])
     sender = ctx.services.identity.senders.of([video]).get(video.sender)
     return render_template("watch.html", video=view_of(video, playback, sender=sender))
-
-
-@pages.app_template_filter("file_size")
-def file_size(length: int) -> str:
-    """A size in bytes as "20 MB" or "1.4 GB", in decimal units."""
-    value = float(length)
-    unit = 0
-    while value >= 999.5 and unit < len(SIZE_UNITS) - 1:
-        value /= SIZE_STEP
-        unit += 1
-    if length == 1:
-        return "1 byte"
-    text = f"{value:.1f}" if unit and value < 9.95 else f"{value:.0f}"
-    return f"{text.removesuffix('.0')} {SIZE_UNITS[unit]}"
-
-
-@pages.app_template_filter("duration")
-def duration(seconds: float) -> str:
-    """The duration of a video as "0:05", "12:34" or "1:02:03"."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -138,6 +138,7 @@ class BundleSender:
         }
         same = find_same(self._transport, known)
         not_yet: dict[LocalFile, Refused] = {}
+        stored: dict[LocalFile, dict[str, Any]] = {}
         for file, receipt in zip(bundle.files, receipts, strict=True):
             if "error" in receipt:
                 status = int(receipt["error"].get("status", 400))
@@ -147,11 +148,12 @@ class BundleSender:
                 else:
                     self._report(file, refused)
             elif file in same or (file not in known and bundle.checksums[file].is_in(receipt)):
-                self._stored(file, same.get(file, receipt))
+                stored[file] = same.get(file, receipt)
             elif file in known:
                 self._leave_over([file])
             else:
                 self._report(file, self._mismatch(file, str(receipt["id"])))
+        self._remember(stored)
         bundle.files[:] = not_yet
         if not_yet:
             self._meter.moved(-sum(file.size for file in not_yet))
@@ -163,14 +165,27 @@ class BundleSender:
         )
         return ContentMismatch(f"{file.path}: the bytes that arrived differ from those sent.")
 
-    def _stored(self, file: LocalFile, receipt: dict[str, Any]) -> None:
-        server, path = self._transport.base_url, str(file.path.absolute())
-        fingerprint, video_id = self._fingerprints[file], str(receipt["id"])
+    def _remember(self, stored: Mapping[LocalFile, dict[str, Any]]) -> None:
+        """Record what is stored, at once for a bundle, and report it."""
+        if not stored:
+            return
+        server = self._transport.base_url
         self._context.store.save(
-            UploadRecord(server, fingerprint, video_id, path, file.size, is_stored=True)
+            *(
+                UploadRecord(
+                    server,
+                    self._fingerprints[file],
+                    str(receipt["id"]),
+                    str(file.path.absolute()),
+                    file.size,
+                    is_stored=True,
+                )
+                for file, receipt in stored.items()
+            )
         )
         self._transport.has_kept_bytes = True
-        self._report(file, uploaded(server, file, receipt, sent=file.size))
+        for file, receipt in stored.items():
+            self._report(file, uploaded(server, file, receipt, sent=file.size))
 
     def _refused(self, bundle: Bundle, error: Refused) -> None:
         """Try two smaller requests instead; a single file goes in chunks, which can be smaller."""

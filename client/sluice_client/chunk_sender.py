@@ -37,7 +37,7 @@ LATE_LOOK_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class OpenedFile:
-    """A file being sent: its descriptor, and the checksums computed meanwhile.
+    """A file being sent: its descriptor, and the checksums computed while it is read.
 
     `hash` is that of the whole file, which is read for it only if the `sums` do not cover it.
     """
@@ -165,7 +165,7 @@ class ChunkSender:
     def _take(self) -> _Sending | None:
         """The next chunk; waits while all are in flight, as one of them may still fail.
 
-        Meanwhile it sends again what takes longer than usual, as only that is waited for.
+        While waiting, it sends slow chunks a second time.
         """
         with self._changed:
             while not self._crew.is_over:

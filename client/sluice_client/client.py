@@ -148,7 +148,7 @@ class Client:
         """Send a file, or the rest of it; returns once the server's SHA-256 matches the file's.
 
         Raises `FileProblem` for anything but a readable file, `FileChanged` if it changes
-        meanwhile, `ContentMismatch` if the bytes differ at the end.
+        during the upload, `ContentMismatch` if the bytes differ at the end.
         """
         file = LocalFile.at(Path(path), name)
         return upload_file(self._upload_context(), file, on_progress)

@@ -15,7 +15,7 @@ abandoned, as it holds nothing that matters."""
 class Crew:
     """Runs `work` in several threads until all return or one raises.
 
-    It begins with `size` threads, of which each takes memory of its own, and may get more.
+    It begins with `size` threads, each with memory of its own, and may add more.
     """
 
     def __init__(self, size: int, work: Callable[[], None], stop: threading.Event) -> None:

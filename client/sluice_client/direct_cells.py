@@ -77,7 +77,7 @@ class DirectCells:
         """Whether the cell of an upload that starts there may go to the bucket.
 
         Only once: a request that broke off may get there after the next one, and some stores, such
-        as Garage, then lose the part. The server gives a second URL to nobody.
+        as Garage, then lose the part. The server gives each URL once.
         """
         return (upload_id, start) not in self._sent
 
@@ -120,7 +120,7 @@ class DirectCells:
         return {"start": cell.start, "length": cell.length, "crc32c": checksum}
 
     def _ask_for_urls(self, upload_id: str, path: str, promised: Sequence[dict[str, Any]]) -> None:
-        """Ask for those that are not there from an earlier request: nobody gets one twice."""
+        """Ask for those not there from an earlier request: the server gives each once."""
         new = [each for each in promised if (upload_id, each["start"]) not in self._offers]
         for offer in self._ask(path, new)["cells"] if new else ():
             self._offers[upload_id, offer["start"]] = offer
@@ -152,7 +152,7 @@ class DirectCells:
             raise self._failed(str(error)) from error
 
     def _put(self, offer: dict[str, Any], body: FileSlice) -> None:
-        request = {"data": body, "headers": offer["headers"], "auth": _nobody}
+        request = {"data": body, "headers": offer["headers"], "auth": _no_credentials}
         try:
             self._bucket.request(offer["method"], offer["url"], **request)
         except ConnectionFailed as error:
@@ -167,6 +167,6 @@ class DirectCells:
         return BucketFailed(f"The bucket did not take a part of the file: {reason}")
 
 
-def _nobody(request: requests.PreparedRequest) -> requests.PreparedRequest:
+def _no_credentials(request: requests.PreparedRequest) -> requests.PreparedRequest:
     """Add no credentials from ~/.netrc: the URL has its own."""
     return request

@@ -88,7 +88,7 @@ class FileProblem(SluiceError):
 
 
 class RenditionFailed(SluiceError):
-    """The server could not make a rendition, or somebody cancelled it."""
+    """The server could not make a rendition, or it was cancelled."""
 
 
 class ContentMismatch(SluiceError):

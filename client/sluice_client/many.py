@@ -100,14 +100,14 @@ def _stored_before(
 ) -> dict[LocalFile, Uploaded]:
     """The outcomes for files that an earlier run stored, as far as they are there and the same."""
     server = context.transport.base_url
-    ids: dict[LocalFile, str] = {}
-    for file, fingerprint in fingerprints.items():
-        record = context.store.load(server, fingerprint)
-        if record and record.is_stored:
-            ids[file] = record.id
+    known = context.store.load(server, *fingerprints.values())
+    ids = {
+        file: known[fingerprint].id
+        for file, fingerprint in fingerprints.items()
+        if fingerprint in known and known[fingerprint].is_stored
+    }
     same = find_same(context.transport, ids)
-    for file in ids.keys() - same.keys():
-        context.store.forget(server, fingerprints[file])
+    context.store.forget(server, *(fingerprints[file] for file in ids.keys() - same.keys()))
     return {file: uploaded(server, file, document, sent=0) for file, document in same.items()}
 
 

@@ -130,7 +130,7 @@ class PartFile:
                 os.close(self.descriptor)
 
     def _descriptor(self) -> int:
-        """Of a file that nobody else writes, and that has no other name."""
+        """Opens a file that no other process writes and that has no other name."""
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         while True:
             descriptor = os.open(self._part, flags, 0o666)
@@ -158,7 +158,7 @@ class PartFile:
         try:
             if not os.path.samestat(file, os.lstat(self._part)):
                 return False
-        except FileNotFoundError:  # Another download has given it its own name meanwhile.
+        except FileNotFoundError:  # Another download has just renamed it to its own name.
             return False
         if file.st_nlink > 1:  # A crash of `publish` has left it two.
             self._part.unlink()

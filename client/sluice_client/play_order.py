@@ -22,7 +22,7 @@ FIRST_BOXES = frozenset({b"ftyp", b"moov", b"mdat", b"wide", b"free"})
 """What an MP4 begins with, or a QuickTime file from before `ftyp`."""
 
 NEEDED_WHOLE = frozenset({b"ftyp", b"moov"})
-"""Boxes of which a player needs more than the header."""
+"""Boxes that a player needs whole, not only their headers."""
 
 ReadAt = Callable[[int, int], bytes]
 """The bytes of a file from a position on; fewer than asked for at its end."""
@@ -53,7 +53,7 @@ def needed_first(read_at: ReadAt, length: int) -> list[Span]:
             if box.kind == b"moov":
                 return needed
     except (OSError, SluiceError):
-        pass  # Whoever sends the file reads these bytes too, and reports it.
+        pass  # The upload reads these bytes too, and reports the error.
     return []
 
 

@@ -1,26 +1,34 @@
 """Records of uploads on this machine, so that the next run continues where one ended.
 
-One small JSON file per upload. The server finds an upload by its file's fingerprint too, so a
-damaged or lost record costs no more than asking for it.
+They are in a SQLite database. The server finds an upload by its file's fingerprint too, so a lost
+record costs no more than asking for it: nothing is synced, and a damaged database is replaced.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
+import shutil
+import sqlite3
 import time
-from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from tempfile import mkstemp
+from typing import Any, TypeVar
 
 EXPIRY_SECONDS = 30 * 24 * 3600.0
 """Records unused for this long are removed; a server keeps an idle upload for a week. A wrong
 clock can remove one too early, which costs one request to the server."""
 
-SUFFIXES = (".json", ".tmp")
+_TABLE = """
+CREATE TABLE IF NOT EXISTS uploads (
+    server TEXT, fingerprint TEXT, id TEXT, path BLOB, length INTEGER, is_stored INTEGER,
+    used_at REAL,  -- Seconds since the epoch.
+    PRIMARY KEY (server, fingerprint)
+) WITHOUT ROWID
+"""
+
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,94 +44,92 @@ class UploadRecord:
 
 
 class ResumeStore:
-    """The records in a folder, which is made when the first is written.
+    """The records in a folder, which is made when it is first used.
 
     If the folder cannot be read or written, files are sent all the same, and nothing is
-    remembered.
+    remembered. Threads and processes may use it at the same time.
     """
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder / "uploads"
+        self._folder = folder
+        self._file = folder / "uploads.sqlite3"
 
-    def load(self, server: str, fingerprint: str) -> UploadRecord | None:
-        """The record of that file on that server, if there is a sound one; it counts as used."""
-        path = self._path(server, fingerprint)
-        record = _read(path)
-        if record is not None:
-            _touch(path)
-        return record
+    def load(self, server: str, *fingerprints: str) -> dict[str, UploadRecord]:
+        """The records of these files on that server, by fingerprint; they count as used."""
+        query = "SELECT * FROM uploads WHERE server = ? AND fingerprint = ?"
+        use = "UPDATE uploads SET used_at = ? WHERE server = ? AND fingerprint = ?"
 
-    def all(self) -> Iterator[UploadRecord]:
+        def work(connection: sqlite3.Connection) -> dict[str, UploadRecord]:
+            rows = [connection.execute(query, (server, each)).fetchone() for each in fingerprints]
+            found = {each.fingerprint: each for each in _records(filter(None, rows))}
+            connection.executemany(use, [(time.time(), server, each) for each in found])
+            return found
+
+        return self._run(work, {})
+
+    def all(self) -> list[UploadRecord]:
         """Every sound record, oldest first."""
-        for path in sorted(self._files(), key=_age, reverse=True):
-            record = _read(path)
-            if record is not None:
-                yield record
+        query = "SELECT * FROM uploads ORDER BY used_at"
+        return self._run(lambda connection: _records(connection.execute(query)), [])
 
-    def save(self, record: UploadRecord) -> None:
-        """Write a record whole: a crash leaves the old one or the new one."""
-        path = self._path(record.server, record.fingerprint)
-        # For a bundled file a sync would cost more than the file.
-        self._write(path, json.dumps(asdict(record)), is_synced=not record.is_stored)
+    def save(self, *records: UploadRecord) -> None:
+        """Write records, in place of earlier ones of the same files."""
+        now = time.time()
+        rows = [
+            (
+                each.server,
+                each.fingerprint,
+                each.id,
+                os.fsencode(each.path),
+                each.length,
+                each.is_stored,
+                now,
+            )
+            for each in records
+        ]
+        statement = "REPLACE INTO uploads VALUES (?, ?, ?, ?, ?, ?, ?)"
+        self._run(lambda connection: connection.executemany(statement, rows), None)
 
-    def forget(self, server: str, fingerprint: str) -> None:
-        """Remove a record; harmless without one."""
-        with suppress(OSError):
-            self._path(server, fingerprint).unlink(missing_ok=True)
+    def forget(self, server: str, *fingerprints: str) -> None:
+        """Remove records; harmless without them."""
+        keys = [(server, each) for each in fingerprints]
+        statement = "DELETE FROM uploads WHERE server = ? AND fingerprint = ?"
+        self._run(lambda connection: connection.executemany(statement, keys), None)
 
     def sweep(self) -> None:
         """Remove records too old to be of use."""
-        for path in self._files():
-            age = _age(path)
-            if age < 0:  # written while the clock was ahead; it would stay for as long again
-                _touch(path)
-            elif age > EXPIRY_SECONDS:
-                with suppress(OSError):
-                    path.unlink(missing_ok=True)
+        now = time.time()
 
-    def _write(self, path: Path, text: str, *, is_synced: bool) -> None:
-        with suppress(OSError):
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor, draft = mkstemp(dir=self._folder, suffix=".tmp")
+        def work(connection: sqlite3.Connection) -> None:
+            connection.execute("DELETE FROM uploads WHERE used_at < ?", (now - EXPIRY_SECONDS,))
+            # Written while the clock was ahead: they would stay for as long again.
+            connection.execute("UPDATE uploads SET used_at = ? WHERE used_at > ?", (now, now))
+
+        self._run(work, None)
+        # Earlier versions kept a file for each record.
+        shutil.rmtree(self._folder / "uploads", ignore_errors=True)
+
+    def _run(self, work: Callable[[sqlite3.Connection], _Result], otherwise: _Result) -> _Result:
+        """What `work` returns in a transaction; `otherwise` if there is no usable database."""
+        for _ in range(2):
             try:
-                with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                    file.write(text)
-                    file.flush()
-                    if is_synced:
-                        os.fsync(file.fileno())
-                os.replace(draft, path)
-            except OSError:
-                Path(draft).unlink(missing_ok=True)
-
-    def _files(self) -> list[Path]:
-        with suppress(OSError):
-            return [path for path in self._folder.iterdir() if path.suffix in SUFFIXES]
-        return []
-
-    def _path(self, server: str, fingerprint: str) -> Path:
-        name = hashlib.sha256(f"{server} {fingerprint}".encode()).hexdigest()[:32]
-        return self._folder / f"{name}.json"
+                self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                with closing(sqlite3.connect(self._file)) as connection, connection:
+                    connection.execute("PRAGMA synchronous = OFF")
+                    connection.execute(_TABLE)
+                    return work(connection)
+            except (OSError, sqlite3.OperationalError):
+                break
+            except sqlite3.DatabaseError:  # It is damaged.
+                with suppress(OSError):
+                    self._file.unlink()
+        return otherwise
 
 
-def _read(path: Path) -> UploadRecord | None:
-    if path.suffix != ".json":
-        return None
-    try:
-        record = UploadRecord(**json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
-        return None
-    texts = (record.server, record.fingerprint, record.id, record.path)
-    is_sound = all(isinstance(text, str) for text in texts) and isinstance(record.length, int)
-    return record if is_sound and record.id.isalnum() else None
-
-
-def _touch(path: Path) -> None:
-    with suppress(OSError):
-        os.utime(path)
-
-
-def _age(path: Path) -> float:
-    try:
-        return time.time() - path.stat().st_mtime
-    except OSError:
-        return 0.0
+def _records(rows: Iterable[Sequence[Any]]) -> list[UploadRecord]:
+    """Leaves out damaged rows, and ids that would change the URL they become part of."""
+    return [
+        UploadRecord(server, fingerprint, upload_id, os.fsdecode(path), length, bool(is_stored))
+        for server, fingerprint, upload_id, path, length, is_stored, _used_at in rows
+        if isinstance(upload_id, str) and upload_id.isalnum() and isinstance(path, bytes)
+    ]

@@ -79,11 +79,11 @@ def _folder(top: Path) -> Iterator[LocalFile | Left]:
     found_any = False
     for folder, subfolders, names in os.walk(top, onerror=unreadable.append):
         subfolders.sort()
+        inside = Path(folder).resolve().relative_to(above)
         for name in sorted([*names, *(n for n in subfolders if Path(folder, n).is_symlink())]):
             found_any = True
             path = Path(folder, name)
-            relative = path.parent.resolve().relative_to(above) / name
-            yield _file(path, relative.as_posix(), is_named=False)
+            yield _file(path, (inside / name).as_posix(), is_named=False)
     for error in unreadable:
         reason = f"the folder cannot be read: {error.strerror}"
         yield Left(Path(error.filename), reason, is_failure=True)

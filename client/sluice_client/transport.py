@@ -201,7 +201,7 @@ class Transport:
 
     @contextmanager
     def _session(self) -> Iterator[requests.Session]:
-        """A session that no other thread uses meanwhile, with a live connection if there is one."""
+        """A session for this thread alone, with a live connection if there is one."""
         with self._lock:
             session = self._idle.pop() if self._idle else self._new_session()
         try:

@@ -184,7 +184,7 @@ class _FileUpload:
         self._transport.open_ahead(
             min(self._transport.first_connections, -(-self._file.size // FIRST_BYTES))
         )
-        record = self._context.store.load(server, self._fingerprint)
+        record = self._context.store.load(server, self._fingerprint).get(self._fingerprint)
         if record is not None:
             with suppress(Refused):
                 return self._transport.json("GET", f"/api/uploads/{record.id}")

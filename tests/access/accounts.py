@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from secrets import token_hex
 
+from app.access.services import IdentityServices
 from app.core.access import FIRST_PROJECT, LOCAL, Role
-from app.http.services import IdentityServices, Services
+from app.http.services import Services
 from app.run.build import build_services
 from app.settings import from_env
 from tests.acting import acting

@@ -15,12 +15,12 @@ from sqlalchemy import insert
 
 from app.access.passwords import Passwords
 from app.access.people import Accounts, Person, add_person, find_person, replace_hash
+from app.access.services import IdentityServices
 from app.access.upload_links import UploadLinks
 from app.core.access import FIRST_PROJECT, LOCAL, Role
 from app.db.context import Context, RequestContext
 from app.db.engine import Database
 from app.db.tables import members, passkeys
-from app.http.services import IdentityServices
 from app.run.build import assemble
 from app.settings import Settings
 from tests.records.making import new_sqlite

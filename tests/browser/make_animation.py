@@ -173,7 +173,7 @@ def play(recording: Recording, film: Path) -> None:
     video.evaluate("(video) => video.pause()")
     recording.caption = "Ready to watch, a second after its last byte"
     show(recording, video, range(10))
-    recording.caption = "Other qualities are made as somebody watches them"
+    recording.caption = "Other qualities are made when they are watched"
     dialog.locator("media-settings-menu-button").click()
     dialog.get_by_role("menuitem", name="Quality").click()
     smaller = dialog.get_by_role("menuitemradio", name="360p")

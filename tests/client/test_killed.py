@@ -61,7 +61,7 @@ def test_a_killed_upload_resumes_without_resending_acknowledged_bytes(
     wait_until_stored(line)
     missing = missing_bytes(server, size)
     assert 0 < missing < size
-    spoil(slow_command.home / "state" / "sluice" / "uploads", state)
+    spoil(slow_command.home / "state" / "sluice" / "uploads.sqlite3", state)
     line.heal()
     again = slow_command.run("upload", path, "--json", CHUNK_BYTES=MIB)
     assert again.code == 0, again.err
@@ -72,13 +72,12 @@ def test_a_killed_upload_resumes_without_resending_acknowledged_bytes(
     )
 
 
-def spoil(folder: Path, state: str) -> None:
-    records = list(folder.glob("*.json"))
-    assert len(records) == 1
+def spoil(records: Path, state: str) -> None:
+    assert records.is_file()
     if state == "damaged":
-        records[0].write_bytes(records[0].read_bytes()[:40] + b"\xff\x00")
+        records.write_bytes(records.read_bytes()[:40] + b"\xff\x00")
     elif state == "lost":
-        records[0].unlink()
+        records.unlink()
 
 
 def test_a_killed_fetch_resumes_without_refetching_recorded_bytes(

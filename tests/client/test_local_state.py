@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -72,71 +75,77 @@ def test_names_are_taken_from_the_header_and_made_safe(header: str, name: str) -
     assert usable_name(name_in(header), "id.bin") == name
 
 
+def used_at(folder: Path, fingerprint: str, moment: float | None = None) -> float:
+    """When the record was used last, or set to `moment`."""
+    with closing(sqlite3.connect(folder / "uploads.sqlite3")) as database, database:
+        if moment is not None:
+            change = "UPDATE uploads SET used_at = ? WHERE fingerprint = ?"
+            database.execute(change, (moment, fingerprint))
+        query = "SELECT used_at FROM uploads WHERE fingerprint = ?"
+        found: float = database.execute(query, (fingerprint,)).fetchone()[0]
+        return found
+
+
 def test_a_record_survives_and_is_forgotten(tmp_path: Path) -> None:
     store = ResumeStore(tmp_path)
+    odd = replace(RECORD, fingerprint="odd", path="/\udcff.mp4", is_stored=True)
+    store.save(odd)
     store.save(RECORD)
-    assert store.load("http://a", "print") == RECORD
-    assert store.load("http://b", "print") is None
-    assert list(store.all()) == [RECORD]
-    store.forget("http://a", "print")
-    assert list(store.all()) == []
+    again = ResumeStore(tmp_path)
+    assert again.all() == [odd, RECORD]
+    assert again.load("http://a", "print", "odd", "other") == {"print": RECORD, "odd": odd}
+    assert again.load("http://b", "print") == {}
+    again.forget("http://a", "print", "other")
+    assert again.all() == [odd]
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [b"", b"{", b"[]", b"null", b'{"id": 5}', b"\xff\xfe", b'{"server": "x"}'],
-)
-def test_a_damaged_record_counts_as_missing(tmp_path: Path, damage: bytes) -> None:
+@pytest.mark.parametrize("damage", ["emptied", "overwritten", "cut off"])
+def test_a_damaged_database_is_replaced(tmp_path: Path, damage: str) -> None:
     store = ResumeStore(tmp_path)
     store.save(RECORD)
-    (path,) = (tmp_path / "uploads").iterdir()
-    path.write_bytes(damage)
-    assert store.load("http://a", "print") is None
-    assert list(store.all()) == []
+    path = tmp_path / "uploads.sqlite3"
+    sound = path.read_bytes()
+    damaged = {"emptied": b"", "overwritten": b"x" * len(sound), "cut off": sound[:5000]}
+    path.write_bytes(damaged[damage])
+    assert store.load("http://a", "print") == {}
+    assert store.all() == []
     store.save(RECORD)
-    assert store.load("http://a", "print") == RECORD
+    assert store.load("http://a", "print") == {"print": RECORD}
 
 
 def test_an_id_that_would_change_a_url_is_not_read_from_a_record(tmp_path: Path) -> None:
     store = ResumeStore(tmp_path)
     store.save(replace(RECORD, id="../../api/videos/x"))
-    assert store.load("http://a", "print") is None
+    assert store.load("http://a", "print") == {}
+    assert store.all() == []
 
 
-def test_old_records_and_drafts_are_swept(tmp_path: Path) -> None:
+def test_old_records_are_swept(tmp_path: Path) -> None:
     store = ResumeStore(tmp_path)
-    store.save(RECORD)
-    store.save(replace(RECORD, fingerprint="old"))
-    folder = tmp_path / "uploads"
-    (folder / "left.tmp").write_bytes(b"")
-    old = time.time() - EXPIRY_SECONDS - 60
-    for path in folder.iterdir():
-        if path.suffix == ".tmp" or b'"old"' in path.read_bytes():
-            os.utime(path, (old, old))
+    store.save(RECORD, replace(RECORD, fingerprint="old"))
+    used_at(tmp_path, "old", time.time() - EXPIRY_SECONDS - 60)
+    (tmp_path / "uploads").mkdir()
+    (tmp_path / "uploads" / "1234.json").write_bytes(b"{}")
     store.sweep()
-    assert list(store.all()) == [RECORD]
-    assert len(list(folder.iterdir())) == 1
+    assert store.all() == [RECORD]
+    assert [path.name for path in tmp_path.iterdir()] == ["uploads.sqlite3"]
 
 
 def test_a_record_in_use_does_not_expire(tmp_path: Path) -> None:
     store = ResumeStore(tmp_path)
     store.save(RECORD)
-    (path,) = (tmp_path / "uploads").iterdir()
-    almost = time.time() - EXPIRY_SECONDS + 60
-    os.utime(path, (almost, almost))
-    assert store.load("http://a", "print") == RECORD
-    assert path.stat().st_mtime > time.time() - 3600
+    used_at(tmp_path, "print", time.time() - EXPIRY_SECONDS + 60)
+    assert store.load("http://a", "print")
+    assert used_at(tmp_path, "print") > time.time() - 3600
 
 
 def test_a_record_written_while_the_clock_was_ahead_expires_like_the_others(tmp_path: Path) -> None:
     store = ResumeStore(tmp_path)
     store.save(RECORD)
-    (path,) = (tmp_path / "uploads").iterdir()
-    ahead = time.time() + 10 * EXPIRY_SECONDS
-    os.utime(path, (ahead, ahead))
+    used_at(tmp_path, "print", time.time() + 10 * EXPIRY_SECONDS)
     store.sweep()
-    assert path.stat().st_mtime < time.time() + 3600
-    assert list(store.all()) == [RECORD]
+    assert used_at(tmp_path, "print") < time.time() + 3600
+    assert store.all() == [RECORD]
 
 
 def test_an_unwritable_folder_stops_nothing(tmp_path: Path) -> None:
@@ -144,7 +153,20 @@ def test_an_unwritable_folder_stops_nothing(tmp_path: Path) -> None:
     store = ResumeStore(tmp_path / "file")
     store.save(RECORD)
     store.sweep()
-    assert store.load("http://a", "print") is None
+    assert store.load("http://a", "print") == {}
+
+
+def test_threads_and_programs_write_at_the_same_time(tmp_path: Path) -> None:
+    prints = [f"print{number}" for number in range(200)]
+
+    def work(part: int) -> None:
+        store = ResumeStore(tmp_path)
+        for fingerprint in prints[part::4]:
+            store.save(replace(RECORD, fingerprint=fingerprint))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    assert sorted(ResumeStore(tmp_path).load("http://a", *prints)) == sorted(prints)
 
 
 def test_a_fingerprint_changes_with_name_time_size_and_sampled_bytes(tmp_path: Path) -> None:

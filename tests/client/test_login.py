@@ -72,7 +72,7 @@ def test_a_script_logs_in_with_the_key_on_standard_input(
 def test_a_server_that_checks_no_keys_keeps_none(command: CommandLine) -> None:
     ended = command.run("login", "--server", command.url, "--api-key", "sluice_nonsense")
     assert ended.code == 1
-    assert "asks nobody for a key" in ended.err
+    assert "does not ask for keys" in ended.err
     assert command.run("logout").code == 1
 
 

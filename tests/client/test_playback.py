@@ -68,7 +68,7 @@ def test_the_playback_of_a_film_is_said_in_words() -> None:
         "chapters": "1",
         "1080p": "could not be made",
         "720p": "being made, 40 %",
-        "360p": "made when somebody watches it",
+        "360p": "made when it is watched",
     }
 
 
@@ -93,7 +93,7 @@ def test_durations_are_written_as_players_do(seconds: float, text: str) -> None:
 
 def test_show_has_the_words_and_json_the_document(cinema: CommandLine, film: FilmServer) -> None:
     film.playback = {"state": "playable", "duration": 8.0}
-    assert "duration  0:08\n720p      made when somebody" in cinema.run("show", FILM).out
+    assert "duration  0:08\n720p      made when it is" in cinema.run("show", FILM).out
     assert cinema.run("show", FILM, "--json").documents == [film.video()]
 
 

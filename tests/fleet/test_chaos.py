@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from app.storage.s3.mark import MARK
+from app.storage.s3.bucket import MARK
 from app.uploads.housekeeping import LIBRARY
 from tests.fleet.archive import Archive
 from tests.fleet.disturbances import Shaking, end_leases

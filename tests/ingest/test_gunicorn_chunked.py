@@ -163,7 +163,7 @@ def test_a_worker_that_stops_breaks_off_bodies_but_not_their_answers(ends: Ends)
         connection.socket.sendall(b"answer")
         return []
 
-    slots = SlotTaking(store, 1)
+    slots = SlotTaking(store, 1, log=lambda *_: None, is_ending=lambda: False)
     slots(connection.next_request(), lambda *_: lambda _: None)
     assert client.recv(100) == b"answer"
     assert connection.can_be_reused()

@@ -15,7 +15,7 @@ from app.core.cells import (
 )
 from app.core.ranges import ByteRange
 from app.db.engine import Database
-from app.records.bucket import PIECE_LEASE, BucketCatalog
+from app.storage.s3.catalog import PIECE_LEASE, BucketCatalog
 from tests.records.making import NOW
 
 KEY = "0" * 31 + "a"

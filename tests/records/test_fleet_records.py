@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import closing
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
@@ -9,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from sqlalchemy import func, select, update
 
 from app.core.access import FIRST_PROJECT, Scope
 from app.core.errors import UploadError
@@ -16,12 +18,13 @@ from app.core.jobs import Lane
 from app.db.engine import Database
 from app.db.jobs import JobRecords
 from app.db.nodes import ASKED_SECONDS, ServerClock
+from app.db.tables import encoders
 from app.http.services import Services
 from app.records.uploads import UploadRecords
 from app.run.build import build_services
 from app.settings import Settings
 from app.uploads.service import NewUpload
-from app.video.serve.ladder import FRESH_FOR, Capability, EncoderRecords, SharedCapability
+from app.video.serve.ladder import FRESH_FOR, Capability, SharedCapability
 from tests.records.making import NOW, at, new_upload
 from tests.uploads.world import in_threads
 
@@ -33,13 +36,17 @@ AHEAD = timedelta(days=40)
 
 
 def test_a_worker_and_its_successor_may_report_at_the_same_moment(on_server: Database) -> None:
-    records = EncoderRecords(on_server)
+    shared = SharedCapability(on_server, lambda: FAST, lambda: NOW)
     for number in range(20):
-        report = partial(records.report, f"{number}", {}, NOW)
+        report = partial(shared.report, f"{number}")
         assert in_threads(4, lambda _: report()) == [None] * 4  # noqa: B023 - it runs at once
-    assert len(records.live(NOW)) == 20
-    records.report("next", {}, NOW + FRESH_FOR + timedelta(seconds=1))
-    assert len(records.live(NOW)) == 1, "those that are gone are forgotten"
+    count = select(func.count()).select_from(encoders)
+    with on_server.read() as connection:
+        assert connection.scalar(count) == 20
+    later = NOW + FRESH_FOR + timedelta(seconds=1)
+    SharedCapability(on_server, lambda: FAST, lambda: later).report("next")
+    with on_server.read() as connection:
+        assert connection.scalar(count) == 1, "those that are gone are forgotten"
 
 
 def test_the_time_is_that_of_the_server(on_server: Database) -> None:
@@ -106,13 +113,16 @@ def test_a_lease_holds_for_all_that_share_a_clock(on_server: Database) -> None:
 
 def test_a_fleet_offers_what_its_slowest_worker_can_do(database: Database) -> None:
     def shared(own: Capability | None, now: datetime = NOW) -> SharedCapability:
-        return SharedCapability(EncoderRecords(database), lambda: own, lambda: now)
+        return SharedCapability(database, lambda: own, lambda: now)
 
     assert shared(None)() is None
     assert shared(FAST)() == FAST
     shared(None).report("without ffmpeg")
-    newer_version = {**asdict(SLOW), "unheard_of": 1}
-    EncoderRecords(database).report("slow", newer_version, NOW)
+    shared(SLOW).report("slow")
+    with database.write() as connection:
+        newer_version = json.dumps({**asdict(SLOW), "unheard_of": 1})
+        is_slow = encoders.c.worker == "slow"
+        connection.execute(update(encoders).where(is_slow).values(facts=newer_version))
     shared(FAST, at(60)).report("fast")
     assert [shared(own)() for own in (None, FAST)] == [SLOW, SLOW]
     assert shared(None, NOW + FRESH_FOR + timedelta(seconds=1))() == FAST

@@ -10,10 +10,10 @@ from typing import Protocol
 import pytest
 
 from app.db.engine import Database
-from app.records.bucket import BucketCatalog
 from app.storage.base import Store
 from app.storage.local import LocalStore
 from app.storage.s3.bucket import Bucket
+from app.storage.s3.catalog import BucketCatalog
 from app.storage.s3.store import BucketStore
 from tests.records.making import new_sqlite
 from tests.s3_servers import S3Server, new_prefix

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from app.core.ranges import ByteRange
-from app.records.bucket import BucketCatalog
 from app.storage.s3.bucket import Bucket
+from app.storage.s3.catalog import BucketCatalog
 from app.storage.s3.store import BucketStore
 from tests.storage.sources import body
 from tests.storage.stores import KEY, LIMITS, SPOOL_BYTES

@@ -10,7 +10,7 @@ import pytest
 from app.core.errors import ServerBusy
 from app.storage.s3 import assembly
 from app.storage.s3.assembly import Assembly
-from app.storage.s3.room import NoSpoolRoom
+from app.storage.s3.spool import NoSpoolRoom
 from tests.storage.conftest import InBucket
 
 

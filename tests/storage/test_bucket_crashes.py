@@ -11,10 +11,10 @@ import pytest
 
 from app.core.errors import ServerBusy, StorageFailed
 from app.core.ranges import ByteRange, RangeSet
-from app.records.bucket import BucketCatalog
 from app.storage.base import BytesLost
 from app.storage.s3.bucket import Bucket
-from app.storage.s3.reconcile import Difference, Reconciliation
+from app.storage.s3.catalog import BucketCatalog
+from app.storage.s3.inspection import Difference, Reconciliation
 from tests.storage.nodes import CELL, Clock, Killed, Node, die, interrupted
 from tests.storage.sources import pattern
 from tests.storage.stores import KEY, content
@@ -23,7 +23,7 @@ LENGTH = 2 * CELL + 1000
 CHUNKS = [(0, CELL), (CELL, CELL + 900), (CELL + 900, 2 * CELL), (2 * CELL, LENGTH)]
 
 POINTS = [
-    *("intend_multipart", "create_multipart_anew", "begin_multipart"),
+    *("intend_multipart", "create_named_multipart", "begin_multipart"),
     *("claim", "upload_part", "seal"),
     *("intend", "put_object", "commit", "complete_multipart", "finish"),
 ]
@@ -95,7 +95,7 @@ def test_a_node_that_was_paused_as_it_began_a_multipart_upload_begins_another(
         other.store.inspection.sweep()
 
     paused = Node(
-        *interrupted(bucket, catalog, "create_multipart_anew", sweep_late, is_after=True),
+        *interrupted(bucket, catalog, "create_named_multipart", sweep_late, is_after=True),
         tmp_path / "paused",
     )
     paused.store.staging.reserve(KEY, LENGTH)

@@ -10,9 +10,9 @@ import pytest
 
 from app.core.errors import NoRoom
 from app.core.ranges import ByteRange
-from app.records.bucket import BucketCatalog
 from app.storage.base import BytesLost, Store
 from app.storage.local import folder, library
+from app.storage.s3.catalog import BucketCatalog
 from app.storage.s3.store import BucketStore
 from tests.s3_servers import S3Server, new_prefix
 from tests.storage.conftest import Folders, Place

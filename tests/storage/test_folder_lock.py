@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.storage.folder_lock import LOCK_NAME, FolderLocked, lock_data_folder
+from app.storage.data_folder import LOCK_NAME, FolderLocked, lock_data_folder
 
 
 def test_a_data_folder_has_one_server_at_a_time(tmp_path: Path) -> None:

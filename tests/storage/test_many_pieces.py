@@ -14,10 +14,9 @@ import pytest
 from app.core.cells import Stamp
 from app.core.errors import ServerBusy, StorageFailed
 from app.core.ranges import ByteRange, RangeSet
-from app.records.bucket import BucketCatalog
 from app.storage.s3.bucket import Bucket
-from app.storage.s3.cells import SHORTEST_COPY_BYTES
-from app.storage.s3.claims import ClaimLost, Lease
+from app.storage.s3.catalog import BucketCatalog
+from app.storage.s3.cells import SHORTEST_COPY_BYTES, ClaimLost, Lease
 from tests.storage.nodes import CELL, MOST_PIECES, Clock, Killed, Node, die, interrupted
 from tests.storage.sources import pattern
 from tests.storage.stores import KEY, content

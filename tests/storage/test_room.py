@@ -14,7 +14,7 @@ from app.core.errors import NoRoom, ServerBusy, StorageFailed
 from app.core.ranges import ByteRange
 from app.ingest.source import Watch, no_watch
 from app.storage.base import Durability
-from app.storage.local import LocalStore, folder, inspection
+from app.storage.local import LOW_ROOM_BYTES, NO_ROOM_BYTES, LocalStore, folder
 from app.storage.local.folder import Folder
 from app.storage.s3.spool import Spools
 from app.storage.s3.store import BucketStore
@@ -294,7 +294,7 @@ def test_a_staging_folder_in_memory_is_a_warning(memory_folder: Path, tmp_path: 
 
 @pytest.mark.parametrize(
     ("free", "is_fatal"),
-    [(inspection.NO_ROOM_BYTES - 1, True), (inspection.LOW_ROOM_BYTES - 1, False)],
+    [(NO_ROOM_BYTES - 1, True), (LOW_ROOM_BYTES - 1, False)],
 )
 def test_little_space_is_a_warning_and_none_is_fatal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, is_fatal: bool

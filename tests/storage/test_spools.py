@@ -15,13 +15,12 @@ import pytest
 
 from app.core.errors import ServerBusy
 from app.core.ranges import ByteRange, RangeSet
-from app.records.bucket import BucketCatalog
 from app.storage.local.folder import Folder
 from app.storage.s3.bucket import Bucket
+from app.storage.s3.catalog import BucketCatalog
 from app.storage.s3.connections import Connections, Request, StoreUnreachable
 from app.storage.s3.contents import SpoolTooShort
-from app.storage.s3.room import Room
-from app.storage.s3.spool import FIRST_BYTES, Spool, Spools
+from app.storage.s3.spool import FIRST_BYTES, Room, Spool, Spools
 from app.storage.s3.store import BucketStore
 from tests.storage.nodes import CELL
 from tests.storage.sources import PiecesSource, StallingSource, body, pattern

@@ -205,6 +205,7 @@ def traced_by_sqlite() -> Iterator[list[str]]:
             connection.set_trace_callback(None)
 
 
+@pytest.mark.folders
 def test_a_bundle_takes_one_look_up_and_two_transactions_however_many_files_it_has(
     tmp_path: Path,
 ) -> None:

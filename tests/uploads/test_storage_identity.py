@@ -12,11 +12,10 @@ from app.db.context import Context
 from app.db.engine import Database
 from app.db.nodes import SharedValues, utc_now
 from app.db.transfer import copy_records
-from app.records.bucket import BucketCatalog
 from app.records.uploads import UploadRecords
 from app.settings import Settings
-from app.storage.s3.bucket import Bucket
-from app.storage.s3.mark import MARK, BucketMark
+from app.storage.s3.bucket import MARK, Bucket, BucketMark
+from app.storage.s3.catalog import BucketCatalog
 from app.uploads.storage_identity import PLACE, StorageIdentity, WrongStorage
 from tests.records.making import new_upload
 from tests.s3_servers import S3Server, new_prefix

@@ -9,8 +9,7 @@ from app.core.errors import BodyTruncated, UploadError, UploadGone, WriterSupers
 from app.core.lifecycle import UploadState
 from app.core.ranges import ByteRange
 from app.core.upload import Upload
-from app.storage.local import staging
-from app.storage.s3 import staging as bucket_staging
+from app.storage.local import range_lock
 from tests.storage.sources import PiecesSource, StallingSource, body, pattern
 from tests.uploads.world import LIMITS, ME, World, eventually, in_threads
 
@@ -71,8 +70,7 @@ class Writer:
 
 def set_patience(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Let nobody give up on a thread that does not run for seconds."""
-    for module in (staging, bucket_staging):
-        monkeypatch.setattr(module, name, 60.0)
+    monkeypatch.setattr(range_lock, name, 60.0)
 
 
 def test_a_half_open_request_is_ended_and_its_bytes_count(world: World) -> None:
@@ -147,7 +145,7 @@ def test_concurrent_lookups_all_get_the_exact_offset(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Even those that yield to a newer one before the writer has noticed."""
-    set_patience(monkeypatch, "TAKE_OVER_SECONDS")
+    set_patience(monkeypatch, "WRITER_STOPS_SECONDS")
     upload = world.create(1000)
     writer = Writer(world, upload, 0, 1000, before=417, tick_seconds=1.0)
     outcomes = in_threads(6, lambda _: world.chunks.wait_for_writer(upload).offset)

@@ -16,7 +16,6 @@ from app.db.context import Context
 from app.db.engine import Database
 from app.db.tables import upload_links
 from app.ingest.copy import BodyLimits
-from app.records.bucket import BucketCatalog
 from app.run.build import assemble
 from app.settings import Settings
 from app.storage.base import Durability
@@ -24,6 +23,7 @@ from app.storage.local import LocalStore
 from app.storage.local.range_writer import Checkpoints
 from app.storage.machine import COUNTED_GAP, IdleClock, NoteFile, Reading
 from app.storage.s3.bucket import Bucket
+from app.storage.s3.catalog import BucketCatalog
 from app.storage.s3.store import BucketStore
 from app.uploads.service import NewUpload
 from app.video.serve.source import reader

@@ -5,13 +5,14 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 from app.core.jobs import Job, Lane
 from app.core.upload import UploadId
 from app.video.index.movie import Movie, read_movie
 from app.video.make.ffmpeg import Ffmpeg
-from app.video.make.renditions import Rendition, Segments
+from app.video.make.renditions import RenditionMakers, encode_segments, encode_video
 from app.video.make.steps import Heartbeat, StepTools
 from app.video.make.video_files import keep_streams
 from app.video.make.worker import MediaWorker, Step
@@ -79,8 +80,7 @@ class StepRunner:
         return self.world.folder.path(upload_id, rendition_file(360))
 
     def run(self, job: Job, beat: Heartbeat | None = None, programs: Ffmpeg | None = None) -> None:
-        tools = self.tools(programs)
-        step = Rendition(tools) if job.step == RENDITION else Segments(tools)
+        step = self.steps(programs)[job.step]
         try:
             step(job, beat or Heartbeat(job))
         finally:
@@ -89,9 +89,14 @@ class StepRunner:
 
     def worker(self, name: str, programs: Ffmpeg | None = None) -> MediaWorker:
         """One that runs both steps."""
-        tools = self.tools(programs)
-        steps: dict[str, Step] = {SEGMENTS: Segments(tools), RENDITION: Rendition(tools)}
-        return self.world.worker(steps, name=name)
+        return self.world.worker(self.steps(programs), name=name)
+
+    def steps(self, programs: Ffmpeg | None = None) -> dict[str, Step]:
+        makers = RenditionMakers(self.tools(programs))
+        return {
+            SEGMENTS: partial(encode_segments, makers),
+            RENDITION: partial(encode_video, makers),
+        }
 
     def made(self, upload_id: UploadId) -> set[str]:
         """The names of the segments that there are."""

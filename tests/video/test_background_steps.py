@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
+from functools import partial
 from math import sin
 from pathlib import Path
 from struct import pack
@@ -17,9 +18,17 @@ from app.core.jobs import SOUND, JobCancelled, JobFailed
 from app.core.playback import PlaybackState
 from app.core.upload import UploadId
 from app.video.make.ffmpeg import Ffmpeg
-from app.video.make.indexing import CHAPTERS, SUBTITLES, SubtitlesStep
-from app.video.make.pictures import PICTURES, POSTER, SPRITE, THUMBNAILS, Pictures
-from app.video.make.sound import FEWEST_POINTS, FILE, RATE, WAVEFORM, Peaks, Sound, Waveform
+from app.video.make.indexing import CHAPTERS, SUBTITLES, write_subtitles
+from app.video.make.pictures import PICTURES, POSTER, SPRITE, THUMBNAILS, make_pictures
+from app.video.make.sound import (
+    FEWEST_POINTS,
+    FILE,
+    RATE,
+    WAVEFORM,
+    Peaks,
+    encode_sound,
+    make_waveform,
+)
 from app.video.make.steps import Heartbeat
 from app.video.make.video_files import sounds_to_encode
 from app.video.make.worker import Step
@@ -51,10 +60,10 @@ class Steps:
         shutil.copy(path, place)
         tools = self.world.tools(self.source, programs)
         steps: Mapping[str, Step] = {
-            SUBTITLES: SubtitlesStep(tools),
-            PICTURES: Pictures(tools),
-            WAVEFORM: Waveform(tools),
-            SOUND: Sound(tools),
+            SUBTITLES: partial(write_subtitles, tools),
+            PICTURES: partial(make_pictures, tools),
+            WAVEFORM: partial(make_waveform, tools),
+            SOUND: partial(encode_sound, tools),
         }
         job = self.world.enqueue(upload_id, step)
         beat = Heartbeat(job)

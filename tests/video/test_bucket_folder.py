@@ -18,11 +18,10 @@ from app.core.ranges import ByteRange
 from app.core.upload import UploadId
 from app.db.engine import Database
 from app.ingest.slots import Slots, holding
-from app.storage.s3.address import BucketAddress
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.caller import S3Caller
-from app.storage.s3.reconcile import ORPHAN_AGE
-from app.storage.s3.signing import AccessKey
+from app.storage.s3.inspection import ORPHAN_AGE
+from app.storage.s3.signing import AccessKey, BucketAddress
 from app.video.serve.bucket_folder import (
     COPIES,
     MOST_COPIED_BYTES,
@@ -237,6 +236,34 @@ def test_what_is_stored_is_kept_where_no_copy_can_be(fleet: Fleet) -> None:
     (maker.root / COPIES).write_bytes(b"not a folder")
     keep(maker, "poster.jpg", b"poster")
     assert read_whole(other, VIDEO, "poster.jpg") == b"poster"
+
+
+def test_a_file_replaced_while_it_is_fetched_is_fetched_again(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    maker, other = fleet.node(), fleet.node()
+    keep(maker, "poster.jpg", b"first")
+    first = maker.find(VIDEO, "poster.jpg")
+    assert first is not None
+    keep(maker, "poster.jpg", b"second")
+    fleet.bucket.delete(object_name(first))
+    found, is_first_look = MadeFileRecords.find, iter([True])
+
+    def find(records: MadeFileRecords, video: UploadId, name: str) -> Made | None:
+        return first if next(is_first_look, False) else found(records, video, name)
+
+    monkeypatch.setattr(MadeFileRecords, "find", find)
+    assert read_whole(other, VIDEO, "poster.jpg") == b"second"
+
+
+def test_a_file_that_is_missing_from_the_bucket_is_not_there(fleet: Fleet) -> None:
+    node = fleet.node()
+    keep(node, "poster.jpg", b"poster")
+    lost = node.find(VIDEO, "poster.jpg")
+    assert lost is not None
+    fleet.bucket.delete(object_name(lost))
+    with pytest.raises(FileNotFoundError):
+        read_whole(fleet.node(), VIDEO, "poster.jpg")
 
 
 def test_a_bucket_that_lets_nothing_be_deleted_stops_nobody(fleet: Fleet) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import ExitStack
-from io import FileIO
+from io import FileIO, RawIOBase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,8 @@ import pytest
 from app.core.errors import ServerBusy
 from app.core.jobs import JobCancelled, JobFailed
 from app.video.serve.folder import MAKING, DiskFolder
-from app.video.serve.source import CACHED_BLOCK_BYTES, ENDS_BYTES, TOO_LARGE, Blocks, VideoCopies
+from app.video.serve.source import CACHED_BLOCK_BYTES, ENDS_BYTES, TOO_LARGE, Blocks, MediaSource
+from tests.storage.stores import local_store
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -22,18 +23,26 @@ if TYPE_CHECKING:
 CONTENT = random.Random(3).randbytes(3_000_000)
 
 
-class Counted(FileIO):
-    """A file that counts how often it is read."""
+class Counted(RawIOBase):
+    """A file that is read like one in a bucket, and counts how often."""
 
-    reads = 0
+    def __init__(self, path: Path) -> None:
+        self._file = FileIO(path)
+        self.reads = 0
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        return self._file.seek(offset, whence)
+
+    def readable(self) -> bool:
+        return True
 
     def readinto(self, buffer: WriteableBuffer) -> int:
         self.reads += 1
-        return super().readinto(buffer) or 0
+        return self._file.readinto(buffer) or 0
 
-    def read(self, size: int | None = -1, /) -> bytes:
-        self.reads += 1
-        return super().read(size) or b""
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
 
 @pytest.fixture
@@ -50,6 +59,11 @@ def folder(tmp_path: Path) -> DiskFolder:
 
 def go_on() -> None:
     """What is told while a film is copied."""
+
+
+def source_of(folder: DiskFolder, most_copied_bytes: int) -> MediaSource:
+    store = local_store(folder.root / "in", folder.root / "out")
+    return MediaSource(store, folder, most_copied_bytes=most_copied_bytes)
 
 
 def half_made(folder: DiskFolder) -> list[Path]:
@@ -73,25 +87,28 @@ def test_reads_of_any_length_have_the_bytes_of_the_film(film: Counted, length: i
 
 
 def test_a_program_reads_a_copy_that_goes_afterwards(film: Counted, folder: DiskFolder) -> None:
-    with VideoCopies(folder, len(CONTENT)).whole(film, go_on) as path:
+    with source_of(folder, len(CONTENT)).on_disk(film, go_on) as path:
         assert path.read_bytes() == CONTENT
     assert half_made(folder) == []
 
 
 def test_a_film_that_can_never_be_copied_fails_for_good(film: Counted, folder: DiskFolder) -> None:
-    copies = VideoCopies(folder, len(CONTENT) - 1)
-    with pytest.raises(JobFailed, match="SLUICE_SPOOL_BYTES") as failed, copies.whole(film, go_on):
+    copies = source_of(folder, len(CONTENT) - 1)
+    with (
+        pytest.raises(JobFailed, match="SLUICE_SPOOL_BYTES") as failed,
+        copies.on_disk(film, go_on),
+    ):
         pass
     assert (failed.value.problem.code, failed.value.is_final) == (TOO_LARGE, True)
 
 
 def test_films_wait_for_the_room_that_others_take(film: Counted, folder: DiskFolder) -> None:
-    copies = VideoCopies(folder, len(CONTENT) + 5)
+    copies = source_of(folder, len(CONTENT) + 5)
     with ExitStack() as stack:
-        stack.enter_context(copies.whole(film, go_on))
+        stack.enter_context(copies.on_disk(film, go_on))
         with pytest.raises(ServerBusy):
-            stack.enter_context(copies.whole(film, go_on))
-    with copies.whole(film, go_on):
+            stack.enter_context(copies.on_disk(film, go_on))
+    with copies.on_disk(film, go_on):
         pass
 
 
@@ -99,11 +116,11 @@ def test_a_copy_that_is_stopped_leaves_nothing(film: Counted, folder: DiskFolder
     def stop() -> None:
         raise JobCancelled
 
-    copies = VideoCopies(folder, len(CONTENT))
-    with pytest.raises(JobCancelled), copies.whole(film, stop):
+    copies = source_of(folder, len(CONTENT))
+    with pytest.raises(JobCancelled), copies.on_disk(film, stop):
         pass
     assert half_made(folder) == []
-    with copies.whole(film, go_on):
+    with copies.on_disk(film, go_on):
         pass
 
 
@@ -114,12 +131,16 @@ def test_the_ends_of_a_film_are_where_they_belong(film: Counted, folder: DiskFol
         file.truncate(3 * ENDS_BYTES)
         file.seek(0, 2)
         file.write(b"end")
-    copies = VideoCopies(folder, 2 * ENDS_BYTES)
-    with FileIO(long) as source, copies.ends(source, go_on) as path, path.open("rb") as copy:
+    copies = source_of(folder, 2 * ENDS_BYTES)
+    with (
+        Counted(long) as source,
+        copies.on_disk(source, go_on, only_ends=True) as path,
+        path.open("rb") as copy,
+    ):
         assert path.stat().st_size == 3 * ENDS_BYTES + 3
         assert path.stat().st_blocks * 512 < 2 * ENDS_BYTES + 100_000
         assert copy.read(5) == b"begin"
         copy.seek(-3, 2)
         assert copy.read() == b"end"
-    with copies.ends(film, go_on) as path:
+    with copies.on_disk(film, go_on, only_ends=True) as path:
         assert path.read_bytes() == CONTENT

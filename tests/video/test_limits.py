@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,7 +23,7 @@ from app.storage.base import Store
 from app.video.index.samples import LONG_INDEX, SHORT_INDEX
 from app.video.make import work
 from app.video.make.ffmpeg import PROBE_LIMITS, Ffmpeg, FfmpegTimedOut
-from app.video.make.indexing import Indexing
+from app.video.make.indexing import index
 from app.video.make.sandbox.process import ProgramLimits
 from app.video.make.steps import LATER, Heartbeat
 from app.video.make.work import unless_long
@@ -45,7 +46,7 @@ class Site:
         self.probes = Probes(ffmpeg=None, ffprobe=Path("/bin/false"))
         tools = self.world.tools(MediaSource(self.store, self.world.folder), self.probes)
         self.alone: list[Job] = []
-        self._step = unless_long(Indexing(tools), lambda job, _beat: self.alone.append(job))
+        self._step = unless_long(partial(index, tools), lambda job, _beat: self.alone.append(job))
 
     def publish(self, content: bytes, filename: str = "film.mp4") -> UploadId:
         """A stored file that waits for its first look."""

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -29,11 +30,11 @@ from app.core.playback import Playback, PlaybackState
 from app.core.upload import Upload
 from app.video.make import remux
 from app.video.make.ffmpeg import PROBE_LIMITS, VIDEO_FORMATS, Conversion, Ffmpeg, FfmpegTimedOut
-from app.video.make.indexing import Indexing
+from app.video.make.indexing import index
 from app.video.make.probe import contents_of
-from app.video.make.remux import QUICK_COPY_BYTES, Remux, lane_of
+from app.video.make.remux import QUICK_COPY_BYTES, lane_of
 from app.video.make.sandbox.process import ProgramLimits, Sink
-from app.video.make.sound import Sound
+from app.video.make.sound import encode_sound
 from app.video.make.steps import QUICK_CPU_SECONDS, Heartbeat
 from app.video.make.sweep import MediaSweep
 from app.video.make.worker import Step
@@ -78,9 +79,9 @@ class Lab:
         # Another step may have queued it in the quick lane, which limits CPU time.
         job = replace(self.world.enqueue(video.id, step, lane=lane), lane=lane)
         steps: dict[str, Step] = {
-            INDEX: Indexing(tools),
-            REMUX: Remux(tools),
-            SOUND: Sound(tools),
+            INDEX: partial(index, tools),
+            REMUX: partial(remux.remux, tools),
+            SOUND: partial(encode_sound, tools),
         }
         steps[step](job, (beat or Heartbeat)(job))
         assert self.world.half_made() == []
@@ -307,9 +308,12 @@ def test_a_copy_that_takes_long_moves_to_the_lane_of_long_ones(
     video = lab.publish(film("h264.mkv"))
     lab.run(INDEX, video, ffmpeg)
     assert {(job.step, job.lane) for job in lab.world.jobs.of(video.id)} >= {(REMUX, Lane.QUICK)}
-    impatient = replace(remux._limits(12, 1000, is_copied=True), wall_seconds=0.001)
+
+    def impatient(**limits: Any) -> ProgramLimits:
+        return replace(ProgramLimits(**limits), wall_seconds=0.001)
+
     with monkeypatch.context() as patch:
-        patch.setattr(remux, "_limits", lambda *_, **__: impatient)
+        patch.setattr(remux, "ProgramLimits", impatient)
         with pytest.raises(JobYields) as moved:
             lab.run(REMUX, video, ffmpeg, lane=Lane.QUICK)
     assert moved.value.lane is Lane.BACKGROUND

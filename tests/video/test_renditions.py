@@ -28,7 +28,6 @@ from app.video.serve.renditions import (
     RENDITION,
     SEGMENTS,
     Renditions,
-    SegmentQueue,
     WaitTimeout,
 )
 from tests.video.offered import write_film, write_segments
@@ -65,7 +64,7 @@ class Cinema:
             playlists=Playlists(world.folder),
             jobs=world.jobs,
             folder=world.folder,
-            queue=SegmentQueue(world.jobs, timeout=patience, clock=clock),
+            timeout=patience,
             capability=lambda: read_capability(self.media),
             is_on=is_on,
             clock=clock,

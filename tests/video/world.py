@@ -73,8 +73,8 @@ class World:
         look_at_arrivals: Callable[[], bool] = lambda: False,
     ) -> MediaWorker:
         return MediaWorker(
-            self.jobs,
-            steps,
+            jobs=self.jobs,
+            steps=steps,
             sweep=MediaSweep(
                 media=self.media, uploads=self.uploads, folder=self.folder, clock=clock
             ),

@@ -142,6 +142,7 @@ class ChunkForm:
             self._staged.append(stage(self._ctx, chunk, source, filename=part.filename, room=room))
 
     def _place_staged(self) -> None:
+        whole_files = self._ctx.services.whole_files
         chunk = parse_chunk(self._dialects, self._fields)
         if chunk is None:
             # A chunk of an unknown library, stored as a whole file, would silently be lost.
@@ -150,22 +151,21 @@ class ChunkForm:
                 raise errors.UnknownChunkFields.of(signs)
         while self._staged:
             if isinstance(chunk, Chunk):
-                self._uploads.append(self._append_staged(self._staged[0].file, chunk))
-                self._ctx.services.whole_files.drop(self._staged.pop(0).file)
+                file = self._staged[0].file
+                if file.length != chunk.length:
+                    raise errors.ChunkMismatch(
+                        f"The chunk has {file.length} bytes where it should have {chunk.length}."
+                    )
+                with whole_files.open(file) as stream:
+                    source = StreamSource(stream, file.length)
+                    checked = digest_source(source, self._fields.get("digest"))
+                    self._uploads.append(_append(self._ctx, chunk, file.filename, checked))
+                whole_files.drop(self._staged.pop(0).file)
             elif chunk is not None:
                 self._uploads.append(place_staged(self._ctx, chunk, self._staged.pop(0)))
             else:
                 file = self._staged.pop(0).file
-                self._uploads.append(note_upload(self._ctx.services.whole_files.keep(file)))
-
-    def _append_staged(self, file: ReceivedFile, chunk: Chunk) -> Upload:
-        if file.length != chunk.length:
-            raise errors.ChunkMismatch(
-                f"The chunk has {file.length} bytes where it should have {chunk.length}."
-            )
-        with self._ctx.services.whole_files.open(file) as stream:
-            source = digest_source(StreamSource(stream, file.length), self._fields.get("digest"))
-            return _append(self._ctx, chunk, file.filename, source)
+                self._uploads.append(note_upload(whole_files.keep(file)))
 
 
 # ---- chunks placed after they have arrived -------------------------------------------------------
@@ -310,14 +310,14 @@ def place_staged(ctx: ViewContext, chunk: UnplacedChunk, staged: StagedChunk) ->
 def _upload_and_place(
     ctx: ViewContext, chunk: UnplacedChunk, staged: StagedChunk
 ) -> tuple[Upload, ByteRange]:
-    length, filename = staged.file.length, _name_of(chunk, staged.file.filename)
+    file, length = staged.file, staged.file.length
     span = None if chunk.needs_chunk_size else chunk.span(length, None)
-    keys = _keys(chunk, filename)
+    keys = _keys(chunk, _name_of(chunk, file.filename))
     upload = None
     if staged.keys == keys:
-        upload = staged.upload or _created(ctx, chunk, keys, filename, length)
+        upload = staged.upload or _created(ctx, chunk, keys, file)
     if upload is None:
-        upload = _upload_now(ctx, chunk, keys, filename, length)
+        upload = _upload_now(ctx, chunk, keys, file)
     if span is None:
         span = chunk.span(length, _chunk_bytes(upload))
     if not chunk.is_named and not _continues(upload, span):
@@ -333,17 +333,30 @@ def _continues(upload: Upload, span: ByteRange) -> bool:
     return span.start == upload.offset or upload.received.covers(span)
 
 
-def _upload_now(
-    ctx: ViewContext, chunk: UnplacedChunk, keys: _Keys, filename: str, length: int
-) -> Upload:
-    """Look up or create the upload of a chunk that has arrived, ignoring earlier lookups."""
+def _upload_now(ctx: ViewContext, chunk: UnplacedChunk, keys: _Keys, file: ReceivedFile) -> Upload:
+    """Look up or create the upload of a chunk that has arrived, ignoring earlier lookups.
+
+    A first chunk gets the upload in progress, or a new one if the last one has ended.
+    """
     if chunk.is_named and chunk.total is not None:
-        start, identifier = chunk.span(length, None).start, chunk.identity[0]
-        placed = Chunk(keys.own, start, length, chunk.total, filename, identifier, restarts=True)
+        start, filename = chunk.span(file.length, None).start, _name_of(chunk, file.filename)
+        place = keys.own, start, file.length, chunk.total
+        placed = Chunk(*place, filename, chunk.identity[0], restarts=True)
         return ctx.services.client_uploads.of_chunk(ctx.scope, placed, filename)
     if not chunk.is_first:
         return _called(ctx, keys)
-    return _first_upload(ctx, chunk, keys, filename, length)
+    uploads, key = ctx.services.uploads, keys.own
+    try:
+        upload = _find(ctx, keys)
+        if upload is None:
+            key = keys.shared
+        elif not _restarts(chunk, upload):
+            return upload
+        elif upload.client_key == keys.own:
+            uploads.forget_key(upload)
+    except errors.UploadGone:
+        uploads.release_key(ctx.scope, keys.own)
+    return uploads.create(_new_upload(ctx, chunk, key, file))[0]
 
 
 def _name_of(chunk: UnplacedChunk, filename: str) -> str:
@@ -375,44 +388,23 @@ def _called(ctx: ViewContext, keys: _Keys) -> Upload:
     return upload
 
 
-def _first_upload(
-    ctx: ViewContext, chunk: UnplacedChunk, keys: _Keys, filename: str, length: int
-) -> Upload:
-    """The upload in progress, or a new one if there is none or the last one has ended."""
-    uploads, scope = ctx.services.uploads, ctx.scope
-    key = keys.own
-    try:
-        upload = _find(ctx, keys)
-        if upload is None:
-            key = keys.shared
-        elif not _restarts(chunk, upload):
-            return upload
-        elif upload.client_key == keys.own:
-            uploads.forget_key(upload)
-    except errors.UploadGone:
-        uploads.release_key(scope, keys.own)
-    return uploads.create(_new_upload(ctx, chunk, key, filename, length))[0]
-
-
 def _created(
-    ctx: ViewContext, chunk: UnplacedChunk, keys: _Keys, filename: str, length: int
+    ctx: ViewContext, chunk: UnplacedChunk, keys: _Keys, file: ReceivedFile
 ) -> Upload | None:
     """Create the upload; None if it exists by now, or if another chunk must create it."""
     if not chunk.is_first and not (chunk.is_named and chunk.total is not None):
         return None
-    new = _new_upload(ctx, chunk, keys.shared, filename, length)
     with suppress(errors.UploadGone):
-        upload, is_new = ctx.services.uploads.create(new)
+        upload, is_new = ctx.services.uploads.create(_new_upload(ctx, chunk, keys.shared, file))
         return upload if is_new else None
     return None
 
 
-def _new_upload(
-    ctx: ViewContext, chunk: UnplacedChunk, key: str, filename: str, length: int
-) -> NewUpload:
+def _new_upload(ctx: ViewContext, chunk: UnplacedChunk, key: str, file: ReceivedFile) -> NewUpload:
+    filename = _name_of(chunk, file.filename)
     metadata = None
     if chunk.needs_chunk_size:  # As metadata of tus, which tus clients can read.
-        name, size = (b64encode(text.encode()).decode() for text in (filename, str(length)))
+        name, size = (b64encode(text.encode()).decode() for text in (filename, str(file.length)))
         metadata = f"filename {name},chunkbytes {size}"
     return NewUpload(
         scope=ctx.scope,

@@ -102,21 +102,18 @@ class UnplacedChunk:
         elif self.is_last(length):
             span = self._last_span(length, chunk_bytes)
         else:
-            span = self._inner_span(length, chunk_bytes)
+            is_odd = chunk_bytes is not None and length != chunk_bytes
+            if self.total is not None:
+                is_odd = length == 0 or -(-self.total // length) != self.count
+            if is_odd or length == 0:
+                raise ChunkMismatch(
+                    f"Chunk {self.index} of {self.count} cannot have {length} bytes where the "
+                    f"others have {chunk_bytes or 'another size'}."
+                )
+            span = ByteRange(self.index * length, (self.index + 1) * length)
         if self.total is not None and span.end > self.total:
             raise ChunkMismatch(f"The chunk ends at byte {span.end} of {self.total}.")
         return span
-
-    def _inner_span(self, length: int, chunk_bytes: int | None) -> ByteRange:
-        is_odd = chunk_bytes is not None and length != chunk_bytes
-        if self.total is not None:
-            is_odd = length == 0 or -(-self.total // length) != self.count
-        if is_odd or length == 0:
-            raise ChunkMismatch(
-                f"Chunk {self.index} of {self.count} cannot have {length} bytes where the "
-                f"others have {chunk_bytes or 'another size'}."
-            )
-        return ByteRange(self.index * length, (self.index + 1) * length)
 
     def _last_span(self, length: int, chunk_bytes: int | None) -> ByteRange:
         if self.total is None:

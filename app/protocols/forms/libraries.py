@@ -40,9 +40,6 @@ from app.uploads.service import NewUpload
 # default never.
 
 
-resumablejs = Blueprint("resumablejs", __name__)
-flow = Blueprint("flow", __name__)
-
 ENDS_RESUMABLEJS = frozenset({400, 401, 403, 404, 415, 500, 501})
 """Statuses on which every release gives up; some add 409. Releases before 1.1 retry 401 and 403,
 which are sent all the same: they tell what would help."""
@@ -51,32 +48,23 @@ _RETRIED = {errors.BodyStalled.status_hint, errors.ServerBusy.status_hint}
 """Statuses that all of these clients retry."""
 
 
-@resumablejs.get("/resumablejs", endpoint="probe")
-@requires(Action.SEND)
-def probe_resumablejs(ctx: ViewContext) -> Response:
-    """Whether a chunk has been stored."""
-    return _answer_probe(ctx, dialects.RESUMABLEJS)
+def _numbered(name: str, dialect: dialects.FormDialect) -> Blueprint:
+    """The URL of a client that asks before each chunk whether it is stored."""
+    blueprint = Blueprint(name, __name__)
 
+    @blueprint.get(f"/{name}", endpoint="probe")
+    @requires(Action.SEND)
+    def probe(ctx: ViewContext) -> Response:
+        """Whether a chunk has been stored."""
+        return _answer_probe(ctx, dialect)
 
-@resumablejs.post("/resumablejs", endpoint="upload")
-@requires(Action.SEND)
-def upload_resumablejs(ctx: ViewContext) -> Response:
-    """Store a chunk."""
-    return jsonify(chunk_document(receive_chunk(ctx, dialects.RESUMABLEJS)[0]))
+    @blueprint.post(f"/{name}", endpoint="upload")
+    @requires(Action.SEND)
+    def upload(ctx: ViewContext) -> Response:
+        """Store a chunk."""
+        return jsonify(chunk_document(receive_chunk(ctx, dialect)[0]))
 
-
-@flow.get("/flow", endpoint="probe")
-@requires(Action.SEND)
-def probe_flow(ctx: ViewContext) -> Response:
-    """Whether a chunk has been stored."""
-    return _answer_probe(ctx, dialects.FLOW)
-
-
-@flow.post("/flow", endpoint="upload")
-@requires(Action.SEND)
-def upload_flow(ctx: ViewContext) -> Response:
-    """Store a chunk."""
-    return jsonify(chunk_document(receive_chunk(ctx, dialects.FLOW)[0]))
+    return blueprint
 
 
 def _answer_probe(ctx: ViewContext, dialect: dialects.FormDialect) -> Response:
@@ -88,6 +76,10 @@ def _answer_probe(ctx: ViewContext, dialect: dialects.FormDialect) -> Response:
     if upload is not None:
         note_upload(upload)
     return Response(status=200 if has_chunk else 204, headers={"Cache-Control": "no-store"})
+
+
+resumablejs = _numbered("resumablejs", dialects.RESUMABLEJS)
+flow = _numbered("flow", dialects.FLOW)
 
 
 @resumablejs.errorhandler(errors.UploadError)

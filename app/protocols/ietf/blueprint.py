@@ -215,13 +215,10 @@ def _receive(
         if _version().ends_overlong_upload:
             services.uploads.cancel(ctx.scope, upload.id)
         raise interop.InconsistentLength("The upload has more bytes than its length.") from error
-    return _ended(ctx, upload) if transfer.is_last else upload
-
-
-def _ended(ctx: ViewContext, upload: Upload) -> Upload:
-    """The upload after its last byte: the end of a chunked body may reveal the file's length."""
-    if upload.length is None:
-        return ctx.services.chunks.declare_length(upload, upload.offset)
+    if not transfer.is_last:
+        return upload
+    if upload.length is None:  # The end of a chunked body may reveal the length of the file.
+        return services.chunks.declare_length(upload, upload.offset)
     if upload.offset != upload.length:
         raise interop.InconsistentLength(
             f"The upload ends at byte {upload.offset}, but has {upload.length} bytes."

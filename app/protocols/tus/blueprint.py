@@ -11,13 +11,8 @@ from werkzeug.exceptions import Forbidden, MethodNotAllowed, PreconditionFailed
 from werkzeug.wrappers import Response as BaseResponse
 
 from app.access import audit
+from app.core import errors
 from app.core.access import EVERYTHING, Action
-from app.core.errors import (
-    DigestMismatch,
-    InvalidRequest,
-    TypeNotAllowed,
-    UploadError,
-)
 from app.core.lifecycle import UploadState
 from app.core.upload import Upload, UploadKind, parse_upload_id
 from app.http.access import requires
@@ -91,8 +86,8 @@ def _add_headers(response: Response) -> Response:
     return response
 
 
-@blueprint.errorhandler(DigestMismatch)
-def _checksum_mismatch(error: DigestMismatch) -> Response:
+@blueprint.errorhandler(errors.DigestMismatch)
+def _checksum_mismatch(error: errors.DigestMismatch) -> Response:
     response = answer(replace(Problem.of(error), status=CHECKSUM_MISMATCH))
     response.status = f"{CHECKSUM_MISMATCH} Checksum Mismatch"
     return response
@@ -121,11 +116,20 @@ def _create(ctx: ViewContext) -> Response:
     concat = request.headers.get("Upload-Concat")
     parts = None if concat is None else parse_concat(concat)
     if parts is not None:
-        _refuse_length_and_body(ctx)
+        if "Upload-Length" in request.headers or open_body(ctx).remaining != 0:
+            raise errors.InvalidRequest("A final upload gets its length and bytes from its parts.")
         upload = ctx.services.uploads.concatenate(_new_upload(ctx, UploadKind.FILE, None), parts)
     else:
         kind = UploadKind.FILE if concat is None else UploadKind.PARTIAL
-        upload, _ = ctx.services.uploads.create(_new_upload(ctx, kind, _length_to_create()))
+        length = None
+        deferred = request.headers.get("Upload-Defer-Length")
+        if deferred is None:
+            length = parse_number("Upload-Length", request.headers.get("Upload-Length"))
+        elif deferred != "1" or "Upload-Length" in request.headers:
+            raise errors.InvalidRequest(
+                "Upload-Defer-Length must be 1, and excludes Upload-Length."
+            )
+        upload, _ = ctx.services.uploads.create(_new_upload(ctx, kind, length))
         upload = _take_first_bytes(ctx, note_upload(upload))
     response = _printed(ctx, note_upload(upload), 201)
     response.headers["Location"] = location_of("tus.one", upload.id)
@@ -140,20 +144,6 @@ def _new_upload(ctx: ViewContext, kind: UploadKind, length: int | None) -> NewUp
     )
 
 
-def _length_to_create() -> int | None:
-    deferred = request.headers.get("Upload-Defer-Length")
-    if deferred is None:
-        return parse_number("Upload-Length", request.headers.get("Upload-Length"))
-    if deferred != "1" or "Upload-Length" in request.headers:
-        raise InvalidRequest("Upload-Defer-Length must be 1, and excludes Upload-Length.")
-    return None
-
-
-def _refuse_length_and_body(ctx: ViewContext) -> None:
-    if "Upload-Length" in request.headers or open_body(ctx).remaining != 0:
-        raise InvalidRequest("A final upload gets its length and bytes from its parts.")
-
-
 def _take_first_bytes(ctx: ViewContext, upload: Upload) -> Upload:
     """Append the bytes in the creation request; an empty file is complete with it.
 
@@ -166,7 +156,7 @@ def _take_first_bytes(ctx: ViewContext, upload: Upload) -> Upload:
         if source.remaining != 0:
             _check_type()
         return ctx.services.chunks.append_at_offset(upload, 0, checked(source))
-    except UploadError:
+    except errors.UploadError:
         audit.note_removal(ctx, ctx.services.client_uploads.remove(EVERYTHING, upload))
         raise
 
@@ -188,18 +178,24 @@ def _file(_ctx: ViewContext, upload_id: str) -> BaseResponse:
 
 
 def _head(ctx: ViewContext, upload_id: str) -> Response:
-    services = ctx.services
-    upload = services.uploads.get(ctx.scope, parse_upload_id(upload_id))
-    upload = services.chunks.wait_for_writer(upload)
-    response = _printed(ctx, note_upload(upload), 200)
-    metadata = upload.metadata
-    if metadata is None:
-        metadata = format_metadata(upload.filename)
-    _set(response, "Upload-Metadata", metadata or None)
-    _set(response, "Upload-Length", _length(ctx, upload))
-    is_deferred = upload.length is None and upload.kind is not UploadKind.CONCATENATION
-    _set(response, "Upload-Defer-Length", 1 if is_deferred else None)
-    _set(response, "Upload-Concat", _concat(ctx, upload))
+    uploads = ctx.services.uploads
+    upload = uploads.get(ctx.scope, parse_upload_id(upload_id))
+    upload = note_upload(ctx.services.chunks.wait_for_writer(upload))
+    response = _printed(ctx, upload, 200)
+    metadata = format_metadata(upload.filename) if upload.metadata is None else upload.metadata
+    if metadata:
+        response.headers["Upload-Metadata"] = metadata
+    length = upload.length
+    if upload.kind is UploadKind.CONCATENATION:
+        if length is None:  # Known once it can be calculated (section Concatenation).
+            length = uploads.length_of_parts(upload)
+        response.headers["Upload-Concat"] = format_concat(uploads.parts(upload))
+    elif length is None:
+        response.headers["Upload-Defer-Length"] = "1"
+    if length is not None:
+        response.headers["Upload-Length"] = str(length)
+    if upload.kind is UploadKind.PARTIAL:
+        response.headers["Upload-Concat"] = PARTIAL
     return response
 
 
@@ -238,17 +234,18 @@ def _chosen(handlers: Mapping[str, Handler]) -> Handler:
 
 def _check_type() -> None:
     if request.mimetype != CHUNK_TYPE:
-        raise TypeNotAllowed(f"The body must be of the type {CHUNK_TYPE}.")
+        raise errors.TypeNotAllowed(f"The body must be of the type {CHUNK_TYPE}.")
 
 
 def _printed(ctx: ViewContext, upload: Upload, status: int) -> Response:
     """The upload's offset, and when it expires unless more bytes arrive."""
     response = _empty(status)
     is_whole = upload.kind is not UploadKind.CONCATENATION or upload.state is UploadState.COMPLETE
-    _set(response, "Upload-Offset", upload.offset if is_whole else None)
+    if is_whole:
+        response.headers["Upload-Offset"] = str(upload.offset)
     if upload.state in {UploadState.RECEIVING, UploadState.HELD}:
         lifetime = timedelta(seconds=ctx.services.settings.expiry_seconds)
-        _set(response, "Upload-Expires", format_date(upload.active_at + lifetime))
+        response.headers["Upload-Expires"] = format_date(upload.active_at + lifetime)
     return response
 
 
@@ -256,21 +253,3 @@ def _empty(status: int) -> Response:
     response = Response(status=status)
     del response.headers["Content-Type"]
     return response
-
-
-def _length(ctx: ViewContext, upload: Upload) -> int | None:
-    """The length; a final upload has one once it can be calculated (section Concatenation)."""
-    if upload.length is None and upload.kind is UploadKind.CONCATENATION:
-        return ctx.services.uploads.length_of_parts(upload)
-    return upload.length
-
-
-def _concat(ctx: ViewContext, upload: Upload) -> str | None:
-    if upload.kind is UploadKind.CONCATENATION:
-        return format_concat(ctx.services.uploads.parts(upload))
-    return PARTIAL if upload.kind is UploadKind.PARTIAL else None
-
-
-def _set(response: Response, name: str, value: int | str | None) -> None:
-    if value is not None:
-        response.headers[name] = str(value)

@@ -14,7 +14,7 @@ from werkzeug.http import http_date
 
 from app.core.errors import InvalidRequest, UploadNotFound
 from app.core.numbers import parse_digits
-from app.core.upload import UploadId, UploadPart, parse_upload_id
+from app.core.upload import UploadPart, parse_upload_id
 from app.http.proxy import came_directly
 from app.ingest.checksum import ALGORITHMS, new_checksum
 from app.ingest.gunicorn_socket import trailers
@@ -91,7 +91,12 @@ def parse_concat(text: str) -> list[UploadPart] | None:
         raise InvalidRequest("The header Upload-Concat names no uploads.")
     if len(references) > MAX_PARTS:
         raise InvalidRequest(f"A final upload has at most {MAX_PARTS} parts.")
-    return [UploadPart(_id_in(reference.strip()), reference) for reference in references]
+    try:
+        paths = [urlsplit(reference.strip()).path for reference in references]
+    except ValueError as error:
+        raise UploadNotFound("No upload has this URL.") from error
+    ids = [parse_upload_id(path.rpartition("/")[2]) for path in paths]
+    return [*map(UploadPart, ids, references)]
 
 
 def format_concat(parts: Sequence[UploadPart]) -> str:
@@ -102,14 +107,6 @@ def format_concat(parts: Sequence[UploadPart]) -> str:
 def format_date(moment: datetime) -> str:
     """Upload-Expires: an HTTP date (RFC 9110, section 5.6.7)."""
     return http_date(moment)
-
-
-def _id_in(reference: str) -> UploadId:
-    try:
-        path = urlsplit(reference).path
-    except ValueError as error:
-        raise UploadNotFound("No upload has this URL.") from error
-    return parse_upload_id(path.rpartition("/")[2])
 
 
 def _decode(name: str, text: str) -> bytes:
@@ -132,15 +129,11 @@ def checked(source: BodySource) -> BodySource:
     header = request.headers.get(HEADER)
     if header is not None:
         return DigestSource(source, *parse_checksum(header))
-    if source.remaining is None and _is_announced():
+    announced = {name.strip().lower() for name in request.headers.get("Trailer", "").split(",")}
+    # Only chunked bodies have trailers (RFC 9110, section 6.5.1).
+    if HEADER.lower() in announced and source.remaining is None:
         return TrailingDigestSource(source, _digest_in_trailer)
     return source
-
-
-def _is_announced() -> bool:
-    """Whether a digest will follow; only chunked bodies have trailers (RFC 9110, 6.5.1)."""
-    announced = request.headers.get("Trailer", "").lower().split(",")
-    return HEADER.lower() in (name.strip() for name in announced)
 
 
 def can_see_trailers() -> bool:

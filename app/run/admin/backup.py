@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import sqlite3
-from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from crc32c import crc32c
 from sqlalchemy import select
 
 from app.core.access import Scope
+from app.core.crc32c import in_base64
 from app.core.errors import StorageFailed, UploadGone, UploadNotFound
 from app.core.lifecycle import UploadState
 from app.core.ranges import ByteRange
@@ -29,7 +29,7 @@ from app.db.tables import media, media_jobs, uploads
 from app.db.transfer import copy_records
 from app.http.services import BOOT_MARKER, Services
 from app.records.uploads import UploadRecords
-from app.storage.folder_owner import shown
+from app.storage.data_folder import shown
 from app.uploads.storage_identity import LIBRARY
 
 _ID = re.compile("[0-9a-f]{32}")
@@ -196,7 +196,12 @@ class Backup:
                 except FileNotFoundError:
                     raise
                 except OSError:  # Another file system, or one without links.
-                    _copy(source, target)
+                    # To a temporary name: an interrupted run leaves no partial file.
+                    partial = target.with_name(f".{name}.partial")
+                    _make_private(partial)
+                    shutil.copyfile(source, partial)
+                    _sync(partial)
+                    partial.replace(target)
                     self.copied += 1
         _sync(self._library)
         return names | known
@@ -224,15 +229,6 @@ class Backup:
                             self.names_without_file.append(name)
                 last = rows[-1].id if rows else None
         copy.checkpoint()
-
-
-def _copy(source: Path, target: Path) -> None:
-    """Copy to a temporary name, sync, rename: an interrupted run leaves no partial file."""
-    partial = target.with_name(f".{target.name}.partial")
-    _make_private(partial)
-    shutil.copyfile(source, partial)
-    _sync(partial)
-    partial.replace(target)
 
 
 def _make_private(path: Path) -> None:
@@ -303,8 +299,14 @@ class Verification:
                 yield VerifyFinding(name, RecordMismatch.NO_RECORD, "the file has no record")
 
     def _check(self, video: Upload) -> VerifyFinding | None:
+        digest, checksum, length = hashlib.sha256(), 0, 0
+        buffer = memoryview(bytearray(READ_BYTES))
         try:
-            length, sha256, checksum = self._read(video)
+            with self.services.library.open(video, ByteRange(0, video.known_length)) as file:
+                while count := file.readinto(buffer):
+                    digest.update(buffer[:count])
+                    checksum = crc32c(buffer[:count], checksum)
+                    length += count
         except UploadGone:
             return VerifyFinding(video.id, RecordMismatch.MISSING, "the file is not there")
         except (OSError, StorageFailed) as error:
@@ -312,24 +314,13 @@ class Verification:
         if length != video.length:
             detail = f"{length} bytes where the record says {video.length}"
             return VerifyFinding(video.id, RecordMismatch.WRONG_SIZE, detail)
-        if video.sha256 not in {None, sha256}:
-            detail = f"SHA-256 {sha256} where the record says {video.sha256}"
+        if video.sha256 not in {None, digest.hexdigest()}:
+            detail = f"SHA-256 {digest.hexdigest()} where the record says {video.sha256}"
             return VerifyFinding(video.id, RecordMismatch.WRONG_DIGEST, detail)
-        if video.crc32c not in {None, checksum}:
-            detail = f"CRC32C {checksum} where the record says {video.crc32c}"
+        if video.crc32c not in {None, in_base64(checksum)}:
+            detail = f"CRC32C {in_base64(checksum)} where the record says {video.crc32c}"
             return VerifyFinding(video.id, RecordMismatch.WRONG_DIGEST, detail)
         return None
-
-    def _read(self, video: Upload) -> tuple[int, str, str]:
-        """The file's actual length, SHA-256 and CRC32C."""
-        digest, checksum = hashlib.sha256(), 0
-        length, buffer = 0, memoryview(bytearray(READ_BYTES))
-        with self.services.library.open(video, ByteRange(0, video.known_length)) as file:
-            while count := file.readinto(buffer):
-                digest.update(buffer[:count])
-                checksum = crc32c(buffer[:count], checksum)
-                length += count
-        return length, digest.hexdigest(), b64encode(checksum.to_bytes(4, "big")).decode()
 
     def _is_still_there(self, name: str) -> bool:
         """Whether the record still exists: the library changes while it is read."""

@@ -37,7 +37,7 @@ from app.run.admin.opening import (
     with_files,
 )
 from app.run.admin.storage_commands import database, storage
-from app.storage.folder_owner import shown
+from app.storage.data_folder import shown
 
 uploads = OperatorGroup("uploads", help="Unfinished uploads.")
 videos = OperatorGroup("videos", help="Finished files.")

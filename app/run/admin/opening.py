@@ -33,8 +33,7 @@ from app.http.context import current_services
 from app.http.services import Services
 from app.run.build import build_services
 from app.settings import PREFIX, Settings, SettingsError, from_env, without_effect
-from app.storage.folder_lock import FolderLocked, lock_data_folder
-from app.storage.folder_owner import shown, user_name
+from app.storage.data_folder import FolderLocked, lock_data_folder, shown, user_name
 from app.uploads.storage_identity import WrongStorage
 
 FLASKS_OWN = (run_command, shell_command, routes_command)

@@ -14,7 +14,6 @@ from sqlalchemy.exc import ArgumentError
 
 from app.db.engine import Database
 from app.db.transfer import CopyRefused, copy_records
-from app.records.bucket import BucketCatalog
 from app.run.admin.opening import (
     OperatorGroup,
     as_json,
@@ -26,8 +25,9 @@ from app.run.admin.opening import (
 from app.settings import PREFIX
 from app.settings.values import database_server
 from app.storage.s3.bucket import Bucket
+from app.storage.s3.catalog import BucketCatalog
 from app.storage.s3.check import Grade, check_all
-from app.storage.s3.reconcile import Reconciliation
+from app.storage.s3.inspection import Reconciliation
 from app.uploads.storage_identity import WrongStorage
 from app.video.serve.bucket_folder import MadeFileRecords, object_name, orphans
 from app.video.serve.bucket_folder import missing as missing_files
@@ -172,19 +172,19 @@ def copy(target: str) -> None:
         raise click.ClickException(f"{target} {error}") from error
     if url == settings.records_url:
         raise click.ClickException("The records are in that database already.")
+
+    def tell(table: str, count: int) -> None:
+        click.echo(f"{table}: {count}", err=True)
+
     try:
         require_no_server(services)
         services.storage_identity.require_records()
         with closing(Database(url, synced=True)) as there:
             there.migrate()
-            count = copy_records(services.database, there, tell=_tell)
+            count = copy_records(services.database, there, tell=tell)
         services.storage_identity.leave()
         services.database.checkpoint()  # The operator may move its file.
     except (ArgumentError, CopyRefused, WrongStorage) as error:
         raise click.ClickException(str(error)) from error
     chosen = "" if target == "file" else target
     click.echo(f"{count} records copied and compared. Now set {PREFIX}DATABASE_URL={chosen}")
-
-
-def _tell(table: str, count: int) -> None:
-    click.echo(f"{table}: {count}", err=True)

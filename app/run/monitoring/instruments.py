@@ -25,8 +25,8 @@ from app.run.monitoring.folder import STARTED, VARIABLE, process_name, reserve_f
 from app.storage.local.folder import free_bytes
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-
 OTHER = "other"
+"""Labels of methods, and of any other."""
 
 WATCHERS = ("metrics", "status", "api_status", "health")
 """Monitoring requests, which are not counted: an idle server would look busy."""
@@ -134,11 +134,6 @@ def _shared_value_class() -> Any:
     return values.MultiProcessValue(process_name)  # type: ignore[no-untyped-call]
 
 
-def known_method(method: str) -> str:
-    """The method as a label."""
-    return method if method in METHODS else OTHER
-
-
 # ---- reading the counts of all processes ---------------------------------------------------------
 
 
@@ -234,18 +229,15 @@ NOTHING: Mapping[str, Any] = {
 """Numbers for a node that is gone, or does not report them."""
 
 
+@dataclass(eq=False)
 class NodeCounts:
     """Reads the counts of all processes of a node; rates are those between two readings."""
 
-    def __init__(
-        self,
-        services: Services,
-        instruments: Instruments,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._services = services
-        self._instruments = instruments
-        self._clock = clock
+    services: Services
+    instruments: Instruments
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
         self._read_at = float("-inf")
         self._received = self._sent = 0.0
         self._checked_at = float("-inf")
@@ -253,10 +245,10 @@ class NodeCounts:
 
     def read(self) -> dict[str, Any]:
         """The current numbers, serializable as JSON."""
-        counts, now = Snapshot(all_counts(self._instruments).collect()), self._clock()
+        counts, now = Snapshot(all_counts(self.instruments).collect()), self.clock()
         if now >= self._checked_at + PROBLEM_SECONDS:
             self._checked_at = now
-            self._problems = [problem.code for problem in self._services.problems()]
+            self._problems = [problem.code for problem in self.services.problems()]
         elapsed, self._read_at = max(now - self._read_at, 0.001), now
         before = self._received, self._sent
         self._received = counts.total("sluice_received_bytes_total")
@@ -266,7 +258,7 @@ class NodeCounts:
             "downloads_now": int(counts.total("sluice_downloads_in_progress")),
             "received_bytes_per_second": round((self._received - before[0]) / elapsed),
             "sent_bytes_per_second": round((self._sent - before[1]) / elapsed),
-            "free_bytes": free_bytes(self._services.settings.staging_dir),
+            "free_bytes": free_bytes(self.services.settings.staging_dir),
             "problems": self._problems,
         }
 

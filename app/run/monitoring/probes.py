@@ -12,16 +12,13 @@ from prometheus_client import CONTENT_TYPE_LATEST, Metric, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 
 from app.core.access import Action
+from app.db.this_node import ThisNode
 from app.http.access import requires
-from app.http.context import ViewContext, current_services, name_request
+from app.http.context import ViewContext, current_services
 from app.http.openapi import ResponseSpec, describes
 from app.http.origins import OVERRIDE
-from app.run.monitoring.instruments import (
-    Instruments,
-    Snapshot,
-    all_counts,
-    start_time,
-)
+from app.run.monitoring.instruments import Instruments, Snapshot, all_counts, start_time
+from app.run.monitoring.requests import name_request
 from app.storage.base import SetupProblem
 from app.storage.local.folder import free_bytes
 from app.video.make.ffmpeg import Ffmpeg
@@ -29,7 +26,12 @@ from app.video.make.ffmpeg import Ffmpeg
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication
 
-NOT_PLAIN = frozenset({"HTTP_TRANSFER_ENCODING", "HTTP_ORIGIN", "HTTP_UPGRADE", OVERRIDE})
+NOT_PLAIN = frozenset(
+    {
+        *("HTTP_TRANSFER_ENCODING", "HTTP_ORIGIN", "HTTP_UPGRADE", OVERRIDE),
+        "HTTP_X_FORWARDED_FOR",  # The access log shows the client's address, not the proxy's.
+    }
+)
 """Keys of the WSGI environment of requests that the application has to look at."""
 
 ALIVE = b'{"status":"ok"}\n'
@@ -67,16 +69,22 @@ def alive(_ctx: ViewContext) -> Response:
 
 
 class AliveMiddleware:
-    """Answers a plain `GET /healthz` without looking up a session, project or rate limit.
+    """Answers a plain `GET /healthz` before everything else.
 
-    A request with a body, or from a page of another site, reaches the view.
+    A request with a body, through a proxy, or from a page of another site, reaches the view; and so
+    does one to a server that is stopping, whose responses close their connections.
     """
 
     def __init__(
-        self, app: WSGIApplication, instruments: Instruments, headers: Mapping[str, str]
+        self,
+        app: WSGIApplication,
+        instruments: Instruments,
+        headers: Mapping[str, str],
+        node: ThisNode,
     ) -> None:
         self._app = app
         self._instruments = instruments
+        self._node = node
         self._headers = [
             ("Content-Type", "application/json"),
             ("Content-Length", str(len(ALIVE))),
@@ -85,11 +93,14 @@ class AliveMiddleware:
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         """Answer the probe, or run the application."""
-        if environ["PATH_INFO"] != "/healthz":
-            return self._app(environ, start_response)
-        method, began = environ["REQUEST_METHOD"], time.perf_counter()
-        has_body = environ.get("CONTENT_LENGTH", "") not in {"", "0"}
-        if has_body or method not in {"GET", "HEAD"} or not NOT_PLAIN.isdisjoint(environ):
+        began, method = time.perf_counter(), environ["REQUEST_METHOD"]
+        is_plain = (
+            environ["PATH_INFO"] == "/healthz"
+            and method in {"GET", "HEAD"}
+            and environ.get("CONTENT_LENGTH", "") in {"", "0"}
+            and NOT_PLAIN.isdisjoint(environ)
+        )
+        if not is_plain or self._node.is_leaving:
             return self._app(environ, start_response)
         headers = [*self._headers, ("X-Request-ID", name_request(environ))]
         start_response("200 OK", headers)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
-from typing import Annotated, Any, NotRequired, TypedDict
+from typing import Annotated, Any, NotRequired, TypedDict, cast
 
 from flask import Blueprint, Response, jsonify, render_template
 
@@ -198,36 +198,30 @@ def status_document(ctx: ViewContext) -> StatusDocument:
     """Bytes and seconds are totals since the start; compute rates from two readings."""
     counts, nodes = snapshot(), _nodes(ctx)
     started = counts.total("sluice_start_time_seconds")
+    states = {state.value: sum(node["state"] == state for node in nodes) for state in NodeState}
+    sums = {name: sum(node[name] for node in nodes) for name in SUMMED}
     return {
         "version": __version__,
         "started": datetime.fromtimestamp(started, UTC).isoformat(timespec="milliseconds"),
         "uptime_seconds": round(max(0.0, time.time() - started), 3),  # The clock may be set.
-        "requests": _requests(counts),
-        "transfers": _transfers(counts),
+        "requests": {
+            "now": running_requests(counts),
+            "total": int(counts.total("sluice_requests_total")),
+            "by_status": _whole(counts.by("status", "sluice_requests_total")),
+            "by_protocol": _largest_first(counts.by("protocol", "sluice_requests_total")),
+        },
+        "transfers": {
+            "downloads_now": int(counts.total("sluice_downloads_in_progress")),
+            "received_bytes": int(counts.total("sluice_received_bytes_total")),
+            "sent_bytes": int(counts.total("sluice_sent_bytes_total")),
+        },
         "uploads": _uploads(ctx, counts),
         "jobs": _jobs(ctx, counts),
         "nodes": nodes,
-        "fleet": _fleet(nodes),
+        "fleet": {**states, **sums},
         "errors": _largest_first(counts.by("code", "sluice_errors_total")),
-        "free_bytes": _free_bytes(counts),
+        "free_bytes": cast(FreeBytes, _whole(counts.by("folder", "sluice_free_bytes"))),
         "stages": [_stage(counts, stage) for stage in Stage],
-    }
-
-
-def _requests(counts: Snapshot) -> RequestCounts:
-    return {
-        "now": running_requests(counts),
-        "total": int(counts.total("sluice_requests_total")),
-        "by_status": _whole(counts.by("status", "sluice_requests_total")),
-        "by_protocol": _largest_first(counts.by("protocol", "sluice_requests_total")),
-    }
-
-
-def _transfers(counts: Snapshot) -> TransferCounts:
-    return {
-        "downloads_now": int(counts.total("sluice_downloads_in_progress")),
-        "received_bytes": int(counts.total("sluice_received_bytes_total")),
-        "sent_bytes": int(counts.total("sluice_sent_bytes_total")),
     }
 
 
@@ -300,20 +294,6 @@ def _nodes(ctx: ViewContext) -> list[Any]:
         }
         for node in services.nodes.all()
     ]
-
-
-def _fleet(nodes: list[Any]) -> dict[str, int]:
-    """The number of nodes in each state, and the sums of their numbers."""
-    states = {state.value: sum(node["state"] == state for node in nodes) for state in NodeState}
-    return {**states, **{name: sum(node[name] for node in nodes) for name in SUMMED}}
-
-
-def _free_bytes(counts: Snapshot) -> FreeBytes:
-    free = _whole(counts.by("folder", "sluice_free_bytes"))
-    document: FreeBytes = {"staging": free["staging"]}
-    if "library" in free:
-        document["library"] = free["library"]
-    return document
 
 
 def _stage(counts: Snapshot, stage: Stage) -> StageTimes:

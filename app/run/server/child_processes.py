@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 
 from setproctitle import setproctitle
@@ -57,6 +58,7 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class KeptRunning:
     """A process that is restarted whenever it ends.
 
@@ -64,21 +66,15 @@ class KeptRunning:
     name in the log.
     """
 
-    def __init__(
-        self,
-        start: Callable[[], BaseProcess],
-        *,
-        name: str,
-        first_pause_seconds: float = FIRST_PAUSE_SECONDS,
-        longest_pause_seconds: float = LONGEST_PAUSE_SECONDS,
-        settled_seconds: float = LONGEST_PAUSE_SECONDS,
-    ) -> None:
-        self._start_process = start
-        self._name = name
-        self._first_pause_seconds = self._pause_seconds = first_pause_seconds
-        self._longest_pause_seconds = longest_pause_seconds
-        self._settled_seconds = settled_seconds
+    start: Callable[[], BaseProcess]
+    name: str
+    first_pause_seconds: float = FIRST_PAUSE_SECONDS
+    longest_pause_seconds: float = LONGEST_PAUSE_SECONDS
+    settled_seconds: float = LONGEST_PAUSE_SECONDS
+
+    def __post_init__(self) -> None:
         self._process: BaseProcess | None = None
+        self._pause_seconds = self.first_pause_seconds
         self._start_at = self._started_at = time.monotonic()
 
     def look_after(self) -> None:
@@ -87,15 +83,15 @@ class KeptRunning:
             if time.monotonic() < self._start_at:
                 return
             try:
-                self._process = self._start_process()
+                self._process = self.start()
             except OSError as error:
                 self._plan_start(f"could not be started: {error}")
             else:
                 self._started_at = time.monotonic()
         elif (status := self._process.exitcode) is not None:
             self._process = None
-            if time.monotonic() - self._started_at >= self._settled_seconds:
-                self._pause_seconds = self._first_pause_seconds
+            if time.monotonic() - self._started_at >= self.settled_seconds:
+                self._pause_seconds = self.first_pause_seconds
             self._plan_start(f"ended with {describe_status(status)}")
 
     def stop(self) -> None:
@@ -109,14 +105,14 @@ class KeptRunning:
             return
         self._process.join(max(0.0, seconds))
         if self._process.is_alive():
-            log.error("the %s does not end, and is killed", self._name)
+            log.error("the %s does not end, and is killed", self.name)
             self._process.kill()
             self._process.join()
 
     def _plan_start(self, event: str) -> None:
-        log.error("the %s %s; restarting in %g s", self._name, event, self._pause_seconds)
+        log.error("the %s %s; restarting in %g s", self.name, event, self._pause_seconds)
         self._start_at = time.monotonic() + self._pause_seconds
-        self._pause_seconds = min(2 * self._pause_seconds, self._longest_pause_seconds)
+        self._pause_seconds = min(2 * self._pause_seconds, self.longest_pause_seconds)
 
 
 def spare_imported() -> None:

@@ -33,7 +33,8 @@ from gunicorn.workers.gthread import TConn, ThreadWorker
 from app.ingest.connection import advised_connections, advising, break_off
 from app.ingest.slots import SAFE_METHODS, Slots, holding
 from app.ingest.source import SOURCE_KEY, BodySource
-from app.run.server.inner_requests import InnerRequestMiddleware
+from app.ingest.websocket import INNER_KEY
+from app.run.server.inner_requests import LogAccess, RunningInside
 from app.run.server.logs import without_codes
 from app.run.server.request_threads import RequestThreads
 from app.settings import from_env
@@ -115,15 +116,20 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
         """Load the application; runs once, before requests are served."""
         super().load_wsgi()
         gc.freeze()  # Garbage collection skips the program's own objects.
-        self._slots = SlotTaking(self.wsgi, self.cfg.threads)
-        self.wsgi: Any = InnerRequestMiddleware(
-            self._slots, log=self.log.access, is_ending=lambda: not self.alive
+        self._slots = SlotTaking(
+            self.wsgi, self.cfg.threads, log=self.log.access, is_ending=lambda: not self.alive
         )
+        self.wsgi: Any = self._slots
 
     def handle(self, conn: Any) -> Any:
         """Handle a request, and those that follow immediately on its connection, in a thread."""
         outcome = self._handle_one(conn)
-        while outcome is True and self.alive and _goes_on(conn, self.follow_seconds):
+        while outcome is True and self.alive:
+            if not conn.parser.unreader.buf.tell():  # Nothing of the next request has arrived.
+                poll = select.poll()
+                poll.register(conn.sock, select.POLLIN)
+                if not poll.poll(self.follow_seconds * 1000):
+                    break
             outcome = self._handle_one(conn)
         return outcome
 
@@ -344,24 +350,19 @@ def _stop_reading(conn: Any) -> None:
         conn.sock.shutdown(socket.SHUT_RD)
 
 
-def _goes_on(conn: Any, follow_seconds: float) -> bool:
-    """Whether the next request on a keep-alive connection arrives within that many seconds."""
-    if conn.parser.unreader.buf.tell():
-        return True
-    poll = select.poll()
-    poll.register(conn.sock, select.POLLIN)
-    return bool(poll.poll(follow_seconds * 1000))
-
-
 class SlotTaking:
     """Middleware: limits how many requests run at once, separately for reads and writes.
 
     Writers wait for the disk, and readers should not wait for them. A request that waits for its
-    client or for another request yields its slot. Responses are sent without one.
+    client or for another request yields its slot. Responses are sent without one. A request with an
+    `Upgrade` header can run others inside it, each with a slot of its own.
     """
 
-    def __init__(self, app: WSGIApplication, count: int) -> None:
+    def __init__(
+        self, app: WSGIApplication, count: int, *, log: LogAccess, is_ending: Callable[[], bool]
+    ) -> None:
         self._app = app
+        self._inside = partial(RunningInside, self, log=log, is_ending=is_ending)
         self._reading = Slots(count)
         self._writing = Slots(count)
         self._writes: dict[int, dict[str, Any]] = {}
@@ -369,6 +370,8 @@ class SlotTaking:
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         """Run the request once a slot is free."""
+        if "HTTP_UPGRADE" in environ:
+            environ[INNER_KEY] = self._inside(environ)
         if environ["REQUEST_METHOD"] in SAFE_METHODS:
             with holding(self._reading):
                 return self._app(environ, start_response)

@@ -5,40 +5,21 @@ Each is authorized separately, takes a slot, is counted, and has a line in the a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
-from app.ingest.websocket import INNER_KEY, InnerAnswer, InnerRequest
+from app.ingest.websocket import InnerAnswer, InnerRequest
 
 if TYPE_CHECKING:
-    from _typeshed.wsgi import StartResponse, WSGIApplication
+    from _typeshed.wsgi import WSGIApplication
 
 _OF_OUTER = ("HTTP_CONNECTION", "HTTP_UPGRADE", "HTTP_X_REQUEST_ID", "gunicorn.socket")
 _OF_HANDSHAKE = "HTTP_SEC_WEBSOCKET_"
 
 LogAccess = Callable[[Any, Any, dict[str, Any], timedelta], None]
 """gunicorn's `Logger.access`: response, request, environment, and duration."""
-
-
-class InnerRequestMiddleware:
-    """Lets a request with an `Upgrade` header run requests inside it."""
-
-    def __init__(
-        self, app: WSGIApplication, *, log: LogAccess, is_ending: Callable[[], bool]
-    ) -> None:
-        self._app = app
-        self._log = log
-        self._is_ending = is_ending
-
-    def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-        """Run the request."""
-        if "HTTP_UPGRADE" in environ:
-            environ[INNER_KEY] = RunningInside(
-                self._app, environ, log=self._log, is_ending=self._is_ending
-            )
-        return self._app(environ, start_response)
 
 
 class _Sent:

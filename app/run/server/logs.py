@@ -15,7 +15,7 @@ from typing import Any, TextIO
 from gunicorn.glogging import Logger
 
 from app.settings import Settings
-from app.storage.folder_owner import shown
+from app.storage.data_folder import shown
 
 _EXTRA = ("upload_id",)
 

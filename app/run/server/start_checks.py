@@ -18,7 +18,7 @@ from app.core.nodes import NodeState
 from app.db.nodes import LEASE_SECONDS, NodeRecords
 from app.settings import PREFIX, Settings
 from app.settings.staging import count_uploads, remembered_staging, rename_former_note
-from app.storage.folder_owner import shown, user_name
+from app.storage.data_folder import shown, user_name
 from app.storage.local.folder import make_private_folder
 
 RELEASE_SECONDS = 1.0

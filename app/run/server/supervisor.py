@@ -69,8 +69,7 @@ from app.run.server.logs import configure_logging, say_goodbye, say_stopping
 from app.settings import PREFIX, Settings, SettingsError, from_env, without_effect
 from app.settings.staging import choose_staging, remember_staging
 from app.storage.base import SetupProblem
-from app.storage.folder_lock import FolderLocked, lock_data_folder
-from app.storage.folder_owner import shown
+from app.storage.data_folder import FolderLocked, lock_data_folder, shown
 from app.uploads.storage_identity import WrongStorage
 
 POLL_SECONDS = 0.2
@@ -142,7 +141,13 @@ class Supervisor:
         self._is_stopped_by_hangup = not is_ignored and _has_terminal()
         for number in HARMLESS:
             signal.signal(number, self._note)
-        web = self._fork_web()
+        # The web server's end of the socket is kept across exec().
+        descriptor = self._start_socket_of_web.fileno()
+        os.set_inheritable(descriptor, True)
+        os.environ[START_VARIABLE] = str(descriptor)
+        web = self._fork(self._web)
+        del os.environ[START_VARIABLE]
+        self._start_socket_of_web.close()
         workers: list[KeptRunning] = []
         try:
             self._prepare()
@@ -166,16 +171,6 @@ class Supervisor:
             # processes must have ended by then.
             _end(web, workers)
         return 0 if self._stopping else web.exitcode or 0
-
-    def _fork_web(self) -> BaseProcess:
-        """Fork the web server, with its end of the socket, which is kept across exec()."""
-        descriptor = self._start_socket_of_web.fileno()
-        os.set_inheritable(descriptor, True)
-        os.environ[START_VARIABLE] = str(descriptor)
-        web = self._fork(self._web)
-        del os.environ[START_VARIABLE]
-        self._start_socket_of_web.close()
-        return web
 
     def _serve_until_told(self, web: BaseProcess, workers: Sequence[KeptRunning]) -> None:
         """Serve until a signal; after SIGTERM, drain: serve but not ready, for load balancers."""
@@ -201,19 +196,16 @@ class Supervisor:
                 worker.look_after()
             time.sleep(POLL_SECONDS)
             while self._arrived:
-                self._obey(self._arrived.pop(0), web)
-
-    def _obey(self, number: int, web: BaseProcess) -> None:
-        name = signal.Signals(number).name
-        if number in STOPPING or (number == signal.SIGHUP and self._is_stopped_by_hangup):
-            log.info("%s: the server stops", name)
-            self._stopping.append(number)
-        elif number == signal.SIGHUP:
-            log.info("%s: the web server replaces its workers", name)
-            with suppress(ProcessLookupError):  # The web server has just ended.
-                os.kill(web.pid or 0, RELOAD_SIGNAL)
-        else:
-            log.info("%s: ignored", name)
+                number = signal.Signals(self._arrived.pop(0))
+                if number in STOPPING or (number == signal.SIGHUP and self._is_stopped_by_hangup):
+                    log.info("%s: the server stops", number.name)
+                    self._stopping.append(number)
+                elif number == signal.SIGHUP:
+                    log.info("%s: the web server replaces its workers", number.name)
+                    with suppress(ProcessLookupError):  # The web server has just ended.
+                        os.kill(web.pid or 0, RELOAD_SIGNAL)
+                else:
+                    log.info("%s: ignored", number.name)
 
     def _fork(self, work: Work) -> BaseProcess:
         """Fork a process without our lock: one that outlives us must not block the next server.

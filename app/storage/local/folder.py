@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 
 from app.core.errors import NoRoom, StorageFailed, UploadError
 from app.ingest.stages import Stage, stage
@@ -43,12 +42,7 @@ class disk_errors:  # noqa: N801 - reads as the statement it is used in
     def __enter__(self) -> None:
         """Nothing to prepare."""
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         if isinstance(error, OSError):
             is_full = error.errno in _NO_ROOM_ERRORS
             raise (self._no_room() if is_full else _failed(error)) from error

@@ -11,11 +11,8 @@ from app.core.ranges import ByteRange
 from app.ingest.stages import Stage, stage
 from app.storage.base import BytesLost, Durability
 from app.storage.local.folder import Folder, disk_errors
-from app.storage.local.range_lock import lock_range
+from app.storage.local.range_lock import WHOLE_FILE, lock_range
 from app.storage.local.staging import LocalStaging, incoming_name
-
-WHOLE_FILE = ByteRange(0, 1 << 61)
-"""Covers any file, and stays below the offset of takeover requests."""
 
 COPIED_AT_ONCE_BYTES = 1 << 30
 """Bytes per call; the kernel itself stops a little below 2 GiB."""
@@ -43,7 +40,10 @@ class LocalLibrary:
                 if self._folder.has(key):
                     self._staging.remove(key)
                 elif self._staging.folder.has(key):
-                    self._copy_parts(parts, descriptor)
+                    position = 0
+                    for part, length in parts:
+                        self._copy_part(part, length, descriptor, position)
+                        position += length
         except BytesLost:
             if not self._folder.has(key):
                 raise
@@ -84,34 +84,32 @@ class LocalLibrary:
                 lock_range(descriptor, WHOLE_FILE, gives_way=False)
                 if self._folder.has(key):  # Reserved after the file had been published.
                     self._staging.remove(key)
-                else:
-                    self._publish_locked(key, length, descriptor, is_synced=is_synced)
+                    return
+                size = os.fstat(descriptor).st_size
+                if size < length or not self._staging.folder.has(key):
+                    raise BytesLost(f"{key} has only {size} of {length} bytes")
+                with disk_errors():
+                    if size > length:
+                        os.ftruncate(descriptor, length)
+                    if not is_synced:
+                        self._sync_file(descriptor)
+                    self._move(key, length, descriptor)
         except BytesLost:
             if not self._folder.has(key):
                 raise
 
-    def _publish_locked(self, key: str, length: int, descriptor: int, *, is_synced: bool) -> None:
-        size = os.fstat(descriptor).st_size
-        if size < length or not self._staging.folder.has(key):
-            raise BytesLost(f"{key} has only {size} of {length} bytes")
-        with disk_errors():
-            if size > length:
-                os.ftruncate(descriptor, length)
-            if not is_synced:
-                self._sync_file(descriptor)
-            try:
-                self._rename_or_copy(key, length, descriptor)
-            except FileNotFoundError as error:  # Cancelled or deleted just now.
-                raise BytesLost(key) from error
-
-    def _rename_or_copy(self, key: str, length: int, descriptor: int) -> None:
+    def _move(self, key: str, length: int, descriptor: int) -> None:
+        """Rename the staged file into the library, or copy it there from another file system."""
         try:
-            self._staging.folder.move(key, self._folder, key)
-        except OSError as error:
-            # Two mounts can look like one file system, and rename() still fails between them.
-            if error.errno != errno.EXDEV:
-                raise
-            self._copy_and_rename(key, length, descriptor)
+            try:
+                self._staging.folder.move(key, self._folder, key)
+            except OSError as error:
+                # Two mounts can look like one file system, and rename() still fails between them.
+                if error.errno != errno.EXDEV:
+                    raise
+                self._copy_and_rename(key, length, descriptor)
+        except FileNotFoundError as error:  # Cancelled or deleted just now.
+            raise BytesLost(key) from error
 
     def _copy_and_rename(self, key: str, length: int, descriptor: int) -> None:
         target = self._folder.open(incoming_name(key), os.O_WRONLY | os.O_CREAT)
@@ -126,26 +124,20 @@ class LocalLibrary:
         self._folder.move(incoming_name(key), self._folder, key)
         self._staging.folder.remove(key)
 
-    def _copy_parts(self, parts: Sequence[tuple[str, int]], target: int) -> None:
-        position = 0
-        for part, length in parts:
-            source = self._open_any(part)
-            try:
-                if copy_range(source, target, position, length) < length:
-                    raise BytesLost(f"{part} has fewer than {length} bytes")
-            finally:
-                os.close(source)
-            position += length
-
-    def _open_any(self, key: str) -> int:
+    def _copy_part(self, part: str, length: int, target: int, position: int) -> None:
+        """Copy a file, staged or published, to a position in another; raises `BytesLost`."""
         try:
-            return self._staging.descriptor(key, os.O_RDONLY)
+            source = self._staging.descriptor(part, os.O_RDONLY)
         except BytesLost as error:
-            with disk_errors():
-                try:
-                    return self._folder.open(key, os.O_RDONLY)
-                except FileNotFoundError:
-                    raise error from None
+            try:
+                source = self._folder.open(part, os.O_RDONLY)
+            except FileNotFoundError:
+                raise error from None
+        try:
+            if copy_range(source, target, position, length) < length:
+                raise BytesLost(f"{part} has fewer than {length} bytes")
+        finally:
+            os.close(source)
 
     def _sync_file(self, descriptor: int) -> None:
         if self._durability is not Durability.NONE:
@@ -170,18 +162,14 @@ def copy_range(
     with stage(Stage.WRITE):
         while copied < length:
             count = min(length - copied, at_once)
-            count = _copy_some(source, target, copied, position + copied, count)
+            try:
+                count = os.copy_file_range(source, target, count, copied, position + copied)
+            except OSError as error:
+                if error.errno not in _CANNOT_COPY_RANGE:
+                    raise
+                os.lseek(target, position + copied, os.SEEK_SET)
+                count = os.sendfile(target, source, copied, count)
             if count == 0:
                 break
             copied += count
     return copied
-
-
-def _copy_some(source: int, target: int, start: int, position: int, count: int) -> int:
-    try:
-        return os.copy_file_range(source, target, count, start, position)
-    except OSError as error:
-        if error.errno not in _CANNOT_COPY_RANGE:
-            raise
-    os.lseek(target, position, os.SEEK_SET)
-    return os.sendfile(target, source, start, count)

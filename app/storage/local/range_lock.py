@@ -27,7 +27,15 @@ TAKEOVER_SECONDS = 20.0
 twice a second while none do, then syncs its bytes. If that takes longer, the disk hangs and the
 newer request gets `ServerBusy`."""
 
-WHOLE_FILE = ByteRange(0, REQUEST_OFFSET)
+WRITER_ENDS_SECONDS = 0.3
+"""Enough for a request whose client has gone to read the remaining bytes and end."""
+
+WRITER_STOPS_SECONDS = 2.0
+"""Enough for a request to notice a takeover request, which it checks for at least twice a second,
+and to sync its bytes."""
+
+WHOLE_FILE = ByteRange(0, 1 << 61)
+"""Covers any file; requests and arrivals at its offsets do not overlap."""
 
 ARRIVAL_OFFSET = REQUEST_OFFSET + (1 << 61)
 """Offset at which each waiting writer locks the microsecond of its arrival."""
@@ -82,6 +90,18 @@ def wait_for_range(descriptor: int, span: ByteRange, seconds: float) -> bool:
         if try_lock(descriptor, span):
             return True
     return False
+
+
+def wait_for_writer(descriptor: int, position: int) -> None:
+    """Return once no writer holds the byte at a position: as `Staging.wait_for_writer`."""
+    byte = ByteRange(position, position + 1)
+    try:
+        lock_range(descriptor, byte, patience_seconds=WRITER_ENDS_SECONDS)
+    except WriterSuperseded:
+        # Usually by another request that waits like this one; it stops the older writer for both.
+        # There is no need to wait for the end of a newer writer.
+        with without_slot():
+            wait_for_range(descriptor, byte, WRITER_STOPS_SECONDS)
 
 
 def try_lock(descriptor: int, span: ByteRange) -> bool:

@@ -79,30 +79,60 @@ class LocalRangeWriter:
         checkpoints: Checkpoints,
         folder: Folder,
     ) -> None:
-        self.check_room = folder.room_check(descriptor)
-        self.checkpoints = checkpoints
         self._descriptor = descriptor
         self._span = span
         self._limits = limits
         self._durability = durability
+        self._checkpoints = checkpoints
         self._folder = folder
+        self._check_room = folder.room_check(descriptor)
+        self._copy = FileCopy(descriptor, span, limits)
+        is_synced = durability is not Durability.NONE
+        self._writeback = Writeback(descriptor, span.start, is_wanted=is_synced)
+        self._durable_to = span.start
+        self._look_at = self._due_at = 0.0
         self._may_have_lost_bytes = False
 
     def write(self, span: ByteRange, source: BodySource, checkpoint: Checkpoint) -> int:
         """Write and sync the bytes first, then call `checkpoint`."""
-        copy = FileCopy(self._descriptor, span, self._limits)
-        is_synced = self._durability is not Durability.NONE
-        writeback = Writeback(self._descriptor, span.start, is_wanted=is_synced)
-        flow = _Flow(self, copy, checkpoint, writeback)
+        self._checkpoint = checkpoint
+        self._copy.move_to(span)
+        self._durable_to, now = span.start, time.monotonic()
+        self._look_at, self._due_at = now + LOOK_SECONDS, now + self._checkpoints.every_seconds
         with disk_errors():
             try:
-                copy.run(source, flow.watch)
+                self._copy.run(source, self._watch)
             except BaseException:
                 if not self._may_have_lost_bytes:
-                    flow.make_durable()
+                    self._make_durable()
                 raise
             self.sync()
-        return copy.position
+        return self._copy.position
+
+    def _watch(self) -> None:
+        """Called by the copy after each block, and while it waits for bytes."""
+        now, position = time.monotonic(), self._copy.position
+        if now >= self._look_at:
+            self._look_at = now + LOOK_SECONDS
+            self.stop_if_superseded()
+            self.stop_if_removed()
+        self._check_room(position)
+        fresh = position - self._durable_to
+        if fresh >= self._checkpoints.every_bytes:
+            self._make_durable()
+        elif fresh and now >= self._due_at:
+            self._checkpoints.run_timed(self._make_durable)
+        else:
+            self._writeback.follow(position)
+
+    def _make_durable(self) -> None:
+        """Sync the bytes that have arrived, and report them with `checkpoint`."""
+        position = self._copy.position
+        self.sync()
+        if position > self._durable_to:
+            self._checkpoint(ByteRange(self._durable_to, position))
+        self._durable_to = position
+        self._due_at = time.monotonic() + self._checkpoints.every_seconds
 
     def skip(self, count: int, source: BodySource) -> None:
         """Skip bytes that the file has already, unless a newer writer takes over."""
@@ -134,50 +164,6 @@ class LocalRangeWriter:
         if os.fstat(self._descriptor).st_nlink == 0:
             self._may_have_lost_bytes = True
             raise BytesLost("the file was removed while it was written")
-
-
-class _Flow:
-    """Follows one copy, and starts disk writes and checkpoints as bytes arrive."""
-
-    def __init__(
-        self,
-        writer: LocalRangeWriter,
-        copy: FileCopy,
-        checkpoint: Checkpoint,
-        writeback: Writeback,
-    ) -> None:
-        self._writer = writer
-        self._checkpoints = writer.checkpoints
-        self._copy = copy
-        self._checkpoint = checkpoint
-        self._writeback = writeback
-        self._durable_to = copy.position
-        now = time.monotonic()
-        self._look_at = now + LOOK_SECONDS
-        self._due_at = now + self._checkpoints.every_seconds
-
-    def watch(self) -> None:
-        now, position = time.monotonic(), self._copy.position
-        if now >= self._look_at:
-            self._look_at = now + LOOK_SECONDS
-            self._writer.stop_if_superseded()
-            self._writer.stop_if_removed()
-        self._writer.check_room(position)
-        fresh = position - self._durable_to
-        if fresh >= self._checkpoints.every_bytes:
-            self.make_durable()
-        elif fresh and now >= self._due_at:
-            self._checkpoints.run_timed(self.make_durable)
-        else:
-            self._writeback.follow(position)
-
-    def make_durable(self) -> None:
-        position = self._copy.position
-        self._writer.sync()
-        if position > self._durable_to:
-            self._checkpoint(ByteRange(self._durable_to, position))
-        self._durable_to = position
-        self._due_at = time.monotonic() + self._checkpoints.every_seconds
 
 
 class Writeback:

@@ -8,24 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from io import FileIO, RawIOBase
 
-from app.core.errors import WriterSuperseded
 from app.core.ranges import ByteRange
 from app.ingest.copy import BodyLimits, FileCopy
-from app.ingest.slots import without_slot
 from app.ingest.source import BodySource
 from app.ingest.stages import Stage, stage
-from app.storage.base import BytesLost, Durability
-from app.storage.compare import has_same_bytes
+from app.storage.base import BytesLost, Durability, has_same_bytes
 from app.storage.local.folder import Folder, disk_errors
-from app.storage.local.range_lock import WHOLE_FILE, lock_range, try_lock, wait_for_range
+from app.storage.local.range_lock import WHOLE_FILE, lock_range, try_lock, wait_for_writer
 from app.storage.local.range_writer import Checkpoints, LocalRangeWriter, Writeback
-
-WRITER_ENDS_SECONDS = 0.3
-"""Enough for a request whose client has gone to read the remaining bytes and end."""
-
-TAKE_OVER_SECONDS = 2.0
-"""Enough for a request to notice a takeover request, which it checks for at least twice a second,
-and to sync its bytes."""
 
 SYNCS_AT_ONCE = 8
 """Number of files in a group that are synced in parallel."""
@@ -89,15 +79,8 @@ class LocalStaging:
 
     def wait_for_writer(self, key: str, position: int) -> None:
         """Return once the lock on the byte at `position` is free."""
-        byte = ByteRange(position, position + 1)
         with self.opened(key) as descriptor:
-            try:
-                lock_range(descriptor, byte, patience_seconds=WRITER_ENDS_SECONDS)
-            except WriterSuperseded:
-                # Usually by another request that waits like this one; it stops the older writer for
-                # both. There is no need to wait for the end of a newer writer.
-                with without_slot():
-                    wait_for_range(descriptor, byte, TAKE_OVER_SECONDS)
+            wait_for_writer(descriptor, position)
 
     def receive(self, key: str, source: BodySource, limit: int, limits: BodyLimits) -> int:
         """Write a new file of unknown length, without locks; returns its length."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -26,9 +26,9 @@ from app.core.errors import ServerBusy, StorageFailed
 from app.core.ranges import ByteRange
 from app.ingest.slots import without_slot
 from app.storage.base import BytesLost
-from app.storage.s3.answers import MultipartGone, PartsDiffer
+from app.storage.s3.caller import MultipartGone, PartsDiffer
 from app.storage.s3.cells import CellStore
-from app.storage.s3.room import NoSpoolRoom
+from app.storage.s3.spool import NoSpoolRoom
 
 SEALING_SECONDS = 120.0
 """How long to keep trying without a new part: other nodes may join pieces, or spools are full."""
@@ -67,8 +67,8 @@ class Assembly:
 
     def open(self, key: str) -> RawIOBase:
         """Open a file that is one object, published or not; raises `BytesLost`."""
-        file = self._catalog.file(key)
-        if file is None or file.name is None or file.length is None:
+        file = self._catalog.require(key)
+        if file.name is None or file.length is None:
             raise BytesLost(key)
         try:
             return self._bucket.open(file.name, ByteRange(0, file.length), file.length)
@@ -80,17 +80,17 @@ class Assembly:
 
         Raises `BytesLost` if the file does not have `length` bytes.
         """
-        file = self._catalog.file(key)
-        if file is None:
-            raise BytesLost(key)
+        file: StoredFile | None = self._catalog.require(key)
         whole = None
-        if file.name is None:
+        if file and file.name is None:
             try:
                 whole = self._object_of(replace(file, length=length))
             except BytesLost:
                 # Its parts may be gone because another request has completed the object.
                 whole = self._completed(key, length)
-            if whole and self._finish(key, whole, length, is_published=is_published):
+            if whole and self._catalog.finish(
+                key, whole.name, length, is_published=is_published, crc32c=whole.crc32c
+            ):
                 return whole
             file = self._catalog.file(key)
         if file is None and whole:
@@ -102,49 +102,34 @@ class Assembly:
             self._catalog.publish([key])
         return Whole(file.name, file.crc32c)
 
-    def _finish(self, key: str, whole: Whole, length: int, *, is_published: bool) -> bool:
-        return self._catalog.finish(
-            key, whole.name, length, is_published=is_published, crc32c=whole.crc32c
-        )
-
     def collect(self, garbage: Sequence[Garbage]) -> None:
         """Remove unneeded objects and multipart uploads, and delete their rows.
 
         Objects that the store refuses to remove are retried an hour later. If the store stops
         responding, so is everything left, and this raises `ServerBusy`.
         """
+        objects = [each for each in garbage if each.multipart_id is None]
         removed = set[Garbage]()
         try:
-            removed |= self._delete([each for each in garbage if each.multipart_id is None])
+            with suppress(StorageFailed):  # If one cannot be removed, each is tried alone.
+                self._bucket.delete(*(each.name for each in objects))
+                removed.update(objects)
             for each in garbage:
-                if each.multipart_id is not None:
-                    with suppress(StorageFailed):
-                        self._abort(each.name, each.multipart_id)
-                        removed.add(each)
+                if each in removed:
+                    continue
+                with suppress(StorageFailed):
+                    if each.multipart_id is None:
+                        self._bucket.delete(each.name)
+                    elif each.multipart_id == UNKNOWN_ID:
+                        for begun in self._bucket.list_multiparts(each.name):
+                            self._bucket.abort_multipart(begun.name, begun.id)
+                    else:
+                        self._bucket.abort_multipart(each.name, each.multipart_id)
+                        self._bucket.delete(each.name)  # It may be complete, without a record.
+                    removed.add(each)
         finally:
             if garbage:
                 self._catalog.collected(removed, [each for each in garbage if each not in removed])
-
-    def _delete(self, objects: Sequence[Garbage]) -> set[Garbage]:
-        """Remove objects in one request, or one by one if that fails; returns the removed ones."""
-        with suppress(StorageFailed):
-            self._bucket.delete(*(each.name for each in objects))
-            return {*objects}
-        removed = set[Garbage]()
-        for each in objects:
-            with suppress(StorageFailed):
-                self._bucket.delete(each.name)
-                removed.add(each)
-        return removed
-
-    def _abort(self, name: str, multipart_id: str) -> None:
-        """Abort a multipart upload, and delete its object if it was completed without a record."""
-        if multipart_id == UNKNOWN_ID:
-            for begun in self._bucket.list_multiparts(name):
-                self._bucket.abort_multipart(begun.name, begun.id)
-        else:
-            self._bucket.abort_multipart(name, multipart_id)
-            self._bucket.delete(name)
 
     def _completed(self, key: str, length: int) -> Whole | None:
         """Returns the object of a multipart upload that was completed but not recorded."""
@@ -157,81 +142,56 @@ class Assembly:
         return Whole(file.multipart.name, unread_crc32c(self._catalog.parts(key)))
 
     def _object_of(self, file: StoredFile) -> Whole:
+        """Complete the multipart upload; for one cell, use a piece with all bytes, or make one."""
         whole = ByteRange(0, file.length or 0)
-        if whole.length <= file.grid.first_bytes and not self._has_part(file, whole):
-            return Whole(self._one_piece(file, whole))
-        return self._complete(file, whole)
-
-    def _has_part(self, file: StoredFile, whole: ByteRange) -> bool:
-        if file.multipart is None:
-            return False
-        return any(part.length == whole.length for part in self._catalog.parts(file.key))
-
-    def _one_piece(self, file: StoredFile, whole: ByteRange) -> str:
-        """Returns the object of a file of one cell: a piece with all its bytes, or a new one."""
+        if whole.length > file.grid.first_bytes:
+            return self._complete(file, whole)
         if not whole.length:
-            return self._cells.put_piece(file.key, 0, whole, b"").name
+            return Whole(self._cells.put_piece(file.key, 0, whole, b"").name)
+        parts = self._catalog.parts(file.key) if file.multipart else []
+        if any(part.length == whole.length for part in parts):
+            return self._complete(file, whole)
         pieces = self._catalog.pieces(file.key, 0)
         taken = overlay(pieces, whole)
         if len(taken) == 1 and taken[0][0].span == whole:
-            return taken[0][0].name
+            return Whole(taken[0][0].name)
         if not covers(pieces, whole):
             raise BytesLost(file.key)
         with self._cells.joined(pieces, whole) as spool:
-            return self._cells.put_piece(file.key, 0, whole, spool.slice(whole)).name
+            return Whole(self._cells.put_piece(file.key, 0, whole, spool.slice(whole)).name)
 
     def concatenate(self, key: str, parts: Sequence[tuple[str, int]]) -> None:
         """Make the cells of a file from other files, given with their lengths. Repeatable.
 
         Raises `BytesLost` if one of the other files is missing.
         """
-        file = self._catalog.file(key)
-        if file is None:
-            raise BytesLost(key)
+        file = self._catalog.require(key)
         if file.name is None:
             try:
                 self._concatenate(file, parts)
             except BytesLost:
-                file = self._catalog.file(key)
-                if file is None or file.name is None:
+                if self._catalog.require(key).name is None:
                     raise
                 # Another request has finished the file, and its parts are gone.
 
     def _concatenate(self, file: StoredFile, parts: Sequence[tuple[str, int]]) -> None:
-        whole = ByteRange(0, sum(length for _, length in parts))
-        sources = list(self._sources(parts))
+        sources, position = list[Piece](), 0
+        for number, (key, length) in enumerate(parts):  # As pieces of the concatenated file.
+            name = self.assemble(key, length, is_published=False).name
+            span = ByteRange(position, position + length)
+            if length:
+                sources.append(Piece(number, 0, span, name, NO_STAMP))
+            position = span.end
+        whole = ByteRange(0, position)
         file = replace(file, length=whole.length)
-        if whole.length <= file.grid.first_bytes:
-            self._join_short(file, whole, sources)
-        else:
+        if whole.length > file.grid.first_bytes:
             self._fill(
                 lambda: self._missing(file, whole),
                 lambda cell: self._cells.compose(file, cell, sources),
             )
-
-    def _sources(self, parts: Sequence[tuple[str, int]]) -> Iterator[Piece]:
-        """Yields the objects of the files as pieces of the concatenated file."""
-        position = 0
-        for number, (key, length) in enumerate(parts):
-            name = self.assemble(key, length, is_published=False).name
-            span = ByteRange(position, position + length)
-            if length:
-                yield Piece(number, 0, span, name, NO_STAMP)
-            position = span.end
-
-    def _join_short(self, file: StoredFile, whole: ByteRange, sources: Sequence[Piece]) -> None:
-        if whole.length and not covers(self._catalog.pieces(file.key, 0), whole):
+        elif whole.length and not covers(self._catalog.pieces(file.key, 0), whole):
             with self._cells.joined(sources, whole) as spool:
                 self._cells.put_piece(file.key, 0, whole, spool.slice(whole))
-
-    def _parts(self, file: StoredFile, whole: ByteRange) -> list[Part]:
-        """Returns a part for each cell, made from its pieces if needed; raises `BytesLost`."""
-        self._fill(lambda: self._unsealed(file, whole), lambda cell: self._cells.seal(file, cell))
-        parts = {part.cell: part for part in self._catalog.parts(file.key)}
-        try:
-            return [parts[cell.number] for cell in file.grid.cells(whole)]
-        except KeyError:  # Another request has just finished the file.
-            raise BytesLost(file.key) from None
 
     def _fill(self, missing: Callable[[], list[int]], fill: Callable[[int], bool]) -> None:
         """Make parts until none is missing; other nodes may do the same."""
@@ -279,10 +239,18 @@ class Assembly:
         return found
 
     def _complete(self, file: StoredFile, whole: ByteRange) -> Whole:
+        """Complete the multipart upload; makes missing parts from pieces. Raises `BytesLost`."""
         for _ in range(COMPLETION_TRIES):
-            parts = self._parts(file, whole)
-            known = self._catalog.file(file.key)  # Sealing may have begun the multipart upload.
-            multipart = None if known is None else known.multipart
+            self._fill(
+                lambda: self._unsealed(file, whole), lambda cell: self._cells.seal(file, cell)
+            )
+            stored = {part.cell: part for part in self._catalog.parts(file.key)}
+            try:
+                parts = [stored[cell.number] for cell in file.grid.cells(whole)]
+            except KeyError:  # Another request has just finished the file.
+                raise BytesLost(file.key) from None
+            # Sealing may have begun the multipart upload.
+            multipart = self._catalog.require(file.key).multipart
             if multipart is None:
                 raise BytesLost(file.key)
             try:

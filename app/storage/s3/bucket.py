@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from io import RawIOBase
@@ -15,9 +16,7 @@ from xml.sax.saxutils import escape
 from app.core.cells import Stamp, is_crc32c
 from app.core.errors import StorageFailed
 from app.core.ranges import ByteRange
-from app.storage.s3.address import UNRESERVED, BucketAddress
-from app.storage.s3.answers import Document, Failure, Kind, MultipartGone
-from app.storage.s3.caller import Call, Reply, S3Caller
+from app.storage.s3.caller import Call, Document, Failure, Kind, MultipartGone, Reply, S3Caller
 from app.storage.s3.connections import Answer, Connections
 from app.storage.s3.contents import (
     Body,
@@ -31,7 +30,7 @@ from app.storage.s3.contents import (
     crc32c_of,
 )
 from app.storage.s3.reader import ObjectReader
-from app.storage.s3.signing import AccessKey, AmbientKeys, Signer
+from app.storage.s3.signing import UNRESERVED, AccessKey, AmbientKeys, BucketAddress, Signer
 
 CALL_SECONDS = 60.0
 """Time limit of a call, retries included, unless `within` sets another."""
@@ -134,12 +133,18 @@ class Bucket:
     def delete(self, *names: str) -> None:
         """Remove objects; missing ones are ignored."""
         if len(names) == 1:
-            try:
+            with suppress(FileNotFoundError):
                 self.caller.call(Call("DELETE", names[0]))
-            except FileNotFoundError:
-                return
-        for start in range(0, len(names) if len(names) > 1 else 0, DELETED_AT_ONCE):
-            self._delete_batch(names[start : start + DELETED_AT_ONCE])
+            return
+        for start in range(0, len(names), DELETED_AT_ONCE):
+            keys = (escape(self._key(name)) for name in names[start : start + DELETED_AT_ONCE])
+            entries = "".join(f"<Object><Key>{key}</Key></Object>" for key in keys)
+            body = f"<Delete><Quiet>true</Quiet>{entries}</Delete>".encode()
+            reply = self._send_document("POST", {"delete": ""}, body)
+            for error in reply.document.all("Error"):
+                failure = Failure(200, error.get("Code", ""))
+                if failure.kind is not Kind.MISSING:
+                    raise failure.error("DELETE of several objects", is_object=False)
 
     def list_objects(self, prefix: str = "") -> Iterator[ListedObject]:
         """Yields objects whose names begin with `prefix`, sorted by name."""
@@ -162,13 +167,13 @@ class Bucket:
         reply = self.caller.call(Call("POST", name, {"uploads": ""}, headers))
         return _required(reply.document.text("UploadId"))
 
-    def create_multipart_anew(self, new_name: Callable[[], str]) -> tuple[str, str]:
+    def create_named_multipart(self, new_name: Callable[[], str]) -> tuple[str, str]:
         """Create a multipart upload, with a new name for each attempt; returns name and id.
 
         This way no name ever has two multipart uploads.
         """
         headers = {**_described(OCTETS, ""), **CHECKED}
-        call, reply = self.caller.call_anew(
+        call, reply = self.caller.call_with_new(
             lambda: Call("POST", new_name(), {"uploads": ""}, headers, is_repeatable=False)
         )
         return _required(call.name), _required(reply.document.text("UploadId"))
@@ -202,9 +207,11 @@ class Bucket:
 
         Raises `PartsDiffer`, and `MultipartGone`, also if an earlier call has completed it.
         """
-        body = "".join(
-            _part_xml(number, stored) for number, stored in sorted(parts, key=itemgetter(0))
-        )
+        body = ""
+        for number, stored in sorted(parts, key=itemgetter(0)):
+            checksum = f"<ChecksumCRC32C>{stored.crc32c}</ChecksumCRC32C>" if stored.crc32c else ""
+            etag = escape(f'"{stored.etag}"')
+            body += f"<Part>{checksum}<ETag>{etag}</ETag><PartNumber>{number}</PartNumber></Part>"
         call = Call(
             "POST",
             name,
@@ -217,10 +224,8 @@ class Bucket:
 
     def abort_multipart(self, name: str, multipart_id: str) -> None:
         """Abort a multipart upload and drop its parts. Repeatable."""
-        try:
+        with suppress(MultipartGone, FileNotFoundError):
             self.caller.call(Call("DELETE", name, {"uploadId": multipart_id}))
-        except (MultipartGone, FileNotFoundError):
-            return
 
     def list_parts(
         self, name: str, multipart_id: str, *, first: int = 1, at_once: int | None = None
@@ -305,16 +310,6 @@ class Bucket:
         answer.close()
         raise StorageFailed("The object store sent a different range than was requested.")
 
-    def _delete_batch(self, names: Sequence[str]) -> None:
-        keys = (escape(self._key(name)) for name in names)
-        entries = "".join(f"<Object><Key>{key}</Key></Object>" for key in keys)
-        body = f"<Delete><Quiet>true</Quiet>{entries}</Delete>".encode()
-        reply = self._send_document("POST", {"delete": ""}, body)
-        for error in reply.document.all("Error"):
-            failure = Failure(200, error.get("Code", ""))
-            if failure.kind is not Kind.MISSING:
-                raise failure.error("DELETE of several objects", is_object=False)
-
     def _send_document(self, method: str, query: Mapping[str, str], body: bytes) -> Reply:
         """Send XML to the bucket, with the MD5 that S3 requires."""
         headers = {
@@ -354,12 +349,6 @@ def _part(multipart_id: str, number: int) -> dict[str, str]:
     return {"partNumber": str(number), "uploadId": multipart_id}
 
 
-def _part_xml(number: int, stored: Stamp) -> str:
-    checksum = f"<ChecksumCRC32C>{stored.crc32c}</ChecksumCRC32C>" if stored.crc32c else ""
-    etag = escape(f'"{stored.etag}"')
-    return f"<Part>{checksum}<ETag>{etag}</ETag><PartNumber>{number}</PartNumber></Part>"
-
-
 def _etag(headers: Mapping[str, str]) -> str:
     return headers.get("etag", "").strip('"')
 
@@ -381,3 +370,40 @@ def _moment(entry: Mapping[str, str], name: str) -> datetime:
         return datetime.fromisoformat(_required(entry.get(name))).astimezone(UTC)
     except ValueError as error:
         raise StorageFailed("The object store's answer lacks a date.") from error
+
+
+# ---- mark ----------------------------------------------------------------------------------------
+
+# The mark in a bucket identifies the library that its files belong to.
+
+
+MARK = ".sluice-library"
+"""The name of the object. Stores that keep objects as files cannot have an object where another
+library's prefix is a folder, so this is a name that no library uses as its prefix."""
+
+MARK_BYTES = 64
+"""Most bytes read of the mark. A foreign object with this name may have any length."""
+
+
+class BucketMark:
+    """Stores a short text in an object; raises the bucket's errors."""
+
+    def __init__(self, bucket: Bucket) -> None:
+        self._bucket = bucket
+
+    def read(self) -> str | None:
+        """Returns the text; None if there is no such object."""
+        self._bucket.probe()  # A missing bucket must not look like a missing object.
+        known = self._bucket.head(MARK)
+        if known is None:
+            return None
+        span = ByteRange(0, min(known.length, MARK_BYTES))
+        try:
+            with self._bucket.open(MARK, span, known.length) as opened:
+                return (opened.read(span.length) or b"").decode("ascii", "replace")
+        except FileNotFoundError:  # It was removed just now.
+            return None
+
+    def write(self, text: str) -> None:
+        """Replace the text."""
+        self._bucket.put_object(MARK, text.encode("ascii"), content_type="text/plain")

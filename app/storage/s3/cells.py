@@ -7,15 +7,21 @@ claimed, it stores a piece instead, so no request waits for another node.
 from __future__ import annotations
 
 import logging
+import os
 import secrets
+import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from crc32c import crc32c
 
 from app.core.cells import (
     MIB,
+    Claim,
     Multipart,
     Piece,
     PieceTotals,
@@ -26,16 +32,17 @@ from app.core.cells import (
     overlay,
     span_of,
 )
-from app.core.errors import UploadError
+from app.core.errors import StorageFailed, UploadError
 from app.core.ranges import ByteRange
 from app.storage.base import BytesLost
-from app.storage.s3.answers import MultipartGone
-from app.storage.s3.bucket import Bucket
-from app.storage.s3.catalog import Catalog
-from app.storage.s3.claims import ClaimLost, Lease, claimed, limit_seconds
-from app.storage.s3.contents import SpoolSlice
-from app.storage.s3.piece_copy import copy_piece, require_stored
-from app.storage.s3.spool import Spool, Spools
+from app.storage.s3.bucket import CALL_SECONDS, COPIED_BYTES, Bucket
+from app.storage.s3.caller import MultipartGone
+from app.storage.s3.catalog import BucketCatalog
+from app.storage.s3.connections import SLOWEST_BYTES_PER_SECOND
+from app.storage.s3.contents import SpoolSlice, crc32c_text
+from app.storage.s3.spool import Spool, Spools, spool_errors
+
+log = logging.getLogger(__name__)
 
 SHORTEST_COPY_BYTES = 5 * MIB
 """S3 copies ranges only from longer objects (UploadPartCopy)."""
@@ -56,8 +63,6 @@ RENEWED_SECONDS = 10.0
 Uploaded = tuple[Stamp, int | None]
 """A part and the newest piece it includes; None stands for the newest piece before the claim."""
 
-log = logging.getLogger(__name__)
-
 
 @dataclass(frozen=True, slots=True)
 class KeptPiece:
@@ -71,7 +76,12 @@ class CellStore:
     """Stores pieces and parts of files in a bucket."""
 
     def __init__(
-        self, bucket: Bucket, catalog: Catalog, spools: Spools, *, most_pieces: int = MOST_PIECES
+        self,
+        bucket: Bucket,
+        catalog: BucketCatalog,
+        spools: Spools,
+        *,
+        most_pieces: int = MOST_PIECES,
     ) -> None:
         self.bucket = bucket
         self.catalog = catalog
@@ -86,11 +96,15 @@ class CellStore:
         if is_part and self._put_part(file, cell, spool.slice(span)):
             return
         totals = self.put_piece(file.key, cell, span, spool.slice(span)).totals
-        is_full = totals.length >= whole.length and not file.is_one_object
-        if is_full and self._seal_if_possible(file, cell):
-            return
+        if totals.length >= whole.length and not file.is_one_object:
+            try:
+                if self.seal(file, cell, patience=0.0):  # There may be no room for a second spool.
+                    return
+            except (UploadError, BytesLost) as error:
+                # Its bytes are stored; publishing the file tries again.
+                log.warning("a cell is left in pieces: %s", error, extra={"upload_id": file.key})
         if totals.count % self._most_pieces == 0:
-            self._join_if_possible(file, cell)
+            self._join(file, cell)
 
     def put_piece(
         self, key: str, cell: int, span: ByteRange, body: SpoolSlice | bytes
@@ -179,41 +193,24 @@ class CellStore:
             stamp, through = uploaded
             return lease.seal(length, stamp, through=through)
 
-    def _seal_if_possible(self, file: StoredFile, cell: int) -> bool:
-        """Seal a cell; False if that fails or there is no room besides the caller's spool."""
-        try:
-            return self.seal(file, cell, patience=0.0)
-        except (UploadError, BytesLost) as error:
-            # Its bytes are stored; publishing the file tries again.
-            log.warning("a cell is left in pieces: %s", error, extra={"upload_id": file.key})
-            return False
-
     def multipart(self, file: StoredFile) -> Multipart:
         """Returns the multipart upload of a file; creates it if needed. Raises `BytesLost`."""
+
+        def announced_name() -> str:
+            """A sweep aborts the multipart upload with this name unless it becomes the file's."""
+            name = new_name("files", file.key)
+            self.catalog.intend_multipart(name)
+            return name
+
         known = file.multipart
         while known is None:
-            known = self._noted_multipart(file.key) or self._begin_multipart(file.key)
+            known = self.catalog.require_open(file.key).multipart
+            if known is None:
+                own = Multipart(*self.bucket.create_named_multipart(announced_name))
+                known = self.catalog.begin_multipart(file.key, own)
+                if known is None:  # The file is gone, or a sweep may have aborted the upload.
+                    self.catalog.discard(own.name, own.id)
         return known
-
-    def _noted_multipart(self, key: str) -> Multipart | None:
-        file = self.catalog.file(key)
-        if file is None or file.name is not None:
-            raise BytesLost(key)
-        return file.multipart
-
-    def _begin_multipart(self, key: str) -> Multipart | None:
-        """None if the file is gone, or if it took so long that a sweep may have aborted it."""
-        own = Multipart(*self.bucket.create_multipart_anew(lambda: self._intended_name(key)))
-        noted = self.catalog.begin_multipart(key, own)
-        if noted is None:
-            self.catalog.discard(own.name, own.id)
-        return noted
-
-    def _intended_name(self, key: str) -> str:
-        """A sweep aborts the multipart upload with this name unless it becomes the file's."""
-        name = new_name("files", key)
-        self.catalog.intend_multipart(name)
-        return name
 
     def _part_of(
         self,
@@ -254,7 +251,7 @@ class CellStore:
             require_stored(piece, stamp.crc32c)
         return stamp
 
-    def _join_if_possible(self, file: StoredFile, cell: int) -> None:
+    def _join(self, file: StoredFile, cell: int) -> None:
         """Join pieces of a cell that has many, unless another claim is active.
 
         If it fails, no bytes are lost: the next join tries again.
@@ -263,13 +260,13 @@ class CellStore:
         try:
             with claimed(self.catalog, file.key, cell, length) as lease:
                 if lease is not None:
-                    self._join(lease)
+                    self._join_claimed(lease)
         except ClaimLost:
             return
         except (UploadError, BytesLost) as error:
             log.warning("many pieces are left: %s", error, extra={"upload_id": file.key})
 
-    def _join(self, lease: Lease) -> None:
+    def _join_claimed(self, lease: Lease) -> None:
         key, cell = lease.claim.key, lease.claim.cell
         pieces = self.catalog.pieces(key, cell)
         if self.catalog.part(key, cell) is not None:
@@ -325,3 +322,120 @@ class CellStore:
 def new_name(folder: str, key: str) -> str:
     """Returns a unique name: no object is ever written twice."""
     return f"{folder}/{key}.{secrets.token_hex(8)}"
+
+
+# ---- reading pieces ------------------------------------------------------------------------------
+
+# An object made from a piece replaces it, so corrupt bytes must be detected.
+
+
+def copy_piece(bucket: Bucket, piece: Piece, taken: Sequence[ByteRange], spool: Spool) -> None:
+    """Copy some ranges of a piece; reads the whole piece if its checksum is known.
+
+    Raises `StorageFailed` if the checksum does not match, `BytesLost` if the object is missing.
+    """
+    expected, value = piece.stamp.crc32c, 0
+    for span in [piece.span] if expected else taken:
+        inside = ByteRange(span.start - piece.span.start, span.end - piece.span.start)
+        buffer = memoryview(bytearray(min(COPIED_BYTES, span.length)))
+        position = span.start
+        try:
+            with bucket.open(piece.name, inside, piece.span.length) as source:
+                while count := source.readinto(buffer[: span.end - position]):
+                    value = crc32c(buffer[:count], value) if expected else 0
+                    _write(buffer[:count], position, taken, spool)
+                    position += count
+        except FileNotFoundError as error:
+            raise BytesLost(piece.name) from error
+    if expected:
+        require_stored(piece, crc32c_text(value))
+
+
+def require_stored(piece: Piece, found_crc32c: str) -> None:
+    """Log and raise `StorageFailed` unless a piece's bytes match its stored checksum."""
+    if found_crc32c != piece.stamp.crc32c:
+        log.error("an object does not match the checksum of what was stored: %s", piece.name)
+        raise StorageFailed("The object store returned other bytes than were stored.")
+
+
+def _write(block: memoryview, position: int, taken: Sequence[ByteRange], spool: Spool) -> None:
+    """Write the bytes of a block that are in `taken`."""
+    for span in taken:
+        start, end = max(span.start, position), min(span.end, position + len(block))
+        while start < end:
+            wanted = block[start - position : end - position]
+            with spool_errors():
+                place = spool.place(ByteRange(start, end))
+                start += os.pwrite(spool.descriptor, wanted, place.start)
+
+
+# ---- claims --------------------------------------------------------------------------------------
+
+# The holder of a claim on a cell makes its part or joins its pieces; others do not wait.
+
+
+SPARE_SECONDS = 30.0
+"""How long a claim outlives the request that took it."""
+
+
+class ClaimLost(Exception):
+    """Another request has taken over the cell."""
+
+
+class Lease:
+    """A claim, and until when it is certain to hold by this machine's monotonic clock."""
+
+    def __init__(self, catalog: BucketCatalog, claim: Claim, ends_at: float) -> None:
+        self.claim = claim
+        self.is_over = False
+        self._catalog = catalog
+        self._ends_at = ends_at
+
+    def cover(self, length: int) -> None:
+        """Extend the lease to outlive a request of `length` bytes; raises `ClaimLost`."""
+        limit = limit_seconds(length)
+        if time.monotonic() + limit < self._ends_at:
+            return
+        seconds = limit + SPARE_SECONDS
+        ends_at = time.monotonic() + seconds
+        if not self._catalog.renew(self.claim, timedelta(seconds=seconds)):
+            raise ClaimLost
+        self._ends_at = ends_at
+
+    def seal(self, length: int, stamp: Stamp, *, through: int | None = None) -> bool:
+        """Record the part, which includes pieces up to `through`, and end the claim."""
+        claim = self.claim if through is None else replace(self.claim, through=through)
+        is_sealed = self._catalog.seal(claim, length, stamp)
+        self.is_over = True
+        return is_sealed
+
+
+@contextmanager
+def claimed(catalog: BucketCatalog, key: str, cell: int, length: int) -> Iterator[Lease | None]:
+    """Claim a cell for a request of `length` bytes; yields None while another claim is active.
+
+    If the database's response was lost, releases the claim instead of holding it until it expires.
+    """
+    seconds = limit_seconds(length) + SPARE_SECONDS
+    ends_at, token = time.monotonic() + seconds, secrets.token_hex(16)
+    try:
+        claim = catalog.claim(key, cell, token, timedelta(seconds=seconds))
+    except UploadError:
+        with suppress(UploadError):
+            catalog.release(Claim(key, cell, token, number=0, through=0))
+        raise
+    if claim is None:
+        yield None
+        return
+    lease = Lease(catalog, claim, ends_at)
+    try:
+        yield lease
+    finally:
+        if not lease.is_over:
+            with suppress(UploadError):  # If this fails, the lease expires.
+                catalog.release(claim)
+
+
+def limit_seconds(length: int) -> float:
+    """Time limit for a request of `length` bytes, in seconds."""
+    return CALL_SECONDS + length / SLOWEST_BYTES_PER_SECOND

@@ -18,13 +18,7 @@ from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from http.client import (
-    HTTPConnection,
-    HTTPException,
-    HTTPResponse,
-    HTTPSConnection,
-    IncompleteRead,
-)
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
 from io import BufferedReader
 from typing import Any
 
@@ -183,16 +177,13 @@ class Connections:
         return None
 
     def _new(self) -> HTTPConnection:
-        connection = self._plain_or_tls()
+        if self._scheme == "http":
+            connection = HTTPConnection(self._host, self._port)
+        else:
+            self._tls = self._tls or ssl.create_default_context()
+            connection = HTTPSConnection(self._host, self._port, context=self._tls)
         connection.response_class = _WholeHead
         return connection
-
-    def _plain_or_tls(self) -> HTTPConnection:
-        if self._scheme == "http":
-            return HTTPConnection(self._host, self._port)
-        if self._tls is None:
-            self._tls = ssl.create_default_context()
-        return HTTPSConnection(self._host, self._port, context=self._tls)
 
     def _ask(self, connection: HTTPConnection, request: Request, deadline: float) -> Answer:
         try:
@@ -210,13 +201,13 @@ class Connections:
             connection.close()
             log.error("the object store's certificate is not trusted: %s", error.verify_message)
             raise StorageFailed("The object store's certificate is not trusted.") from error
-        except (OSError, HTTPException) as error:
+        except BaseException as error:
             _abort(connection)
             _give_up(request.body)
-            raise StoreUnreachable(_reason(error)) from error
-        except BaseException:
-            _abort(connection)
-            _give_up(request.body)
+            if isinstance(error, OSError):
+                raise StoreUnreachable(str(error.strerror or error)) from error
+            if isinstance(error, HTTPException):
+                raise StoreUnreachable(type(error).__name__) from error
             raise
         return answer
 
@@ -277,10 +268,6 @@ def _close(kept: deque[_Kept]) -> None:
             kept.pop().connection.close()
 
 
-def _reason(error: Exception) -> str:
-    return str(error.strerror or error) if isinstance(error, OSError) else type(error).__name__
-
-
 def _remaining(deadline: float, most: float) -> float:
     """Returns the seconds until the deadline, at most `most`; raises `TimeoutError` after it."""
     seconds = deadline - time.monotonic()
@@ -301,9 +288,12 @@ def _send(connection: HTTPConnection, request: Request, deadline: float) -> bool
         return True
     connection.endheaders()
     try:
-        if isinstance(connection.sock, ssl.SSLSocket):
-            return _copy(connection.sock, body, deadline)
-        return _sendfile(connection.sock, body, deadline)
+        if not isinstance(connection.sock, ssl.SSLSocket):
+            return _sendfile(connection.sock, body, deadline)
+        for block in blocks_of(body):
+            connection.sock.settimeout(_remaining(deadline, IDLE_SECONDS))
+            connection.sock.sendall(block)
+        return True
     except (BrokenPipeError, ConnectionResetError, ssl.SSLEOFError, ssl.SSLZeroReturnError):
         return False  # The store may have responded before it closed: read the response.
 
@@ -326,13 +316,6 @@ def _sendfile(sock: socket.socket, body: SpoolSlice, deadline: float) -> bool:
         if sent == 0:
             raise SpoolTooShort
         position += sent
-    return True
-
-
-def _copy(sock: ssl.SSLSocket, body: SpoolSlice, deadline: float) -> bool:
-    for block in blocks_of(body):
-        sock.settimeout(_remaining(deadline, IDLE_SECONDS))
-        sock.sendall(block)
     return True
 
 

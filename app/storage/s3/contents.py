@@ -21,10 +21,6 @@ class SpoolTooShort(Exception):
     """A slice extends beyond the written bytes: a bug of the caller."""
 
 
-def _do_nothing() -> None:
-    pass
-
-
 @dataclass(frozen=True, slots=True)
 class SpoolSlice:
     """A range of an open file: `length` bytes from `start` on."""
@@ -32,7 +28,7 @@ class SpoolSlice:
     descriptor: int
     start: int
     length: int
-    give_up: Callable[[], None] = _do_nothing
+    give_up: Callable[[], None] = lambda: None
     """Called when a request is aborted while the store may still be reading the file."""
 
 

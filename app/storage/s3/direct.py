@@ -9,7 +9,7 @@ multipart upload is gone and the URL no longer works.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from app.core.cells import (
     URL_SECONDS,
@@ -17,7 +17,6 @@ from app.core.cells import (
     CellOffer,
     CellTarget,
     Grid,
-    Multipart,
     Part,
     PromisedCell,
     StoredFile,
@@ -25,7 +24,7 @@ from app.core.cells import (
 )
 from app.core.errors import CellNotStored, ChunkMismatch
 from app.storage.base import BytesLost
-from app.storage.s3.answers import MultipartGone
+from app.storage.s3.caller import MultipartGone
 from app.storage.s3.cells import CellStore
 from app.storage.s3.contents import ListedPart, PromisedBytes
 
@@ -49,10 +48,22 @@ class DirectCells:
         multipart = self._cells.multipart(file)
         numbers = {place.number for place in places}
         new = self._cells.catalog.offer(key, numbers, seconds=URL_SECONDS)
-        return [
-            CellOffer(target=self._target(multipart, place, each) if place.number in new else None)
-            for place, each in zip(places, promised, strict=True)
-        ]
+        offers = []
+        for place, each in zip(places, promised, strict=True):
+            if place.number not in new:
+                offers.append(CellOffer())
+                continue
+            number = direct_part_number(place.number)
+            stored = PromisedBytes(each.span.length, each.crc32c)
+            url = self._cells.bucket.presign_part(
+                multipart.name, multipart.id, number, stored, URL_SECONDS
+            )
+            # Clients send Content-Length automatically, and browsers do not let scripts set it.
+            headers = {
+                name: text for name, text in stored.headers.items() if name != "content-length"
+            }
+            offers.append(CellOffer(target=CellTarget(url, headers)))
+        return offers
 
     def accept(self, key: str, promised: Sequence[PromisedCell]) -> None:
         """Record cells as stored if the bucket has the promised bytes.
@@ -62,55 +73,41 @@ class DirectCells:
         file = self._open_file(key)
         places = [_cell_of(file, each) for each in promised]
         listed = self._listed(file, places)
-        parts = [
-            _part_of(listed.get(direct_part_number(place.number)), place, each)
-            for place, each in zip(places, promised, strict=True)
-        ]
+        parts = []
+        for place, each in zip(places, promised, strict=True):
+            found = listed.get(direct_part_number(place.number))
+            wanted = (each.span.length, each.crc32c)
+            if found is None or (found.length, found.stored.crc32c) != wanted:
+                raise CellNotStored(f"The bucket does not have the cell at {each.span.start}.")
+            parts.append(Part(place.number, found.number, found.length, found.stored, through=0))
         if not self._cells.catalog.place(key, parts):
             raise BytesLost(key)
-
-    def _target(self, multipart: Multipart, place: Cell, promised: PromisedCell) -> CellTarget:
-        bytes_ = PromisedBytes(promised.span.length, promised.crc32c)
-        number = direct_part_number(place.number)
-        url = self._cells.bucket.presign_part(
-            multipart.name, multipart.id, number, bytes_, URL_SECONDS
-        )
-        # Clients send Content-Length automatically, and browsers do not let scripts set it.
-        headers = {name: text for name, text in bytes_.headers.items() if name != "content-length"}
-        return CellTarget(url, headers)
 
     def _listed(self, file: StoredFile, places: Sequence[Cell]) -> dict[int, ListedPart]:
         """Returns the bucket's parts for these cells, and for some cells between them."""
         if file.multipart is None or not places:
             return {}
-        numbers = (direct_part_number(place.number) for place in places)
+        name, multipart_id, found = file.multipart.name, file.multipart.id, dict[int, ListedPart]()
         try:
-            return {
-                part.number: part
-                for first, last in runs(numbers)
-                for part in self._listed_run(file.multipart, first, last)
-            }
+            for first, last in runs(direct_part_number(place.number) for place in places):
+                at_once = min(LISTED_AT_ONCE, last - first + 1)
+                for part in self._cells.bucket.list_parts(
+                    name, multipart_id, first=first, at_once=at_once
+                ):
+                    found[part.number] = part
+                    if part.number >= last:
+                        break
         except MultipartGone as error:
             raise BytesLost(file.key) from error
-
-    def _listed_run(self, multipart: Multipart, first: int, last: int) -> Iterator[ListedPart]:
-        at_once = min(LISTED_AT_ONCE, last - first + 1)
-        for part in self._cells.bucket.list_parts(
-            multipart.name, multipart.id, first=first, at_once=at_once
-        ):
-            yield part
-            if part.number >= last:
-                return
+        return found
 
     def _open_file(self, key: str) -> StoredFile:
         """Returns the file if it accepts cells; raises `BytesLost` otherwise.
 
         If the length was declared late, the grid may differ from what clients expect: `BytesLost`.
         """
-        file = self._cells.catalog.file(key)
-        if file is None or file.name is not None or file.length is None:
-            raise BytesLost(key)
-        if file.grid != Grid.of(file.length):
+        file = self._cells.catalog.require_open(key)
+        if file.length is None or file.grid != Grid.of(file.length):
             raise BytesLost(key)
         return file
 
@@ -127,14 +124,6 @@ def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
         else:
             found.append((number, number))
     return found
-
-
-def _part_of(listed: ListedPart | None, place: Cell, promised: PromisedCell) -> Part:
-    """Returns the bucket's part of a cell; raises `CellNotStored` unless it is as promised."""
-    wanted = (promised.span.length, promised.crc32c)
-    if listed is None or (listed.length, listed.stored.crc32c) != wanted:
-        raise CellNotStored(f"The bucket does not have the cell at {promised.span.start}.")
-    return Part(place.number, listed.number, listed.length, listed.stored, through=0)
 
 
 def _cell_of(file: StoredFile, promised: PromisedCell) -> Cell:

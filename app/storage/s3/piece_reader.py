@@ -16,8 +16,7 @@ from crc32c import crc32c
 from app.core.cells import Piece, StoredFile, covers, overlay
 from app.core.errors import StorageFailed
 from app.core.ranges import ByteRange
-from app.storage.base import BytesLost
-from app.storage.compare import has_same_bytes
+from app.storage.base import BytesLost, has_same_bytes
 from app.storage.s3.cells import CellStore
 from app.storage.s3.contents import BLOCK_BYTES, crc32c_text
 
@@ -37,6 +36,7 @@ class PieceReader(io.RawIOBase):
         self._file = file
         self._position = 0
         self._end = file.length
+        # A cell, and which of its ranges to read from which piece, in order.
         self._known: tuple[int, Sequence[tuple[Piece, ByteRange]]] | None = None
         self._source: tuple[Piece, RawIOBase] | None = None
 
@@ -47,10 +47,6 @@ class PieceReader(io.RawIOBase):
     def seekable(self) -> bool:
         """True."""
         return True
-
-    def tell(self) -> int:
-        """The position in the file."""
-        return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Move to a position relative to the start, the current position or the end."""
@@ -73,7 +69,21 @@ class PieceReader(io.RawIOBase):
         if end <= self._position:
             return 0
         cell = next(self._file.grid.cells(ByteRange(self._position, end)))
-        count = self._read(cell.number, cell.span, target)
+        number, span = cell.number, cell.span
+        if self._known is None or self._known[0] != number:
+            pieces = self._cells.catalog.pieces(self._file.key, number)
+            self._known = number, overlay(pieces, self._file.cell(number).span)
+        taken = self._known[1]
+        index = bisect_right(taken, span.start, key=lambda each: each[1].end)
+        if index < len(taken) and taken[index][1].start <= span.start:
+            piece, found = taken[index]
+            count = self._read_piece(piece, ByteRange(span.start, min(found.end, span.end)), target)
+        elif self._cells.catalog.part(self._file.key, number) is not None:
+            raise StorageFailed("These bytes can be read once the file is complete.")
+        else:
+            end = span.end if index == len(taken) else min(taken[index][1].start, span.end)
+            count = end - span.start
+            target[:count] = bytes(count)
         self._position += count
         return count
 
@@ -85,47 +95,24 @@ class PieceReader(io.RawIOBase):
             self._end = max((piece.span.end for piece in loose), default=0)
         return self._end
 
-    def _read(self, number: int, span: ByteRange, target: memoryview) -> int:
-        taken = self._taken(number)
-        index = bisect_right(taken, span.start, key=lambda each: each[1].end)
-        if index == len(taken) or taken[index][1].start > span.start:
-            if self._is_hidden(number):
-                raise StorageFailed("These bytes can be read once the file is complete.")
-            end = span.end if index == len(taken) else min(taken[index][1].start, span.end)
-            target[: end - span.start] = bytes(end - span.start)
-            return end - span.start
-        piece, found = taken[index]
-        end = min(found.end, span.end)
-        inside = ByteRange(span.start - piece.span.start, end - piece.span.start)
+    def _read_piece(self, piece: Piece, span: ByteRange, target: memoryview) -> int:
+        """Read bytes at the start of `span`; keeps the object open for the next read."""
+        inside = ByteRange(span.start - piece.span.start, span.end - piece.span.start)
         try:
-            return self._opened(piece, inside).readinto(target[: inside.length]) or 0
+            if self._source is None or self._source[0] != piece:
+                self._let_go()
+                source = self._cells.bucket.open(piece.name, inside, piece.span.length)
+                self._source = piece, source
+            source = self._source[1]
+            source.seek(inside.start)
+            return source.readinto(target[: inside.length]) or 0
         except FileNotFoundError as error:
             raise BytesLost(piece.name) from error
-
-    def _opened(self, piece: Piece, inside: ByteRange) -> RawIOBase:
-        """Opens the object of a piece at the start of a range."""
-        if self._source is None or self._source[0] != piece:
-            self._let_go()
-            source = self._cells.bucket.open(piece.name, inside, piece.span.length)
-            self._source = piece, source
-        source = self._source[1]
-        source.seek(inside.start)
-        return source
 
     def _let_go(self) -> None:
         if self._source is not None:
             self._source[1].close()
         self._source = None
-
-    def _taken(self, number: int) -> Sequence[tuple[Piece, ByteRange]]:
-        """Returns which ranges of a cell to read from which piece, in order."""
-        if self._known is None or self._known[0] != number:
-            pieces = self._cells.catalog.pieces(self._file.key, number)
-            self._known = number, overlay(pieces, self._file.cell(number).span)
-        return self._known[1]
-
-    def _is_hidden(self, number: int) -> bool:
-        return self._cells.catalog.part(self._file.key, number) is not None
 
 
 def contains(cells: CellStore, file: StoredFile, start: int, ours: RawIOBase, length: int) -> bool:

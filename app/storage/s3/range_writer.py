@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 
 from app.core.cells import Cell, StoredFile
 from app.core.errors import WriterSuperseded
@@ -18,34 +18,24 @@ from app.storage.base import BytesLost, Checkpoint
 from app.storage.local.range_lock import is_takeover_requested
 from app.storage.local.range_writer import LOOK_SECONDS
 from app.storage.s3.cells import CellStore
-from app.storage.s3.spool import FIRST_BYTES, Spool, spool_errors
-from app.storage.s3.spool_copy import SpoolCopy
+from app.storage.s3.spool import FIRST_BYTES, Spool, SpoolCopy, spool_errors
 
 CHECKPOINT_SECONDS = 30.0
 """A killed worker loses at most this many seconds of a request. More frequent checkpoints cost more
 requests to the store, and a cell stored in pieces is uploaded twice."""
 
 
+@dataclass(slots=True, kw_only=True)
 class BucketRangeWriter:
     """Writes one range of a file; `lock` is the open file that holds its lock on this node."""
 
-    def __init__(
-        self,
-        cells: CellStore,
-        file: StoredFile,
-        span: ByteRange,
-        *,
-        lock: int,
-        limits: BodyLimits,
-        checkpoint_seconds: float,
-    ) -> None:
-        self.checkpoint_seconds = checkpoint_seconds
-        self.limits = limits
-        self._cells = cells
-        self._file = file
-        self._span = span
-        self._lock = lock
-        self._unverified: list[tuple[Cell, Spool]] = []
+    cells: CellStore
+    file: StoredFile
+    span: ByteRange
+    lock: int
+    limits: BodyLimits
+    checkpoint_seconds: float
+    _unverified: list[tuple[Cell, Spool]] = field(default_factory=list, init=False)
 
     def write(self, span: ByteRange, source: BodySource, checkpoint: Checkpoint) -> int:
         """Store the bytes first, then call `checkpoint`, once for each cell but the last.
@@ -53,12 +43,24 @@ class BucketRangeWriter:
         Bytes that are verified only at the end are stored by `finish`.
         """
         if source.is_verified_at_end:
-            self._cells.spools.require(span.length)
+            self.cells.spools.require(span.length)
         position = told_to = span.start
-        for cell in self._file.grid.cells(span):
+        for cell in self.file.grid.cells(span):
             if told_to < position and not source.is_verified_at_end:
                 checkpoint(ByteRange(told_to, position))
-            position, told_to = self._write_cell(cell, source, checkpoint)
+            with ExitStack() as spools:
+                spool = self.cells.spools.begin(cell.span, may_reuse_file=True)
+                spools.enter_context(spool)
+                flow = _CellFlow(
+                    self, cell, spool, None if source.is_verified_at_end else checkpoint
+                )
+                with spool_errors():
+                    flow.run(source)
+                position, told_to = flow.position, flow.told_to
+                if source.is_verified_at_end and position > cell.span.start:
+                    arrived = Cell(cell.number, ByteRange(cell.span.start, position))
+                    self._unverified.append((arrived, spool))
+                    spools.pop_all()  # Keep the spool open.
             if position < cell.span.end:
                 break
         return position
@@ -84,55 +86,27 @@ class BucketRangeWriter:
     def keep(self, spool: Spool, cell: int, span: ByteRange) -> None:
         """Make the bytes of a spool durable, without holding the request's slot."""
         with stage(Stage.SYNC), without_slot():
-            self._cells.keep(self._file, cell, spool, span)
-
-    def is_whole(self, cell: int, span: ByteRange) -> bool:
-        """Whether a span is all of a cell."""
-        return span == self._file.cell(cell).span
-
-    def check_room(self, spool: Spool) -> Callable[[int], None]:
-        """As `Spools.room_check`."""
-        return self._cells.spools.room_check(spool)
+            self.cells.keep(self.file, cell, spool, span)
 
     def stop_if_superseded(self) -> None:
         """Raise `WriterSuperseded` if a newer writer of this node has requested the range."""
-        if is_takeover_requested(self._lock, self._span):
+        if is_takeover_requested(self.lock, self.span):
             raise WriterSuperseded("A newer request writes the same bytes.")
 
     def stop_if_removed(self) -> None:
         """Raise `BytesLost` if this node knows that the upload has ended."""
-        if os.fstat(self._lock).st_nlink == 0:
+        if os.fstat(self.lock).st_nlink == 0:
             raise BytesLost("the file was removed while it was written")
 
-    def _write_cell(
-        self, cell: Cell, source: BodySource, checkpoint: Checkpoint
-    ) -> tuple[int, int]:
-        """Returns the end of the bytes, and the position last passed to `checkpoint`."""
-        with ExitStack() as spools:
-            spool = self._cells.spools.begin(cell.span, may_reuse_file=True)
-            spools.enter_context(spool)
-            flow = _Flow(self, cell, spool, None if source.is_verified_at_end else checkpoint)
-            with spool_errors():
-                flow.run(source)
-            if source.is_verified_at_end and flow.position > cell.span.start:
-                arrived = Cell(cell.number, ByteRange(cell.span.start, flow.position))
-                self._unverified.append((arrived, spool))
-                spools.pop_all()  # Keep the spool open.
-            return flow.position, flow.told_to
 
-
-class _Flow:
+class _CellFlow:
     """Follows the copy of one cell into a spool and stores its bytes.
 
     Without a `checkpoint` it stores nothing.
     """
 
     def __init__(
-        self,
-        writer: BucketRangeWriter,
-        cell: Cell,
-        spool: Spool,
-        checkpoint: Checkpoint | None,
+        self, writer: BucketRangeWriter, cell: Cell, spool: Spool, checkpoint: Checkpoint | None
     ) -> None:
         self._writer = writer
         self._cell = cell
@@ -141,7 +115,7 @@ class _Flow:
             spool, writer.limits, None if checkpoint is None else self._store_and_tell
         )
         self._checkpoint = checkpoint
-        self._check_room = writer.check_room(spool)
+        self._check_room = writer.cells.spools.room_check(spool)
         self._is_storing = False
         self.told_to = cell.span.start
         now = time.monotonic()
@@ -177,14 +151,10 @@ class _Flow:
         self._check_room(self._copy.spooled)
         if now >= self._due_at:
             self._store_and_tell()
-            self._let_others_have_room()
+            if self._checkpoint is not None and self._spool.is_wanted:
+                self._spool.shrink(FIRST_BYTES)  # Its body is slow, and other requests wait.
+                self._copy.begin_again()
             self._due_at = time.monotonic() + self._writer.checkpoint_seconds
-
-    def _let_others_have_room(self) -> None:
-        """Release unneeded room of a slow body while other requests wait for room."""
-        if self._checkpoint is not None and self._spool.is_wanted:
-            self._spool.shrink(FIRST_BYTES)
-            self._copy.begin_again()
 
     def _store_and_tell(self) -> None:
         fresh = ByteRange(self.told_to, self.position)
@@ -201,5 +171,5 @@ class _Flow:
         if self._checkpoint is None or not fresh.length:
             return
         arrived = ByteRange(self._spool.base, self.position)
-        is_whole = self._writer.is_whole(self._cell.number, arrived)
+        is_whole = arrived == self._writer.file.cell(self._cell.number).span
         self._writer.keep(self._spool, self._cell.number, arrived if is_whole else fresh)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from app.core.ranges import ByteRange
-from app.storage.s3.answers import busy
+from app.storage.s3.caller import busy
 from app.storage.s3.connections import Answer, StoreUnreachable
 
 if TYPE_CHECKING:
@@ -55,10 +55,6 @@ class ObjectReader(io.RawIOBase):
         """True."""
         return True
 
-    def tell(self) -> int:
-        """The position in the object, in bytes."""
-        return self._position
-
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Move to another position; sends no request before the next read."""
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._length}[whence]
@@ -78,7 +74,10 @@ class ObjectReader(io.RawIOBase):
                 answer = self._at_position()
                 count = answer.readinto(wanted[: self._end - self._next])
                 if count:
-                    self._advance(count)
+                    self._position += count
+                    self._next += count
+                    if self._next == self._end:
+                        self._drop()
                     return count
             except StoreUnreachable:
                 pass
@@ -96,16 +95,14 @@ class ObjectReader(io.RawIOBase):
             self._skip(self._answer)
         if self._answer is None or self._next != self._position:
             self._drop()
-            self._next, self._end = self._position, self._end_of_next()
+            is_cut_off = self._next == self._position < self._end  # Its rest is requested again.
+            if not is_cut_off:
+                has_read_on = self._next == self._position == self._end
+                self._window = self._window * 2 if has_read_on else FIRST_WINDOW_BYTES
+                self._end = min(self._position + self._window, self._length)
+            self._next = self._position
             self._answer = self._fetch(ByteRange(self._next, self._end))
         return self._answer
-
-    def _end_of_next(self) -> int:
-        if self._next == self._position < self._end:
-            return self._end  # The rest of a response that was cut off.
-        has_read_on = self._next == self._position == self._end
-        self._window = self._window * 2 if has_read_on else FIRST_WINDOW_BYTES
-        return min(self._position + self._window, self._length)
 
     def _skip(self, answer: Answer) -> None:
         ahead = self._position - self._next
@@ -117,12 +114,6 @@ class ObjectReader(io.RawIOBase):
             if count == 0:
                 raise StoreUnreachable
             self._next += count
-
-    def _advance(self, count: int) -> None:
-        self._position += count
-        self._next += count
-        if self._next == self._end:
-            self._drop()
 
     def _drop(self) -> None:
         if self._answer is not None:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import errno
 import os
+import random
 import secrets
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -18,10 +20,13 @@ from io import FileIO
 from types import TracebackType
 
 from app.core.errors import NoRoom, ServerBusy, UploadError
-from app.core.ranges import ByteRange
+from app.core.ranges import ByteRange, RangeSet
+from app.ingest.copy import BodyLimits, FileCopy
+from app.ingest.slots import without_slot
+from app.ingest.source import BodySource, Watch
 from app.storage.local.folder import Folder, disk_errors
+from app.storage.local.range_lock import locked_by_others, try_lock, unlock
 from app.storage.s3.contents import SpoolSlice, SpoolTooShort
-from app.storage.s3.room import Room
 
 FIRST_BYTES = 1024 * 1024
 """Initial room for a body: one block. It doubles whenever it is full."""
@@ -260,3 +265,207 @@ def _close_all(descriptors: deque[int]) -> None:
     with suppress(IndexError):
         while True:
             os.close(descriptors.pop())
+
+
+# ---- copying a body ------------------------------------------------------------------------------
+
+
+SHORT_PATIENCE = 0.3
+"""How long bytes wait for room before they are stored as a piece, as a share of a new spool's time.
+A piece costs a request and must be read again."""
+
+
+class SpoolCopy:
+    """Copies the bytes of a span of a file as far as there is room for them.
+
+    When no more room is free, it calls `store_and_tell` to store the bytes, and reuses their room.
+    Without `store_and_tell` the bytes must stay, so it waits and then raises `ServerBusy`. Copies
+    that wait for each other use random timeouts, so that one fails and the others continue.
+    """
+
+    def __init__(
+        self, spool: Spool, limits: BodyLimits, store_and_tell: Callable[[], None] | None = None
+    ) -> None:
+        self._spool = spool
+        self._start = spool.base
+        self._store_and_tell = store_and_tell
+        self._copy = FileCopy(spool.descriptor, spool.place(spool.room), limits)
+
+    @property
+    def position(self) -> int:
+        """Position in the file at which the copied bytes end."""
+        return self._spool.base + self._copy.position
+
+    @property
+    def spooled(self) -> int:
+        """Number of bytes in the spool."""
+        return self._copy.position
+
+    def run(self, source: BodySource, watch: Watch) -> None:
+        """Like `FileCopy.run`."""
+
+        def watch_and_grow() -> None:
+            self._spool.note_written(self._copy.position)
+            watch()
+            if self._copy.is_full and self.position < self._spool.end:
+                self._go_on()
+
+        try:
+            self._copy.run(source, watch_and_grow)
+        finally:
+            self._spool.note_written(self._copy.position)
+
+    def begin_again(self) -> None:
+        """Continue in the room of bytes that have been stored."""
+        self._spool.begin_again(self.position)
+        self._copy.move_to(self._spool.place(self._spool.room))
+
+    def _go_on(self) -> None:
+        if self._store_and_tell is None:
+            patience = random.uniform(0.5, 1.0)  # noqa: S311 - no secret
+        else:
+            patience = SHORT_PATIENCE if self._spool.base == self._start else 0.0
+        if self._spool.grow(patience):
+            room = self._spool.place(self._spool.room)
+            self._copy.move_to(ByteRange(self._copy.position, room.end))
+        elif self._store_and_tell is None:
+            raise ServerBusy("The server waits for its store to take what has arrived.")
+        else:
+            self._store_and_tell()
+            self.begin_again()
+
+
+# ---- room ----------------------------------------------------------------------------------------
+
+# Limits the total bytes in all spools of a node, across processes. A byte of room is a locked byte
+# of a shared file: locks end with their process, so the total stays right when processes are
+# killed. The file itself stays empty.
+
+
+GUESSES = 3
+"""Random positions to try before a search: with half of the room taken, most are free."""
+
+_POLL_SECONDS = 0.02
+_ACCOUNT = "spool-room"
+
+
+class NoSpoolRoom(ServerBusy):
+    """Other spools of this node use the room."""
+
+
+class Room:
+    """Room for some bytes on this node until it is closed; all rooms share `capacity` bytes."""
+
+    def __init__(self, folder: Folder, capacity: int) -> None:
+        self._capacity = capacity
+        self._taken = RangeSet()
+        self._descriptor = folder.open(_ACCOUNT, os.O_RDWR | os.O_CREAT)
+
+    @property
+    def length(self) -> int:
+        """Number of bytes that this room holds."""
+        return self._taken.total
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether another request waits for room."""
+        return locked_by_others(self._descriptor, self._waiting) is not None
+
+    def grow(self, count: int, seconds: float = 0.0) -> bool:
+        """Add room for `count` more bytes; False if there is none within `seconds`."""
+        if self._take(count):
+            return True
+        if not seconds:
+            return False
+        deadline = time.monotonic() + seconds
+        with without_slot():
+            try:
+                while not self._take(count):
+                    if time.monotonic() > deadline:
+                        return False
+                    try_lock(self._descriptor, self._waiting)
+                    time.sleep(_POLL_SECONDS)
+                return True
+            finally:
+                unlock(self._descriptor, self._waiting)
+
+    def require(self, count: int, seconds: float) -> None:
+        """Add room for `count` more bytes; raises `NoSpoolRoom` if none is free in time."""
+        if not self.grow(count, seconds):
+            raise NoSpoolRoom("The server waits for its store to take what has arrived.")
+
+    def shrink(self, length: int) -> None:
+        """Release all but `length` bytes."""
+        for span in self._taken:
+            kept = ByteRange(span.start, min(span.end, span.start + length))
+            length -= kept.length
+            if kept != span:
+                self._give_back(ByteRange(kept.end, span.end))
+
+    def close(self) -> None:
+        """Release all room."""
+        os.close(self._descriptor)
+
+    @property
+    def _waiting(self) -> ByteRange:
+        """The byte that a waiting request locks."""
+        return ByteRange(self._capacity, self._capacity + 1)
+
+    def _take(self, count: int) -> bool:
+        """Lock `count` free bytes, contiguous if that is easy."""
+        starts = [self._taken.end]
+        starts += (random.randrange(self._capacity) for _ in range(GUESSES))  # noqa: S311 - no secret
+        if any(self._lock(ByteRange(start, start + count)) for start in starts):
+            return True
+        return self._gather(count)
+
+    def _gather(self, count: int) -> bool:
+        """Lock `count` free bytes anywhere, or none; searches from a random position."""
+        begin = random.randrange(self._capacity)  # noqa: S311 - no secret
+        found, missing = list[ByteRange](), count
+        for position, end in ((begin, self._capacity), (0, begin)):
+            at = position
+            while missing and at < end:
+                free = self._first_free(at, missing)
+                if self._lock(free):
+                    found.append(free)
+                    missing -= free.length
+                at = max(free.end, at + 1)
+        if missing:
+            for span in found:
+                self._give_back(span)
+        return not missing
+
+    def _first_free(self, position: int, count: int) -> ByteRange:
+        """Returns the first free range from `position` on, up to `count` bytes; may be empty."""
+        while position < self._capacity:
+            rest = ByteRange(position, min(position + count, self._capacity))
+            own_or_free = next(self._taken.gaps(rest), None)
+            if own_or_free is None:
+                position = rest.end
+                continue
+            other = locked_by_others(self._descriptor, own_or_free)
+            if other is None:
+                return own_or_free
+            if other.start > own_or_free.start:
+                count = other.start - own_or_free.start
+                position = own_or_free.start
+            else:
+                position = other.end
+        return ByteRange(self._capacity, self._capacity)
+
+    def _lock(self, span: ByteRange) -> bool:
+        """Lock bytes that are free; returns whether all of them were."""
+        is_ours = self._taken.total + span.length != self._taken.add(span).total
+        if not span.length or span.end > self._capacity or is_ours:
+            return False
+        if not try_lock(self._descriptor, span):
+            return False
+        self._taken = self._taken.add(span)
+        return True
+
+    def _give_back(self, span: ByteRange) -> None:
+        unlock(self._descriptor, span)
+        self._taken = RangeSet.of(
+            left for own in self._taken for left in RangeSet.of([span]).gaps(own)
+        )

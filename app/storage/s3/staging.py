@@ -11,24 +11,20 @@ from io import RawIOBase
 from threading import Lock
 
 from app.core.cells import Cell, Grid, StoredFile
-from app.core.errors import NoRoom, UploadError, WriterSuperseded
+from app.core.errors import NoRoom, UploadError
 from app.core.ranges import ByteRange
 from app.ingest.copy import BodyLimits
 from app.ingest.slots import without_slot
 from app.ingest.source import BodySource
 from app.ingest.stages import Stage, stage
-from app.storage.base import BytesLost
-from app.storage.compare import has_same_bytes
+from app.storage.base import BytesLost, has_same_bytes
 from app.storage.local.folder import Folder, disk_errors
-from app.storage.local.range_lock import WHOLE_FILE, lock_range, try_lock, wait_for_range
-from app.storage.local.staging import TAKE_OVER_SECONDS, WRITER_ENDS_SECONDS
+from app.storage.local.range_lock import WHOLE_FILE, lock_range, try_lock, wait_for_writer
 from app.storage.s3.assembly import Assembly
-from app.storage.s3.cells import CellStore, new_name
-from app.storage.s3.claims import limit_seconds
+from app.storage.s3.cells import CellStore, limit_seconds, new_name
 from app.storage.s3.piece_reader import PieceReader, contains
 from app.storage.s3.range_writer import BucketRangeWriter
-from app.storage.s3.spool import Spool, spool_errors
-from app.storage.s3.spool_copy import SpoolCopy
+from app.storage.s3.spool import Spool, SpoolCopy, spool_errors
 
 PUTS_AT_ONCE = 8
 """Number of small files that a process sends to the bucket in parallel."""
@@ -81,11 +77,12 @@ class BucketStaging:
     @contextmanager
     def writer(self, key: str, span: ByteRange, limits: BodyLimits) -> Iterator[BucketRangeWriter]:
         """Lock a range of the file on this node while the context lasts."""
-        with self._locked(key, span) as lock:
+        with self._lock_file(key) as lock:
+            lock_range(lock, span)
             writer = BucketRangeWriter(
-                self._cells,
-                self._open_file(key),
-                span,
+                cells=self._cells,
+                file=self._catalog.require_open(key),
+                span=span,
                 lock=lock,
                 limits=limits,
                 checkpoint_seconds=self._checkpoint_seconds,
@@ -97,14 +94,9 @@ class BucketStaging:
 
     def wait_for_writer(self, key: str, position: int) -> None:
         """Wait for this node's writer at the position; other nodes' bytes are in the record."""
-        byte = ByteRange(position, position + 1)
-        self._open_file(key)
+        self._catalog.require_open(key)
         with self._lock_file(key) as lock:
-            try:
-                lock_range(lock, byte, patience_seconds=WRITER_ENDS_SECONDS)
-            except WriterSuperseded:
-                with without_slot():
-                    wait_for_range(lock, byte, TAKE_OVER_SECONDS)
+            wait_for_writer(lock, position)
 
     def receive(self, key: str, source: BodySource, limit: int, limits: BodyLimits) -> int:
         """Keep a file of up to one cell in a spool for `sync`; store a longer one as it arrives."""
@@ -122,7 +114,9 @@ class BucketStaging:
                 if cell.number == 0:
                     self._catalog.remove_unused(key)  # It may have been reserved with another grid.
                     self._catalog.reserve(key, file.grid, told)
-                self._keep_next(file, cell, spool, end, has_ended=has_ended)
+                if end > cell.span.start:
+                    known = replace(file, length=end if has_ended else None)
+                    self._cells.keep(known, cell.number, spool, ByteRange(cell.span.start, end))
             position = end
             if has_ended:
                 break
@@ -135,7 +129,7 @@ class BucketStaging:
         self.put_received(keys)
         for key in keys:
             if key not in self._received:
-                self._require(key)
+                self._catalog.require(key)
 
     def put_received(self, keys: Sequence[str]) -> None:
         """Put the files that are waiting in a spool."""
@@ -231,39 +225,12 @@ class BucketStaging:
             raise
         return spool, copy.position
 
-    def _keep_next(
-        self, file: StoredFile, cell: Cell, spool: Spool, end: int, *, has_ended: bool
-    ) -> None:
-        if end > cell.span.start:
-            known = replace(file, length=end if has_ended else None)
-            self._cells.keep(known, cell.number, spool, ByteRange(cell.span.start, end))
-
-    def _require(self, key: str) -> StoredFile:
-        """Returns a file; raises `BytesLost` if there is none."""
-        file = self._catalog.file(key)
-        if file is None:
-            raise BytesLost(key)
-        return file
-
     def _require_unpublished(self, key: str) -> StoredFile:
         """Returns an unpublished file; raises `BytesLost` if there is none."""
-        file = self._require(key)
+        file = self._catalog.require(key)
         if file.is_published:
             raise BytesLost(key)
         return file
-
-    def _open_file(self, key: str) -> StoredFile:
-        """Returns a file to which bytes can be added; raises `BytesLost` if there is none."""
-        file = self._require(key)
-        if file.name is not None:
-            raise BytesLost(key)
-        return file
-
-    @contextmanager
-    def _locked(self, key: str, span: ByteRange) -> Iterator[int]:
-        with self._lock_file(key) as lock:
-            lock_range(lock, span)
-            yield lock
 
     @contextmanager
     def _lock_file(self, key: str) -> Iterator[int]:

@@ -9,16 +9,19 @@ Start with `range_writer.py`, then `cells.py`: the path of a chunk.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from io import RawIOBase
 from pathlib import Path
 
 from app.core.cells import SMALLEST_CELL_BYTES
+from app.core.ranges import ByteRange
 from app.storage.local.folder import Folder
 from app.storage.s3.assembly import Assembly
 from app.storage.s3.bucket import Bucket
-from app.storage.s3.catalog import Catalog
+from app.storage.s3.catalog import BucketCatalog
 from app.storage.s3.cells import MOST_PIECES, CellStore
 from app.storage.s3.inspection import BucketInspection
-from app.storage.s3.library import BucketLibrary
 from app.storage.s3.range_writer import CHECKPOINT_SECONDS
 from app.storage.s3.spool import Spools
 from app.storage.s3.staging import BucketStaging
@@ -30,7 +33,7 @@ class BucketStore:
     def __init__(  # noqa: PLR0913 - called by the composition root alone, with names
         self,
         bucket: Bucket,
-        catalog: Catalog,
+        catalog: BucketCatalog,
         staging: Path,
         *,
         spool_bytes: int,
@@ -50,3 +53,60 @@ class BucketStore:
         )
         self.library = BucketLibrary(self.staging, assembly, catalog, bucket)
         self.inspection = BucketInspection(assembly, catalog, bucket, spools=folder, locks=locks)
+
+
+# ---- library -------------------------------------------------------------------------------------
+
+
+@dataclass
+class BucketLibrary:
+    """Implements `Library` in a bucket."""
+
+    staging: BucketStaging
+    assembly: Assembly
+    catalog: BucketCatalog
+    bucket: Bucket
+
+    def concatenate(self, key: str, parts: Sequence[tuple[str, int]]) -> None:
+        """Copy the parts inside the store; cells that span two parts pass through a spool."""
+        self.assembly.concatenate(key, parts)
+
+    def publish(self, key: str, length: int) -> str | None:
+        """Make the file one object and mark its row as published."""
+        self.staging.put_received([key])
+        published = self.assembly.assemble(key, length, is_published=True)
+        self.staging.let_go(key)
+        return published.crc32c
+
+    def publish_all(self, files: Sequence[tuple[str, int]]) -> None:
+        """Publish files, in one statement for all that are one object already."""
+        keys = [key for key, _ in files]
+        self.staging.put_received(keys)
+        if self.catalog.publish(keys) < len(keys):
+            for key, length in files:
+                self.assembly.assemble(key, length, is_published=True)
+        for key in keys:
+            self.staging.let_go(key)
+
+    def open(self, key: str, span: ByteRange) -> RawIOBase:
+        """Open a published file, positioned at `span.start`."""
+        name, length = self._published(key)
+        return self.bucket.open(name, span, length)
+
+    def sign_url(self, key: str, seconds: int, /, *, content_type: str, disposition: str) -> str:
+        """Returns the store's URL of a published file; may raise `FileNotFoundError`."""
+        name, _ = self._published(key)
+        return self.bucket.presign_get(
+            name, seconds, content_type=content_type, disposition=disposition
+        )
+
+    def delete(self, key: str) -> None:
+        """Remove the file from the catalog, then from the bucket."""
+        self.staging.delete(key, also_published=True)
+
+    def _published(self, key: str) -> tuple[str, int]:
+        """Returns the name and length of a published file's object."""
+        file = self.catalog.file(key)
+        if file is None or not file.is_published or file.name is None or file.length is None:
+            raise FileNotFoundError(key)
+        return file.name, file.length

@@ -180,11 +180,6 @@ def full_box(kind: bytes, version: int, flags: int, *payload: bytes | memoryview
     return box(kind, bytes((version,)), flags.to_bytes(3, "big"), *payload)
 
 
-def media_header(length: int) -> bytes:
-    """The header of an `mdat` box with `length` bytes of payload."""
-    return box_header(b"mdat", length)
-
-
 def rewritten(
     original: Box, replacements: Mapping[bytes, bytes], *, inside: frozenset[bytes]
 ) -> list[bytes | memoryview]:

@@ -116,10 +116,6 @@ class Stretch:
         """Media time at which it ends, exclusive."""
         return self.media_time + self.end - self.start
 
-    def shows(self, time: int) -> bool:
-        """Whether media at this media time is played."""
-        return self.media_time <= time < self.media_end
-
 
 def stretches(
     edits: Sequence[Edit], *, movie_timescale: int, timescale: int, factor: int

@@ -19,7 +19,6 @@ from app.video.index.boxes import (
     boxes_in,
     children,
     descend,
-    media_header,
     numbers,
     rewritten,
 )
@@ -69,7 +68,7 @@ def fast_start(movie: Movie, read_at: ReadAt) -> Iterator[Piece]:
     media = _Media.of(movie)
     index = (_new_index if needs_tables else _moved_index)(movie, media, starts)
     # A large index is not copied again: joined here, adjusted in place, and yielded in blocks.
-    head = bytearray().join((movie.file_type, *index, media_header(media.length)))
+    head = bytearray().join((movie.file_type, *index, box_header(b"mdat", media.length)))
     _move_media(memoryview(head)[len(movie.file_type) :], by=len(head))
     for start in range(0, len(head), _BLOCK_BYTES):
         yield bytes(head[start : start + _BLOCK_BYTES])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, compress, repeat
 from operator import and_, not_
@@ -21,11 +21,11 @@ from app.video.index.boxes import (
     ReadAt,
     big_endian,
     box,
+    box_header,
     boxes_in,
     children,
     descend,
     full_box,
-    media_header,
     numbers,
 )
 from app.video.index.samples import Samples, most_samples, refuse_beyond, too_many_samples
@@ -61,20 +61,6 @@ class _Defaults:
     flags: int = 0
 
 
-def add_fragments(movie: FragmentedMovie, places: Iterable[FileBox], read_at: ReadAt) -> None:
-    """Add the samples of the `moof` boxes at `places` to a movie.
-
-    Raises `NotIndexable`, and `LongIndex` like `FragmentedMovie.add`.
-    """
-    bytes_left = MAX_BYTES
-    for place in places:
-        bytes_left -= place.end - place.start
-        if bytes_left < 0:
-            raise NotIndexable("moov_too_large", "The index of the video is too large.")
-        raw = memoryview(read_at(place.payload_start, place.end - place.payload_start))
-        movie.add(raw, start=place.start)
-
-
 class FragmentedMovie:
     """Collects the samples of consecutive `moof` boxes, by track."""
 
@@ -83,7 +69,8 @@ class FragmentedMovie:
     ) -> None:
         """Begin with the samples of `moov`; the file has `length` bytes.
 
-        `add` raises like `refuse_beyond` for more samples and runs than `most_entries`.
+        `add` raises `NotIndexable`, and like `refuse_beyond` for more samples and runs than
+        `most_entries`.
         """
         self._tracks = {number: _Track(each) for number, each in samples.items()}
         self._defaults: dict[int, _Defaults] = {}
@@ -99,17 +86,24 @@ class FragmentedMovie:
         self._most_entries = most_entries
         self._entries = 0
 
-    def samples(self) -> Iterator[tuple[int, Samples, bool]]:
-        """Yields the id of each track, its samples, and whether samples are missing at its end."""
-        for number, track in self._tracks.items():
-            yield number, track.samples(), track.is_truncated
+    def samples(self) -> dict[int, tuple[Samples, bool]]:
+        """The samples of each track by its id, and whether samples are missing at its end."""
+        return {
+            number: (track.samples(), track.is_truncated) for number, track in self._tracks.items()
+        }
 
-    def add(self, moof: memoryview, *, start: int) -> None:
-        """Add the samples of a `moof` box that begins at byte `start` of the file."""
-        position = start
-        for traf in boxes_in(moof):
-            if traf.kind == b"traf":
-                position = self._add_track_fragment(traf, start=start, position=position)
+    def add(self, moofs: Iterable[FileBox], read_at: ReadAt) -> None:
+        """Add the samples of consecutive `moof` boxes."""
+        bytes_left = MAX_BYTES
+        for moof in moofs:
+            bytes_left -= moof.end - moof.start
+            if bytes_left < 0:
+                raise NotIndexable("moov_too_large", "The index of the video is too large.")
+            payload = memoryview(read_at(moof.payload_start, moof.end - moof.payload_start))
+            position = moof.start
+            for traf in boxes_in(payload):
+                if traf.kind == b"traf":
+                    position = self._add_track_fragment(traf, start=moof.start, position=position)
 
     def _add_track_fragment(self, traf: Box, *, start: int, position: int) -> int:
         """Add a `traf`. Its media starts at `position` by default; returns the end of its media."""
@@ -132,7 +126,9 @@ class FragmentedMovie:
         )
         track = self._tracks.get(number)
         if track and b"tfdt" in boxes:
-            track.continue_at(_decode_time(boxes[b"tfdt"]))
+            tfdt = Fields(boxes[b"tfdt"].payload)
+            version, _ = tfdt.version_and_flags()
+            track.continue_at(min(tfdt.unsigned(8 if version == 1 else 4), _LATEST_TIME))
         base = position
         for trun in boxes_in(traf.payload):
             if trun.kind == b"trun":
@@ -144,18 +140,12 @@ class FragmentedMovie:
         return position
 
     def _take(self, count: int) -> None:
-        """Count a run of `count` samples against the limits."""
+        """Count a run of `count` samples against the limits, before it is read."""
         self._room -= count
         self._entries += _RUN + count
         if self._room < 0:
             raise too_many_samples()
         refuse_beyond(self._most_entries, self._entries)
-
-
-def _decode_time(tfdt: Box) -> int:
-    fields = Fields(tfdt.payload)
-    version, _ = fields.version_and_flags()
-    return min(fields.unsigned(8 if version == 1 else 4), _LATEST_TIME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +298,7 @@ class Fragment:
             header = full_box(b"mfhd", 0, 0, number.to_bytes(4, "big"))
             return box(b"moof", header, box(b"traf", *track, run))
 
-        media = media_header(sum(self.sizes))
+        media = box_header(b"mdat", sum(self.sizes))
         return moof(len(moof(0)) + len(media)) + media
 
     @property

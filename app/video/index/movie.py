@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice
@@ -20,10 +21,11 @@ from app.video.index.boxes import (
     file_boxes,
 )
 from app.video.index.flattened import Remaining, flattened
-from app.video.index.fragments import FragmentedMovie, add_fragments
+from app.video.index.fragments import FragmentedMovie
 from app.video.index.samples import (
     LONG_INDEX,
     MAX_TRACKS,
+    Samples,
     most_boxes,
     most_samples,
     refuse_beyond,
@@ -95,26 +97,34 @@ def read_movie(
     Raises `LongIndex` before it reads more than `most_entries`. `arrived` is the number of bytes
     received so far, if not all; the index must not describe more samples than that.
     """
-    layout = _Layout.of(file_boxes(read_at, length), most_entries)
-    moov = _load(read_at, layout.index)
+    boxes = _boxes_by_kind(file_boxes(read_at, length), most_entries)
+    index, media, fragments = boxes[b"moov"][0], boxes[b"mdat"], boxes[b"moof"]
+    if index.end - index.start > MAX_MOOV_BYTES:
+        raise NotIndexable("moov_too_large", "The index of the video is too large.")
+    moov = _load(read_at, index)
     arrived = length if arrived is None else arrived
-    require_at_most(most_entries, moov, layout.fragments, length=length, arrived=arrived)
-    timescale = _timescale(moov)
+    require_at_most(most_entries, moov, fragments, length=length, arrived=arrived)
+    timescale = 1000
+    if (mvhd := descend(moov.payload, b"mvhd")) is not None:  # section 8.2.2
+        header = Fields(mvhd)
+        version, _ = header.version_and_flags()
+        header.take(16 if version == 1 else 8)  # creation and modification time
+        timescale = header.unsigned(4) or timescale
     tracks, is_damaged = _tracks(moov, length=length, movie_timescale=timescale)
-    if layout.fragments:
-        whole = [place for place in layout.fragments if place.is_whole]
+    if fragments:
         fragmented = FragmentedMovie(
             moov,
             {track.id: track.samples for track in tracks},
             length=length,
             most_entries=most_entries,
         )
-        add_fragments(fragmented, whole, read_at)
-        tracks = _with_fragments(tracks, fragmented, movie_timescale=timescale)
-        is_damaged |= len(whole) < len(layout.fragments)
+        whole = [moof for moof in fragments if moof.is_whole]
+        fragmented.add(whole, read_at)
+        tracks = _with_fragments(tracks, fragmented.samples(), movie_timescale=timescale)
+        is_damaged |= len(whole) < len(fragments)
     if not any(track.samples for track in tracks if track.kind in {"video", "audio"}):
         raise NotIndexable("no_pictures", "The video contains neither video nor audio.")
-    file_type = _load(read_at, layout.file_type) if layout.file_type else None
+    file_type = next((_load(read_at, box) for box in boxes[b"ftyp"] if box.is_whole), None)
     picture, remaining = _picture(tracks), Remaining(most_entries)
     shown = tuple(
         flattened(track, movie_timescale=timescale, remaining=remaining)
@@ -132,71 +142,39 @@ def read_movie(
         length,
         bytes(file_type.raw) if file_type else b"",
         moov,
-        not layout.media or layout.index.start < layout.media[0].start,
-        bool(layout.fragments),
-        tuple(ByteRange(box.payload_start, box.end) for box in layout.media),
+        not media or index.start < media[0].start,
+        bool(fragments),
+        tuple(ByteRange(box.payload_start, box.end) for box in media),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    """Locations of the boxes of a file."""
-
-    file_type: FileBox | None
-    index: FileBox
-    media: tuple[FileBox, ...]
-    fragments: tuple[FileBox, ...]
-
-    @classmethod
-    def of(cls, boxes: Iterable[FileBox], most_entries: int) -> _Layout:
-        found: dict[bytes, list[FileBox]] = {kind: [] for kind in _KINDS}
-        for number, box in enumerate(boxes):
-            if number == 0 and box.kind not in FIRST_BOXES:
-                break
-            if number > most_boxes(most_entries):
-                raise LongIndex(most_entries + 1)
-            if box.kind in found:
-                found[box.kind].append(box)
-        if not any(found.values()):
-            raise NotIndexable("not_mp4", "The file is not an MP4 or MOV video.")
-        return cls(
-            next((box for box in found[b"ftyp"] if box.is_whole), None),
-            _index(found[b"moov"]),
-            tuple(found[b"mdat"]),
-            tuple(found[b"moof"]),
-        )
-
-
-def _index(boxes: Sequence[FileBox]) -> FileBox:
-    """The `moov` box, which must be complete."""
-    if not boxes:
+def _boxes_by_kind(boxes: Iterable[FileBox], most_entries: int) -> dict[bytes, list[FileBox]]:
+    """The top-level boxes of each of `_KINDS`; the first `moov` box is complete."""
+    found = defaultdict[bytes, list[FileBox]](list)
+    for number, box in enumerate(boxes):
+        if number == 0 and box.kind not in FIRST_BOXES:
+            break
+        if number > most_boxes(most_entries):
+            raise LongIndex(most_entries + 1)
+        if box.kind in _KINDS:
+            found[box.kind].append(box)
+    if not found:
+        raise NotIndexable("not_mp4", "The file is not an MP4 or MOV video.")
+    if not found[b"moov"]:
         raise NotIndexable(
             "no_moov",
             "The video has no index (moov box), without which nothing in it can be found: its "
             "recording or export was interrupted.",
         )
-    if not boxes[0].is_whole:
+    if not found[b"moov"][0].is_whole:
         raise NotIndexable("moov_cut", "The file ends within the index of the video.")
-    if boxes[0].end - boxes[0].start > MAX_MOOV_BYTES:
-        raise NotIndexable("moov_too_large", "The index of the video is too large.")
-    return boxes[0]
+    return found
 
 
 def _load(read_at: ReadAt, place: FileBox) -> Box:
     """Reads a top-level box into memory."""
     raw = memoryview(read_at(place.start, place.end - place.start))
     return Box(place.kind, raw[place.payload_start - place.start :], raw)
-
-
-def _timescale(moov: Box) -> int:
-    """Ticks per second, from the movie header (section 8.2.2)."""
-    header = descend(moov.payload, b"mvhd")
-    if header is None:
-        return 1000
-    fields = Fields(header)
-    version, _ = fields.version_and_flags()
-    fields.take(16 if version == 1 else 8)  # creation and modification time
-    return fields.unsigned(4) or 1000
 
 
 def _tracks(moov: Box, *, length: int, movie_timescale: int) -> tuple[tuple[Track, ...], bool]:
@@ -241,10 +219,9 @@ def _entries_made(track: Track) -> int:
 
 
 def _with_fragments(
-    tracks: Iterable[Track], movie: FragmentedMovie, *, movie_timescale: int
+    tracks: Iterable[Track], found: Mapping[int, tuple[Samples, bool]], *, movie_timescale: int
 ) -> tuple[Track, ...]:
     """The tracks with the samples of fragments, shifted to begin at time 0 as players expect."""
-    found = {number: (samples, is_cut) for number, samples, is_cut in movie.samples()}
     starts = [
         Fraction(found[track.id][0].decode_times[0], track.timescale)
         for track in tracks

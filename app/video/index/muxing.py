@@ -15,10 +15,10 @@ from app.video.index.boxes import (
     Box,
     big_endian,
     box,
+    box_header,
     boxes_in,
     children,
     full_box,
-    media_header,
 )
 from app.video.index.edits import Edit, edit_list
 from app.video.index.sample_entries import plain_description
@@ -213,7 +213,7 @@ def interleaved(tracks: Sequence[Track], timescale: int) -> Iterator[Piece]:
     order = sorted((start, place) for place, found in enumerate(intervals) for start in found)
     runs = [(place, *intervals[place][start]) for start, place in order]
     length = sum(sum(track.samples.sizes) for track in tracks)
-    header = media_header(length)
+    header = box_header(b"mdat", length)
     is_wide = length > LARGEST_32_BIT - LONGEST_HEAD
 
     def index(start: int) -> bytes:
@@ -284,7 +284,7 @@ _EXCERPT_TYPE = box(b"ftyp", b"isom", bytes(4), b"isomiso2mp41")
 def mp4_of(track: Track, samples: Samples) -> Iterator[Piece]:
     """An MP4 with some samples of a track at their own times: a decoder reads nothing else."""
     length = sum(samples.sizes)
-    header = media_header(length)
+    header = box_header(b"mdat", length)
     is_wide = length > LARGEST_32_BIT - LONGEST_HEAD
 
     def index(start: int) -> bytes:

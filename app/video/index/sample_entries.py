@@ -36,13 +36,16 @@ class SampleEntry:
     """A sample entry; fields that do not apply to the kind of track are 0 or None."""
 
     fourcc: str
+    """Such as "avc1"."""
     codec: str
+    """RFC 6381 codec name, such as "avc1.64001f"."""
     box: bytes
     width: int = 0
     """Pixels as coded, before `pixel_aspect` and rotation."""
     height: int = 0
     pixel_aspect: Fraction = Fraction(1)
     hdr: HighDynamicRange | None = None
+    """HDR transfer function; None for SDR."""
     channels: int = 0
     sample_rate: int = 0
 
@@ -63,16 +66,21 @@ def read_sample_entry(stsd: memoryview, kind: TrackKind) -> SampleEntry:
         fields.take(_VISUAL_FIELDS - 28)
         boxes = children(fields.rest())
         pixel_aspect = _pixel_aspect(boxes.get(b"pasp"))
-        is_pq = entry.kind in _DOLBY_VISION
-        hdr = "pq" if is_pq else _high_dynamic_range(boxes.get(b"colr"))
+        hdr: HighDynamicRange | None = "pq" if entry.kind in _DOLBY_VISION else None
+        colours = boxes[b"colr"].payload if b"colr" in boxes else memoryview(b"")
+        if len(colours) >= 8 and not hdr and bytes(colours[:4]) in {b"nclx", b"nclc"}:
+            # The transfer characteristics (section 12.1.5; ITU-T H.273, table 3).
+            hdr = _TRANSFERS.get(int.from_bytes(colours[6:8], "big"))
         codec = codec_name(entry.kind, boxes)
         return SampleEntry(fourcc, codec, raw, width, height, pixel_aspect, hdr)
     if kind == "audio":
         sound = SoundEntry.read(entry, is_quicktime=version == 0)
         channels, sample_rate = sound.channels, sound.sample_rate
-        for box_kind, layout in _LAYOUTS.items():
-            if box_kind in sound.boxes:
-                channels, sample_rate = layout(sound.boxes[box_kind], channels, sample_rate)
+        for box_kind, (shortest, layout) in _LAYOUTS.items():
+            found = sound.boxes.get(box_kind)
+            if found and len(found.payload) >= shortest:
+                own_channels, own_rate = layout(found.payload)
+                channels, sample_rate = own_channels or channels, own_rate or sample_rate
         codec = codec_name(entry.kind, sound.boxes)
         return SampleEntry(fourcc, codec, raw, channels=channels, sample_rate=sample_rate)
     return SampleEntry(fourcc, codec_name(entry.kind, {}), raw)
@@ -118,13 +126,6 @@ def _pixel_aspect(pasp: Box | None) -> Fraction:
     return Fraction(across, down) if across and down else Fraction(1)
 
 
-def _high_dynamic_range(colr: Box | None) -> HighDynamicRange | None:
-    """From the transfer characteristics (section 12.1.5; ITU-T H.273, table 3)."""
-    if colr is None or len(colr.payload) < 8 or bytes(colr.payload[:4]) not in {b"nclx", b"nclc"}:
-        return None
-    return _TRANSFERS.get(int.from_bytes(colr.payload[6:8], "big"))
-
-
 @dataclass(frozen=True, slots=True)
 class SoundEntry:
     """An ISO or QuickTime audio sample entry, versions 0 to 2."""
@@ -159,56 +160,49 @@ class SoundEntry:
         return cls(entry.kind, channels, sample_rate, is_plain, boxes)
 
 
-def _aac_layout(esds: Box, channels: int, sample_rate: int) -> tuple[int, int]:
-    config = decoder_config(Fields(esds.payload))
-    if config.object_type != AAC_OBJECT_TYPE or len(config.specific) < 2:
-        return channels, sample_rate
-    bits = int.from_bytes(config.specific[:2], "big")
+def _aac_layout(esds: memoryview) -> tuple[int, int]:
+    object_type, specific = decoder_config(Fields(esds))
+    if object_type != AAC_OBJECT_TYPE or len(specific) < 2:
+        return 0, 0
+    bits = int.from_bytes(specific[:2], "big")
     if bits >> 11 == 31 or bits >> 7 & 0xF == 15:  # the fields are at other positions
-        return channels, sample_rate
+        return 0, 0
     configured = bits >> 3 & 0xF
-    return (8 if configured == 7 else configured) or channels, sample_rate
+    return (8 if configured == 7 else configured), 0
 
 
-def _opus_layout(dops: Box, channels: int, sample_rate: int) -> tuple[int, int]:
-    return (dops.payload[1] if len(dops.payload) > 1 else channels), sample_rate
+def _opus_layout(dops: memoryview) -> tuple[int, int]:
+    return dops[1], 0
 
 
-def _ac3_layout(dac3: Box, channels: int, sample_rate: int) -> tuple[int, int]:
-    if len(dac3.payload) < 3:
-        return channels, sample_rate
-    bits = int.from_bytes(dac3.payload[:3], "big")
-    return _DOLBY_CHANNELS[bits >> 11 & 7] + (bits >> 10 & 1), sample_rate
+def _ac3_layout(dac3: memoryview) -> tuple[int, int]:
+    bits = int.from_bytes(dac3[:3], "big")
+    return _DOLBY_CHANNELS[bits >> 11 & 7] + (bits >> 10 & 1), 0
 
 
-def _eac3_layout(dec3: Box, channels: int, sample_rate: int) -> tuple[int, int]:
-    if len(dec3.payload) < 5:
-        return channels, sample_rate
-    bits = int.from_bytes(dec3.payload[:5], "big")
-    return _DOLBY_CHANNELS[bits >> 9 & 7] + (bits >> 8 & 1), sample_rate
+def _eac3_layout(dec3: memoryview) -> tuple[int, int]:
+    bits = int.from_bytes(dec3[:5], "big")
+    return _DOLBY_CHANNELS[bits >> 9 & 7] + (bits >> 8 & 1), 0
 
 
-def _flac_layout(dfla: Box, channels: int, sample_rate: int) -> tuple[int, int]:
-    if len(dfla.payload) < 21:
-        return channels, sample_rate
-    bits = int.from_bytes(dfla.payload[18:21], "big")  # within STREAMINFO (RFC 9639, section 8.2)
+def _flac_layout(dfla: memoryview) -> tuple[int, int]:
+    bits = int.from_bytes(dfla[18:21], "big")  # within STREAMINFO (RFC 9639, section 8.2)
     return (bits >> 1 & 7) + 1, bits >> 4
 
 
-def _alac_layout(alac: Box, channels: int, sample_rate: int) -> tuple[int, int]:
-    if len(alac.payload) < 28:
-        return channels, sample_rate
-    return alac.payload[13], int.from_bytes(alac.payload[24:28], "big")
+def _alac_layout(alac: memoryview) -> tuple[int, int]:
+    return alac[13], int.from_bytes(alac[24:28], "big")
 
 
-_LAYOUTS: Mapping[bytes, Callable[[Box, int, int], tuple[int, int]]] = {
-    b"esds": _aac_layout,
-    b"dOps": _opus_layout,
-    b"dac3": _ac3_layout,
-    b"dec3": _eac3_layout,
-    b"dfLa": _flac_layout,
-    b"alac": _alac_layout,
+_LAYOUTS: Mapping[bytes, tuple[int, Callable[[memoryview], tuple[int, int]]]] = {
+    b"esds": (0, _aac_layout),
+    b"dOps": (2, _opus_layout),
+    b"dac3": (3, _ac3_layout),
+    b"dec3": (5, _eac3_layout),
+    b"dfLa": (21, _flac_layout),
+    b"alac": (28, _alac_layout),
 }
+"""Boxes with channels and sample rate, 0 if they do not say: their shortest form, and a reader."""
 
 
 # ---- codecs --------------------------------------------------------------------------------------
@@ -230,25 +224,19 @@ Configuration = Mapping[bytes, Box]
 """The boxes within a sample entry, by kind."""
 
 
-@dataclass(frozen=True, slots=True)
-class DecoderConfig:
-    """The contents of an `esds` box (ISO/IEC 14496-1, section 7.2.6)."""
-
-    object_type: int
-    specific: memoryview
-
-
 def codec_name(kind: bytes, boxes: Configuration) -> str:
     """The codec name of a sample entry; its fourcc if no longer form is known."""
-    rule = _RULES.get(kind)
-    if rule is None:
-        return _plain_name(kind)
-    box = boxes.get(rule.box)
-    return rule.name(_plain_name(kind), Fields(box.payload)) if box else _plain_name(kind)
+    name = kind.decode("latin-1").strip("\0 .")
+    name = _NAMES.get(name, name)
+    wanted, named = _RULES.get(kind, (b"", None))
+    return named(name, Fields(boxes[wanted].payload)) if named and wanted in boxes else name
 
 
-def decoder_config(esds: Fields) -> DecoderConfig:
-    """The decoder configuration in an `esds` box."""
+def decoder_config(esds: Fields) -> tuple[int, memoryview]:
+    """The object type and the specific part of the decoder configuration in an `esds` box.
+
+    ISO/IEC 14496-1, section 7.2.6.
+    """
     esds.version_and_flags()
     stream = _descriptor(esds, _ES_DESCRIPTOR)
     stream.unsigned(2)  # its id
@@ -265,7 +253,7 @@ def decoder_config(esds: Fields) -> DecoderConfig:
     specific = (
         _descriptor(decoder, _DECODER_SPECIFIC).rest() if decoder.remaining else memoryview(b"")
     )
-    return DecoderConfig(object_type, specific)
+    return object_type, specific
 
 
 def mp3_configuration() -> bytes:
@@ -288,19 +276,6 @@ def _descriptor(fields: Fields, wanted: int) -> Fields:
         if tag == wanted:
             return Fields(contents)
     return Fields(memoryview(b""))
-
-
-def audio_object_type(specific: memoryview) -> int:
-    """The first field of an AudioSpecificConfig (ISO/IEC 14496-3, section 1.6.2.1)."""
-    if len(specific) < 2:
-        return 2  # AAC LC, the only type that may omit its configuration
-    first = specific[0] >> 3
-    return first if first < 31 else 32 + ((specific[0] & 7) << 3 | specific[1] >> 5)
-
-
-def _plain_name(kind: bytes) -> str:
-    name = kind.decode("latin-1").strip("\0 .")
-    return _NAMES.get(name, name)
 
 
 def _avc(name: str, fields: Fields) -> str:
@@ -334,18 +309,23 @@ def _vp(name: str, fields: Fields) -> str:
 
 
 def _mpeg4_audio(name: str, fields: Fields) -> str:
-    config = decoder_config(fields)
-    if config.object_type == AAC_OBJECT_TYPE:
-        return f"{name}.40.{audio_object_type(config.specific)}"
-    return f"{name}.{config.object_type:02X}"
+    object_type, specific = decoder_config(fields)
+    if object_type != AAC_OBJECT_TYPE:
+        return f"{name}.{object_type:02X}"
+    # The first field of an AudioSpecificConfig (ISO/IEC 14496-3, section 1.6.2.1). Only AAC LC, of
+    # type 2, may omit its configuration.
+    audio_type = specific[0] >> 3 if len(specific) >= 2 else 2
+    if audio_type == 31:
+        audio_type = 32 + ((specific[0] & 7) << 3 | specific[1] >> 5)
+    return f"{name}.40.{audio_type}"
 
 
 def _mpeg4_visual(name: str, fields: Fields) -> str:
-    config = decoder_config(fields)
-    start = bytes(config.specific[:5])
-    if config.object_type == 0x20 and start.startswith(b"\0\0\1\xb0") and len(start) == 5:
+    object_type, specific = decoder_config(fields)
+    start = bytes(specific[:5])
+    if object_type == 0x20 and start.startswith(b"\0\0\1\xb0") and len(start) == 5:
         return f"{name}.20.{start[4]}"
-    return f"{name}.{config.object_type:02X}"
+    return f"{name}.{object_type:02X}"
 
 
 def _dolby_vision(name: str, fields: Fields) -> str:
@@ -354,24 +334,17 @@ def _dolby_vision(name: str, fields: Fields) -> str:
     return f"{name}.{profile_and_level >> 9:02}.{profile_and_level >> 3 & 0x3F:02}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
-    """The box with a codec's parameters, and the function that builds its name from them."""
-
-    box: bytes
-    name: Callable[[str, Fields], str]
-
-
-_RULES: Mapping[bytes, _Rule] = {
-    b"avc1": _Rule(b"avcC", _avc),
-    b"avc3": _Rule(b"avcC", _avc),
-    b"hvc1": _Rule(b"hvcC", _hevc),
-    b"hev1": _Rule(b"hvcC", _hevc),
-    b"dvh1": _Rule(b"dvcC", _dolby_vision),
-    b"dvhe": _Rule(b"dvcC", _dolby_vision),
-    b"av01": _Rule(b"av1C", _av1),
-    b"vp08": _Rule(b"vpcC", _vp),
-    b"vp09": _Rule(b"vpcC", _vp),
-    b"mp4a": _Rule(b"esds", _mpeg4_audio),
-    b"mp4v": _Rule(b"esds", _mpeg4_visual),
+_RULES: Mapping[bytes, tuple[bytes, Callable[[str, Fields], str]]] = {
+    b"avc1": (b"avcC", _avc),
+    b"avc3": (b"avcC", _avc),
+    b"hvc1": (b"hvcC", _hevc),
+    b"hev1": (b"hvcC", _hevc),
+    b"dvh1": (b"dvcC", _dolby_vision),
+    b"dvhe": (b"dvcC", _dolby_vision),
+    b"av01": (b"av1C", _av1),
+    b"vp08": (b"vpcC", _vp),
+    b"vp09": (b"vpcC", _vp),
+    b"mp4a": (b"esds", _mpeg4_audio),
+    b"mp4v": (b"esds", _mpeg4_visual),
 }
+"""The box with a codec's parameters, and the function that builds its name from them."""

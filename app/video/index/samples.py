@@ -158,11 +158,6 @@ class Samples:
         return next(compress(range(len(self)), are_beyond), len(self))
 
 
-def no_samples() -> Samples:
-    """Returns empty columns."""
-    return Samples(array("Q"), array("I"), array("q"), array("i"), range(0), 0)
-
-
 # ---- sample tables -------------------------------------------------------------------------------
 
 # Reads the sample tables of a `moov` (ISO/IEC 14496-12, sections 8.6 and 8.7) into columns.
@@ -184,12 +179,12 @@ def read_samples(tables: Tables, *, length: int, most: int, is_sound: bool) -> t
     Raises `NotIndexable` if there are more than `most`. Audio with one tick per sample, which is
     how QuickTime stores PCM, is read as one sample per chunk.
     """
+    sizes = _Sizes.read(tables)
     offsets = chunk_offsets(tables)
     chunk_count = len(offsets)
     # Offsets beyond any possible file would not fit the columns either.
     are_beyond = map(gt, offsets, repeat(length))
     del offsets[next(compress(range(chunk_count), are_beyond), chunk_count) :]
-    sizes = _Sizes.read(tables)
     times = _runs(tables.get(b"stts"), "I")
     chunks = _Chunks.read(tables, offsets)
     if is_sound and sizes.each and set(times[1]) == {1}:
@@ -202,14 +197,11 @@ def read_samples(tables: Tables, *, length: int, most: int, is_sound: bool) -> t
         offsets = chunks.sample_offsets(column)
         count = len(offsets)
         decode_times, end = _decode_times(*times, count=count)
-        samples = Samples(
-            offsets,
-            column[:count],
-            decode_times,
-            _composition_offsets(tables.get(b"ctts"), count=count),
-            _key_frames(tables.get(b"stss"), count=count),
-            end,
-        )
+        # Signed in version 0 too: many recorders write negative numbers there.
+        shifts = array("i", islice(_expanded(*_runs(tables.get(b"ctts"), "i")), count))
+        shifts.frombytes(bytes(4 * (count - len(shifts))))
+        key_frames = _key_frames(tables.get(b"stss"), count=count)
+        samples = Samples(offsets, column[:count], decode_times, shifts, key_frames, end)
         expected = sizes.count
     within = samples.up_to(samples.count_within(length))
     return within, len(within) < expected
@@ -353,14 +345,6 @@ def _decode_times(counts: array[int], deltas: array[int], *, count: int) -> tupl
     return times, end
 
 
-def _composition_offsets(table: Box | None, *, count: int) -> array[int]:
-    # Signed in version 0 too: many recorders write negative numbers there.
-    counts, offsets = _runs(table, "i")
-    column = array("i", islice(_expanded(counts, offsets), count))
-    column.frombytes(bytes(4 * (count - len(column))))
-    return column
-
-
 def _key_frames(table: Box | None, *, count: int) -> array[int] | range:
     """Numbers from 0; without a table every sample is a key frame (section 8.6.2)."""
     if table is None:
@@ -479,9 +463,9 @@ class _CountedTrack:
         information = children(media[b"minf"].payload) if b"minf" in media else {}
         tables = children(information[b"stbl"].payload) if b"stbl" in information else {}
         try:
-            samples = 0 if _is_read_by_chunks(media, tables) else _sample_count(tables)
+            samples = 0 if _is_read_by_chunks(media, tables) else _Sizes.read(tables).count
             is_cut = _is_cut(boxes, media)
-        except NotIndexable:  # A table ends early: the track is not used.
+        except NotIndexable:  # A table is damaged: no others of this track are read.
             return cls()
         rows = sum(
             len(tables[kind].payload) // width
@@ -489,20 +473,6 @@ class _CountedTrack:
             if kind in tables
         )
         return cls(samples, rows, is_cut)
-
-
-def _sample_count(tables: Mapping[bytes, Box]) -> int:
-    if b"stsz" in tables:
-        fields = Fields(tables[b"stsz"].payload)
-        fields.version_and_flags()
-        each, count = fields.unsigned(4), fields.unsigned(4)
-        return count if each else min(count, fields.remaining // 4)
-    if b"stz2" in tables:
-        fields = Fields(tables[b"stz2"].payload)
-        fields.version_and_flags()
-        fields.take(4)
-        return min(fields.unsigned(4), 2 * len(tables[b"stz2"].payload))
-    return 0
 
 
 def _is_read_by_chunks(media: Mapping[bytes, Box], tables: Mapping[bytes, Box]) -> bool:

@@ -113,7 +113,7 @@ def silent_packets(track: Track) -> int:
     if not 0 < late <= MOST_SECONDS * track.timescale:
         return 0
     packet = _packet(track)
-    return int(late / (packet.ticks if packet else Fraction(track.timescale, _ENCODED_A_SECOND)))
+    return int(late / (packet[1] if packet else Fraction(track.timescale, _ENCODED_A_SECOND)))
 
 
 def with_silence(track: Track, first: int) -> tuple[Track, Silence]:
@@ -125,24 +125,19 @@ def with_silence(track: Track, first: int) -> tuple[Track, Silence]:
     samples = track.samples
     if packet is None or late <= 0:
         return track, NO_SILENCE
-    count = int(late / packet.ticks)
-    begin, (ticks, parts) = samples.decode_times[first], packet.ticks.as_integer_ratio()
+    data, duration = packet
+    count = int(late / duration)
+    begin, (ticks, parts) = samples.decode_times[first], duration.as_integer_ratio()
     times = (begin - (2 * number * ticks + parts) // (2 * parts) for number in range(count, 0, -1))
     longer = Samples(
         array("Q", bytes(8 * count)) + samples.offsets[first:],
-        array("I", (len(packet.data),)) * count + samples.sizes[first:],
+        array("I", (len(data),)) * count + samples.sizes[first:],
         array("q", times) + samples.decode_times[first:],
         array("i", bytes(4 * count)) + samples.composition_offsets[first:],
         range(count + len(samples) - first),
         samples.end,
     )
-    return replace(track, samples=longer), Silence(packet.data, count)
-
-
-@dataclass(frozen=True, slots=True)
-class _Packet:
-    data: bytes
-    ticks: Fraction
+    return replace(track, samples=longer), Silence(data, count)
 
 
 def _lateness(track: Track, first: int) -> int:
@@ -150,12 +145,12 @@ def _lateness(track: Track, first: int) -> int:
     return track.samples.decode_times[first] + track.timeline.shift
 
 
-def _packet(track: Track) -> _Packet | None:
-    """A silent packet and its duration; None if none is known for the track."""
+def _packet(track: Track) -> tuple[bytes, Fraction] | None:
+    """A silent packet and its duration in ticks; None if none is known for the track."""
     codec = track.codec.lower()
-    if codec == "opus" and track.channels <= 2:
-        return _Packet(_OPUS, _OPUS_SECONDS * track.timescale)
-    if codec not in _AAC_CODECS or track.channels not in _AAC:
+    if codec == "opus" and track.entry.channels <= 2:
+        return _OPUS, _OPUS_SECONDS * track.timescale
+    if codec not in _AAC_CODECS or track.entry.channels not in _AAC:
         return None
     times = track.samples.decode_times[: _MEASURED + 1]
     if len(times) < 2 or times[-1] <= times[0]:
@@ -163,7 +158,7 @@ def _packet(track: Track) -> _Packet | None:
     ticks = Fraction(times[-1] - times[0], len(times) - 1)
     if ticks * _MOST_A_SECOND < track.timescale:
         return None
-    return _Packet(bytes.fromhex(_AAC[track.channels]), ticks)
+    return bytes.fromhex(_AAC[track.entry.channels]), ticks
 
 
 # ---- segments ------------------------------------------------------------------------------------

@@ -7,9 +7,10 @@ of chapters that Nero introduced (chpl).
 from __future__ import annotations
 
 import codecs
+import html
 import operator
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import dropwhile, islice, takewhile
@@ -74,7 +75,7 @@ def subtitle_tracks(movie: Movie) -> list[Track]:
 
 
 def _has_cues(track: Track) -> bool:
-    return track.kind == "text" and track.fourcc in _SUBTITLES
+    return track.kind == "text" and track.entry.fourcc in _SUBTITLES
 
 
 def read_cues(
@@ -96,7 +97,7 @@ def read_cues(
         if end <= max(start, 0):
             continue
         times = Fraction(max(start, 0), track.timescale), Fraction(end, track.timescale)
-        for text, settings in islice(_cue_texts(track.fourcc, data), cues_left):
+        for text, settings in islice(_cue_texts(track.entry.fourcc, data), cues_left):
             cues_left -= 1
             if text:
                 yield Cue(*times, text, settings)
@@ -125,8 +126,7 @@ def webvtt(cues: Iterable[Cue]) -> str:
 
 def escaped(text: str) -> str:
     """Plain text escaped as cue text: without tags, and without blank lines, which end a cue."""
-    lines = without_blank_lines(text)
-    return lines.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return html.escape(without_blank_lines(text), quote=False)
 
 
 def read_chapters(movie: Movie, read_at: ReadAt) -> tuple[ChapterMark, ...]:
@@ -139,7 +139,7 @@ def read_chapters(movie: Movie, read_at: ReadAt) -> tuple[ChapterMark, ...]:
     if track is None or not _has_cues(track):
         return ()
     return tuple(
-        ChapterMark(cue.start, _plain(cue.text)[:MAX_TITLE_CHARACTERS])
+        ChapterMark(cue.start, html.unescape(cue.text).replace("\n", " ")[:MAX_TITLE_CHARACTERS])
         for cue in read_cues(track, read_at, MAX_CHAPTER_BYTES, MAX_CHAPTERS)
     )
 
@@ -169,11 +169,6 @@ def without_blank_lines(text: str) -> str:
     """Drops blank lines, which would end the cue."""
     lines = (line.strip() for line in text.splitlines())
     return "\n".join(line for line in lines if line)
-
-
-def _plain(text: str) -> str:
-    plain = text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
-    return plain.replace("\n", " ")
 
 
 def _listed_chapters(fields: Fields) -> Iterator[ChapterMark]:
@@ -225,48 +220,37 @@ def decoded(data: bytes) -> str:
 
 
 def cues_of(text: str) -> list[Cue]:
-    """The cues of a SubRip or WebVTT file, sorted by start."""
+    """The cues of a SubRip or WebVTT file, sorted by start.
+
+    A cue is a line with times and the lines after it, up to an empty line or the next cue. Some
+    SubRip writers put an empty line after the times, or none between two cues.
+    """
     is_webvtt = text.startswith("WEBVTT")
     lines = _DOUBLED_RETURN.sub("\n", text.replace("\0", "")).splitlines()
-    found = islice(_cues_in_lines(lines, is_webvtt=is_webvtt), MAX_CUES)
-    return sorted(found, key=lambda cue: cue.start)
-
-
-def _cues_in_lines(lines: Sequence[str], *, is_webvtt: bool) -> Iterator[Cue]:
-    """A cue is a line with times and the lines after it, up to an empty line or the next cue.
-
-    Some SubRip writers put an empty line after the times, or none between two cues.
-    """
     arrows = ((number, line) for number, line in enumerate(lines) if "-->" in line)
     begun = [(number, timing) for number, line in arrows if (timing := _TIMING.match(line))]
-    ends = [_start_of_cue(lines, number) for number, _ in begun[1:]]
+    # A cue begins with its number, if it has one, else with its times.
+    ends = [
+        number - 1 if number > 0 and lines[number - 1].strip().isdecimal() else number
+        for number, _ in begun[1:]
+    ]
+    found: list[Cue] = []
     for (number, timing), end in zip(begun, [*ends, len(lines)], strict=False):
         *times, settings = timing.groups()
         start, stop = _seconds(times[:4]), _seconds(times[4:])
         body = (line.strip() for line in lines[number + 1 : end])
-        shown = body if is_webvtt else dropwhile(operator.not_, body)
-        raw = "\n".join(takewhile(bool, shown))
-        text = _webvtt_text(raw) if is_webvtt else _subrip_text(raw)
-        if text and start < stop:
-            yield Cue(start, stop, text, " ".join(_SETTING.findall(settings or "")))
-
-
-def _start_of_cue(lines: Sequence[str], timing: int) -> int:
-    """Index of the cue's first line: that of its number, if any, else that of its times."""
-    has_number = timing > 0 and lines[timing - 1].strip().isdecimal()
-    return timing - 1 if has_number else timing
+        shown = "\n".join(takewhile(bool, body if is_webvtt else dropwhile(operator.not_, body)))
+        if is_webvtt:
+            shown = without_blank_lines(shown.replace("-->", "--&gt;"))
+        else:  # Keeps <b>, <i> and <u>, which are the same in WebVTT; drops other markup.
+            shown = escaped(_OTHER_MARKUP.sub("", shown))
+            shown = _PLAIN_TAG.sub(lambda tag: f"<{tag[1].lower()}>", shown)
+        if shown and start < stop and len(found) < MAX_CUES:
+            found.append(Cue(start, stop, shown, " ".join(_SETTING.findall(settings or ""))))
+    return sorted(found, key=lambda cue: cue.start)
 
 
 def _seconds(parts: list[str | None]) -> Fraction:
     hours, minutes, seconds, fraction = (part or "0" for part in parts)
     whole = (int(hours) * 60 + int(minutes)) * 60 + int(seconds)
     return Fraction(1000 * whole + int(fraction.ljust(3, "0")), 1000)
-
-
-def _webvtt_text(text: str) -> str:
-    return without_blank_lines(text.replace("-->", "--&gt;"))
-
-
-def _subrip_text(text: str) -> str:
-    """Keeps bold, italic and underline tags, which are the same in WebVTT; drops other markup."""
-    return _PLAIN_TAG.sub(lambda tag: f"<{tag[1].lower()}>", escaped(_OTHER_MARKUP.sub("", text)))

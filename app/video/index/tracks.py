@@ -12,13 +12,7 @@ from operator import add
 from app.video.index.boxes import Box, Fields, boxes_in, children, damaged, descend, numbers
 from app.video.index.edits import Edit, Timeline, read_edits
 from app.video.index.languages import read_language
-from app.video.index.sample_entries import (
-    KINDS,
-    HighDynamicRange,
-    SampleEntry,
-    TrackKind,
-    read_sample_entry,
-)
+from app.video.index.sample_entries import KINDS, SampleEntry, TrackKind, read_sample_entry
 from app.video.index.samples import Samples, entries, read_samples
 
 _MOST_REORDERED = 1000
@@ -92,11 +86,6 @@ class Track:
         return self.entry.codec
 
     @property
-    def fourcc(self) -> str:
-        """Sample entry type, such as "avc1"."""
-        return self.entry.fourcc
-
-    @property
     def width(self) -> int:
         """Square pixels, as shown."""
         return self._size_shown[0]
@@ -112,19 +101,9 @@ class Track:
         return (self.entry.height, width) if self.rotation % 180 else (width, self.entry.height)
 
     @property
-    def channels(self) -> int:
-        """Number of audio channels."""
-        return self.entry.channels
-
-    @property
     def sample_rate(self) -> int:
         """Audio sample rate in Hz."""
         return self.entry.sample_rate or (self.timescale if self.kind == "audio" else 0)
-
-    @property
-    def hdr(self) -> HighDynamicRange | None:
-        """HDR transfer function; None for SDR."""
-        return self.entry.hdr
 
     @property
     def frame_rate(self) -> Fraction:
@@ -143,12 +122,12 @@ class Track:
     @property
     def is_h264(self) -> bool:
         """Whether its samples are H.264."""
-        return self.fourcc.startswith("avc")
+        return self.entry.fourcc.startswith("avc")
 
     @property
     def is_hevc(self) -> bool:
         """Whether its samples are HEVC."""
-        return self.fourcc.startswith(("hvc", "hev"))
+        return self.entry.fourcc.startswith(("hvc", "hev"))
 
     def shown_at(self, number: int) -> int:
         """Tick of the video's time at which a sample is shown; below 0 if it is not shown."""
@@ -182,54 +161,31 @@ class Track:
         return Fraction(self.end, self.timescale)
 
 
-@dataclass(frozen=True, slots=True)
-class _Header:
-    """Fields of `tkhd`."""
-
-    id: int
-    is_enabled: bool
-    rotation: int
-
-    @classmethod
-    def read(cls, tkhd: memoryview) -> _Header:
-        fields = Fields(tkhd)
-        version, flags = fields.version_and_flags()
-        fields.take(16 if version == 1 else 8)  # creation and modification time
-        track_id = fields.unsigned(4)
-        fields.take(12 if version == 1 else 8)  # duration
-        fields.take(16)  # layer, group, volume
-        across, along = fields.signed(4), fields.signed(4)
-        quarter_turns = round(math.atan2(along, across) / (math.pi / 2)) % 4
-        return cls(track_id, bool(flags & 1), quarter_turns * 90)
-
-
-@dataclass(frozen=True, slots=True)
-class _MediaHeader:
-    """Fields of `mdhd`."""
-
-    timescale: int
-    language: int
-
-    @classmethod
-    def read(cls, mdhd: memoryview) -> _MediaHeader:
-        fields = Fields(mdhd)
-        version, _ = fields.version_and_flags()
-        fields.take(16 if version == 1 else 8)
-        timescale = fields.unsigned(4)
-        fields.take(8 if version == 1 else 4)
-        if timescale == 0:
-            raise damaged("a track has no timescale")
-        return cls(timescale, fields.unsigned(2))
-
-
 def read_track(trak: Box, *, movie_timescale: int, length: int, most_samples: int) -> Track:
     """Reads a `trak` box of a file of `length` bytes; raises `NotIndexable`."""
     boxes = children(trak.payload)
     media = children(_required(boxes, b"mdia"))
     information = children(_required(media, b"minf"))
     tables = children(_required(information, b"stbl"))
-    header = _Header.read(_required(boxes, b"tkhd"))
-    media_header = _MediaHeader.read(_required(media, b"mdhd"))
+
+    header = Fields(_required(boxes, b"tkhd"))
+    version, flags = header.version_and_flags()
+    header.take(16 if version == 1 else 8)  # creation and modification time
+    track_id = header.unsigned(4)
+    header.take(12 if version == 1 else 8)  # duration
+    header.take(16)  # layer, group, volume
+    across, along = header.signed(4), header.signed(4)
+    quarter_turns = round(math.atan2(along, across) / (math.pi / 2)) % 4
+
+    header = Fields(_required(media, b"mdhd"))
+    version, _ = header.version_and_flags()
+    header.take(16 if version == 1 else 8)  # creation and modification time
+    timescale = header.unsigned(4)
+    if timescale == 0:
+        raise damaged("a track has no timescale")
+    header.take(8 if version == 1 else 4)  # duration
+    language = read_language(header.unsigned(2), media.get(b"elng"))
+
     handler = _required(media, b"hdlr")
     kind = KINDS.get(bytes(handler[8:12]), "other")
     entry = read_sample_entry(_required(tables, b"stsd"), kind)
@@ -241,17 +197,17 @@ def read_track(trak: Box, *, movie_timescale: int, length: int, most_samples: in
     name = descend(boxes[b"udta"].payload, b"name") if b"udta" in boxes else None
     references = children(boxes[b"tref"].payload) if b"tref" in boxes else {}
     return Track(
-        header.id,
-        header.is_enabled,
+        track_id,
+        bool(flags & 1),
         kind,
-        read_language(media_header.language, media.get(b"elng")),
+        language,
         "" if name is None else bytes(name[:200]).decode("utf-8", "replace").strip("\0 "),
-        media_header.timescale,
-        header.rotation,
+        timescale,
+        quarter_turns * 90,
         {kind: int.from_bytes(box.payload[:4], "big") for kind, box in references.items()},
         entry,
         edits,
-        Timeline.of(edits, movie_timescale=movie_timescale, timescale=media_header.timescale),
+        Timeline.of(edits, movie_timescale=movie_timescale, timescale=timescale),
         samples,
         is_truncated,
         trak,

@@ -20,8 +20,7 @@ from collections.abc import Iterable, Iterator
 from io import FileIO
 from itertools import accumulate
 from operator import sub
-from types import TracebackType
-from typing import BinaryIO, Self, overload
+from typing import BinaryIO, Self
 
 from app.core.ranges import ByteRange
 from app.video.index.boxes import NotIndexable
@@ -55,9 +54,21 @@ class VirtualFileWriter:
     def add(self, piece: Piece) -> None:
         """Append a piece; raises `NotIndexable` if the file exceeds `MOST_BYTES`."""
         if isinstance(piece, ByteRange):
-            self._add_range(piece)
+            if piece.length == 0:
+                return
+            self._require_room(max(piece.end, self.position + piece.length))
+            if piece.start != self._source_end:
+                self._entries.extend((self.position, piece.start))
+            self._source_end = piece.end
+            self.position += piece.length
         elif piece:
-            self._add_literal(piece)
+            self._require_room(self.position + len(piece))
+            if self._source_end >= 0 or not self._entries:  # else it extends the last entry
+                self._entries.extend((self.position, self._literal_bytes | _IS_LITERAL))
+            self._target.write(piece)
+            self._literal_bytes += len(piece)
+            self._source_end = -1
+            self.position += len(piece)
 
     def extend(self, pieces: Iterable[Piece]) -> None:
         """Append several."""
@@ -86,48 +97,10 @@ class VirtualFileWriter:
             self._target.write(struct.pack(f"<{len(numbers)}Q", *numbers))
         self._target.write(_TRAILER.pack(self.position, len(self._entries) // 2, MAGIC))
 
-    def _add_range(self, span: ByteRange) -> None:
-        if span.length == 0:
-            return
-        self._require_room(max(span.end, self.position + span.length))
-        if span.start != self._source_end:
-            self._entries.extend((self.position, span.start))
-        self._source_end = span.end
-        self.position += span.length
-
-    def _add_literal(self, data: bytes) -> None:
-        self._require_room(self.position + len(data))
-        if self._source_end >= 0 or not self._entries:  # else it extends the last entry
-            self._entries.extend((self.position, self._literal_bytes | _IS_LITERAL))
-        self._target.write(data)
-        self._literal_bytes += len(data)
-        self._source_end = -1
-        self.position += len(data)
-
     @staticmethod
     def _require_room(end: int) -> None:
         if end > MOST_BYTES:
             raise NotIndexable("too_long", "The file claims to be longer than any file can be.")
-
-
-class _Starts:
-    """Positions of the pieces, each read on access."""
-
-    def __init__(self, descriptor: int, table: int, count: int) -> None:
-        self._descriptor, self._table, self._count = descriptor, table, count
-
-    def __len__(self) -> int:
-        return self._count
-
-    @overload
-    def __getitem__(self, number: int) -> int: ...
-    @overload
-    def __getitem__(self, number: slice) -> list[int]: ...
-    def __getitem__(self, number: int | slice) -> int | list[int]:
-        if isinstance(number, slice):
-            return [self[each] for each in range(*number.indices(self._count))]
-        data = os.pread(self._descriptor, 8, self._table + number * _ENTRY.size)
-        return int.from_bytes(data, "little")
 
 
 class StoredVirtualFile:
@@ -137,21 +110,20 @@ class StoredVirtualFile:
         """Take ownership of an open file; raises `ValueError` if it is not a virtual file."""
         self._file = file
         self._descriptor = file.fileno()
-        try:
-            self.length, self._count, self._table = _layout(self._descriptor)
-        except ValueError:
+        size = os.fstat(self._descriptor).st_size
+        trailer = os.pread(self._descriptor, _TRAILER.size, max(size - _TRAILER.size, 0))
+        self._table = -1
+        if len(trailer) == _TRAILER.size and trailer.endswith(MAGIC):
+            self.length, self._count, _ = _TRAILER.unpack(trailer)
+            self._table = size - _TRAILER.size - self._count * _ENTRY.size
+        if self._table < 0:
             self.close()
-            raise
+            raise ValueError("not a virtual file, or its table is longer than itself")
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -168,13 +140,23 @@ class StoredVirtualFile:
             raise ValueError(f"{span} is not within {self.length} bytes")
         if span.length == 0:
             return
-        starts = _Starts(self._descriptor, self._table, self._count)
-        first = bisect_right(starts, span.start) - 1
+        first = bisect_right(range(self._count), span.start, key=self._position) - 1
         for (start, where), end in self._entries(first):
             if start >= span.end:
                 return
             skipped = max(span.start - start, 0)
-            yield from self._parts(where + skipped, min(end, span.end) - start - skipped)
+            place, length = where + skipped, min(end, span.end) - start - skipped
+            if not where & _IS_LITERAL:
+                yield ByteRange(place, place + length)
+                continue
+            for at in range(0, length, _LITERAL_BYTES_AT_ONCE):
+                count = min(_LITERAL_BYTES_AT_ONCE, length - at)
+                yield os.pread(self._descriptor, count, (place ^ _IS_LITERAL) + at)
+
+    def _position(self, number: int) -> int:
+        """Where a piece begins in the virtual file; read on each call."""
+        data = os.pread(self._descriptor, 8, self._table + number * _ENTRY.size)
+        return int.from_bytes(data, "little")
 
     def _entries(self, first: int) -> Iterator[tuple[tuple[int, int], int]]:
         """Yields the entries from `first` on, each with the end of its piece."""
@@ -188,25 +170,3 @@ class StoredVirtualFile:
                 before = entry
         if before is not None:
             yield before, self.length
-
-    def _parts(self, where: int, length: int) -> Iterator[Piece]:
-        if not where & _IS_LITERAL:
-            yield ByteRange(where, where + length)
-            return
-        place = where ^ _IS_LITERAL
-        for start in range(0, length, _LITERAL_BYTES_AT_ONCE):
-            count = min(_LITERAL_BYTES_AT_ONCE, length - start)
-            yield os.pread(self._descriptor, count, place + start)
-
-
-def _layout(descriptor: int) -> tuple[int, int, int]:
-    """Length of the virtual file, number of its pieces, offset of their table."""
-    size = os.fstat(descriptor).st_size
-    trailer = os.pread(descriptor, _TRAILER.size, max(size - _TRAILER.size, 0))
-    if len(trailer) < _TRAILER.size or not trailer.endswith(MAGIC):
-        raise ValueError("not a virtual file")
-    length, count, _ = _TRAILER.unpack(trailer)
-    table = size - _TRAILER.size - count * _ENTRY.size
-    if table < 0:
-        raise ValueError("not a virtual file: its table is longer than itself")
-    return length, count, table

@@ -10,7 +10,6 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from io import FileIO
 from pathlib import Path
-from threading import Event
 
 from app.storage.local.folder import disk_errors
 from app.video.index.boxes import NotIndexable, ReadAt
@@ -62,7 +61,9 @@ _EXCERPT, _ENCODED = "excerpt.mp4", "encoded.mp4"
 
 def recipe(cuts: RenditionCuts, rendition: RenditionFormat) -> str:
     """The settings that determine the bytes of segments, besides source and ffmpeg version."""
-    filters = _filters(cuts.track, cuts.excerpt(1), rendition, tone_mappings(cuts.track.hdr)[0])
+    filters = _filters(
+        cuts.track, cuts.excerpt(1), rendition, tone_mappings(cuts.track.entry.hdr)[0]
+    )
     options = [*_decoding(cuts.track), *filters, *_encoding(cuts.track, rendition)]
     return " ".join([*options, *map(str, cuts.starts)])
 
@@ -74,7 +75,7 @@ class Encoder:
     ffmpeg: Ffmpeg
     scratch: Path
     read_at: ReadAt
-    stop: Event
+    stop: threading.Event
     wall_seconds: float = 1800
 
     def encode(
@@ -132,7 +133,7 @@ class Encoder:
                 limits=limits,
                 formats="mov",
             )
-            for tones in tone_mappings(track.hdr)
+            for tones in tone_mappings(track.entry.hdr)
         ]
         for attempt in attempts:
             try:
@@ -179,7 +180,7 @@ def _decoding(track: Track) -> list[str]:
     # the leading pictures.
     options = ["-max_error_rate", "1", "-flags2", "+showall", "-copyts"]
     options += ["-threads", str(DECODER_THREADS)]
-    if track.hdr or min(track.width, track.height) < BT709_PIXELS:
+    if track.entry.hdr or min(track.width, track.height) < BT709_PIXELS:
         return options
     colours = ("-colorspace", "-color_primaries", "-color_trc")
     return options + [word for name in colours for word in (name, "bt709")]

@@ -128,40 +128,27 @@ class Ffmpeg:
 
         Without ffprobe, parses ffmpeg's description of the file, which has less.
         """
+        shown = ["-v", "error", "-show_streams", "-show_format", "-show_chapters", "-of", "json"]
         if self.ffprobe is None:
-            return self._ask_ffmpeg(path, limits, formats=formats, stop=stop)
-        shown = ["-show_streams", "-show_format", "-show_chapters", "-of", "json"]
-        source = guarded(["-i", f"file:{path.absolute()}"], formats)
+            shown = ["-nostdin", "-hide_banner"]
         command = Command(
-            program=self.ffprobe,
-            arguments=["-v", "error", *shown, *source],
+            program=self.ffprobe or self._need_ffmpeg(),
+            arguments=[*shown, *guarded(["-i", f"file:{path.absolute()}"], formats)],
             limits=limits,
             readable=[path],
             layers=self.layers,
         )
+        if self.ffprobe is None:  # ffmpeg describes the file, and then fails without an output.
+            ended = _end(command, stop=stop)
+            described = answer_in(ended.errors.decode("utf-8", "replace"))
+            if not described["streams"]:
+                raise failure(command.program.name, ended, limits)
+            return described
         try:
             found = json.loads(_run(command, stop=stop))
         except (ValueError, RecursionError) as error:
             raise FfmpegFailed("ffprobe's answer could not be read") from error
         return found if isinstance(found, dict) else {}
-
-    def _ask_ffmpeg(
-        self, path: Path, limits: ProgramLimits, *, formats: str, stop: threading.Event | None
-    ) -> dict[str, Any]:
-        """Run ffmpeg without an output: it describes the file, and then fails."""
-        source = guarded(["-i", f"file:{path.absolute()}"], formats)
-        command = Command(
-            program=self._need_ffmpeg(),
-            arguments=["-nostdin", "-hide_banner", *source],
-            limits=limits,
-            readable=[path],
-            layers=self.layers,
-        )
-        ended = _end(command, stop=stop)
-        found = answer_in(ended.errors.decode("utf-8", "replace"))
-        if not found["streams"]:
-            raise failure(command.program.name, ended, limits)
-        return found
 
     def problems(self) -> list[SetupProblem]:
         """Missing programs and sandbox layers, with the consequences; none is fatal."""
@@ -188,12 +175,18 @@ def _run(
     on_report: Sink = lambda _: None,
     stop: threading.Event | None = None,
 ) -> bytes:
-    output = _Output(command.program.name, command.limits.output_bytes)
-    take = on_output or output.add
-    ended = _end(command, on_output=take, on_report=on_report, stop=stop)
+    """Run a command that must succeed; returns its output, or b"" if `on_output` takes it."""
+    output, program, limits = bytearray(), command.program.name, command.limits
+
+    def keep(block: bytes) -> None:
+        if len(output) + len(block) > limits.output_bytes:
+            raise FfmpegFailed(f"{program} wrote more than {limits.output_bytes} bytes")
+        output.extend(block)
+
+    ended = _end(command, on_output=on_output or keep, on_report=on_report, stop=stop)
     if ended.status != 0:
-        raise failure(command.program.name, ended, command.limits)
-    return bytes(output.kept)
+        raise failure(program, ended, limits)
+    return bytes(output)
 
 
 def _end(
@@ -211,20 +204,6 @@ def _end(
         raise FfmpegTimedOut(f"{name} took longer than {limits.wall_seconds:g} s") from None
     except process.Stopped:
         raise FfmpegStopped(f"{name} was stopped") from None
-
-
-class _Output:
-    """Keeps the standard output in memory, up to a limit."""
-
-    def __init__(self, program: str, limit: int) -> None:
-        self.kept = bytearray()
-        self._program = program
-        self._limit = limit
-
-    def add(self, block: bytes) -> None:
-        if len(self.kept) + len(block) > self._limit:
-            raise FfmpegFailed(f"{self._program} wrote more than {self._limit} bytes")
-        self.kept += block
 
 
 class _Progress:
@@ -344,7 +323,8 @@ def reason(program: str, ended: ProgramExit, limits: ProgramLimits) -> str:
     if too_many := _TOO_MANY_STREAMS.search(errors):
         return f"the file has more than {too_many[1]} tracks"
     if ended.status < 0:
-        return f"{program} crashed ({_signal_name(-ended.status)})"
+        names = {each.value: each.name for each in signal.Signals}
+        return f"{program} crashed ({names.get(-ended.status, f'signal {-ended.status}')})"
     return text or f"{program} ended with status {ended.status}"
 
 
@@ -370,19 +350,6 @@ def last_useful_line(errors: str) -> str:
         if not line.startswith(_FOLLOWS_FROM_OTHERS):
             return line
     return lines[-1] if lines else ""
-
-
-def _without_names(line: str) -> str:
-    text = _WHICH_INPUT.sub("", _ADDRESSES.sub("", line))
-    text = _PATH.sub("the file", text).strip().removeprefix("the file: ")
-    return "".join(letter for letter in text if letter.isprintable())[:MESSAGE_CHARACTERS]
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 # ---- words ---------------------------------------------------------------------------------------

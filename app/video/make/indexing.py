@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from fractions import Fraction
 from io import RawIOBase
 
@@ -52,85 +51,71 @@ from app.video.serve.folder import writing
 from app.video.serve.source import REMUXED, reader
 
 
-@dataclass(frozen=True, slots=True)
-class Indexing:
-    """Indexes a complete file, stores its metadata, and queues the next steps."""
-
-    tools: StepTools
-
-    def __call__(self, job: Job, beat: Heartbeat) -> None:
-        """Do the job."""
-        with self.tools.opened(job.upload_id) as (video, source):
-            try:
-                movie, read_at = self.tools.read_movie(job, source)
-                facts = Facts.of(movie, read_chapters(movie, read_at))
-                if is_playable(movie):
-                    keep_play_file(movie, video.id, self.tools.folder, read_at=read_at)
-            except NotIndexable as error:
-                examine(self.tools, video, source, error, beat)
-                return
-            known = self.tools.media.get(video.id)
-            if known is not None and known.facts is not None and self._has(video, REMUXED):
-                # The remuxed copy was indexed: the facts are those of the original.
-                facts = Facts.from_json(known.facts).completed_by(facts)
+def index(tools: StepTools, job: Job, beat: Heartbeat) -> None:
+    """Index a complete file, store its metadata, and queue the next steps."""
+    with tools.opened(job.upload_id) as (video, source):
+        try:
+            movie, read_at = tools.read_movie(job, source)
+            facts = Facts.of(movie, read_chapters(movie, read_at))
             if is_playable(movie):
-                self.tools.describe(video.id, PlaybackState.PLAYABLE, facts, facts.problem)
-                keep_streams(movie, video.id, self.tools.folder, read_at=read_at)
-            else:
-                self._describe_unplayed(video, movie, facts, read_at)
-            self._queue_what_follows(video, movie, facts)
-
-    def _describe_unplayed(
-        self, video: Upload, movie: Movie, facts: Facts, read_at: ReadAt
-    ) -> None:
-        """Describe a video that no browser plays: it becomes playable once a track is encoded."""
-        is_sound = movie.picture is None and bool(sounds_to_encode(movie))
-        if can_be_rendered(movie, self.tools.capability()) or (
-            is_sound and self._has(video, SOUND_FILE)
-        ):
-            keep_streams(movie, video.id, self.tools.folder, read_at=read_at)
-        if self._has(video, MANIFEST):
-            self.tools.describe(video.id, PlaybackState.PLAYABLE, facts, facts.problem)
-        elif is_sound and self.tools.ffmpeg.ffmpeg is not None:
-            self.tools.describe(video.id, PlaybackState.PROBED, facts, None)
-        else:
-            tracks = (track for track in facts.tracks if track.kind in {"video", "audio"})
-            codecs = ", ".join(track.codec for track in tracks)
-            code = NO_RENDITIONS
-            detail = (
-                f"Browsers cannot play what is in this file ({codecs}), and the server does not "
-                "offer renditions of it."
-            )
-            if self.tools.ffmpeg.ffmpeg is None:
-                code = NO_FFMPEG
-                detail = (
-                    f"Browsers cannot play what is in this file ({codecs}). To convert it, the "
-                    "server needs ffmpeg, which is not installed."
-                )
-            problem = PlaybackProblem(code, detail)
-            self.tools.describe(video.id, PlaybackState.UNPLAYABLE, facts, problem)
-
-    def _has(self, video: Upload, name: str) -> bool:
-        return self.tools.folder.find(video.id, name) is not None
-
-    def _queue_what_follows(self, video: Upload, movie: Movie, facts: Facts) -> None:
-        """Queue the automatic steps; shortest first."""
-        if facts.chapters or facts.of_kind("text"):
-            self.tools.enqueue(video.id, SUBTITLES, Lane.BACKGROUND, 10)
-        if self.tools.ffmpeg.ffmpeg is None:
+                keep_play_file(movie, video.id, tools.folder, read_at=read_at)
+        except NotIndexable as error:
+            examine(tools, video, source, error, beat)
             return
-        if self._needs_sound(video, movie):
-            self.tools.enqueue(video.id, SOUND, Lane.BACKGROUND, 15)
-        if movie.picture is not None:
-            self.tools.enqueue(video.id, PICTURES, Lane.BACKGROUND, 20)
-        elif movie.sounds:
-            self.tools.enqueue(video.id, WAVEFORM, Lane.BACKGROUND, 30)
+        known = tools.media.get(video.id)
+        if known is not None and known.facts is not None and tools.has(video.id, REMUXED):
+            # The remuxed copy was indexed: the facts are those of the original.
+            facts = Facts.from_json(known.facts).completed_by(facts)
+        if is_playable(movie):
+            tools.describe(video.id, PlaybackState.PLAYABLE, facts, facts.problem)
+            keep_streams(movie, video.id, tools.folder, read_at=read_at)
+        else:
+            _describe_unplayed(tools, video, movie, facts, read_at)
+        _queue_what_follows(tools, video, movie, facts)
 
-    def _needs_sound(self, video: Upload, movie: Movie) -> bool:
-        """Whether its segments lack audio; an audio file that plays needs no encoding."""
-        if not sounds_to_encode(movie) or self._has(video, SOUND_FILE):
-            return False
-        return not is_playable(movie) if movie.picture is None else self._has(video, MANIFEST)
+
+def _describe_unplayed(
+    tools: StepTools, video: Upload, movie: Movie, facts: Facts, read_at: ReadAt
+) -> None:
+    """Describe a video that no browser plays: it becomes playable once a track is encoded."""
+    is_sound = movie.picture is None and bool(sounds_to_encode(movie))
+    if can_be_rendered(movie, tools.capability()) or (is_sound and tools.has(video.id, SOUND_FILE)):
+        keep_streams(movie, video.id, tools.folder, read_at=read_at)
+    if tools.has(video.id, MANIFEST):
+        tools.describe(video.id, PlaybackState.PLAYABLE, facts, facts.problem)
+        return
+    if is_sound and tools.ffmpeg.ffmpeg is not None:
+        tools.describe(video.id, PlaybackState.PROBED, facts)
+        return
+    codecs = ", ".join(track.codec for track in facts.tracks if track.kind in {"video", "audio"})
+    code = NO_RENDITIONS
+    detail = (
+        f"Browsers cannot play what is in this file ({codecs}), and the server does not "
+        "offer renditions of it."
+    )
+    if tools.ffmpeg.ffmpeg is None:
+        code = NO_FFMPEG
+        detail = (
+            f"Browsers cannot play what is in this file ({codecs}). To convert it, the "
+            "server needs ffmpeg, which is not installed."
+        )
+    tools.describe(video.id, PlaybackState.UNPLAYABLE, facts, PlaybackProblem(code, detail))
+
+
+def _queue_what_follows(tools: StepTools, video: Upload, movie: Movie, facts: Facts) -> None:
+    """Queue the automatic steps; shortest first."""
+    if facts.chapters or facts.of_kind("text"):
+        tools.enqueue(video.id, SUBTITLES, Lane.BACKGROUND, 10)
+    if tools.ffmpeg.ffmpeg is None:
+        return
+    # If its segments lack audio. An audio file that plays needs no encoding.
+    has_segments = tools.has(video.id, MANIFEST) if movie.picture else not is_playable(movie)
+    if has_segments and sounds_to_encode(movie) and not tools.has(video.id, SOUND_FILE):
+        tools.enqueue(video.id, SOUND, Lane.BACKGROUND, 15)
+    if movie.picture is not None:
+        tools.enqueue(video.id, PICTURES, Lane.BACKGROUND, 20)
+    elif movie.sounds:
+        tools.enqueue(video.id, WAVEFORM, Lane.BACKGROUND, 30)
 
 
 # ---- other formats -------------------------------------------------------------------------------
@@ -168,15 +153,15 @@ def examine(
     """
     unreadable = PlaybackProblem(error.code, error.detail)
     if error.code not in EXAMINED:
-        tools.describe(video.id, PlaybackState.UNPLAYABLE, None, unreadable)
+        tools.describe(video.id, PlaybackState.UNPLAYABLE, problem=unreadable)
         return
     head = reader(source)(0, HEAD_BYTES)
     if is_no_video(head, video.filename):
-        tools.describe(video.id, PlaybackState.UNPLAYABLE, None, NO_VIDEO)
+        tools.describe(video.id, PlaybackState.UNPLAYABLE, problem=NO_VIDEO)
         return
     wait_for_short_ones(beat.job)
     try:
-        with tools.source.ends_on_disk(source, beat.go_on) as path:
+        with tools.source.on_disk(source, beat.go_on, only_ends=True) as path:
             answer = tools.ffmpeg.probe(path, probe_limits(beat.job), stop=beat.stop)
     except FfmpegStopped as stopped:
         raise JobCancelled(str(stopped)) from stopped
@@ -191,7 +176,7 @@ def examine(
         )
     except FfmpegFailed:
         problem = NO_VIDEO if error.code == "not_mp4" else unreadable
-        tools.describe(video.id, PlaybackState.UNPLAYABLE, None, problem)
+        tools.describe(video.id, PlaybackState.UNPLAYABLE, problem=problem)
     else:
         _decide(tools, video, contents_of(answer), beat.job)
 
@@ -199,7 +184,7 @@ def examine(
 def _decide(tools: StepTools, video: Upload, contents: Contents, job: Job) -> None:
     facts = contents.facts
     if not contents.has_media:
-        tools.describe(video.id, PlaybackState.UNPLAYABLE, None, NO_VIDEO)
+        tools.describe(video.id, PlaybackState.UNPLAYABLE, problem=NO_VIDEO)
         return
     plays = is_played_as_it_is(video) and plays_without_index(
         *(track.codec for track in facts.tracks if track.kind in {"video", "audio"})
@@ -219,9 +204,9 @@ def _decide(tools: StepTools, video: Upload, contents: Contents, job: Job) -> No
 
 def _describe_unknown(tools: StepTools, video: Upload, problem: PlaybackProblem) -> None:
     if is_played_as_it_is(video):
-        tools.describe(video.id, PlaybackState.PLAYABLE, None, None)
+        tools.describe(video.id, PlaybackState.PLAYABLE)
     else:
-        tools.describe(video.id, PlaybackState.UNPLAYABLE, None, problem)
+        tools.describe(video.id, PlaybackState.UNPLAYABLE, problem=problem)
 
 
 # ---- subtitles -----------------------------------------------------------------------------------
@@ -238,26 +223,20 @@ text tracks of the video, from 1 on."""
 SHORTEST_CHAPTER = Fraction(1, 1000)
 
 
-@dataclass(frozen=True, slots=True)
-class SubtitlesStep:
-    """Writes the files of an indexed video. A track that cannot be read is left out."""
+def write_subtitles(tools: StepTools, job: Job, beat: Heartbeat) -> None:
+    """Write the files of an indexed video. A track that cannot be read is left out."""
+    with tools.opened(job.upload_id) as (video, source):
+        with needing_index():
+            movie, read_at = tools.read_movie(job, source)
 
-    tools: StepTools
+        def reading(offset: int, count: int) -> bytes:
+            beat.go_on()  # A track has up to 100 000 samples.
+            return read_at(offset, count)
 
-    def __call__(self, job: Job, beat: Heartbeat) -> None:
-        """Do the job."""
-        with self.tools.opened(job.upload_id) as (video, source):
-            with needing_index():
-                movie, read_at = self.tools.read_movie(job, source)
-
-            def reading(offset: int, count: int) -> bytes:
-                beat.go_on()  # A track has up to 100 000 samples.
-                return read_at(offset, count)
-
-            for name, cues in _files(movie, reading):
-                if cues:
-                    with writing(self.tools.folder, video.id, name) as target:
-                        target.write(webvtt(cues).encode())
+        for name, cues in _files(movie, reading):
+            if cues:
+                with writing(tools.folder, video.id, name) as target:
+                    target.write(webvtt(cues).encode())
 
 
 def _files(movie: Movie, read_at: ReadAt) -> Iterator[tuple[str, list[Cue]]]:

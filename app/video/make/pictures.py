@@ -76,62 +76,47 @@ LUMA_LEVELS = 32
 JPEG_QUALITY = ("-q:v", "3")
 
 
-@dataclass(frozen=True, slots=True)
-class Pictures:
-    """Makes poster and thumbnails of an indexed video."""
-
-    tools: StepTools
-
-    def __call__(self, job: Job, beat: Heartbeat) -> None:
-        """Do the job; does nothing for a file without a video track."""
-        folder = self.tools.folder
-        with (
-            self.tools.opened(job.upload_id) as (video, source),
-            folder.scratch_folder() as scratch,
-        ):
-            with needing_index():
-                movie, read_at = self.tools.read_movie(job, source)
-            if (picture := movie.picture) is None:
-                return
-            maker = PictureMaker(self.tools.ffmpeg, scratch, read_at, beat.stop)
-            with as_job_errors("no_pictures", "No poster or thumbnails can be made of this video"):
-                folder.keep(maker.poster(picture, pixels=MOST_DECODED_PIXELS), video.id, POSTER)
-                beat(0.2)
-                sprite, thumbnails = maker.sprite(movie, picture)
-                folder.keep(sprite, video.id, SPRITE)
-                folder.keep(thumbnails, video.id, THUMBNAILS)
-
-
-@dataclass(frozen=True, slots=True)
-class EarlyPoster:
-    """Makes a poster from the start of a video during its upload."""
-
-    tools: StepTools
-
-    def __call__(self, job: Job, beat: Heartbeat) -> None:
-        """Do the job. A complete video gets its poster from `Pictures`."""
-        folder = self.tools.folder
-        video = self.tools.uploads.get(job.upload_id)
-        if video.state is UploadState.COMPLETE:
+def make_pictures(tools: StepTools, job: Job, beat: Heartbeat) -> None:
+    """Make poster and thumbnails of an indexed video; nothing for a file without a video track."""
+    folder = tools.folder
+    with tools.opened(job.upload_id) as (video, source), folder.scratch_folder() as scratch:
+        with needing_index():
+            movie, read_at = tools.read_movie(job, source)
+        if (picture := movie.picture) is None:
             return
-        with closing(self.tools.source.open(video)) as source, folder.scratch_folder() as scratch:
-            with needing_index():
-                movie, read_at = self.tools.read_movie(job, source)
-            if (picture := movie.picture) is None:
-                return
-            arrived = picture.samples.up_to(picture.samples.count_within(video.offset))
-            most = QUICK_CPU_SECONDS if job.lane is Lane.QUICK else math.inf
-            maker = PictureMaker(self.tools.ffmpeg, scratch, read_at, beat.stop, most)
-            with as_job_errors("no_pictures", "No early poster can be made of this video"):
-                try:
-                    poster = maker.poster(
-                        replace(picture, samples=arrived), pixels=MOST_EARLY_PIXELS
-                    )
-                except FfmpegInterrupted:
-                    leave_quick_lane(job)
-                    raise
-            if folder.find(video.id, POSTER) is None:
-                folder.keep(poster, video.id, POSTER)
+        maker = PictureMaker(tools.ffmpeg, scratch, read_at, beat.stop)
+        with as_job_errors("no_pictures", "No poster or thumbnails can be made of this video"):
+            folder.keep(maker.poster(picture, pixels=MOST_DECODED_PIXELS), video.id, POSTER)
+            beat(0.2)
+            sprite, thumbnails = maker.sprite(movie, picture)
+            folder.keep(sprite, video.id, SPRITE)
+            folder.keep(thumbnails, video.id, THUMBNAILS)
+
+
+def make_early_poster(tools: StepTools, job: Job, beat: Heartbeat) -> None:
+    """Make a poster from the start of a video during its upload.
+
+    A complete video gets its poster from `make_pictures`.
+    """
+    folder, video = tools.folder, tools.uploads.get(job.upload_id)
+    if video.state is UploadState.COMPLETE:
+        return
+    with closing(tools.source.open(video)) as source, folder.scratch_folder() as scratch:
+        with needing_index():
+            movie, read_at = tools.read_movie(job, source)
+        if (picture := movie.picture) is None:
+            return
+        arrived = picture.samples.up_to(picture.samples.count_within(video.offset))
+        most = QUICK_CPU_SECONDS if job.lane is Lane.QUICK else math.inf
+        maker = PictureMaker(tools.ffmpeg, scratch, read_at, beat.stop, most)
+        with as_job_errors("no_pictures", "No early poster can be made of this video"):
+            try:
+                poster = maker.poster(replace(picture, samples=arrived), pixels=MOST_EARLY_PIXELS)
+            except FfmpegInterrupted:
+                leave_quick_lane(job)
+                raise
+        if not tools.has(video.id, POSTER):
+            folder.keep(poster, video.id, POSTER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,13 +194,24 @@ class PictureMaker:
             joined += f"interleave={len(files)},"
         # Exactly the wanted frames; a damaged one is replaced by the one before it.
         picked = f"{joined}fps=fps={excerpt.rate}:start_time=0:eof_action=pass"
-        for tones in tone_mappings(excerpt.track.hdr):
-            whole = f"{picked},{_scaled(size, tones)}{graph}"
+        # In the size of the image and in JPEG colours (JFIF: BT.601, full range).
+        scale = f"scale={size[0]}:{size[1]}"
+        jpeg = f"{scale}:out_color_matrix=bt601:out_range=full,format=yuvj420p,setsar=1"
+        # Generous: a slow machine decodes 50 megapixels a second.
+        limits = ProgramLimits(
+            cpu_seconds=min(10 + excerpt.megapixels / 10, self.most_cpu_seconds),
+            wall_seconds=1800,
+            memory_bytes=2 << 30,
+            output_bytes=32 << 20,
+        )
+        for tones in tone_mappings(excerpt.track.entry.hdr):
+            scaled = f"{scale},{tones},{jpeg}" if tones else jpeg
+            whole = f"{picked},{scaled}{graph}"
             conversion = Conversion(
                 [*inputs, "-y", "-filter_complex", whole, *outputs],
                 readable=files,
                 writable=self.scratch,
-                limits=_limits(excerpt, self.most_cpu_seconds),
+                limits=limits,
                 formats="mov",
             )
             try:
@@ -243,23 +239,6 @@ def _fitted(picture: Track, longest: int) -> tuple[int, int]:
     width, height = max(picture.width, 1), max(picture.height, 1)
     scale = min(Fraction(longest, max(width, height)), Fraction(1))
     return max(round(width * scale), 2), max(round(height * scale), 2)
-
-
-def _scaled(size: tuple[int, int], tones: str) -> str:
-    """Filters for images of that size, in JPEG colours (JFIF: BT.601, full range)."""
-    width, height = size
-    jpeg = f"scale={width}:{height}:out_color_matrix=bt601:out_range=full,format=yuvj420p,setsar=1"
-    return f"scale={width}:{height},{tones},{jpeg}" if tones else jpeg
-
-
-def _limits(excerpt: Excerpt, most_cpu_seconds: float) -> ProgramLimits:
-    """Generous: a slow machine decodes 50 megapixels a second."""
-    return ProgramLimits(
-        cpu_seconds=min(10 + excerpt.megapixels / 10, most_cpu_seconds),
-        wall_seconds=1800,
-        memory_bytes=2 << 30,
-        output_bytes=32 << 20,
-    )
 
 
 # ---- excerpts ------------------------------------------------------------------------------------

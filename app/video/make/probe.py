@@ -87,7 +87,17 @@ def contents_of(answer: Values) -> Contents:
     if _number(container.get("probe_score", 100)) < LOWEST_SCORE:
         tracks = []
     picture = next((stream for stream in streams if _kind(stream) == "video"), {})
-    width, height, rotation = _shown(picture)
+    # Display pixels, after rotation and pixel aspect.
+    width, height = _whole(picture.get("width")), _whole(picture.get("height"))
+    sides = map(_mapping, _list(picture.get("side_data_list")))
+    turned = next((side["rotation"] for side in sides if "rotation" in side), 0)
+    rotation = round(-_number(turned) / 90) * 90 % 360  # ffprobe counts counterclockwise
+    if width is None or height is None:
+        width = height = None
+    else:
+        width = round(width * (_fraction(picture.get("sample_aspect_ratio"), ":") or 1))
+        if rotation % 180:
+            width, height = height, width
     duration = _number(container.get("duration"))
     facts = Facts(
         container=str(container.get("format_name", "unknown")).partition(",")[0],
@@ -117,19 +127,6 @@ def _kind(stream: Values) -> str | None:
     if kind == "video" and not _mapping(stream.get("disposition")).get("attached_pic"):
         return "video"
     return "audio" if kind == "audio" else None
-
-
-def _shown(picture: Values) -> tuple[int | None, int | None, int]:
-    """Display width and height, and rotation in degrees."""
-    width, height = _whole(picture.get("width")), _whole(picture.get("height"))
-    sides = map(_mapping, _list(picture.get("side_data_list")))
-    turned = next((side["rotation"] for side in sides if "rotation" in side), 0)
-    rotation = round(-_number(turned) / 90) * 90 % 360  # ffprobe counts counterclockwise
-    if width is None or height is None:
-        return None, None, rotation
-    aspect = _fraction(picture.get("sample_aspect_ratio"), ":") or Fraction(1)
-    width = round(width * aspect)
-    return (height, width, rotation) if rotation % 180 else (width, height, rotation)
 
 
 def _rate(picture: Values) -> float | None:

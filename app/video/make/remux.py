@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import logging
 from contextlib import closing
-from dataclasses import dataclass, replace
-from io import RawIOBase
+from dataclasses import dataclass
 from pathlib import Path
 
 from app.core.errors import NoRoom
 from app.core.jobs import INDEX, Job, JobFailed, JobYields, Lane
-from app.core.upload import UploadId
 from app.video.index.boxes import LongIndex, NotIndexable
 from app.video.index.movie import read_movie
 from app.video.make.ffmpeg import Conversion, FfmpegFailed, FfmpegTimedOut
@@ -89,121 +87,120 @@ class Way:
     copies_sound: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Remux:
-    """Makes the remuxed file, and queues its index."""
-
-    tools: StepTools
-
-    def __call__(self, job: Job, beat: Heartbeat) -> None:
-        """Do the job."""
-        video = self.tools.uploads.get(job.upload_id)
-        if self.tools.folder.find(video.id, REMUXED) is None:
-            with (
-                closing(self.tools.source.open(video)) as source,
-                as_job_errors("not_prepared", NOT_PREPARED, is_final=True),
-            ):
-                self._make(video.id, source, beat)
-        self.tools.enqueue(video.id, INDEX, Lane.QUICK, 0)
-
-    def _make(self, video_id: UploadId, source: RawIOBase, beat: Heartbeat) -> None:
-        length = length_of(source)
+def remux(tools: StepTools, job: Job, beat: Heartbeat) -> None:
+    """Make the remuxed file, and queue its index."""
+    video = tools.uploads.get(job.upload_id)
+    if not tools.has(video.id, REMUXED):
         with (
-            self.tools.source.on_disk(source, beat.go_on) as path,
-            self.tools.folder.scratch_folder(length) as scratch,
+            closing(tools.source.open(video)) as source,
+            as_job_errors("not_prepared", NOT_PREPARED, is_final=True),
+            tools.source.on_disk(source, beat.go_on) as path,
+            tools.folder.scratch_folder(length_of(source)) as scratch,
         ):
             try:
-                answer = self.tools.ffmpeg.probe(path, probe_limits(beat.job), stop=beat.stop)
-                run = _Run(self.tools, contents_of(answer), path, scratch, beat)
-                made = run.best(length)
+                answer = tools.ffmpeg.probe(path, probe_limits(job), stop=beat.stop)
+                made = scratch / REMUXED
+                run = _Run(tools, contents_of(answer), path, length_of(source), made, beat)
+                run.best()
             except FfmpegFailed as error:
                 # In that lane, others wait for one short run of each program, not for a second.
-                if beat.job.lane is Lane.QUICK:
+                if job.lane is Lane.QUICK:
                     raise JobYields(Lane.BACKGROUND) from error
                 raise
-            self.tools.folder.keep(made, video_id, REMUXED)
+            tools.folder.keep(made, video.id, REMUXED)
+    tools.enqueue(video.id, INDEX, Lane.QUICK, 0)
 
 
+@dataclass(frozen=True, slots=True)
 class _Run:
-    """The conversion of one video with ffmpeg."""
+    """The conversion of one video of `length` bytes with ffmpeg."""
 
-    def __init__(
-        self, tools: StepTools, contents: Contents, path: Path, scratch: Path, beat: Heartbeat
-    ) -> None:
-        self._tools = tools
-        self._contents = contents
-        self._path = path
-        self._made = scratch / REMUXED
-        self._beat = beat
-        self._is_quick = beat.job.lane is Lane.QUICK
+    tools: StepTools
+    contents: Contents
+    path: Path
+    length: int
+    made: Path
+    beat: Heartbeat
 
-    def best(self, length: int) -> Path:
+    def best(self) -> None:
         """Convert in the first way that works; raises `FfmpegFailed`.
 
         In the lane `quick`, only one way is tried.
         """
-        *others, last = ways(self._contents)[: 1 if self._is_quick else None]
+        is_quick = self.beat.job.lane is Lane.QUICK
+        *others, last = ways(self.contents)[: 1 if is_quick else None]
         for way in others:
             try:
-                return self._make(length, way)
+                return self._make(way)
             except FfmpegTimedOut:
                 raise
             except FfmpegFailed as error:
                 log.info("a video is converted in another way: %s", error)
-        return self._make(length, last)
+        return self._make(last)
 
-    def _make(self, length: int, way: Way) -> Path:
-        make = self._convert if way.copies_picture else self._encode
-        make(length, way)
-        with self._made.open("rb", buffering=0) as file:
+    def _make(self, way: Way) -> None:
+        if way.copies_picture:
+            self._convert(way)
+        else:
+            self._encode(way)
+        with self.made.open("rb", buffering=0) as file:
             try:
                 movie = read_movie(reader(file), length_of(file))
             except LongIndex:
-                return self._made  # The step that indexes it has a separate process for that.
+                return  # The step that indexes it has a separate process for that.
             except NotIndexable as error:
                 raise FfmpegFailed("ffmpeg wrote a file that cannot be indexed") from error
-        if self._contents.picture and movie.picture is None:
+        if self.contents.picture and movie.picture is None:
             raise FfmpegFailed("ffmpeg found no video track in it")
-        return self._made
 
-    def _encode(self, length: int, way: Way) -> None:
+    def _encode(self, way: Way) -> None:
         """Like `_convert`, but a full disk counts as a failed attempt: it may be hours of work.
 
         Raises `JobYields` outside the lane `encoding`, so that no other job waits for it.
         """
-        if self._beat.job.lane is not Lane.ENCODING:
+        if self.beat.job.lane is not Lane.ENCODING:
             raise JobYields(Lane.ENCODING)
-        self._made.unlink(missing_ok=True)  # Left by another way.
-        self._tools.folder.require_room(ENCODED_TIMES * length)
+        self.made.unlink(missing_ok=True)  # Left by another way.
+        self.tools.folder.require_room(ENCODED_TIMES * self.length)
         try:
-            self._convert(length, way)
+            self._convert(way)
         except NoRoom as error:
             raise JobFailed(error.code, str(error)) from error
 
-    def _convert(self, length: int, way: Way) -> None:
-        claimed = self._contents.facts.duration or LONGEST_SECONDS
-        seconds = max(min(claimed, length / LOWEST_RATE, LONGEST_SECONDS), 1.0)
+    def _convert(self, way: Way) -> None:
+        claimed = self.contents.facts.duration or LONGEST_SECONDS
+        seconds = max(min(claimed, self.length / LOWEST_RATE, LONGEST_SECONDS), 1.0)
+        # Generous: per second, a slow machine copies 100 MB or converts 10 s of audio. It encodes
+        # 4K video at a tenth of real time.
+        cpu_seconds = 60 + self.length / 1e8 + seconds * (1 if way.copies_picture else 20)
+        cpu_seconds = min(cpu_seconds, MOST_CPU_SECONDS)
+        is_quick = self.beat.job.lane is Lane.QUICK
+        limits = ProgramLimits(
+            cpu_seconds=QUICK_CPU_SECONDS if is_quick else cpu_seconds,
+            wall_seconds=600 + 4 * cpu_seconds,
+            memory_bytes=3 << 30,
+            output_bytes=4 * self.length + (256 << 20),
+        )
 
         def on_progress(reached: float) -> None:
-            self._tools.folder.require_room()  # Before uploads lack space.
-            self._beat(reached / seconds if self._contents.facts.duration else 0.0)
+            self.tools.folder.require_room()  # Before uploads lack space.
+            self.beat(reached / seconds if self.contents.facts.duration else 0.0)
 
-        limits = _limits(seconds, length, is_copied=way.copies_picture)
         conversion = Conversion(
             [
                 # Decoded frames come in display order, and are better without guessed timestamps.
                 *(("-fflags", "+genpts") if way.copies_picture else ()),
-                *("-i", str(self._path)),
-                *(*options(self._contents, way), "-y", self._made.name),
+                *("-i", str(self.path)),
+                *(*options(self.contents, way), "-y", self.made.name),
             ],
-            readable=[self._path],
-            writable=self._made.parent,
-            limits=replace(limits, cpu_seconds=QUICK_CPU_SECONDS) if self._is_quick else limits,
+            readable=[self.path],
+            writable=self.made.parent,
+            limits=limits,
         )
         try:
-            self._tools.ffmpeg.run(conversion, progress=on_progress, stop=self._beat.stop)
+            self.tools.ffmpeg.run(conversion, progress=on_progress, stop=self.beat.stop)
         except FfmpegFailed:
-            self._tools.folder.require_room()  # ffmpeg has many messages for a full disk.
+            self.tools.folder.require_room()  # ffmpeg has many messages for a full disk.
             raise
 
 
@@ -263,18 +260,3 @@ def options(contents: Contents, way: Way) -> list[str]:
 
 def _mapped(track: ProbedTrack) -> list[str]:
     return ["-map", f"0:{track.number}"]
-
-
-def _limits(seconds: float, length: int, *, is_copied: bool) -> ProgramLimits:
-    """Generous: per second, a slow machine copies 100 MB or converts 10 s of audio.
-
-    It encodes 4K video at a tenth of real time.
-    """
-    cpu_seconds = 60 + length / 1e8 + seconds * (1 if is_copied else 20)
-    cpu_seconds = min(cpu_seconds, MOST_CPU_SECONDS)
-    return ProgramLimits(
-        cpu_seconds=cpu_seconds,
-        wall_seconds=600 + 4 * cpu_seconds,
-        memory_bytes=3 << 30,
-        output_bytes=4 * length + (256 << 20),
-    )

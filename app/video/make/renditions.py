@@ -22,7 +22,7 @@ from app.core.errors import NoRoom
 from app.core.jobs import ENDED, Job, JobCancelled, JobFailed, JobYields, Lane
 from app.core.lifecycle import UploadState
 from app.core.playback import Bundle, Made, Outdated
-from app.core.upload import Upload, UploadId
+from app.core.upload import UploadId
 from app.db.jobs import JobRecords
 from app.storage.local.folder import disk_errors
 from app.video.index.boxes import LongIndex, NotIndexable, ReadAt
@@ -74,30 +74,24 @@ MOST_LEFT_OUT = 20
 log = logging.getLogger(__name__)
 
 
-class Segments:
-    """Encodes a segment, and some of the segments that the viewer will need next."""
+def encode_segments(makers: RenditionMakers, job: Job, beat: Heartbeat) -> None:
+    """Encode a segment, and some of the segments that the viewer will need next.
 
-    def __init__(self, tools: StepTools) -> None:
-        self._tools = tools
-        self._makers = RenditionMakers(tools)
-
-    def __call__(self, job: Job, beat: Heartbeat) -> None:
-        """Do the job, unless no client waits for it any more."""
-        if is_stale(job.priority, self._tools.clock()):
-            log.info("%s: not requested for long", job, extra={"upload_id": job.upload_id})
-            return
-        quality, first = asked_for(job.argument)
-        with self._makers.of(job.upload_id, quality) as maker:
-            if not 1 <= first <= len(maker.cuts):
-                raise JobFailed("no_segment", "The video has no such segment.", is_final=True)
-            if not maker.has(first):
-                maker.make(first, beat.stop, wall_seconds=AWAITED_SECONDS)
-            self._read_ahead(maker, first, beat)
-
-    def _read_ahead(self, maker: RenditionMaker, first: int, beat: Heartbeat) -> None:
+    Does nothing if no client waits for it any more.
+    """
+    jobs, clock = makers.tools.jobs, makers.tools.clock
+    if is_stale(job.priority, clock()):
+        log.info("%s: not requested for long", job, extra={"upload_id": job.upload_id})
+        return
+    quality, first = asked_for(job.argument)
+    with makers.of(job.upload_id, quality) as maker:
+        if not 1 <= first <= len(maker.cuts):
+            raise JobFailed("no_segment", "The video has no such segment.", is_final=True)
+        if not maker.has(first):
+            maker.make(first, beat.stop, wall_seconds=AWAITED_SECONDS)
         for number in range(first + 1, min(first + READ_AHEAD, len(maker.cuts)) + 1):
             beat((number - first) / (READ_AHEAD + 1))
-            if Lane.ON_DEMAND in self._tools.jobs.lanes_due(self._tools.clock()):
+            if Lane.ON_DEMAND in jobs.lanes_due(clock()):
                 return
             try:
                 if not maker.has(number):
@@ -106,54 +100,51 @@ class Segments:
                 return  # A request for that segment gets the error.
 
 
-class Rendition:
-    """Encodes all segments of a rendition, and joins them with the audio in one MP4 file."""
+def encode_video(makers: RenditionMakers, job: Job, beat: Heartbeat) -> None:
+    """Encode all segments of a rendition, and join them with the audio in one MP4 file.
 
-    def __init__(self, tools: StepTools) -> None:
-        self._tools = tools
-        self._makers = RenditionMakers(tools)
+    Yields to more urgent jobs of its lane after each segment.
+    """
+    folder, jobs, clock = makers.tools.folder, makers.tools.jobs, makers.tools.clock
+    with makers.of(job.upload_id, int(job.argument)) as maker:
+        count, name = len(maker.cuts), rendition_file(maker.rendition.quality)
+        for number in range(1, count + 1):
+            beat(ENCODED_SHARE * (number - 1) / count)
+            if maker.has(number) or number in maker.left_out:
+                continue
+            _make_or_leave_out(maker, number, beat)
+            # After a segment, so that it makes progress even if other jobs always wait.
+            if jobs.is_waiting(job.lane, clock(), before=job.priority):
+                raise JobYields
+        whole = RenditionFile.of(maker)
+        with folder.scratch_folder(whole.size) as scratch:
+            made = scratch / "rendition.mp4"
+            try:
+                with disk_errors():
+                    whole.write(made, lambda: beat(ENCODED_SHARE))
+            except NoRoom as error:  # There was space at first, so the attempt counts.
+                raise JobFailed(error.code, str(error)) from error
+            folder.keep(made, maker.video_id, name)
+        # Cancelling the job removes the file; remove it if it was kept just after that.
+        if not jobs.is_held(job):
+            folder.discard(maker.video_id, name)
+            raise JobCancelled(str(job))
 
-    def __call__(self, job: Job, beat: Heartbeat) -> None:
-        """Do the job. It yields to more urgent jobs of its lane after each segment."""
-        folder = self._tools.folder
-        with self._makers.of(job.upload_id, int(job.argument)) as maker:
-            count, name = len(maker.cuts), rendition_file(maker.rendition.quality)
-            for number in range(1, count + 1):
-                beat(ENCODED_SHARE * (number - 1) / count)
-                if maker.has(number) or number in maker.left_out:
-                    continue
-                self._make_or_leave_out(maker, number, beat)
-                # After a segment, so that it makes progress even if other jobs always wait.
-                if self._tools.jobs.is_waiting(job.lane, self._tools.clock(), before=job.priority):
-                    raise JobYields
-            whole = RenditionFile.of(maker)
-            with folder.scratch_folder(whole.size) as scratch:
-                made = scratch / "rendition.mp4"
-                try:
-                    with disk_errors():
-                        whole.write(made, lambda: beat(ENCODED_SHARE))
-                except NoRoom as error:  # There was space at first, so the attempt counts.
-                    raise JobFailed(error.code, str(error)) from error
-                folder.keep(made, maker.video_id, name)
-            # Cancelling the job removes the file; remove it if it was kept just after that.
-            if not self._tools.jobs.is_held(job):
-                folder.discard(maker.video_id, name)
-                raise JobCancelled(str(job))
 
-    def _make_or_leave_out(self, maker: RenditionMaker, number: int, beat: Heartbeat) -> None:
-        """Encode a segment; a part that cannot be decoded is left out."""
-        try:
-            maker.make(number, beat.stop, wall_seconds=UNAWAITED_SECONDS)
-        except JobFailed as error:
-            if error.problem.code != NOT_ENCODED:
-                raise
-            maker.leave_out(number)
-            if len(maker.left_out) >= min(MOST_LEFT_OUT, len(maker.cuts)):
-                maker.forget_left_out()
-                raise
-            reason, quality = error.problem.detail, maker.rendition.quality
-            extra = {"upload_id": maker.video_id}
-            log.warning("%dp goes without part %d: %s", quality, number, reason, extra=extra)
+def _make_or_leave_out(maker: RenditionMaker, number: int, beat: Heartbeat) -> None:
+    """Encode a segment; a part that cannot be decoded is left out."""
+    try:
+        maker.make(number, beat.stop, wall_seconds=UNAWAITED_SECONDS)
+    except JobFailed as error:
+        if error.problem.code != NOT_ENCODED:
+            raise
+        maker.leave_out(number)
+        if len(maker.left_out) >= min(MOST_LEFT_OUT, len(maker.cuts)):
+            maker.forget_left_out()
+            raise
+        reason, quality = error.problem.detail, maker.rendition.quality
+        extra = {"upload_id": maker.video_id}
+        log.warning("%dp goes without part %d: %s", quality, number, reason, extra=extra)
 
 
 # ---- segments ------------------------------------------------------------------------------------
@@ -184,13 +175,6 @@ index of one video in memory, with 50 bytes per entry."""
 CANNOT_BE_CONVERTED = "This part of the video cannot be converted"
 
 
-@dataclass(frozen=True, slots=True)
-class _CachedMovie:
-    key: tuple[UploadId, int]
-    movie: Movie
-    cuts: RenditionCuts
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenditionMaker:
     """A rendition of a video with an open file. Segments are numbered from 1."""
@@ -205,8 +189,7 @@ class RenditionMaker:
 
     def has(self, number: int) -> bool:
         """Whether a segment exists."""
-        name = segment_file(self.rendition.quality, number)
-        return self.tools.folder.find(self.video_id, name) is not None
+        return self.tools.has(self.video_id, segment_file(self.rendition.quality, number))
 
     @property
     def left_out(self) -> frozenset[int]:
@@ -296,33 +279,37 @@ class RenditionMaker:
         return hashlib.sha256(made_with.encode()).hexdigest()
 
 
+@dataclass
 class RenditionMakers:
     """Opens videos, and caches the last one: the index of a long video takes 0.5 s."""
 
-    def __init__(self, tools: StepTools) -> None:
-        self._tools = tools
-        self._last: _CachedMovie | None = None
+    tools: StepTools
+    _last: tuple[tuple[UploadId, int], Movie, RenditionCuts] | None = None
 
     @contextmanager
     def of(self, upload_id: UploadId, quality: int) -> Iterator[RenditionMaker]:
         """Yields a rendition of a complete video; raises `JobFailed` if it is not offered here."""
-        video = self._tools.uploads.get(upload_id)
+        tools, video = self.tools, self.tools.uploads.get(upload_id)
         if video.state is not UploadState.COMPLETE:
             raise JobFailed(
                 "not_complete", "The video has not been uploaded completely yet.", is_final=True
             )
-        with closing(self._tools.source.open(video)) as source:
-            cached, read_at = self._read(video, source), reader(source)
-            capability, picture = self._tools.capability(), self._picture(cached, read_at)
+        with closing(tools.source.open(video)) as source:
+            read_at, key = reader(source), (video.id, length_of(source))
+            if self._last is None or self._last[0] != key:
+                self._last = (key, *self._read(source))
+            _, movie, cuts = self._last
+            picture = self._picture(video.id, movie, cuts, read_at)
+            capability = tools.capability()
             formats = {rendition.quality: rendition for rendition in ladder(picture, capability)}
             if capability is None or quality not in formats:
                 problem = "This server does not make this rendition of this video."
                 raise JobFailed("not_offered", problem, is_final=True)
             maker = RenditionMaker(
-                tools=self._tools,
+                tools=tools,
                 video_id=video.id,
-                movie=cached.movie,
-                cuts=cached.cuts,
+                movie=movie,
+                cuts=cuts,
                 rendition=formats[quality],
                 encoder=capability.encoder,
                 read_at=read_at,
@@ -330,35 +317,29 @@ class RenditionMakers:
             maker.prepare()
             yield maker
 
-    def _read(self, video: Upload, source: RawIOBase) -> _CachedMovie:
-        key = video.id, length_of(source)
-        if self._last is None or self._last.key != key:
-            try:
-                with needing_index():
-                    movie, _ = self._tools.movies.read(source, most_entries=MOST_ENTRIES)
-            except LongIndex as error:
-                problem = "The video has too many frames for renditions of it."
-                raise JobFailed("too_many_samples", problem, is_final=True) from error
-            if movie.picture is None:
-                raise JobFailed("no_picture", "The file has no video track.", is_final=True)
-            try:
-                cuts = RenditionCuts.of(segmented_video(movie.picture))
-            except NotIndexable as error:
-                raise JobFailed(error.code, error.detail, is_final=True) from error
-            self._last = _CachedMovie(key, movie, cuts)
-        return self._last
+    def _read(self, source: RawIOBase) -> tuple[Movie, RenditionCuts]:
+        try:
+            with needing_index():
+                movie, _ = self.tools.movies.read(source, most_entries=MOST_ENTRIES)
+                if movie.picture is None:
+                    raise JobFailed("no_picture", "The file has no video track.", is_final=True)
+                return movie, RenditionCuts.of(segmented_video(movie.picture))
+        except LongIndex as error:
+            problem = "The video has too many frames for renditions of it."
+            raise JobFailed("too_many_samples", problem, is_final=True) from error
 
-    def _picture(self, cached: _CachedMovie, read_at: ReadAt) -> Stream:
+    def _picture(
+        self, upload_id: UploadId, movie: Movie, cuts: RenditionCuts, read_at: ReadAt
+    ) -> Stream:
         """The video stream in the manifest, which lists the segments for players."""
-        upload_id = cached.key[0]
         for _ in range(2):
             with suppress(FileNotFoundError):
-                stored = read_whole(self._tools.folder, upload_id, MANIFEST)
+                stored = read_whole(self.tools.folder, upload_id, MANIFEST)
                 picture = Manifest.from_json(stored).picture
-                if picture is not None and picture.rung_segments == cached.cuts.durations:
+                if picture is not None and picture.rung_segments == cuts.durations:
                     return picture
             # The manifest is of an earlier version.
-            keep_streams(cached.movie, upload_id, self._tools.folder, read_at=read_at)
+            keep_streams(movie, upload_id, self.tools.folder, read_at=read_at)
         raise JobFailed("no_segments", "The video has no segments.", is_final=True)
 
 
@@ -506,18 +487,17 @@ class _CachedRendition:
     watched_at: float
 
 
+@dataclass
 class RenditionCache:
     """The renditions of all videos in a folder."""
 
-    def __init__(
-        self, folder: MadeFiles, jobs: JobRecords, *, most_bytes: int, least_free_bytes: int
-    ) -> None:
-        """`most_bytes` is 0 for no limit; `least_free_bytes` is the space reserved for uploads."""
-        self._folder = folder
-        self._jobs = jobs
-        self._most_bytes = most_bytes
-        self._least_free_bytes = least_free_bytes
-        self._may_have_grown = True
+    folder: MadeFiles
+    jobs: JobRecords
+    most_bytes: int
+    """0 for no limit."""
+    least_free_bytes: int
+    """The space reserved for uploads."""
+    _may_have_grown: bool = True
 
     def watching(self, step: Step) -> Step:
         """Wraps a step: after it, the cache may have grown.
@@ -542,14 +522,14 @@ class RenditionCache:
         Renditions that are being encoded are kept. Reads the entry of every file, 20 000 of them in
         0.2 s, or of none if enough space is free and nothing was made since the last call.
         """
-        is_limited = self._most_bytes and self._may_have_grown
-        wanted = self._folder.lacking_bytes(self._least_free_bytes, wanted_bytes)
+        is_limited = self.most_bytes and self._may_have_grown
+        wanted = self.folder.lacking_bytes(self.least_free_bytes, wanted_bytes)
         if not is_limited and wanted <= 0:
             return 0
         self._may_have_grown = False
         kept = sorted(self._kept(), key=lambda each: each.watched_at)
         size = sum(each.size for each in kept)
-        excess = max(size - (self._most_bytes or size), wanted)
+        excess = max(size - (self.most_bytes or size), wanted)
         removed = 0
         for each in kept:
             if excess <= 0:
@@ -558,11 +538,11 @@ class RenditionCache:
                 job.state not in ENDED
                 and job.step in {SEGMENTS, RENDITION}
                 and job.argument.partition("/")[0] == str(each.quality)
-                for job in self._jobs.of(each.upload_id)
+                for job in self.jobs.of(each.upload_id)
             ):
                 continue  # It is being encoded.
             for name in (rendition_file(each.quality), rendition_folder(each.quality)):
-                self._folder.discard(each.upload_id, name)
+                self.folder.discard(each.upload_id, name)
             detail = "%dp makes room, %.1f MB: others were watched later"
             log.info(detail, each.quality, each.size / 1e6, extra={"upload_id": each.upload_id})
             excess -= each.size
@@ -572,7 +552,7 @@ class RenditionCache:
 
     def _kept(self) -> Iterator[_CachedRendition]:
         found: defaultdict[tuple[UploadId, int], list[Bundle]] = defaultdict(list)
-        for bundle in self._folder.bundles(FOLDERS):
+        for bundle in self.folder.bundles(FOLDERS):
             stem = PurePath(bundle.name).stem
             if stem.isdecimal():
                 found[bundle.upload_id, int(stem)].append(bundle)

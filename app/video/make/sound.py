@@ -9,16 +9,13 @@ from __future__ import annotations
 import json
 import sys
 from array import array
-from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from io import RawIOBase
 
 from app.core.jobs import Job, JobFailed
 from app.core.playback import PlaybackProblem, PlaybackState
 from app.core.upload import UploadId
 from app.video.index.movie import Movie
-from app.video.index.tracks import Track
 from app.video.make.ffmpeg import Conversion, FfmpegFailed
 from app.video.make.sandbox.process import ProgramLimits
 from app.video.make.steps import Heartbeat, StepTools, as_job_errors, needing_index
@@ -44,68 +41,76 @@ SOME_DAMAGED = PlaybackProblem(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Sound:
-    """Encodes the audio file of an indexed video, and offers its tracks as streams."""
+def encode_sound(tools: StepTools, job: Job, beat: Heartbeat) -> None:
+    """Encode the audio file of an indexed video, and offer its tracks as streams."""
+    with tools.opened(job.upload_id) as (video, source):
+        with needing_index():
+            movie, read_at = tools.read_movie(job, source)
+        try:
+            if not tools.has(video.id, SOUND_FILE):
+                with as_job_errors("no_sound", "The audio of this video cannot be converted"):
+                    _make_sound_file(tools, video.id, movie, source, beat)
+        except JobFailed as error:
+            if movie.picture is not None and (error.is_final or job.is_last_attempt):
+                _report(tools, video.id, error.problem)
+            raise
+        encoded = encoded_sounds(movie, tools.folder, video.id)
+        if len(encoded) < len(sounds_to_encode(movie)):
+            _report(tools, video.id, SOME_DAMAGED)
+        keep_streams(movie, video.id, tools.folder, read_at=read_at)
+    playback = tools.media.get(video.id)
+    if playback and playback.state is PlaybackState.PROBED:
+        tools.media.move(video.id, PlaybackState.PLAYABLE, tools.clock())
 
-    tools: StepTools
 
-    def __call__(self, job: Job, beat: Heartbeat) -> None:
-        """Do the job."""
-        with self.tools.opened(job.upload_id) as (video, source):
-            with needing_index():
-                movie, read_at = self.tools.read_movie(job, source)
-            try:
-                if self.tools.folder.find(video.id, SOUND_FILE) is None:
-                    with as_job_errors("no_sound", "The audio of this video cannot be converted"):
-                        self._make(video.id, movie, source, beat)
-            except JobFailed as error:
-                if movie.picture is not None and (error.is_final or job.is_last_attempt):
-                    self._report(video.id, error.problem)
-                raise
-            encoded = encoded_sounds(movie, self.tools.folder, video.id)
-            if len(encoded) < len(sounds_to_encode(movie)):
-                self._report(video.id, SOME_DAMAGED)
-            keep_streams(movie, video.id, self.tools.folder, read_at=read_at)
-        playback = self.tools.media.get(video.id)
-        if playback and playback.state is PlaybackState.PROBED:
-            self.tools.media.move(video.id, PlaybackState.PLAYABLE, self.tools.clock())
+def _report(tools: StepTools, video_id: UploadId, problem: PlaybackProblem) -> None:
+    """Store a problem for viewers: the video lacks audio in most browsers."""
+    known = tools.media.get(video_id)
+    if known is not None and known.problem is None:
+        now = tools.clock()
+        tools.media.describe(video_id, known.state, now, facts=known.facts, problem=problem)
 
-    def _report(self, video_id: UploadId, problem: PlaybackProblem) -> None:
-        """Store a problem for viewers: the video lacks audio in most browsers."""
-        known = self.tools.media.get(video_id)
-        if known is not None and known.problem is None:
-            now = self.tools.clock()
-            self.tools.media.describe(
-                video_id, known.state, now, facts=known.facts, problem=problem
-            )
 
-    def _make(self, video_id: UploadId, movie: Movie, source: RawIOBase, beat: Heartbeat) -> None:
-        tracks = sounds_to_encode(movie)
-        seconds = max(float(movie.duration), 1.0)
-        room = int(seconds * len(tracks) * MOST_BITS / 8)
+def _make_sound_file(
+    tools: StepTools, video_id: UploadId, movie: Movie, source: RawIOBase, beat: Heartbeat
+) -> None:
+    tracks = sounds_to_encode(movie)
+    seconds = max(float(movie.duration), 1.0)
+    room = int(seconds * len(tracks) * MOST_BITS / 8)
+    # Encodes everything that can be decoded, however much is damaged.
+    options = ["-max_error_rate", "1", "-map_metadata", "-1", "-map_chapters", "-1"]
+    for number, track in enumerate(tracks):
+        options += ["-map", f"0:i:{track.id}", *as_aac(number, track.entry.channels)]
+    # Generous: 20 s of 5.1 were converted per second.
+    cpu_seconds = 30 + seconds * len(tracks) / 3
+    limits = ProgramLimits(
+        cpu_seconds=cpu_seconds,
+        wall_seconds=600 + 4 * cpu_seconds,
+        memory_bytes=1 << 30,
+        output_bytes=2 * room + (1 << 20),
+    )
 
-        def on_progress(reached: float) -> None:
-            self.tools.folder.require_room()  # Before uploads lack space.
-            beat(reached / seconds)
+    def on_progress(reached: float) -> None:
+        tools.folder.require_room()  # Before uploads lack space.
+        beat(reached / seconds)
 
-        with (
-            self.tools.source.on_disk(source, beat.go_on) as path,
-            self.tools.folder.scratch_folder(room) as scratch,
-        ):
-            conversion = Conversion(
-                # Keeps the timestamps of the file: others would count from its first track.
-                ["-copyts", "-i", str(path), *_options(tracks), "-f", "mp4", SOUND_FILE],
-                readable=[path],
-                writable=scratch,
-                limits=_sound_limits(seconds, len(tracks), room),
-                formats="mov",
-            )
-            self.tools.ffmpeg.run(conversion, progress=on_progress, stop=beat.stop)
-            with (scratch / SOUND_FILE).open("rb", buffering=0) as file:
-                if not sounds_in(file, movie):
-                    raise FfmpegFailed("nothing in it can be decoded")
-            self.tools.folder.keep(scratch / SOUND_FILE, video_id, SOUND_FILE)
+    with (
+        tools.source.on_disk(source, beat.go_on) as path,
+        tools.folder.scratch_folder(room) as scratch,
+    ):
+        conversion = Conversion(
+            # Keeps the timestamps of the file: others would count from its first track.
+            ["-copyts", "-i", str(path), *options, "-f", "mp4", SOUND_FILE],
+            readable=[path],
+            writable=scratch,
+            limits=limits,
+            formats="mov",
+        )
+        tools.ffmpeg.run(conversion, progress=on_progress, stop=beat.stop)
+        with (scratch / SOUND_FILE).open("rb", buffering=0) as file:
+            if not sounds_in(file, movie):
+                raise FfmpegFailed("nothing in it can be decoded")
+        tools.folder.keep(scratch / SOUND_FILE, video_id, SOUND_FILE)
 
 
 def as_aac(number: int, channels: int | None) -> list[str]:
@@ -116,25 +121,6 @@ def as_aac(number: int, channels: int | None) -> list[str]:
         *(f"-b:a:{number}", str(min(count * BITS_OF_A_CHANNEL, MOST_BITS))),
         *((f"-ac:a:{number}", str(count)) if channels else ()),
     ]
-
-
-def _options(tracks: Sequence[Track]) -> list[str]:
-    # Encodes everything that can be decoded, however much is damaged.
-    options = ["-max_error_rate", "1", "-map_metadata", "-1", "-map_chapters", "-1"]
-    for number, track in enumerate(tracks):
-        options += ["-map", f"0:i:{track.id}", *as_aac(number, track.channels)]
-    return options
-
-
-def _sound_limits(seconds: float, tracks: int, room: int) -> ProgramLimits:
-    """Generous: 20 s of 5.1 were converted per second."""
-    cpu_seconds = 30 + seconds * tracks / 3
-    return ProgramLimits(
-        cpu_seconds=cpu_seconds,
-        wall_seconds=600 + 4 * cpu_seconds,
-        memory_bytes=1 << 30,
-        output_bytes=2 * room + (1 << 20),
-    )
 
 
 # ---- waveform ------------------------------------------------------------------------------------
@@ -162,39 +148,33 @@ FULL_SCALE = 32768
 MOST_CPU_SECONDS = 7200
 
 
-@dataclass(frozen=True, slots=True)
-class Waveform:
-    """Decodes the whole audio track in constant memory."""
-
-    tools: StepTools
-
-    def __call__(self, job: Job, beat: Heartbeat) -> None:
-        """Do the job."""
-        video = self.tools.uploads.get(job.upload_id)
-        peaks = Peaks()
-        with (
-            as_job_errors("no_waveform", "No waveform can be made of this file"),
-            closing(self.tools.source.open(video)) as source,
-            self.tools.source.on_disk(source, beat.go_on) as path,
-        ):
-            # In proportion to the file: 1 MB of audio at 8 kbit/s takes 2 s on a slow machine.
-            cpu_seconds = min(60 + 4 * length_of(source) / 1e6, MOST_CPU_SECONDS)
-            conversion = Conversion(
-                ["-threads", "1", "-i", str(path), "-map", "0:a:0", *_MONO, "-"],
-                readable=[path],
-                limits=ProgramLimits(
-                    cpu_seconds=cpu_seconds,
-                    wall_seconds=4 * cpu_seconds,
-                    memory_bytes=1 << 30,
-                    output_bytes=1 << 20,
-                ),
-            )
-            self.tools.ffmpeg.run(conversion, on_output=peaks.add, stop=beat.stop)
-            peaks.end()
-            if not peaks.samples:
-                raise FfmpegFailed("there is no audio in it")
-        with writing(self.tools.folder, video.id, FILE) as target:
-            target.write(peaks.to_json().encode())
+def make_waveform(tools: StepTools, job: Job, beat: Heartbeat) -> None:
+    """Decode the whole audio track, in constant memory."""
+    video = tools.uploads.get(job.upload_id)
+    peaks = Peaks()
+    with (
+        as_job_errors("no_waveform", "No waveform can be made of this file"),
+        closing(tools.source.open(video)) as source,
+        tools.source.on_disk(source, beat.go_on) as path,
+    ):
+        # In proportion to the file: 1 MB of audio at 8 kbit/s takes 2 s on a slow machine.
+        cpu_seconds = min(60 + 4 * length_of(source) / 1e6, MOST_CPU_SECONDS)
+        conversion = Conversion(
+            ["-threads", "1", "-i", str(path), "-map", "0:a:0", *_MONO, "-"],
+            readable=[path],
+            limits=ProgramLimits(
+                cpu_seconds=cpu_seconds,
+                wall_seconds=4 * cpu_seconds,
+                memory_bytes=1 << 30,
+                output_bytes=1 << 20,
+            ),
+        )
+        tools.ffmpeg.run(conversion, on_output=peaks.add, stop=beat.stop)
+        peaks.end()
+        if not peaks.samples:
+            raise FfmpegFailed("there is no audio in it")
+    with writing(tools.folder, video.id, FILE) as target:
+        target.write(peaks.to_json().encode())
 
 
 class Peaks:

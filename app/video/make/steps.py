@@ -62,7 +62,7 @@ class StepTools:
         self,
         upload_id: UploadId,
         state: PlaybackState,
-        facts: Facts | None,
+        facts: Facts | None = None,
         problem: PlaybackProblem | None = None,
     ) -> None:
         """Store the state, the metadata and the problem of a video; raises like `media.move`."""
@@ -73,6 +73,10 @@ class StepTools:
         """Queue a step, again if it has ended."""
         now = self.clock()
         self.jobs.enqueue(upload_id, step, lane=lane, priority=priority, now=now, renew=True)
+
+    def has(self, upload_id: UploadId, name: str) -> bool:
+        """Whether a derived file exists."""
+        return self.folder.find(upload_id, name) is not None
 
     @contextmanager
     def opened(self, upload_id: UploadId) -> Iterator[tuple[Upload, RawIOBase]]:
@@ -141,23 +145,18 @@ def wait_for_short_ones(job: Job) -> None:
         raise JobYields(Lane.QUICK, LATER)
 
 
-def leave_lane(job: Job) -> None:
-    """Raise `JobYields` unless the job is already in the lane `long`."""
-    if job.lane is not Lane.LONG:
-        raise JobYields(Lane.LONG)
-
-
 def leave_quick_lane(job: Job) -> None:
     """Raise `JobYields` if the job is in the lane `quick`: in `long`, programs have more time."""
     if job.lane is Lane.QUICK:
-        leave_lane(job)
+        raise JobYields(Lane.LONG)
 
 
 def make_way(job: Job, error: LongIndex) -> None:
     """Raise `JobYields` until a job with such an index has reached the lane `long`."""
     if error.entries <= LONG_INDEX:
         wait_for_short_ones(job)
-    leave_lane(job)
+    if job.lane is not Lane.LONG:
+        raise JobYields(Lane.LONG)
 
 
 def _is_first_look(job: Job) -> bool:

@@ -210,7 +210,15 @@ class Arrivals:
         since = self._tools.clock() - RECENT if self._has_looked else BEFORE_ALL
         found = self._tools.uploads.arriving(since, MOST_AT_ONCE)
         self._has_looked = True
-        videos = [upload for upload in found if self._may_be_video(upload)]
+        videos = [
+            upload
+            for upload in found
+            if upload.kind is UploadKind.FILE
+            and upload.length is not None
+            and upload.content_type in INDEXED_TYPES
+            and upload.id not in self._refused
+            and upload.received.total >= self._begins_at.get(upload.id, 0)
+        ]
         known = self._tools.media.of([upload.id for upload in videos]) if videos else {}
         # `_try` may have failed between adding a row and describing it.
         described = {key for key, one in known.items() if one.state is not PlaybackState.WAITING}
@@ -225,12 +233,6 @@ class Arrivals:
             if self._safely(try_long, upload) is not None:
                 return tried < len(long)
         return False
-
-    def _may_be_video(self, upload: Upload) -> bool:
-        is_whole = upload.kind is UploadKind.FILE and upload.length is not None
-        if not is_whole or upload.content_type not in INDEXED_TYPES or upload.id in self._refused:
-            return False
-        return upload.received.total >= self._begins_at.get(upload.id, 0)
 
     def _safely(self, act: Callable[[Upload], int | None], upload: Upload) -> int | None:
         """Returns the result of `act`; None if the next call retries it."""

@@ -9,8 +9,6 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from fractions import Fraction
 from io import RawIOBase
-from itertools import accumulate
-from operator import sub
 from pathlib import Path
 
 from app.core.upload import UploadId
@@ -21,7 +19,6 @@ from app.video.index.samples import MAX_ENTRIES
 from app.video.index.segments import (
     MOST_PACKETS,
     RenditionCuts,
-    Segment,
     SegmentedTrack,
     can_begin_late,
     independent_key_frames,
@@ -37,7 +34,6 @@ from app.video.serve.facts import (
     SOUND_FILE,
     Manifest,
     Stream,
-    VideoRange,
     plays_audio,
     plays_segmented_audio,
     plays_video,
@@ -51,8 +47,6 @@ SOURCE = "source"
 
 STREAM_FILES = ("init.mp4", "segments.virtual")
 """In the folder of a stream."""
-
-_VIDEO_RANGES: Mapping[str | None, VideoRange] = {"pq": "PQ", "hlg": "HLG"}
 
 log = logging.getLogger(__name__)
 
@@ -183,70 +177,32 @@ def _cut(movie: Movie, encoded: Mapping[int, Track]) -> Iterator[tuple[str, Segm
 
 
 def _write_stream(name: str, cut: SegmentedTrack, file: str, making: Path) -> Stream:
-    folder = making / name
+    """Write the files of a stream in `making`; returns its entry in the manifest."""
+    folder, track = making / name, cut.track
     folder.mkdir()
     (folder / "init.mp4").write_bytes(cut.initialization)
-    columns = _Columns()
+    ends: list[int] = []
+    durations: list[float] = []
+    reaches: list[int] = []
     with (folder / "segments.virtual").open("xb") as target:
         writer = VirtualFileWriter(target)
         for segment in cut.segments():
             writer.add(segment.head)
             writer.add_ranges(segment.starts, segment.ends)
-            columns.add(segment, writer.position)
+            ends.append(writer.position)
+            reaches.append(max(segment.ends, default=0))
+            # Differences of rounded times, so that rounding errors do not accumulate.
+            stop = round(float(segment.start + segment.duration), 6)
+            durations.append(round(stop - round(float(segment.start), 6), 6))
         writer.finish()
-    stream = replace(columns.stream(name, cut.track), file=file)
-    if cut.track.kind != "video":
+    stream = replace(Stream.of(name, track, ends, durations, reaches), file=file)
+    if track.kind != "video":
         return stream
     # Renditions are made of it.
-    durations = RenditionCuts.of(cut).durations
+    of_renditions = RenditionCuts.of(cut).durations
     return replace(
         stream,
-        rung_durations=() if durations == stream.durations else durations,
-        longest_group=cut.track.samples.longest_group,
-        is_played=plays_video(cut.track.codec),
+        rung_durations=() if of_renditions == stream.durations else of_renditions,
+        longest_group=track.samples.longest_group,
+        is_played=plays_video(track.codec),
     )
-
-
-class _Columns:
-    """Collects the manifest fields of a stream's segments."""
-
-    def __init__(self) -> None:
-        self._ends: list[int] = []
-        self._durations: list[float] = []
-        self._reaches: list[int] = []
-
-    def add(self, segment: Segment, end: int) -> None:
-        """Add a segment that ends at byte `end` of its virtual file."""
-        self._reaches.append(max(segment.ends, default=0))
-        # Differences of rounded times, so that rounding errors do not accumulate.
-        stop = round(float(segment.start + segment.duration), 6)
-        self._durations.append(round(stop - round(float(segment.start), 6), 6))
-        self._ends.append(end)
-
-    def stream(self, name: str, track: Track) -> Stream:
-        """The stream of all added segments."""
-        sizes = map(sub, self._ends, [0, *self._ends])
-        rates = [_rate(size, lasts) for size, lasts in zip(sizes, self._durations, strict=True)]
-        mean = _rate(self._ends[-1], sum(self._durations))
-        return Stream(
-            name=name,
-            kind=track.kind,
-            codecs=track.codec,
-            peak_rate=max(mean, *rates),
-            mean_rate=mean,
-            ends=tuple(self._ends),
-            durations=tuple(self._durations),
-            reaches=tuple(accumulate(self._reaches, max)),
-            language=track.language,
-            title=track.title,
-            width=track.width,
-            height=track.height,
-            frame_rate=round(float(track.frame_rate), 3),
-            video_range=_VIDEO_RANGES.get(track.hdr, "SDR"),
-            channels=track.channels,
-        )
-
-
-def _rate(size: int, seconds: float) -> int:
-    """Bits per second; durations below 0.1 s count as 0.1 s."""
-    return round(8 * size / max(seconds, 0.1))

@@ -22,13 +22,19 @@ from app.core.upload import UploadId
 from app.video.index.boxes import LongIndex
 from app.video.make.encoder import calibrate
 from app.video.make.ffmpeg import Ffmpeg
-from app.video.make.indexing import SUBTITLES, Indexing, SubtitlesStep
-from app.video.make.pictures import EARLY_POSTER, PICTURES, EarlyPoster, Pictures
+from app.video.make.indexing import SUBTITLES, index, write_subtitles
+from app.video.make.pictures import EARLY_POSTER, PICTURES, make_early_poster, make_pictures
 from app.video.make.probe import HEAD_BYTES, is_no_video
-from app.video.make.remux import Remux
-from app.video.make.renditions import Rendition, RenditionCache, Segments, least_free_bytes
+from app.video.make.remux import remux
+from app.video.make.renditions import (
+    RenditionCache,
+    RenditionMakers,
+    encode_segments,
+    encode_video,
+    least_free_bytes,
+)
 from app.video.make.sandbox.process import ROOT
-from app.video.make.sound import WAVEFORM, Sound, Waveform
+from app.video.make.sound import WAVEFORM, encode_sound, make_waveform
 from app.video.make.steps import Heartbeat, StepTools, make_way
 from app.video.make.sweep import Arrivals, MediaSweep
 from app.video.make.worker import Listener, MediaWorker, Step
@@ -56,11 +62,11 @@ class MediaWork:
             least_free_bytes=least_free_bytes(self.media.folder.root),
         )
         return MediaWorker(
-            self.media.jobs,
-            {
+            jobs=self.media.jobs,
+            steps={
                 **steps,
-                SEGMENTS: cache.watching(Segments(tools)),
-                RENDITION: cache.watching(Rendition(tools)),
+                SEGMENTS: cache.watching(partial(encode_segments, RenditionMakers(tools))),
+                RENDITION: cache.watching(partial(encode_video, RenditionMakers(tools))),
             },
             sweep=MediaSweep(
                 media=self.media.records,
@@ -135,13 +141,13 @@ class MediaWork:
 
     def _steps(self, tools: StepTools) -> Mapping[str, Step]:
         return {
-            INDEX: Indexing(tools),
-            SUBTITLES: SubtitlesStep(tools),
-            PICTURES: Pictures(tools),
-            WAVEFORM: Waveform(tools),
-            SOUND: Sound(tools),
-            REMUX: Remux(tools),
-            EARLY_POSTER: EarlyPoster(tools),
+            INDEX: partial(index, tools),
+            SUBTITLES: partial(write_subtitles, tools),
+            PICTURES: partial(make_pictures, tools),
+            WAVEFORM: partial(make_waveform, tools),
+            SOUND: partial(encode_sound, tools),
+            REMUX: partial(remux, tools),
+            EARLY_POSTER: partial(make_early_poster, tools),
         }
 
     def _queue_all_renditions(self, upload_id: UploadId) -> None:

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from app.core.errors import UploadError, UploadGone, UploadNotFound
@@ -66,6 +66,7 @@ class HeartbeatPace:
 SERVER_PACE = HeartbeatPace()
 
 
+@dataclass(kw_only=True)
 class MediaWorker:
     """One thread per lane, one that looks for work, one for active uploads, one for leases.
 
@@ -74,31 +75,19 @@ class MediaWorker:
     videos are planned.
     """
 
-    def __init__(  # noqa: PLR0913 - called by the composition root alone, with names
-        self,
-        jobs: JobRecords,
-        steps: Mapping[str, Step],
-        *,
-        sweep: MediaSweep,
-        look_at_arrivals: Callable[[], bool],
-        make_room: Callable[[], object] = lambda: None,
-        wakeup: WakeupSocket,
-        name: str,
-        clock: Callable[[], datetime],
-        pace: HeartbeatPace = SERVER_PACE,
-        tell: Listener = lambda _step, _outcome, _seconds: None,
-    ) -> None:
-        self._jobs = jobs
-        self._steps = steps
-        self._sweep = sweep
-        self._look_at_arrivals = look_at_arrivals
-        self._make_room = make_room
-        self._wakeup = wakeup
-        self._name = name
-        self._clock = clock
-        self._pace = pace
-        self._tell = tell
-        self._keeper = LeaseKeeper(jobs, clock=clock, pace=pace)
+    jobs: JobRecords
+    steps: Mapping[str, Step]
+    sweep: MediaSweep
+    look_at_arrivals: Callable[[], bool]
+    make_room: Callable[[], object] = lambda: None
+    wakeup: WakeupSocket
+    name: str
+    clock: Callable[[], datetime]
+    pace: HeartbeatPace = SERVER_PACE
+    tell: Listener = lambda _step, _outcome, _seconds: None
+
+    def __post_init__(self) -> None:
+        self._keeper = LeaseKeeper(self.jobs, self.clock, self.pace)
         self._sweep_at = 0.0
         self._stop = threading.Event()
         self._has_work = {lane: threading.Event() for lane in Lane}
@@ -107,7 +96,7 @@ class MediaWorker:
 
     def start(self) -> None:
         """Start the threads; returns at once."""
-        self._wakeup.open()
+        self.wakeup.open()
         self._begin("look", self._look_for_work)
         self._begin("arrivals", self._look_at_changed_arrivals)
         self._begin("leases", lambda: self._keeper.run(self._stop))
@@ -119,15 +108,15 @@ class MediaWorker:
         deadline = time.monotonic() + seconds
         self._stop.set()
         self._keeper.stop_all()
-        self._wakeup.notify()
+        self.wakeup.notify()
         for has_work in (*self._has_work.values(), self._has_changed):
             has_work.set()
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
         with suppress(UploadError):  # Otherwise their leases expire.
-            self._jobs.release(self._name, self._clock())
+            self.jobs.release(self.name, self.clock())
         if not self._threads[0].is_alive():
-            self._wakeup.close()
+            self.wakeup.close()
 
     def _begin(self, name: str, work: Callable[[], None]) -> None:
         # A daemon thread: a step that does not stop in time ends with the process.
@@ -143,25 +132,25 @@ class MediaWorker:
             except Exception as error:
                 is_known = isinstance(error, UploadError)
                 log.error("media worker: %s", error, exc_info=None if is_known else error)
-                self._stop.wait(self._pace.failed_seconds)
+                self._stop.wait(self.pace.failed_seconds)
         return None
 
     # ---- the thread that looks ----
 
     def _look_for_work(self) -> None:
-        self._sweep.remove_strays()
-        self._sweep.plan_unmade()
+        self.sweep.remove_strays()
+        self.sweep.plan_unmade()
         self._sweep_at = 0.0
-        pause = self._pace.look_seconds
-        change = self._jobs.change_mark()
+        pause = self.pace.look_seconds
+        change = self.jobs.change_mark()
 
         def mark() -> object:
-            return change(), self._wakeup.count
+            return change(), self.wakeup.count
 
         look = after_changes(self._look_once, mark, longest_seconds=QUIET_LOOKS * pause)
         while not self._stop.is_set():
             most = look() or 0
-            self._wakeup.wait(0.0 if most >= BATCH else pause)
+            self.wakeup.wait(0.0 if most >= BATCH else pause)
 
     def _look_once(self) -> int:
         """Run all sweeps, and pause in proportion to their time; returns like `_look`."""
@@ -169,13 +158,13 @@ class MediaWorker:
         began = time.monotonic()
         most = self._look(is_recent=True)
         if time.monotonic() >= self._sweep_at:
-            self._sweep.remove_abandoned()
-            self._make_room()
+            self.sweep.remove_abandoned()
+            self.make_room()
             count = self._look(is_recent=False)
-            self._sweep_at = 0.0 if count >= BATCH else time.monotonic() + self._pace.sweep_seconds
+            self._sweep_at = 0.0 if count >= BATCH else time.monotonic() + self.pace.sweep_seconds
             most = max(most, count)
         took = time.monotonic() - began
-        for lane in self._jobs.lanes_due(self._clock()):
+        for lane in self.jobs.lanes_due(self.clock()):
             self._has_work[lane].set()
         if most:
             self._stop.wait(max(took, SHORTEST_PAUSE))  # Not cut short by a wake-up.
@@ -184,13 +173,13 @@ class MediaWorker:
     def _look(self, *, is_recent: bool) -> int:
         """Run the sweeps; returns their highest count: with `BATCH` there may be more."""
         counts = [
-            self._sweep.forget(is_recent=is_recent),
-            self._sweep.conclude(is_recent=is_recent),
+            self.sweep.forget(is_recent=is_recent),
+            self.sweep.conclude(is_recent=is_recent),
         ]
-        if INDEX in self._steps:
-            counts.append(self._sweep.plan(is_recent=is_recent))
+        if INDEX in self.steps:
+            counts.append(self.sweep.plan(is_recent=is_recent))
         if not is_recent:
-            counts.append(self._sweep.settle())
+            counts.append(self.sweep.settle())
         return max(counts)
 
     # ---- the thread of active uploads ----
@@ -199,7 +188,7 @@ class MediaWorker:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), Lane.QUICK.niceness)
         while not self._stop.is_set():
             self._has_changed.clear()
-            if not self._look_at_arrivals():
+            if not self.look_at_arrivals():
                 self._has_changed.wait()
 
     # ---- the thread of a lane ----
@@ -208,7 +197,7 @@ class MediaWorker:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), lane.niceness)
         while not self._stop.is_set():
             self._has_work[lane].clear()  # Before the claim, to catch jobs queued after it.
-            job = self._jobs.claim(lane, self._name, self._clock(), self._pace.lease, self._steps)
+            job = self.jobs.claim(lane, self.name, self.clock(), self.pace.lease, self.steps)
             if job is None:
                 self._has_work[lane].wait()
                 continue
@@ -216,16 +205,16 @@ class MediaWorker:
             with self._keeper.keeping(job) as beat:
                 outcome = self._run_step(job, beat)
             seconds = time.monotonic() - began
-            self._tell(job.step, outcome, seconds)
+            self.tell(job.step, outcome, seconds)
             log.info("%s: %s in %.2f s", job, outcome, seconds, extra={"upload_id": job.upload_id})
             if outcome == "cancelled":
-                self._sweep.remove_if_gone(job.upload_id)
-            self._sweep.settle(job.upload_id)
+                self.sweep.remove_if_gone(job.upload_id)
+            self.sweep.settle(job.upload_id)
 
     def _run_step(self, job: Job, beat: Heartbeat) -> str:
         """Run the step and record its outcome; returns one of `OUTCOMES`."""
         try:
-            self._steps[job.step](job, beat)
+            self.steps[job.step](job, beat)
         except JobCancelled:
             return "postponed" if self._stop.is_set() else "cancelled"
         except JobFailed as error:
@@ -241,13 +230,13 @@ class MediaWorker:
                 PlaybackProblem("internal_error", CRASHED.format(type(error).__name__)),
                 is_final=False,
             )
-        is_held = self._record(lambda: self._jobs.finish(job, self._clock()))
+        is_held = self._record(lambda: self.jobs.finish(job, self.clock()))
         return "done" if is_held else "cancelled"
 
     def _failed(self, job: Job, problem: PlaybackProblem, *, is_final: bool) -> str:
-        after = None if is_final else job.retry_after(self._pace.first_retry)
+        after = None if is_final else job.retry_after(self.pace.first_retry)
         is_held = self._record(
-            lambda: self._jobs.fail(job, problem, self._clock(), retry_after=after)
+            lambda: self.jobs.fail(job, problem, self.clock(), retry_after=after)
         )
         if not is_held:
             return "cancelled"
@@ -255,17 +244,16 @@ class MediaWorker:
         return "failed" if is_final or job.is_last_attempt else "retried"
 
     def _postponed(self, job: Job, reason: JobYields | UploadError) -> str:
-        problem, pause = None, timedelta()
-        if isinstance(reason, UploadError):
-            problem, pause = PlaybackProblem(reason.code, str(reason)), self._pace.postponed
-            extra = {"upload_id": job.upload_id}
-            log.warning("%s must wait: %s", job, problem.detail, extra=extra)
-        lane, priority = None, None
+        problem, pause, lane, priority = None, timedelta(), None, None
         if isinstance(reason, JobYields):
             lane, priority = reason.lane, reason.priority
+        else:
+            problem, pause = PlaybackProblem(reason.code, str(reason)), self.pace.postponed
+            extra = {"upload_id": job.upload_id}
+            log.warning("%s must wait: %s", job, problem.detail, extra=extra)
         is_held = self._record(
-            lambda: self._jobs.postpone(
-                job, problem, self._clock(), pause, lane=lane, priority=priority
+            lambda: self.jobs.postpone(
+                job, problem, self.clock(), pause, lane=lane, priority=priority
             )
         )
         return "postponed" if is_held else "cancelled"
@@ -277,7 +265,7 @@ class MediaWorker:
                 return write()
             except UploadError as error:
                 log.error("the end of a job cannot be recorded: %s", error)
-                if self._stop.wait(self._pace.failed_seconds):
+                if self._stop.wait(self.pace.failed_seconds):
                     return False
 
 
@@ -286,38 +274,25 @@ class MediaWorker:
 # Renews the leases of running jobs, and stops their steps if a lease is lost.
 
 
+@dataclass(slots=True)
 class _Claim:
     """The lease of a running job."""
 
-    def __init__(self, beat: Heartbeat) -> None:
-        self.beat = beat
-        self._renewed_at = time.monotonic()
-        self._written = 0.0
-
-    def is_due(self, pace: HeartbeatPace) -> bool:
-        """Whether to renew the lease."""
-        age = time.monotonic() - self._renewed_at
-        moved = self.beat.progress - self._written >= pace.progress_step
-        return age >= pace.lease.total_seconds() / 3 or (moved and age >= pace.progress_seconds)
-
-    def was_renewed(self, progress: float) -> None:
-        """Record a renewal."""
-        self._renewed_at, self._written = time.monotonic(), progress
-
-    def has_ended(self, pace: HeartbeatPace) -> bool:
-        """Whether another worker may have taken over the job."""
-        return time.monotonic() - self._renewed_at >= pace.lease.total_seconds()
+    beat: Heartbeat
+    renewed_at: float = field(default_factory=time.monotonic)
+    written: float = 0.0
+    """The progress that was last written."""
 
 
+@dataclass
 class LeaseKeeper:
     """Renews leases in a separate thread: a step that runs ffmpeg for an hour keeps its job."""
 
-    def __init__(
-        self, jobs: JobRecords, *, clock: Callable[[], datetime], pace: HeartbeatPace
-    ) -> None:
-        self._jobs = jobs
-        self._clock = clock
-        self._pace = pace
+    jobs: JobRecords
+    clock: Callable[[], datetime]
+    pace: HeartbeatPace
+
+    def __post_init__(self) -> None:
         self._claims: dict[int, _Claim] = {}
         self._changing = threading.Lock()
         self._is_needed = threading.Event()
@@ -359,15 +334,21 @@ class LeaseKeeper:
                     is_held = self._look(claim)
                 except UploadError as error:  # A full disk, or a locked database.
                     log.warning("a lease cannot be renewed: %s", error)
-                    is_held = not claim.has_ended(self._pace)
+                    age = time.monotonic() - claim.renewed_at
+                    is_held = age < self.pace.lease.total_seconds()
                 if not is_held:
                     claim.beat.stop.set()
-            stop.wait(self._pace.look_seconds)
+            stop.wait(self.pace.look_seconds)
 
     def _look(self, claim: _Claim) -> bool:
-        if not claim.is_due(self._pace):
-            return self._jobs.is_held(claim.beat.job)
-        progress = claim.beat.progress
-        is_held = self._jobs.heartbeat(claim.beat.job, progress, self._clock(), self._pace.lease)
-        claim.was_renewed(progress)
+        """Renew a lease if it is due; returns whether it is still held."""
+        pace, job, progress = self.pace, claim.beat.job, claim.beat.progress
+        age = time.monotonic() - claim.renewed_at
+        has_moved = progress - claim.written >= pace.progress_step
+        if age < pace.lease.total_seconds() / 3 and not (
+            has_moved and age >= pace.progress_seconds
+        ):
+            return self.jobs.is_held(job)
+        is_held = self.jobs.heartbeat(job, progress, self.clock(), pace.lease)
+        claim.renewed_at, claim.written = time.monotonic(), progress
         return is_held

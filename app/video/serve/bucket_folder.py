@@ -13,24 +13,14 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from io import FileIO, RawIOBase
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    and_,
-    case,
-    delete,
-    func,
-    insert,
-    or_,
-    select,
-    update,
-)
+import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from app.core.cells import Stamp
@@ -45,7 +35,7 @@ from app.storage.local.folder import disk_errors, make_private_folder
 from app.storage.local.range_lock import WHOLE_FILE, try_lock, wait_for_range
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.contents import SpoolSlice
-from app.storage.s3.reconcile import ORPHAN_AGE
+from app.storage.s3.inspection import ORPHAN_AGE
 from app.video.serve.folder import DiskFolder
 
 COPIES = ".copies"
@@ -82,20 +72,12 @@ class BucketFolder:
         clock: Callable[[], datetime],
     ) -> None:
         """`most_copied_bytes` limits all copies on this machine together."""
+        self.root = disk.root
         self._disk = disk
         self._records = records
         self._bucket, self._storing = bucket, bucket.within(STORING_SECONDS)
-        self._copies = Copies(
-            disk.root / COPIES,
-            most_bytes=most_copied_bytes,
-            kept=lambda versions: records.kept(list(versions)),
-        )
+        self._copies = Copies(disk.root / COPIES, most_copied_bytes, records.kept)
         self._clock = clock
-
-    @property
-    def root(self) -> Path:
-        """The folder on this machine."""
-        return self._disk.root
 
     def find(self, upload_id: UploadId, name: str) -> Made | None:
         """A file, if the table has it."""
@@ -211,7 +193,9 @@ class BucketFolder:
                 return self._copies.open(found)
             with self.scratch_folder(found.length) as scratch:
                 copy = scratch / "copy"
-                with disk_errors(), copy.open("xb", buffering=0) as target:
+                with disk_errors():
+                    target = copy.open("xb", buffering=0)
+                with target:
                     self._receive(found, target.fileno())
                 file = FileIO(copy, "rb")  # Stays readable if the copy is removed.
                 self._copies.add(copy, found)
@@ -285,21 +269,19 @@ ADDING_SECONDS = 30.0
 """How long a request waits for another one that fetches the same file; then `ServerBusy`."""
 
 
+@dataclass
 class Copies:
     """Copies in one folder, each named by the version of its file."""
 
-    def __init__(
-        self, folder: Path, *, most_bytes: int, kept: Callable[[Collection[str]], set[str]]
-    ) -> None:
-        """`kept` returns which of some versions still exist."""
-        self._folder = folder
-        self._most_bytes = most_bytes
-        self._kept = kept
-        self._added_bytes = 0
+    folder: Path
+    most_bytes: int
+    kept: Callable[[Sequence[str]], set[str]]
+    """Returns which of some versions still exist."""
+    _added_bytes: int = 0
 
     def open(self, made: Made) -> FileIO:
         """The copy of a file; raises `FileNotFoundError`."""
-        path = self._folder / made.version
+        path = self.folder / made.version
         file = FileIO(path, "rb")
         if time.time() - os.fstat(file.fileno()).st_mtime > USED_SECONDS:
             with suppress(FileNotFoundError):  # It has just been removed.
@@ -312,9 +294,9 @@ class Copies:
 
         Raises `ServerBusy` after `ADDING_SECONDS`.
         """
-        path = self._folder / f"{made.version}.lock"
+        path = self.folder / f"{made.version}.lock"
         with disk_errors():
-            make_private_folder(self._folder)
+            make_private_folder(self.folder)
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             if not try_lock(descriptor, WHOLE_FILE):
@@ -331,12 +313,12 @@ class Copies:
     def add(self, path: Path, made: Made) -> None:
         """Move a complete copy, on the same disk, into the cache."""
         with disk_errors():
-            make_private_folder(self._folder)
+            make_private_folder(self.folder)
             with path.open("rb", buffering=0) as file:
                 os.fsync(file.fileno())  # Otherwise a power cut may leave an empty copy.
-            path.replace(self._folder / made.version)
+            path.replace(self.folder / made.version)
         self._added_bytes += made.length
-        if self._added_bytes * GROWN_SHARE > self._most_bytes:
+        if self._added_bytes * GROWN_SHARE > self.most_bytes:
             self._added_bytes = 0
             self._make_room()
 
@@ -344,7 +326,7 @@ class Copies:
         """Remove the copies of some files."""
         for version in versions:
             with disk_errors():
-                (self._folder / version).unlink(missing_ok=True)
+                (self.folder / version).unlink(missing_ok=True)
 
     def remove_all(self) -> None:
         """Remove every copy, as the disk is full; all can be fetched again."""
@@ -355,12 +337,12 @@ class Copies:
         versions = [version for _, _, version in self._by_use()]
         for start in range(0, len(versions), ASKED_AT_ONCE):
             some = versions[start : start + ASKED_AT_ONCE]
-            self.remove(set(some) - self._kept(some))
+            self.remove(set(some) - self.kept(some))
         self._make_room()
 
     def _make_room(self) -> None:
         copies = self._by_use()
-        excess = sum(size for _, size, _ in copies) - self._most_bytes
+        excess = sum(size for _, size, _ in copies) - self.most_bytes
         for _, size, version in copies:
             if excess <= 0:
                 return
@@ -370,7 +352,7 @@ class Copies:
     def _by_use(self) -> list[tuple[float, int, str]]:
         """Time of last use, size and version of each copy, least recently used first."""
         found = []
-        with suppress(FileNotFoundError), os.scandir(self._folder) as entries:
+        with suppress(FileNotFoundError), os.scandir(self.folder) as entries:
             for entry in entries:
                 with suppress(FileNotFoundError):  # It has just been removed.
                     facts = entry.stat()
@@ -464,7 +446,7 @@ class MadeFileRecords:
             "due_at": made.made_at + UNFINISHED_FOR,
         }
         with self._database.write() as connection:
-            connection.execute(insert(made_files).values(**values))
+            connection.execute(sa.insert(made_files).values(**values))
 
     def keep(
         self, made: Made, now: datetime, *, beside: Made | None = None, is_new: bool = False
@@ -473,9 +455,11 @@ class MadeFileRecords:
 
         Also raises `Outdated` if its object has become due for deletion.
         """
-        is_its_own = and_(made_files.c.version == made.version, IS_LEFT, made_files.c.due_at > now)
+        is_its_own = sa.and_(
+            made_files.c.version == made.version, IS_LEFT, made_files.c.due_at > now
+        )
         older = _is_named(made.upload_id, made.name)
-        change = update(made_files).where(is_its_own).values(due_at=None)
+        change = sa.update(made_files).where(is_its_own).values(due_at=None)
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 with self._database.write() as connection:
@@ -493,15 +477,15 @@ class MadeFileRecords:
 
     def discard(self, upload_id: UploadId, name: str, now: datetime) -> int:
         """Hide a file, or all files of a bundle; returns how many there were."""
-        is_in_bundle = and_(made_files.c.upload_id == upload_id, made_files.c.folder == name)
-        return self._discard(or_(_is_named(upload_id, name), is_in_bundle), now + READ_FOR)
+        is_in_bundle = sa.and_(made_files.c.upload_id == upload_id, made_files.c.folder == name)
+        return self._discard(sa.or_(_is_named(upload_id, name), is_in_bundle), now + READ_FOR)
 
     def discard_all(self, upload_id: UploadId, now: datetime) -> int:
         """The same for all files of a video; their objects are due for deletion at once."""
         return self._discard(made_files.c.upload_id == upload_id, now)
 
-    def _discard(self, condition: ColumnElement[bool], due_at: datetime) -> int:
-        locked = select(made_files.c.version).where(condition, IS_KEPT).with_for_update()
+    def _discard(self, condition: sa.ColumnElement[bool], due_at: datetime) -> int:
+        locked = sa.select(made_files.c.version).where(condition, IS_KEPT).with_for_update()
         with self._database.write() as connection:
             # Waits for transactions that keep files beside these, so the next statement sees
             # what they have kept.
@@ -510,8 +494,8 @@ class MadeFileRecords:
 
     def due(self, now: datetime, limit: int, only: UploadId | None = None) -> list[Made]:
         """Files whose objects are to be deleted, of all videos or of one, longest due first."""
-        is_due = and_(IS_LEFT, made_files.c.due_at <= now)
-        query = select(*_FILE).where(is_due).order_by(made_files.c.due_at).limit(limit)
+        is_due = sa.and_(IS_LEFT, made_files.c.due_at <= now)
+        query = sa.select(*_FILE).where(is_due).order_by(made_files.c.due_at).limit(limit)
         if only is not None:
             query = query.where(made_files.c.upload_id == only)
         with self._database.read() as connection:
@@ -522,12 +506,12 @@ class MadeFileRecords:
         versions = [made.version for made in files]
         with self._database.write() as connection:
             connection.execute(
-                delete(made_files).where(made_files.c.version.in_(versions), IS_LEFT)
+                sa.delete(made_files).where(made_files.c.version.in_(versions), IS_LEFT)
             )
 
     def top_names(self, upload_ids: Collection[UploadId]) -> Mapping[UploadId, frozenset[str]]:
         """The names of each video's files, except those in folders."""
-        query = select(made_files.c.upload_id, made_files.c.name).where(
+        query = sa.select(made_files.c.upload_id, made_files.c.name).where(
             made_files.c.upload_id.in_(upload_ids), made_files.c.folder == "", IS_KEPT
         )
         names: dict[UploadId, set[str]] = {upload_id: set() for upload_id in upload_ids}
@@ -538,25 +522,25 @@ class MadeFileRecords:
 
     def videos(self) -> list[UploadId]:
         """The videos that have files."""
-        query = select(made_files.c.upload_id).where(IS_KEPT).distinct()
+        query = sa.select(made_files.c.upload_id).where(IS_KEPT).distinct()
         with self._database.read() as connection:
             return [UploadId(upload_id) for upload_id in connection.scalars(query)]
 
     def kept(self, versions: Sequence[str]) -> set[str]:
         """The versions that are kept."""
-        query = select(made_files.c.version).where(made_files.c.version.in_(versions), IS_KEPT)
+        query = sa.select(made_files.c.version).where(made_files.c.version.in_(versions), IS_KEPT)
         with self._database.read() as connection:
             return set(connection.scalars(query))
 
     def known(self, versions: Sequence[str]) -> set[str]:
         """The versions that have rows, kept or not."""
-        query = select(made_files.c.version).where(made_files.c.version.in_(versions))
+        query = sa.select(made_files.c.version).where(made_files.c.version.in_(versions))
         with self._database.read() as connection:
             return set(connection.scalars(query))
 
     def of(self, upload_id: UploadId) -> list[Made]:
         """The kept files of a video."""
-        query = select(*_FILE).where(made_files.c.upload_id == upload_id, IS_KEPT)
+        query = sa.select(*_FILE).where(made_files.c.upload_id == upload_id, IS_KEPT)
         with self._database.read() as connection:
             return [_made(row) for row in connection.execute(query)]
 
@@ -565,15 +549,15 @@ class MadeFileRecords:
         folder, name = made_files.c.folder, made_files.c.name
         below = [folder.startswith(f"{each}/", autoescape=True) for each in sorted(folders)]
         # A file directly in a top-level folder is a bundle of its own.
-        bundle = case((folder.in_(sorted(folders)), name), else_=folder).label("bundle")
+        bundle = sa.case((folder.in_(sorted(folders)), name), else_=folder).label("bundle")
         query = (
-            select(
+            sa.select(
                 made_files.c.upload_id,
                 bundle,
-                func.sum(made_files.c.length).label("size"),
-                func.max(made_files.c.used_at).label("used_at"),
+                sa.func.sum(made_files.c.length).label("size"),
+                sa.func.max(made_files.c.used_at).label("used_at"),
             )
-            .where(or_(folder.in_(sorted(folders)), *below), IS_KEPT)
+            .where(sa.or_(folder.in_(sorted(folders)), *below), IS_KEPT)
             .group_by(made_files.c.upload_id, bundle)
         )
         with self._database.read() as connection:
@@ -584,16 +568,18 @@ class MadeFileRecords:
     def note_use(self, upload_id: UploadId, name: str, now: datetime) -> None:
         """Record that a file's bundle is used now, with the precision `USED_EXACTLY`."""
         is_file = _is_named(upload_id, name)
-        query = select(made_files.c.used_at).where(is_file, IS_KEPT)
+        query = sa.select(made_files.c.used_at).where(is_file, IS_KEPT)
         with self._database.read() as connection:
             used_at = connection.scalar(query)
         if used_at is not None and now - used_at > USED_EXACTLY:
             with self._database.write() as connection:
-                connection.execute(update(made_files).where(is_file, IS_KEPT).values(used_at=now))
+                connection.execute(
+                    sa.update(made_files).where(is_file, IS_KEPT).values(used_at=now)
+                )
 
 
-def _is_named(upload_id: UploadId, name: str) -> ColumnElement[bool]:
-    return and_(
+def _is_named(upload_id: UploadId, name: str) -> sa.ColumnElement[bool]:
+    return sa.and_(
         made_files.c.upload_id == upload_id,
         made_files.c.folder == _folder(name),
         made_files.c.name == name,
@@ -604,21 +590,21 @@ def _folder(name: str) -> str:
     return name.rpartition("/")[0]
 
 
-def _first(connection: Connection, condition: ColumnElement[bool]) -> Made | None:
-    row = connection.execute(select(*_FILE).where(condition, IS_KEPT)).first()
+def _first(connection: sa.Connection, condition: sa.ColumnElement[bool]) -> Made | None:
+    row = connection.execute(sa.select(*_FILE).where(condition, IS_KEPT)).first()
     return None if row is None else _made(row)
 
 
-def _require_kept(connection: Connection, beside: Made) -> None:
+def _require_kept(connection: sa.Connection, beside: Made) -> None:
     """Raise `Outdated` unless the file is kept; locks it until the transaction ends."""
-    is_there = and_(made_files.c.version == beside.version, IS_KEPT)
-    query = select(made_files.c.version).where(is_there).with_for_update(read=True)
+    is_there = sa.and_(made_files.c.version == beside.version, IS_KEPT)
+    query = sa.select(made_files.c.version).where(is_there).with_for_update(read=True)
     if connection.execute(query).first() is None:
         raise Outdated(beside.name)
 
 
-def _leave(connection: Connection, condition: ColumnElement[bool], due_at: datetime) -> int:
-    change = update(made_files).where(condition, IS_KEPT).values(due_at=due_at)
+def _leave(connection: sa.Connection, condition: sa.ColumnElement[bool], due_at: datetime) -> int:
+    change = sa.update(made_files).where(condition, IS_KEPT).values(due_at=due_at)
     return connection.execute(change).rowcount
 
 

@@ -8,17 +8,19 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
+from itertools import accumulate
+from operator import sub
+from typing import Annotated, Any, Literal, Self, TypeVar
 
+import msgspec
+
+from app.core.errors import NotMade
 from app.core.json_types import keywords
 from app.core.playback import PlaybackProblem
 from app.core.ranges import ByteRange
 from app.video.index import texts
 from app.video.index.movie import Movie
 from app.video.index.tracks import Track
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
 
 VideoRange = Literal["SDR", "PQ", "HLG"]
 
@@ -93,7 +95,7 @@ class Facts:
             height=picture.height if picture else None,
             rotation=picture.rotation if picture else 0,
             frame_rate=_rounded(picture.frame_rate) if picture else None,
-            hdr=picture.hdr and picture.hdr.upper() if picture else None,
+            hdr=picture.entry.hdr and picture.entry.hdr.upper() if picture else None,
             is_truncated=movie.is_truncated,
             tracks=tuple(map(_track_facts, movie.tracks)),
             chapters=tuple(
@@ -132,16 +134,7 @@ class Facts:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         """Parses the output of `to_json`; members of later versions are ignored."""
-        known = known_members(cls, values)
-        tracks, chapters = values.get("tracks", ()), values.get("chapters", ())
-        known["tracks"] = tuple(TrackFacts(**known_members(TrackFacts, each)) for each in tracks)
-        known["chapters"] = tuple(Chapter(**known_members(Chapter, each)) for each in chapters)
-        return cls(**known)
-
-
-def known_members(kind: type[DataclassInstance], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The `values` that are fields of a dataclass: members of later versions are ignored."""
-    return {field.name: values[field.name] for field in fields(kind) if field.name in values}
+        return msgspec.convert(values, cls)
 
 
 _Described = TypeVar("_Described", Facts, TrackFacts)
@@ -165,7 +158,7 @@ def _track_facts(track: Track) -> TrackFacts:
         width=track.width if is_video else None,
         height=track.height if is_video else None,
         frame_rate=_rounded(track.frame_rate) if is_video else None,
-        channels=track.channels or None,
+        channels=track.entry.channels or None,
         sample_rate=track.sample_rate or None,
     )
 
@@ -184,7 +177,7 @@ MANIFEST = "hls.json"
 SOUND_FILE = "sound.mp4"
 """Names of files in the folder of a video."""
 
-_COLUMNS = ("ends", "durations", "reaches", "rung_durations")
+_VIDEO_RANGES: Mapping[str | None, VideoRange] = {"pq": "PQ", "hlg": "HLG"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,9 +195,9 @@ class Stream:
     codecs: str
     peak_rate: int
     mean_rate: int
-    ends: tuple[int, ...]
-    durations: tuple[float, ...]
-    reaches: tuple[int, ...]
+    ends: tuple[int, ...] = ()
+    durations: tuple[float, ...] = ()
+    reaches: tuple[int, ...] = ()
     language: str = "und"
     title: str = ""
     width: int = 0
@@ -223,6 +216,37 @@ class Stream:
     longest_group: int = 0
     """The most frames from a key frame up to the next one; 0 in manifests of earlier versions."""
 
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        track: Track,
+        ends: Sequence[int],
+        durations: Sequence[float],
+        reaches: Sequence[int],
+    ) -> Self:
+        """The stream of a track that is cut into these segments; `reaches` of each on its own."""
+        sizes = map(sub, ends, [0, *ends])
+        rates = [_bit_rate(size, lasts) for size, lasts in zip(sizes, durations, strict=True)]
+        mean = _bit_rate(ends[-1], sum(durations))
+        return cls(
+            name=name,
+            kind=track.kind,
+            codecs=track.codec,
+            peak_rate=max(mean, *rates),
+            mean_rate=mean,
+            ends=tuple(ends),
+            durations=tuple(durations),
+            reaches=tuple(accumulate(reaches, max)),
+            language=track.language,
+            title=track.title,
+            width=track.width,
+            height=track.height,
+            frame_rate=_rounded(track.frame_rate),
+            video_range=_VIDEO_RANGES.get(track.entry.hdr, "SDR"),
+            channels=track.entry.channels,
+        )
+
     @property
     def rung_segments(self) -> tuple[float, ...]:
         """Duration of each segment of a rendition, in seconds."""
@@ -239,15 +263,23 @@ class Stream:
         return ByteRange(self.ends[number - 2] if number > 1 else 0, self.ends[number - 1])
 
 
+def _bit_rate(size: int, seconds: float) -> int:
+    """Bits per second; durations below 0.1 s count as 0.1 s."""
+    return round(8 * size / max(seconds, 0.1))
+
+
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """All streams of a video; the video stream, if any, is first."""
 
     streams: Sequence[Stream]
 
-    def stream(self, name: str) -> Stream | None:
-        """The stream of that name."""
-        return next((stream for stream in self.streams if stream.name == name), None)
+    def stream(self, name: str) -> Stream:
+        """The stream of that name; raises `NotMade`."""
+        for stream in self.streams:
+            if stream.name == name:
+                return stream
+        raise NotMade("The video has no stream of this name.")
 
     @property
     def picture(self) -> Stream | None:
@@ -261,14 +293,11 @@ class Manifest:
     @classmethod
     def from_json(cls, data: bytes) -> Self:
         """Parses the output of `to_json`; members of later versions are ignored."""
-        streams = []
-        for values in json.loads(data):
-            known = known_members(Stream, values)
+        streams = msgspec.json.decode(data)
+        for values in streams:
             # Earlier versions checked only the first key frame.
-            known.setdefault("has_open_groups", values.get("begins_tied", False))
-            known |= {name: tuple(values.get(name, ())) for name in _COLUMNS}
-            streams.append(Stream(**known))
-        return cls(streams)
+            values.setdefault("has_open_groups", values.get("begins_tied", False))
+        return cls(msgspec.convert(streams, list[Stream]))
 
 
 # ---- browsers ------------------------------------------------------------------------------------

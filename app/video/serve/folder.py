@@ -158,17 +158,12 @@ class DiskFolder:
     """`MediaFolder` with one folder for each video."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.root = path
         self._disk = Folder(path)
-
-    @property
-    def root(self) -> Path:
-        """The folder itself."""
-        return self._path
 
     def path(self, upload_id: UploadId, name: str = "") -> Path:
         """Path of a video's file, whether it exists or not; without a name, of its folder."""
-        return self._path / upload_id / name
+        return self.root / upload_id / name
 
     def find(self, upload_id: UploadId, name: str) -> Made | None:
         """A file, if it is there."""
@@ -199,7 +194,7 @@ class DiskFolder:
     def videos(self) -> Iterator[UploadId]:
         """The videos that have files here."""
         with disk_errors():
-            names = os.listdir(self._path) if self._path.is_dir() else []
+            names = os.listdir(self.root) if self.root.is_dir() else []
         for name in names:
             with suppress(UploadNotFound):
                 yield parse_upload_id(name)
@@ -224,7 +219,7 @@ class DiskFolder:
 
     def lacking_bytes(self, least_free: int, wanted: int) -> int:
         """At least `wanted`, as a write of that size has just failed."""
-        return max(least_free - free_bytes(self._path), wanted)
+        return max(least_free - free_bytes(self.root), wanted)
 
     def remove(self, upload_id: UploadId) -> None:
         """Remove all files of a video. Repeatable."""
@@ -243,7 +238,7 @@ class DiskFolder:
 
     @contextmanager
     def _own_folder(self) -> Iterator[Path]:
-        making = self._path / MAKING
+        making = self.root / MAKING
         with disk_errors():
             make_private_folder(making)
             while True:
@@ -282,7 +277,8 @@ class DiskFolder:
             raise FileExistsError(place)
         with disk_errors():
             make_private_folder(place.parent)
-            _sync(made)
+            with made.open("rb", buffering=0) as file:
+                os.fsync(file.fileno())
             made.replace(place)
 
     @contextmanager
@@ -310,7 +306,7 @@ class DiskFolder:
 
     def remove_abandoned(self) -> None:
         """Remove the half-made files of makers that were killed."""
-        making = self._path / MAKING
+        making = self.root / MAKING
         for name in os.listdir(making) if making.is_dir() else []:
             with suppress(OSError):  # Its maker has just removed it, or it cannot be removed.
                 descriptor = _open_folder(making / name)
@@ -333,11 +329,3 @@ def _made(upload_id: UploadId, name: str, found: os.stat_result) -> Made:
 
 def _open_folder(path: Path) -> int:
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

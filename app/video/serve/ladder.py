@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
+import msgspec
 from sqlalchemy import delete, select, update
 
 from app.db.engine import Database
 from app.db.sql import insert_unless_known
 from app.db.tables import encoders
 from app.video.index.tracks import Track
-from app.video.serve.facts import Stream, is_played_everywhere, known_members
+from app.video.serve.facts import Stream, is_played_everywhere
 
 PEAK_RATES: Mapping[int, int] = {360: 1_100_000, 720: 3_500_000, 1080: 6_500_000}
 """Renditions by their shorter side in pixels, with the bits per second that no segment exceeds, up
@@ -83,7 +82,13 @@ class RenditionFormat:
         width, height = _even(source.width * scale), _even(source.height * scale)
         usual = PEAK_RATES[quality] * (1.5 if source.frame_rate > USUAL_FRAME_RATE else 1)
         peak = max(min(round(usual), source.mean_rate), LOWEST_PEAK_RATE)
-        level = _level(width, height, max(source.frame_rate, USUAL_FRAME_RATE))
+        blocks = -(-width // 16) * -(-height // 16)
+        blocks_a_second = blocks * max(source.frame_rate, USUAL_FRAME_RATE)
+        # The lowest sufficient level, or the highest there is.
+        level = next(
+            (level for level, most, rate in _LEVELS if blocks <= most and blocks_a_second <= rate),
+            _LEVELS[-1][0],
+        )
         return cls(
             quality=quality,
             width=width,
@@ -133,15 +138,6 @@ def is_decoded_in_time(pixels: int, capability: Capability) -> bool:
     return pixels / 1e6 <= rate * LONGEST_DECODING_SECONDS
 
 
-def _level(width: int, height: int, frame_rate: float) -> int:
-    """The lowest sufficient level, or the highest there is."""
-    blocks = -(-width // 16) * -(-height // 16)
-    for level, most, most_a_second in _LEVELS:
-        if blocks <= most and blocks * frame_rate <= most_a_second:
-            return level
-    return _LEVELS[-1][0]
-
-
 def _megapixels(width: int, height: int, frame_rate: float) -> float:
     """Megapixels per second."""
     return width * height * frame_rate / 1e6
@@ -181,7 +177,7 @@ def read_capability(media: Path) -> Capability | None:
     `media` is the media folder. Costs one `stat` of the file.
     """
     path = media / FILE
-    with suppress(FileNotFoundError, ValueError, TypeError):
+    with suppress(FileNotFoundError, msgspec.DecodeError):
         return _read(path, path.stat().st_mtime_ns)
     return None
 
@@ -189,9 +185,8 @@ def read_capability(media: Path) -> Capability | None:
 def write_capability(capability: Capability, media: Path, scratch: Path) -> None:
     """Store a measurement; `scratch` is a private folder on the same disk."""
     made = scratch / FILE
-    with made.open("w") as file:
-        json.dump(asdict(capability), file)
-        file.flush()
+    with made.open("wb", buffering=0) as file:
+        file.write(msgspec.json.encode(capability))
         os.fsync(file.fileno())  # Otherwise a power cut may leave an empty file in its place.
     made.replace(media / FILE)
 
@@ -203,7 +198,7 @@ def discard_capability(media: Path) -> None:
 
 @lru_cache(maxsize=1)
 def _read(path: Path, _changed_at: int) -> Capability:
-    return Capability(**json.loads(path.read_text()))
+    return msgspec.json.decode(path.read_bytes(), type=Capability)
 
 
 _DECODED = re.compile(
@@ -219,81 +214,56 @@ def is_decoded(picture: Track) -> bool:
     return _DECODED.fullmatch(picture.entry.fourcc) is not None
 
 
-# ---- encoders ------------------------------------------------------------------------------------
+# ---- shared capability ---------------------------------------------------------------------------
 
-# The encoding speed of the media workers that share a database.
+# The encoding speed of the nodes of a fleet, so that all offer the same renditions: one row for
+# each media worker.
 
 
 FRESH_FOR = timedelta(minutes=15)
 """A worker that has not reported for this long is gone: each reports every five minutes."""
 
-
-class EncoderRecords:
-    """One row for each worker."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def report(self, worker: str, capability: Mapping[str, Any], now: datetime) -> None:
-        """Record a worker's capability, and delete the rows of workers that are gone.
-
-        A stopping worker may do so at the same time as its successor of the same name.
-        """
-        facts = {"facts": json.dumps(capability), "told_at": now}
-        is_own = encoders.c.worker == worker
-        is_old = ~is_own & (encoders.c.told_at < now - FRESH_FOR)
-        with self._database.write() as connection:
-            connection.execute(delete(encoders).where(is_old))
-            if not connection.execute(update(encoders).where(is_own).values(facts)).rowcount:
-                insert_unless_known(connection, encoders, {"worker": worker, **facts})
-
-    def live(self, now: datetime) -> list[Mapping[str, Any]]:
-        """The capability of each live worker."""
-        query = select(encoders.c.facts).where(encoders.c.told_at >= now - FRESH_FOR)
-        with self._database.read() as connection:
-            return [json.loads(text) for text in connection.scalars(query)]
-
-
-# ---- shared capability ---------------------------------------------------------------------------
-
-# The encoding speed of the nodes of a fleet, so that all offer the same renditions.
-
-
 ASKED_SECONDS = 5.0
 """How often the other nodes' reports are read."""
 
 
+@dataclass
 class SharedCapability:
     """The capability of the slowest media worker, so that any worker is fast enough for any job.
 
     Segments from a different ffmpeg must match the others, or are rejected.
     """
 
-    def __init__(
-        self,
-        records: EncoderRecords,
-        own: Callable[[], Capability | None],
-        clock: Callable[[], datetime],
-    ) -> None:
-        """`own` is this machine's measured capability."""
-        self._records = records
-        self._own = own
-        self._clock = clock
-        self._found: Capability | None = None
-        self._ask_at = 0.0
+    database: Database
+    own: Callable[[], Capability | None]
+    """This machine's measured capability."""
+    clock: Callable[[], datetime]
+    _found: Capability | None = None
+    _ask_at: float = 0.0
 
     def __call__(self) -> Capability | None:
         """The capability; this machine's own until a worker has reported one."""
         if time.monotonic() >= self._ask_at:
-            reported = [
-                Capability(**known_members(Capability, facts))
-                for facts in self._records.live(self._clock())
-            ]
+            is_live = encoders.c.told_at >= self.clock() - FRESH_FOR
+            with self.database.read() as connection:
+                rows = connection.scalars(select(encoders.c.facts).where(is_live)).all()
+            reported = [msgspec.json.decode(facts, type=Capability) for facts in rows]
             self._found = min(reported, key=lambda each: each.megapixels_per_second, default=None)
             self._ask_at = time.monotonic() + ASKED_SECONDS
-        return self._found or self._own()
+        return self._found or self.own()
 
     def report(self, worker: str) -> None:
-        """Report the capability of this machine's worker, if it is known."""
-        if (own := self._own()) is not None:
-            self._records.report(worker, asdict(own), self._clock())
+        """Report the capability of this machine's worker, if it is known.
+
+        Deletes the rows of workers that are gone. A stopping worker may report at the same time as
+        its successor of the same name.
+        """
+        if (own := self.own()) is None:
+            return
+        now, is_own = self.clock(), encoders.c.worker == worker
+        is_old = ~is_own & (encoders.c.told_at < now - FRESH_FOR)
+        facts = {"facts": msgspec.json.encode(own).decode(), "told_at": now}
+        with self.database.write() as connection:
+            connection.execute(delete(encoders).where(is_old))
+            if not connection.execute(update(encoders).where(is_own).values(facts)).rowcount:
+                insert_unless_known(connection, encoders, {"worker": worker, **facts})

@@ -215,39 +215,25 @@ MOST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class TextFile:
-    """Subtitles of a video in a separate file."""
-
-    id: UploadId
-    language: str
-    """BCP 47; "und" if the name does not say."""
-
-    @property
-    def subtitles(self) -> Subtitles:
-        """The same as `Subtitles`."""
-        return Subtitles(f"subs-{self.id}", self.language)
-
-
-@dataclass(frozen=True, slots=True)
 class TextFiles:
     """Finds and reads separate subtitle files."""
 
     uploads: UploadRecords
     source: MediaSource
 
-    def of(self, video: Upload) -> list[TextFile]:
-        """The subtitle files of a video, matched by name."""
+    def of(self, video: Upload) -> list[Subtitles]:
+        """The subtitle files of a video, matched by name; each is called `subs-` and its id."""
         stem, ending = _split(video.filename)
         if ending.lower() in ENDINGS:
             return []
         found = self.uploads.beside(video.owner, stem, ENDINGS, limit=MOST_NAMES)
         languages = ((text.id, language_beside(stem, text.filename)) for text in found)
-        texts = (TextFile(text_id, language) for text_id, language in languages if language)
+        texts = (Subtitles(f"subs-{each}", language) for each, language in languages if language)
         return list(islice(texts, MOST_FILES))
 
     def as_webvtt(self, video: Upload, text_id: UploadId) -> str:
         """A subtitle file as WebVTT; raises `NotMade` if it does not belong to the video."""
-        if text_id not in {text.id for text in self.of(video)}:
+        if f"subs-{text_id}" not in {text.name for text in self.of(video)}:
             raise NotMade("The video has no such subtitles.")
         with closing(self.source.open(self.uploads.get(text_id))) as file:
             text = decoded(reader(file)(0, MOST_BYTES))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import lru_cache
 from typing import Literal
 
@@ -13,7 +12,7 @@ from app.core.errors import NotMade
 from app.core.lifecycle import UploadState
 from app.core.playback import Made
 from app.core.upload import Upload, UploadId
-from app.video.serve.facts import MANIFEST, Manifest, Stream, VideoRange
+from app.video.serve.facts import MANIFEST, Manifest, Stream
 from app.video.serve.folder import MadeFiles, read_whole
 from app.video.serve.ladder import RenditionFormat
 
@@ -25,76 +24,101 @@ AUDIO_GROUP, SUBTITLES_GROUP = "audio", "subtitles"
 
 
 @dataclass(frozen=True, slots=True)
-class Variant:
-    """A video rendition, with audio."""
+class Subtitles:
+    """Subtitles of a video; `name` is the name of their file without `.vtt`."""
 
-    uri: str
-    bandwidth: int
-    """Peak bits per second, over any segment."""
-    average_bandwidth: int
-    codecs: Sequence[str]
-    """Of the video and the audio tracks."""
-    width: int = 0
-    height: int = 0
-    frame_rate: Fraction = Fraction()
-    video_range: VideoRange = "SDR"
-
-    def tag(self, groups: set[MediaType]) -> str:
-        """Its `EXT-X-STREAM-INF` tag; `groups` are those of the playlist."""
-        attributes = [
-            f"BANDWIDTH={self.bandwidth}",
-            f"AVERAGE-BANDWIDTH={self.average_bandwidth}",
-            f'CODECS="{",".join(dict.fromkeys(self.codecs))}"',
-        ]
-        if self.height:
-            attributes.append(f"RESOLUTION={self.width}x{self.height}")
-        if self.frame_rate:
-            attributes.append(f"FRAME-RATE={float(self.frame_rate):.3f}")
-        if self.height:
-            attributes.append(f"VIDEO-RANGE={self.video_range}")
-        if "AUDIO" in groups:
-            attributes.append(f'AUDIO="{AUDIO_GROUP}"')
-        if "SUBTITLES" in groups:
-            attributes.append(f'SUBTITLES="{SUBTITLES_GROUP}"')
-        return "#EXT-X-STREAM-INF:" + ",".join((*attributes, "CLOSED-CAPTIONS=NONE"))
-
-
-@dataclass(frozen=True, slots=True)
-class Alternative:
-    """An audio or subtitle track that a viewer may select."""
-
-    media_type: MediaType
-    uri: str
     name: str
     language: str
-    is_default: bool
-    channels: int = 0
+    """BCP 47; "und" if unknown."""
+    title: str | None = None
 
-    def tag(self, name: str) -> str:
-        """Its `EXT-X-MEDIA` tag, with a name that is unique in its group."""
-        group = AUDIO_GROUP if self.media_type == "AUDIO" else SUBTITLES_GROUP
+
+def master_playlist(
+    manifest: Manifest,
+    formats: Sequence[RenditionFormat] = (),
+    subtitles: Sequence[Subtitles] = (),
+) -> str:
+    """The master playlist, which lists the media playlists; raises `NotMade`.
+
+    Those of the streams of the video, of renditions in `formats`, and of subtitles. A variant is
+    the stream of the video track or a rendition of it, or without a video track the first audio.
+    """
+    picture = manifest.picture
+    sounds = [stream for stream in manifest.streams if stream.kind == "audio"]
+    variants: list[tuple[str, Stream | RenditionFormat]]
+    if picture is None:
+        variants, sounds = [(each.name, each) for each in sounds[:1]], []
+    else:
+        variants = [(picture.name, picture)] if picture.is_played else []
+        variants += [(str(each.quality), each) for each in formats]
+        if not variants:
+            raise NotMade("Browsers cannot play the video, and no renditions of it are offered.")
+    groups = [f'AUDIO="{AUDIO_GROUP}"'] if sounds else []
+    groups += [f'SUBTITLES="{SUBTITLES_GROUP}"'] if subtitles else []
+    lines = ["#EXTM3U", f"#EXT-X-VERSION:{VERSION}"]
+    lines += [*_media_tags("AUDIO", sounds), *_media_tags("SUBTITLES", subtitles)]
+    for name, video in variants:
+        lines += [_variant_tag(video, sounds, groups), f"{name}/index.m3u8"]
+    return "\n".join((*lines, ""))
+
+
+def _variant_tag(
+    video: Stream | RenditionFormat, sounds: Sequence[Stream], groups: Sequence[str]
+) -> str:
+    """The `EXT-X-STREAM-INF` tag of a stream or rendition with its audio.
+
+    Its bandwidth is the peak of bits per second over any segment.
+    """
+    peak_rate = video.peak_rate + max((sound.peak_rate for sound in sounds), default=0)
+    mean_rate = video.mean_rate + max((sound.mean_rate for sound in sounds), default=0)
+    codecs = dict.fromkeys([video.codecs, *(sound.codecs for sound in sounds)])
+    attributes = [
+        f"BANDWIDTH={peak_rate}",
+        f"AVERAGE-BANDWIDTH={mean_rate}",
+        f'CODECS="{",".join(codecs)}"',
+    ]
+    if video.height:
+        attributes.append(f"RESOLUTION={video.width}x{video.height}")
+    if video.frame_rate:
+        attributes.append(f"FRAME-RATE={video.frame_rate:.3f}")
+    if video.height:
+        video_range = video.video_range if isinstance(video, Stream) else "SDR"
+        attributes.append(f"VIDEO-RANGE={video_range}")
+    return "#EXT-X-STREAM-INF:" + ",".join((*attributes, *groups, "CLOSED-CAPTIONS=NONE"))
+
+
+def _media_tags(kind: MediaType, tracks: Sequence[Stream | Subtitles]) -> Iterator[str]:
+    """Yields the `EXT-X-MEDIA` tags of tracks that a viewer may select, the first audio by default.
+
+    Names are unique in their group (RFC 8216, section 4.3.4.1.1).
+    """
+    group = AUDIO_GROUP if kind == "AUDIO" else SUBTITLES_GROUP
+    taken: set[str] = set()
+    for track in tracks:
+        language = track.language if track.language != "und" else ""
+        base = _quotable(track.title or language) or kind.capitalize()
+        name, number = base, 2
+        while name in taken:
+            name, number = f"{base} {number}", number + 1
+        is_default = kind == "AUDIO" and not taken
+        taken.add(name)
         attributes = [
-            f"TYPE={self.media_type}",
+            f"TYPE={kind}",
             f'GROUP-ID="{group}"',
             f'NAME="{name}"',
-            f"DEFAULT={'YES' if self.is_default else 'NO'}",
+            f"DEFAULT={'YES' if is_default else 'NO'}",
             "AUTOSELECT=YES",
         ]
-        if self.language and self.language != "und":
-            attributes.append(f'LANGUAGE="{_quotable(self.language)}"')
-        if self.channels:
-            attributes.append(f'CHANNELS="{self.channels}"')
-        return "#EXT-X-MEDIA:" + ",".join((*attributes, f'URI="{self.uri}"'))
+        if language:
+            attributes.append(f'LANGUAGE="{_quotable(language)}"')
+        if isinstance(track, Stream) and track.channels:
+            attributes.append(f'CHANNELS="{track.channels}"')
+        yield "#EXT-X-MEDIA:" + ",".join((*attributes, f'URI="{track.name}/index.m3u8"'))
 
 
-def master_playlist(variants: Iterable[Variant], alternatives: Sequence[Alternative] = ()) -> str:
-    """The master playlist, which lists all media playlists."""
-    groups = {alternative.media_type for alternative in alternatives}
-    lines = ["#EXTM3U", f"#EXT-X-VERSION:{VERSION}"]
-    lines += [each.tag(name) for each, name in _named(alternatives)]
-    for variant in variants:
-        lines += [variant.tag(groups), variant.uri]
-    return "\n".join((*lines, ""))
+def _quotable(text: str) -> str:
+    """Text that is valid in a quoted string (RFC 8216, section 4.2)."""
+    return "".join("'" if character == '"' else character for character in text if character >= " ")
 
 
 def segment_lines(durations: Iterable[float]) -> list[str]:
@@ -143,37 +167,7 @@ def whole_file_playlist(uri: str, seconds: float) -> str:
     return "\n".join((*lines, ""))
 
 
-def _named(alternatives: Sequence[Alternative]) -> list[tuple[Alternative, str]]:
-    """Gives each a name that is unique in its group (RFC 8216, section 4.3.4.1.1)."""
-    taken: set[tuple[str, str]] = set()
-    named = []
-    for each in alternatives:
-        language = each.language if each.language != "und" else ""
-        base = _quotable(each.name or language) or each.media_type.capitalize()
-        name, number = base, 2
-        while (each.media_type, name) in taken:
-            name, number = f"{base} {number}", number + 1
-        taken.add((each.media_type, name))
-        named.append((each, name))
-    return named
-
-
-def _quotable(text: str) -> str:
-    """Text that is valid in a quoted string (RFC 8216, section 4.2)."""
-    return "".join("'" if character == '"' else character for character in text if character >= " ")
-
-
 # ---- of a video ----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Subtitles:
-    """Subtitles of a video; `name` is the name of their file without `.vtt`."""
-
-    name: str
-    language: str
-    """BCP 47; "und" if unknown."""
-    title: str | None = None
 
 
 class Playlists:
@@ -188,33 +182,13 @@ class Playlists:
         self, video: Upload, formats: Sequence[RenditionFormat], subtitles: Sequence[Subtitles] = ()
     ) -> str:
         """The master playlist: the streams of the video, renditions in `formats`, subtitles."""
-        manifest = self.manifest(video.id)
-        sounds = [stream for stream in manifest.streams if stream.kind == "audio"]
-        picture, texts = manifest.picture, list(map(_alternative_of_subtitles, subtitles))
-        if picture is None:
-            return master_playlist([_variant(each.name, each, []) for each in sounds[:1]], texts)
-        variants = [_variant(picture.name, picture, sounds)] if picture.is_played else []
-        variants += [_variant(f"{each.quality}", each, sounds) for each in formats]
-        if not variants:
-            raise NotMade("Browsers cannot play the video, and no renditions of it are offered.")
-        alternatives = [
-            Alternative(
-                "AUDIO",
-                f"{stream.name}/index.m3u8",
-                stream.title,
-                stream.language,
-                is_default=stream is sounds[0],
-                channels=stream.channels,
-            )
-            for stream in sounds
-        ]
-        return master_playlist(variants, alternatives + texts)
+        return master_playlist(self.manifest(video.id), formats, subtitles)
 
     def of_stream(self, video: Upload, name: str) -> str:
         """The media playlist of a stream; during an upload, of its available segments."""
         stored = self._stored(video.id)
         lines, longest = self._lines(stored, name, is_rendition=False)
-        stream = self._stream(stored, name)
+        stream = self._manifest(stored).stream(name)
         is_complete = video.state is UploadState.COMPLETE
         available = None if is_complete else stream.available(video.offset)
         return media_playlist(lines, longest, available=available)
@@ -234,13 +208,7 @@ class Playlists:
 
     def stream(self, upload_id: UploadId, name: str) -> Stream:
         """The stream of that name."""
-        return self._stream(self._stored(upload_id), name)
-
-    def _stream(self, stored: Made, name: str) -> Stream:
-        found = self._manifest(stored).stream(name)
-        if found is None:
-            raise NotMade("The video has no stream of this name.")
-        return found
+        return self.manifest(upload_id).stream(name)
 
     def manifest(self, upload_id: UploadId) -> Manifest:
         """The stored manifest of a video."""
@@ -266,30 +234,6 @@ class Playlists:
 
         Cached: a video of two hours takes 1 ms, and 0.03 ms from the cache.
         """
-        stream = self._stream(stored, name)
+        stream = self._manifest(stored).stream(name)
         durations = stream.rung_segments if is_rendition else stream.durations
         return segment_lines(durations), max(durations, default=1.0)
-
-
-def _variant(name: str, video: Stream | RenditionFormat, sounds: Sequence[Stream]) -> Variant:
-    """The stream or rendition of that name, with its audio."""
-    return Variant(
-        f"{name}/index.m3u8",
-        video.peak_rate + max((sound.peak_rate for sound in sounds), default=0),
-        video.mean_rate + max((sound.mean_rate for sound in sounds), default=0),
-        [video.codecs, *(sound.codecs for sound in sounds)],
-        video.width,
-        video.height,
-        Fraction(video.frame_rate),
-        video.video_range if isinstance(video, Stream) else "SDR",
-    )
-
-
-def _alternative_of_subtitles(subtitles: Subtitles) -> Alternative:
-    return Alternative(
-        "SUBTITLES",
-        f"{subtitles.name}/index.m3u8",
-        subtitles.title or "",
-        subtitles.language,
-        is_default=False,
-    )

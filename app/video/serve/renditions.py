@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from app.core.errors import NoRoom, NotMade, NotMadeYet, RenditionFailed, RenditionsOff
@@ -159,80 +159,6 @@ class WantedSegment:
         return segments_argument(self.quality, self.number)
 
 
-class SegmentQueue:
-    """Queue in which the latest request comes first: a viewer who seeks has moved on."""
-
-    def __init__(
-        self, jobs: JobRecords, *, timeout: WaitTimeout, clock: Callable[[], datetime]
-    ) -> None:
-        self._jobs = jobs
-        self._timeout = timeout
-        self._clock = clock
-        self._free = threading.Semaphore(timeout.most_waiting)
-
-    def read_ahead(self, wanted: WantedSegment) -> None:
-        """Queue a segment that will be requested soon."""
-        self._queue(wanted, self._clock() - READ_AHEAD_LAG)
-
-    def wait_for(self, file: MadeFile, wanted: WantedSegment, is_awaited: IsAwaited) -> None:
-        """Wait until `file`, which is made with the segment, exists.
-
-        Raises `NotMadeYet` if that takes too long or too many requests are waiting,
-        `RenditionFailed` if it cannot be encoded, and `NoRoom` if it waits for disk space.
-        """
-        if not self._free.acquire(blocking=False):
-            raise NotMadeYet("Too many viewers are waiting for renditions at the moment.")
-        try:
-            self._queue(wanted, self._clock())
-            now = time.monotonic()
-            deadline, look_at = now + self._timeout.seconds, now
-            with without_slot():
-                while not file.exists:
-                    now = time.monotonic()
-                    if now >= deadline or not is_awaited():
-                        raise NotMadeYet("This part of the video is still being encoded.")
-                    if now >= look_at:
-                        self._require_not_failed(wanted)
-                        look_at = now + JOB_LOOK_SECONDS
-                    time.sleep(FILE_LOOK_SECONDS)
-        finally:
-            self._free.release()
-
-    def _queue(self, wanted: WantedSegment, asked_at: datetime) -> None:
-        known = self._find(wanted)
-        if known is not None and (known.state is JobState.RUNNING or self._has_failed(known)):
-            return
-        self._jobs.enqueue(
-            wanted.upload_id,
-            SEGMENTS,
-            wanted.argument,
-            lane=Lane.ON_DEMAND,
-            priority=priority_at(asked_at),
-            now=self._clock(),
-            renew=True,
-        )
-        if known is None:
-            self._jobs.drop_beyond(MOST_QUEUED, SEGMENTS, Lane.ON_DEMAND)
-            self._jobs.drop_beyond(MOST_FAILED, SEGMENTS, Lane.ON_DEMAND, JobState.FAILED)
-
-    def _require_not_failed(self, wanted: WantedSegment) -> None:
-        job = self._find(wanted)
-        if job is None or job.problem is None:
-            return
-        if self._has_failed(job):
-            raise RenditionFailed(job.problem.detail)
-        is_postponed = job.state is JobState.QUEUED and job.due_at > self._clock()
-        if is_postponed and job.problem.code == NoRoom.code:
-            raise NoRoom(job.problem.detail)
-
-    def _has_failed(self, job: Job) -> bool:
-        is_recent = self._clock() - job.updated_at < FAILED_FOR
-        return job.state is JobState.FAILED and is_recent
-
-    def _find(self, wanted: WantedSegment) -> Job | None:
-        return self._jobs.find(wanted.upload_id, SEGMENTS, wanted.argument)
-
-
 # ---- offers --------------------------------------------------------------------------------------
 
 
@@ -258,17 +184,21 @@ class RenditionView:
     problem: PlaybackProblem | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Renditions:
     """Methods with a `quality` raise `NotMade` if the video is not offered in it."""
 
     playlists: Playlists
     jobs: JobRecords
     folder: MadeFiles
-    queue: SegmentQueue
+    timeout: WaitTimeout
     capability: Callable[[], Capability | None]
     is_on: bool
     clock: Callable[[], datetime]
+    _free: threading.Semaphore = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._free = threading.Semaphore(self.timeout.most_waiting)
 
     def formats(self, video: Upload) -> list[RenditionFormat]:
         """The offered renditions of a video, highest first."""
@@ -359,7 +289,7 @@ class Renditions:
             if found.exists:
                 break
             try:
-                self.queue.wait_for(found, WantedSegment(video.id, quality, number), is_awaited)
+                self._wait_for(found, WantedSegment(video.id, quality, number), is_awaited)
             except RenditionFailed:
                 if number == last:
                     raise
@@ -378,12 +308,12 @@ class Renditions:
         wanted = WantedSegment(video.id, quality, number)
         found = self._file(wanted)
         if not found.exists:
-            self.queue.wait_for(found, wanted, is_awaited)
+            self._wait_for(found, wanted, is_awaited)
         else:
             after = range(number + 1, min(number + READ_AHEAD, count) + 1)
             for later in (replace(wanted, number=each) for each in after):
                 if not self._file(later).exists:
-                    self.queue.read_ahead(later)
+                    self._queue(later, self.clock() - READ_AHEAD_LAG)
                     break
         self._note_watched(video, quality)
         return found
@@ -405,3 +335,63 @@ class Renditions:
     def _require_offered(self, video: Upload, quality: int) -> None:
         if all(rendition.quality != quality for rendition in self.formats(video)):
             raise NotMade("The video is not offered in this rendition.")
+
+    # ---- the queue: the latest request comes first, as a viewer who seeks has moved on ----
+
+    def _wait_for(self, file: MadeFile, wanted: WantedSegment, is_awaited: IsAwaited) -> None:
+        """Wait until `file`, which is made with the segment, exists.
+
+        Raises `NotMadeYet` if that takes too long or too many requests are waiting,
+        `RenditionFailed` if it cannot be encoded, and `NoRoom` if it waits for disk space.
+        """
+        if not self._free.acquire(blocking=False):
+            raise NotMadeYet("Too many viewers are waiting for renditions at the moment.")
+        try:
+            self._queue(wanted, self.clock())
+            now = time.monotonic()
+            deadline, look_at = now + self.timeout.seconds, now
+            with without_slot():
+                while not file.exists:
+                    now = time.monotonic()
+                    if now >= deadline or not is_awaited():
+                        raise NotMadeYet("This part of the video is still being encoded.")
+                    if now >= look_at:
+                        self._require_not_failed(wanted)
+                        look_at = now + JOB_LOOK_SECONDS
+                    time.sleep(FILE_LOOK_SECONDS)
+        finally:
+            self._free.release()
+
+    def _queue(self, wanted: WantedSegment, asked_at: datetime) -> None:
+        known = self._find(wanted)
+        if known is not None and (known.state is JobState.RUNNING or self._has_failed(known)):
+            return
+        self.jobs.enqueue(
+            wanted.upload_id,
+            SEGMENTS,
+            wanted.argument,
+            lane=Lane.ON_DEMAND,
+            priority=priority_at(asked_at),
+            now=self.clock(),
+            renew=True,
+        )
+        if known is None:
+            self.jobs.drop_beyond(MOST_QUEUED, SEGMENTS, Lane.ON_DEMAND)
+            self.jobs.drop_beyond(MOST_FAILED, SEGMENTS, Lane.ON_DEMAND, JobState.FAILED)
+
+    def _require_not_failed(self, wanted: WantedSegment) -> None:
+        job = self._find(wanted)
+        if job is None or job.problem is None:
+            return
+        if self._has_failed(job):
+            raise RenditionFailed(job.problem.detail)
+        is_postponed = job.state is JobState.QUEUED and job.due_at > self.clock()
+        if is_postponed and job.problem.code == NoRoom.code:
+            raise NoRoom(job.problem.detail)
+
+    def _has_failed(self, job: Job) -> bool:
+        is_recent = self.clock() - job.updated_at < FAILED_FOR
+        return job.state is JobState.FAILED and is_recent
+
+    def _find(self, wanted: WantedSegment) -> Job | None:
+        return self.jobs.find(wanted.upload_id, SEGMENTS, wanted.argument)

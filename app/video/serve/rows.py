@@ -8,19 +8,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import (
-    Connection,
-    Select,
-    and_,
-    bindparam,
-    delete,
-    exists,
-    insert,
-    not_,
-    or_,
-    select,
-    update,
-)
+import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from app.core.errors import UploadGone
@@ -28,37 +16,40 @@ from app.core.jobs import INDEX, REMUX, SOUND, Job, JobState, Lane
 from app.core.lifecycle import GONE, UploadState
 from app.core.playback import Playback, PlaybackProblem, PlaybackState, check_transition
 from app.core.upload import UploadId
-from app.db import job_rows
+from app.db import jobs
 from app.db.engine import Database
+from app.db.sql import insert_unless_known
 from app.db.tables import IS_SHOWN, media, media_jobs, uploads
 from app.records import statements
 
 _EVER = datetime(1970, 1, 1, tzinfo=UTC)
 
-_IS_PLANNED = exists().where(media.c.upload_id == uploads.c.id, media.c.is_planned)
+_OF = sa.select(media).where(media.c.upload_id.in_(sa.bindparam("upload_ids", expanding=True)))
+
+_IS_PLANNED = sa.exists().where(media.c.upload_id == uploads.c.id, media.c.is_planned)
 
 _UNPLANNED = (
-    select(uploads.c.id)
+    sa.select(uploads.c.id)
     .where(
         uploads.c.state == UploadState.COMPLETE,
-        uploads.c.active_at >= bindparam("since"),
-        not_(_IS_PLANNED),
+        uploads.c.active_at >= sa.bindparam("since"),
+        sa.not_(_IS_PLANNED),
     )
     .order_by(uploads.c.active_at.desc())
-    .limit(bindparam("most"))
+    .limit(sa.bindparam("most"))
 )
 
 _GONE = (
-    select(uploads.c.id)
+    sa.select(uploads.c.id)
     .where(
         uploads.c.state.in_(sorted(GONE)),
-        uploads.c.active_at >= bindparam("since"),
-        or_(
-            exists().where(media.c.upload_id == uploads.c.id),
-            exists().where(media_jobs.c.upload_id == uploads.c.id),
+        uploads.c.active_at >= sa.bindparam("since"),
+        sa.or_(
+            sa.exists().where(media.c.upload_id == uploads.c.id),
+            sa.exists().where(media_jobs.c.upload_id == uploads.c.id),
         ),
     )
-    .limit(bindparam("most"))
+    .limit(sa.bindparam("most"))
 )
 """Run twice per second: SQLAlchemy takes as long to build such a query as to run it."""
 
@@ -69,45 +60,45 @@ _STILL_WAITS = {
 }
 """Steps that a video needs to be playable, each with the state in which the video waits for it."""
 
-_IS_WAITED_FOR = or_(
+_IS_WAITED_FOR = sa.or_(
     *(
-        and_(media_jobs.c.step == step, media.c.state == state)
+        sa.and_(media_jobs.c.step == step, media.c.state == state)
         for step, state in _STILL_WAITS.items()
     )
 )
-_OF_WAITING_VIDEO = exists().where(media.c.upload_id == media_jobs.c.upload_id, _IS_WAITED_FOR)
+_OF_WAITING_VIDEO = sa.exists().where(media.c.upload_id == media_jobs.c.upload_id, _IS_WAITED_FOR)
 
 _ENDED_STEP = (
-    select(media_jobs)
+    sa.select(media_jobs)
     .where(
         media_jobs.c.step.in_(list(_STILL_WAITS)),
-        job_rows.is_in([JobState.FAILED, JobState.CANCELLED]),
+        jobs.is_in([JobState.FAILED, JobState.CANCELLED]),
         _OF_WAITING_VIDEO,
     )
-    .limit(bindparam("most"))
+    .limit(sa.bindparam("most"))
 )
 
 _FAILED_STEP = (
-    select(media_jobs)
+    sa.select(media_jobs)
     .where(
         IS_SHOWN,
-        job_rows.is_in([JobState.FAILED]),
+        jobs.is_in([JobState.FAILED]),
         media_jobs.c.step.in_(list(_STILL_WAITS)),
         _OF_WAITING_VIDEO,
     )
-    .limit(bindparam("most"))
+    .limit(sa.bindparam("most"))
 )
 """Run twice per second; an index covers failed jobs, but not cancelled ones."""
 
 _PLAYS = (PlaybackState.PLAYABLE, PlaybackState.READY)
 
 
-PlaybackObserver = Callable[[Connection, Playback], None]
+PlaybackObserver = Callable[[sa.Connection, Playback], None]
 """Called with a video's playback in the transaction that sets its state. If it raises, the
 transaction is rolled back."""
 
 
-def no_observer(_connection: Connection, _playback: Playback) -> None:
+def no_observer(_connection: sa.Connection, _playback: Playback) -> None:
     """For processes without an observer."""
 
 
@@ -124,23 +115,14 @@ class MediaRecords:
         `is_planned` says that the jobs of the complete file are queued; `add` never resets it.
         Raises `UploadGone` if there is no such upload.
         """
+        row = {**_row(upload_id, PlaybackState.WAITING, now), "is_planned": is_planned}
         try:
-            self._add(upload_id, now, is_planned=is_planned)
-        except IntegrityError:  # Another process has just inserted it, or the upload is gone.
-            try:
-                self._add(upload_id, now, is_planned=is_planned)
-            except IntegrityError as error:
-                raise UploadGone("The upload no longer exists.") from error
-
-    def _add(self, upload_id: UploadId, now: datetime, *, is_planned: bool) -> None:
-        is_row = media.c.upload_id == upload_id
-        with self._database.write() as connection:
-            known = connection.execute(select(media.c.is_planned).where(is_row)).first()
-            if known is None:
-                row = _row(upload_id, PlaybackState.WAITING, now)
-                connection.execute(insert(media).values(**row, is_planned=is_planned))
-            elif is_planned and not known.is_planned:
-                connection.execute(update(media).where(is_row).values(is_planned=True))
+            with self._database.write() as connection:
+                if not insert_unless_known(connection, media, row) and is_planned:
+                    is_row = media.c.upload_id == upload_id
+                    connection.execute(sa.update(media).where(is_row).values(is_planned=True))
+        except IntegrityError as error:
+            raise UploadGone("The upload no longer exists.") from error
 
     def plan(self, upload_ids: Collection[UploadId], lane: Lane, now: datetime) -> None:
         """Queue the first job of these complete uploads, and mark them as planned.
@@ -154,23 +136,23 @@ class MediaRecords:
             self._plan(upload_ids, lane, now)
 
     def _plan(self, upload_ids: Collection[UploadId], lane: Lane, now: datetime) -> None:
-        wanted = {**job_rows.as_new(now), "lane": lane, "priority": 0}
+        wanted = {**jobs.as_new(now), "lane": lane, "priority": 0}
         is_present = uploads.c.id.in_(upload_ids) & uploads.c.state.not_in(sorted(GONE))
-        is_present &= not_(_IS_PLANNED)  # Another node may have planned them.
+        is_present &= sa.not_(_IS_PLANNED)  # Another node may have planned them.
         with self._database.write() as connection:
             if self._database.is_remote:
                 statements.lock(connection, upload_ids)
-            query = select(uploads.c.id).where(is_present).order_by(uploads.c.active_at)
+            query = sa.select(uploads.c.id).where(is_present).order_by(uploads.c.active_at)
             present = list(connection.scalars(query))
-            job_rows.queue_all(connection, present, INDEX, wanted)
+            jobs.queue_all(connection, present, INDEX, wanted)
             is_row = media.c.upload_id.in_(present)
-            known = set(connection.scalars(select(media.c.upload_id).where(is_row)))
+            known = set(connection.scalars(sa.select(media.c.upload_id).where(is_row)))
             connection.execute(
-                update(media).where(is_row, not_(media.c.is_planned)).values(is_planned=True)
+                sa.update(media).where(is_row, sa.not_(media.c.is_planned)).values(is_planned=True)
             )
             new = [_row(each, PlaybackState.WAITING, now) for each in present if each not in known]
             if new:
-                connection.execute(insert(media), [{**row, "is_planned": True} for row in new])
+                connection.execute(sa.insert(media), [{**row, "is_planned": True} for row in new])
 
     def add_unplayable(
         self, upload_ids: Collection[UploadId], problem: PlaybackProblem, now: datetime
@@ -180,17 +162,16 @@ class MediaRecords:
         They count as planned. Uploads that already have a row are skipped.
         """
         is_new = uploads.c.id.in_(upload_ids) & (uploads.c.state == UploadState.COMPLETE)
-        is_new &= not_(exists().where(media.c.upload_id == uploads.c.id))
+        is_new &= sa.not_(sa.exists().where(media.c.upload_id == uploads.c.id))
         with (
             suppress(IntegrityError),  # Another process has just planned one of them.
             self._database.write() as connection,
         ):
-            found = list(connection.scalars(select(uploads.c.id).where(is_new)))
+            found = list(connection.scalars(sa.select(uploads.c.id).where(is_new)))
             state = PlaybackState.UNPLAYABLE
-            why = {"problem_code": problem.code, "problem_detail": problem.detail}
-            rows = [{**_row(each, state, now), **why, "is_planned": True} for each in found]
-            if rows:
-                connection.execute(insert(media), rows)
+            described = {**_problem(problem), "is_planned": True}
+            if rows := [{**_row(each, state, now), **described} for each in found]:
+                connection.execute(sa.insert(media), rows)
             for upload_id in found:
                 playback = Playback(
                     upload_id=upload_id, state=state, facts=None, problem=problem, updated_at=now
@@ -203,9 +184,11 @@ class MediaRecords:
 
     def of(self, upload_ids: Collection[UploadId]) -> dict[UploadId, Playback]:
         """The playbacks of several videos; those without a row are missing."""
+        if not upload_ids:
+            return {}
         with self._database.read() as connection:
-            query = select(media).where(media.c.upload_id.in_(upload_ids))
-            return {row.upload_id: _from_row(row) for row in connection.execute(query)}
+            rows = connection.execute(_OF, {"upload_ids": upload_ids})
+            return {row.upload_id: _from_row(row) for row in rows}
 
     def move(self, upload_id: UploadId, target: PlaybackState, now: datetime) -> Playback:
         """Change the state; facts and problem stay.
@@ -227,12 +210,8 @@ class MediaRecords:
 
         Raises like `move`.
         """
-        values = {
-            "facts": None if facts is None else json.dumps(facts, separators=(",", ":")),
-            "problem_code": problem and problem.code,
-            "problem_detail": problem and problem.detail,
-            "updated_at": now,
-        }
+        stored = None if facts is None else json.dumps(facts, separators=(",", ":"))
+        values = {"facts": stored, **_problem(problem), "updated_at": now}
         return self._step(upload_id, target, values)
 
     def _step(
@@ -242,7 +221,7 @@ class MediaRecords:
             before = _get(connection, upload_id)
             check_transition(before.state, target)
             is_row = media.c.upload_id == upload_id
-            connection.execute(update(media).where(is_row).values(state=target, **values))
+            connection.execute(sa.update(media).where(is_row).values(state=target, **values))
             after = _get(connection, upload_id)
             self._observe(connection, after)
             return after
@@ -257,7 +236,7 @@ class MediaRecords:
 
     def plan_again(self, upload_ids: Collection[UploadId] | None) -> int:
         """Make `unplanned` return these videos, or all videos, again; returns how many changed."""
-        change = update(media).where(media.c.is_planned).values(is_planned=False)
+        change = sa.update(media).where(media.c.is_planned).values(is_planned=False)
         if upload_ids is not None:
             change = change.where(media.c.upload_id.in_(upload_ids))
         with self._database.write() as connection:
@@ -268,13 +247,14 @@ class MediaRecords:
 
         Also videos that have a problem with one of these codes. Returns their number.
         """
-        has_job = exists().where(
+        has_job = sa.exists().where(
             media_jobs.c.upload_id == media.c.upload_id, media_jobs.c.step.in_(sorted(steps))
         )
-        is_unmade = or_(
-            and_(media.c.state.in_(_PLAYS), not_(has_job)), media.c.problem_code.in_(sorted(codes))
+        is_unmade = sa.or_(
+            sa.and_(media.c.state.in_(_PLAYS), sa.not_(has_job)),
+            media.c.problem_code.in_(sorted(codes)),
         )
-        change = update(media).where(media.c.is_planned, is_unmade).values(is_planned=False)
+        change = sa.update(media).where(media.c.is_planned, is_unmade).values(is_planned=False)
         with self._database.write() as connection:
             return connection.execute(change).rowcount
 
@@ -285,7 +265,7 @@ class MediaRecords:
         """
         return self._ids(_GONE, limit, since)
 
-    def _ids(self, query: Select[Any], limit: int, since: datetime | None) -> list[UploadId]:
+    def _ids(self, query: sa.Select[Any], limit: int, since: datetime | None) -> list[UploadId]:
         with self._database.read() as connection:
             found = connection.scalars(query, {"since": since or _EVER, "most": limit})
             return [UploadId(upload_id) for upload_id in found]
@@ -294,7 +274,7 @@ class MediaRecords:
         """Delete the rows of these videos and all their jobs; running workers notice it soon."""
         with self._database.write() as connection:
             for table in (media_jobs, media):
-                connection.execute(delete(table).where(table.c.upload_id.in_(upload_ids)))
+                connection.execute(sa.delete(table).where(table.c.upload_id.in_(upload_ids)))
 
     def undescribed(self, limit: int, *, is_recent: bool) -> list[Job]:
         """Failed and cancelled jobs that a video needed to become playable.
@@ -304,7 +284,7 @@ class MediaRecords:
         query = _FAILED_STEP if is_recent else _ENDED_STEP
         with self._database.read() as connection:
             found = connection.execute(query, {"most": limit})
-            return [job_rows.from_row(row) for row in found]
+            return [jobs.from_row(row) for row in found]
 
     def settle(
         self, not_awaited: Collection[str], now: datetime, *, limit: int, only: UploadId | None
@@ -313,26 +293,26 @@ class MediaRecords:
 
         Checks all planned videos, or `only` one. Returns the changed videos.
         """
-        awaited = exists().where(
+        awaited = sa.exists().where(
             media_jobs.c.upload_id == media.c.upload_id,
-            job_rows.is_in([JobState.QUEUED, JobState.RUNNING]),
+            jobs.is_in([JobState.QUEUED, JobState.RUNNING]),
             media_jobs.c.step.not_in(sorted(not_awaited)),
         )
-        is_settled = and_(
-            media.c.state == PlaybackState.PLAYABLE, media.c.is_planned, not_(awaited)
+        is_settled = sa.and_(
+            media.c.state == PlaybackState.PLAYABLE, media.c.is_planned, sa.not_(awaited)
         )
         if only is not None:
-            is_settled = and_(media.c.upload_id == only, is_settled)
-        query = select(media.c.upload_id).where(is_settled).limit(limit)
+            is_settled = sa.and_(media.c.upload_id == only, is_settled)
+        query = sa.select(media.c.upload_id).where(is_settled).limit(limit)
         with self._database.read() as connection:  # Usually there are none.
             found = [UploadId(upload_id) for upload_id in connection.scalars(query)]
         if not found:
             return []
-        still = select(media.c.upload_id).where(media.c.upload_id.in_(found), is_settled)
+        still = sa.select(media.c.upload_id).where(media.c.upload_id.in_(found), is_settled)
         values = {"state": PlaybackState.READY, "updated_at": now}
         with self._database.write() as connection:
             ready = [UploadId(each) for each in connection.scalars(still.with_for_update())]
-            connection.execute(update(media).where(media.c.upload_id.in_(ready)).values(values))
+            connection.execute(sa.update(media).where(media.c.upload_id.in_(ready)).values(values))
             for upload_id in ready:
                 self._observe(connection, _get(connection, upload_id))
         return ready
@@ -344,20 +324,15 @@ class MediaRecords:
         still_waits = media.c.state.in_(_STILL_WAITS.values())
         with self._database.write() as connection:
             for upload_id, state, problem in found:
-                values = {
-                    "state": state,
-                    "problem_code": problem and problem.code,
-                    "problem_detail": problem and problem.detail,
-                    "updated_at": now,
-                }
+                values = {"state": state, **_problem(problem), "updated_at": now}
                 is_row = media.c.upload_id == upload_id
-                change = update(media).where(is_row, still_waits).values(**values)
+                change = sa.update(media).where(is_row, still_waits).values(**values)
                 if connection.execute(change).rowcount:
                     self._observe(connection, _get(connection, upload_id))
 
 
-def _get(connection: Connection, upload_id: UploadId) -> Playback:
-    query = select(media).where(media.c.upload_id == upload_id).with_for_update()
+def _get(connection: sa.Connection, upload_id: UploadId) -> Playback:
+    query = sa.select(media).where(media.c.upload_id == upload_id).with_for_update()
     row = connection.execute(query).first()
     if row is None:
         raise UploadGone("The video no longer exists.")
@@ -368,13 +343,15 @@ def _row(upload_id: UploadId, state: PlaybackState, now: datetime) -> dict[str, 
     return {"upload_id": upload_id, "state": state, "updated_at": now}
 
 
+def _problem(problem: PlaybackProblem | None) -> dict[str, Any]:
+    return {"problem_code": problem and problem.code, "problem_detail": problem and problem.detail}
+
+
 def _from_row(row: Any) -> Playback:
     return Playback(
         upload_id=UploadId(row.upload_id),
         state=PlaybackState(row.state),
         facts=None if row.facts is None else json.loads(row.facts),
-        problem=None
-        if row.problem_code is None
-        else PlaybackProblem(row.problem_code, row.problem_detail),
+        problem=row.problem_code and PlaybackProblem(row.problem_code, row.problem_detail),
         updated_at=row.updated_at,
     )

@@ -16,10 +16,10 @@ from app.db.waking import Waker, WakeupSocket
 from app.records.uploads import UploadRecords
 from app.storage.base import Store
 from app.video.serve.folder import DiskFolder, MediaFolder
-from app.video.serve.ladder import Capability, EncoderRecords, SharedCapability, read_capability
+from app.video.serve.ladder import Capability, SharedCapability, read_capability
 from app.video.serve.library import MediaLibrary, TextFiles
 from app.video.serve.playlists import Playlists
-from app.video.serve.renditions import Renditions, SegmentQueue, WaitTimeout
+from app.video.serve.renditions import Renditions, WaitTimeout
 from app.video.serve.rows import MediaRecords, PlaybackObserver
 from app.video.serve.source import MediaSource
 
@@ -75,11 +75,20 @@ class MediaServices:
 
         `clock` is shared by all nodes of the database.
         """
-        folder = _folder(data_dir / FOLDER, database, bucket, spool_bytes=spool_bytes, clock=clock)
+        folder: MediaFolder = (disk := DiskFolder(data_dir / FOLDER))
+        if bucket is not None:
+            from app.video.serve.bucket_folder import BucketFolder, MadeFileRecords  # noqa: PLC0415 - only with a bucket
+
+            folder = BucketFolder(
+                disk,
+                MadeFileRecords(database),
+                bucket,
+                most_copied_bytes=spool_bytes // COPIES_SHARE,
+                clock=clock,
+            )
         own: Callable[[], Capability | None] = partial(read_capability, folder.root)
-        shared = SharedCapability(EncoderRecords(database), own, clock)
+        shared = SharedCapability(database, own, clock)
         playlists, jobs = Playlists(folder), JobRecords(database, Waker(data_dir).wake)
-        queue = SegmentQueue(jobs, timeout=WaitTimeout.of_process(threads), clock=clock)
         source = MediaSource(store, folder, most_copied_bytes=spool_bytes)
         records = MediaRecords(database, observer)
         return cls(
@@ -96,7 +105,7 @@ class MediaServices:
                 playlists=playlists,
                 jobs=jobs,
                 folder=folder,
-                queue=queue,
+                timeout=WaitTimeout.of_process(threads),
                 capability=shared if database.is_remote else own,
                 is_on=policy.is_on,
                 clock=clock,
@@ -113,20 +122,3 @@ class MediaServices:
             shared=shared if database.is_remote else None,
             has_bucket=bucket is not None,
         )
-
-
-def _folder(
-    root: Path,
-    database: Database,
-    bucket: Bucket | None,
-    *,
-    spool_bytes: int,
-    clock: Callable[[], datetime],
-) -> MediaFolder:
-    disk = DiskFolder(root)
-    if bucket is None:
-        return disk
-    from app.video.serve.bucket_folder import BucketFolder, MadeFileRecords  # noqa: PLC0415 - only with a bucket
-
-    records, most_bytes = MadeFileRecords(database), spool_bytes // COPIES_SHARE
-    return BucketFolder(disk, records, bucket, most_copied_bytes=most_bytes, clock=clock)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
-from functools import partial
+from functools import lru_cache, partial
 from io import FileIO, RawIOBase
 from pathlib import Path
 from typing import BinaryIO
@@ -29,6 +28,12 @@ REMUXED = "source.mp4"
 
 BLOCK_BYTES = 1 << 20
 
+ENDS_BYTES = 32 << 20
+"""Bytes copied of the start and of the end of a file, where containers store metadata."""
+
+TOO_LARGE = "larger_than_spool"
+"""Code of a job that fails as its video may not be copied."""
+
 
 class MediaSource:
     """Opens a video's file, on disk or in a bucket.
@@ -39,7 +44,8 @@ class MediaSource:
     def __init__(self, store: Store, folder: MediaFolder, *, most_copied_bytes: int = 0) -> None:
         self._store = store
         self._folder = folder
-        self._copies = VideoCopies(folder, most_copied_bytes)
+        self._free_bytes = self._most_bytes = most_copied_bytes
+        self._changing = threading.Lock()
 
     def open(self, video: Upload) -> RawIOBase:
         """Opens the remuxed file if there is one, else the original; raises `UploadGone`.
@@ -62,145 +68,24 @@ class MediaSource:
             return read_fully(file, 0, count)
 
     @contextmanager
-    def on_disk(self, file: RawIOBase, on_block: Callable[[], None]) -> Iterator[Path]:
-        """Path of an open file on this machine, for another program; may be a copy.
-
-        Raises like `VideoCopies.whole`.
-        """
-        if isinstance(file, FileIO):
-            yield _path_of(file)
-        else:
-            with self._copies.whole(file, on_block) as path:
-                yield path
-
-    @contextmanager
-    def ends_on_disk(self, file: RawIOBase, on_block: Callable[[], None]) -> Iterator[Path]:
-        """The same; a copy may contain only the start and end of the file."""
-        if isinstance(file, FileIO):
-            yield _path_of(file)
-        else:
-            with self._copies.ends(file, on_block) as path:
-                yield path
-
-
-def reader(file: RawIOBase) -> ReadAt:
-    """Returns a function that reads bytes of an open file at an offset; fewer at its end."""
-    if isinstance(file, FileIO):
-        return partial(read_fully, file)
-    return Blocks(file).read_at
-
-
-def copy_pieces(pieces: Iterable[Piece], read_at: ReadAt, target: BinaryIO) -> None:
-    """Write pieces to `target`, block by block; `read_at` reads their source."""
-    for piece in pieces:
-        if not isinstance(piece, ByteRange):
-            target.write(piece)
-            continue
-        starts = range(piece.start, piece.end, BLOCK_BYTES)
-        target.writelines(read_at(at, min(BLOCK_BYTES, piece.end - at)) for at in starts)
-
-
-def length_of(file: RawIOBase) -> int:
-    """Size of an open file in bytes."""
-    return file.seek(0, os.SEEK_END)
-
-
-def _path_of(file: FileIO) -> Path:
-    return Path(os.readlink(f"/proc/self/fd/{file.fileno()}"))
-
-
-# ---- blocks --------------------------------------------------------------------------------------
-
-# Reads a remote file in blocks, and caches the last few.
-
-
-CACHED_BLOCK_BYTES = 256 * 1024
-"""Indexes are read in pieces of a few bytes to a few hundred KiB, mostly near each other."""
-
-KEPT_BLOCKS = 16
-
-
-class Blocks:
-    """A reader of a file in a bucket; long reads bypass the cached blocks."""
-
-    def __init__(self, file: RawIOBase) -> None:
-        self._file = file
-        self._blocks: OrderedDict[int, bytes] = OrderedDict()
-
-    def read_at(self, offset: int, count: int) -> bytes:
-        """Reads `count` bytes; fewer at the end of the file."""
-        if count > CACHED_BLOCK_BYTES:
-            return read_fully(self._file, offset, count)
-        found, end = b"", offset + count
-        while offset < end:
-            number, skipped = divmod(offset, CACHED_BLOCK_BYTES)
-            block = self._blocks.get(number)
-            if block is None:
-                block = read_fully(self._file, number * CACHED_BLOCK_BYTES, CACHED_BLOCK_BYTES)
-                self._blocks[number] = block
-                if len(self._blocks) > KEPT_BLOCKS:
-                    self._blocks.popitem(last=False)
-            self._blocks.move_to_end(number)
-            piece = block[skipped : skipped + end - offset]
-            if not piece:
-                break
-            found, offset = found + piece, offset + len(piece)
-        return found
-
-
-def read_fully(file: RawIOBase, offset: int, count: int) -> bytes:
-    """Reads `count` bytes at an offset, in as many reads as needed; fewer at the end."""
-    file.seek(offset)
-    blocks = []
-    while count > 0 and (block := file.read(count)):
-        blocks.append(block)
-        count -= len(block)
-    return b"".join(blocks)
-
-
-# ---- local copies --------------------------------------------------------------------------------
-
-# Local copies of videos in a bucket, for programs that can only read files.
-
-
-ENDS_BYTES = 32 << 20
-"""Bytes copied of the start and of the end of a file, where containers store metadata."""
-
-TOO_LARGE = "larger_than_spool"
-
-
-class VideoCopies:
-    """Holds at most `most_bytes` at a time, in scratch folders that are removed after use."""
-
-    def __init__(self, folder: MediaFolder, most_bytes: int) -> None:
-        self._folder = folder
-        self._free_bytes = self._most_bytes = most_bytes
-        self._changing = threading.Lock()
-
-    @contextmanager
-    def whole(self, file: RawIOBase, on_block: Callable[[], None]) -> Iterator[Path]:
-        """A copy of a file; `on_block` is called often during the copy, and may raise.
-
-        Raises `JobFailed` for a file too large to ever be copied, `ServerBusy` while other copies
-        use the space, and `NoRoom`.
-        """
-        length = file.seek(0, os.SEEK_END)
-        with self._copied(file, length, [ByteRange(0, length)], on_block) as path:
-            yield path
-
-    @contextmanager
-    def ends(self, file: RawIOBase, on_block: Callable[[], None]) -> Iterator[Path]:
-        """A sparse copy of the same length, with only the start and end of the file."""
-        length = file.seek(0, os.SEEK_END)
-        begin = ByteRange(0, min(ENDS_BYTES, length))
-        end = ByteRange(max(begin.end, length - ENDS_BYTES), length)
-        with self._copied(file, length, [begin, end], on_block) as path:
-            yield path
-
-    @contextmanager
-    def _copied(
-        self, file: RawIOBase, length: int, spans: list[ByteRange], on_block: Callable[[], None]
+    def on_disk(
+        self, file: RawIOBase, on_block: Callable[[], None], *, only_ends: bool = False
     ) -> Iterator[Path]:
+        """Path of an open file on this machine, for programs that can only read files.
+
+        Of a file in a bucket it is a copy, in a scratch folder that is removed at the end; with
+        `only_ends` a sparse one, of the same length, that has only the start and end of the file.
+        `on_block` is called often during the copy, and may raise. Raises `JobFailed` for a file too
+        large to ever be copied, `ServerBusy` while other copies use the space, and `NoRoom`.
+        """
+        if isinstance(file, FileIO):
+            yield Path(os.readlink(f"/proc/self/fd/{file.fileno()}"))
+            return
+        length = length_of(file)
+        spans = [ByteRange(0, length)]
+        if only_ends:
+            begin = ByteRange(0, min(ENDS_BYTES, length))
+            spans = [begin, ByteRange(max(begin.end, length - ENDS_BYTES), length)]
         size = sum(span.length for span in spans)
         with self._room(size), self._folder.scratch_folder(size) as scratch:
             path = scratch / "video"
@@ -234,6 +119,75 @@ class VideoCopies:
         finally:
             with self._changing:
                 self._free_bytes += size
+
+
+def reader(file: RawIOBase) -> ReadAt:
+    """Returns a function that reads bytes of an open file at an offset; fewer at its end."""
+    if isinstance(file, FileIO):
+        return partial(read_fully, file)
+    return Blocks(file).read_at
+
+
+def copy_pieces(pieces: Iterable[Piece], read_at: ReadAt, target: BinaryIO) -> None:
+    """Write pieces to `target`, block by block; `read_at` reads their source."""
+    for piece in pieces:
+        if not isinstance(piece, ByteRange):
+            target.write(piece)
+            continue
+        starts = range(piece.start, piece.end, BLOCK_BYTES)
+        target.writelines(read_at(at, min(BLOCK_BYTES, piece.end - at)) for at in starts)
+
+
+def length_of(file: RawIOBase) -> int:
+    """Size of an open file in bytes."""
+    return file.seek(0, os.SEEK_END)
+
+
+# ---- blocks --------------------------------------------------------------------------------------
+
+# Reads a remote file in blocks, and caches the last few.
+
+
+CACHED_BLOCK_BYTES = 256 * 1024
+"""Indexes are read in pieces of a few bytes to a few hundred KiB, mostly near each other."""
+
+KEPT_BLOCKS = 16
+
+
+class Blocks:
+    """A reader of a file in a bucket; long reads bypass the cached blocks."""
+
+    def __init__(self, file: RawIOBase) -> None:
+        self._file = file
+        # Without a reference to this object, which would keep 4 MB until the next collection.
+        self._block = lru_cache(KEPT_BLOCKS)(partial(_read_block, file))
+
+    def read_at(self, offset: int, count: int) -> bytes:
+        """Reads `count` bytes; fewer at the end of the file."""
+        if count > CACHED_BLOCK_BYTES:
+            return read_fully(self._file, offset, count)
+        found, end = b"", offset + count
+        while offset < end:
+            number, skipped = divmod(offset, CACHED_BLOCK_BYTES)
+            piece = self._block(number)[skipped : skipped + end - offset]
+            if not piece:
+                break
+            found, offset = found + piece, offset + len(piece)
+        return found
+
+
+def _read_block(file: RawIOBase, number: int) -> bytes:
+    return read_fully(file, number * CACHED_BLOCK_BYTES, CACHED_BLOCK_BYTES)
+
+
+def read_fully(file: RawIOBase, offset: int, count: int) -> bytes:
+    """Reads `count` bytes at an offset, in as many reads as needed; fewer at the end."""
+    file.seek(offset)
+    blocks = []
+    while count > 0 and (block := file.read(count)):
+        blocks.append(block)
+        count -= len(block)
+    return b"".join(blocks)
 
 
 # ---- parsed movies -------------------------------------------------------------------------------

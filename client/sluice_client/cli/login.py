@@ -40,7 +40,7 @@ def login(as_json: bool, config: Path | None, server: str | None) -> int:
     with connected(server, config, as_json=as_json, key=key.strip()) as client:
         projects = client.projects()
         if client.is_open():
-            say(f"{client.options.server} asks nobody for a key, so none is kept.")
+            say(f"{client.options.server} does not ask for keys, so none is kept.")
             return SOME_FAILED
         StoredKeys().save(client.options.server, client.options.api_key)
         _say_where(client.options.server, projects, as_json=as_json)

@@ -114,7 +114,7 @@ def run(session: Session | None = None) -> int:
     except OSError as error:
         if error.errno not in {errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EDQUOT}:
             raise
-        # Nobody reads standard output, or its disk is full. Python would try again at its end.
+        # Standard output is closed, or its disk is full. Python would flush it again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if error.errno != errno.EPIPE:
             say(f"Standard output: {os.strerror(error.errno)}.")

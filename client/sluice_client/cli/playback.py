@@ -21,7 +21,7 @@ STATES = {
 
 RENDITION_STATES = {
     "absent": "not made",
-    "on_demand": "made when somebody watches it",
+    "on_demand": "made when it is watched",
     "making": "being made",
     "ready": "ready",
     "failed": "could not be made",

@@ -14,7 +14,7 @@ from app.http.services import Services
 from app.records.uploads import UploadRecords
 from app.run.build import build_services
 from app.settings import from_env
-from app.storage.folder_lock import lock_data_folder
+from app.storage.data_folder import lock_data_folder
 from app.uploads.storage_identity import PLACE
 from tests.live_server import ROOT, Server
 from tests.records.making import new_upload

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.ingest.stages import Stage
-from app.run.monitoring.instruments import Instruments, Snapshot, known_method
+from app.run.monitoring.instruments import Instruments, Snapshot
 
 STAGES = "sluice_stage_seconds"
 
@@ -44,11 +44,6 @@ def test_a_quantile_without_values_is_none_and_one_past_the_last_bucket_is_its_b
     assert read(instruments).quantile(0.5, STAGES, stage="sync") is None
     instruments.count_stages({Stage.SYNC: 10_000.0})
     assert read(instruments).quantile(0.5, STAGES, stage="sync") == 300
-
-
-def test_an_unknown_method_gets_no_label_of_its_own() -> None:
-    assert known_method("PATCH") == "PATCH"
-    assert known_method("BREW") == "other"
 
 
 def test_only_steps_that_decide_an_uploads_fate_are_counted(instruments: Instruments) -> None:

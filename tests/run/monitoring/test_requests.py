@@ -12,7 +12,6 @@ import pytest
 import requests
 from werkzeug.datastructures import Headers
 
-from app.run.monitoring.requests import print_timing
 from tests.dropzone_client import ChunkedFile, form_headers, random_bytes
 from tests.live_server import Server
 from tests.waiting import wait_until
@@ -132,5 +131,10 @@ def test_another_site_gets_the_timing_only_if_it_may_upload(tmp_path: Path) -> N
             assert "Timing-Allow-Origin" not in refused.headers
 
 
-def test_durations_are_milliseconds_with_one_decimal() -> None:
-    assert print_timing({"sync": 0.01234, "total": 2.0}) == "sync;dur=12.3, total;dur=2000.0"
+def test_an_unknown_method_gets_no_label_of_its_own(tmp_path: Path) -> None:
+    with application(tmp_path) as app:
+        client = app.test_client()
+        client.open("/api/uploads", method="BREW")
+        counts = client.get("/metrics").text
+        assert 'method="other"' in counts
+        assert "BREW" not in counts

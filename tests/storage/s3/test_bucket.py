@@ -14,8 +14,8 @@ import pytest
 
 from app.core.errors import StorageFailed
 from app.core.ranges import ByteRange
-from app.storage.s3.answers import MultipartGone, PartsDiffer
 from app.storage.s3.bucket import Bucket
+from app.storage.s3.caller import MultipartGone, PartsDiffer
 from app.storage.s3.contents import PromisedBytes, SpoolSlice, crc32c_of
 from tests.s3_servers import EACH_SERVER, S3Server, new_prefix
 from tests.storage.s3.conftest import bucket_on

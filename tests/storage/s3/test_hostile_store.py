@@ -16,12 +16,10 @@ import pytest
 from app.core.cells import Stamp
 from app.core.errors import NoRoom, ServerBusy, StorageFailed
 from app.core.ranges import ByteRange
-from app.storage.s3.address import BucketAddress
-from app.storage.s3.answers import MultipartGone, PartsDiffer
 from app.storage.s3.bucket import Bucket
-from app.storage.s3.caller import Call
+from app.storage.s3.caller import Call, MultipartGone, PartsDiffer
 from app.storage.s3.contents import SpoolSlice, SpoolTooShort
-from app.storage.s3.signing import AccessKey
+from app.storage.s3.signing import AccessKey, BucketAddress
 from tests.e2e.server_kinds import make_certificate
 from tests.storage.s3.hostile_store import (
     CUT,
@@ -307,7 +305,7 @@ def test_no_name_gets_a_second_multipart_upload_when_an_answer_is_lost() -> None
         bucket = store.bucket(LONG)
         bucket.put_object("a", b"x")
         numbers = count()
-        name, upload = bucket.create_multipart_anew(lambda: f"files/{next(numbers)}")
+        name, upload = bucket.create_named_multipart(lambda: f"files/{next(numbers)}")
     assert (name, upload) == ("files/3", "begun")
     assert store.lines[1:] == [
         f"POST /films/prefix/files/{number}?uploads= HTTP/1.1" for number in range(4)

@@ -38,9 +38,9 @@ def test_channels_languages_and_dynamic_range_are_known(film: FilmStore) -> None
         "de",
     ]
     for name in ("surround-aac.mp4", "surround-ac3.mp4", "surround-eac3.mp4"):
-        assert indexed(film(name)).tracks[1].channels == 6
-    assert indexed(film("hdr10.mp4")).tracks[0].hdr == "pq"
-    assert indexed(film("h264.mp4")).tracks[0].hdr is None
+        assert indexed(film(name)).tracks[1].entry.channels == 6
+    assert indexed(film("hdr10.mp4")).tracks[0].entry.hdr == "pq"
+    assert indexed(film("h264.mp4")).tracks[0].entry.hdr is None
 
 
 def test_a_stretched_picture_has_the_width_that_is_shown(film: FilmStore) -> None:

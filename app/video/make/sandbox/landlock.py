@@ -65,17 +65,14 @@ def restrict_self(rules: Iterable[Rule], *, version: int) -> None:
     ruleset = syscall(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0)
     try:
         for path, rights in rules:
-            _allow(ruleset, path, rights & handled)
+            descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            try:
+                is_folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+                possible = handled if is_folder else handled & _OF_A_FILE
+                rule = struct.pack("=Qi", rights & possible, descriptor)
+                syscall(_ADD_RULE, ruleset, _PATH_BENEATH, rule, 0)
+            finally:
+                os.close(descriptor)
         syscall(_RESTRICT_SELF, ruleset, 0)
     finally:
         os.close(ruleset)
-
-
-def _allow(ruleset: int, path: str, rights: int) -> None:
-    descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    try:
-        if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
-            rights &= _OF_A_FILE
-        syscall(_ADD_RULE, ruleset, _PATH_BENEATH, struct.pack("=Qi", rights, descriptor), 0)
-    finally:
-        os.close(descriptor)

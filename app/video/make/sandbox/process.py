@@ -120,28 +120,28 @@ def run(
     exception in a sink ends the program and propagates. Raises `TimedOut` and `Stopped`, and
     `OSError` if the program cannot be started. No process is ever left running.
     """
-    errors = _Tail()
+    errors = bytearray()
+
+    def keep_end(block: bytes) -> None:
+        errors.extend(block)
+        del errors[:-ERROR_BYTES]
+
+    deadline = time.monotonic() + command.limits.wall_seconds
     with _Process(command) as process:
-        for block, sink in process.blocks(on_output, errors.add, on_report):
+        for block, sink in process.blocks(on_output, keep_end, on_report):
             sink(block)
-            process.check(stop)
-        return process.ended(bytes(errors.kept))
-
-
-class _Tail:
-    def __init__(self) -> None:
-        self.kept = bytearray()
-
-    def add(self, block: bytes) -> None:
-        self.kept += block
-        del self.kept[:-ERROR_BYTES]
+            if stop is not None and stop.is_set():
+                raise Stopped
+            if time.monotonic() >= deadline:
+                raise TimedOut
+        status, cpu_seconds = process.end()
+    return ProgramExit(status, bytes(errors), cpu_seconds)
 
 
 class _Process:
     """A started program; leaving the block kills its remaining processes."""
 
     def __init__(self, command: Command) -> None:
-        self._deadline = time.monotonic() + command.limits.wall_seconds
         descriptor, report = os.pipe()
         self._report = os.fdopen(descriptor, "rb", buffering=0)
         try:
@@ -167,7 +167,7 @@ class _Process:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._end()
+        self.end()
         for stream in self._streams:
             stream.close()
 
@@ -190,19 +190,8 @@ class _Process:
             time.sleep(POLL_SECONDS)
             yield b"", report
 
-    def check(self, stop: threading.Event | None) -> None:
-        """Raise if the program must stop."""
-        if stop is not None and stop.is_set():
-            raise Stopped
-        if time.monotonic() >= self._deadline:
-            raise TimedOut
-
-    def ended(self, errors: bytes) -> ProgramExit:
-        """The exit of the program; only after `blocks`."""
-        status, cpu_seconds = self._end()
-        return ProgramExit(status, errors, cpu_seconds)
-
-    def _end(self) -> tuple[int, float]:
+    def end(self) -> tuple[int, float]:
+        """Kill what still runs; returns the exit status and the CPU seconds."""
         if self._process.returncode is not None:
             return self._process.returncode, 0.0
         with suppress(ProcessLookupError, PermissionError):

@@ -123,10 +123,18 @@ def program(machine: str, process: int) -> list[Instruction]:
         (_LOAD, 0, 0, _NUMBER),
         *_if(_IF_GREATER, NEWEST_CALL, [(_RETURN, 0, 0, _DOES_NOT_EXIST)]),
     ]
-    filtered = dict(numbers(FILTERED, column))
-    for name, check in _checks(process).items():
-        if name in filtered:
-            steps += _if(_IF_EQUAL, filtered[name], check)
+    truncates = os.O_ACCMODE | os.O_TRUNC  # Read-only, but truncates: Landlock needs no right.
+    checks = {
+        "clone": _masked(0, _CLONE_THREAD | _CLONE_NAMESPACES, [_CLONE_THREAD], _ALLOW, _DENY),
+        "tgkill": _masked(0, 0xFFFFFFFF, [process], _ALLOW, _DENY),
+        "prlimit64": _masked(0, 0xFFFFFFFF, [0, process], _ALLOW, _DENY),
+        "open": _masked(1, truncates, [os.O_RDONLY | os.O_TRUNC], _DENY, _ALLOW),
+        "openat": _masked(2, truncates, [os.O_RDONLY | os.O_TRUNC], _DENY, _ALLOW),
+        "fcntl": _masked(1, 0xFFFFFFFF, _FCNTL_SIGNALS, _DENY, _ALLOW),
+        "ioctl": _masked(1, 0xFFFFFFFF, _IOCTL_SIGNALS, _DENY, _ALLOW),
+    }
+    for name, number in numbers(FILTERED, column):
+        steps += _if(_IF_EQUAL, number, checks[name])
     for _, number in numbers(WITHOUT_FLAGS_TO_SEE, column):
         steps += _if(_IF_EQUAL, number, [(_RETURN, 0, 0, _DOES_NOT_EXIST)])
     for line in DENIED.strip().splitlines():
@@ -141,19 +149,6 @@ def numbers(table: str, column: int) -> Iterator[tuple[str, int]]:
         name, *found = entry.split()
         if found[column] != "-":
             yield name, int(found[column])
-
-
-def _checks(process: int) -> dict[str, list[Instruction]]:
-    truncates = os.O_ACCMODE | os.O_TRUNC  # Read-only, but truncates: Landlock needs no right.
-    return {
-        "clone": _masked(0, _CLONE_THREAD | _CLONE_NAMESPACES, [_CLONE_THREAD], _ALLOW, _DENY),
-        "tgkill": _masked(0, 0xFFFFFFFF, [process], _ALLOW, _DENY),
-        "prlimit64": _masked(0, 0xFFFFFFFF, [0, process], _ALLOW, _DENY),
-        "open": _masked(1, truncates, [os.O_RDONLY | os.O_TRUNC], _DENY, _ALLOW),
-        "openat": _masked(2, truncates, [os.O_RDONLY | os.O_TRUNC], _DENY, _ALLOW),
-        "fcntl": _masked(1, 0xFFFFFFFF, _FCNTL_SIGNALS, _DENY, _ALLOW),
-        "ioctl": _masked(1, 0xFFFFFFFF, _IOCTL_SIGNALS, _DENY, _ALLOW),
-    }
 
 
 def _masked(

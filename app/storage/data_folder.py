@@ -1,10 +1,11 @@
-"""Locks a data folder for one server, or for a command that needs the server stopped."""
+"""The data folder: its lock, and names of paths and owners in messages to operators."""
 
 from __future__ import annotations
 
 import fcntl
 import logging
 import os
+import pwd
 from contextlib import suppress
 from pathlib import Path
 
@@ -44,3 +45,17 @@ def lock_data_folder(folder: Path) -> int | None:
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
     return descriptor
+
+
+def shown(path: Path) -> str:
+    """Returns the path as one line that any terminal or log can display."""
+    text = str(path)
+    return text if text.isprintable() else ascii(text)[1:-1]
+
+
+def user_name(number: int) -> str:
+    """Names the owner of a file, such as "the user sluice"."""
+    try:
+        return f"the user {pwd.getpwuid(number).pw_name}"
+    except KeyError:
+        return f"user {number}"
