@@ -20,7 +20,7 @@ from gunicorn.http.wsgi import Response
 from app.core.errors import UploadError
 from app.core.ranges import ByteRange
 from app.ingest.copy import BodyLimits, discard
-from app.ingest.gunicorn_socket import take_over
+from app.ingest.gunicorn_socket import gunicorn_source
 from app.ingest.source import SOURCE_KEY, BodySource, Readable, StreamSource
 
 DRAIN_BYTES = 32 * 1024 * 1024
@@ -185,7 +185,7 @@ def _is_read(body: Body) -> bool:
 
 def _drain(environ: dict[str, Any]) -> bool:
     """Drain the body; returns whether its end was reached within the limits."""
-    source: BodySource | None = environ.get(SOURCE_KEY) or take_over(environ)
+    source: BodySource | None = environ.get(SOURCE_KEY) or gunicorn_source(environ)
     if source is None:
         length = environ.get("CONTENT_LENGTH")
         stream = timed_input(environ, environ["wsgi.input"], _DRAIN_LIMITS.idle_seconds)

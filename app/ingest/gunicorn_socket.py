@@ -293,7 +293,7 @@ class GunicornChunkedSource:
 Source = GunicornSocketSource | GunicornChunkedSource
 
 
-def take_over(environ: dict[str, Any], expected_length: int | None = None) -> Source | None:
+def gunicorn_source(environ: dict[str, Any], expected_length: int | None = None) -> Source | None:
     """The request's body read from its socket, or None if that is not possible.
 
     Not possible with other servers, TLS (a splice would store ciphertext), HTTP/2 (one socket for

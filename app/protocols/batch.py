@@ -37,7 +37,7 @@ from app.core.lifecycle import UploadState
 from app.core.numbers import parse_bounded
 from app.core.policy import check_fingerprint
 from app.http.access import requires
-from app.http.bodies import chunk_signs, open_form
+from app.http.bodies import open_form
 from app.http.context import ViewContext
 from app.http.digests import CRC32C, wanted_digests
 from app.http.openapi import WANT_REPR_DIGEST, describes
@@ -45,6 +45,7 @@ from app.http.problems import Problem, ProblemDocument, answer_json, report
 from app.ingest.form import FilePart
 from app.ingest.slots import without_slot
 from app.ingest.stages import Stage, stage
+from app.protocols.chunk_signs import chunk_signs
 from app.uploads.files import Kept, ReceivedFile
 
 blueprint = Blueprint("batch", __name__)

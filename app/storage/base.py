@@ -88,7 +88,7 @@ class Staging(Protocol):
         """
         ...
 
-    def wait_for_writer(self, key: str, position: int) -> None:
+    def stop_writer(self, key: str, position: int) -> None:
         """Return once no writer holds the byte at `position`.
 
         A writer gets a moment to end by itself before it is stopped. Raises like `writer`.

@@ -5,6 +5,17 @@ The way of a chunk: a view opens the body (`http/bodies.py`) and calls `append_a
 `_write` has the writer copy the missing bytes to the disk (`storage/local/range_writer.py`, and
 `ingest/copy.py` from the socket to the file), and then records them (`records/uploads.py`).
 `completion.py` publishes the upload after its last byte.
+
+The writer holds a lock on exactly its range; closing the file ends it, however a process ends. The
+record is read again under the lock, as another request may have written some of the bytes. If a
+connection breaks, what has arrived is synced and recorded, unless it is verified at its end: then
+none of it is.
+
+Of two requests with the same bytes the newer one stops the older one, which records what it has
+and ends with `WriterSuperseded`. The newer one goes on after those bytes in `append`; in
+`append_at_offset` its offset is no longer the upload's, so it raises `OffsetMismatch`, and its
+client asks for the new one. Small chunks with a digest stop no one: they are received in memory,
+and the first complete one is written.
 """
 
 from __future__ import annotations
@@ -20,8 +31,9 @@ from app.core.lifecycle import UploadState
 from app.core.policy import UNNAMED, Allowance, UploadPolicy, check_chunk, no_allowance
 from app.core.ranges import ByteRange, RangeSet
 from app.core.upload import Upload, UploadKind
-from app.ingest.copy import BodyLimits, buffered, discard
+from app.ingest.copy import BodyLimits, discard
 from app.ingest.slots import without_slot
+from app.ingest.small_chunks import buffered
 from app.ingest.source import BodySource, crc32c_of, no_watch
 from app.records.uploads import UploadRecords
 from app.storage.base import BytesLost, RangeWriter, Staging
@@ -76,7 +88,7 @@ def _check_offset(upload: Upload, offset: int, source: BodySource) -> None:
 
 
 class Chunks:
-    """Receives request bodies. Writes bytes first and records them second: see `_write`."""
+    """Receives request bodies."""
 
     taken_over = TAKEN_OVER
     newer_writer_seconds = NEWER_WRITER_SECONDS
@@ -201,9 +213,9 @@ class Chunks:
         """Write the missing bytes first and record them second; returns the updated upload.
 
         So a record never claims bytes that are not there. The writer calls `checkpoint` at
-        intervals, and this method does after each range but the last, which is recorded with the
-        chunk's checksum once the source is finished. Bytes that are verified at their end are not
-        recorded before.
+        intervals, and this method does after each range that ends before the chunk does. The rest
+        is recorded with the chunk's checksum once the source is finished. Bytes that are verified
+        at their end are not recorded before.
         """
         chunk, source = arrival.chunk, arrival.source
 
@@ -293,7 +305,7 @@ class Chunks:
             self._records.declare_length(upload.id, length, self._clock())
         )
 
-    def wait_for_writer(self, upload: Upload) -> Upload:
+    def stop_writer(self, upload: Upload) -> Upload:
         """Wait until no request writes at the upload's offset, so that the offset is exact.
 
         Such a request gets a moment to end by itself and is then stopped. Publishes a concatenation
@@ -306,7 +318,7 @@ class Chunks:
         while upload.state is UploadState.RECEIVING and upload.offset != offset:
             offset = upload.offset  # If the offset moves, another request may be writing there.
             with suppress(BytesLost):  # It was published or has ended: the record shows which.
-                self._staging.wait_for_writer(upload.id, offset)
+                self._staging.stop_writer(upload.id, offset)
             upload = self._records.get(upload.id).require_present()
         return upload
 

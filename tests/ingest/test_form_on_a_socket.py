@@ -53,7 +53,7 @@ def arrived(connection: Connection, client: socket.socket, rest: int) -> FormRea
     request = post(form, length=len(form) + rest)
     client.sendall(request)
     connection.socket.recv(len(request), socket.MSG_PEEK | socket.MSG_WAITALL)
-    return FormReader(connection.take_over(), BOUNDARY, PATIENT)
+    return FormReader(connection.gunicorn_source(), BOUNDARY, PATIENT)
 
 
 def copy_of(source: BodySource, path: Path) -> bytes:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from app.core.errors import BodyTruncated, ChunkMismatch, MalformedBody
-from app.ingest.gunicorn_socket import GunicornChunkedSource, take_over, trailers
+from app.ingest.gunicorn_socket import GunicornChunkedSource, gunicorn_source, trailers
 from app.ingest.source import SOURCE_KEY
 from app.run.server.gunicorn_worker import SlotTaking
 from tests.ingest.test_gunicorn_socket import Connection
@@ -31,7 +31,7 @@ def ends() -> Iterator[Ends]:
 
 def chunked_source(connection: Connection, length: int | None = None) -> GunicornChunkedSource:
     """The next request's body, taken over from gunicorn."""
-    source = take_over(connection.next_request(), length)
+    source = gunicorn_source(connection.next_request(), length)
     assert isinstance(source, GunicornChunkedSource)
     return source
 
@@ -122,7 +122,7 @@ def test_trailers_are_available_once_the_body_was_read(ends: Ends) -> None:
     connection, client = ends
     client.sendall(HEAD + b"5\r\nfirst\r\n0\r\nChecksum: abc\r\n\r\n" + NEXT)
     environ = connection.next_request()
-    source = take_over(environ, 5)
+    source = gunicorn_source(environ, 5)
     assert isinstance(source, GunicornChunkedSource)
     assert read(source) == b"first"
     assert trailers(environ) == []
@@ -146,7 +146,7 @@ def test_a_partly_read_body_is_not_taken_over(ends: Ends) -> None:
     client.sendall(HEAD + b"9\r\nfirst\nend\r\n0\r\n\r\n")
     environ = connection.next_request()
     assert environ["wsgi.input"].readline() == b"first\n"
-    assert take_over(environ) is None
+    assert gunicorn_source(environ) is None
     assert environ["wsgi.input"].read() == b"end"
 
 
@@ -156,7 +156,7 @@ def test_a_worker_that_stops_breaks_off_bodies_but_not_their_answers(ends: Ends)
     connection.socket.settimeout(30)
 
     def store(environ: dict[str, Any], _start: object) -> list[bytes]:
-        source = environ[SOURCE_KEY] = take_over(environ)
+        source = environ[SOURCE_KEY] = gunicorn_source(environ)
         assert isinstance(source, GunicornChunkedSource)
         read(source)
         slots.break_off_bodies()

@@ -15,7 +15,7 @@ from gunicorn.config import Config
 from gunicorn.http import wsgi
 
 from app.core.errors import BodyTruncated
-from app.ingest.gunicorn_socket import WAIT_BYTES, GunicornSocketSource, take_over
+from app.ingest.gunicorn_socket import WAIT_BYTES, GunicornSocketSource, gunicorn_source
 from app.ingest.slots import Slots, holding
 from app.ingest.source import FEW_BYTES, BodySource
 
@@ -35,9 +35,9 @@ class Connection:
         _, environ = wsgi.create(request, self.socket, address, address, self._config)
         return dict(environ)
 
-    def take_over(self) -> GunicornSocketSource:
+    def gunicorn_source(self) -> GunicornSocketSource:
         """The next request's body, taken over from gunicorn."""
-        source = take_over(self.next_request())
+        source = gunicorn_source(self.next_request())
         assert isinstance(source, GunicornSocketSource)
         return source
 
@@ -79,7 +79,7 @@ def test_bytes_that_arrived_with_the_headers_come_first(
 ) -> None:
     connection, client = ends
     client.sendall(post(b"early", length=10))
-    source = connection.take_over()
+    source = connection.gunicorn_source()
     assert source.remaining == 10
     client.sendall(b"later")
     assert read_all(source) == b"earlylater"
@@ -90,11 +90,11 @@ def test_bytes_that_arrived_with_the_headers_come_first(
 def test_a_pipelined_request_is_put_back(ends: tuple[Connection, socket.socket]) -> None:
     connection, client = ends
     client.sendall(post(b"first") + post(b"second!", path="/next"))
-    assert read_all(connection.take_over()) == b"first"
+    assert read_all(connection.gunicorn_source()) == b"first"
     assert connection.can_be_reused()
     environ = connection.next_request()
     assert environ["PATH_INFO"] == "/next"
-    second = take_over(environ)
+    second = gunicorn_source(environ)
     assert second is not None
     assert read_all(second) == b"second!"
 
@@ -104,7 +104,7 @@ def test_an_unfinished_body_closes_the_connection(
 ) -> None:
     connection, client = ends
     client.sendall(post(b"part of", length=100))
-    source = connection.take_over()
+    source = connection.gunicorn_source()
     source.readinto(memoryview(bytearray(3)))
     assert not connection.can_be_reused()
 
@@ -114,7 +114,7 @@ def test_a_silent_client_costs_a_tick_and_not_the_thread(
 ) -> None:
     connection, client = ends
     client.sendall(post(b"", length=10))
-    source = connection.take_over()
+    source = connection.gunicorn_source()
     assert source.readinto(memoryview(bytearray(10))) is None
     client.sendall(b"0123456789")
     assert read_all(source) == b"0123456789"
@@ -123,7 +123,7 @@ def test_a_silent_client_costs_a_tick_and_not_the_thread(
 def test_a_closed_connection_is_a_truncated_body(ends: tuple[Connection, socket.socket]) -> None:
     connection, client = ends
     client.sendall(post(b"half", length=8))
-    source = connection.take_over()
+    source = connection.gunicorn_source()
     client.close()
     with pytest.raises(BodyTruncated, match="4 bytes early"):
         read_all(source)
@@ -140,7 +140,7 @@ def test_a_thread_wakes_per_block_and_the_socket_is_restored_afterwards(
     connection, client = ends
     before = low_water_mark(connection.socket)
     client.sendall(post(b"", length=WAIT_BYTES + 10))
-    source = connection.take_over()
+    source = connection.gunicorn_source()
     assert source.readinto(memoryview(bytearray(WAIT_BYTES + 5))) is None
     assert low_water_mark(connection.socket) == WAIT_BYTES
     client.sendall(bytes(WAIT_BYTES + 10))
@@ -154,7 +154,7 @@ def test_a_short_block_does_not_limit_what_may_be_under_way(
     """On a line of 150 ms, blocks of 256 KiB would be 14 Mbit/s at best."""
     connection, client = ends
     client.sendall(post(b"", length=WAIT_BYTES))
-    source = connection.take_over()
+    source = connection.gunicorn_source()
     assert source.readinto(memoryview(bytearray(WAIT_BYTES // 4))) is None
     assert low_water_mark(connection.socket) == WAIT_BYTES // 4
     limit = connection.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_WINDOW_CLAMP)
@@ -166,7 +166,7 @@ def test_a_slow_clients_few_bytes_are_returned_after_a_tick(
 ) -> None:
     connection, client = ends
     client.sendall(post(b"", length=WAIT_BYTES))
-    source = connection.take_over()
+    source = connection.gunicorn_source()
     client.sendall(b"few")
     buffer = memoryview(bytearray(WAIT_BYTES))
     assert source.readinto(buffer) == 3
@@ -179,7 +179,7 @@ def test_a_thread_does_not_wait_for_more_than_it_wants(
 ) -> None:
     connection, client = ends
     client.sendall(post(b"", length=WAIT_BYTES))
-    source = connection.take_over()
+    source = connection.gunicorn_source()
     assert not source.wait(wanted)
     assert low_water_mark(connection.socket) == (wanted if wanted > FEW_BYTES else 1)
 
@@ -190,7 +190,7 @@ def test_a_thread_gives_up_its_turn_only_while_it_waits(
     connection, client = ends
     slots = Slots(1)
     client.sendall(post(b"", length=10))
-    source = connection.take_over()
+    source = connection.gunicorn_source()
 
     def send_in_turn() -> None:
         with holding(slots):
@@ -218,7 +218,7 @@ def test_unsupported_sockets_are_not_taken_over(ends: tuple[Connection, socket.s
         {**environ, "HTTP_VERSION": "2"},
         {**environ, "gunicorn.socket": object()},  # TLS has a class of its own
     ):
-        assert take_over(other) is None
+        assert gunicorn_source(other) is None
     assert environ["wsgi.input"].read() == b"some body"
 
 
@@ -227,5 +227,5 @@ def test_a_partly_read_body_is_not_taken_over(ends: tuple[Connection, socket.soc
     client.sendall(post(b"line one\nline two\n"))
     environ = connection.next_request()
     assert environ["wsgi.input"].readline() == b"line one\n"
-    assert take_over(environ) is None
+    assert gunicorn_source(environ) is None
     assert environ["wsgi.input"].read() == b"line two\n"

@@ -4,7 +4,7 @@ import pytest
 
 from app.core.errors import ChunkMismatch
 from app.core.ranges import ByteRange
-from app.http.bodies import chunk_signs
+from app.protocols.chunk_signs import chunk_signs
 from app.protocols.forms.dialects import UnplacedChunk
 
 LENGTH = 4096

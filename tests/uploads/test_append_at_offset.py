@@ -129,7 +129,7 @@ def test_a_superseded_request_of_any_order_is_answered_with_the_newer_ones_succe
     source = StallingSource(pattern(0, 1000), before=400)
     thread, outcomes = in_background(lambda: world.chunks.append(upload, 0, source))
     assert source.is_stalled.wait(30)
-    settled = world.chunks.wait_for_writer(upload)
+    settled = world.chunks.stop_writer(upload)
     assert settled.offset == 400
     source.goes_on.set()
     done = world.chunks.append_at_offset(settled, 400, body(400, 1000))

@@ -254,7 +254,7 @@ def test_cancelling_a_part_ends_the_file_that_waits_for_it(world: World, is_held
         fill(world, parts, 0)
     world.service.cancel(ME, parts[0].id)
     with pytest.raises(UploadGone):
-        world.chunks.wait_for_writer(world.service.get(ME, whole.id))
+        world.chunks.stop_writer(world.service.get(ME, whole.id))
     assert world.state(whole) is UploadState.EXPIRED
     assert [fill(world, parts, n).state for n in (1, 2)] == [UploadState.HELD] * 2
 
@@ -304,7 +304,7 @@ def test_parts_that_turn_out_too_long_in_total_make_no_file(world: World) -> Non
         world.send_next(part, 0, half)
         world.chunks.declare_length(world.service.get(ME, part.id), half)
     with pytest.raises(TooLarge):
-        world.chunks.wait_for_writer(whole)
+        world.chunks.stop_writer(whole)
     assert world.state(whole) is UploadState.RECEIVING
     assert whole.id not in world.files()
 
@@ -329,7 +329,7 @@ def test_without_space_the_last_part_is_still_accepted(
     with monkeypatch.context() as patch:
         patch.setattr(folder, "KEPT_FREE_BYTES", 1 << 62)
         assert [fill(world, parts, n).state for n in range(3)] == [UploadState.HELD] * 3
-    assert world.content(world.chunks.wait_for_writer(whole)) == pattern(0, 1000)
+    assert world.content(world.chunks.stop_writer(whole)) == pattern(0, 1000)
 
 
 def test_lost_bytes_of_a_part_end_the_file(world: World) -> None:

@@ -53,9 +53,9 @@ def assert_is_published(world: World, whole: Upload) -> None:
 def test_a_kill_before_completion_was_noticed_is_recovered(world: World, who: str) -> None:
     whole, parts = waiting(world)
     if who == "who asks about the file":
-        world.chunks.wait_for_writer(whole)
+        world.chunks.stop_writer(whole)
     elif who == "who asks about the part":
-        world.chunks.wait_for_writer(parts[1])
+        world.chunks.stop_writer(parts[1])
     else:
         world.whole_of(*parts)
     eventually(lambda: world.state(whole) is UploadState.COMPLETE)
@@ -66,7 +66,7 @@ def test_a_kill_before_completion_was_noticed_is_recovered(world: World, who: st
 def test_a_kill_after_reserving_space_is_recovered(world: World) -> None:
     whole, _ = waiting(world)
     world.store.staging.reserve(whole.id, 350)
-    world.chunks.wait_for_writer(whole)
+    world.chunks.stop_writer(whole)
     assert_is_published(world, whole)
     assert world.files() == {whole.id}
 
@@ -166,8 +166,8 @@ def test_a_stale_record_does_not_end_a_file_that_has_its_bytes(world: World) -> 
 def test_a_stale_record_of_a_published_file_is_refreshed(world: World) -> None:
     """Its parts have expired, which is no reason to end it."""
     stale, _ = waiting(world)
-    world.chunks.wait_for_writer(stale)
-    assert world.chunks.wait_for_writer(stale).state is UploadState.COMPLETE
+    world.chunks.stop_writer(stale)
+    assert world.chunks.stop_writer(stale).state is UploadState.COMPLETE
     assert steps(world).begin(stale).state is UploadState.COMPLETE
     assert_is_published(world, stale)
 

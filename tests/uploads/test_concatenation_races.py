@@ -74,7 +74,7 @@ def test_all_parts_and_many_requests_for_the_whole_may_race(any_world: World) ->
 
         def act(number: int, parts: list[Upload] = parts, whole: Upload = whole) -> Upload:
             if number >= 6:
-                return world.chunks.wait_for_writer(whole)
+                return world.chunks.stop_writer(whole)
             source = body(number * 50, number * 50 + 50)
             return world.chunks.append_at_offset(parts[number], 0, source)
 

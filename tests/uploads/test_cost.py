@@ -137,7 +137,7 @@ def send_behind_a_gap(world: World, upload: Upload) -> Upload:
 
 def settle(world: World, upload: Upload) -> Upload:
     world.send_next(upload, 0, 10)
-    return world.chunks.wait_for_writer(upload)
+    return world.chunks.stop_writer(upload)
 
 
 @pytest.mark.parametrize("request_of", [send_next, send_behind_a_gap, settle])

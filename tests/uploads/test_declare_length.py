@@ -128,7 +128,7 @@ def test_the_length_of_a_concatenation_is_that_of_its_parts(world: World) -> Non
         with pytest.raises(UploadConflict):
             world.chunks.declare_length(whole, length)
     world.send_next(part, 0, 10)
-    assert world.content(world.chunks.wait_for_writer(whole)) == pattern(0, 10)
+    assert world.content(world.chunks.stop_writer(whole)) == pattern(0, 10)
 
 
 def test_a_digest_is_checked_even_if_the_length_arrives_last(world: World) -> None:

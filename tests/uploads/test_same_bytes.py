@@ -11,9 +11,10 @@ from app.core.errors import BodyTruncated, DigestMismatch, UploadError, UploadGo
 from app.core.lifecycle import UploadState
 from app.core.ranges import ByteRange
 from app.core.upload import Upload
-from app.ingest import copy
+from app.ingest import small_chunks
 from app.ingest.checksum import Crc32c
-from app.ingest.copy import LONGEST_BUFFERED_BYTES, BodyLimits, Budget
+from app.ingest.copy import BodyLimits
+from app.ingest.small_chunks import LONGEST_BUFFERED_BYTES, Budget
 from app.ingest.source import BodySource, DigestSource
 from tests.storage.sources import PiecesSource, StallingSource, body, pattern
 from tests.uploads.world import LIMITS, ME, World, eventually
@@ -66,7 +67,7 @@ def stalled(world: World, upload: Upload, end: int = 500) -> Request:
 def budget(monkeypatch: pytest.MonkeyPatch) -> Budget:
     """What all requests of the test may hold."""
     budget = Budget(2000)
-    monkeypatch.setattr(copy, "_budget", budget)
+    monkeypatch.setattr(small_chunks, "_budget", budget)
     return budget
 
 
@@ -148,7 +149,7 @@ def test_one_that_overlaps_stored_bytes_does_not_change_them(world: World) -> No
 def test_a_connection_that_died_is_dropped_once_its_bytes_are_stored(
     world: World, monkeypatch: pytest.MonkeyPatch, budget: Budget
 ) -> None:
-    monkeypatch.setattr(copy, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(small_chunks, "LOOK_SECONDS", 0.01)
     world.chunks.taken_over = BodyLimits(0.05, 0.0)
     upload = world.create(1000)
     with stalled(world, upload) as dead:
@@ -160,7 +161,7 @@ def test_a_connection_that_died_is_dropped_once_its_bytes_are_stored(
 def test_cancelling_ends_one_that_still_arrives(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copy, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(small_chunks, "LOOK_SECONDS", 0.01)
     upload = world.create(1000)
     with stalled(world, upload) as request:
         world.service.cancel(ME, upload.id)

@@ -21,12 +21,13 @@ from app.core.lifecycle import UploadState
 from app.core.policy import UNNAMED, clean_filename
 from app.core.ranges import ByteRange
 from app.core.upload import Upload
-from app.http.bodies import chunk_signs, open_body, open_form
+from app.http.bodies import open_body, open_form
 from app.http.context import ViewContext, note_upload
 from app.http.digests import digest_source
 from app.ingest.form import FilePart
 from app.ingest.multipart import Field
 from app.ingest.source import AllOrNothing, BodySource, StreamSource
+from app.protocols.chunk_signs import chunk_signs
 from app.protocols.forms.dialects import HEADERS, FormDialect, UnplacedChunk
 from app.uploads.client_uploads import Chunk
 from app.uploads.files import ReceivedFile

@@ -303,7 +303,7 @@ def _header_number(name: str) -> int:
 def show(ctx: ViewContext) -> BaseResponse:
     """HEAD returns the upload's offset, GET redirects to the file."""
     if request.method == "HEAD":
-        upload = ctx.services.chunks.wait_for_writer(_patched(ctx))
+        upload = ctx.services.chunks.stop_writer(_patched(ctx))
         headers = {"Upload-Offset": str(upload.offset), "Cache-Control": "no-store"}
         if upload.length is not None:
             headers["Upload-Length"] = str(upload.length)

@@ -180,7 +180,7 @@ def _refuse_state(version: interop.InteropVersion, *others: str) -> None:
 def _settled(ctx: ViewContext, upload_id: str) -> Upload:
     services = ctx.services
     upload = services.uploads.get(ctx.scope, parse_upload_id(upload_id))
-    return _remember(services.chunks.wait_for_writer(upload))
+    return _remember(services.chunks.stop_writer(upload))
 
 
 def _remember(upload: Upload) -> Upload:

@@ -180,7 +180,7 @@ def _file(_ctx: ViewContext, upload_id: str) -> BaseResponse:
 def _head(ctx: ViewContext, upload_id: str) -> Response:
     uploads = ctx.services.uploads
     upload = uploads.get(ctx.scope, parse_upload_id(upload_id))
-    upload = note_upload(ctx.services.chunks.wait_for_writer(upload))
+    upload = note_upload(ctx.services.chunks.stop_writer(upload))
     response = _printed(ctx, upload, 200)
     metadata = format_metadata(upload.filename) if upload.metadata is None else upload.metadata
     if metadata:

@@ -92,8 +92,8 @@ def wait_for_range(descriptor: int, span: ByteRange, seconds: float) -> bool:
     return False
 
 
-def wait_for_writer(descriptor: int, position: int) -> None:
-    """Return once no writer holds the byte at a position: as `Staging.wait_for_writer`."""
+def stop_writer(descriptor: int, position: int) -> None:
+    """Return once no writer holds the byte at a position: as `Staging.stop_writer`."""
     byte = ByteRange(position, position + 1)
     try:
         lock_range(descriptor, byte, patience_seconds=WRITER_ENDS_SECONDS)

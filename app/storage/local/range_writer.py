@@ -94,7 +94,7 @@ class LocalRangeWriter:
         self._may_have_lost_bytes = False
 
     def write(self, span: ByteRange, source: BodySource, checkpoint: Checkpoint) -> int:
-        """Write and sync the bytes first, then call `checkpoint`."""
+        """As `RangeWriter.write`: syncs the bytes before each `checkpoint`, and at the end."""
         self._checkpoint = checkpoint
         self._copy.move_to(span)
         self._durable_to, now = span.start, time.monotonic()

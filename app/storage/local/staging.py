@@ -14,7 +14,7 @@ from app.ingest.source import BodySource
 from app.ingest.stages import Stage, stage
 from app.storage.base import BytesLost, Durability, has_same_bytes
 from app.storage.local.folder import Folder, disk_errors
-from app.storage.local.range_lock import WHOLE_FILE, lock_range, try_lock, wait_for_writer
+from app.storage.local.range_lock import WHOLE_FILE, lock_range, stop_writer, try_lock
 from app.storage.local.range_writer import Checkpoints, LocalRangeWriter, Writeback
 
 SYNCS_AT_ONCE = 8
@@ -77,10 +77,10 @@ class LocalStaging:
                 folder=self.folder,
             )
 
-    def wait_for_writer(self, key: str, position: int) -> None:
+    def stop_writer(self, key: str, position: int) -> None:
         """Return once the lock on the byte at `position` is free."""
         with self.opened(key) as descriptor:
-            wait_for_writer(descriptor, position)
+            stop_writer(descriptor, position)
 
     def receive(self, key: str, source: BodySource, limit: int, limits: BodyLimits) -> int:
         """Write a new file of unknown length, without locks; returns its length."""

@@ -19,7 +19,7 @@ from app.ingest.source import BodySource
 from app.ingest.stages import Stage, stage
 from app.storage.base import BytesLost, has_same_bytes
 from app.storage.local.folder import Folder, disk_errors
-from app.storage.local.range_lock import WHOLE_FILE, lock_range, try_lock, wait_for_writer
+from app.storage.local.range_lock import WHOLE_FILE, lock_range, stop_writer, try_lock
 from app.storage.s3.assembly import Assembly
 from app.storage.s3.cells import CellStore, limit_seconds, new_name
 from app.storage.s3.piece_reader import PieceReader, contains
@@ -92,11 +92,11 @@ class BucketStaging:
             finally:
                 writer.drop()
 
-    def wait_for_writer(self, key: str, position: int) -> None:
+    def stop_writer(self, key: str, position: int) -> None:
         """Wait for this node's writer at the position; other nodes' bytes are in the record."""
         self._catalog.require_open(key)
         with self._lock_file(key) as lock:
-            wait_for_writer(lock, position)
+            stop_writer(lock, position)
 
     def receive(self, key: str, source: BodySource, limit: int, limits: BodyLimits) -> int:
         """Keep a file of up to one cell in a spool for `sync`; store a longer one as it arrives."""

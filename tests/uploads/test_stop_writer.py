@@ -76,7 +76,7 @@ def set_patience(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
 def test_a_half_open_request_is_ended_and_its_bytes_count(world: World) -> None:
     upload = world.create(1000)
     writer = Writer(world, upload, 0, 1000, before=417)
-    settled = world.chunks.wait_for_writer(upload)
+    settled = world.chunks.stop_writer(upload)
     assert settled.offset == 417
     assert isinstance(writer.join(), WriterSuperseded)
     assert world.service.get(ME, upload.id) == settled
@@ -97,7 +97,7 @@ def test_a_request_about_to_end_may_finish(world: World, monkeypatch: pytest.Mon
             return super().readinto(buffer)
 
     offsets: list[int] = []
-    asking = Thread(target=lambda: offsets.append(world.chunks.wait_for_writer(upload).offset))
+    asking = Thread(target=lambda: offsets.append(world.chunks.stop_writer(upload).offset))
     with pytest.raises(BodyTruncated):
         world.chunks.append_at_offset(upload, 0, Leaving(pattern(0, 1000), (100,), cut_at=800))
     asking.join(30)
@@ -106,13 +106,13 @@ def test_a_request_about_to_end_may_finish(world: World, monkeypatch: pytest.Mon
 
 def test_an_upload_without_a_writer_is_unchanged(world: World) -> None:
     upload = world.send_next(world.create(1000), 0, 300)
-    assert world.chunks.wait_for_writer(upload) == upload
+    assert world.chunks.stop_writer(upload) == upload
 
 
 def test_a_stale_record_is_refreshed(world: World) -> None:
     stale = world.create(1000)
     current = world.send_next(stale, 0, 300)
-    assert world.chunks.wait_for_writer(stale) == current
+    assert world.chunks.stop_writer(stale) == current
 
 
 def test_a_writer_elsewhere_in_the_file_continues(world: World) -> None:
@@ -125,7 +125,7 @@ def test_a_writer_elsewhere_in_the_file_continues(world: World) -> None:
     )
     thread.start()
     assert elsewhere.is_stalled.wait(30)
-    assert world.chunks.wait_for_writer(upload).offset == 100
+    assert world.chunks.stop_writer(upload).offset == 100
     assert isinstance(writer.join(), WriterSuperseded)
     elsewhere.goes_on.set()
     thread.join(30)
@@ -137,7 +137,7 @@ def test_a_writer_whose_range_the_offset_has_reached_is_ended_too(world: World) 
     stale = world.create(1000)
     world.send_next(stale, 0, 300)
     writer = Writer(world, stale, 300, 1000, before=55)
-    assert world.chunks.wait_for_writer(stale).offset == 355
+    assert world.chunks.stop_writer(stale).offset == 355
     assert isinstance(writer.join(), WriterSuperseded)
 
 
@@ -148,41 +148,41 @@ def test_concurrent_lookups_all_get_the_exact_offset(
     set_patience(monkeypatch, "WRITER_STOPS_SECONDS")
     upload = world.create(1000)
     writer = Writer(world, upload, 0, 1000, before=417, tick_seconds=1.0)
-    outcomes = in_threads(6, lambda _: world.chunks.wait_for_writer(upload).offset)
+    outcomes = in_threads(6, lambda _: world.chunks.stop_writer(upload).offset)
     assert outcomes == [417] * 6
     assert isinstance(writer.join(), WriterSuperseded)
 
 
 def test_an_upload_that_is_complete_or_held_is_not_disturbed(world: World) -> None:
     done, part = world.completed(100), world.held(0, 100)
-    assert world.chunks.wait_for_writer(done) == done
-    assert world.chunks.wait_for_writer(part) == part
+    assert world.chunks.stop_writer(done) == done
+    assert world.chunks.stop_writer(part) == part
 
 
 def test_an_upload_published_meanwhile_is_reported_as_complete(world: World) -> None:
     stale = world.create(1000)
     world.send_next(stale, 0, 1000)
-    assert world.chunks.wait_for_writer(stale).state is UploadState.COMPLETE
+    assert world.chunks.stop_writer(stale).state is UploadState.COMPLETE
 
 
 def test_an_upload_that_ended_meanwhile_is_gone(world: World) -> None:
     stale = world.create(1000)
     world.service.cancel(ME, stale.id)
     with pytest.raises(UploadGone):
-        world.chunks.wait_for_writer(stale)
+        world.chunks.stop_writer(stale)
 
 
 def test_a_file_that_is_missing_is_found_by_the_next_chunk_and_not_before(world: World) -> None:
     upload = world.send_next(world.create(1000), 0, 300)
     world.lose(upload)
-    assert world.chunks.wait_for_writer(upload) == upload
+    assert world.chunks.stop_writer(upload) == upload
     with pytest.raises(UploadGone):
         world.send_next(upload, 300, 400)
 
 
 def test_nothing_stays_locked(world: World) -> None:
     upload = world.send_next(world.create(1000), 0, 300)
-    world.chunks.wait_for_writer(upload)
+    world.chunks.stop_writer(upload)
     with world.store.staging.writer(upload.id, ByteRange(0, 1000), LIMITS):
         pass
     assert world.content(world.send_next(upload, 300, 1000)) == pattern(0, 1000)
