@@ -276,18 +276,18 @@ def upsert_into(table: Table, dialect: str) -> Any:
     return import_module(f"sqlalchemy.dialects.{dialect}").insert(table)
 
 
+def insert_row(connection: Connection, table: Table, value: object, **changed: object) -> None:
+    """Insert a value whose attributes are named as the columns; `changed` are stored otherwise."""
+    row = {column.name: getattr(value, column.name) for column in table.columns}
+    connection.execute(insert(table).values({**row, **changed}))
+
+
 # ---- locks ---------------------------------------------------------------------------------------
 
 # Locks for transactions on a database server; SQLite allows one writer at a time.
 #
 # Lock order: projects, people, members, keys, links, invitations. Two transactions that lock in
 # different orders deadlock, and PostgreSQL ends one of them after a second.
-
-
-def insert_row(connection: Connection, table: Table, value: object, **changed: object) -> None:
-    """Insert a value whose attributes are named as the columns; `changed` are stored otherwise."""
-    row = {column.name: getattr(value, column.name) for column in table.columns}
-    connection.execute(insert(table).values({**row, **changed}))
 
 
 def lock_row(connection: Connection, key: Column[str], value: str) -> bool:

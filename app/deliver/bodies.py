@@ -89,14 +89,12 @@ def blocks_of(file: RawIOBase, span: ByteRange, block_bytes: int = COPIED_BYTES)
     Raises `OSError` if the file is too short, which ends the response: the client would take
     anything sent later for the missing bytes.
     """
-    file.seek(span.start)
-    left = span.length
-    while left:
-        block = file.read(min(block_bytes, left))
-        if not block:
-            raise _too_short()
-        left -= len(block)
+    for start in range(span.start, span.end, block_bytes):
+        count = min(block_bytes, span.end - start)
+        block = read_fully(file, start, count)  # One read from a bucket may give a few KiB.
         yield block
+        if len(block) < count:
+            raise _too_short()
 
 
 def _too_short() -> OSError:

@@ -136,10 +136,11 @@ class Chunks:
         is_needed = arrival.is_needed_by(upload)
         body = buffered(source, self._limits, stop_if_stored) if is_needed else nullcontext(source)
         try:
-            with body as received:
-                upload = self._receive(upload, replace(arrival, source=received))
-        except errors.WriterSuperseded:
-            upload = self._await_newer_writer(upload, arrival)
+            try:
+                with body as received:
+                    upload = self._receive(upload, replace(arrival, source=received))
+            except errors.WriterSuperseded:
+                upload = self._await_newer_writer(upload, arrival)
         except errors.UploadError:
             self._finish_after_error(upload)
             raise

@@ -152,6 +152,8 @@ class BundleSender:
             elif file in known:
                 self._leave_over([file])
             else:
+                self._remember(stored)  # Removing the wrong file may fail.
+                stored.clear()
                 self._report(file, self._mismatch(file, str(receipt["id"])))
         self._remember(stored)
         bundle.files[:] = not_yet

@@ -7,7 +7,7 @@ record costs no more than asking for it: nothing is synced, and a damaged databa
 from __future__ import annotations
 
 import os
-import shutil
+import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -15,6 +15,9 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
+
+LOCKED_SECONDS = 1.0
+"""How long to wait for another process that writes."""
 
 EXPIRY_SECONDS = 30 * 24 * 3600.0
 """Records unused for this long are removed; a server keeps an idle upload for a week. A wrong
@@ -27,6 +30,20 @@ CREATE TABLE IF NOT EXISTS uploads (
     PRIMARY KEY (server, fingerprint)
 ) WITHOUT ROWID
 """
+
+_ALL = """
+SELECT server, fingerprint, id, path, length, is_stored FROM uploads ORDER BY used_at
+"""
+
+_FIND = """
+SELECT server, fingerprint, id, path, length, is_stored FROM uploads
+WHERE server = ? AND fingerprint = ?
+"""
+
+_DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+"""The low byte of SQLite's error codes."""
+
+_OLD_RECORD = re.compile(r"[0-9a-f]{32}\.json|\w+\.tmp")
 
 _Result = TypeVar("_Result")
 
@@ -56,11 +73,10 @@ class ResumeStore:
 
     def load(self, server: str, *fingerprints: str) -> dict[str, UploadRecord]:
         """The records of these files on that server, by fingerprint; they count as used."""
-        query = "SELECT * FROM uploads WHERE server = ? AND fingerprint = ?"
         use = "UPDATE uploads SET used_at = ? WHERE server = ? AND fingerprint = ?"
 
         def work(connection: sqlite3.Connection) -> dict[str, UploadRecord]:
-            rows = [connection.execute(query, (server, each)).fetchone() for each in fingerprints]
+            rows = [connection.execute(_FIND, (server, each)).fetchone() for each in fingerprints]
             found = {each.fingerprint: each for each in _records(filter(None, rows))}
             connection.executemany(use, [(time.time(), server, each) for each in found])
             return found
@@ -69,8 +85,7 @@ class ResumeStore:
 
     def all(self) -> list[UploadRecord]:
         """Every sound record, oldest first."""
-        query = "SELECT * FROM uploads ORDER BY used_at"
-        return self._run(lambda connection: _records(connection.execute(query)), [])
+        return self._run(lambda connection: _records(connection.execute(_ALL)), [])
 
     def save(self, *records: UploadRecord) -> None:
         """Write records, in place of earlier ones of the same files."""
@@ -106,23 +121,37 @@ class ResumeStore:
             connection.execute("UPDATE uploads SET used_at = ? WHERE used_at > ?", (now, now))
 
         self._run(work, None)
-        # Earlier versions kept a file for each record.
-        shutil.rmtree(self._folder / "uploads", ignore_errors=True)
+        self._remove_old_records()
+
+    def _remove_old_records(self) -> None:
+        """Remove the files of earlier versions, which kept one for each record."""
+        folder = self._folder / "uploads"
+        with suppress(OSError):
+            for path in folder.iterdir():
+                if _OLD_RECORD.fullmatch(path.name):
+                    path.unlink()
+            folder.rmdir()  # Unless there is something else in it.
 
     def _run(self, work: Callable[[sqlite3.Connection], _Result], otherwise: _Result) -> _Result:
         """What `work` returns in a transaction; `otherwise` if there is no usable database."""
         for _ in range(2):
             try:
                 self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                with closing(sqlite3.connect(self._file)) as connection, connection:
+                # Paths are private. The journal gets the same mode.
+                os.close(os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+                connection = sqlite3.connect(self._file, timeout=LOCKED_SECONDS)
+                with closing(connection), connection:
                     connection.execute("PRAGMA synchronous = OFF")
                     connection.execute(_TABLE)
                     return work(connection)
-            except (OSError, sqlite3.OperationalError):
+            except sqlite3.Error as error:
+                if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _DAMAGE:
+                    break
+                for path in (self._file, self._file.with_name(f"{self._file.name}-journal")):
+                    with suppress(OSError):
+                        path.unlink()
+            except (OSError, ValueError):  # ValueError: text that is not Unicode.
                 break
-            except sqlite3.DatabaseError:  # It is damaged.
-                with suppress(OSError):
-                    self._file.unlink()
         return otherwise
 
 
@@ -130,6 +159,7 @@ def _records(rows: Iterable[Sequence[Any]]) -> list[UploadRecord]:
     """Leaves out damaged rows, and ids that would change the URL they become part of."""
     return [
         UploadRecord(server, fingerprint, upload_id, os.fsdecode(path), length, bool(is_stored))
-        for server, fingerprint, upload_id, path, length, is_stored, _used_at in rows
-        if isinstance(upload_id, str) and upload_id.isalnum() and isinstance(path, bytes)
+        for server, fingerprint, upload_id, path, length, is_stored in rows
+        if isinstance(upload_id, str) and upload_id.isalnum()
+        if isinstance(path, bytes) and isinstance(length, int)
     ]

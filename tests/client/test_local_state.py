@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice_client import FileProblem, Options, find_files, load_options
+from sluice_client import FileProblem, Options, find_files, load_options, resume_store
 from sluice_client.errors import SluiceError
 from sluice_client.file_names import name_in, usable_name
 from sluice_client.local_file import LocalFile
@@ -125,10 +125,55 @@ def test_old_records_are_swept(tmp_path: Path) -> None:
     store.save(RECORD, replace(RECORD, fingerprint="old"))
     used_at(tmp_path, "old", time.time() - EXPIRY_SECONDS - 60)
     (tmp_path / "uploads").mkdir()
-    (tmp_path / "uploads" / "1234.json").write_bytes(b"{}")
+    (tmp_path / "uploads" / f"{'1a' * 16}.json").write_bytes(b"{}")
+    (tmp_path / "uploads" / "x1.tmp").write_bytes(b"")
     store.sweep()
     assert store.all() == [RECORD]
     assert [path.name for path in tmp_path.iterdir()] == ["uploads.sqlite3"]
+
+
+def test_files_that_are_no_records_stay(tmp_path: Path) -> None:
+    video = tmp_path / "uploads" / "film.mp4"
+    video.parent.mkdir()
+    video.write_bytes(b"film")
+    ResumeStore(tmp_path).sweep()
+    assert video.read_bytes() == b"film"
+
+
+def test_records_are_private(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    ResumeStore(tmp_path).save(RECORD)
+    assert (tmp_path / "uploads.sqlite3").stat().st_mode & 0o777 == 0o600
+
+
+def test_text_that_is_no_unicode_is_not_remembered(tmp_path: Path) -> None:
+    store = ResumeStore(tmp_path)
+    store.save(replace(RECORD, id="\udcff"))
+    assert store.load("http://a", "\udcff") == {}
+    assert store.all() == []
+
+
+def test_a_database_that_stays_locked_stops_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resume_store, "LOCKED_SECONDS", 0.01)
+    store = ResumeStore(tmp_path)
+    store.save(RECORD)
+    with closing(sqlite3.connect(tmp_path / "uploads.sqlite3", isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        store.save(replace(RECORD, fingerprint="new"))
+        assert store.load("http://a", "print") == {}
+    assert store.all() == [RECORD]
+
+
+@pytest.mark.parametrize("column", ["id", "path", "length"])
+def test_a_damaged_row_counts_as_missing(tmp_path: Path, column: str) -> None:
+    store = ResumeStore(tmp_path)
+    store.save(RECORD)
+    with closing(sqlite3.connect(tmp_path / "uploads.sqlite3")) as database, database:
+        database.execute(f"UPDATE uploads SET {column} = NULL")
+    assert store.load("http://a", "print") == {}
+    assert store.all() == []
 
 
 def test_a_record_in_use_does_not_expire(tmp_path: Path) -> None:

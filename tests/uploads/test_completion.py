@@ -11,6 +11,7 @@ import pytest
 
 from app.core.errors import (
     BodyStalled,
+    BodyTruncated,
     StorageFailed,
     UploadComplete,
     UploadError,
@@ -280,6 +281,29 @@ def test_a_superseded_request_is_answered_with_the_newer_ones_success(
     assert [o.state for o in outcomes if isinstance(o, Upload)] == [UploadState.COMPLETE]
     assert world.content(done) == pattern(0, 1000)
     assert world.completed_count == 1
+
+
+def test_a_superseded_request_completes_what_the_newer_one_left(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newer one records the last bytes and dies; the client of the older one goes away."""
+    upload = world.create(1000)
+
+    def superseded(upload: Upload, _arrival: object) -> Upload:
+        world.records.add_received(upload, ByteRange(0, 1000), world.now)
+        raise WriterSuperseded("A newer request writes the same bytes.")
+
+    def cut_off(_upload: Upload, _arrival: object) -> Upload:
+        raise BodyTruncated("The body ended early.")
+
+    with world.store.staging.writer(upload.id, ByteRange(0, 1000), LIMITS) as writer:
+        writer.write(ByteRange(0, 1000), body(0, 1000), lambda _span: None)
+    monkeypatch.setattr(world.chunks, "_receive", superseded)
+    monkeypatch.setattr(world.chunks, "_await_newer_writer", cut_off)
+    with pytest.raises(BodyTruncated):
+        world.chunks.append(upload, 0, body(0, 1000))
+    assert world.state(upload) is UploadState.COMPLETE
+    assert world.content(upload) == pattern(0, 1000)
 
 
 def test_a_superseded_request_is_told_to_retry_if_the_newer_one_fails(world: World) -> None:

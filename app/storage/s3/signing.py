@@ -46,7 +46,7 @@ class BucketAddress:
     def of(cls, storage: str, *, endpoint: str, region: str) -> BucketAddress:
         """Build the address from `s3://bucket/prefix` and the server's URL; without a URL, for AWS.
 
-        The values must have passed `settings.addresses.bucket_url` and `server_url`.
+        The values must have passed `settings.values.bucket_url` and `server_url`.
         """
         bucket, _, folder = storage.removeprefix("s3://").partition("/")
         prefix = f"{folder}/" if folder else ""

@@ -293,7 +293,7 @@ class Manifest:
     @classmethod
     def from_json(cls, data: bytes) -> Self:
         """Parses the output of `to_json`; members of later versions are ignored."""
-        streams = msgspec.json.decode(data)
+        streams = json.loads(data)  # Titles may have characters that msgspec's parser refuses.
         for values in streams:
             # Earlier versions checked only the first key frame.
             values.setdefault("has_open_groups", values.get("begins_tied", False))

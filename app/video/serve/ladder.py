@@ -177,7 +177,7 @@ def read_capability(media: Path) -> Capability | None:
     `media` is the media folder. Costs one `stat` of the file.
     """
     path = media / FILE
-    with suppress(FileNotFoundError, msgspec.DecodeError):
+    with suppress(FileNotFoundError, ValueError):
         return _read(path, path.stat().st_mtime_ns)
     return None
 
@@ -185,8 +185,9 @@ def read_capability(media: Path) -> Capability | None:
 def write_capability(capability: Capability, media: Path, scratch: Path) -> None:
     """Store a measurement; `scratch` is a private folder on the same disk."""
     made = scratch / FILE
-    with made.open("wb", buffering=0) as file:
+    with made.open("wb") as file:
         file.write(msgspec.json.encode(capability))
+        file.flush()
         os.fsync(file.fileno())  # Otherwise a power cut may leave an empty file in its place.
     made.replace(media / FILE)
 
