@@ -22,6 +22,7 @@ from flask import Blueprint, Response, jsonify, request
 
 from app.core import errors
 from app.core.access import Action
+from app.core.chunk_signs import chunk_signs
 from app.core.json_types import (
     FIELD_NAMES,
     Count,
@@ -45,7 +46,6 @@ from app.http.problems import Problem, ProblemDocument, answer_json, report
 from app.ingest.form import FilePart
 from app.ingest.slots import without_slot
 from app.ingest.stages import Stage, stage
-from app.protocols.chunk_signs import chunk_signs
 from app.uploads.files import Kept, ReceivedFile
 
 blueprint = Blueprint("batch", __name__)

@@ -2,9 +2,10 @@
 
 import tracemalloc
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from sqlite3 import ProgrammingError
 from typing import Any
 
 import pytest
@@ -202,7 +203,8 @@ def traced_by_sqlite() -> Iterator[list[str]]:
     finally:
         event.remove(Pool, "checkout", trace)
         for connection in traced:
-            connection.set_trace_callback(None)
+            with suppress(ProgrammingError):  # The pool has closed it.
+                connection.set_trace_callback(None)
 
 
 @pytest.mark.folders

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from flask import request
 
 from app.core import errors
+from app.core.chunk_signs import chunk_signs
 from app.core.lifecycle import UploadState
 from app.core.policy import UNNAMED, clean_filename
 from app.core.ranges import ByteRange
@@ -27,7 +28,6 @@ from app.http.digests import digest_source
 from app.ingest.form import FilePart
 from app.ingest.multipart import Field
 from app.ingest.source import AllOrNothing, BodySource, StreamSource
-from app.protocols.chunk_signs import chunk_signs
 from app.protocols.forms.dialects import HEADERS, FormDialect, UnplacedChunk
 from app.uploads.client_uploads import Chunk
 from app.uploads.files import ReceivedFile

@@ -2,9 +2,9 @@
 
 import pytest
 
+from app.core.chunk_signs import chunk_signs
 from app.core.errors import ChunkMismatch
 from app.core.ranges import ByteRange
-from app.protocols.chunk_signs import chunk_signs
 from app.protocols.forms.dialects import UnplacedChunk
 
 LENGTH = 4096
