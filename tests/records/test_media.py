@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from threading import get_ident
 from typing import Any
 
 import pytest
@@ -189,10 +190,12 @@ def test_what_the_worker_asks_twice_a_second_reads_indexes_and_not_all_videos(
 ) -> None:
     media, jobs = MediaRecords(in_file), JobRecords(in_file)
     asked: list[tuple[str, Any]] = []
+    here = get_ident()
 
     @event.listens_for(Engine, "before_cursor_execute")
     def note(*call: Any) -> None:
-        asked.append((call[2], call[3]))
+        if get_ident() == here:  # A server of another test may still run.
+            asked.append((call[2], call[3]))
 
     try:
         media.unplanned(10, since=NOW)

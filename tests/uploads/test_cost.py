@@ -2,10 +2,10 @@
 
 import tracemalloc
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from sqlite3 import ProgrammingError
+from threading import get_ident
 from typing import Any
 
 import pytest
@@ -113,11 +113,16 @@ def test_a_concatenation_takes_little_memory(large_world: World) -> None:
 
 @contextmanager
 def statements() -> Iterator[list[str]]:
-    """The statements that the database executes within the context."""
+    """The statements that the database executes for this thread within the context.
+
+    Servers of other tests may still run in other threads.
+    """
     found: list[str] = []
+    here = get_ident()
 
     def note(*arguments: object) -> None:
-        found.append(str(arguments[2]))
+        if get_ident() == here:
+            found.append(str(arguments[2]))
 
     event.listen(Engine, "before_cursor_execute", note)
     try:
@@ -189,13 +194,15 @@ def test_chunks_through_a_link_cost_what_others_do_but_for_the_steps_of_their_re
 
 @contextmanager
 def traced_by_sqlite() -> Iterator[list[str]]:
-    """Everything that SQLite executes within the context, also what SQLAlchemy does not see."""
+    """As `statements`, with what SQLAlchemy does not see."""
     found: list[str] = []
     traced: list[Any] = []
+    here = get_ident()
 
     def trace(connection: Any, *_: object) -> None:
-        connection.set_trace_callback(found.append)
-        traced.append(connection)
+        if get_ident() == here:
+            connection.set_trace_callback(found.append)
+            traced.append(connection)
 
     event.listen(Pool, "checkout", trace)
     try:
@@ -203,8 +210,7 @@ def traced_by_sqlite() -> Iterator[list[str]]:
     finally:
         event.remove(Pool, "checkout", trace)
         for connection in traced:
-            with suppress(ProgrammingError):  # The pool has closed it.
-                connection.set_trace_callback(None)
+            connection.set_trace_callback(None)
 
 
 @pytest.mark.folders
