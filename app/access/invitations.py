@@ -491,7 +491,7 @@ class ForgottenPasswords:
         Returns before it looks: neither the response nor its time tells who has an account.
         Raises `TooManyAttempts` if a network asks too often.
         """
-        if not is_loopback(address):  # Behind a proxy that names no clients, it would be everybody.
+        if not is_loopback(address):  # All clients of a proxy that names none.
             self.checks.count({f"forgotten:{network_of(address)}": OF_NETWORK})
         given = (email.strip().lower(), address)
         Thread(target=self._send_link, args=given, name="forgotten password", daemon=True).start()

@@ -524,7 +524,7 @@ def _limits_of_known(person: Person, subject: str) -> AttemptLimits:
 def _limits(email: str, address: str) -> AttemptLimits:
     """Of a new browser. A network of this machine is not slowed.
 
-    Behind a proxy that names no clients, it would be everybody.
+    Behind a proxy that names no clients, all clients would count as one.
     """
     network, site = network_of(address), site_of(address)
     account = f"account:{email}"

@@ -28,7 +28,7 @@ def accounts(world: World, joining: Joining = OPEN_TO_EXAMPLE) -> OpenId:
     return found
 
 
-def somebody(
+def identity_of(
     subject: str = "1",
     email: str = "ann@example.org",
     *,
@@ -59,8 +59,8 @@ def roles(world: World, person_id: str) -> dict[str, Role]:
 
 def test_a_verified_address_ties_the_person_who_has_it(world: World) -> None:
     ann = world.person("ann@example.org")
-    assert accounts(world).sign_in(world.operator, somebody()) == ann
-    changed = somebody(email="other@elsewhere.example", is_verified=False)
+    assert accounts(world).sign_in(world.operator, identity_of()) == ann
+    changed = identity_of(email="other@elsewhere.example", is_verified=False)
     assert accounts(world).sign_in(world.operator, changed) == ann
 
 
@@ -69,7 +69,7 @@ def test_an_unverified_address_ties_and_makes_nobody(world: World) -> None:
     for email in ("ann@example.org", "new@example.org"):
         with pytest.raises(SignInRefused, match="not verified"):
             accounts(world).sign_in(
-                world.operator, somebody(email=email, is_verified=False, groups=("films",))
+                world.operator, identity_of(email=email, is_verified=False, groups=("films",))
             )
 
 
@@ -77,7 +77,7 @@ def test_the_first_time_is_told_apart(world: World) -> None:
     world.person("ann@example.org")
     for subject, email in (("1", "ann@example.org"), ("2", "new@example.org")):
         for _ in range(2):
-            person = accounts(world).sign_in(world.operator, somebody(subject, email))
+            person = accounts(world).sign_in(world.operator, identity_of(subject, email))
         new = [AuditAction.PERSON_ADDED, AuditAction.MEMBER_ADDED] if subject == "2" else []
         actions = [entry.action for entry in noted(world, person)]
         assert actions == [*new, AuditAction.PROVIDER_LINKED]
@@ -85,16 +85,16 @@ def test_the_first_time_is_told_apart(world: World) -> None:
 
 def test_an_address_ties_once(world: World) -> None:
     world.person("ann@example.org")
-    accounts(world).sign_in(world.operator, somebody("1"))
+    accounts(world).sign_in(world.operator, identity_of("1"))
     with pytest.raises(SignInRefused, match="another account"):
-        accounts(world).sign_in(world.operator, somebody("2"))
+        accounts(world).sign_in(world.operator, identity_of("2"))
 
 
 def test_who_has_an_address_of_the_domain_joins(world: World) -> None:
-    person = accounts(world).sign_in(world.operator, somebody())
+    person = accounts(world).sign_in(world.operator, identity_of())
     assert (person.email, person.name, person.is_admin) == ("ann@example.org", "Ann", False)
     assert roles(world, person.id) == {FIRST_PROJECT: Role.UPLOADER}
-    assert accounts(world).sign_in(world.operator, somebody()) == person
+    assert accounts(world).sign_in(world.operator, identity_of()) == person
 
 
 def test_members_of_a_group_join_with_the_highest_role_that_is_set(world: World) -> None:
@@ -102,7 +102,7 @@ def test_members_of_a_group_join_with_the_highest_role_that_is_set(world: World)
     for number, (groups, role) in enumerate(
         [(("staff",), Role.VIEWER), (("a", "films"), Role.EDITOR)]
     ):
-        identity = somebody(str(number), f"{number}@example.org", groups=groups)
+        identity = identity_of(str(number), f"{number}@example.org", groups=groups)
         person = accounts(world, joining).sign_in(world.operator, identity)
         assert roles(world, person.id) == {FIRST_PROJECT: role}
 
@@ -112,14 +112,14 @@ def test_members_of_a_group_join_with_the_highest_role_that_is_set(world: World)
 )
 def test_others_do_not_join(world: World, email: str) -> None:
     with pytest.raises(SignInRefused, match="not invited"):
-        accounts(world).sign_in(world.operator, somebody(email=email, groups=("others",)))
+        accounts(world).sign_in(world.operator, identity_of(email=email, groups=("others",)))
     assert all_people(world.context) == []
 
 
 def test_nobody_joins_where_nothing_is_set(world: World) -> None:
     with pytest.raises(SignInRefused, match="not invited"):
         accounts(world, Joining()).sign_in(
-            world.operator, somebody(email="ann@example.org", groups=("films",))
+            world.operator, identity_of(email="ann@example.org", groups=("films",))
         )
 
 
@@ -128,42 +128,42 @@ def test_who_is_invited_joins_the_project_of_the_invitation(world: World) -> Non
     invitations.to_join(world.operator, "bob@x.example", project_id=project, role=Role.EDITOR)
     world.clock.turn(days=8)  # Bob's has expired.
     invitations.to_join(world.operator, "ann@x.example", project_id=project, role=Role.EDITOR)
-    ann = accounts(world, Joining()).sign_in(world.operator, somebody(email="ann@x.example"))
+    ann = accounts(world, Joining()).sign_in(world.operator, identity_of(email="ann@x.example"))
     assert roles(world, ann.id) == {project: Role.EDITOR}
     (joined,) = [each for each in noted(world, ann) if each.action is AuditAction.MEMBER_ADDED]
     assert (joined.project_id, joined.details["role"]) == (project, Role.EDITOR)
     assert invitations.waiting() == []
     with pytest.raises(SignInRefused, match="not invited"):
-        accounts(world, Joining()).sign_in(world.operator, somebody("2", "bob@x.example"))
+        accounts(world, Joining()).sign_in(world.operator, identity_of("2", "bob@x.example"))
 
 
 def test_blocked_people_do_not_get_in(world: World) -> None:
     ann = world.person("ann@example.org")
-    accounts(world).sign_in(world.operator, somebody())
+    accounts(world).sign_in(world.operator, identity_of())
     bob = world.person("bob@example.org")
     for person in (ann, bob):
         world.accounts.block(world.operator, person)
-    for identity in (somebody(), somebody("2", "bob@example.org")):
+    for identity in (identity_of(), identity_of("2", "bob@example.org")):
         with pytest.raises(SignInRefused, match="blocked"):
             accounts(world).sign_in(world.operator, identity)
 
 
 @pytest.mark.parametrize(("told", "name"), [("", "ann"), ("A\nn", "A n"), ("\x1b[31m", "ann")])
 def test_a_name_that_cannot_be_shown_is_replaced(world: World, told: str, name: str) -> None:
-    assert accounts(world).sign_in(world.operator, somebody(name=told)).name == name
+    assert accounts(world).sign_in(world.operator, identity_of(name=told)).name == name
 
 
 def test_an_address_that_cannot_be_one_is_refused(world: World) -> None:
     joining = Joining(roles={"films": Role.UPLOADER})
     with pytest.raises(SignInRefused):
         accounts(world, joining).sign_in(
-            world.operator, somebody(email="no address", groups=("films",))
+            world.operator, identity_of(email="no address", groups=("films",))
         )
 
 
 def test_a_group_that_looks_like_a_domain_is_none(world: World) -> None:
     joining = Joining(roles={"@example.org": Role.EDITOR})
-    stranger = somebody(email="eve@elsewhere.example", groups=("@example.org",))
+    stranger = identity_of(email="eve@elsewhere.example", groups=("@example.org",))
     with pytest.raises(SignInRefused):
         accounts(world, joining).sign_in(world.operator, stranger)
 
@@ -183,7 +183,7 @@ def test_who_comes_from_the_provider_takes_the_account_of_a_stranger_over(
         code = {"person_id": eve.id, "secret": "A", "last_step": 0, "created_at": world.clock()}
         connection.execute(insert(second_factors).values(code))
         connection.execute(insert(recovery_codes).values(person_id=eve.id, digest="B"))
-    person = accounts(world).sign_in(world.operator, somebody())
+    person = accounts(world).sign_in(world.operator, identity_of())
     found = world.find(eve)
     assert person.id == eve.id
     assert found is not None

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from argon2 import PasswordHasher
 from sqlalchemy import insert
@@ -73,11 +74,9 @@ class World:
         """The services of one process."""
         return self.new_process()
 
-    def new_process(
-        self, passwords: Passwords | None = None, **settings: object
-    ) -> IdentityServices:
+    def new_process(self, passwords: Passwords | None = None, **settings: Any) -> IdentityServices:
         """The services of another process, which remembers nothing, with these settings."""
-        changed = replace(self.context.settings, **settings)  # type: ignore[arg-type]
+        changed = replace(self.context.settings, **settings)
         context = replace(self.context, settings=changed)
         passwords = passwords or Passwords(CHEAP)
         return assemble(context, clock=self.clock, passwords=passwords).identity
@@ -101,10 +100,14 @@ class World:
         """What members do with upload links."""
         return self.identity.upload_links
 
-    def person(self, email: str = "ann@example.org", **values: object) -> Person:
+    def person(self, email: str = "ann@example.org", **values: Any) -> Person:
         """A new person, stored."""
-        given = {"name": email.partition("@")[0], "created_at": self.clock(), **values}
-        person = Person(id=self.new_id(), email=email, **given)  # type: ignore[arg-type]
+        given: dict[str, Any] = {
+            "name": email.partition("@")[0],
+            "created_at": self.clock(),
+            **values,
+        }
+        person = Person(id=self.new_id(), email=email, **given)
         with self.database.write() as connection:
             add_person(connection, person)
         return person

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from app.access.passwords import Passwords
 from app.core.access import Scope
@@ -67,7 +68,7 @@ class World:
         store: LocalStore | None = None,
         staging: Path | None = None,
         counted_gap: timedelta = COUNTED_GAP,
-        **settings: object,
+        **settings: Any,
     ) -> None:
         self.staging, self.videos = staging or folder / "staging", folder / "library"
         self.now = datetime(2030, 1, 1, tzinfo=UTC)
@@ -82,7 +83,7 @@ class World:
             database=self.database,
             clock=lambda: self.now,
             new_id=new_id,
-            settings=Settings(**{**folders, **SETTINGS, **settings}),  # type: ignore[arg-type]
+            settings=Settings(**{**folders, **SETTINGS, **settings}),
         )
         self.start()
 

@@ -74,7 +74,7 @@ export class SelectionBar extends HTMLElement {
   /** @param {number} size */
   #offerToShare(size) {
     const { share } = this.#parts;
-    if (!share) return; // Not everybody may.
+    if (!share) return; // The role does not allow it.
     share.hidden = size > MOST_SHARED;
     share.search = String(new URLSearchParams({ videos: String(this.#selection.ids) }));
   }
