@@ -91,7 +91,13 @@ class AuditAction(StrEnum):
 
 
 _OF_ACCOUNTS = {
-    *("session", "person", "password", "password_link", "passkey", "factor", "recovery_codes"),
+    "session",
+    "person",
+    "password",
+    "password_link",
+    "passkey",
+    "factor",
+    "recovery_codes",
     "provider",
 }
 OF_SERVER = frozenset(each for each in AuditAction if each.partition(".")[0] in _OF_ACCOUNTS)

@@ -55,7 +55,7 @@ def parse_limits(values: Mapping[str, object]) -> Limits:
 
 
 def require_may_limit(caller: Caller) -> None:
-    """Raise `NotAllowed` for requests of others than administrators."""
+    """Raise `NotAllowed` unless the caller is an administrator."""
     if not caller.is_admin:
         raise NotAllowed("Administrators set how much a project may hold, and for how long.")
 

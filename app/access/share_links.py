@@ -242,8 +242,8 @@ class ShareLinks:
     ) -> str:
         """What the URLs of its videos begin with, for a film of this length; good for `at_least`.
 
-        For half of its lifetime all viewers get the same one, so that browsers keep what they have loaded.
-        It never outlives the link.
+        For half of its lifetime all viewers get the same one, so that browsers keep what they have
+        loaded. It never outlives the link.
         """
         good_for = max(at_least, 2 * film_seconds)
         step = good_for / 2

@@ -92,7 +92,7 @@ class LinkTerms:
             raise errors.InvalidField(words, field="message")
         # Control characters, other than line breaks, and lone surrogates.
         if any(each != "\n" and unicodedata.category(each) in _NO_TEXT for each in self.message):
-            words = "The message has characters that are no text."
+            words = "The message has characters that are not text."
             raise errors.InvalidField(words, field="message")
         if len(self.extensions) > MAX_EXTENSIONS:
             raise errors.InvalidField(f"At most {MAX_EXTENSIONS} types.", field="extensions")
@@ -522,7 +522,7 @@ class LinkLimits:
     def _check_reserved(self, connection: sa.Connection, link: UploadLink, upload: Upload) -> None:
         """Compare what is held with the limits.
 
-        The row of the link is locked, so that what other uploads hold stays as it is.
+        The row of the link is locked: what its other uploads hold does not change.
         """
         held, start = upload.held_bytes, sender_prefix(link.id)
         is_of_link = (uploads.c.sender >= start) & (uploads.c.sender < start + "~")

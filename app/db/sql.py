@@ -240,7 +240,7 @@ class SharedUpdates(Generic[Change]):
 
 # ---- inserts -------------------------------------------------------------------------------------
 
-# What to do if a row's key exists, in SQLite and PostgreSQL.
+# Inserts, with or without ON CONFLICT, in SQLite and PostgreSQL.
 
 
 KNOWN_BY = "known_by"
@@ -267,8 +267,8 @@ def _unless_known(statement: Insert, compiler: SQLCompiler, **options: Any) -> s
 
 def insert_unless_known(connection: Connection, table: Table, row: Mapping[str, object]) -> bool:
     """Insert a row unless there is one with the same key; returns whether it did."""
-    insert = InsertUnlessKnown(table).values(row).execution_options(preserve_rowcount=True)
-    return connection.execute(insert).rowcount == 1
+    statement = InsertUnlessKnown(table).values(row).execution_options(preserve_rowcount=True)
+    return connection.execute(statement).rowcount == 1
 
 
 def upsert_into(table: Table, dialect: str) -> Any:
@@ -277,7 +277,7 @@ def upsert_into(table: Table, dialect: str) -> Any:
 
 
 def insert_row(connection: Connection, table: Table, value: object, **changed: object) -> None:
-    """Insert a value whose attributes are named as the columns; `changed` are stored otherwise."""
+    """Insert a value with an attribute for each column; `changed` replaces some of them."""
     row = {column.name: getattr(value, column.name) for column in table.columns}
     connection.execute(insert(table).values({**row, **changed}))
 

@@ -84,7 +84,7 @@ thousand of these."""
 
 
 def blocks_of(file: RawIOBase, span: ByteRange, block_bytes: int = COPIED_BYTES) -> Iterator[bytes]:
-    """The bytes of `span`, each block read when the one before is sent.
+    """The bytes of `span`, in blocks, each read once the previous one is sent.
 
     Raises `OSError` if the file is too short, which ends the response: the client would take
     anything sent later for the missing bytes.
@@ -98,7 +98,7 @@ def blocks_of(file: RawIOBase, span: ByteRange, block_bytes: int = COPIED_BYTES)
 
 
 def _too_short() -> OSError:
-    return OSError(errno.EIO, "the file is shorter than its index says")
+    return OSError(errno.EIO, "the file is shorter than expected")
 
 
 # ---- pieces --------------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ class PiecesBody:
                 self._sending.ended(self.sent_bytes)
 
     def _gather(self, spans: Sequence[ByteRange], held: bytearray) -> None:
-        """Append short spans, if several close to each other, to `held` with one read for all."""
+        """Append a span, or several close to each other, to `held` with one read."""
         start = spans[0].start
         count = spans[-1].end - start
         data = memoryview(read_fully(self._source, start, count))

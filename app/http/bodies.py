@@ -156,7 +156,7 @@ def json_body(ctx: ViewContext, kind: type[Body], aliases: Mapping[str, str] = {
     except ValidationError as error:
         raise InvalidRequest(_in_words(str(error))) from error
     except UnicodeEncodeError as error:  # JSON can escape half of a character, a surrogate.
-        raise InvalidRequest("The body has characters that are no text.") from error
+        raise InvalidRequest("The body has characters that are not text.") from error
 
 
 def _number(text: str) -> float:
@@ -186,6 +186,7 @@ def _in_words(message: str) -> str:
     if found := _EXPECTED.fullmatch(message):
         kinds, path = found.groups()
         *others, last = [_KIND_NAMES.get(kind, kind) for kind in kinds.split(" | ")]
-        words = f"{', '.join(others)}{',' * ('bool' in kinds)} or {last}" if others else last
+        joint = ", or " if "bool" in kinds else " or "  # "true or false" has an "or" of its own.
+        words = f"{', '.join(others)}{joint}{last}" if others else last
         return f"The member {path} must be {words}."
     return f"The body is malformed: {message}."

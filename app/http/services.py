@@ -79,7 +79,7 @@ class Services:
 
     @property
     def inspection(self) -> Inspection:
-        """That of the store."""
+        """The store's files and problems."""
         return self.store.inspection
 
     def problems(self) -> list[SetupProblem]:

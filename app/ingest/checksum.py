@@ -87,7 +87,7 @@ _OWN: dict[str, type[Crc32 | Crc32c]] = {"crc32": Crc32, "crc32c": Crc32c}
 
 
 def is_comparable(digest: str) -> bool:
-    """Whether a digest, as "sha256:1f2e...", is one that `digest_of` may find in a file."""
+    """Whether `digest_of` can compute a digest like this one, such as "sha256:1f2e..."."""
     algorithm, _, hexadecimal = digest.partition(":")
     try:
         value = bytes.fromhex(hexadecimal)

@@ -69,7 +69,7 @@ def send_interim(environ: dict[str, Any], status: str, headers: Mapping[str, str
     lines = [f"HTTP/1.1 {status}", *(f"{name}: {value}" for name, value in headers.items())]
     message = "".join(f"{line}\r\n" for line in [*lines, ""]).encode("latin-1")
     try:
-        # Writable, for TCP, is a socket with a third of its send buffer free.
+        # poll() reports a TCP socket as writable once a third of its send buffer is free.
         poll = select.poll()
         poll.register(connection, select.POLLOUT)
         if not any(event == select.POLLOUT for _, event in poll.poll(0)):

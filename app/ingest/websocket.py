@@ -88,11 +88,8 @@ class MessageReader:
             self._needed = header_bytes + length
             if len(buffer) < self._needed:
                 continue
-            masked, mask = (
-                buffer[header_bytes : self._needed],
-                buffer[header_bytes - 4 : header_bytes],
-            )
-            payload = _unmasked(masked, mask)
+            mask = buffer[header_bytes - 4 : header_bytes]
+            payload = _unmasked(buffer[header_bytes : self._needed], mask)
             del buffer[: self._needed]
             self._needed = 2
             if opcode >= Opcode.CLOSE:

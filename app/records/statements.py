@@ -111,10 +111,10 @@ _UPDATE_UNLESS_LOCKED = (
 def get(connection: sa.Connection, upload_id: UploadId, *, for_update: bool = False) -> Upload:
     """The upload; raises `UploadNotFound`."""
     statement = _BY_ID_FOR_UPDATE if for_update else _BY_ID
-    rows = fetch(connection, statement, {"upload_id": upload_id})
-    if not rows:
+    upload = first(connection, statement, {"upload_id": upload_id})
+    if upload is None:
         raise UploadNotFound("No upload has this id.")
-    return from_row(rows[0])
+    return upload
 
 
 def lock(connection: sa.Connection, upload_ids: Collection[UploadId]) -> None:

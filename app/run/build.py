@@ -1,7 +1,7 @@
 """Builds all services from the settings: the composition root.
 
-First what several services share, then the uploads and the video. Those of people and links, and of
-video, are built by their rooms.
+First what several services share, then uploads. `app/access/services.py` builds the services of
+people and links, `app/video/serve/services.py` those of videos.
 """
 
 from __future__ import annotations

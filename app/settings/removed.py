@@ -55,7 +55,7 @@ REMOVED = {
     ),
     "SLUICE_MIN_BYTES_PER_SECOND": RemovedSetting(
         "a request body that arrives with less than 1024 bytes per second ends",
-        lambda now, text: now.min_bytes_per_second >= rate(text),
+        lambda settings, text: settings.min_bytes_per_second >= rate(text),
     ),
     "SLUICE_NEW_UPLOADS_PER_MINUTE": RemovedSetting(
         "one in five of SLUICE_REQUESTS_PER_MINUTE may begin an upload",
@@ -71,11 +71,11 @@ REMOVED = {
     ),
     "SLUICE_PASSKEYS": RemovedSetting(
         "set SLUICE_SIGN_IN to the ways of signing in, as in SLUICE_SIGN_IN=passwords",
-        lambda now, text: switch(text) or now.is_open or not now.has_passkeys,
+        lambda settings, text: switch(text) or settings.is_open or not settings.has_passkeys,
     ),
     "SLUICE_PASSWORDS": RemovedSetting(
         "set SLUICE_SIGN_IN to the ways of signing in, as in SLUICE_SIGN_IN=passkeys",
-        lambda now, text: switch(text) or now.is_open or not now.has_passwords,
+        lambda settings, text: switch(text) or settings.is_open or not settings.has_passwords,
     ),
     "SLUICE_RESERVATION_SECONDS": RemovedSetting(
         "an upload that received no byte for 10 minutes releases its disk space",

@@ -1,6 +1,6 @@
 """Writes request bodies into uploads: each byte once, even if several requests send it.
 
-The way of a chunk: a view opens the body (`http/bodies.py`) and calls `append_at_offset` or
+The path of a chunk: a view opens the body (`http/bodies.py`) and calls `append_at_offset` or
 `append`. `_receive` becomes the only writer of the chunk's range (`storage/local/staging.py`).
 `_write` has the writer copy the missing bytes to the disk (`storage/local/range_writer.py`, and
 `ingest/copy.py` from the socket to the file), and then records them (`records/uploads.py`).
@@ -14,8 +14,8 @@ none of it is.
 Of two requests with the same bytes the newer one stops the older one, which records what it has
 and ends with `WriterSuperseded`. The newer one goes on after those bytes in `append`; in
 `append_at_offset` its offset is no longer the upload's, so it raises `OffsetMismatch`, and its
-client asks for the new one. Small chunks with a digest stop no one: they are received in memory,
-and the first complete one is written.
+client asks for the new one. In `append`, a small chunk with a digest stops no other request while
+it arrives: it is received in memory and verified, and the first complete one is written.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class IncomingChunk:
         )
 
     def check_offset(self, upload: Upload) -> None:
-        """Raise like `_check_offset` unless the chunk may begin where it does."""
+        """Raise like `_check_offset` if the chunk must begin at the upload's offset."""
         if self.is_at_offset:
             _check_offset(upload, self.chunk.start, self.source)
 
@@ -201,8 +201,8 @@ class Chunks:
                 if not upload.received:  # An upload with bytes has lost them.
                     allocates = upload.reserved is None
                     self._staging.reserve(upload.id, upload.length or 0, allocates=allocates)
-        # The bytes are stored already. Discard them, so that the connection can be reused; where
-        # the upload has ended, a client that goes on at its offset may not send a single one.
+        # The bytes are stored already. Discard them, so that the connection can be reused. An
+        # append at the end of a complete upload must be empty: a single byte is an error.
         arrival.check_offset(upload)
         most = 1 if arrival.is_at_offset else None
         if discard(source, limits=self._limits, watch=no_watch, count=most) and most:

@@ -240,7 +240,7 @@ def deed_of(entry: AuditEntry) -> str:
 
 
 def _pattern(entry: AuditEntry, details: _Details) -> str:
-    """The sentence of an action; of some it depends on more than the action."""
+    """The sentence for an entry; for some actions it depends on the details."""
     is_own = entry.subject == entry.actor
     match entry.action:
         case AuditAction.SESSION_BEGAN:

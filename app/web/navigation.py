@@ -90,14 +90,14 @@ def _entries(caller: Caller) -> tuple[MenuEntry, ...]:
 
 
 def _area(name: str, pages: list[Tab]) -> MenuEntry:
-    """An entry that leads to the first of its pages, and has them as tabs if one is the current."""
+    """An entry that leads to its first page, with all as tabs if one of them is current."""
     area, view = _here()
     (_, first, values), *others = pages
     if area != name:
         return MenuEntry(name, url_for(first, **values), None)
     tabs = tuple(
-        MenuEntry(page, url_for(of_page, **of), _current(view, of_page))
-        for page, of_page, of in pages
+        MenuEntry(page, url_for(endpoint, **of), _current(view, endpoint))
+        for page, endpoint, of in pages
     )
     current: Current = "page" if request.endpoint == first else "true"
     return MenuEntry(name, tabs[0].url, current, tabs if others else ())

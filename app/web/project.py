@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 from flask import request
@@ -214,7 +213,7 @@ def _keys_page(ctx: ViewContext, error: errors.UploadError | None = None, **show
         "project_keys.html",
         error,
         keys=ctx.services.identity.keys.of_project(ctx),
-        now=datetime.now(UTC),
+        now=ctx.clock(),
         lifetimes=LIFETIMES,
         **shown,
     )

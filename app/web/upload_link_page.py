@@ -42,9 +42,8 @@ def page(ctx: ViewContext, code: str) -> BaseResponse:
         return _private(_gate(link, asks_password=asks_password))
     response = Response(_drop_page(ctx, link, sender, visitor))
     if visitor is None and request.method != "HEAD":
-        with suppress(
-            errors.TooManyRequests
-        ):  # Without a cookie, clients of a network are one visitor.
+        # Without a cookie, clients of a network are one visitor.
+        with suppress(errors.TooManyRequests):
             _keep_new_visitor(ctx, response, link)
     return _private(response)
 

@@ -95,8 +95,10 @@ def parse_concat(text: str) -> list[UploadPart] | None:
         paths = [urlsplit(reference.strip()).path for reference in references]
     except ValueError as error:
         raise UploadNotFound("No upload has this URL.") from error
-    ids = [parse_upload_id(path.rpartition("/")[2]) for path in paths]
-    return [*map(UploadPart, ids, references)]
+    return [
+        UploadPart(parse_upload_id(path.rpartition("/")[2]), reference)
+        for path, reference in zip(paths, references, strict=True)
+    ]
 
 
 def format_concat(parts: Sequence[UploadPart]) -> str:
@@ -129,10 +131,10 @@ def checked(source: BodySource) -> BodySource:
     header = request.headers.get(HEADER)
     if header is not None:
         return DigestSource(source, *parse_checksum(header))
-    announced = {name.strip().lower() for name in request.headers.get("Trailer", "").split(",")}
-    # Only chunked bodies have trailers (RFC 9110, section 6.5.1).
-    if HEADER.lower() in announced and source.remaining is None:
-        return TrailingDigestSource(source, _digest_in_trailer)
+    if source.remaining is None:  # Only chunked bodies have trailers (RFC 9110, section 6.5.1).
+        announced = request.headers.get("Trailer", "").lower().split(",")
+        if HEADER.lower() in (name.strip() for name in announced):
+            return TrailingDigestSource(source, _digest_in_trailer)
     return source
 
 

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
 NOT_PLAIN = frozenset(
     {
-        *("HTTP_TRANSFER_ENCODING", "HTTP_ORIGIN", "HTTP_UPGRADE", OVERRIDE),
+        "HTTP_TRANSFER_ENCODING",
+        "HTTP_ORIGIN",
+        "HTTP_UPGRADE",
+        OVERRIDE,
         "HTTP_X_FORWARDED_FOR",  # The access log shows the client's address, not the proxy's.
     }
 )

@@ -42,7 +42,7 @@ class RequestMonitor:
         self._instruments = instruments
 
     def begin(self, request: Request) -> None:
-        """Name the request, and start to count and time it: before the rest of the application."""
+        """Set the request's id, and start counting and timing; call this first."""
         is_static = request.endpoint == STATIC
         protocol = STATIC if is_static else request.blueprint or OTHER
         name_request(request.environ)
@@ -53,7 +53,7 @@ class RequestMonitor:
         self._instruments.requests_in_progress(protocol).inc()
 
     def count(self, request: Request, response: Response) -> None:
-        """Count the response, and add the request's id, and Server-Timing to that of a write."""
+        """Count the response; add the request's id, and Server-Timing if it is a write."""
         running: _Running = request.environ[_RUNNING_KEY]
         response.headers["X-Request-ID"] = request.environ[REQUEST_ID_KEY]
         method = request.method if request.method in METHODS else OTHER

@@ -35,7 +35,7 @@ WRITER_STOPS_SECONDS = 2.0
 and to sync its bytes."""
 
 WHOLE_FILE = ByteRange(0, 1 << 61)
-"""Covers any file; requests and arrivals at its offsets do not overlap."""
+"""Covers any file. A takeover request for it ends where `ARRIVAL_OFFSET` begins."""
 
 ARRIVAL_OFFSET = REQUEST_OFFSET + (1 << 61)
 """Offset at which each waiting writer locks the microsecond of its arrival."""
@@ -93,7 +93,7 @@ def wait_for_range(descriptor: int, span: ByteRange, seconds: float) -> bool:
 
 
 def stop_writer(descriptor: int, position: int) -> None:
-    """Return once no writer holds the byte at a position: as `Staging.stop_writer`."""
+    """Wait until no older writer holds the byte at a position; see `Staging.stop_writer`."""
     byte = ByteRange(position, position + 1)
     try:
         lock_range(descriptor, byte, patience_seconds=WRITER_ENDS_SECONDS)

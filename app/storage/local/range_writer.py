@@ -86,18 +86,15 @@ class LocalRangeWriter:
         self._checkpoints = checkpoints
         self._folder = folder
         self._check_room = folder.room_check(descriptor)
-        self._copy = FileCopy(descriptor, span, limits)
-        is_synced = durability is not Durability.NONE
-        self._writeback = Writeback(descriptor, span.start, is_wanted=is_synced)
-        self._durable_to = span.start
-        self._look_at = self._due_at = 0.0
         self._may_have_lost_bytes = False
 
     def write(self, span: ByteRange, source: BodySource, checkpoint: Checkpoint) -> int:
         """As `RangeWriter.write`: syncs the bytes before each `checkpoint`, and at the end."""
-        self._checkpoint = checkpoint
-        self._copy.move_to(span)
-        self._durable_to, now = span.start, time.monotonic()
+        self._checkpoint, self._durable_to = checkpoint, span.start
+        self._copy = FileCopy(self._descriptor, span, self._limits)
+        is_synced = self._durability is not Durability.NONE
+        self._writeback = Writeback(self._descriptor, span.start, is_wanted=is_synced)
+        now = time.monotonic()
         self._look_at, self._due_at = now + LOOK_SECONDS, now + self._checkpoints.every_seconds
         with disk_errors():
             try:

@@ -163,7 +163,7 @@ class BucketCatalog:
         return PieceTotals(count, int(length))
 
     def is_joinable(self, key: str, pieces: Sequence[Piece]) -> bool:
-        """Whether `join` would succeed now: no overlapping piece came between these."""
+        """Whether no other piece, stored or being stored, overlaps these and came between them."""
         return not self._read(statements.BETWEEN, _between(key, pieces))
 
     def join(self, piece_id: int, joined: Sequence[Piece], key: str, stamp: Stamp) -> bool:

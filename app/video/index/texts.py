@@ -245,8 +245,10 @@ def cues_of(text: str) -> list[Cue]:
         else:  # Keeps <b>, <i> and <u>, which are the same in WebVTT; drops other markup.
             shown = escaped(_OTHER_MARKUP.sub("", shown))
             shown = _PLAIN_TAG.sub(lambda tag: f"<{tag[1].lower()}>", shown)
-        if shown and start < stop and len(found) < MAX_CUES:
+        if shown and start < stop:
             found.append(Cue(start, stop, shown, " ".join(_SETTING.findall(settings or ""))))
+            if len(found) == MAX_CUES:
+                break
     return sorted(found, key=lambda cue: cue.start)
 
 

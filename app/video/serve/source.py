@@ -159,7 +159,7 @@ class Blocks:
 
     def __init__(self, file: RawIOBase) -> None:
         self._file = file
-        # Without a reference to this object, which would keep 4 MB until the next collection.
+        # Not a bound method: the cycle would keep 4 MB until the next garbage collection.
         self._block = lru_cache(KEPT_BLOCKS)(partial(_read_block, file))
 
     def read_at(self, offset: int, count: int) -> bytes:
