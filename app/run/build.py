@@ -162,16 +162,7 @@ def assemble(
         collect_garbage=None if isinstance(store, LocalStore) else store.inspection.sweep,
     )
     media = MediaServices.build(
-        settings.data_dir,
-        database,
-        records,
-        store,
-        clock,
-        threads=settings.threads,
-        policy=settings.rendition_policy,
-        observer=partial(webhooks.on_playback, context),
-        bucket=bucket,
-        spool_bytes=settings.spool_bytes,
+        shared, records, store, observer=partial(webhooks.on_playback, context), bucket=bucket
     )
 
     return Services(

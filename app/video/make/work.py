@@ -133,11 +133,7 @@ class MediaWork:
             return None
         if read_capability(self.media.folder.root) is None:
             self.calibrate()
-        return (
-            self.media.shared()
-            if self.media.shared is not None
-            else read_capability(self.media.folder.root)
-        )
+        return self.media.renditions.capability()
 
     def _steps(self, tools: StepTools) -> Mapping[str, Step]:
         return {

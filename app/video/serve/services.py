@@ -6,11 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.core.policy import RenditionPolicy
-from app.db.engine import Database
+from app.db.context import Context
 from app.db.jobs import JobRecords
 from app.db.waking import Waker, WakeupSocket
 from app.records.uploads import UploadRecords
@@ -57,40 +56,24 @@ class MediaServices:
     has_bucket: bool
 
     @classmethod
-    def build(  # noqa: PLR0913 - called by the composition root alone, with names
+    def build(
         cls,
-        data_dir: Path,
-        database: Database,
+        ctx: Context,
         uploads: UploadRecords,
         store: Store,
-        clock: Callable[[], datetime],
         *,
-        threads: int,
-        policy: RenditionPolicy,
         observer: PlaybackObserver,
-        bucket: Bucket | None = None,
-        spool_bytes: int = 0,
+        bucket: Bucket | None,
     ) -> MediaServices:
-        """The services of a process with this many threads; `spool_bytes` is for a bucket.
-
-        `clock` is shared by all nodes of the database.
-        """
-        folder: MediaFolder = (disk := DiskFolder(data_dir / FOLDER))
-        if bucket is not None:
-            from app.video.serve.bucket_folder import BucketFolder, MadeFileRecords  # noqa: PLC0415 - only with a bucket
-
-            folder = BucketFolder(
-                disk,
-                MadeFileRecords(database),
-                bucket,
-                most_copied_bytes=spool_bytes // COPIES_SHARE,
-                clock=clock,
-            )
-        own: Callable[[], Capability | None] = partial(read_capability, folder.root)
-        shared = SharedCapability(database, own, clock)
-        playlists, jobs = Playlists(folder), JobRecords(database, Waker(data_dir).wake)
-        source = MediaSource(store, folder, most_copied_bytes=spool_bytes)
+        """The services of a process; the clock of `ctx` is shared by all nodes."""
+        settings, database, clock = ctx.settings, ctx.database, ctx.clock
+        folder = _folder(ctx, bucket)
+        source = MediaSource(store, folder, most_copied_bytes=settings.spool_bytes)
         records = MediaRecords(database, observer)
+        jobs = JobRecords(database, Waker(settings.data_dir).wake)
+        playlists = Playlists(folder)
+        own: Callable[[], Capability | None] = partial(read_capability, folder.root)
+        shared = SharedCapability(database, own, clock) if database.is_remote else None
         return cls(
             library=MediaLibrary(
                 uploads=uploads,
@@ -105,9 +88,9 @@ class MediaServices:
                 playlists=playlists,
                 jobs=jobs,
                 folder=folder,
-                timeout=WaitTimeout.of_process(threads),
-                capability=shared if database.is_remote else own,
-                is_on=policy.is_on,
+                timeout=WaitTimeout.of_process(settings.threads),
+                capability=shared or own,
+                is_on=settings.rendition_policy.is_on,
                 clock=clock,
             ),
             text_files=TextFiles(uploads, source),
@@ -116,9 +99,20 @@ class MediaServices:
             folder=folder,
             source=source,
             uploads=uploads,
-            wakeup=WakeupSocket(data_dir),
-            policy=policy,
+            wakeup=WakeupSocket(settings.data_dir),
+            policy=settings.rendition_policy,
             clock=clock,
-            shared=shared if database.is_remote else None,
+            shared=shared,
             has_bucket=bucket is not None,
         )
+
+
+def _folder(ctx: Context, bucket: Bucket | None) -> MediaFolder:
+    disk = DiskFolder(ctx.settings.data_dir / FOLDER)
+    if bucket is None:
+        return disk
+    from app.video.serve.bucket_folder import BucketFolder, MadeFileRecords  # noqa: PLC0415 - only with a bucket
+
+    most_bytes = ctx.settings.spool_bytes // COPIES_SHARE
+    records = MadeFileRecords(ctx.database)
+    return BucketFolder(disk, records, bucket, most_copied_bytes=most_bytes, clock=ctx.clock)
