@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import struct
 import threading
@@ -93,7 +94,6 @@ class BadLine:
 
     def __post_init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self._listener.settimeout(0.1)
         self.port: int = self._listener.getsockname()[1]
         self._threads: list[threading.Thread] = []
         self._ends: set[socket.socket] = set()
@@ -106,9 +106,9 @@ class BadLine:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether no request is running any more, on the server either."""
+        """Whether no request is running or waits to be accepted any more, on the server either."""
         with self._lock:
-            return not self._ends
+            return not self._ends and not self._has_caller(0)
 
     def heal(self) -> None:
         """Make it a good line, and reset its counts."""
@@ -141,17 +141,19 @@ class BadLine:
 
     def _accept(self) -> None:
         while not self.is_closed:
-            try:
-                client, _ = self._listener.accept()
-            except TimeoutError:
-                continue
-            client.settimeout(None)
-            self._start(self._serve, client)
+            if self._has_caller(0.1):
+                with self._lock:  # `is_quiet` sees a connection as waiting or as accepted.
+                    client, _ = self._listener.accept()
+                    upstream = socket.socket()
+                    self._ends |= {client, upstream}
+                client.settimeout(None)
+                self._start(self._serve, client, upstream)
 
-    def _serve(self, client: socket.socket) -> None:
-        with socket.socket() as upstream:
-            with self._lock:
-                self._ends |= {client, upstream}
+    def _has_caller(self, seconds: float) -> bool:
+        return bool(select.select([self._listener], [], [], seconds)[0])
+
+    def _serve(self, client: socket.socket, upstream: socket.socket) -> None:
+        with upstream:
             with client, suppress(Broken, OSError):
                 upstream.connect(("127.0.0.1", self.target))
                 while not self.is_closed:
