@@ -24,6 +24,9 @@ from sqlalchemy import (
     false,
     text,
 )
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.schema import CreateIndex
+from sqlalchemy.sql.compiler import DDLCompiler
 
 from app.core.crc32c import RangeSums
 from app.core.ranges import RangeSet
@@ -91,8 +94,22 @@ IS_RESERVING = text("reserved IS NOT NULL AND state IN ('receiving', 'held')")
 
 
 def _partial_index(name: str, *columns: str, where: TextClause, unique: bool = False) -> Index:
-    """An index of some rows. SQLite uses it only for a query with the same expression."""
-    return Index(name, *columns, unique=unique, sqlite_where=where, postgresql_where=where)
+    """An index of some rows. SQLite uses it only for a query with the same expression.
+
+    SQLAlchemy's own `sqlite_where` and `postgresql_where` would import both dialects: 40 ms, and
+    several MiB in every process.
+    """
+    return Index(name, *columns, unique=unique, info={_WHERE: where})
+
+
+_WHERE = "where"
+
+
+@compiles(CreateIndex)
+def _create_index(create: CreateIndex, compiler: DDLCompiler, **options: Any) -> str:
+    words: str = compiler.visit_create_index(create, **options)  # type: ignore[no-untyped-call]  # SQLAlchemy has no types here
+    where: TextClause | None = create.element.info.get(_WHERE)
+    return words if where is None else f"{words} WHERE {where.text}"
 
 
 metadata = MetaData()

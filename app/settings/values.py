@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection
 from decimal import Decimal
 from email.errors import ObsoleteHeaderDefect
 from email.message import EmailMessage
+from email.policy import default as email_policy  # EmailMessage would import it in each fork.
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
@@ -218,7 +219,7 @@ def mail_sender(text: str) -> str:
 
 def _mail_address(sender: str) -> str | None:
     """The address alone; None if there are several, or if it is not valid."""
-    message = EmailMessage()
+    message = EmailMessage(email_policy)
     try:
         message["From"] = sender
         header = message["From"]
