@@ -13,6 +13,7 @@ from decimal import Decimal
 from email.errors import ObsoleteHeaderDefect
 from email.message import EmailMessage
 from email.policy import default as email_policy  # EmailMessage would import it in each fork.
+from functools import cache
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
@@ -207,8 +208,12 @@ def joining(text: str) -> tuple[tuple[str, Role], ...]:
     return tuple(roles.items())
 
 
+@cache
 def mail_sender(text: str) -> str:
-    """The sender of mail, as in `Sluice <films@example.org>`."""
+    """The sender of mail, as in `Sluice <films@example.org>`.
+
+    Cached, as every process parses the default: Python's parser is slow, and touches much memory.
+    """
     address = _mail_address(text)
     if address is None or not (text.isprintable() and _MAIL_ADDRESS.fullmatch(address)):
         raise ValueError(

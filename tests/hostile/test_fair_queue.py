@@ -21,7 +21,7 @@ pytestmark = pytest.mark.e2e
 
 JUNK_FILES = 8
 MOST_WORKER_BYTES = 400 << 20
-"""Of the media worker; a hostile film took 1.3 GB of it."""
+"""Of the background worker; a hostile film took 1.3 GB of it."""
 
 
 @pytest.fixture
@@ -40,10 +40,9 @@ def state(stored: Stored) -> str:
 
 
 def peak_bytes(server: Server) -> int:
-    """The most memory that the media worker has had."""
-    (worker,) = (
-        each for each in server.processes() if "app.run.server.media_worker" in command_of(each)
-    )
+    """The most memory that the background worker has had."""
+    module = "app.run.server.background_worker"
+    (worker,) = (each for each in server.processes() if module in command_of(each))
     status = Path(f"/proc/{worker.pid}/status").read_text()
     return 1024 * int(status.partition("VmHWM:")[2].split()[0])
 

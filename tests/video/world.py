@@ -18,8 +18,8 @@ from app.db.context import Context
 from app.db.engine import Database
 from app.db.waking import WakeupSocket
 from app.run.build import assemble
+from app.run.server.background_worker import MEDIA_STOP_SECONDS
 from app.run.server.child_processes import END_SIGNALS
-from app.run.server.media_worker import STOP_SECONDS
 from app.settings import Settings
 from app.video.make.ffmpeg import Ffmpeg
 from app.video.make.steps import Heartbeat, StepTools
@@ -149,4 +149,4 @@ def work_until_told(data: Path) -> None:
     worker = world.worker({"pictures": lambda _job, _beat: time.sleep(600)})
     worker.start()
     signal.sigwait(END_SIGNALS)
-    worker.stop(STOP_SECONDS)
+    worker.stop(MEDIA_STOP_SECONDS)

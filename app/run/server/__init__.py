@@ -1,8 +1,7 @@
-"""The processes: a supervisor, gunicorn with its workers, a background and a media worker.
+"""The processes: a supervisor, gunicorn with its workers, and a background worker.
 
 `python -m app.run.server.supervisor` runs all of them; start there. `gunicorn_conf.py` and
 `gunicorn_worker.py` are gunicorn's settings and worker class, `background_worker.py` expires,
-recovers and hashes, `media_worker.py` makes files for players, `node_worker.py` exchanges reports
-between the nodes of a fleet; the other modules support these. May import everything but the
-factory.
+recovers, hashes and makes files for players, `node_worker.py` exchanges reports between the nodes
+of a fleet; the other modules support these. May import everything but the factory.
 """

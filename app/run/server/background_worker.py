@@ -1,17 +1,25 @@
-"""The background worker: expiry, recovery, digests, webhooks.
+"""The background worker: expiry, recovery, digests, webhooks, and what players need of a video.
 
 python -m app.run.server.background_worker
+
+Each thread sets its own niceness, which the programs it runs inherit.
 """
 
 from __future__ import annotations
 
+import logging
+import os
+import secrets
 import signal
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 
 from app.access import audit, webhooks
+from app.core.jobs import Lane
 from app.db.nodes import Leases
 from app.db.waking import after_changes
 from app.http.services import Services
@@ -22,6 +30,9 @@ from app.settings import Settings
 from app.settings.table import LEAST_SECONDS
 from app.storage.machine import COUNTED_GAP
 from app.uploads.housekeeping import LIBRARY, SWEEP
+from app.video.make.ffmpeg import Ffmpeg
+from app.video.make.work import MediaWork
+from app.video.make.worker import MediaWorker
 
 DIGEST_SECONDS = 0.25
 """How often to look for published files without a digest, if anything has changed."""
@@ -48,6 +59,16 @@ was computed for nothing."""
 
 BACKGROUND_NICENESS = 19
 """Hashing a file takes a core for seconds: uploads have priority."""
+
+MEDIA_STOP_SECONDS = 0.8
+"""A media job that has not stopped after this time ends with the process; so do its programs."""
+
+NAME_BYTES = 8
+
+OUT_OF_MEMORY_SCORE = 500
+"""Added to our OOM score and that of our programs, out of 1000; see proc_pid_oom_score_adj(5)."""
+
+log = logging.getLogger(__name__)
 
 
 def repeat(job: Callable[[], object], *, every: float, stop: threading.Event) -> None:
@@ -95,34 +116,64 @@ def _after_changes(services: Services, job: Callable[[], object]) -> Callable[[]
 
 def run(settings: Settings) -> None:
     """Work until one of `END_SIGNALS` arrives; all of them must be blocked."""
-    stop = threading.Event()
-    services = build_services(settings, Instruments().count_upload)
+    be_killed_first()
+    instruments = Instruments()
+    services = build_services(settings, instruments.count_upload)
     services.prepare()
-    housekeeping = services.housekeeping
-    identity = services.identity
-    pause = sweep_pause(settings)
-    jobs: list[tuple[Callable[[], object], float]] = [
+    stop = threading.Event()
+    for job, every in repeated_jobs(services):
+        work = partial(repeat, job, every=every, stop=stop)
+        # A daemon: the digest of a long file starts over after a restart.
+        threading.Thread(target=_at_idle_priority, args=(work,), daemon=True).start()
+    media = start_media(services, instruments)
+    # Not in a signal handler: it would wait for a lock that the interrupted thread may hold.
+    signal.sigwait(END_SIGNALS)
+    stop.set()
+    media.stop(MEDIA_STOP_SECONDS)
+
+
+def _at_idle_priority(work: Callable[[], None]) -> None:
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), BACKGROUND_NICENESS)
+    work()
+
+
+def be_killed_first() -> None:
+    """Make the OOM killer choose this process before the web workers."""
+    with suppress(OSError):  # Some systems do not let a process change its score.
+        file = Path("/proc/self/oom_score_adj")
+        inherited = int(file.read_text())  # Also the score of the web workers.
+        file.write_text(str(min(inherited + OUT_OF_MEMORY_SCORE, 1000)))
+
+
+def repeated_jobs(services: Services) -> list[tuple[Callable[[], object], float]]:
+    """Jobs to repeat, each with its interval in seconds."""
+    identity, housekeeping = services.identity, services.housekeeping
+    pause = sweep_pause(services.settings)
+    return [
         (partial(sweep, services, pause), pause),
         (_after_changes(services, housekeeping.digest), DIGEST_SECONDS),
         (partial(forget, services), FORGETTING_SECONDS),
         (partial(remove_deleted, services), LIBRARY_SECONDS),
         (_after_changes(services, identity.webhook_delivery.deliver_due), DELIVERY_SECONDS),
     ]
-    threads = [
-        threading.Thread(target=repeat, args=(job,), kwargs={"every": every, "stop": stop})
-        for job, every in jobs
-    ]
-    for thread in threads:
-        thread.daemon = True  # The digest of a long file starts over after a restart.
-        thread.start()
-    # Not in a signal handler: it would wait for a lock that the interrupted thread may hold.
-    signal.sigwait(END_SIGNALS)
-    stop.set()
+
+
+def start_media(services: Services, instruments: Instruments) -> MediaWorker:
+    """Start the threads that run media jobs, and measure how fast this machine encodes."""
+    for problem in Ffmpeg.find().problems():
+        log.warning("%s", problem.detail)
+    name = secrets.token_hex(NAME_BYTES)
+    work = MediaWork(services.media)
+    worker = work.worker(name=name, tell=instruments.count_job)
+    worker.start()
+    calibrate = partial(work.calibrate, name)
+    threading.Thread(target=calibrate, daemon=True, name="calibration").start()
+    return worker
 
 
 def main() -> int:
     """Work until a signal arrives; returns the exit status."""
-    return run_worker(run, name="background", niceness=BACKGROUND_NICENESS)
+    return run_worker(run, name="background", niceness=Lane.QUICK.niceness)
 
 
 if __name__ == "__main__":

@@ -62,6 +62,7 @@ from app.run.server.child_processes import (
     fork,
     import_main,
     import_spared,
+    limit_arenas,
     run_module,
     spare_imported,
 )
@@ -91,10 +92,7 @@ HARMLESS = (signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
 """Signals that would end a process by default, and are ignored here."""
 
 WEB = ["gunicorn", "-c", "python:app.run.server.gunicorn_conf", "wsgi:app"]
-WORKERS = {
-    "background worker": "app.run.server.background_worker",
-    "media worker": "app.run.server.media_worker",
-}
+WORKERS = {"background worker": "app.run.server.background_worker"}
 NODE_WORKERS = {"node worker": "app.run.server.node_worker"}
 """Modules by name, because they import prometheus-client, which reads the metrics folder at import.
 The node worker runs only if other nodes may share the records."""
@@ -262,6 +260,7 @@ def _serve() -> None:
 def main() -> int:
     """Check settings, folders and port, then records and storage, and serve."""
     spare_imported()
+    limit_arenas()
     try:
         settings = from_env(os.environ)
         configure_logging(settings.log_level)
@@ -302,6 +301,7 @@ def _run(settings: Settings, lock: int | None) -> int:
     modules = WORKERS | (NODE_WORKERS if settings.database_url else {})
     metrics = MetricsFolder(settings.data_dir)
     metrics.open()
+    import_spared("app.run.monitoring.instruments")  # Every process needs it; reads the folder now.
     supervisor = Supervisor(
         settings,
         lock,

@@ -38,7 +38,7 @@ def kept_running(work: Work, settled_seconds: float) -> KeptRunning:
 
     return KeptRunning(
         start,
-        name="media worker",
+        name="background worker",
         first_pause_seconds=0.25,
         longest_pause_seconds=1.0,
         settled_seconds=settled_seconds,
@@ -55,7 +55,7 @@ def test_a_process_that_keeps_failing_is_logged_and_restarted_ever_more_slowly(
         return len(told(caplog)) >= times
 
     wait_until(lambda: has_failed(4), "it has failed four times")
-    ended = "the media worker ended with status 3; restarting in"
+    ended = "the background worker ended with status 3; restarting in"
     assert told(caplog)[:4] == [f"{ended} {pause} s" for pause in ("0.25", "0.5", "1", "1")]
 
 
@@ -69,7 +69,7 @@ def test_a_process_that_ran_long_is_restarted_soon_and_the_log_names_the_signal(
         return len(told(caplog)) >= times
 
     wait_until(lambda: has_ended(3), "it has ended three times")
-    line = "the media worker ended with SIGKILL; restarting in 0.25 s"
+    line = "the background worker ended with SIGKILL; restarting in 0.25 s"
     assert told(caplog)[:3] == [line] * 3
 
 
@@ -84,7 +84,7 @@ def test_a_process_that_cannot_be_started_is_tried_again_ever_more_slowly(
         started.append("now")
         return get_context("spawn").Process()
 
-    kept = KeptRunning(start, name="media worker", first_pause_seconds=0.01)
+    kept = KeptRunning(start, name="background worker", first_pause_seconds=0.01)
 
     def has_started() -> bool:
         if not started:
@@ -92,7 +92,7 @@ def test_a_process_that_cannot_be_started_is_tried_again_ever_more_slowly(
         return bool(started)
 
     wait_until(has_started, "it has been started")
-    failed = f"the media worker could not be started: [Errno {errno.EAGAIN}] "
+    failed = f"the background worker could not be started: [Errno {errno.EAGAIN}] "
     assert all(line.startswith(failed) for line in told(caplog))
     pauses = [line.rpartition("; ")[2] for line in told(caplog)]
     assert pauses == [f"restarting in {pause} s" for pause in ("0.01", "0.02", "0.04")]
@@ -104,8 +104,8 @@ def test_an_exit_status_is_described_in_words() -> None:
     assert describe_status(-250) == "signal 250"
 
 
-def test_the_media_worker_is_killed_before_the_web_workers_when_memory_runs_out() -> None:
-    code = """from app.run.server.media_worker import be_killed_first
+def test_the_background_worker_is_killed_before_the_web_workers_when_memory_runs_out() -> None:
+    code = """from app.run.server.background_worker import be_killed_first
 be_killed_first()
 print(open("/proc/self/oom_score_adj").read())"""
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
@@ -117,4 +117,4 @@ def test_a_process_that_does_not_end_is_killed(caplog: pytest.LogCaptureFixture)
     kept = kept_running(partial(time.sleep, 600), settled_seconds=0.0)
     kept.look_after()
     kept.wait(0)
-    assert told(caplog) == ["the media worker does not end, and is killed"]
+    assert told(caplog) == ["the background worker does not end, and is killed"]

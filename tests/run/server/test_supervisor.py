@@ -39,7 +39,7 @@ def start(script: str) -> subprocess.Popen[str]:
 def test_a_process_that_ends_is_noticed_even_if_our_starter_ignored_its_children() -> None:
     script = """
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-workers = {"media worker": partial(time.sleep, 600)}
+workers = {"background worker": partial(time.sleep, 600)}
 web = partial(sys.exit, 3)
 sys.exit(Supervisor(from_env({}), None, web=web, import_workers=lambda: workers).run())
 """
