@@ -285,8 +285,9 @@ def admit(
 
 def who_sees(request: Request) -> Caller:
     """The current principal, also on error pages; `ANONYMOUS` below a link."""
-    if "context" in g:
-        return view_context().caller
+    context: ViewContext | None = g.get("context")
+    if context is not None:
+        return context.caller
     if LINK_KEY in request.environ:
         return ANONYMOUS
     services = current_services()

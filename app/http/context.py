@@ -60,8 +60,9 @@ def context_of(services: Services, caller: Caller, scope: Scope) -> ViewContext:
 
 def view_context() -> ViewContext:
     """The context of the current request; its caller is `ANONYMOUS` until `admit` has set one."""
-    if "context" in g:
-        return cast(ViewContext, g.context)
+    context: ViewContext | None = g.get("context")
+    if context is not None:
+        return context
     return context_of(current_services(), ANONYMOUS, scope_of(ANONYMOUS, Action.VISIT))
 
 

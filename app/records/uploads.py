@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import partial
+from functools import cache, partial
 from typing import Any, Protocol
 
 import sqlalchemy as sa
@@ -16,7 +16,7 @@ from app.core.errors import LinkFull, NoRoom, TooLarge, TooManyGaps, UploadNotFo
 from app.core.lifecycle import ACTIVE, IllegalTransition, UploadState
 from app.core.ranges import ByteRange, RangeSet
 from app.core.upload import Upload, UploadId, UploadKind, UploadPart
-from app.core.video_list import Position, VideoList, sort_form
+from app.core.video_list import Position, VideoList, VideoOrder, sort_form
 from app.db.engine import Database
 from app.db.sql import SharedUpdates
 from app.db.tables import (
@@ -47,6 +47,20 @@ called for received bytes unless they change the reservation: that would cost ti
 _TICK = timedelta(microseconds=1)
 
 _VIDEOS = sa.select(*UPLOAD).where(IS_VIDEO)
+
+
+@cache
+def _videos_in_order(order: VideoOrder, *, is_of_owner: bool, is_after: bool) -> sa.Select[Any]:
+    """`count` videos, those of `owner` alone, and those after a position; built once."""
+    key, query = uploads.c[order.column], _VIDEOS
+    if is_of_owner:
+        query = query.where(uploads.c.owner == sa.bindparam("owner"))
+    if is_after:
+        place = sa.tuple_(key, uploads.c.id)
+        start = sa.tuple_(sa.bindparam("key", type_=key.type), sa.bindparam("upload_id"))
+        query = query.where(place < start if order.is_descending else place > start)
+    places = [column.desc() if order.is_descending else column for column in (key, uploads.c.id)]
+    return query.order_by(*places).limit(sa.bindparam("count"))
 
 
 def no_listener(_step: str) -> None:
@@ -519,18 +533,15 @@ class UploadRecords:
 
         Without an owner, those of all owners.
         """
-        key, is_descending = uploads.c[wanted.order.column], wanted.order.is_descending
-        query = _VIDEOS
-        if owner is not None:
-            query = query.where(uploads.c.owner == owner)
+        query = _videos_in_order(
+            wanted.order, is_of_owner=owner is not None, is_after=after is not None
+        )
         for word in wanted.words:
             query = query.where(uploads.c.search_name.contains(word, autoescape=True))
+        values: dict[str, Any] = {"owner": owner, "count": limit}
         if after is not None:
-            place = sa.tuple_(key, uploads.c.id)
-            start = sa.tuple_(sa.literal(after.key, key.type), sa.literal(after.upload_id))
-            query = query.where(place < start if is_descending else place > start)
-        order = [column.desc() if is_descending else column for column in (key, uploads.c.id)]
-        return self._list(query.order_by(*order).limit(limit))
+            values |= {"key": after.key, "upload_id": after.upload_id}
+        return self._list(query, values)
 
     def beside(self, owner: str, stem: str, endings: Sequence[str], *, limit: int) -> list[Upload]:
         """The owner's complete uploads named `stem` plus an ending, sorted by name.
@@ -615,9 +626,11 @@ class UploadRecords:
         with self._database.write() as connection:
             connection.execute(sa.update(uploads).where(uploads.c.id == upload_id).values(**values))
 
-    def _list(self, query: sa.Select[Any]) -> list[Upload]:
+    def _list(
+        self, query: sa.Select[Any], values: Mapping[str, object] | None = None
+    ) -> list[Upload]:
         with self._database.read() as connection:
-            return [statements.from_row(row) for row in connection.execute(query)]
+            return [statements.from_row(row) for row in connection.execute(query, values)]
 
     def _change(
         self, upload_id: UploadId, change: Callable[[Upload], Upload], *, claimed_bytes: int = 0

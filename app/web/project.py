@@ -9,7 +9,7 @@ from werkzeug import Response
 
 from app.access.projects import limits_in_words, require_may_limit, words_of_limits
 from app.core import errors
-from app.core.access import Action, parse_role
+from app.core.access import Action, Caller, parse_role
 from app.core.moments import parse_expiry
 from app.http.access import PROJECT, requires, who_sees
 from app.http.bodies import form_fields
@@ -52,7 +52,10 @@ def kept_project() -> str | None:
     The URL names it because another tab may choose another project, and administrators manage
     projects they are not members of.
     """
-    caller = who_sees(request)
+    return _project_of(who_sees(request))
+
+
+def _project_of(caller: Caller) -> str | None:
     is_chosen = PROJECT in request.args or len(caller.roles) > 1
     return (caller.project or None) if is_chosen else None
 
@@ -63,7 +66,8 @@ def stay_in_project(endpoint: str, values: dict[str, Any]) -> None:
     name = endpoint.partition(".")[0]
     if name not in PAGES_OF_A_PROJECT or PROJECT in values or endpoint == "project.choose":
         return
-    caller, project = who_sees(request), kept_project()
+    caller = who_sees(request)
+    project = _project_of(caller)
     is_hidden = name in FOR_MEMBERS and project not in caller.roles
     # Administrators see the audit log of the whole server, unless they choose a project there.
     is_whole_log = endpoint == "audit.index" and caller.is_admin
