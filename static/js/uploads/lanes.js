@@ -2,7 +2,8 @@
  * Opens lanes where packets get lost: each connection then slows down long before the line is full, and a browser opens
  * only six to a server. Where the line is full, more of them would only take it from others; what tells is how long an
  * empty message takes, which waits in the same queue. A line that stays full needs not even all requests: beside them another
- * program's connection keeps 10 to 16 % of 20 Mbit/s, beside two and a lane 25 to 55 %.
+ * program's connection keeps 10 to 16 % of 20 Mbit/s, beside one and a lane about a third. Who then takes more than half of it
+ * has many connections as well, and all are used again.
  */
 
 import { sleep } from "./retry.js";
@@ -52,18 +53,27 @@ const SETTLED = 60_000;
 
 /** What the rate is measured over, milliseconds. */
 const RATE_OVER = 2_000;
+/** And where two connections are left, whose chunks take a second or two. */
+const STEADY_RATE_OVER = 5_000;
 
 /** Messages under way in a lane: the next one leaves while the last one is answered. */
 const MESSAGES_AT_ONCE = 2;
 
 /** Others are left room on a line that has been in use, and full, for so long; milliseconds. */
-const ALONE = 5_000;
-const FULL = 3_000;
+const ALONE = 3_000;
+const FULL = 1_000;
 /** Not if there are more lanes: the line is full because of them, and packets get lost. */
 const FEW_LANES = 6;
 /** What fills it then, beside the lane that measures. A lane has no pause between two messages, as requests have. */
-const FEWER_REQUESTS = 2;
+const FEWEST_REQUESTS = 1;
 const FEWER_LANES = 1;
+/** One request less after another, this long apart: those that are left must learn to fill the line; milliseconds. */
+const STEP = 1_000;
+/** Below this share of the rate that all of them had, others have taken more than that room, which they lose for so long. */
+const LEAST_SHARE = 0.45;
+const CONTESTED = 30_000;
+/** Others wait for uploads shorter than that; milliseconds. */
+const LONG = 10_000;
 /** So long before the end of the uploads all are used again, milliseconds: one slow connection must not delay it. */
 const END = 3_000;
 
@@ -80,6 +90,7 @@ export class Lanes {
   #limit;
   #slots;
   #requests;
+  #knownRoundTrip;
   #most;
   #allowed;
   #now;
@@ -96,8 +107,12 @@ export class Lanes {
   #idleSince = 0;
   #settledUntil = -Infinity;
   #failedUntil = -Infinity;
-  /** Whether others are left room. */
-  #leavesRoom = false;
+  /** Requests that are given up, so that others have room on the line, and when the last one was. */
+  #givenUp = 0;
+  #givenUpAt = 0;
+  /** The rate of all connections before, and until when none is left. */
+  #rateOfAll = 0;
+  #contestedUntil = -Infinity;
   /** The rate before the first lane, and since when there are enough of them to judge. */
   #rateBefore = 0;
   /** @type {number | null} */
@@ -112,21 +127,31 @@ export class Lanes {
 
   /**
    * `open(signal)` resolves to a Lane; `slots` are those of the XMLHttpRequests that go on beside, `requests` how many there
-   * are; `limit`, a RateLimit.
+   * are; `limit`, a RateLimit. `knownRoundTrip()`, milliseconds: one took no longer, before anything was sent.
    * @param {{
    *   open: (signal: AbortSignal) => Promise<Lane>,
    *   limit: { readonly bytesPerSecond: number },
    *   slots?: Slots | null,
    *   requests: number,
+   *   knownRoundTrip?: () => number,
    *   most?: number,
    *   now?: () => number,
    * }} options
    */
-  constructor({ open, limit, slots, requests, most = MOST_CONNECTIONS, now = () => performance.now() }) {
+  constructor({
+    open,
+    limit,
+    slots,
+    requests,
+    knownRoundTrip = () => Infinity,
+    most = MOST_CONNECTIONS,
+    now = () => performance.now(),
+  }) {
     this.#open = open;
     this.#limit = limit;
     this.#slots = slots;
     this.#requests = requests;
+    this.#knownRoundTrip = knownRoundTrip;
     this.#most = this.#allowed = most;
     this.#now = now;
   }
@@ -147,9 +172,8 @@ export class Lanes {
 
   /** Lanes that may carry chunks, beside the requests and the lane that measures. */
   get #room() {
-    const requests = this.#leavesRoom ? FEWER_REQUESTS : this.#requests;
-    const room = Math.max(0, this.#allowed - requests - 1);
-    return this.#leavesRoom ? Math.min(FEWER_LANES, room) : room;
+    const room = Math.max(0, this.#allowed - (this.#requests - this.#givenUp) - 1);
+    return this.#givenUp ? Math.min(FEWER_LANES, room) : room;
   }
 
   /** How many carry chunks. */
@@ -172,7 +196,7 @@ export class Lanes {
     this.#transfers.delete(transfer);
     if (this.#transfers.size > 0) return;
     this.#idleSince = this.#now();
-    this.#leaveRoom(false);
+    this.#giveUp(0);
   }
 
   /**
@@ -194,8 +218,8 @@ export class Lanes {
     if (!this.#probe && this.#canOpen(now) && now >= this.#settledUntil) this.#openProbe();
     this.#probeSometimes(now);
     if (this.#judgedAt !== null && now >= this.#judgedAt) this.#judge(now);
-    this.#leaveRoom(this.#shouldLeaveRoom(now));
-    if (this.#leavesRoom ? this.#lanes.size < this.#room && this.#canOpen(now) : this.#isWorthOpening(now)) this.#openOne();
+    this.#giveUp(this.#toGiveUp(now));
+    if (this.#givenUp ? this.#lanes.size < this.#room && this.#canOpen(now) : this.#isWorthOpening(now)) this.#openOne();
   }
 
   /** @param {number} now */
@@ -203,22 +227,41 @@ export class Lanes {
     return !this.#isOpening && this.#room > 0 && now >= this.#failedUntil;
   }
 
-  /** @param {number} now */
-  #shouldLeaveRoom(now) {
-    if (this.#line.rate(now) >= FAST) return false; // There a server's own work takes as long as a queue.
-    const fullFor = this.#line.fullFor(now);
+  /**
+   * How many requests to give up.
+   * @param {number} now
+   */
+  #toGiveUp(now) {
+    if (this.#line.rate(now) >= FAST) return 0; // There a server's own work takes as long as a queue.
     const left = this.#timeLeft(now);
-    if (this.#leavesRoom) return fullFor > 0 && left > END;
-    return now - this.#beganAt >= ALONE && fullFor >= FULL && left > 2 * END && this.#lanes.size <= FEW_LANES;
+    if (this.#givenUp === 0) {
+      const isAlone = now - this.#beganAt >= ALONE && now >= this.#contestedUntil && this.#lanes.size <= FEW_LANES;
+      return isAlone && this.#line.fullFor(now) >= FULL && left > LONG ? 1 : 0;
+    }
+    if (this.#isContested(now)) this.#contestedUntil = now + CONTESTED;
+    if (this.#line.fullFor(now) === 0 || left <= END || now < this.#contestedUntil) return 0;
+    return now - this.#givenUpAt < STEP ? this.#givenUp : Math.min(this.#givenUp + 1, this.#requests - FEWEST_REQUESTS);
   }
 
-  /** @param {boolean} leavesRoom */
-  #leaveRoom(leavesRoom) {
-    if (leavesRoom === this.#leavesRoom) return;
-    this.#leavesRoom = leavesRoom;
-    this.#beganAt = this.#now();
-    this.#slots?.allow(leavesRoom ? FEWER_REQUESTS : Infinity, "room for others");
-    if (!leavesRoom && this.#line.fullFor(this.#now()) === 0) this.#lanes.clear(); // The next ones are judged by themselves.
+  /**
+   * Whether others have taken more than the room that was left to them.
+   * @param {number} now
+   */
+  #isContested(now) {
+    if (now - this.#beganAt < STEADY_RATE_OVER) return false;
+    return this.#line.rate(now, STEADY_RATE_OVER) < LEAST_SHARE * this.#rateOfAll;
+  }
+
+  /** @param {number} count */
+  #giveUp(count) {
+    if (count === this.#givenUp) return;
+    const now = this.#now();
+    if (count === 0 || this.#givenUp === 0) this.#beganAt = now;
+    if (this.#givenUp === 0) this.#rateOfAll = this.#line.rate(now);
+    this.#givenUp = count;
+    this.#givenUpAt = now;
+    this.#slots?.allow(count ? this.#requests - count : Infinity, "room for others");
+    if (count === 0 && this.#line.fullFor(now) === 0) this.#lanes.clear(); // The next ones are judged by themselves.
     this.#endSpare();
   }
 
@@ -234,6 +277,7 @@ export class Lanes {
   #begin() {
     this.#beganAt = this.#now();
     this.#line.begin(this.#beganAt);
+    this.#line.tookAtMost(this.#knownRoundTrip());
     this.#timer ??= setInterval(() => this.look(), LOOK);
     this.look();
   }
@@ -370,6 +414,16 @@ export class Lanes {
   }
 }
 
+/**
+ * The shortest wait for the answer to one of the requests that loaded the page, milliseconds; Infinity if none is known.
+ * Others may fill the line already when the first file is chosen: lanes would find no round trip as short as that.
+ */
+export function shortestLoad() {
+  const loads = /** @type {PerformanceResourceTiming[]} */ (performance.getEntriesByType("resource"));
+  const waits = loads.map(({ requestStart, responseStart }) => responseStart - requestStart);
+  return Math.min(...waits.filter((wait) => wait > 0));
+}
+
 /** What is known of the line: how much passes, and whether its queue is full. */
 class LineWatch {
   /** @type {{ bytes: number, at: number }[]} */
@@ -403,10 +457,10 @@ class LineWatch {
    * Bytes per second, lately.
    * @param {number} now
    */
-  rate(now) {
-    this.#acknowledged = this.#acknowledged.filter(({ at }) => now - at < RATE_OVER);
-    const over = Math.max(1, Math.min(RATE_OVER, now - this.#since));
-    return (this.#acknowledged.reduce((sum, { bytes }) => sum + bytes, 0) * 1_000) / over;
+  rate(now, over = RATE_OVER) {
+    this.#acknowledged = this.#acknowledged.filter(({ at }) => now - at < STEADY_RATE_OVER);
+    const bytes = this.#acknowledged.reduce((sum, { bytes, at }) => sum + (now - at < over ? bytes : 0), 0);
+    return (bytes * 1_000) / Math.max(1, Math.min(over, now - this.#since));
   }
 
   /**
