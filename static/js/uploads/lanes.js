@@ -414,14 +414,18 @@ export class Lanes {
   }
 }
 
+/** The line may be another one after so long, milliseconds. */
+const RECENT = 300_000;
+
 /**
- * The shortest wait for the answer to one of the requests that loaded the page, milliseconds; Infinity if none is known.
- * Others may fill the line already when the first file is chosen: lanes would find no round trip as short as that.
+ * The shortest wait for the answer to one of the requests that loaded the page, milliseconds; Infinity if that was long ago.
+ * Others may fill the line already when a file is chosen: lanes would find no round trip as short as that.
  */
 export function shortestLoad() {
   const loads = /** @type {PerformanceResourceTiming[]} */ (performance.getEntriesByType("resource"));
-  const waits = loads.map(({ requestStart, responseStart }) => responseStart - requestStart);
-  return Math.min(...waits.filter((wait) => wait > 0));
+  const isRecent = (/** @type {PerformanceResourceTiming} */ { startTime }) => performance.now() - startTime < RECENT;
+  const asked = loads.filter((load) => load.transferSize > 0 && isRecent(load)); // What a cache gives has none.
+  return Math.min(...asked.map(({ requestStart, responseStart }) => responseStart - requestStart));
 }
 
 /** What is known of the line: how much passes, and whether its queue is full. */
@@ -459,8 +463,9 @@ class LineWatch {
    */
   rate(now, over = RATE_OVER) {
     this.#acknowledged = this.#acknowledged.filter(({ at }) => now - at < STEADY_RATE_OVER);
-    const bytes = this.#acknowledged.reduce((sum, { bytes, at }) => sum + (now - at < over ? bytes : 0), 0);
-    return (bytes * 1_000) / Math.max(1, Math.min(over, now - this.#since));
+    const counted = this.#acknowledged.filter(({ at }) => now - at < over);
+    const sum = counted.reduce((total, { bytes }) => total + bytes, 0);
+    return (sum * 1_000) / Math.max(1, Math.min(over, now - this.#since));
   }
 
   /**
