@@ -236,7 +236,7 @@ test("who takes more than the room that is left gets no more of it for a while",
   line.roundTrip = 2 * LEAST;
   await pass(10_000);
   assert.equal(requests.underWay, 1);
-  line.rate *= 0.6;
+  line.rate *= 0.5;
   await pass(10_000);
   assert.equal(requests.underWay, 1, "two share it");
   line.rate *= 0.5;
