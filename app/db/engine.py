@@ -20,7 +20,7 @@ from app.db import tables
 from app.db.errors import DATABASE_ERRORS, raise_as_upload_error, wants_new_connection
 from app.db.postgresql import PostgresqlServer
 from app.db.sqlite import BUSY_SECONDS, SqliteFile
-from app.ingest.stages import Stage, stage
+from app.ingest.stages import Stage
 
 
 class Database:
@@ -62,7 +62,7 @@ class Database:
         Each statement is a transaction of its own and sees what is committed when it runs.
         """
         try:
-            with stage(Stage.RECORD), self._reading.connect() as connection:
+            with Stage.RECORD, self._reading.connect() as connection:
                 yield connection
         except DATABASE_ERRORS as error:
             raise_as_upload_error(error)
@@ -90,7 +90,7 @@ class Database:
             raise RuntimeError("Database.write() inside another one of this thread")
         self._this_thread.is_writing = True
         try:
-            with stage(Stage.RECORD), self._write() as connection:
+            with Stage.RECORD, self._write() as connection:
                 yield connection
         except DATABASE_ERRORS as error:
             raise_as_upload_error(error)

@@ -11,7 +11,7 @@ from zlib import crc32
 from crc32c import crc32c
 
 from app.core.errors import StorageFailed
-from app.ingest.stages import Stage, stage
+from app.ingest.stages import Stage
 
 ALGORITHMS = ("md5", "sha1", "sha256", "sha384", "sha512", "crc32", "crc32c")
 """Algorithms of `new_checksum`. The weak ones are only for detecting damage in transit."""
@@ -111,7 +111,7 @@ def digests_of(
     checksums = [new_checksum(algorithm) for algorithm in algorithms]
     buffer = memoryview(bytearray(read_bytes))
     missing = length
-    with stage(Stage.HASH):
+    with Stage.HASH:
         while missing:
             try:
                 count = file.readinto(buffer[: min(missing, read_bytes)])

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from app.core.errors import BodyStalled
 from app.core.ranges import ByteRange
 from app.ingest.source import BodySource, SpliceSource, Watch
-from app.ingest.stages import Stage, stage
+from app.ingest.stages import Stage
 from app.settings import Settings
 
 # ---- blocks of memory ----------------------------------------------------------------------------
@@ -133,7 +133,7 @@ class Pipe:
 
     def empty_into(self, descriptor: int, position: int, count: int) -> None:
         """Write the `count` bytes in the pipe to a file, at a position."""
-        with stage(Stage.WRITE):
+        with Stage.WRITE:
             while count:
                 moved = os.splice(self.reader, descriptor, count, offset_dst=position)
                 count -= moved
@@ -261,7 +261,7 @@ class FileCopy:
         pace = Pace(self._limits)
         self._splicing = source if isinstance(source, SpliceSource) else None
         has_ended = False
-        with stage(Stage.RECEIVE):
+        with Stage.RECEIVE:
             while self.position < self._end and not has_ended:
                 if self._splicing is not None and self._splicing.can_splice:
                     has_ended = self._splice_some(self._splicing, pace)
@@ -316,7 +316,7 @@ def discard(
     """Read and discard the next `count` bytes of `source`, or all; returns the number discarded."""
     pace = Pace(limits)
     dropped = 0
-    with stage(Stage.RECEIVE), borrowed_block(count) as buffer:
+    with Stage.RECEIVE, borrowed_block(count) as buffer:
         while count is None or dropped < count:
             taken = source.readinto(buffer if count is None else buffer[: count - dropped])
             if taken == 0:
@@ -328,7 +328,7 @@ def discard(
 
 
 def _write_all(descriptor: int, data: memoryview, position: int) -> None:
-    with stage(Stage.WRITE):
+    with Stage.WRITE:
         while data:
             written = os.pwrite(descriptor, data, position)
             data = data[written:]

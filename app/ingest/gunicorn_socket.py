@@ -21,7 +21,7 @@ from app.core.errors import BodyStalled, BodyTruncated, ChunkMismatch, Malformed
 from app.ingest.chunked import ChunkedDecoder
 from app.ingest.slots import without_slot
 from app.ingest.source import FEW_BYTES, IDLE_TICK_SECONDS, SpliceSource, Watch, no_watch
-from app.ingest.stages import Stage, note_arrival, stage
+from app.ingest.stages import Stage, note_arrival
 
 # ---- client's socket -----------------------------------------------------------------------------
 
@@ -59,7 +59,7 @@ class ClientSocket:
         self._await_bytes(min(WAIT_BYTES, count) if count > FEW_BYTES else 1)
         if self._poll.poll(0):
             return True
-        with stage(Stage.RECEIVE), without_slot():
+        with Stage.RECEIVE, without_slot():
             found = self._poll.poll(_TICK_MILLISECONDS)
         return bool(found) or self._has_any
 

@@ -14,7 +14,7 @@ from threading import Lock
 
 from app.ingest.copy import BodyLimits, Pace
 from app.ingest.source import BodySource, BufferedSource, Watch
-from app.ingest.stages import Stage, stage
+from app.ingest.stages import Stage
 
 LONGEST_BUFFERED_BYTES = 1024 * 1024
 """Longer chunks are written as they arrive, and a newer request takes over from an older one."""
@@ -75,7 +75,7 @@ def buffered(source: BodySource, limits: BodyLimits, watch: Watch) -> Iterator[B
         buffer = memoryview(mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE))
         pace, filled = Pace(limits), 0
         look_at = time.monotonic() + LOOK_SECONDS
-        with stage(Stage.RECEIVE):
+        with Stage.RECEIVE:
             while filled < length and (count := source.readinto(buffer[filled:])) != 0:
                 filled += count or 0
                 pace.saw(count or 0)

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from app.core import errors
 from app.ingest.checksum import ALGORITHMS, Crc32c, new_checksum
-from app.ingest.stages import Stage, note_arrival, stage
+from app.ingest.stages import Stage, note_arrival
 
 IDLE_TICK_SECONDS = 0.5
 """A source that waits for the client returns at least this often, so that its reader can check time
@@ -150,7 +150,7 @@ class StreamSource:
 def read_from_stream(stream: Readable, size: int) -> bytes:
     """Read at most `size` bytes, none at the end; converts network errors to domain errors."""
     try:
-        with stage(Stage.RECEIVE):
+        with Stage.RECEIVE:
             return stream.read(size) or b""
     except (TimeoutError, BlockingIOError) as error:
         raise errors.BodyStalled("The body stopped arriving.") from error
@@ -210,7 +210,7 @@ class HashingSource(WrappedSource):
         """Read and hash."""
         count = self._source.readinto(buffer)
         if count:
-            with stage(Stage.HASH):
+            with Stage.HASH:
                 self._checksum.update(buffer[:count])
         return count
 

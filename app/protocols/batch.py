@@ -45,7 +45,7 @@ from app.http.openapi import WANT_REPR_DIGEST, describes
 from app.http.problems import Problem, ProblemDocument, answer_json, report
 from app.ingest.form import FilePart
 from app.ingest.slots import without_slot
-from app.ingest.stages import Stage, stage
+from app.ingest.stages import Stage
 from app.uploads.files import Kept, ReceivedFile
 
 blueprint = Blueprint("batch", __name__)
@@ -251,7 +251,7 @@ class _Batch:
         """Wait until the previous group is published."""
         if self._publishing is not None:
             (receipts, kept), self._publishing = self._publishing, None
-            with stage(Stage.SYNC), without_slot():
+            with Stage.SYNC, without_slot():
                 _fill_in(receipts, kept.result)
 
     def _publish_rest(self) -> None:

@@ -17,7 +17,7 @@ from app.core.upload import Upload, UploadId, UploadKind, UploadPart
 from app.db.context import Context
 from app.ingest.checksum import FileTooShort, digest_of
 from app.ingest.slots import without_slot
-from app.ingest.stages import Stage, StageClock, add_seconds, stage, timed_by
+from app.ingest.stages import Stage, StageClock, add_seconds, timed_by
 from app.records.uploads import UploadRecords
 from app.storage.base import BytesLost, Store
 
@@ -93,7 +93,7 @@ class Completion:
             if upload.kind is UploadKind.CONCATENATION:
                 self._concatenation.assemble(upload)
             self._check_digest(upload)
-            with stage(Stage.PUBLISH):
+            with Stage.PUBLISH:
                 crc32c = self._store.library.publish(upload.id, upload.known_length)
         except (BytesLost, FileTooShort):
             self.give_up(upload)
@@ -147,7 +147,7 @@ class Completion:
 
     def _publish_all(self, uploads: Sequence[Upload]) -> list[Upload | errors.UploadError]:
         try:
-            with stage(Stage.PUBLISH):
+            with Stage.PUBLISH:
                 self._store.library.publish_all(
                     [(upload.id, upload.known_length) for upload in uploads]
                 )

@@ -22,7 +22,7 @@ from app.ingest.checksum import digest_of
 from app.ingest.copy import BodyLimits
 from app.ingest.slots import without_slot
 from app.ingest.source import BodySource
-from app.ingest.stages import Stage, stage
+from app.ingest.stages import Stage
 from app.records.uploads import UploadRecords
 from app.storage.base import BytesLost, Store, has_same_bytes
 from app.uploads.completion import Completion
@@ -314,5 +314,5 @@ def _awaited(digest: Future[str] | None) -> str | None:
         return None
     if digest.done():
         return digest.result()
-    with stage(Stage.HASH), without_slot():
+    with Stage.HASH, without_slot():
         return digest.result()

@@ -61,7 +61,7 @@ def measure(calls: int) -> dict[str, float]:
     """Microseconds of CPU a call, by what is called."""
 
     def enter() -> None:
-        with stages.stage(stages.Stage.SYNC):
+        with stages.Stage.SYNC:
             pass
 
     def block() -> None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from app.ingest import stages
-from app.ingest.stages import Stage, StageClock, add_seconds, note_arrival, stage, timed_by
+from app.ingest.stages import Stage, StageClock, add_seconds, note_arrival, timed_by
 
 
 @contextmanager
@@ -29,9 +29,9 @@ def spend(seconds: float) -> None:
 
 
 def test_time_counts_only_for_the_innermost_stage() -> None:
-    with timed() as clock, stage(Stage.PUBLISH):
+    with timed() as clock, Stage.PUBLISH:
         spend(0.002)
-        with stage(Stage.SYNC):
+        with Stage.SYNC:
             spend(0.05)
         spend(0.002)
     assert clock.seconds[Stage.SYNC] >= 0.05
@@ -42,7 +42,7 @@ def test_time_counts_only_for_the_innermost_stage() -> None:
 def test_a_stage_entered_again_adds_up_without_the_time_between() -> None:
     with timed() as clock:
         for _ in range(3):
-            with stage(Stage.WRITE):
+            with Stage.WRITE:
                 spend(0.002)
             spend(0.02)
     assert clock.seconds.keys() == {Stage.WRITE}
@@ -52,7 +52,7 @@ def test_a_stage_entered_again_adds_up_without_the_time_between() -> None:
 
 def test_an_error_ends_its_stage() -> None:
     with timed() as clock:
-        with pytest.raises(OSError, match="disk"), stage(Stage.SYNC):
+        with pytest.raises(OSError, match="disk"), Stage.SYNC:
             raise OSError("disk")
         before = clock.seconds[Stage.SYNC]
         spend(0.002)
@@ -62,24 +62,24 @@ def test_an_error_ends_its_stage() -> None:
 
 def test_outside_a_request_stages_and_bytes_are_ignored() -> None:
     """Catches an error in the background worker and the commands, which have no clock."""
-    with stage(Stage.SYNC):
+    with Stage.SYNC:
         note_arrival(10)
 
 
 def test_a_request_on_the_same_thread_starts_from_zero() -> None:
-    with timed(), stage(Stage.WRITE):
+    with timed(), Stage.WRITE:
         pass
     with timed() as second:
         pass
     assert second.seconds == {}
-    with stage(Stage.WRITE):  # After the request, nothing counts for it.
+    with Stage.WRITE:  # After the request, nothing counts for it.
         pass
     assert second.seconds == {}
 
 
 def in_stage(name: Stage) -> Callable[[], None]:
     def work() -> None:
-        with stage(name):
+        with name:
             spend(0.002)
 
     return work

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { afterEach, mock, test } from "node:test";
 import { setImmediate as settle } from "node:timers/promises";
 
-import { Lanes } from "../../static/js/uploads/lanes.js";
+import { Lanes, shortestLoad } from "../../static/js/uploads/lanes.js";
 import { sleep } from "../../static/js/uploads/retry.js";
 import { Slots } from "../../static/js/uploads/limits.js";
 
@@ -236,7 +236,7 @@ test("who takes more than the room that is left gets no more of it for a while",
   line.roundTrip = 2 * LEAST;
   await pass(10_000);
   assert.equal(requests.underWay, 1);
-  line.rate *= 0.6;
+  line.rate *= 0.5;
   await pass(10_000);
   assert.equal(requests.underWay, 1, "two share it");
   line.rate *= 0.5;
@@ -286,3 +286,13 @@ for (const [kind, rate, bytesLeft] of [["fast line", 7e6, 1e9], ["upload that is
     assert.equal(requests.underWay, REQUESTS);
   });
 }
+
+test("the shortest load is that of a request that went over the line lately", (context) => {
+  const load = (wait, { transferSize = 300, startTime = performance.now() } = {}) => {
+    return { startTime, transferSize, requestStart: startTime + 5, responseStart: startTime + 5 + wait };
+  };
+  const answers = [[], [load(41), load(35), load(2, { transferSize: 0 }), load(20, { startTime: performance.now() - 400_000 })]];
+  context.mock.method(performance, "getEntriesByType", () => answers.shift());
+  assert.equal(shortestLoad(), Infinity);
+  assert.equal(Math.round(shortestLoad()), 35);
+});

@@ -107,7 +107,7 @@ def test_a_request_that_stopped_waiting_is_timed_alone(
     try:
         assert world.send(upload, 0, 10).state is UploadState.VERIFYING
         assert has_begun.wait(30)
-        with stages.stage(Stage.RECORD):
+        with Stage.RECORD:
             may_publish.set()
             eventually(lambda: world.completed_count == 1)
             assert clock.switch(Stage.RECORD) is Stage.RECORD, "no other thread has switched it"

@@ -41,7 +41,7 @@ from app.storage.data_folder import shown
 
 uploads = OperatorGroup("uploads", help="Unfinished uploads.")
 videos = OperatorGroup("videos", help="Finished files.")
-jobs = OperatorGroup("jobs", help="What the media worker makes of videos.")
+jobs = OperatorGroup("jobs", help="What the background worker makes of videos.")
 
 
 def operator_app() -> Flask:

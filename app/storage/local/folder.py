@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from app.core.errors import NoRoom, StorageFailed, UploadError
-from app.ingest.stages import Stage, stage
+from app.ingest.stages import Stage
 from app.ingest.write_probe import WriteProbe
 
 KEPT_FREE_BYTES = 16 * 1024 * 1024
@@ -195,7 +195,7 @@ class Folder:
 
     def sync(self) -> None:
         """Sync the folder, so that its file names are durable."""
-        with stage(Stage.SYNC):
+        with Stage.SYNC:
             os.fsync(self.descriptor)
             self.require_writable()
 

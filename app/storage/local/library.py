@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from io import FileIO
 
 from app.core.ranges import ByteRange
-from app.ingest.stages import Stage, stage
+from app.ingest.stages import Stage
 from app.storage.base import BytesLost, Durability
 from app.storage.local.folder import Folder, disk_errors
 from app.storage.local.range_lock import WHOLE_FILE, lock_range
@@ -141,7 +141,7 @@ class LocalLibrary:
 
     def _sync_file(self, descriptor: int) -> None:
         if self._durability is not Durability.NONE:
-            with stage(Stage.SYNC):
+            with Stage.SYNC:
                 os.fsync(descriptor)
 
     def _sync_names(self) -> None:
@@ -159,7 +159,7 @@ def copy_range(
     the blocks and nothing is copied; on other file systems the kernel copies.
     """
     copied = 0
-    with stage(Stage.WRITE):
+    with Stage.WRITE:
         while copied < length:
             count = min(length - copied, at_once)
             try:

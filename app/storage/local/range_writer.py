@@ -12,7 +12,7 @@ from app.core.errors import WriterSuperseded
 from app.core.ranges import ByteRange
 from app.ingest.copy import BodyLimits, FileCopy, discard
 from app.ingest.source import BodySource
-from app.ingest.stages import Stage, stage
+from app.ingest.stages import Stage
 from app.storage.base import BytesLost, Checkpoint, Durability
 from app.storage.local.folder import Folder, disk_errors
 from app.storage.local.range_lock import is_takeover_requested
@@ -144,7 +144,7 @@ class LocalRangeWriter:
         """Sync the written bytes; raises `BytesLost` if the file was removed."""
         self._may_have_lost_bytes = True  # Until the sync has succeeded.
         if self._durability is Durability.CHUNK:
-            with stage(Stage.SYNC):
+            with Stage.SYNC:
                 # After a failed fdatasync, the next one may succeed although data was lost.
                 os.fdatasync(self._descriptor)
                 self._folder.require_writable()

@@ -11,7 +11,7 @@ from io import FileIO, RawIOBase
 from app.core.ranges import ByteRange
 from app.ingest.copy import BodyLimits, FileCopy
 from app.ingest.source import BodySource
-from app.ingest.stages import Stage, stage
+from app.ingest.stages import Stage
 from app.storage.base import BytesLost, Durability, has_same_bytes
 from app.storage.local.folder import Folder, disk_errors
 from app.storage.local.range_lock import WHOLE_FILE, lock_range, stop_writer, try_lock
@@ -103,7 +103,7 @@ class LocalStaging:
     def sync(self, keys: Sequence[str]) -> None:
         """Sync files in parallel, so that they share the disk's sync time."""
         if self._durability is not Durability.NONE:
-            with stage(Stage.SYNC):
+            with Stage.SYNC:
                 for _ in self._syncing.map(self._sync_one, keys):
                     pass
 

@@ -13,7 +13,7 @@ from app.core.ranges import ByteRange
 from app.ingest.copy import BodyLimits, discard
 from app.ingest.slots import without_slot
 from app.ingest.source import BodySource
-from app.ingest.stages import Stage, stage
+from app.ingest.stages import Stage
 from app.storage.base import BytesLost, Checkpoint
 from app.storage.local.range_lock import is_takeover_requested
 from app.storage.local.range_writer import LOOK_SECONDS
@@ -85,7 +85,7 @@ class BucketRangeWriter:
 
     def keep(self, spool: Spool, cell: int, span: ByteRange) -> None:
         """Make the bytes of a spool durable, without holding the request's slot."""
-        with stage(Stage.SYNC), without_slot():
+        with Stage.SYNC, without_slot():
             self.cells.keep(self.file, cell, spool, span)
 
     def stop_if_superseded(self) -> None:

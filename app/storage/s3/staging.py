@@ -16,7 +16,7 @@ from app.core.ranges import ByteRange
 from app.ingest.copy import BodyLimits
 from app.ingest.slots import without_slot
 from app.ingest.source import BodySource
-from app.ingest.stages import Stage, stage
+from app.ingest.stages import Stage
 from app.storage.base import BytesLost, has_same_bytes
 from app.storage.local.folder import Folder, disk_errors
 from app.storage.local.range_lock import WHOLE_FILE, lock_range, stop_writer, try_lock
@@ -144,7 +144,7 @@ class BucketStaging:
             self._cells.bucket.within(limit_seconds(body.length)).put_object(whole.name, body)
             whole.is_put = True
 
-        with stage(Stage.SYNC), without_slot():
+        with Stage.SYNC, without_slot():
             puts = [self._putting.submit(put, whole) for whole in held.values()]
             wait(puts)  # If one fails, all spools are closed: none may be in use.
             for each in puts:

@@ -2,8 +2,8 @@
  * Opens lanes where packets get lost: each connection then slows down long before the line is full, and a browser opens
  * only six to a server. Where the line is full, more of them would only take it from others; what tells is how long an
  * empty message takes, which waits in the same queue. A line that stays full needs not even all requests: beside them another
- * program's connection keeps 10 to 16 % of 20 Mbit/s, beside one and a lane about a third. Who then takes more than half of it
- * has many connections as well, and all are used again.
+ * program's connection keeps 10 to 16 % of 20 Mbit/s, beside one and a lane about a third. Who then takes most of it has many
+ * connections as well, and all are used again.
  */
 
 import { sleep } from "./retry.js";
@@ -70,7 +70,7 @@ const FEWER_LANES = 1;
 /** One request less after another, this long apart: those that are left must learn to fill the line; milliseconds. */
 const STEP = 1_000;
 /** Below this share of the rate that all of them had, others have taken more than that room, which they lose for so long. */
-const LEAST_SHARE = 0.45;
+const LEAST_SHARE = 0.3;
 const CONTESTED = 30_000;
 /** Others wait for uploads shorter than that; milliseconds. */
 const LONG = 10_000;
@@ -248,7 +248,7 @@ export class Lanes {
    * @param {number} now
    */
   #isContested(now) {
-    if (now - this.#beganAt < STEADY_RATE_OVER) return false;
+    if (Math.min(now - this.#beganAt, this.#line.fullFor(now)) < STEADY_RATE_OVER) return false;
     return this.#line.rate(now, STEADY_RATE_OVER) < LEAST_SHARE * this.#rateOfAll;
   }
 
@@ -414,14 +414,18 @@ export class Lanes {
   }
 }
 
+/** The line may be another one after so long, milliseconds. */
+const RECENT = 300_000;
+
 /**
- * The shortest wait for the answer to one of the requests that loaded the page, milliseconds; Infinity if none is known.
- * Others may fill the line already when the first file is chosen: lanes would find no round trip as short as that.
+ * The shortest wait for the answer to one of the requests that loaded the page, milliseconds; Infinity if that was long ago.
+ * Others may fill the line already when a file is chosen: lanes would find no round trip as short as that.
  */
 export function shortestLoad() {
   const loads = /** @type {PerformanceResourceTiming[]} */ (performance.getEntriesByType("resource"));
-  const waits = loads.map(({ requestStart, responseStart }) => responseStart - requestStart);
-  return Math.min(...waits.filter((wait) => wait > 0));
+  const isRecent = (/** @type {PerformanceResourceTiming} */ { startTime }) => performance.now() - startTime < RECENT;
+  const asked = loads.filter((load) => load.transferSize > 0 && isRecent(load)); // What a cache gives has none.
+  return Math.min(...asked.map(({ requestStart, responseStart }) => responseStart - requestStart));
 }
 
 /** What is known of the line: how much passes, and whether its queue is full. */
@@ -459,8 +463,9 @@ class LineWatch {
    */
   rate(now, over = RATE_OVER) {
     this.#acknowledged = this.#acknowledged.filter(({ at }) => now - at < STEADY_RATE_OVER);
-    const bytes = this.#acknowledged.reduce((sum, { bytes, at }) => sum + (now - at < over ? bytes : 0), 0);
-    return (bytes * 1_000) / Math.max(1, Math.min(over, now - this.#since));
+    const counted = this.#acknowledged.filter(({ at }) => now - at < over);
+    const sum = counted.reduce((total, { bytes }) => total + bytes, 0);
+    return (sum * 1_000) / Math.max(1, Math.min(over, now - this.#since));
   }
 
   /**
