@@ -210,7 +210,7 @@ BATCH = 100
 
 WORKER_ENDED = PlaybackProblem(
     "worker_ended",
-    "The media worker was killed each time it tried this; perhaps this file is what kills it.",
+    "The background worker was killed each time it tried this; perhaps this file is what kills it.",
 )
 
 _LANES_DUE = (

@@ -56,7 +56,7 @@ class WakeupSocket:
                 listener.bind(address)
         except OSError as error:
             listener.close()
-            log.warning("the media worker cannot be woken: %s", error)
+            log.warning("the background worker cannot be woken: %s", error)
         else:
             self._socket = listener
 

@@ -45,7 +45,7 @@ class Stage(StrEnum):
 
     def __exit__(self, *_error: object) -> None:
         clock = _clock.get()
-        if clock is not None:
+        if clock is not None and clock.outer:  # Else it was entered before the clock was set.
             clock.switch(clock.outer.pop())
 
 

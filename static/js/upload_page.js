@@ -73,7 +73,7 @@ function buildUploads(drop, { connection, limit, isInterrupted }) {
   const checksums = new Checksums();
   const direct = directCells({ checksums, connection, limit });
   const post = chunkPost({ url: uploadUrl, limit, checksums });
-  const lanes = least > MOST_BYTES ? null : lanesOf({ uploadUrl, limit, slots, checksums });
+  const lanes = least > MOST_BYTES ? null : lanesOf({ uploadUrl, limit, slots, checksums, connection });
   const chunks = new ChunkSender({ post, slots, sizes, pace, connection, direct, lanes });
   const bundles = new BundleSender({ post: batchPost({ url: batchUrl, slots, limit }), connection });
   const intake = new DropzoneIntake(drop.area, { url: uploadUrl, onFiles: (files) => queue.add(files) });
@@ -86,11 +86,15 @@ function buildUploads(drop, { connection, limit, isInterrupted }) {
 
 /**
  * Their chunks are small.
- * @param {{ uploadUrl: string, limit: RateLimit, slots: Slots, checksums: Checksums }} options
+ * @param {{ uploadUrl: string, limit: RateLimit, slots: Slots, checksums: Checksums, connection: Connection }} options
  */
-function lanesOf({ uploadUrl, limit, slots, checksums }) {
+function lanesOf({ uploadUrl, limit, slots, checksums, connection }) {
   const open = laneOpener({ url: lanesUrl(uploadUrl), limit, checksums });
-  return new Lanes({ open, limit, slots, requests: REQUESTS_AT_ONCE, knownRoundTrip: shortestLoad });
+  const lanes = new Lanes({ open, limit, slots, requests: REQUESTS_AT_ONCE, knownRoundTrip: shortestLoad });
+  connection.addEventListener("change", () => {
+    if (connection.isReachable) lanes.forgetLine(); // It was lost.
+  });
+  return lanes;
 }
 
 /** @param {{ checksums: Checksums, connection: Connection, limit: RateLimit }} options */

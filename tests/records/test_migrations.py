@@ -101,6 +101,13 @@ def as_first_released(path: Path) -> Database:
     return sqlite(path)
 
 
+def indexes_of(database: Database) -> dict[str, str]:
+    """By name, with their conditions, which Alembic does not compare."""
+    query = text("SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL")
+    with database.read() as connection:
+        return {name: " ".join(sql.split()) for name, sql in connection.execute(query)}
+
+
 def test_a_database_with_the_first_tables_is_carried_over(tmp_path: Path) -> None:
     with closing(as_first_released(tmp_path / "sluice.db")) as database:
         database.migrate()
@@ -108,6 +115,9 @@ def test_a_database_with_the_first_tables_is_carried_over(tmp_path: Path) -> Non
         with database.read() as connection:
             context = MigrationContext.configure(connection, opts={"compare_type": True})
             assert compare_metadata(context, projects.metadata) == []
+        with closing(sqlite(tmp_path / "new.db")) as new:
+            new.migrate()
+            assert indexes_of(database) == indexes_of(new)
         records = UploadRecords(database)
         (upload,) = records.active(None, 10)
         assert upload.received == RangeSet.of([ByteRange(0, 5), ByteRange(7, 9)])

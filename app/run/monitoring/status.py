@@ -75,7 +75,7 @@ class UploadCounts(TypedDict):
 
 
 class JobDocument(TypedDict):
-    """A job of the media worker."""
+    """A media job."""
 
     id: str
     filename: str
@@ -100,7 +100,7 @@ class FailedJob(JobDocument):
 
 
 class JobCounts(TypedDict):
-    """What the media worker makes of videos, at this moment."""
+    """What is made of videos, at this moment."""
 
     queued: Count
     running: Count

@@ -53,8 +53,8 @@ server reads a byte from it, and once it serves, it writes one."""
 Work = Callable[[], None]
 """The main function of a process."""
 
-_PR_SET_PDEATHSIG = 1
-_M_ARENA_MAX = -8  # linux/prctl.h
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_M_ARENA_MAX = -8  # malloc.h
 
 log = logging.getLogger(__name__)
 
@@ -139,6 +139,8 @@ def limit_arenas() -> None:
     Otherwise nearly every thread gets one of its own, which takes 0.2 MiB even if it only waits.
     Nearly all of our allocations hold the interpreter lock, so sharing costs nothing.
     """
+    if "MALLOC_ARENA_MAX" in os.environ:  # The operator has chosen.
+        return
     with suppress(AttributeError):  # Other C libraries have no arenas.
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
 

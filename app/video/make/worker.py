@@ -131,7 +131,7 @@ class MediaWorker:
                 return work()
             except Exception as error:
                 is_known = isinstance(error, UploadError)
-                log.error("media worker: %s", error, exc_info=None if is_known else error)
+                log.error("media jobs: %s", error, exc_info=None if is_known else error)
                 self._stop.wait(self.pace.failed_seconds)
         return None
 

@@ -29,6 +29,8 @@ const START = 1_200;
 
 /** From here on a line needs no lanes, and has room for others; bytes per second: 50 Mbit/s. */
 const FAST = 6_250_000;
+/** So much more, where others have been left room: then it would have to be left again. */
+const FASTER = 1.2;
 
 /** A lane is worth opening if so much work is left, milliseconds. */
 const WORTHWHILE = 3_000;
@@ -110,7 +112,7 @@ export class Lanes {
   /** Requests that are given up, so that others have room on the line, and when the last one was. */
   #givenUp = 0;
   #givenUpAt = 0;
-  /** The rate of all connections before, and until when none is left. */
+  /** The most that all connections brought before, and until when no room is left. */
   #rateOfAll = 0;
   #contestedUntil = -Infinity;
   /** The rate before the first lane, and since when there are enough of them to judge. */
@@ -232,12 +234,14 @@ export class Lanes {
    * @param {number} now
    */
   #toGiveUp(now) {
-    if (this.#line.rate(now) >= FAST) return 0; // There a server's own work takes as long as a queue.
     const left = this.#timeLeft(now);
     if (this.#givenUp === 0) {
+      const rate = this.#line.rate(now);
+      const isSlow = rate > 0 && rate < FAST; // On a fast line a server's own work takes as long as a queue.
       const isAlone = now - this.#beganAt >= ALONE && now >= this.#contestedUntil && this.#lanes.size <= FEW_LANES;
-      return isAlone && this.#line.fullFor(now) >= FULL && left > LONG ? 1 : 0;
+      return isSlow && isAlone && this.#line.fullFor(now) >= FULL && left > LONG ? 1 : 0;
     }
+    if (this.#line.rate(now, STEADY_RATE_OVER) >= FASTER * FAST) return 0;
     if (this.#isContested(now)) this.#contestedUntil = now + CONTESTED;
     if (this.#line.fullFor(now) === 0 || left <= END || now < this.#contestedUntil) return 0;
     return now - this.#givenUpAt < STEP ? this.#givenUp : Math.min(this.#givenUp + 1, this.#requests - FEWEST_REQUESTS);
@@ -257,7 +261,7 @@ export class Lanes {
     if (count === this.#givenUp) return;
     const now = this.#now();
     if (count === 0 || this.#givenUp === 0) this.#beganAt = now;
-    if (this.#givenUp === 0) this.#rateOfAll = this.#line.rate(now);
+    if (this.#givenUp === 0) this.#rateOfAll = Math.max(this.#rateOfAll, this.#line.rate(now));
     this.#givenUp = count;
     this.#givenUpAt = now;
     this.#slots?.allow(count ? this.#requests - count : Infinity, "room for others");
@@ -288,6 +292,14 @@ export class Lanes {
     this.#closeAll();
     this.#closeProbe();
     this.#line = new LineWatch();
+    this.#rateOfAll = 0;
+  }
+
+  /** The line may be another one: what is known of it holds no more, and neither does what loading the page took. */
+  forgetLine() {
+    this.#line.forget();
+    this.#knownRoundTrip = () => Infinity;
+    this.#rateOfAll = 0;
   }
 
   #closeAll() {
@@ -418,14 +430,19 @@ export class Lanes {
 const RECENT = 300_000;
 
 /**
- * The shortest wait for the answer to one of the requests that loaded the page, milliseconds; Infinity if that was long ago.
- * Others may fill the line already when a file is chosen: lanes would find no round trip as short as that.
+ * The shortest wait for the answer to one of the first requests of the page, milliseconds; Infinity if that was long ago.
+ * Others may fill the line already when a file is chosen: lanes would find no round trip as short as that. Of the page and
+ * its calls alone: a cache, here or on the way, may answer the others.
  */
 export function shortestLoad() {
-  const loads = /** @type {PerformanceResourceTiming[]} */ (performance.getEntriesByType("resource"));
-  const isRecent = (/** @type {PerformanceResourceTiming} */ { startTime }) => performance.now() - startTime < RECENT;
-  const asked = loads.filter((load) => load.transferSize > 0 && isRecent(load)); // What a cache gives has none.
-  return Math.min(...asked.map(({ requestStart, responseStart }) => responseStart - requestStart));
+  const entries = [...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")];
+  const loads = /** @type {PerformanceResourceTiming[]} */ (entries).filter(
+    ({ initiatorType, transferSize, startTime }) =>
+      ["navigation", "fetch"].includes(initiatorType) &&
+      transferSize > 0 &&
+      Date.now() - performance.timeOrigin - startTime < RECENT,
+  );
+  return Math.min(...loads.map(({ requestStart, responseStart }) => responseStart - requestStart));
 }
 
 /** What is known of the line: how much passes, and whether its queue is full. */
@@ -491,6 +508,13 @@ class LineWatch {
     } else if (now - this.#fullAt >= CALM) {
       this.#fullSince = null;
     }
+  }
+
+  /** How fast it is stays known, by what was acknowledged. */
+  forget() {
+    this.forgetLatest();
+    this.#least = Infinity;
+    this.#fullAt = -Infinity;
   }
 
   /** The lane that measures is closed; the least round trip of the line stays known. */
