@@ -16,7 +16,7 @@ import { Connection } from "./uploads/connection.js";
 import { DirectCells } from "./uploads/direct_cells.js";
 import { InterruptedUploads, TabPresence } from "./uploads/interrupted_uploads.js";
 import { laneOpener, lanesUrl, MOST_BYTES } from "./uploads/lane.js";
-import { Lanes, shortestLoad } from "./uploads/lanes.js";
+import { Lanes, sharesOneConnection, shortestLoad } from "./uploads/lanes.js";
 import { ConnectionAdvice, RateLimit, Slots } from "./uploads/limits.js";
 import { UploadQueue } from "./uploads/upload_queue.js";
 import { UploadSteps } from "./uploads/upload_steps.js";
@@ -90,7 +90,9 @@ function buildUploads(drop, { connection, limit, isInterrupted }) {
  */
 function lanesOf({ uploadUrl, limit, slots, checksums, connection }) {
   const open = laneOpener({ url: lanesUrl(uploadUrl), limit, checksums });
-  const lanes = new Lanes({ open, limit, slots, requests: REQUESTS_AT_ONCE, knownRoundTrip: shortestLoad });
+  const requests = REQUESTS_AT_ONCE;
+  const connections = sharesOneConnection() ? 1 : requests;
+  const lanes = new Lanes({ open, limit, slots, requests, connections, knownRoundTrip: shortestLoad });
   connection.addEventListener("change", () => {
     if (connection.isReachable) lanes.forgetLine(); // It was lost.
   });

@@ -10,7 +10,7 @@ const REQUESTS = 5;
 const LEAST = 150;
 
 /** A line on which time passes when the test says so. `line.roundTrip` is what an empty message takes. */
-function setUp({ bytesLeft = 1e9, opens = async () => {}, limit = { bytesPerSecond: 0 }, knownRoundTrip } = {}) {
+function setUp({ bytesLeft = 1e9, opens = async () => {}, limit = { bytesPerSecond: 0 }, knownRoundTrip, connections } = {}) {
   mock.timers.enable({ apis: ["setInterval", "setTimeout"] });
   let time = 0;
   const line = { roundTrip: LEAST, handshake: 2 * LEAST, opened: [], rate: 300_000 };
@@ -24,7 +24,7 @@ function setUp({ bytesLeft = 1e9, opens = async () => {}, limit = { bytesPerSeco
   };
   const slots = new Slots(REQUESTS);
   const requests = requestsOf(slots);
-  const lanes = new Lanes({ open, limit, slots, requests: REQUESTS, knownRoundTrip, now: () => time });
+  const lanes = new Lanes({ open, limit, slots, requests: REQUESTS, connections, knownRoundTrip, now: () => time });
   const transfer = { bytesLeft, sendOn: async () => ({ hasSent: false, pause: 0 }) };
   const pass = async (milliseconds) => {
     for (const end = time + milliseconds; time < end; ) {
@@ -63,6 +63,24 @@ test("where packets get lost, lanes are opened until there are enough", async ()
   assert.equal(lanes.size, 0);
   await pass(14_000);
   assert.equal(REQUESTS + isOpen(), 24);
+});
+
+test("where all requests share one connection, lanes begin earlier, and there are more", async () => {
+  const { lanes, line, transfer, pass, isOpen } = setUp({ connections: 1 });
+  line.gain = 50_000;
+  lanes.add(transfer);
+  await pass(1_200);
+  assert.ok(lanes.size > 0);
+  await pass(14_000);
+  assert.equal(1 + isOpen(), 24);
+});
+
+test("after the first lanes, several are opened at once", async () => {
+  const { lanes, line, transfer, pass, isOpen } = setUp();
+  line.gain = 50_000;
+  lanes.add(transfer);
+  await pass(6_000);
+  assert.equal(REQUESTS + isOpen(), 24, "one after another would take 8 seconds");
 });
 
 test("where the line is full, none is opened beside the requests", async () => {

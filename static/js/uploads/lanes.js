@@ -26,11 +26,17 @@ const LOOK = 200;
 
 /** Before the first lane that carries chunks: by then the requests have got up to speed, milliseconds. */
 const START = 1_200;
+/** The same where all requests share one connection, as with HTTP/2: that does not fill a line that loses packets. */
+const EARLY_START = 400;
 
 /** From here on a line needs no lanes, and has room for others; bytes per second: 50 Mbit/s. */
 const FAST = 6_250_000;
 /** So much more, where others have been left room: then it would have to be left again. */
 const FASTER = 1.2;
+
+/** Once so many lanes have not filled the line, so many more are opened at once: a handshake takes two or three round trips. */
+const FIRST_LANES = 2;
+const AT_ONCE = 3;
 
 /** A lane is worth opening if so much work is left, milliseconds. */
 const WORTHWHILE = 3_000;
@@ -92,6 +98,7 @@ export class Lanes {
   #limit;
   #slots;
   #requests;
+  #connections;
   #knownRoundTrip;
   #most;
   #allowed;
@@ -104,7 +111,8 @@ export class Lanes {
   #closing = new AbortController();
   /** @type {number | undefined} */
   #timer;
-  #isOpening = false;
+  /** How many are being opened. */
+  #opening = 0;
   #beganAt = 0;
   #idleSince = 0;
   #settledUntil = -Infinity;
@@ -129,12 +137,13 @@ export class Lanes {
 
   /**
    * `open(signal)` resolves to a Lane; `slots` are those of the XMLHttpRequests that go on beside, `requests` how many there
-   * are; `limit`, a RateLimit. `knownRoundTrip()`, milliseconds: one took no longer, before anything was sent.
+   * are, on how many `connections`; `limit`, a RateLimit. `knownRoundTrip()`, milliseconds: one took no longer, before anything was sent.
    * @param {{
    *   open: (signal: AbortSignal) => Promise<Lane>,
    *   limit: { readonly bytesPerSecond: number },
    *   slots?: Slots | null,
    *   requests: number,
+   *   connections?: number,
    *   knownRoundTrip?: () => number,
    *   most?: number,
    *   now?: () => number,
@@ -145,6 +154,7 @@ export class Lanes {
     limit,
     slots,
     requests,
+    connections = requests,
     knownRoundTrip = () => Infinity,
     most = MOST_CONNECTIONS,
     now = () => performance.now(),
@@ -153,6 +163,7 @@ export class Lanes {
     this.#limit = limit;
     this.#slots = slots;
     this.#requests = requests;
+    this.#connections = connections;
     this.#knownRoundTrip = knownRoundTrip;
     this.#most = this.#allowed = most;
     this.#now = now;
@@ -174,7 +185,8 @@ export class Lanes {
 
   /** Lanes that may carry chunks, beside the requests and the lane that measures. */
   get #room() {
-    const room = Math.max(0, this.#allowed - (this.#requests - this.#givenUp) - 1);
+    const requests = Math.min(this.#connections, this.#requests - this.#givenUp);
+    const room = Math.max(0, this.#allowed - requests - 1);
     return this.#givenUp ? Math.min(FEWER_LANES, room) : room;
   }
 
@@ -217,7 +229,7 @@ export class Lanes {
       return;
     }
     if (this.#probe && !this.#probe.isOpen) this.#probeFailed();
-    if (!this.#probe && this.#canOpen(now) && now >= this.#settledUntil) this.#openProbe();
+    if (!this.#probe && this.#opening === 0 && this.#canOpen(now) && now >= this.#settledUntil) this.#openProbe();
     this.#probeSometimes(now);
     if (this.#judgedAt !== null && now >= this.#judgedAt) this.#judge(now);
     this.#giveUp(this.#toGiveUp(now));
@@ -226,7 +238,8 @@ export class Lanes {
 
   /** @param {number} now */
   #canOpen(now) {
-    return !this.#isOpening && this.#room > 0 && now >= this.#failedUntil;
+    const atOnce = this.#lanes.size < FIRST_LANES || this.#givenUp ? 1 : AT_ONCE;
+    return this.#opening < atOnce && this.#room > 0 && now >= this.#failedUntil;
   }
 
   /**
@@ -353,8 +366,8 @@ export class Lanes {
       this.#probe?.isOpen &&
       this.#canOpen(now) &&
       this.#limit.bytesPerSecond === 0 &&
-      this.#lanes.size < this.#room &&
-      now - this.#beganAt >= START &&
+      this.#lanes.size + this.#opening < this.#room &&
+      now - this.#beganAt >= (this.#connections < this.#requests ? EARLY_START : START) &&
       now >= this.#settledUntil &&
       this.#line.rate(now) < FAST &&
       this.#timeLeft(now) > WORTHWHILE &&
@@ -369,12 +382,12 @@ export class Lanes {
     if (this.#lanes.size >= this.#room) return lane.close();
     this.#lanes.add(lane);
     for (let message = 0; message < MESSAGES_AT_ONCE; message += 1) this.#drive(lane, this.#closing.signal);
-    if (this.#requests + this.#lanes.size >= JUDGED_AT) this.#judgedAt ??= this.#now() + JUDGED_AFTER;
+    if (this.#connections + this.#lanes.size >= JUDGED_AT) this.#judgedAt ??= this.#now() + JUDGED_AFTER;
   }
 
   /** @param {AbortSignal} signal */
   async #opened(signal) {
-    this.#isOpening = true;
+    this.#opening += 1;
     try {
       const lane = await this.#open(signal);
       if (signal.aborted) lane.close();
@@ -383,7 +396,7 @@ export class Lanes {
       if (!signal.aborted) this.#failed();
       return null;
     } finally {
-      this.#isOpening = false;
+      this.#opening -= 1;
     }
   }
 
@@ -424,6 +437,12 @@ export class Lanes {
     this.#transfers.add(transfer);
     return transfer;
   }
+}
+
+/** Whether all requests of this page share one connection, as with HTTP/2. */
+export function sharesOneConnection() {
+  const [page] = /** @type {PerformanceResourceTiming[]} */ (performance.getEntriesByType("navigation"));
+  return ["h2", "h3"].includes(page?.nextHopProtocol ?? "");
 }
 
 /** The line may be another one after so long, milliseconds. */
