@@ -34,8 +34,11 @@ const FAST = 6_250_000;
 /** So much more, where others have been left room: then it would have to be left again. */
 const FASTER = 1.2;
 
-/** Once so many lanes have not filled the line, so many more are opened at once: a handshake takes two or three round trips. */
-const FIRST_LANES = 2;
+/**
+ * After so long a line that loses no packets would be full; then several are opened at once, as a handshake takes two or
+ * three round trips; milliseconds.
+ */
+const SURE = 3_000;
 const AT_ONCE = 3;
 
 /** A lane is worth opening if so much work is left, milliseconds. */
@@ -238,7 +241,7 @@ export class Lanes {
 
   /** @param {number} now */
   #canOpen(now) {
-    const atOnce = this.#lanes.size < FIRST_LANES || this.#givenUp ? 1 : AT_ONCE;
+    const atOnce = now - this.#beganAt < SURE || this.#givenUp ? 1 : AT_ONCE;
     return this.#opening < atOnce && this.#room > 0 && now >= this.#failedUntil;
   }
 
