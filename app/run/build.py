@@ -54,6 +54,10 @@ if TYPE_CHECKING:
 ID_BYTES = 16
 """128 random bits: an id cannot be guessed."""
 
+LEAST_CONNECTIONS = 16
+"""Size of the pool where there are fewer threads for requests: the threads of the background worker
+need as many, and some keep theirs. The pool opens only what is used."""
+
 MARK_SECONDS = 5.0
 """Timeout of each call that reads or writes the mark. A server whose bucket does not respond in
 time starts without comparing it."""
@@ -72,7 +76,8 @@ def build_services(
     """
     # Synced: a published file without a record is as good as lost.
     synced = Durability(settings.durability) is not Durability.NONE
-    database = Database(settings.records_url, synced=synced, connections=settings.threads)
+    connections = max(settings.threads, LEAST_CONNECTIONS)
+    database = Database(settings.records_url, synced=synced, connections=connections)
     new_id = partial(secrets.token_hex, ID_BYTES)
     context = Context(database=database, clock=now, new_id=new_id, settings=settings)
     return assemble(context, on_upload, clock=shared_clock(database, now), passwords=passwords)

@@ -193,7 +193,7 @@ def test_a_worker_that_ends_is_logged_and_restarted(server: Server) -> None:
     wait_until(workers, "it has started")
     (first,) = workers()
     first.send_signal(signal.SIGKILL)
-    wait_until(lambda: "the background worker ended with SIGKILL" in server.log, "it is told")
+    wait_until(lambda: "the background worker ended with SIGKILL" in server.log, "it is logged")
     wait_until(lambda: workers() and first not in workers(), "another has its place")
 
 

@@ -15,7 +15,6 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -60,8 +59,6 @@ was computed for nothing."""
 
 BACKGROUND_NICENESS = 19
 """Hashing a file takes a core for seconds: uploads have priority."""
-
-LEAST_CONNECTIONS = 16
 
 MEDIA_STOP_SECONDS = 0.8
 """A media job that has not stopped after this time ends with the process; so do its programs."""
@@ -121,8 +118,6 @@ def run(settings: Settings) -> None:
     """Work until one of `END_SIGNALS` arrives; all of them must be blocked."""
     be_killed_first()
     instruments = Instruments()
-    # Nearly every thread of this process has a connection, however few the web workers have.
-    settings = replace(settings, threads=max(settings.threads, LEAST_CONNECTIONS))
     services = build_services(settings, instruments.count_upload)
     services.prepare()
     stop = threading.Event()

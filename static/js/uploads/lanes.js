@@ -2,8 +2,8 @@
  * Opens lanes where packets get lost: each connection then slows down long before the line is full, and a browser opens
  * only six to a server. Where the line is full, more of them would only take it from others; what tells is how long an
  * empty message takes, which waits in the same queue. A line that stays full needs not even all requests: beside them another
- * program's connection keeps 10 to 16 % of 20 Mbit/s, beside one and a lane about a third. Who then takes most of it has many
- * connections as well, and all are used again.
+ * program's connection keeps 10 to 16 % of 20 Mbit/s, beside one and a lane about a third. If others take most of the line
+ * even so, they have many connections as well, and the page uses all of its own again.
  */
 
 import { sleep } from "./retry.js";
@@ -31,7 +31,7 @@ const EARLY_START = 400;
 
 /** From here on a line needs no lanes, and has room for others; bytes per second: 50 Mbit/s. */
 const FAST = 6_250_000;
-/** So much more, where others have been left room: then it would have to be left again. */
+/** How much faster the line must be to take back room that was left to others, which would else be left again at once. */
 const FASTER = 1.2;
 
 /**
@@ -80,10 +80,10 @@ const FEWEST_REQUESTS = 1;
 const FEWER_LANES = 1;
 /** One request less after another, this long apart: those that are left must learn to fill the line; milliseconds. */
 const STEP = 1_000;
-/** Below this share of the rate that all of them had, others have taken more than that room, which they lose for so long. */
+/** Others that leave the page less than this share of the most it had get no more room for so long, milliseconds. */
 const LEAST_SHARE = 0.3;
 const CONTESTED = 30_000;
-/** Others wait for uploads shorter than that; milliseconds. */
+/** No room is left to others if the upload ends sooner than that; milliseconds. */
 const LONG = 10_000;
 /** So long before the end of the uploads all are used again, milliseconds: one slow connection must not delay it. */
 const END = 3_000;
@@ -140,7 +140,7 @@ export class Lanes {
 
   /**
    * `open(signal)` resolves to a Lane; `slots` are those of the XMLHttpRequests that go on beside, `requests` how many there
-   * are, on how many `connections`; `limit`, a RateLimit. `knownRoundTrip()`, milliseconds: one took no longer, before anything was sent.
+   * are, on how many `connections`; `limit`, a RateLimit. `knownRoundTrip()` is the shortest that was seen, milliseconds.
    * @param {{
    *   open: (signal: AbortSignal) => Promise<Lane>,
    *   limit: { readonly bytesPerSecond: number },
@@ -264,7 +264,7 @@ export class Lanes {
   }
 
   /**
-   * Whether others have taken more than the room that was left to them.
+   * Whether others have taken more room than was left to them.
    * @param {number} now
    */
   #isContested(now) {
