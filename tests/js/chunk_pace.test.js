@@ -89,3 +89,20 @@ test("a line that carries such chunks again after a break gets them again", () =
   assert.ok(first < MIB);
   assert.equal(second, 5 * MIB);
 });
+
+test("towards the end of a file chunks get smaller, unless they are short already", () => {
+  const pace = paceOf();
+  sizesOn(500 * KIB, 10, pace);
+  const size = pace.chunkBytes;
+  assert.equal(pace.chunkBytesOf(10 * size), size);
+  assert.equal(pace.chunkBytesOf(size), size / 2);
+  assert.equal(pace.chunkBytesOf(0), 0.3 * 500 * KIB);
+  sizesOn(1_000 * MIB, 10, pace);
+  assert.equal(pace.chunkBytesOf(0), MAXIMUM, "which takes 20 ms");
+});
+
+test("no chunk is smaller than the server wants because the file ends", () => {
+  const pace = paceOf(MAXIMUM, 5 * MIB);
+  sizesOn(1_000 * KIB, 3, pace);
+  assert.equal(pace.chunkBytesOf(0), 5 * MIB);
+});

@@ -63,6 +63,15 @@ test("every byte is sent once, several chunks at a time", async () => {
   assert.deepEqual(told.at(-1), { received: MIB, inFlight: 0 });
 });
 
+test("the last chunks of a file on a slow line are smaller, so that all connections end together", async () => {
+  const { sent, requests, pace } = setUp({ size: 4 * MIB, largest: 256 * KIB });
+  pace.sent({ chunkBytes: 256 * KIB, start: 0, end: 256 * KIB }, 2_000);
+  pace.sent = () => {}; // Here each takes no time.
+  await answerAll(sent, requests);
+  const sizes = requests.map(({ chunk }) => (chunk.end - chunk.start) / KIB);
+  assert.deepEqual(sizes, [...Array(7).fill(256), ...Array(9).fill(128), ...Array(18).fill(64)]);
+});
+
 test("progress tells what is safe and what is in flight, and never counts a byte as both", async () => {
   const { sent, requests, told } = setUp({ missing: [[512 * KIB, MIB]] });
   await settle();

@@ -121,6 +121,11 @@ export class ChunkPlan {
     this.#missing = size === 0 ? [[0, 0]] : joined(missing);
   }
 
+  /** Bytes that have not been taken. */
+  get bytes() {
+    return coveredBytes(this.#missing);
+  }
+
   /** Whether every missing byte has been taken. */
   get isEmpty() {
     return this.#missing.length === 0;
@@ -274,12 +279,21 @@ const SLOW_LEAST = 10_000;
 /** Sizes grow by this factor at most: one short chunk does not prove a fast line. */
 const LARGEST_STEP = 4;
 
+/**
+ * Towards the end chunks get smaller, so that all connections end together: none has more than this part of what is left
+ * for each. One that is shorter costs more in waiting for its answer, milliseconds.
+ */
+const SHARE = 1 / 2;
+const SHORTEST = 300;
+
 /** Learned from earlier chunks. All files share one pace, as they share the line. */
 export class ChunkPace {
   #sizes;
   #least;
   #limit;
   #chunkBytes = 0;
+  /** Of one connection, lately; bytes per millisecond. */
+  #rate = Infinity;
 
   /**
    * `sizes` are the ChunkSizes to choose from; smaller ones than `least` bytes cost the server more than they save.
@@ -299,13 +313,21 @@ export class ChunkPace {
   }
 
   /**
+   * Size of the next one where so many bytes are left for each connection.
+   * @param {number} bytesLeft
+   */
+  chunkBytesOf(bytesLeft) {
+    return Math.min(this.#chunkBytes, Math.max(this.#least, SHARE * bytesLeft, SHORTEST * this.#rate));
+  }
+
+  /**
    * A chunk was acknowledged after `duration` milliseconds.
    * @param {Pick<Chunk, "chunkBytes" | "start" | "end">} chunk
    * @param {number} duration
    */
   sent({ chunkBytes, start, end }, duration) {
+    const rate = (this.#rate = (end - start) / Math.max(1, duration));
     if (duration > (chunkBytes > this.#least ? SLOW : SLOW_LEAST)) return this.#halve(chunkBytes);
-    const rate = (end - start) / Math.max(1, duration);
     if (this.#chunkBytes < this.#least && this.#least < rate * SLOW_LEAST) return this.#move(this.#least);
     if (duration >= FAST) return;
     const bytes = rate * GOOD;

@@ -158,7 +158,7 @@ class Transfer {
    */
   async sendOn(lane) {
     if (this.#plan.hasCell) return { hasSent: false, pause: 0 };
-    const chunk = this.#plan.take(Math.min(MOST_BYTES, this.#tools.pace.chunkBytes));
+    const chunk = this.#plan.take(Math.min(MOST_BYTES, this.#nextBytes));
     if (!chunk) return this.#repeat(lane);
     try {
       await this.#deliver(chunk, (taken, options) => lane.post(taken, options), lane);
@@ -233,7 +233,7 @@ class Transfer {
    */
   async #sendNext(signal) {
     const release = await this.#tools.slots.take(signal);
-    const chunk = this.#plan.hasCell ? this.#plan.takeCell() : this.#plan.take(this.#tools.pace.chunkBytes);
+    const chunk = this.#plan.hasCell ? this.#plan.takeCell() : this.#plan.take(this.#nextBytes);
     try {
       if (chunk) await this.#deliver(chunk, this.#posterOf(chunk));
       return null;
@@ -243,6 +243,11 @@ class Transfer {
     } finally {
       release();
     }
+  }
+
+  get #nextBytes() {
+    const { pace, lanes } = this.#tools;
+    return pace.chunkBytesOf(this.#plan.bytes / (this.#requests + (lanes?.size ?? 0)));
   }
 
   /**

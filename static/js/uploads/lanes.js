@@ -84,7 +84,7 @@ const STEP = 1_000;
 const LEAST_SHARE = 0.3;
 const CONTESTED = 30_000;
 /** No room is left to others if the upload ends sooner than that; milliseconds. */
-const LONG = 10_000;
+const LONG = 15_000;
 /** So long before the end of the uploads all are used again, milliseconds: one slow connection must not delay it. */
 const END = 3_000;
 
