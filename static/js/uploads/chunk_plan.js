@@ -280,8 +280,8 @@ const SLOW_LEAST = 10_000;
 const LARGEST_STEP = 4;
 
 /**
- * Towards the end chunks get smaller, so that all connections end together: none has more than this part of what is left
- * for each. One that is shorter costs more in waiting for its answer, milliseconds.
+ * Towards the end chunks get smaller, so that all connections end together: each has at most half of what is left for its
+ * connection. None takes less than that many milliseconds because of it: waiting for its answer would cost more.
  */
 const SHARE = 1 / 2;
 const SHORTEST = 300;
