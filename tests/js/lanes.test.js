@@ -75,6 +75,17 @@ test("where all requests share one connection, lanes begin earlier, and there ar
   assert.equal(1 + isOpen(), 24);
 });
 
+test("requests that share one connection get a few lanes beside them at once, even while the line looks full", async () => {
+  const { lanes, line, transfer, pass, isOpen } = setUp({ connections: 1 });
+  lanes.add(transfer);
+  await pass(300);
+  line.roundTrip = 2 * LEAST;
+  await pass(1_100);
+  assert.equal(lanes.size, 4);
+  await pass(1_600);
+  assert.ok(isOpen() <= 5, "not more, and the one that measures");
+});
+
 test("after the first seconds several are opened at once", async () => {
   const { lanes, line, transfer, pass, isOpen } = setUp();
   line.gain = 50_000;

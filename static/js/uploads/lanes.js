@@ -41,6 +41,12 @@ const FASTER = 1.2;
 const SURE = 3_000;
 const AT_ONCE = 3;
 
+/**
+ * Where all requests share one connection, so many lanes are opened at once: with them there are as many connections as
+ * elsewhere, and the first seconds of each look like a full queue to the others.
+ */
+const FEW_AT_ONCE = 4;
+
 /** A lane is worth opening if so much work is left, milliseconds. */
 const WORTHWHILE = 3_000;
 
@@ -239,9 +245,14 @@ export class Lanes {
     if (this.#givenUp ? this.#lanes.size < this.#room && this.#canOpen(now) : this.#isWorthOpening(now)) this.#openOne();
   }
 
+  /** Whether there are fewer connections than requests usually have. */
+  get #hasFew() {
+    return this.#connections < this.#requests && !this.#givenUp && this.#lanes.size + this.#opening < FEW_AT_ONCE;
+  }
+
   /** @param {number} now */
   #canOpen(now) {
-    const atOnce = now - this.#beganAt < SURE || this.#givenUp ? 1 : AT_ONCE;
+    const atOnce = this.#hasFew ? FEW_AT_ONCE : now - this.#beganAt < SURE || this.#givenUp ? 1 : AT_ONCE;
     return this.#opening < atOnce && this.#room > 0 && now >= this.#failedUntil;
   }
 
@@ -374,7 +385,7 @@ export class Lanes {
       now >= this.#settledUntil &&
       this.#line.rate(now) < FAST &&
       this.#timeLeft(now) > WORTHWHILE &&
-      !this.#line.isFull(now)
+      (this.#hasFew || !this.#line.isFull(now))
     );
   }
 
