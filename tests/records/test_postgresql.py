@@ -25,7 +25,7 @@ from app.db.postgresql import MIGRATION_LOCK, SESSION, PostgresqlServer
 from app.db.tables import audit
 from app.records import statements
 from app.records.uploads import UploadRecords
-from tests.postgresql import Postgresql, pgbouncer, postgresql
+from tests.postgresql import Postgresql, pgbouncer, postgresql, set_limits
 from tests.processes import PROCESSES
 from tests.records.making import at, new_upload
 
@@ -296,20 +296,15 @@ def test_broken_constraints_are_not_translated(records: UploadRecords) -> None:
 @pytest.fixture
 def pooled_url(server: Postgresql, url: str) -> Iterator[str]:
     """The same database, through PgBouncer in transaction mode."""
-    with pgbouncer(server) as folder:
-        yield url.replace(str(server.folder), folder)
-
-
-def set_limits(server: Postgresql, how: str) -> None:
-    for name in SESSION:
-        server.ask(f"ALTER ROLE sluice {how.format(name=name, value=SESSION[name])}")
+    with pgbouncer(server) as pooler:
+        yield pooler.pooled(url)
 
 
 @pytest.fixture
 def with_limits(server: Postgresql) -> Iterator[None]:
-    set_limits(server, "SET {name} = '{value}'")
+    set_limits(server)
     yield
-    set_limits(server, "RESET {name}")
+    server.ask("ALTER ROLE sluice RESET ALL")
 
 
 @pytest.mark.usefixtures("with_limits")
