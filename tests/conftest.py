@@ -57,6 +57,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption("--disturbances", type=int, help="how often a fleet is shaken")
     parser.addoption(
+        "--pooled-nodes",
+        type=int,
+        default=1,
+        help="how many nodes of a shaken fleet reach PostgreSQL through PgBouncer",
+    )
+    parser.addoption(
         "--seed",
         type=int,
         default=21,

@@ -14,11 +14,19 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from app.db.postgresql import SESSION
 from scripts.fleet.postgresql import Postgresql, find_postgresql
 from scripts.fleet.programs import Program, as_ordinary_user
 from tests.browser.tools import do_without
 
-__all__ = ["ON_BOTH_DATABASES", "Postgresql", "pgbouncer", "postgresql"]
+__all__ = [
+    "ON_BOTH_DATABASES",
+    "PgBouncer",
+    "Postgresql",
+    "pgbouncer",
+    "postgresql",
+    "set_limits",
+]
 
 SERVER_SESSIONS = 2
 """So few that clients share them."""
@@ -32,6 +40,8 @@ listen_port = 5432
 auth_type = any
 pool_mode = transaction
 ignore_startup_parameters = options
+max_client_conn = 500
+server_login_retry = 1
 """
 
 ON_BOTH_DATABASES = pytest.mark.parametrize("database", ["in_file", "on_server"], indirect=True)
@@ -51,28 +61,46 @@ def postgresql(*, is_safe: bool = False) -> Iterator[Postgresql]:
             server.stop()
 
 
-@contextmanager
-def pgbouncer(server: Postgresql) -> Iterator[str]:
-    """A pooler in transaction mode in front of a server: the folder of its socket."""
-    user = as_ordinary_user()
-    program = shutil.which("pgbouncer", path="/usr/bin:/usr/sbin") or do_without("pgbouncer")
-    with tempfile.TemporaryDirectory(prefix="sluice-pgbouncer-") as name:
-        folder = Path(name)
-        settings = PGBOUNCER.format(server=server.folder, folder=folder, sessions=SERVER_SESSIONS)
-        (folder / "pgbouncer.ini").write_text(settings)
+class PgBouncer:
+    """A pooler in transaction mode in front of a server, on a Unix socket in its folder."""
+
+    def __init__(self, folder: Path, program: str, server: Postgresql, *, sessions: int) -> None:
+        self.folder = folder
+        self._server = server
+        user = as_ordinary_user()
         if "user" in user:
             shutil.chown(folder, user["user"])
+        settings = PGBOUNCER.format(server=server.folder, folder=folder, sessions=sessions)
+        (folder / "pgbouncer.ini").write_text(settings)
+        command = (program, folder / "pgbouncer.ini")
+        self.program = Program(command, folder / "log", self._answers, user=user)
 
-        def answers() -> bool:
-            try:
-                psycopg.connect(host=name, user="sluice", dbname="postgres").close()
-            except psycopg.OperationalError:
-                return False
-            return True
+    def pooled(self, url: str) -> str:
+        """The URL of the same database through the pooler."""
+        return url.replace(str(self._server.folder), str(self.folder))
 
-        pooler = Program((program, folder / "pgbouncer.ini"), folder / "log", answers, user=user)
-        pooler.start()
+    def _answers(self) -> bool:
         try:
-            yield name
+            psycopg.connect(host=str(self.folder), user="sluice", dbname="postgres").close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+
+@contextmanager
+def pgbouncer(server: Postgresql, *, sessions: int = SERVER_SESSIONS) -> Iterator[PgBouncer]:
+    """A running pooler; `sessions` is how many it has for each database."""
+    program = shutil.which("pgbouncer", path="/usr/bin:/usr/sbin") or do_without("pgbouncer")
+    with tempfile.TemporaryDirectory(prefix="sluice-pgbouncer-") as name:
+        pooler = PgBouncer(Path(name), program, server, sessions=sessions)
+        pooler.program.start()
+        try:
+            yield pooler
         finally:
-            pooler.stop()
+            pooler.program.stop()
+
+
+def set_limits(server: Postgresql) -> None:
+    """Give all sessions the limits that a pooler does not pass on, as docs/operations.md says."""
+    for name, value in SESSION.items():
+        server.ask(f"ALTER ROLE sluice SET {name} = '{value}'")

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
-from threading import get_ident
 
 import pytest
-from sqlalchemy import Engine, event
 
 from app.core.access import FIRST_PROJECT
 from app.core.ranges import ByteRange
@@ -69,28 +67,3 @@ def test_a_server_that_is_refused_forgets_nothing(tmp_path: Path) -> None:
             services.prepare_storage()
         assert (tmp_path / BOOT_MARKER).read_text() == "another-boot file"
         assert received(services) == 50
-
-
-def test_after_the_preparation_names_are_counted_without_the_database(
-    tmp_path: Path, shared_url: str
-) -> None:
-    """Senders are counted in transactions: with one more connection each, they could deadlock."""
-    staging = tmp_path / "staging"
-    services = build_services(
-        Settings(database_url=shared_url, data_dir=tmp_path, staging_dir=staging)
-    )
-    asked: list[object] = []
-    here = get_ident()
-
-    def note(*call: object) -> None:
-        if get_ident() == here:  # A server of another test may still run.
-            asked.append(call[2])
-
-    with closing(services.database):
-        services.prepare()
-        event.listen(Engine, "before_cursor_execute", note)
-        try:
-            services.counts.add("new person:1")
-        finally:
-            event.remove(Engine, "before_cursor_execute", note)
-    assert asked == []

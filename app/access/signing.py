@@ -43,10 +43,6 @@ class Signing:
         self._values = values
         self._file = file
 
-    def load(self) -> None:
-        """Read the secret now, so that later calls need no connection; raises as `secret`."""
-        _ = self.secret
-
     def signer(self, purpose: str) -> URLSafeTimedSerializer:
         """Signs and checks texts of one purpose; what was signed for another does not pass."""
         return URLSafeTimedSerializer(self.secret, salt=f"sluice {purpose}")
@@ -61,11 +57,7 @@ class Signing:
         return bytes.fromhex(agreed)
 
     def renew(self) -> None:
-        """Replace the secret; processes that start from now on use the new one.
-
-        Until all nodes were restarted they digest names with different keys, so limits on senders
-        hold per node.
-        """
+        """Replace the secret; processes that start from now on use the new one."""
         self._values.put(SECRET, _new_secret())
 
     def _propose(self) -> str:

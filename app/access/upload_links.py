@@ -24,7 +24,7 @@ from app.core.numbers import bytes_in_words
 from app.core.policy import UNNAMED, extension_of
 from app.core.upload import Upload, UploadKind
 from app.db.context import Context, RequestContext
-from app.db.sql import insert_row, insert_unless_known, lock_name, run
+from app.db.sql import insert_row, insert_unless_known, lock_name
 from app.db.tables import HAS_SENDER, IS_RESERVING, UPLOAD, link_senders, upload_links, uploads
 from app.records import statements
 
@@ -388,7 +388,7 @@ def take(connection: sa.Connection, link_id: str, *, files: int, length: int) ->
     for; and none after the link was closed. Raises `LinkFull` and `LinkClosed`.
     """
     counted = {"link_id": link_id, "more_files": files, "more_bytes": length}
-    is_taken = run(connection, _TAKE, counted) > 0
+    is_taken = connection.execute(_TAKE, counted).rowcount > 0
     link = get_link(connection, link_id)
     if not is_taken and link.closed_at is not None:
         raise errors.LinkClosed(WHY_CLOSED[LinkState.CLOSED])
@@ -402,7 +402,7 @@ def take(connection: sa.Connection, link_id: str, *, files: int, length: int) ->
 def give_back(connection: sa.Connection, link_id: str, *, files: int, length: int) -> None:
     """Count files and bytes no longer; harmless if the link is gone."""
     counted = {"link_id": link_id, "more_files": -files, "more_bytes": -length}
-    run(connection, _COUNT, counted)
+    connection.execute(_COUNT, counted)
 
 
 _LINKS = sa.select(upload_links)

@@ -27,7 +27,7 @@ from app.core.numbers import parse_bounded
 from app.core.playback import Playback, PlaybackState
 from app.core.upload import Upload, UploadKind
 from app.db.context import Context, RequestContext
-from app.db.sql import fetch, insert_row, lock_row
+from app.db.sql import insert_row, lock_row
 from app.db.tables import Instant, projects, webhook_deliveries, webhook_events, webhooks
 from app.records import statements
 
@@ -539,7 +539,7 @@ def _tell(
     upload: Upload,
     more: Mapping[str, Any],
 ) -> None:
-    found = fetch(connection, _OF_PROJECT, {"project": upload.owner})
+    found = connection.execute(_OF_PROJECT, {"project": upload.owner})
     wanting = [webhook_id for webhook_id, events in found if event in events.split()]
     if wanting:
         about = {

@@ -24,8 +24,7 @@ class NodeState(StrEnum):
 class NodeReport:
     """The report that a node sends every few seconds.
 
-    `address` is for operators. `counts` is its current activity; `traffic` lets the other nodes
-    enforce limits across the fleet. Both can be written as JSON.
+    `address` is for operators. `counts` is its current activity, and can be written as JSON.
     """
 
     name: str
@@ -33,7 +32,6 @@ class NodeReport:
     version: str
     is_leaving: bool
     counts: Mapping[str, Any]
-    traffic: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,6 +40,8 @@ class Database:
         )
         self._engine = self._kind.engine(connections)
         self._reading = self._kind.autocommit(self._engine)
+        # SQLAlchemy does not wrap errors of the driver where it sets the isolation level.
+        self._errors = (*DATABASE_ERRORS, self._engine.dialect.loaded_dbapi.Error)
         self._write = (
             GroupCommit(self._transaction).join if self._kind.has_one_writer else self._transaction
         )
@@ -64,7 +66,7 @@ class Database:
         try:
             with Stage.RECORD, self._reading.connect() as connection:
                 yield connection
-        except DATABASE_ERRORS as error:
+        except self._errors as error:
             raise_as_upload_error(error)
             raise
 
@@ -74,7 +76,7 @@ class Database:
         try:
             with self._kind.snapshot(self._engine) as connection:
                 yield connection
-        except DATABASE_ERRORS as error:
+        except self._errors as error:
             raise_as_upload_error(error)
             raise
 

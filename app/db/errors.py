@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 
-from sqlalchemy.exc import DataError, DBAPIError, InterfaceError, OperationalError, ProgrammingError
+from sqlalchemy.exc import DataError, DBAPIError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as NoFreeConnection
 
 from app.core.errors import InvalidRequest, NoRoom, ServerBusy, StorageFailed, UploadError
@@ -36,6 +36,10 @@ _TRY_AGAIN = ("08", "40", "53", "55P03", "57", "25006", "25P03")
 """Prefixes of SQLSTATEs that can be retried: a lost connection, a deadlock, too many connections, a
 lock or statement timeout, a server that stops or is read-only (postgresql.org, "PostgreSQL Error
 Codes")."""
+
+_LOST = frozenset({"OperationalError", "InterfaceError"})
+"""Without a SQLSTATE: the server cannot be reached. Names of PEP 249, which SQLAlchemy's errors and
+the driver's have in common."""
 
 _DISK_FULL = "53100"
 
@@ -97,7 +101,7 @@ def _of_server(error: BaseException) -> UploadError | None:
     if isinstance(error, DataError):
         return InvalidRequest("The request has a text or a number that cannot be stored.")
     state: str = getattr(_of_driver(error), "sqlstate", None) or ""
-    if not state and isinstance(error, OperationalError | InterfaceError):
+    if not state and _LOST.intersection(kind.__name__ for kind in type(error).__mro__):
         return ServerBusy("The database cannot be reached.")
     is_of_url = isinstance(error, ProgrammingError) and error.statement is None  # Its options.
     if state == _DISK_FULL:

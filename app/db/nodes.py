@@ -123,7 +123,6 @@ class NodeRecords:
             "version": report.version,
             "is_leaving": report.is_leaving,
             "counts": json.dumps(report.counts),
-            "traffic": json.dumps(report.traffic),
             "lease_until": SERVER_NOW + round(lease_seconds * SECOND),
         }
         statement = upsert_into(nodes, "postgresql").values(**values, started_at=SERVER_NOW)
@@ -144,7 +143,6 @@ class NodeRecords:
                     version=row.version,
                     is_leaving=row.is_leaving,
                     counts=json.loads(row.counts),
-                    traffic=json.loads(row.traffic),
                 ),
                 state=_state(row),
                 started_at=row.started_at,
@@ -262,7 +260,6 @@ class SharedValues:
         if known is not None:
             return known
         row = {"name": name, "value": propose()}
-        # One statement: limits on senders ask for the secret within a transaction on a server.
         with self._database.one_statement() as connection:
             insert_unless_known(connection, shared_values, row)
         found = self.get(name)

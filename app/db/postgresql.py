@@ -14,6 +14,7 @@ from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import DisconnectionError
+from sqlalchemy.pool import PoolResetState
 
 from app.core.errors import StorageFailed
 
@@ -70,10 +71,12 @@ class PostgresqlServer:
             pool_size=min(connections, CONNECTIONS),
             max_overflow=0,
             pool_timeout=WAIT_SECONDS,
+            pool_reset_on_return=None,  # `_roll_back` does it.
         )
         event.listen(engine, "connect", _prepare_nothing_behind_pooler)
         event.listen(engine, "connect", _mark_new)
         event.listen(engine, "checkout", _refuse_ended)
+        event.listen(engine, "reset", _roll_back)
         return engine
 
     def autocommit(self, engine: Engine) -> Engine:
@@ -163,3 +166,17 @@ def _refuse_ended(connection: Any, record: Any, _proxy: Any) -> None:
         raise OperationalError("the server has ended a new connection")
     if is_ended:
         raise DisconnectionError("the server has ended the connection")
+
+
+def _roll_back(connection: Any, record: Any, state: PoolResetState) -> None:
+    """Roll back on the return to the pool; drop a connection that was lost.
+
+    The pool itself would log a lost connection as an error, with a traceback.
+    """
+    from psycopg import OperationalError  # noqa: PLC0415 - only with PostgreSQL
+
+    try:
+        if not state.transaction_was_reset:
+            connection.rollback()
+    except OperationalError:
+        record.invalidate()

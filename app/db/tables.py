@@ -269,7 +269,6 @@ nodes = Table(
     Column("version", String(32), nullable=False),
     Column("is_leaving", Boolean, nullable=False),
     Column("counts", Text, nullable=False),
-    Column("traffic", Text, nullable=False),
     Column("started_at", Instant, nullable=False),
     Column("lease_until", Instant, nullable=False),
 )

@@ -10,7 +10,6 @@ from app.access.services import IdentityServices
 from app.access.video_expiry import VideoExpiry
 from app.db.context import Context
 from app.db.engine import Database
-from app.db.minute_counts import MinuteCounts
 from app.db.nodes import NodeRecords
 from app.db.this_node import ThisNode
 from app.db.transfer import require_finished
@@ -62,7 +61,6 @@ class Services:
     quotas: ProjectQuotas
     request_rate: RequestRate
     line: Line | None
-    counts: MinuteCounts
     records: UploadRecords
     node: ThisNode
     nodes: NodeRecords | None  # None if the records are in a file, which has one server.
@@ -94,18 +92,11 @@ class Services:
         return found
 
     def prepare(self) -> None:
-        """Migrate the database; each process calls this once before anything else.
-
-        On a database server it also loads the secret: limits on senders digest names with it in
-        the transaction of a new upload. Requests that read it there, each with its connection,
-        could take all of the pool and wait for each other.
-        """
+        """Migrate the database; each process calls this once before anything else."""
         with disk_errors():
             make_private_folder(self.settings.data_dir)
         self.database.migrate()
         require_finished(self.database)
-        if self.database.is_remote:
-            self.identity.signing.load()
 
     def prepare_storage(self) -> None:
         """After `prepare`, once for all processes of a server; raises `WrongStorage`."""

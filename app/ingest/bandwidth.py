@@ -1,12 +1,9 @@
-"""Divides the upload bandwidth limit fairly: every sender gets an equal share.
+"""Divides the upload bandwidth limit of this server fairly: each sender gets an equal share.
 
 The number of its connections makes no difference. All worker processes use the same small table in
 shared memory. It holds for each sender when its next bytes may be read, and how much it has sent. A
 sender on a slow link needs less than its share: the rest is divided among the senders that wait.
 Without limits none of this is used.
-
-The nodes of a fleet report their senders to each other, and share the limit. A sender that uses
-several nodes gets a part of its share on each.
 """
 
 from __future__ import annotations
@@ -14,82 +11,20 @@ from __future__ import annotations
 import mmap
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from functools import cached_property
-from itertools import repeat, starmap
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
 
-from app.ingest.shared_table import WITHOUT_SECRET, NameDigest, replace_table, shared_table
+from app.ingest.shared_table import digest_of_name, shared_table
 from app.ingest.slots import without_slot
 from app.ingest.source import BodySource, SpliceSource, WrappedSource
 
-# ---- other nodes ---------------------------------------------------------------------------------
-
-# Activity of senders on the other nodes of a fleet, from those nodes' reports.
-
+# ---- limit ---------------------------------------------------------------------------------------
 
 SLOTS = 1024
 """Roughly the maximum of concurrent senders; two that hash to one slot share its rate."""
-
-_SLOT_THERE = struct.Struct("=IId")
-"""A sender's `Elsewhere`."""
-
-
-class SenderReport(NamedTuple):
-    """Recent activity of a sender on a node: its slot, bytes per second, whether it had to wait."""
-
-    slot: int
-    rate: float
-    is_waiting: bool
-
-
-class Elsewhere(NamedTuple):
-    """How many other nodes a sender uses, on how many of them it waits, its rate on the rest."""
-
-    nodes: int
-    waiting: int
-    rate: float
-
-
-NOWHERE = Elsewhere(0, 0, 0.0)
-
-
-class OtherNodes:
-    """The latest reports of the other nodes, in memory shared by this node's processes."""
-
-    def __init__(self, file: Path) -> None:
-        self._file = file
-
-    def of(self, slot: int) -> Elsewhere:
-        """Activity of the sender in a slot."""
-        return Elsewhere(*_SLOT_THERE.unpack_from(self._table, slot * _SLOT_THERE.size))
-
-    def __iter__(self) -> Iterator[Elsewhere]:
-        """Activity of all senders, in the order of their slots."""
-        return starmap(Elsewhere, _SLOT_THERE.iter_unpack(self._table))
-
-    def learn(self, reports: Iterable[Iterable[SenderReport]]) -> None:
-        """Replace all reports with these, one from each node."""
-        senders: dict[int, Elsewhere] = {}
-        for report in reports:
-            for slot, rate, is_waiting in report:
-                nodes, waiting, satisfied = senders.get(slot % SLOTS, NOWHERE)
-                satisfied += 0.0 if is_waiting else rate
-                senders[slot % SLOTS] = Elsewhere(nodes + 1, waiting + is_waiting, satisfied)
-        table = bytearray(SLOTS * _SLOT_THERE.size)
-        for slot, sender in senders.items():
-            _SLOT_THERE.pack_into(table, slot * _SLOT_THERE.size, *sender)
-        replace_table(self._file, table)
-
-    @cached_property
-    def _table(self) -> mmap.mmap:
-        return shared_table(self._file, SLOTS * _SLOT_THERE.size)
-
-
-# ---- limit ---------------------------------------------------------------------------------------
-
 
 ACTIVE_SECONDS = 1.0
 """A sender that has neither sent nor waited for this long has no share."""
@@ -136,7 +71,6 @@ class Line:
     """A bandwidth limit in bytes per second: `total` for all senders, `cap` for each; 0 for none.
 
     Processes do not lock the table: two that count in the same microsecond may lose a read.
-    `others` are the other nodes, None on a single machine.
     """
 
     def __init__(
@@ -145,27 +79,21 @@ class Line:
         *,
         total: float,
         cap: float,
-        others: OtherNodes | None = None,
         clock: Callable[[], float] = time.monotonic,
-        digest: NameDigest = WITHOUT_SECRET,
     ) -> None:
         self._file = file
-        self.others = others
         self._total, self._cap = total, cap
         self._clock = clock
-        self._digest = digest
         self._lock = Lock()
         self._share = cap or total
         self._due_at = 0.0
         self._read_at = 0.0
         self._bytes: dict[int, int] = {}
         self._rates: dict[int, float] = {}
-        self._reported_at = 0.0
-        self._reported: list[int] = [0] * SLOTS
 
     def slot(self, sender: str) -> int:
         """The sender's place in the table."""
-        return self._digest.of(sender) % SLOTS
+        return digest_of_name(sender) % SLOTS
 
     def quantum(self) -> int:
         """Maximum number of bytes to read at once."""
@@ -191,26 +119,9 @@ class Line:
             following = max(entry.following, now - QUANTUM_SECONDS)
             if following > now + LONGEST_DEBT_SECONDS:
                 following = now
-            share, there = self._share, NOWHERE if self.others is None else self.others.of(slot)
-            if there.nodes:  # It shares its share with other nodes.
-                waiting, active = there.waiting + 1, there.nodes + 1
-                share = _level(share, there.rate, waiting=waiting, active=active)
-            following += count / share
+            following += count / self._share
             total = entry.total + count
             self._write(slot, entry._replace(following=following, seen=now, total=total))
-
-    def report(self) -> list[SenderReport]:
-        """Activity of this node's senders for the other nodes; rates are since the last report."""
-        now = self._clock()
-        elapsed, self._reported_at = max(now - self._reported_at, SHARE_SECONDS), now
-        found = []
-        for slot, values in enumerate(_SLOT.iter_unpack(self._table)):
-            entry = _Entry(*values)
-            count = entry.total - self._reported[slot]
-            self._reported[slot] = entry.total
-            if entry.is_active(now):
-                found.append(SenderReport(slot, count / elapsed, entry.is_waiting(now)))
-        return found
 
     def _work_share_out(self, now: float) -> None:
         """Calculate the share of each waiting sender: what the others leave, divided equally."""
@@ -219,21 +130,19 @@ class Line:
         if not self._total:
             return
         waiting, active, satisfied = 0, 0, 0.0
-        here, elsewhere = _SLOT.iter_unpack(self._table), self.others or repeat(NOWHERE)
-        for slot, (values, there) in enumerate(zip(here, elsewhere, strict=False)):
+        for slot, values in enumerate(_SLOT.iter_unpack(self._table)):
             entry = _Entry(*values)
-            is_here = entry.is_active(now)
-            if not is_here and not there.nodes:
+            if not entry.is_active(now):
                 continue
             active += 1
-            rate = there.rate
-            if is_here:
-                rate += self._rate(slot, entry.total, elapsed)
-            if there.waiting or (is_here and entry.is_waiting(now)):
+            rate = self._rate(slot, entry.total, elapsed)
+            if entry.is_waiting(now):
                 waiting += 1
             else:
                 satisfied += rate
-        self._share = _level(self._total, satisfied, waiting=waiting, active=active)
+        # At least an equal part of the whole: a satisfied sender may soon want more.
+        equal = self._total / max(active, 1)
+        self._share = max(equal, (self._total - satisfied) / max(waiting, 1))
         if self._cap:
             self._share = min(self._share, self._cap)
 
@@ -256,26 +165,9 @@ class Line:
         return shared_table(self._file, SLOTS * _SLOT.size)
 
 
-def line_in(folder: Path, digest: NameDigest | None, *, total: float, cap: float) -> Line | None:
-    """The bandwidth limit of the server with this data folder; None without limits.
-
-    `digest` is the one that the nodes of a fleet share; None on a single machine.
-    """
-    if not total and not cap:
-        return None
-    file = folder / "line"
-    if digest is None:
-        return Line(file, total=total, cap=cap)
-    others = OtherNodes(folder / "line-elsewhere")
-    return Line(file, total=total, cap=cap, others=others, digest=digest)
-
-
-def _level(budget: float, satisfied: float, *, waiting: int, active: int) -> float:
-    """Rate for each waiting sender: an equal part of the bandwidth the satisfied ones leave.
-
-    At least an equal part of the whole, since a satisfied sender may soon want more.
-    """
-    return max(budget / max(active, 1), (budget - satisfied) / max(waiting, 1))
+def line_in(folder: Path, *, total: float, cap: float) -> Line | None:
+    """The bandwidth limit of the server with this data folder; None without limits."""
+    return Line(folder / "line", total=total, cap=cap) if total or cap else None
 
 
 # ---- paced bodies --------------------------------------------------------------------------------

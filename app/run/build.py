@@ -28,7 +28,6 @@ from app.db.waking import Waker
 from app.http.services import Services
 from app.ingest.bandwidth import line_in
 from app.ingest.copy import BodyLimits
-from app.ingest.shared_table import NameDigest
 from app.records.uploads import Listener, UploadRecords, no_listener
 from app.settings import Settings
 from app.storage.base import Durability, durability_in
@@ -98,11 +97,9 @@ def assemble(
     """
     settings, database = context.settings, context.database
 
-    # What the processes of a server count together. Nodes of a fleet report digests of names.
     values = SharedValues(database)
     signing = Signing(values, settings.data_dir / OLD_SECRET)
-    name_digest = NameDigest(lambda: signing.secret) if database.is_remote else None
-    counts = counts_in(settings.data_dir, name_digest, context.clock)
+    counts = counts_in(settings.data_dir, context.clock)
 
     # Records; their observers run in the transaction of each change.
     quotas = ProjectQuotas(database)
@@ -192,11 +189,9 @@ def assemble(
         request_rate=RequestRate(counts, per_minute=settings.request_limit),
         line=line_in(
             settings.data_dir,
-            name_digest,
             total=settings.bytes_per_second,
             cap=settings.bytes_per_second_per_sender,
         ),
-        counts=counts,
         records=records,
         node=this_node(settings.data_dir),
         nodes=NodeRecords(database) if database.is_remote else None,

@@ -141,19 +141,19 @@ class Settings:
     requests_per_minute: int | None = _option(
         values.optional_count,
         "",
-        "Requests per minute from one sender, or from one address if the sender is not known. One "
-        "in five may begin an upload, not counting files sent whole in one request. 0 for no "
-        "limit, but 1200 new uploads with accounts. If empty, 6000 with accounts, and no limit "
-        "without.",
+        "Requests per minute to one node from one sender, or from one address if the sender is not "
+        "known. One in five may begin an upload, not counting files sent whole in one request. 0 "
+        "for no limit, but 1200 new uploads with accounts. If empty, 6000 with accounts, and no "
+        "limit without.",
     )
     bytes_per_second: float = _option(
         values.rate,
         "0",
-        "Bytes per second that all senders together may send, shared fairly among them; 0 for no "
-        "limit.",
+        "Bytes per second that all senders together may send to one node, shared fairly among "
+        "them; 0 for no limit.",
     )
     bytes_per_second_per_sender: float = _option(
-        values.rate, "0", "Bytes per second that one sender may send; 0 for no limit."
+        values.rate, "0", "Bytes per second that one sender may send to one node; 0 for no limit."
     )
     graceful_seconds: float = _option(
         values.seconds_within(LEAST_SECONDS, MOST_STOP_SECONDS),

@@ -15,7 +15,6 @@ from app.core.errors import EntryNotFound, over_quota
 from app.core.lifecycle import GONE
 from app.core.upload import Upload
 from app.db.engine import Database
-from app.db.sql import fetch, run
 from app.db.tables import IS_WITHOUT_LENGTH, projects, uploads
 
 _CHANGED = (
@@ -59,11 +58,12 @@ class ProjectQuotas:
         if not more and before is not None:
             return
         statement = _CHANGED_WITHIN_QUOTA if more > 0 else _CHANGED
-        if run(connection, statement, {"project": upload.owner, "more": more}):
+        changed = connection.execute(statement, {"project": upload.owner, "more": more})
+        if changed.rowcount:
             if more > 0:
                 _refuse(connection, upload.owner, more, but=upload.id, is_counted=True)
             return
-        if before is None and not fetch(connection, _QUOTA, {"project": upload.owner}):
+        if before is None and connection.execute(_QUOTA, {"project": upload.owner}).first() is None:
             raise EntryNotFound("There is no such project.")  # It was removed just now.
         _refuse(connection, upload.owner, more, but=upload.id)
 
@@ -116,12 +116,12 @@ def _left_and_quota(
 
     The rest is negative if uploads of unknown length together have received too much.
     """
-    rows = fetch(connection, _QUOTA, {"project": project})
-    if not rows or rows[0][0] is None:
+    found = connection.execute(_QUOTA, {"project": project}).first()
+    if found is None or found.quota_bytes is None:
         return None
-    quota, used = rows[0]
-    uncounted = fetch(connection, _UNCOUNTED, {"project": project, "but": but})
-    return quota - used - sum(received.total for (received,) in uncounted), quota
+    uncounted = connection.scalars(_UNCOUNTED, {"project": project, "but": but})
+    received_bytes = sum(received.total for received in uncounted)
+    return found.quota_bytes - found.used_bytes - received_bytes, found.quota_bytes
 
 
 def _refuse(

@@ -34,6 +34,12 @@ def disturbances(request: pytest.FixtureRequest, scaled: Scaled) -> int:
 
 
 @pytest.fixture
+def pooled_nodes(request: pytest.FixtureRequest) -> int:
+    """How many nodes reach PostgreSQL through PgBouncer."""
+    return int(request.config.getoption("pooled_nodes"))
+
+
+@pytest.fixture
 def tell(
     request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
 ) -> Callable[[str], None]:

@@ -81,6 +81,15 @@ def pause_postgresql(fleet: Fleet, rng: Random) -> None:
         time.sleep(rng.uniform(0, LONGEST_PAUSE_SECONDS))
 
 
+def kill_pooler(fleet: Fleet, rng: Random) -> None:
+    """Its clients lose their transactions; it starts again at once, or a second later."""
+    if fleet.pooler is None:
+        raise NothingDisturbed
+    fleet.pooler.program.stop(signal.SIGKILL)
+    time.sleep(rng.uniform(0, 1))
+    fleet.pooler.program.start()
+
+
 def kill_store(fleet: Fleet, rng: Random) -> None:
     """It starts again at once, or a second later."""
     fleet.store.program.stop(signal.SIGKILL)
@@ -133,7 +142,7 @@ def drop_connections(fleet: Fleet, rng: Random) -> None:
 SEQUENCES: Sequence[dict[Disturbance, int]] = (
     {kill_worker: 6, pause_node: 3},
     {kill_node: 2, stop_node: 1},
-    {crash_postgresql: 2, kill_store: 2, pause_postgresql: 1, pause_store: 1},
+    {crash_postgresql: 2, kill_store: 2, kill_pooler: 1, pause_postgresql: 1, pause_store: 1},
     {drop_connections: 5, cut_off: 3},
 )
 """Disturbances by how often each happens, compared with all others.

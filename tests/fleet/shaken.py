@@ -17,9 +17,9 @@ from threading import Lock
 import psutil
 
 from scripts.fleet.postgresql import SOCKET
-from tests.fleet.faulty_proxy import Fault, MakeProxy, Plan, Proxy, proxies, talk_bytes, talk_http
+from tests.fleet.faulty_proxy import Fault, Plan, Proxy, proxies, talk_bytes, talk_http
 from tests.live_server import NO_FFMPEG, Server
-from tests.postgresql import Postgresql, postgresql
+from tests.postgresql import PgBouncer, Postgresql, pgbouncer, postgresql, set_limits
 from tests.s3_servers import MakeServer, S3Server, running
 from tests.waiting import wait_until
 
@@ -29,6 +29,9 @@ SETTINGS = {
     "SLUICE_RENDITIONS": "off",
     "SLUICE_TEST_CONSTANTS": "sweep_seconds=2",
 }
+
+POOLED_SESSIONS = 10
+"""Fewer than the connections of a node, so that these share them."""
 
 START_TRIES = 50
 """A node starts by then, however often its database breaks meanwhile."""
@@ -83,9 +86,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """Nodes, with one database and one bucket."""
+    """Nodes, with one database and one bucket; some reach the database through the pooler."""
 
     postgresql: Postgresql
+    pooler: PgBouncer | None
     store: S3Server
     nodes: list[Node]
 
@@ -135,6 +139,7 @@ def shaken_fleet(
     make_store: MakeServer,
     *,
     nodes: int = 3,
+    pooled_nodes: int = 0,
     seed: int,
     database_faults: Mapping[Fault, float],
     bucket_faults: Mapping[Fault, float],
@@ -145,13 +150,20 @@ def shaken_fleet(
         store = stack.enter_context(running(make_store))
         make = stack.enter_context(proxies())
         database.create("sluice")
-        fleet = Fleet(database, store, [])
+        pooler = None
+        if pooled_nodes:
+            set_limits(database)
+            pooler = stack.enter_context(pgbouncer(database, sessions=POOLED_SESSIONS))
+        fleet = Fleet(database, pooler, store, [])
         for number in range(nodes):
             plans = (
                 Plan(seed * nodes + number, database_faults),
                 Plan(-seed * nodes - number, bucket_faults),
             )
-            fleet.nodes.append(_node(folder / f"node{number}", fleet, make, plans))
+            server = pooler if pooler is not None and number < pooled_nodes else database
+            proxy = make(server.folder / SOCKET, talk_bytes, plans[0])
+            bucket = make(store.port, talk_http, plans[1])
+            fleet.nodes.append(_node(folder / f"node{number}", store, proxy, bucket))
         stack.callback(_stop, fleet)
         # Whichever comes first migrates; the others wait for it.
         with ThreadPoolExecutor(nodes) as pool:
@@ -159,13 +171,11 @@ def shaken_fleet(
         yield fleet
 
 
-def _node(folder: Path, fleet: Fleet, make: MakeProxy, plans: tuple[Plan, Plan]) -> Node:
+def _node(folder: Path, store: S3Server, database: Proxy, bucket: Proxy) -> Node:
     folder.mkdir()
-    database = make(fleet.postgresql.folder / SOCKET, talk_bytes, plans[0])
-    bucket = make(fleet.store.port, talk_http, plans[1])
     url = f"postgresql+psycopg://sluice@127.0.0.1:{database.port}/sluice"
     endpoint = f"http://127.0.0.1:{bucket.port}"
-    options = {**SETTINGS, **fleet.store.access.settings(endpoint=endpoint)}
+    options = {**SETTINGS, **store.access.settings(endpoint=endpoint)}
     return Node(Server(folder, {"SLUICE_DATABASE_URL": url, **options}), database, bucket)
 
 

@@ -42,6 +42,7 @@ def test_no_acknowledged_byte_is_lost_whatever_dies(
     find_store: Callable[[], MakeServer],
     seed: int,
     disturbances: int,
+    pooled_nodes: int,
     scaled: Scaled,
     tell: Callable[[str], None],
 ) -> None:
@@ -49,6 +50,7 @@ def test_no_acknowledged_byte_is_lost_whatever_dies(
     with shaken_fleet(
         tmp_path,
         find_store(),
+        pooled_nodes=pooled_nodes,
         seed=seed,
         database_faults=DATABASE_FAULTS,
         bucket_faults=BUCKET_FAULTS,

@@ -32,12 +32,12 @@ from tests.records.making import NOW, new_upload, sqlite
 
 FIRST_TABLES = Path(__file__).with_name("first_tables.sql")
 
-NEXT_MIGRATION = """
+NEXT_MIGRATION = f"""
 import sqlalchemy as sa
 from alembic import op
 
 revision = "9000"
-down_revision = "0020"
+down_revision = "{newest_revision()}"
 
 def upgrade():
     op.add_column("parts", sa.Column("note", sa.Text))

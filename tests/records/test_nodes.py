@@ -16,7 +16,6 @@ REPORT = NodeReport(
     version="1.0",
     is_leaving=False,
     counts={"requests_now": 3},
-    traffic={},
 )
 
 

@@ -25,7 +25,7 @@ from app.db.postgresql import MIGRATION_LOCK, SESSION, PostgresqlServer
 from app.db.tables import audit
 from app.records import statements
 from app.records.uploads import UploadRecords
-from tests.postgresql import Postgresql, pgbouncer, postgresql
+from tests.postgresql import Postgresql, pgbouncer, postgresql, set_limits
 from tests.processes import PROCESSES
 from tests.records.making import at, new_upload
 
@@ -51,7 +51,9 @@ def records(url: str) -> Iterator[UploadRecords]:
         yield UploadRecords(database)
 
 
-def test_a_connection_that_broke_between_two_requests_is_replaced(url: str) -> None:
+def test_a_connection_that_broke_between_two_requests_is_replaced(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
     with closing(Database(url, synced=True)) as database:
         with database.read() as connection:
             broken = connection.connection.driver_connection
@@ -59,6 +61,13 @@ def test_a_connection_that_broke_between_two_requests_is_replaced(url: str) -> N
         broken.close()
         with database.read() as connection:
             assert connection.execute(text("SELECT 1")).scalar_one() == 1
+        with database.read() as connection:
+            broken = connection.connection.driver_connection
+            assert broken is not None
+            broken.close()  # Before its return to the pool.
+        with database.read() as connection:
+            assert connection.execute(text("SELECT 1")).scalar_one() == 1
+    assert not caplog.records
 
 
 @pytest.mark.parametrize("kind", ["read", "write", "snapshot"])
@@ -67,6 +76,24 @@ def test_a_server_that_ends_each_new_connection_is_busy(url: str, kind: str) -> 
         event.listen(database._engine, "connect", lambda connection, _: connection.close())
         with pytest.raises(ServerBusy), getattr(database, kind)():
             pytest.fail("it is connected")
+
+
+@pytest.mark.parametrize("kind", ["read", "write", "snapshot"])
+@pytest.mark.parametrize("side", ["server", "driver"])
+def test_a_connection_lost_between_checkout_and_begin_is_busy_and_no_error_in_the_log(
+    server: Postgresql, url: str, kind: str, side: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def end(connection: Any, *_: object) -> None:
+        if side == "driver":
+            connection.close()
+        else:
+            server.ask(f"SELECT pg_terminate_backend({connection.info.backend_pid})")
+
+    with closing(Database(url, synced=True)) as database:
+        event.listen(database._engine, "checkout", end)
+        with pytest.raises(ServerBusy), getattr(database, kind)() as connection:
+            connection.execute(text("SELECT 1"))
+    assert not caplog.records
 
 
 def test_a_restart_between_two_requests_goes_unnoticed(
@@ -269,20 +296,15 @@ def test_broken_constraints_are_not_translated(records: UploadRecords) -> None:
 @pytest.fixture
 def pooled_url(server: Postgresql, url: str) -> Iterator[str]:
     """The same database, through PgBouncer in transaction mode."""
-    with pgbouncer(server) as folder:
-        yield url.replace(str(server.folder), folder)
-
-
-def set_limits(server: Postgresql, how: str) -> None:
-    for name in SESSION:
-        server.ask(f"ALTER ROLE sluice {how.format(name=name, value=SESSION[name])}")
+    with pgbouncer(server) as pooler:
+        yield pooler.pooled(url)
 
 
 @pytest.fixture
 def with_limits(server: Postgresql) -> Iterator[None]:
-    set_limits(server, "SET {name} = '{value}'")
+    set_limits(server)
     yield
-    set_limits(server, "RESET {name}")
+    server.ask("ALTER ROLE sluice RESET ALL")
 
 
 @pytest.mark.usefixtures("with_limits")

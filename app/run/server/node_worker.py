@@ -1,4 +1,4 @@
-"""The node worker: reports this server to those that share its records, and reads their reports.
+"""The node worker: reports this server to those that share its records.
 
 python -m app.run.server.node_worker
 
@@ -11,26 +11,20 @@ from __future__ import annotations
 import signal
 import socket
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from threading import Event, Thread
-from typing import Any
 
 from app import __version__
-from app.core.nodes import NodeReport, NodeState
-from app.db.minute_counts import MinuteReport
+from app.core.nodes import NodeReport
 from app.db.nodes import LEASE_SECONDS, NodeRecords
 from app.db.this_node import new_name
 from app.http.services import Services
-from app.ingest.bandwidth import SenderReport
 from app.run.build import build_services
 from app.run.monitoring.instruments import Instruments, NodeCounts
 from app.run.server.child_processes import END_SIGNALS, attempt, run_worker
 from app.settings import Settings
 
 BEAT_SECONDS = 1.0
-"""How often a node renews its lease and reads the others' reports. A report reaches all nodes
-within two beats."""
+"""How often a node renews its lease."""
 
 END_SECONDS = 5.0
 """How long a database that does not respond may delay the end of this process."""
@@ -44,7 +38,6 @@ class NodeWorker:
         self._records = records
         self._counts = counts
         self._name = services.node.name or new_name()
-        self._is_alone = False  # The files may still have the last reports of other nodes.
 
     def run(self, stop: Event) -> None:
         """Keep the lease until `stop`, then leave."""
@@ -54,68 +47,29 @@ class NodeWorker:
         attempt(self.end)
 
     def beat(self) -> None:
-        """Renew the lease, and read the others' reports."""
+        """Renew the lease, and delete the rows of nodes that were lost long ago."""
         self._records.tell(self._report(is_leaving=self._services.node.is_leaving))
-        nodes = self._records.all()
-        self._learn(
-            [
-                node.report.traffic
-                for node in nodes
-                if node.report.name != self._name and node.state is not NodeState.GONE
-            ]
-        )
-        if any(node.state is NodeState.GONE for node in nodes):
-            self._records.forget_gone()
+        self._records.forget_gone()
 
     def end(self) -> None:
         """Leave: the web workers finish their requests, then the supervisor removes the row.
 
-        Without a supervisor the row is deleted now. The last report has no senders: it would never
-        be updated, and the other nodes would reserve their shares until the lease ends.
+        Without a supervisor the row is deleted now.
         """
         if not self._services.node.name:
             self._records.remove(self._name)
             return
         lease_seconds = LEASE_SECONDS + self._services.settings.graceful_seconds
-        report = self._report(is_leaving=True)
-        report = replace(report, traffic={**report.traffic, "senders": []})
-        self._records.tell(report, lease_seconds=lease_seconds)
+        self._records.tell(self._report(is_leaving=True), lease_seconds=lease_seconds)
 
     def _report(self, *, is_leaving: bool) -> NodeReport:
-        """This node's numbers, and the rates of its senders, keyed by digests of their names."""
-        line, (minute, counts) = self._services.line, self._services.counts.report()
-        senders = [] if line is None else line.report()
         return NodeReport(
             name=self._name,
             address=f"{socket.gethostname()}:{self._services.settings.port}",
             version=__version__,
             is_leaving=is_leaving,
             counts=self._counts.read(),
-            traffic={
-                "senders": [(slot, round(rate), is_waiting) for slot, rate, is_waiting in senders],
-                "minute": minute,
-                "counts": counts,
-            },
         )
-
-    def _learn(self, traffics: Sequence[Mapping[str, Any]]) -> None:
-        """Pass the other nodes' traffic to this node's limits, which apply to the whole fleet."""
-        if not traffics and self._is_alone:
-            return
-        self._is_alone = not traffics
-        self._services.counts.learn(
-            MinuteReport(
-                traffic.get("minute", 0),
-                {int(digest): count for digest, count in traffic.get("counts", {}).items()},
-            )
-            for traffic in traffics
-        )
-        line = self._services.line
-        if line is not None and line.others is not None:
-            line.others.learn(
-                [SenderReport(*sender) for sender in traffic.get("senders", ())]
-                for traffic in traffics
-            )
 
 
 def run(settings: Settings) -> None:

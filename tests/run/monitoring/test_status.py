@@ -53,7 +53,6 @@ def test_a_node_of_another_version_may_tell_less_and_more(
             version="1.0",
             is_leaving=False,
             counts={"requests_now": 3, "unheard_of": 1},
-            traffic={},
         )
     )
     with application(tmp_path, database_url=shared_url) as app:

@@ -126,9 +126,7 @@ def test_a_spool_that_cannot_hold_a_part_of_the_longest_file_is_refused() -> Non
 def test_a_second_node_is_refused_where_each_has_files_of_its_own(on_server: Database) -> None:
     nodes = NodeRecords(on_server)
     require_only_node(nodes, release_seconds=0)
-    other = NodeReport(
-        name="one-1", address="one:8000", version="1", is_leaving=False, counts={}, traffic={}
-    )
+    other = NodeReport(name="one-1", address="one:8000", version="1", is_leaving=False, counts={})
     nodes.tell(other)
     nodes.tell(replace(other, name="two-2", address="two:8000"), lease_seconds=0)
     with pytest.raises(StartRefused, match=r"one:8000 is running .*SLUICE_STORAGE is empty"):
