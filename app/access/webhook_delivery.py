@@ -26,6 +26,7 @@ from app.core.errors import InvalidRequest, UploadError
 from app.db.context import Context
 from app.db.engine import Database
 from app.db.tables import webhook_deliveries, webhook_events, webhooks
+from app.db.waking import Waker
 
 # ---- the queue -----------------------------------------------------------------------------------
 
@@ -396,6 +397,7 @@ class WebhookDelivery:
         self._sender = sender
         self._clock = ctx.clock
         self._new_id = ctx.new_id
+        self._wake = Waker(ctx.settings.data_dir).wake
         self._slots = _Slots()
         self._turns: dict[str, int] = {}
         self._numbers = count(1)
@@ -413,14 +415,16 @@ class WebhookDelivery:
                 Thread(target=self._deliver_some, args=some, daemon=True).start()
 
     def _deliver_some(self, webhook_id: str, project_id: str) -> None:
+        delivered = 0
         try:
-            for _ in range(MAX_IN_A_ROW):
-                if not self.deliver_next(webhook_id):
-                    return
+            while delivered < MAX_IN_A_ROW and self.deliver_next(webhook_id):
+                delivered += 1
         except UploadError as error:
             log.error("a delivery to a webhook could not be recorded: %s", error)
         finally:
             self._slots.release(project_id)
+        if delivered:
+            self._wake()  # Others may wait for the slot, or this webhook for its next turn.
 
     def deliver_next(self, webhook_id: str) -> bool:
         """Send the next event that is due to a webhook; whether there was one, and it arrived."""

@@ -29,6 +29,7 @@ from app.core.upload import Upload, UploadKind
 from app.db.context import Context, RequestContext
 from app.db.sql import insert_row, lock_row
 from app.db.tables import Instant, projects, webhook_deliveries, webhook_events, webhooks
+from app.db.waking import Waker
 from app.records import statements
 
 MAX_WEBHOOKS = 20
@@ -318,6 +319,8 @@ def change(
         now = sa.literal(ctx.clock(), Instant)
         values["paused_at"] = sa.func.coalesce(webhooks.c.paused_at, now) if is_paused else None
     changed = _changed(ctx, webhook_id, values)
+    if is_paused is False:
+        Waker(ctx.settings.data_dir).wake()
     _audit(ctx, AuditAction.WEBHOOK_CHANGED, changed)
     return changed
 
@@ -362,8 +365,9 @@ def send_test(ctx: RequestContext, webhook_id: str) -> Delivery:
             {"id": webhook.id, "project": webhook.project_id},
             [webhook.id],
         )
-        row = connection.execute(_DELIVERIES.where(webhook_deliveries.c.id == delivery_id))
-        return Delivery.of(row.one())
+        row = connection.execute(_DELIVERIES.where(webhook_deliveries.c.id == delivery_id)).one()
+    Waker(ctx.settings.data_dir).wake()
+    return Delivery.of(row)
 
 
 def deliveries(
@@ -400,6 +404,7 @@ def send_again(ctx: RequestContext, webhook_id: str, delivery_id: str) -> Delive
         row = connection.execute(_DELIVERIES.where(is_it)).first()
     if row is None:
         raise EntryNotFound("The webhook has no such delivery.")
+    Waker(ctx.settings.data_dir).wake()
     return Delivery.of(row)
 
 

@@ -1,4 +1,4 @@
-"""Wakes the media worker: a datagram to a socket in the data folder signals new work.
+"""Wakes the background worker: a datagram to a socket in the data folder signals new work.
 
 Nothing depends on it: a worker that receives none polls a moment later.
 """
@@ -9,6 +9,7 @@ import logging
 import os
 import select
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -21,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class Waker:
-    """For every process that queues jobs or publishes uploads."""
+    """For every process that queues jobs, ends uploads or records events for webhooks."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -45,6 +46,7 @@ class WakeupSocket:
         self._own_reader = self._own_writer = -1
         self.count = 0
         """How often it was woken."""
+        self._events: list[threading.Event] = []
 
     def open(self) -> None:
         """Start listening. If the folder does not allow a socket, logs that and works without."""
@@ -60,8 +62,19 @@ class WakeupSocket:
         else:
             self._socket = listener
 
+    def event(self) -> threading.Event:
+        """Returns a new event that each wake-up sets, for another thread of the worker."""
+        event = threading.Event()
+        self._events.append(event)
+        return event
+
+    def set_events(self) -> None:
+        """Wake those threads, since this process has committed work for them."""
+        for event in self._events:
+            event.set()
+
     def notify(self) -> None:
-        """Wake the worker from another of its threads."""
+        """Wake the thread that waits, from another one of the worker."""
         with suppress(OSError):
             os.write(self._own_writer, b"!")
 
@@ -70,11 +83,14 @@ class WakeupSocket:
         sources = [self._own_reader]
         if self._socket is not None:
             sources.append(self._socket.fileno())
-        for found in select.select(sources, [], [], seconds)[0]:
+        found = select.select(sources, [], [], seconds)[0]
+        for source in found:
             self.count += 1
             with suppress(BlockingIOError):
-                while os.read(found, 65536):
+                while os.read(source, 65536):
                     pass
+        if found:
+            self.set_events()
 
     def close(self) -> None:
         """Stop listening. Keeps the socket's file: it may belong to another worker by now."""

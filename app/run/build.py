@@ -18,7 +18,7 @@ from app.access.services import IdentityServices
 from app.access.signing import OLD_SECRET, Signing
 from app.access.upload_links import LinkLimits
 from app.access.video_expiry import VideoExpiry
-from app.core.lifecycle import UploadState
+from app.core.lifecycle import GONE, UploadState
 from app.db.context import Context
 from app.db.engine import Database
 from app.db.minute_counts import counts_in
@@ -111,7 +111,7 @@ def assemble(
 
     def after_step(step: str) -> None:
         on_upload(step)
-        if step == UploadState.COMPLETE:  # The media worker has a file to look at.
+        if step == UploadState.COMPLETE or step in GONE:
             waker.wake()
 
     records = UploadRecords(

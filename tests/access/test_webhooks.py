@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,7 +29,9 @@ from app.core.lifecycle import UploadState
 from app.core.playback import PlaybackProblem, PlaybackState
 from app.core.upload import Upload, UploadKind
 from app.db.engine import Database
+from app.db.waking import WakeupSocket
 from app.records.uploads import UploadRecords
+from app.settings import Settings
 from tests.access.webhook_world import WebhookWorld
 from tests.records.making import NOW, new_upload
 
@@ -231,6 +235,23 @@ def test_a_delivery_is_sent_again_from_the_start(world: WebhookWorld) -> None:
     assert (again.event_id, again.attempts) == (first.event_id, 1)
     with pytest.raises(EntryNotFound):
         webhooks.send_again(world.acting(), webhook.id, "f" * 32)
+
+
+def test_what_people_ask_to_be_sent_wakes_the_worker(world: WebhookWorld, tmp_path: Path) -> None:
+    webhook, wakeup = world.webhook(), WakeupSocket(tmp_path)
+    ctx = replace(world.acting(), settings=Settings(data_dir=tmp_path))
+    wakeup.open()
+    with closing(wakeup):
+        sent = webhooks.send_test(ctx, webhook.id)
+        wakeup.wait(0.0)
+        assert wakeup.count == 1
+        webhooks.send_again(ctx, webhook.id, sent.id)
+        wakeup.wait(0.0)
+        assert wakeup.count == 2
+        for is_paused in (True, False):
+            webhooks.change(ctx, webhook.id, is_paused=is_paused)
+            wakeup.wait(0.0)
+        assert wakeup.count == 3
 
 
 def test_a_test_goes_to_one_webhook_alone(world: WebhookWorld) -> None:

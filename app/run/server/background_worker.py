@@ -34,20 +34,17 @@ from app.video.make.ffmpeg import Ffmpeg
 from app.video.make.work import MediaWork
 from app.video.make.worker import MediaWorker
 
-DIGEST_SECONDS = 0.25
-"""How often to look for published files without a digest, if anything has changed."""
-
 FORGETTING_SECONDS = 3600.0
 """How often old audit log entries, webhook deliveries, failed sign-ins and links are deleted."""
 
 LIBRARY_SECONDS = 24 * 3600.0
 """How often to look for files whose deletion was interrupted, besides when the worker starts."""
 
-DELIVERY_SECONDS = 0.5
-"""How often to look for webhook events, if anything has changed."""
+POLL_SECONDS = 1.0
+"""How often to look for digests and deliveries without a wake-up, if anything has changed."""
 
 QUIET_SECONDS = 2.0
-"""How often to look for digests and deliveries if nothing has changed: deliveries are retried."""
+"""How often to look for them if nothing has changed: deliveries are retried."""
 
 LONGEST_SWEEP_SECONDS = COUNTED_GAP.total_seconds() / 2
 """Each sweep reads the clocks, and the time that counts between two readings is limited: with
@@ -71,10 +68,24 @@ OUT_OF_MEMORY_SCORE = 500
 log = logging.getLogger(__name__)
 
 
-def repeat(job: Callable[[], object], *, every: float, stop: threading.Event) -> None:
-    """Run `job` at this interval until `stop`; failures are logged, and the job is retried."""
+def repeat(
+    job: Callable[[], object],
+    *,
+    every: float,
+    stop: threading.Event,
+    woken: threading.Event | None = None,
+) -> None:
+    """Run `job` at this interval until `stop`, and at once when it is `woken`.
+
+    Failures are logged, and the job is retried.
+    """
     while not stop.is_set():
-        stop.wait(every if attempt(job) else max(every, FAILED_SECONDS))
+        if woken is not None:
+            woken.clear()  # Before the job, to catch wake-ups during it.
+        if not attempt(job):
+            stop.wait(max(every, FAILED_SECONDS))
+        else:
+            (woken or stop).wait(every)
 
 
 def sweep_pause(settings: Settings) -> float:
@@ -111,7 +122,12 @@ def remove_deleted(services: Services) -> None:
 
 
 def _after_changes(services: Services, job: Callable[[], object]) -> Callable[[], object]:
-    return after_changes(job, services.database.change_mark(), longest_seconds=QUIET_SECONDS)
+    change, wakeup = services.database.change_mark(), services.media.wakeup
+
+    def mark() -> object:
+        return change(), wakeup.count
+
+    return after_changes(job, mark, longest_seconds=QUIET_SECONDS)
 
 
 def run(settings: Settings) -> None:
@@ -121,8 +137,7 @@ def run(settings: Settings) -> None:
     services = build_services(settings, instruments.count_upload)
     services.prepare()
     stop = threading.Event()
-    for job, every in repeated_jobs(services):
-        work = partial(repeat, job, every=every, stop=stop)
+    for work in repeated_jobs(services, stop):
         # A daemon: the digest of a long file starts over after a restart.
         threading.Thread(target=_at_idle_priority, args=(work,), daemon=True).start()
     media = start_media(services, instruments)
@@ -145,16 +160,27 @@ def be_killed_first() -> None:
         file.write_text(str(min(inherited + OUT_OF_MEMORY_SCORE, 1000)))
 
 
-def repeated_jobs(services: Services) -> list[tuple[Callable[[], object], float]]:
-    """Jobs to repeat, each with its interval in seconds."""
-    identity, housekeeping = services.identity, services.housekeeping
-    pause = sweep_pause(services.settings)
-    return [
+def repeated_jobs(services: Services, stop: threading.Event) -> list[Callable[[], None]]:
+    """Jobs that repeat until `stop`, each for a thread of its own."""
+    pause, wakeup = sweep_pause(services.settings), services.media.wakeup
+    timed: list[tuple[Callable[[], object], float]] = [
         (partial(sweep, services, pause), pause),
-        (_after_changes(services, housekeeping.digest), DIGEST_SECONDS),
         (partial(forget, services), FORGETTING_SECONDS),
         (partial(remove_deleted, services), LIBRARY_SECONDS),
-        (_after_changes(services, identity.webhook_delivery.deliver_due), DELIVERY_SECONDS),
+    ]
+    woken = [services.housekeeping.digest, services.identity.webhook_delivery.deliver_due]
+    return [
+        *(partial(repeat, job, every=every, stop=stop) for job, every in timed),
+        *(
+            partial(
+                repeat,
+                _after_changes(services, job),
+                every=POLL_SECONDS,
+                stop=stop,
+                woken=wakeup.event(),
+            )
+            for job in woken
+        ),
     ]
 
 

@@ -167,6 +167,7 @@ class MediaWorker:
         for lane in self.jobs.lanes_due(self.clock()):
             self._has_work[lane].set()
         if most:
+            self.wakeup.set_events()
             self._stop.wait(max(took, SHORTEST_PAUSE))  # Not cut short by a wake-up.
         return most
 
@@ -209,7 +210,8 @@ class MediaWorker:
             log.info("%s: %s in %.2f s", job, outcome, seconds, extra={"upload_id": job.upload_id})
             if outcome == "cancelled":
                 self.sweep.remove_if_gone(job.upload_id)
-            self.sweep.settle(job.upload_id)
+            if self.sweep.settle(job.upload_id):
+                self.wakeup.set_events()  # For the event `video.ready`.
 
     def _run_step(self, job: Job, beat: Heartbeat) -> str:
         """Run the step and record its outcome; returns one of `OUTCOMES`."""
