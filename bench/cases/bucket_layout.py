@@ -29,7 +29,7 @@ from bench.lib.parallel import in_threads
 from bench.lib.plot import Bars, Plot, panel_of
 from bench.lib.report import Table, Target, target_table
 from bench.lib.samples import GB, MB, Sample, spread
-from bench.lib.uploading import CHUNK_BYTES, TUS_VERSION
+from bench.lib.uploading import CHUNK_BYTES, TUS_VERSION, patch
 from bench.peers.buckets import running_postgresql
 from scripts.fleet.postgresql import find_postgresql
 from scripts.fleet.s3_servers import TOOLS, S3Server, garage, versitygw
@@ -59,6 +59,10 @@ QUIET_SECONDS = 70.0
 """More than the minute between two sweeps, which delete what is no longer needed."""
 
 WAIT_SECONDS = 1800.0
+"""The longest for a file to become complete, and for a store to become quiet."""
+
+RECORDED, COMPLETE = ("verifying", "complete"), ("complete",)
+"""States of an upload from its last byte on, and from its publication on."""
 
 LATE = 2.0
 """How much later than in the earlier layout the largest file may be complete."""
@@ -192,8 +196,8 @@ class _Bench:
             store_cpu, cpu = cpu_seconds_of(keeper), tree_cpu_seconds_of(server.processes())
             began = time.perf_counter()
             with _sending(server, upload, [*job.slices(self.source)], job) as sent:
-                recorded = _await_state(server, upload, {"verifying", "complete"}, job.length)
-                completed = _await_state(server, upload, {"complete"}, job.length)
+                recorded = _await_state(server, upload, RECORDED, sent)
+                completed = _await_state(server, upload, COMPLETE, sent)
                 sent.result()
             cpu = tree_cpu_seconds_of(server.processes()) - cpu
             written_after, read_after = _disk_bytes(keeper)
@@ -244,11 +248,11 @@ class _Bench:
                     sent.result()
                 with self.lab.server(**settings) as other:
                     with _sending(doomed, upload, late, ONE) as sent:
-                        _await_state(other, upload, {"verifying", "complete"}, ONE.length)
+                        _await_state(other, upload, RECORDED, sent)
                         died = time.perf_counter()
                         doomed.stop(signal.SIGKILL)
                         sent.exception()
-                    completed = _await_state(other, upload, {"complete"}, ONE.length)
+                    completed = _await_state(other, upload, COMPLETE)
         seconds = completed - died
         self.lab.keep(
             Sample(
@@ -284,7 +288,7 @@ def _upload(server: BenchServer, job: Job, source: Path) -> None:
     """Return once the file is complete."""
     upload = _create(server, job)
     with _sending(server, upload, [*job.slices(source)], job) as sent:
-        _await_state(server, upload, {"complete"}, job.length)
+        _await_state(server, upload, COMPLETE, sent)
         sent.result()
 
 
@@ -303,9 +307,7 @@ def _sending(
                 except IndexError:
                     return
                 if job.chunk_bytes is None:
-                    type_ = "application/offset+octet-stream"
-                    headers = {"Upload-Offset": str(offset), "Content-Type": type_}
-                    connection.request(f"PATCH /tus/{upload}", {**TUS_VERSION, **headers}, body)
+                    patch(connection, f"/tus/{upload}", body)
                     continue
                 fields = {
                     "dzuuid": upload,
@@ -323,17 +325,24 @@ def _sending(
         yield pool.submit(in_threads, CONNECTIONS, send)
 
 
-def _await_state(server: BenchServer, upload: str, states: set[str], length: int) -> float:
-    """When an upload was first seen in one of these states."""
+def _await_state(
+    server: BenchServer,
+    upload: str,
+    states: Collection[str],
+    sent: Future[list[None]] | None = None,
+) -> float:
+    """When an upload was first seen in one of these states; raises what ended the sending."""
     deadline = time.monotonic() + WAIT_SECONDS
     with Connection(server.port) as connection:
         while time.monotonic() < deadline:
             found = connection.json(f"/api/uploads/{upload}")
             if found["state"] in states:
                 return time.perf_counter()
-            is_near = length - found["offset"] < NEAR_BYTES
+            if sent is not None and sent.done():
+                sent.result()
+            is_near = found["length"] - found["offset"] < NEAR_BYTES
             time.sleep(LOOK_SECONDS if is_near else EARLY_LOOK_SECONDS)
-    raise TimeoutError(f"the upload is not {' or '.join(sorted(states))} but {found['state']}")
+    raise TimeoutError(f"the upload is {found['state']}, not one of {', '.join(states)}")
 
 
 def _disk_bytes(processes: Sequence[psutil.Process]) -> tuple[int, int]:
@@ -420,12 +429,12 @@ def _await_quiet(counts: Counter[str]) -> None:
 
 # ---- tables --------------------------------------------------------------------------------------
 
-COMPLETE = "seconds until complete"
+UNTIL = "seconds until complete"
 FIGURES: Mapping[str, tuple[Callable[[Sample], float | None], int]] = {
     "MB/s until complete": (lambda one: one.mb_per_second, 0),
     "CPU s/GB of the node": (lambda one: one.cpu_seconds_per_gb, 2),
     "CPU s/GB of the store": (lambda one: (one.store_cpu_seconds or 0) / one.byte_count * GB, 2),
-    COMPLETE: (lambda one: one.complete_seconds, 1),
+    UNTIL: (lambda one: one.complete_seconds, 1),
     "bytes the store wrote, per byte": (
         lambda one: (one.store_written_bytes or 0) / one.byte_count,
         2,
@@ -434,8 +443,10 @@ FIGURES: Mapping[str, tuple[Callable[[Sample], float | None], int]] = {
 }
 """Of an upload: a figure and its digits, by name."""
 
-COMPUTED = f"{COMPUTED_BYTES / GB:g} GB, {ONE.way}: {COMPLETE}, computed"
-DEATH = f"{ONE.name}: {COMPLETE}, after a node's death"
+COMPUTED = f"{COMPUTED_BYTES / GB:g} GB, {ONE.way}: {UNTIL}, computed"
+"""If each further byte takes as long as those between 1 and 10 GB."""
+
+DEATH = f"{ONE.name}: {UNTIL}, after a node's death"
 CODE_LINES = "code lines of app/storage/s3"
 
 Cells = dict[str, str]
@@ -449,14 +460,16 @@ def _cells(lab: Lab, layout: str, store: str) -> Cells:
         for job in (QUICK_JOBS if lab.is_quick else JOBS)
         for name, (of, digits) in FIGURES.items()
     }
-    computed = _computed_seconds(
-        *(_complete_seconds(lab, layout, store, job) for job in (ONE, LONG))
-    )
+    one, long = (_complete_seconds(lab, layout, store, job) for job in (ONE, LONG))
+    computed = []
+    if one is not None and long is not None:
+        growth = (long - one) / (LONG.length - ONE.length)
+        computed.append(long + growth * (COMPUTED_BYTES - LONG.length))
     deaths = lab.of(f"{layout}, {store}, death, {ONE.name}")
     codes = lab.of(f"{layout}, code")
     return {
         **found,
-        COMPUTED: spread([] if computed is None else [computed]),
+        COMPUTED: spread(computed),
         DEATH: spread(_values(deaths, lambda one: one.complete_seconds), 1),
         CODE_LINES: spread(_values(codes, lambda one: one.code_lines)),
     }
@@ -469,13 +482,6 @@ def _values(samples: Sequence[Sample], of: Callable[[Sample], float | None]) -> 
 def _complete_seconds(lab: Lab, layout: str, store: str, job: Job) -> float | None:
     found = _values(lab.of(f"{layout}, {store}, {job.name}"), lambda one: one.complete_seconds)
     return median(found) if found else None
-
-
-def _computed_seconds(one: float | None, long: float | None) -> float | None:
-    """What a file of 100 GB takes if each further byte takes what it does between the two."""
-    if one is None or long is None:
-        return None
-    return long + (long - one) / (LONG.length - ONE.length) * (COMPUTED_BYTES - LONG.length)
 
 
 def _request_cells(lab: Lab, layout: str, store: str) -> Cells:
@@ -525,19 +531,26 @@ def _tables(lab: Lab, store: str) -> list[Table]:
 
 
 def summary(lab: Lab) -> Table:
-    """For the docs."""
+    """For the docs: medians of the first store."""
+    store = next(iter(STORES))
+    wanted = [
+        *(f"{job.name}: CPU s/GB of the node" for job in COUNTED_JOBS),
+        *(f"{job.name}: {UNTIL}" for job in (ONE, LONG)),
+        *(COMPUTED, DEATH),
+        *(f"{LONG.name}: bytes the store {did}, per byte" for did in ("wrote", "read")),
+        CODE_LINES,
+    ]
 
     def cells(layout: str) -> Cells:
-        found = {
+        requests = {
             f"{name} per GB, {job.way}": spread(_requests(lab, layout, store, job, operations))
             for job in COUNTED_JOBS
             for name, operations in (("PUT, POST and LIST", PAID), ("GET and HEAD", READS))
         }
-        return found | _cells(lab, layout, store)
+        found = _cells(lab, layout, store)
+        return requests | {name: found[name].partition(" (")[0] for name in wanted}
 
-    store = next(iter(STORES))
-    table = _side_by_side(lab, f"What a layout costs, on {store}", cells)
-    return replace(table, rows=[row for row in table.rows if "MB/s" not in row[0]])
+    return _side_by_side(lab, f"What a layout costs, on {store}", cells)
 
 
 def _targets(lab: Lab) -> Table:
@@ -548,7 +561,7 @@ def _targets(lab: Lab) -> Table:
         deaths = _values(lab.of(f"{NOW}, {store}, death, {ONE.name}"), lambda one: one.seconds)
         wanted += [
             Target(
-                what=f"{store}, {LONG.name}: {COMPLETE}, of {EARLIER}",
+                what=f"{store}, {LONG.name}: {UNTIL}, of {EARLIER}",
                 measured=now / earlier if now is not None and earlier else None,
                 at_most=LATE,
             ),
@@ -583,7 +596,7 @@ def draw(lab: Lab) -> Plot:
         return panel_of(title, there, lambda some: _values(some, of), ours=ours, digits=digits)
 
     one, long = (QUICK_JOBS[0], QUICK_JOBS[0]) if lab.is_quick else (ONE, LONG)
-    panels = (panel(long, COMPLETE), panel(one, "CPU s/GB of the node"))
+    panels = (panel(long, UNTIL), panel(one, "CPU s/GB of the node"))
     return Plot("Layouts of files in a bucket", panels)
 
 
