@@ -75,10 +75,11 @@ MOST_CODE_LINES = 1400
 NOTE = (
     "Medians of the rounds. Over HTTP on loopback, four connections, a single one for one PATCH; "
     "node, store, client and SQLite share the cores. CPU of the whole node until the file is "
-    "complete. Seconds until complete are from the last byte that the record has. Bytes of the "
-    "store are those that it wrote and read as /proc/PID/io counts them, per byte of the file: "
-    "what it reads from the page cache is not in it. A node's death: kill -9 of the node that took "
-    "the last bytes, as soon as all are recorded; of two nodes with PostgreSQL."
+    "complete. Seconds until complete are from the last byte that the record has, looked for every "
+    "0.1 s. Bytes of the store are those that it wrote and read as /proc/PID/io counts them, per "
+    "byte of the file: what it reads from the page cache is not in it. A node's death: kill -9 of "
+    "the node that took the last bytes, as soon as all are recorded and before it has completed "
+    "the file; of two nodes with PostgreSQL."
 )
 
 REQUEST_NOTE = (
@@ -114,7 +115,7 @@ class Job:
         room = source.stat().st_size - chunk_bytes
         for start in range(0, self.length, chunk_bytes):
             length = min(chunk_bytes, self.length - start)
-            # Blocks of the next lap begin elsewhere: Garage stores equal ones once.
+            # Blocks of the next lap begin elsewhere, so that Garage stores them again.
             yield start, FileSlice(source, start % room if room else 0, length)
 
 
@@ -133,7 +134,8 @@ def run(lab: Lab) -> list[Table]:
     if not stores:
         raise NotRunnable("there is no S3 server: `make setup-dev` builds versitygw")
     jobs = QUICK_JOBS if lab.is_quick else JOBS
-    bench = _Bench(lab, lab.source(lab.pick(GB, WARM_UP_BYTES)), lab.record or NOW)
+    source, warm_up = lab.source(jobs[0].length), lab.source(WARM_UP_BYTES, "warm-up")
+    bench = _Bench(lab, source, warm_up, lab.record or NOW)
     if lab.is_due(case := bench.case("code"), 0):
         lines = sum(len(Source.read(path).code) for path in sorted(CODE.rglob("*.py")))
         lab.keep(Sample(case=case, round=0, byte_count=0, seconds=0.0, code_lines=lines))
@@ -154,6 +156,8 @@ def run(lab: Lab) -> list[Table]:
 class _Bench:
     lab: Lab
     source: Path
+    warm_up: Path
+    """Other bytes: Garage stores equal blocks once."""
     layout: str
 
     def case(self, *words: str) -> str:
@@ -189,7 +193,7 @@ class _Bench:
             self.lab.server(**store.access.settings("films")) as server,
         ):
             keeper = [psutil.Process(store.program.pid)]
-            _upload(server, replace(job, length=WARM_UP_BYTES), self.source)
+            _upload(server, replace(job, length=WARM_UP_BYTES), self.warm_up)
             await_idle(server.processes)
             upload = _create(server, job)
             written, read = _disk_bytes(keeper)
@@ -234,15 +238,24 @@ class _Bench:
         )
 
     def _measure_death(self, case: str, start: Callable[[Path], S3Server], number: int) -> None:
-        """The other node starts late, so that what works on the file runs on the one that dies."""
+        """The other node starts late, so that what works on the file runs on the one that dies.
+
+        That one is kept from completing the file before its end.
+        """
         slices = [*ONE.slices(self.source)]
         early, late = slices[:-CONNECTIONS], slices[-CONNECTIONS:]
-        with _store(self.lab, start) as store, running_postgresql() as postgresql:
+        with (
+            _store(self.lab, start) as store,
+            running_postgresql() as postgresql,
+            proxies() as make_proxy,
+        ):
+            talk = counting(Counter(), withheld="CompleteMultipartUpload")
+            endpoint = f"http://127.0.0.1:{make_proxy(store.port, talk, Plan(0)).port}"
             settings = {
                 "SLUICE_DATABASE_URL": postgresql.create("sluice"),
                 **store.access.settings("films"),
             }
-            with self.lab.server(**settings) as doomed:
+            with self.lab.server(**{**settings, "SLUICE_S3_ENDPOINT": endpoint}) as doomed:
                 upload = _create(doomed, ONE)
                 with _sending(doomed, upload, early, ONE) as sent:
                     sent.result()
@@ -404,15 +417,18 @@ def operation_of(head: bytes) -> str:
     return next(fitting, OTHER)
 
 
-def counting(counts: Counter[str]) -> Talk:
-    """A proxy's talk that counts requests by what they do."""
+def counting(counts: Counter[str], *, withheld: str = "") -> Talk:
+    """A proxy's talk that counts requests by what they do; one operation never gets an answer."""
 
     async def talk(line: Line, _numbers: Iterator[int], _plan: Plan) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(line.relay_answers(lambda: None))
             while True:
                 request = Request.of(await line.client.readuntil(b"\r\n\r\n"))
-                counts[operation_of(request.head)] += 1
+                counts[operation := operation_of(request.head)] += 1
+                if operation == withheld:
+                    await line.client.read()  # Until the client is gone.
+                    raise ConnectionError("withheld")
                 await line.forward(request.head)
                 await forward_body(line, request.body_bytes)
 

@@ -191,6 +191,19 @@ def test_the_proxy_counts_each_request_of_a_connection(store_port: int) -> None:
     assert counts == {"PutObject": 2, "UploadPart": 1}
 
 
+def test_a_withheld_request_does_not_reach_the_store(store_port: int) -> None:
+    counts: Counter[str] = Counter()
+    with proxies() as make:
+        proxy = make(store_port, counting(counts, withheld="UploadPart"), Plan(0))
+        connection = http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=0.5)
+        connection.request("PUT", "/sluice/a", body=b"x")
+        assert connection.getresponse().read() == b""
+        connection.request("PUT", "/sluice/a?partNumber=1&uploadId=x", body=b"x")
+        with pytest.raises(TimeoutError):
+            connection.getresponse()
+        connection.close()
+
+
 def test_recorded_samples_stand_beside_those_of_later_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
