@@ -533,15 +533,19 @@ def _side_by_side(
 
 
 def _tables(lab: Lab, store: str) -> list[Table]:
-    """None of a store that was not measured."""
+    """None of a store that was not measured; notes stand below those of the first."""
+    is_first = store == next(iter(STORES))
     costs = _side_by_side(
-        lab, f"Files in a bucket of {store}", lambda layout: _cells(lab, layout, store), (NOTE,)
+        lab,
+        f"Files in a bucket of {store}",
+        lambda layout: _cells(lab, layout, store),
+        (NOTE,) if is_first else (),
     )
     requests = _side_by_side(
         lab,
         f"Requests to {store} per GB",
         lambda layout: _request_cells(lab, layout, store),
-        (REQUEST_NOTE,),
+        (REQUEST_NOTE,) if is_first else (),
     )
     return [table for table in (costs, requests) if len(table.rows) > 1]
 
