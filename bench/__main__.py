@@ -1,6 +1,7 @@
 """Runs benchmarks, prints their tables, keeps their results.
 
-python -m bench [--quick] [--rounds N] [--only REGEX] [--folder DIR] [--docs] [--redraw] [NAME...]
+python -m bench [--quick] [--rounds N] [--only REGEX] [--record NAME] [--folder DIR] [--docs]
+    [--redraw] [NAME...]
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ RESULTS_PAGE = Path(__file__).parent / "RESULTS.md"
 """All tables of the last full runs."""
 
 PLOTS = RESULTS_PAGE.parent / "plots"
-DOCUMENT = Path(__file__).parent.parent / "docs" / "performance.md"
-README = Path(__file__).parent.parent / "README.md"
+ROOT = Path(__file__).parent.parent
+DOCUMENT = ROOT / "docs" / "performance.md"
 
 QUICK_SECONDS = sum(benchmark.quick_seconds for benchmark in BENCHMARKS)
 """Length of a quick run; a benchmark that has used up its share starts no further case."""
@@ -95,6 +96,7 @@ def _run(benchmark: Benchmark, options: argparse.Namespace, quick_seconds: float
             quick_seconds=quick_seconds if options.quick else None,
             rounds=options.rounds,
             only=options.only,
+            record=options.record,
         ) as lab:
             tables = benchmark.run(lab)
     except NotRunnable as error:
@@ -111,7 +113,8 @@ def _run(benchmark: Benchmark, options: argparse.Namespace, quick_seconds: float
     if options.docs:
         update_document(RESULTS_PAGE, run, tables, plot)
         if benchmark.summary_of is not None:
-            replace_block(README, benchmark.name, as_markdown(benchmark.summary_of(lab)))
+            page = ROOT / benchmark.summary_page
+            replace_block(page, benchmark.name, as_markdown(benchmark.summary_of(lab)))
         update_extracts(RESULTS_PAGE, DOCUMENT, set(EXTRACTS) & {benchmark.name})
     return 0
 
@@ -122,7 +125,7 @@ def require_blocks(benchmark: Benchmark) -> None:
     if benchmark.name in EXTRACTS:
         find_block(DOCUMENT, benchmark.name)
     if benchmark.summary_of:
-        find_block(README, benchmark.name)
+        find_block(ROOT / benchmark.summary_page, benchmark.name)
 
 
 def _arguments() -> argparse.Namespace:
@@ -136,6 +139,12 @@ def _arguments() -> argparse.Namespace:
         default="",
         metavar="REGEX",
         help="of benchmarks whose samples are saved one by one, the cases that it matches",
+    )
+    parser.add_argument(
+        "--record",
+        default="",
+        metavar="NAME",
+        help="of such benchmarks, commit the samples under this name, to compare later code with",
     )
     parser.add_argument(
         "--folder", type=Path, default=RESULTS, help="a folder on the disk to measure"

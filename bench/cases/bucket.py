@@ -176,5 +176,5 @@ BENCHMARK = Benchmark(
     needed_bytes=6 * GB,
     rounds=5,
     seconds=900,
-    quick_seconds=5,
+    quick_seconds=4,
 )

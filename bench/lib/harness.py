@@ -25,6 +25,8 @@ from bench.lib.samples import GB, Sample
 from tests.live_server import START_SECONDS, Server
 
 RESULTS = Path(__file__).parents[1] / "results"
+RECORDED = Path(__file__).parents[1] / "recorded"
+"""Samples of code that is no longer there; committed."""
 
 RANDOM_BYTES = 8 * 1024 * 1024
 """Made at once."""
@@ -78,6 +80,8 @@ class Lab:
     seconds: float
     only: str = ""
     """A regular expression: benchmarks whose cases can be chosen measure those that it matches."""
+    record: str = ""
+    """Save the samples below `RECORDED` under this name."""
     samples: list[Sample] = field(default_factory=list)
     servers: ExitStack = field(default_factory=ExitStack)
     """Stops the servers that are kept from one sample to the next."""
@@ -90,15 +94,16 @@ class Lab:
         self._saved: Path | None = None
 
     def resume(self, name: str) -> None:
-        """Take over the samples that earlier full runs saved, and save each from now on.
+        """Take over the samples that earlier full runs saved or recorded; save each from now on.
 
         The file says where each was measured; remove it to begin again.
         """
         if self.is_quick:
             return
-        self._saved = RESULTS / f"{name}.jsonl"
-        if self._saved.exists():
-            for line in self._saved.read_text(encoding="utf-8").splitlines():
+        saved, recorded = RESULTS / f"{name}.jsonl", RECORDED / name
+        self._saved = recorded / f"{self.record.replace(' ', '-')}.jsonl" if self.record else saved
+        for path in (*sorted(recorded.glob("*.jsonl")), *([saved] if saved.exists() else [])):
+            for line in path.read_text(encoding="utf-8").splitlines():
                 self.samples.append(Sample(**json.loads(line)["sample"]))
 
     def is_due(self, case: str, number: int) -> bool:
@@ -220,7 +225,7 @@ class Lab:
 class Benchmark:
     """One file's benchmark. `seconds` bounds the rounds of a full run; `draw` makes its plot.
 
-    `quick_seconds` is its part of a quick run. `summary_of` makes the table for the README.
+    `quick_seconds` is its part of a quick run. `summary_of` makes the table for `summary_page`.
     """
 
     name: str
@@ -232,6 +237,7 @@ class Benchmark:
     seconds: float = 400.0
     quick_seconds: float = 8.0
     summary_of: Callable[[Lab], Table] | None = None
+    summary_page: str = "README.md"
 
 
 @contextmanager
@@ -242,6 +248,7 @@ def prepared_lab(
     quick_seconds: float | None = None,
     rounds: int | None = None,
     only: str = "",
+    record: str = "",
 ) -> Iterator[Lab]:
     """A lab in a folder below `parent`, removed afterwards; may raise `NotEnoughRoom`."""
     is_quick = quick_seconds is not None
@@ -254,6 +261,6 @@ def prepared_lab(
         count = rounds or (1 if is_quick else benchmark.rounds)
         seconds = benchmark.seconds if quick_seconds is None else quick_seconds
         with ExitStack() as servers:
-            yield Lab(folder, is_quick, count, seconds, only, servers=servers)
+            yield Lab(folder, is_quick, count, seconds, only, record, servers=servers)
     finally:
         shutil.rmtree(folder)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -31,6 +31,15 @@ class Sample:
     """Of what passed while two senders shared a line: the part of the one that the case names."""
     connections: int | None = None
     """That a sender had open a while after its first bytes."""
+    complete_seconds: float | None = None
+    """From the last byte that was recorded until the file was complete."""
+    store_written_bytes: int | None = None
+    store_read_bytes: int | None = None
+    """Of the object store's processes, to and from the disk."""
+    requests: Mapping[str, int] | None = None
+    """To the object store, by operation."""
+    code_lines: int | None = None
+    """Of what was measured."""
 
     @property
     def mb_per_second(self) -> float:

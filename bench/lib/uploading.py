@@ -67,11 +67,12 @@ def upload_tus(
         created = connection.request(f"POST {base}", {**TUS_VERSION, **headers})
         path = urlsplit(created.headers["Location"]).path
         for body in chunks(source, length, chunk_bytes):
-            _patch(connection, path, body)
+            patch(connection, path, body)
     return path
 
 
-def _patch(connection: Connection, path: str, body: FileSlice) -> None:
+def patch(connection: Connection, path: str, body: FileSlice) -> None:
+    """Send bytes of a file to the same place of an upload of tus."""
     headers = {
         **TUS_VERSION,
         "Upload-Offset": str(body.start),

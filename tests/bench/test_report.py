@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.__main__ import BENCHMARKS, README, RESULTS_PAGE
+from bench.__main__ import BENCHMARKS, RESULTS_PAGE, ROOT
 from bench.lib.plot import Plot, svg_of
 from bench.lib.report import Run, Table, as_markdown, as_text, facts, save_results, update_document
 from bench.lib.samples import Sample, ratio, spread
@@ -93,10 +93,11 @@ def test_a_document_without_the_markers_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [benchmark.name for benchmark in BENCHMARKS if benchmark.summary_of]
+    ("name", "page"),
+    [(benchmark.name, benchmark.summary_page) for benchmark in BENCHMARKS if benchmark.summary_of],
 )
-def test_the_readme_has_a_place_for_each_summary(name: str) -> None:
-    text = README.read_text(encoding="utf-8")
+def test_the_docs_have_a_place_for_each_summary(name: str, page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
     assert text.count(f"<!-- bench:{name} -->") == 1
     assert text.count(f"<!-- /bench:{name} -->") == 1
 
