@@ -16,6 +16,7 @@ from xml.sax.saxutils import escape
 from app.core.cells import Stamp, is_crc32c
 from app.core.errors import StorageFailed
 from app.core.ranges import ByteRange
+from app.storage.s3.address import UNRESERVED, AccessKey, BucketAddress
 from app.storage.s3.caller import Call, Document, Failure, Kind, MultipartGone, Reply, S3Caller
 from app.storage.s3.connections import Answer, Connections
 from app.storage.s3.contents import (
@@ -30,7 +31,7 @@ from app.storage.s3.contents import (
     crc32c_of,
 )
 from app.storage.s3.reader import ObjectReader
-from app.storage.s3.signing import UNRESERVED, AccessKey, AmbientKeys, BucketAddress, Signer
+from app.storage.s3.signing import AmbientKeys, Signer
 
 CALL_SECONDS = 60.0
 """Time limit of a call, retries included, unless `within` sets another."""

@@ -15,6 +15,7 @@ from typing import TypeVar
 from xml.etree import ElementTree
 
 from app.core.errors import NoRoom, ServerBusy, StorageFailed
+from app.storage.s3.address import BucketAddress
 from app.storage.s3.connections import (
     IDLE_SECONDS,
     SLOWEST_BYTES_PER_SECOND,
@@ -24,7 +25,7 @@ from app.storage.s3.connections import (
     StoreUnreachable,
 )
 from app.storage.s3.contents import Body
-from app.storage.s3.signing import UNSIGNED_PAYLOAD, BucketAddress, Signer, Target
+from app.storage.s3.signing import UNSIGNED_PAYLOAD, Signer, Target
 
 log = logging.getLogger(__name__)
 

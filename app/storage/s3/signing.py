@@ -1,4 +1,4 @@
-"""The bucket's address, and the signatures of requests to it: AWS Signature Version 4.
+"""Signatures of requests: AWS Signature Version 4.
 
 Replaces botocore's signer because every part and URL needs a signature: 14 and 26 us, not 60 and
 155.
@@ -15,70 +15,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from app.core.errors import StorageFailed
-
-# ---- address -------------------------------------------------------------------------------------
-
-
-DEFAULT_PORTS = {"http": 80, "https": 443}
-
-UNRESERVED = "/-_.~"
-"""Characters besides letters and digits that are not quoted in an object's path."""
-
-
-@dataclass(frozen=True, slots=True)
-class BucketAddress:
-    """A server, one of its buckets, and the prefix of all object names."""
-
-    scheme: str
-    host: str
-    port: int
-    region: str
-    bucket: str
-    prefix: str = ""
-    """Empty, or ends in a slash."""
-    is_path_style: bool = True
-    """Whether the bucket's name is in the path instead of the host name."""
-
-    @classmethod
-    def of(cls, storage: str, *, endpoint: str, region: str) -> BucketAddress:
-        """Build the address from `s3://bucket/prefix` and the server's URL; without a URL, for AWS.
-
-        The values must have passed `settings.values.bucket_url` and `server_url`.
-        """
-        bucket, _, folder = storage.removeprefix("s3://").partition("/")
-        prefix = f"{folder}/" if folder else ""
-        if endpoint:
-            parts = urlsplit(endpoint)
-            port = parts.port or DEFAULT_PORTS[parts.scheme]
-            return cls(parts.scheme, parts.hostname or "", port, region, bucket, prefix)
-        server = f"s3.{region}.amazonaws.com{'.cn' if region.startswith('cn-') else ''}"
-        if "." in bucket:  # A certificate for *.s3.REGION does not cover a.b.s3.REGION.
-            return cls("https", server, 443, region, bucket, prefix)
-        host = f"{bucket}.{server}"
-        return cls("https", host, 443, region, bucket, prefix, is_path_style=False)
-
-    @property
-    def authority(self) -> str:
-        """Value of the Host header."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
-
-    @property
-    def origin(self) -> str:
-        """Scheme and authority, the start of each URL."""
-        return f"{self.scheme}://{self.authority}"
-
-    def path(self, key: str = "") -> str:
-        """The quoted path of an object, or of the bucket itself."""
-        base = f"/{self.bucket}/" if self.is_path_style else "/"
-        return base + quote(key, safe=UNRESERVED)
-
-
-# ---- signing -------------------------------------------------------------------------------------
-
+from app.storage.s3.address import AccessKey
 
 ALGORITHM = "AWS4-HMAC-SHA256"
 
@@ -87,15 +27,6 @@ UNSIGNED_PAYLOAD = "UNSIGNED-PAYLOAD"
 
 MAX_PRESIGNED_SECONDS = 7 * 24 * 3600
 """Longest validity of a URL that S3 accepts."""
-
-
-@dataclass(frozen=True, slots=True)
-class AccessKey:
-    """A key of the object store; `token` is for temporary keys only."""
-
-    id: str
-    secret: str = field(repr=False)
-    token: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)

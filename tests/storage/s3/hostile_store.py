@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 
+from app.storage.s3.address import AccessKey, BucketAddress
 from app.storage.s3.bucket import Bucket
-from app.storage.s3.signing import AccessKey, BucketAddress
 
 
 @dataclass(frozen=True, slots=True)

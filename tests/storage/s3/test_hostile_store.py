@@ -16,10 +16,10 @@ import pytest
 from app.core.cells import Stamp
 from app.core.errors import NoRoom, ServerBusy, StorageFailed
 from app.core.ranges import ByteRange
+from app.storage.s3.address import AccessKey, BucketAddress
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.caller import Call, MultipartGone, PartsDiffer
 from app.storage.s3.contents import SpoolSlice, SpoolTooShort
-from app.storage.s3.signing import AccessKey, BucketAddress
 from tests.e2e.server_kinds import make_certificate
 from tests.storage.s3.hostile_store import (
     CUT,

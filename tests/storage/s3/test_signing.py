@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.core.errors import StorageFailed
-from app.storage.s3.signing import AccessKey, AmbientKeys, BucketAddress, Signer, Target
+from app.storage.s3.address import AccessKey, BucketAddress
+from app.storage.s3.signing import AmbientKeys, Signer, Target
 
 EXAMPLE_KEY = AccessKey("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY")
 EXAMPLE_TIME = datetime(2013, 5, 24, tzinfo=UTC)
